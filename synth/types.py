@@ -1,0 +1,219 @@
+"""The values that cross a boundary of `synth`: problems, scores, preference pairs, decisions, chat messages.
+
+All are frozen and keyword-only. They hold plain Python values (no arrays, no tensors), so that a row of a Parquet
+table and a value of a type are the same thing: `to_row` and `from_row` convert between them, nested fields as JSON.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, Protocol, TypeVar
+
+SCHEMA_VERSION = 1  # of every row written by `to_row`; readers refuse another version with a sentence
+
+Split = Literal["train", "valid", "test"]
+
+
+def digest(*parts: Any) -> str:
+    """64 hex digits of SHA-256 over the canonical JSON of `parts`: the one way this project names content."""
+    return hashlib.sha256(json.dumps(parts, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode()).hexdigest()
+
+
+def seed_for(*parts: Any) -> int:
+    """A 63-bit seed hashed from (run seed, stage, family, split, index). Never `seed + i`: neighbours would overlap."""
+    return int(digest(*parts)[:16], 16) >> 1
+
+
+def split_of(root: str, *, valid: float = 0.1, test: float = 0.15) -> Split:
+    """The split of a root entity or seed problem, decided by the hash of its name alone: siblings never part."""
+    u = int(digest("split", root)[:12], 16) / 16**12
+    return "test" if u < test else "valid" if u < test + valid else "train"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Message:
+    """One chat message. `role` is system, user, assistant or tool; `content` is text."""
+
+    role: str
+    content: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """A question with a reference answer that a program verifies.
+
+    id          content hash of (prompt, answer, verifier, args); made by `Problem.make`
+    prompt      chat messages shown to the model
+    answer      the reference answer as text
+    verifier    name of a file in synth/verify
+    args        keyword arguments of that verifier (JSON values): aliases, numbers, tolerance
+    env         name of a file in training/env that hosts it ("single" = one answer, "search" = multi-turn with a search tool)
+    family      where it comes from: "entity_tree", "countdown", ...
+    difficulty  axis -> level, for curricula and for reports ("hops": 2)
+    lineage     how it was made: root, facts, seed, code version
+    split       of the root entity or seed problem
+    """
+
+    id: str
+    prompt: tuple[Message, ...]
+    answer: str
+    verifier: str
+    args: Mapping[str, Any] = field(default_factory=dict)
+    env: str = "single"
+    family: str
+    difficulty: Mapping[str, float] = field(default_factory=dict)
+    lineage: Mapping[str, Any] = field(default_factory=dict)
+    split: Split
+
+    @staticmethod
+    def make(*, prompt: str | Sequence[Message], answer: str, verifier: str, args: Mapping[str, Any] | None = None, **rest: Any) -> Problem:
+        messages = (Message(role="user", content=prompt),) if isinstance(prompt, str) else tuple(prompt)
+        args = dict(args or {})
+        name = digest([[m.role, m.content] for m in messages], answer, verifier, args)[:20]
+        return Problem(id=name, prompt=messages, answer=answer, verifier=verifier, args=args, **rest)
+
+    @property
+    def question(self) -> str:
+        """The text of the last user message."""
+        return next(m.content for m in reversed(self.prompt) if m.role == "user")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scored:
+    """A verdict that could be computed: `value` in [0, 1] for verifiers, any float for shaped rewards; `parts` by name."""
+
+    value: float
+    parts: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unscorable:
+    """No verdict: the reason as a code with a detail ("timeout: 2.0 s"). Never counted as 0."""
+
+    reason: str
+
+
+Score = Scored | Unscorable
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decision:
+    """What one cleaning step said of one pair. action: keep, weight, ask, remove or flip. score: the cleaner's own scale."""
+
+    step: str
+    action: Literal["keep", "weight", "ask", "remove", "flip"]
+    reason: str
+    score: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreferencePair:
+    """Two answers to one prompt; `chosen` is labelled better.
+
+    id         content hash; made by `PreferencePair.make`
+    prompt     chat messages up to the answers
+    chosen, rejected   text of the next assistant turn
+    source     generator or file that made it
+    problem    id of the Problem it answers, or ""
+    margin     verified score difference, or None where nothing verified it
+    columns    what cleaners read: scores, features, votes, planted error {"type", "span", "severity"}
+    decisions  appended by each cleaner, never rewritten
+    split      that of the problem
+    """
+
+    id: str
+    prompt: tuple[Message, ...]
+    chosen: str
+    rejected: str
+    source: str
+    problem: str = ""
+    margin: float | None = None
+    columns: Mapping[str, Any] = field(default_factory=dict)
+    decisions: tuple[Decision, ...] = ()
+    split: Split
+
+    @staticmethod
+    def make(*, prompt: Sequence[Message], chosen: str, rejected: str, source: str, **rest: Any) -> PreferencePair:
+        prompt = tuple(prompt)
+        name = digest([[m.role, m.content] for m in prompt], chosen, rejected, source)[:20]
+        return PreferencePair(id=name, prompt=prompt, chosen=chosen, rejected=rejected, source=source, **rest)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trajectory:
+    """A demonstration: the whole conversation that solves a problem. Assistant turns are what a model should say."""
+
+    id: str
+    problem: str
+    messages: tuple[Message, ...]
+    calls: int = 0
+    detours: int = 0
+    split: Split
+
+    @staticmethod
+    def make(*, problem: str, messages: Sequence[Message], **rest: Any) -> Trajectory:
+        messages = tuple(messages)
+        return Trajectory(id=digest(problem, [[m.role, m.content] for m in messages])[:20], problem=problem, messages=messages, **rest)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quarantined:
+    """A row set aside: where (stage), why (reason: a code such as "not_unique"), and the evidence as text. Never lost."""
+
+    id: str
+    stage: str
+    reason: str
+    evidence: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampling:
+    """How text is drawn. temperature 0 is greedy; `stop` are strings that end a turn; `seed` makes a sample repeatable."""
+
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+    max_tokens: int = 64
+    stop: tuple[str, ...] = ()
+    seed: int = 0
+
+
+class Generate(Protocol):
+    """A source of text: one completion for each conversation. `training.rollout` implements it; a test passes a lambda."""
+
+    def __call__(self, conversations: Sequence[Sequence[Message]], sampling: Sampling) -> list[str]: ...
+
+
+T = TypeVar("T")
+_NESTED = {"prompt", "messages", "args", "difficulty", "lineage", "columns", "decisions"}
+
+
+def to_row(value: Any) -> dict[str, Any]:
+    """A flat dict for one Parquet row; nested fields become JSON text, and `schema_version` is added."""
+    row: dict[str, Any] = {"schema_version": SCHEMA_VERSION}
+    for f in fields(value):
+        x = getattr(value, f.name)
+        row[f.name] = json.dumps(x, default=lambda o: {g.name: getattr(o, g.name) for g in fields(o)}, ensure_ascii=False, sort_keys=True) if f.name in _NESTED else x
+    return row
+
+
+def from_row(cls: type[T], row: Mapping[str, Any]) -> T:
+    """The inverse of `to_row`. Raises ValueError for a row of another schema version."""
+    if row.get("schema_version") != SCHEMA_VERSION:
+        raise ValueError(f"a {cls.__name__} row has schema version {row.get('schema_version')!r}, this code reads {SCHEMA_VERSION}: re-run the stage that wrote it")
+    out: dict[str, Any] = {}
+    for f in fields(cls):  # type: ignore[arg-type]
+        x = row[f.name]
+        if f.name in _NESTED:
+            x = json.loads(x)
+            if f.name in ("prompt", "messages"):
+                x = tuple(Message(**m) for m in x)
+            elif f.name == "decisions":
+                x = tuple(Decision(**d) for d in x)
+        elif isinstance(x, float) and x != x:
+            x = None
+        out[f.name] = x
+    return cls(**out)

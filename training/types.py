@@ -1,0 +1,168 @@
+"""The values that cross a boundary of `training`: segments, rollouts, groups, packed batches, statistics, terms.
+
+Conventions, the same everywhere:
+- A *packed* tensor is 1-D of length T: the tokens of all rows laid end to end, no padding.
+- Entry t of a per-token tensor speaks of token t as a *target*: logp[t] = log p(ids[t] | earlier tokens of its row).
+  The first token of a row has no history: its logp is 0 and it is never trainable.
+- A row is one token sequence the model sees (a rollout, a demonstration, one side of a pair). Rows are never split.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from synth.types import Problem, Sampling, Score, Scored
+
+Stop = Literal["end", "length", "stop_string", "budget"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Segment:
+    """Consecutive tokens written by one role.
+
+    ids       [n] int64, the ids that were sampled or inserted; text is derived from them, never the reverse
+    role      "model" or "env" (prompt, tool results)
+    logp      [n] float32 log-probs of the distribution sampled from; exactly where role is "model"
+    entropy   [n] float32 entropy in nats of that distribution; where the sampler was asked for it
+    stop      why a model segment ended
+    version   of the weights that sampled it
+    reward    step reward of the turn that ends here, or None
+    extras    per-token arrays [n] that a piece asked for
+    """
+
+    ids: np.ndarray
+    role: Literal["model", "env"]
+    logp: np.ndarray | None = None
+    entropy: np.ndarray | None = None
+    stop: Stop | None = None
+    version: int | None = None
+    sampling: Sampling | None = None
+    reward: float | None = None
+    extras: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if (self.logp is not None) != (self.role == "model"):
+            raise ValueError(f"a segment of role {self.role!r} {'has' if self.logp is not None else 'lacks'} log-probs: they exist exactly where the model wrote")
+        if self.logp is not None and len(self.logp) != len(self.ids):
+            raise ValueError(f"{len(self.ids)} ids but {len(self.logp)} log-probs in one segment")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rollout:
+    """One conversation that was played: its problem, its group, its segments in order, its score, and the text a person reads."""
+
+    problem: Problem
+    group: str
+    segments: tuple[Segment, ...]
+    score: Score
+    text: str = ""
+    info: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def ids(self) -> np.ndarray:
+        return np.concatenate([s.ids for s in self.segments])
+
+    @property
+    def n_model(self) -> int:
+        """Number of tokens the model wrote."""
+        return sum(len(s.ids) for s in self.segments if s.role == "model")
+
+    @property
+    def turns(self) -> int:
+        return sum(s.role == "model" for s in self.segments)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """The rollouts of one prompt (or of one role on one prompt). Identity is carried, never inferred from a stride."""
+
+    id: str
+    rollouts: tuple[Rollout, ...]
+
+    def __post_init__(self) -> None:
+        wrong = [r.group for r in self.rollouts if r.group != self.id]
+        if wrong:
+            raise ValueError(f"group {self.id!r} was given rollouts of group {wrong[0]!r}")
+
+    @property
+    def rewards(self) -> np.ndarray:
+        """[n] float64 scores; NaN where a rollout is Unscorable."""
+        return np.array([r.score.value if isinstance(r.score, Scored) else np.nan for r in self.rollouts])
+
+
+# One entry per group, in order: float64 [n] rewards or per-rollout credit (NaN = unscorable: excluded, counted).
+Rewards = Sequence[np.ndarray]
+# One entry per group, then one per rollout: a float for the whole rollout, or float64 [n_model] per model token.
+Credit = Sequence[Sequence[float | np.ndarray]]
+
+
+@dataclass(kw_only=True)
+class Batch:
+    """Rows packed end to end.
+
+    ids         [T] int64
+    position    [T] int64, position within the row
+    row         [T] int64, index of the row
+    lengths     list of R row lengths, summing to T
+    trainable   [T] bool, tokens a loss may look at (written by the model, not first of its row)
+    group       [R] int64, index of the group (or pair) of each row
+    columns     name -> tensor [T], [R] or [G]: credit, behaviour, reference, old, weight, and what pieces declare
+    totals      denominators of the *whole* optimizer step, computed before any split: tokens, sequences, groups, pairs, constant, ...
+    """
+
+    ids: Tensor
+    position: Tensor
+    row: Tensor
+    lengths: list[int]
+    trainable: Tensor
+    group: Tensor
+    columns: dict[str, Tensor] = field(default_factory=dict)
+    totals: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def rows(self) -> int:
+        return len(self.lengths)
+
+    @property
+    def row_tokens(self) -> Tensor:
+        """[R] float, trainable tokens of each row (at least 1, so that it can divide)."""
+        return self.row_sum(self.trainable.to(torch.float32)).clamp_min(1.0)
+
+    def row_sum(self, values: Tensor) -> Tensor:
+        """[R] sums of a per-token tensor [T] over each row, differentiable and deterministic."""
+        out = torch.zeros(self.rows, dtype=values.dtype, device=values.device)
+        return out.index_add(0, self.row, values)
+
+    def per_token(self, values: Tensor) -> Tensor:
+        """[T] a per-row tensor [R] spread over its tokens."""
+        return values.index_select(0, self.row)
+
+
+@dataclass(kw_only=True)
+class TokenStats:
+    """All that a loss sees of the model: logp [T] and entropy [T] in nats, with gradient, 0 at the first token of each row."""
+
+    logp: Tensor
+    entropy: Tensor | None = None
+    extras: dict[str, Tensor] = field(default_factory=dict)
+
+
+@dataclass(kw_only=True)
+class Terms:
+    """What a loss returns: values [T], [R] or [pairs] to be *summed*, and the name of the total that divides the sum.
+
+    A loss never divides by a batch quantity: the learner divides once by the global count `batch.totals[denominator]`,
+    so that splitting a batch into micro-batches changes nothing. values must be exactly 0 where they do not count
+    (use torch.where, never a product with a mask: 0 x inf is NaN). metrics: name -> (sum, count) of plain floats or
+    0-d tensors, reduced once for the step.
+    """
+
+    values: Tensor
+    denominator: str
+    metrics: dict[str, tuple[Tensor | float, Tensor | float]] = field(default_factory=dict)
