@@ -1,21 +1,45 @@
-"""Verifiers: one file each, `name(problem, answer, **args) -> Score`, under hard limits and without `eval`.
+"""Verifiers: `f(problem, answer, *, knobs) -> Score`, one file each, function named as its file. `Problem.args` are the knobs.
 
-`verify(problem, answer)` finds the file named by the problem and calls it with the problem's own `args`.
-`answer` is the text the model gave as its answer (an environment has already taken it out of any tags).
+A verdict is about the answer alone: text the model wrote that is malformed, too long or empty is *wrong* (value 0, with
+`parts["parsed"]` 0), because the model is to blame. `Unscorable` is for what the model cannot help: a reference that does
+not parse. No verifier evaluates its input, imports it, or spends more than linear time on it.
+
+Each file also holds `EXAMPLE`, the keyword arguments of a Problem that it verifies, on which the contract test runs its
+negative controls: a new file is tested the moment it exists.
 """
+
+from __future__ import annotations
 
 from importlib import import_module
 
-from synth.types import Problem, Score, Unscorable
+from synth.types import Problem, Score, Scored
+
+OPEN, CLOSE = "<answer>", "</answer>"
+WRONG = Scored(value=0.0, parts={"parsed": 1.0})
+UNPARSABLE = Scored(value=0.0, parts={"parsed": 0.0})
+RIGHT = Scored(value=1.0, parts={"parsed": 1.0})
 
 
-def verify(problem: Problem, answer: str) -> Score:
-    """Score one answer. An unknown verifier raises LookupError: that is a broken problem set, not a bad answer."""
+def extract_answer(text: str) -> str | None:
+    """The stripped text of the last complete `<answer>...</answer>` in `text`; None where there is none. Linear time."""
+    end = text.rfind(CLOSE)
+    start = text.rfind(OPEN, 0, end) if end >= 0 else -1
+    if start < 0:
+        return None
+    start += len(OPEN)
+    return text[start : text.find(CLOSE, start)].strip()
+
+
+def verify(problem: Problem, answer: str | None) -> Score:
+    """Score one answer by the problem's own verifier; None (no answer was given) is unparsable.
+
+    Raises LookupError for an unknown verifier: that is a broken problem set, not a bad answer.
+    """
+    name = problem.verifier.replace("-", "_")
     try:
-        piece = getattr(import_module(f"synth.verify.{problem.verifier}"), problem.verifier)
+        piece = getattr(import_module(f"synth.verify.{name}"), name)
     except ModuleNotFoundError as e:
+        if e.name != f"synth.verify.{name}":  # the verifier exists; something that it imports does not
+            raise
         raise LookupError(f"problem {problem.id} names the verifier {problem.verifier!r}, which synth/verify does not hold") from e
-    try:
-        return piece(problem, answer, **problem.args)
-    except RecursionError as e:
-        return Unscorable(reason=f"too_deep: {e}")
+    return UNPARSABLE if answer is None else piece(problem, answer, **problem.args)
