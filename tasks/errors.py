@@ -1,0 +1,18 @@
+"""What a user can mend is one sentence: what is wrong, where, and how to mend it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class UserError(ValueError):
+    """A mistake in the user's files or settings. The command line prints the sentence, without a traceback, and exits with code 2."""
+
+
+def nearest(name: str, valid: Iterable[str]) -> str:
+    """The end of an error sentence: "did you mean 'quantile'? (valid: grpo, quantile)"; without a near name, the list alone."""
+    valid = sorted(valid)
+    close = difflib.get_close_matches(name.replace("-", "_"), valid, n=1, cutoff=0.5) or difflib.get_close_matches(name, valid, n=1, cutoff=0.5)
+    shown = ", ".join(valid) if valid else "there is none"
+    return f"did you mean {close[0]!r}? (valid: {shown})" if close else f"valid: {shown}"

@@ -1,0 +1,115 @@
+"""The folder is the registry: a piece is a file, its function has the file's name, its keyword-only arguments are its knobs.
+
+`find("training.advantage", "quantile")` imports `training/advantage/quantile.py` and returns its function `quantile`. A `-` in a name
+is a `_` in the file. A user's own pieces live in folders of the same names on ESPALIER_PATH or in `pieces/` of the project; a name
+that two of these folders define is refused, because a recipe must mean one thing.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from tasks.errors import UserError, nearest
+from tasks.paths import CODE, folders
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Annotation of a stage's knob that is one piece of `folder`; its default is a literal such as {"piece": "group_mean", "eps": 1e-6}.
+    Where None is a sensible value (no curriculum), the default may be None."""
+
+    folder: str
+
+
+@dataclass(frozen=True)
+class Pieces(Piece):
+    """Annotation of a knob that is a list of pieces of `folder`, applied in order."""
+
+
+def files(folder: str) -> dict[str, Path]:
+    """Name -> file of every piece of a folder. Raises UserError where two folders define one name, or where there is no such folder."""
+    out: dict[str, Path] = {}
+    places = folders(folder)
+    if not places:
+        raise UserError(f"there is no folder of pieces called {folder!r}: pieces live in folders such as training.advantage")
+    for place in places:
+        for path in sorted(place.glob("*.py")):
+            if path.name.startswith("_"):
+                continue
+            if path.stem in out:
+                raise UserError(f"the piece {path.stem!r} of {folder} is defined twice, in {out[path.stem]} and {path}: rename yours")
+            out[path.stem] = path
+    return out
+
+
+def locate(folder: str, name: str) -> Path:
+    """The file of a piece. Raises UserError that lists the folder and the nearest spelling."""
+    known = files(folder)
+    path = known.get(name.replace("-", "_"))
+    if path is None:
+        raise UserError(f"there is no piece {name!r} in {folder}: {nearest(name, known)}")
+    return path
+
+
+def module(folder: str, name: str) -> ModuleType:
+    """The imported module of a piece. The user's own files are imported under the same dotted name as shipped ones."""
+    path = locate(folder, name)
+    dotted = f"{folder}.{path.stem}"
+    if path.is_relative_to(CODE):
+        return importlib.import_module(dotted)
+    loaded = sys.modules.get(dotted)
+    if loaded is not None and loaded.__file__ == str(path):
+        return loaded
+    spec = importlib.util.spec_from_file_location(dotted, path)
+    assert spec is not None and spec.loader is not None  # a .py file always has both
+    fresh = importlib.util.module_from_spec(spec)
+    sys.modules[dotted] = fresh
+    try:
+        spec.loader.exec_module(fresh)
+    except BaseException:
+        del sys.modules[dotted]
+        raise
+    return fresh
+
+
+def find(folder: str, name: str) -> Callable[..., Any]:
+    """The function of a piece. Raises UserError for an unknown name, or for a file without a function of its own name."""
+    found = module(folder, name)
+    function = getattr(found, found.__name__.rpartition(".")[2], None)
+    if not callable(function):
+        raise UserError(f"{found.__file__} defines no function {found.__name__.rpartition('.')[2]!r}: a piece is a function named as its file")
+    return function
+
+
+def bind(folder: str, spec: Mapping[str, Any]) -> Callable[..., Any]:
+    """The function of `spec["piece"]` with the other entries of `spec` bound as its knobs, as a `functools.partial` with these attributes:
+    `piece` (its name), `needs` (its NEEDS), and `prepare` (its `prepare` with the same knobs bound, or None)."""
+    knobs = {k: v for k, v in spec.items() if k != "piece"}
+    function = find(folder, spec["piece"])
+    source = module(folder, spec["piece"])
+    bound = partial(function, **knobs)
+    prepare = getattr(source, "prepare", None)
+    bound.piece = f"{folder}/{spec['piece'].replace('-', '_')}"  # type: ignore[attr-defined]
+    bound.needs = frozenset(getattr(source, "NEEDS", ()))  # type: ignore[attr-defined]
+    bound.prepare = partial(prepare, **knobs) if prepare is not None else None  # type: ignore[attr-defined]
+    return bound
+
+
+def bind_all(pieces: Mapping[str, str], params: Mapping[str, Any]) -> dict[str, Any]:
+    """`params` with every knob named in `pieces` (knob -> folder) bound: a mapping becomes one function, a list of them a list."""
+    out = dict(params)
+    for knob, folder in pieces.items():
+        value = out[knob]
+        if isinstance(value, Mapping):
+            out[knob] = bind(folder, value)
+        elif isinstance(value, Sequence) and not isinstance(value, str):
+            out[knob] = [bind(folder, one) for one in value]
+    return out

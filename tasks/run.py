@@ -1,0 +1,104 @@
+"""Running one stage, with or without Prefect above it.
+
+`flow` and `task` are identity decorators, and Prefect is not imported, unless the environment variable ESPALIER_PREFECT says that the flow
+`pipeline` is the parent; a Prefect profile alone never counts. Under that parent they are Prefect's, so that steps can be watched. Prefect only watches: where
+its server is lost, before or under way, the work goes on plain with one warning, and its own errors are the only ones that are raised.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import os
+import sys
+import traceback
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+PARENT = "ESPALIER_PREFECT"  # set by flows/pipeline.py for the stages it starts
+
+
+def flow(function: Callable[..., Any] | None = None, /, **options: Any) -> Callable[..., Any]:
+    """Decorate the flow of a stage, as `@flow` or `@flow(name=...)`."""
+    return _watched("flow", function, options)
+
+
+def task(function: Callable[..., Any] | None = None, /, **options: Any) -> Callable[..., Any]:
+    """Decorate a step worth watching. Arguments are handles, never tensors; results are not cached by Prefect: DVC owns identity."""
+    return _watched("task", function, options)
+
+
+def _watched(kind: str, function: Callable[..., Any] | None, options: dict[str, Any]) -> Callable[..., Any]:
+    if function is None:
+        return functools.partial(_watched, kind, options=options)
+    if os.environ.get(PARENT) != "1":
+        return function
+
+    @functools.wraps(function)
+    def watched(*args: Any, **kwargs: Any) -> Any:
+        import prefect
+        from prefect.cache_policies import NO_CACHE
+
+        ended: dict[str, Any] = {}
+
+        @functools.wraps(function)
+        def body() -> None:
+            ended["begun"] = True
+            try:
+                ended["value"] = function(*args, **kwargs)
+            except BaseException as e:
+                ended["error"] = e
+                raise
+
+        del body.__wrapped__  # Prefect would read the arguments of `function` from it
+        more = {"cache_policy": NO_CACHE} if kind == "task" else {}
+        try:
+            getattr(prefect, kind)(body, **{"name": function.__name__, **more, **options})()
+        except Exception as e:
+            if "error" in ended:
+                raise ended["error"] from None
+            warnings.warn(f"Prefect could not watch {function.__name__} ({type(e).__name__}: {e}); the work goes on without it", stacklevel=2)
+        return ended["value"] if "begun" in ended else function(*args, **kwargs)
+
+    return watched
+
+
+def run_stage(name: str) -> None:
+    """Run the stage `name` of the project in the working directory with the parameters that the plan wrote for it.
+
+    A mistake of the user's ends the process with `error: ...` and code 2; an error of ours with its traceback and code 1.
+    """
+    from tasks import errors
+
+    try:
+        _run(name)
+    except (errors.UserError, FileNotFoundError, PermissionError) as e:
+        sys.exit(_say(name, e))
+    except (ValueError, LookupError) as e:
+        if type(e) not in (ValueError, LookupError):  # a KeyError or a decoding error is no sentence of ours
+            raise
+        sys.exit(_say(name, e))
+    except KeyboardInterrupt:
+        print(f"{name}: interrupted; the next run goes on from here where the stage can resume", file=sys.stderr)
+        sys.exit(130)
+
+
+def _say(name: str, error: BaseException) -> int:
+    if os.environ.get("ESPALIER_TRACEBACK"):
+        traceback.print_exception(error)
+    print(f"error: {name}: {error}", file=sys.stderr, flush=True)
+    return 2
+
+
+def _run(name: str) -> None:
+    from tasks import observe, pieces, process
+    from tasks.stage import Stage, load
+
+    process.end_with(process.starters())
+    stage = Stage(name, plan=load(name))
+    os.environ.setdefault("OMP_NUM_THREADS", str(stage.threads))  # before torch is imported; results are bitwise the same per thread count
+    with stage.running(), observe.recording(stage):
+        stage.params = pieces.bind_all(stage.pieces, stage.params)
+        function = getattr(importlib.import_module(f"tasks.stages.{name}"), name)
+        function(stage, **stage.params)
