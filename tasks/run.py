@@ -98,7 +98,7 @@ def _run(name: str) -> None:
     process.end_with(process.starters())
     stage = Stage(name, plan=load(name))
     os.environ.setdefault("OMP_NUM_THREADS", str(stage.threads))  # before torch is imported; results are bitwise the same per thread count
-    with stage.running(), observe.recording(stage):
+    with observe.recording(stage), stage.running():
         stage.params = pieces.bind_all(stage.pieces, stage.params)
         function = getattr(importlib.import_module(f"tasks.stages.{name}"), name)
         function(stage, **stage.params)
