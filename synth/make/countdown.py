@@ -1,0 +1,99 @@
+"""Countdown: use each of the given numbers once, with + - * /, to make the target.
+
+Certificate: a dynamic programme over subsets of the numbers finds the target among all values that can be made through
+positive integers, and the stored expression, parsed by the verifier's own parser, evaluates to it from exactly these
+numbers. Difficulty axes: how many numbers, how large, how large a target.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from random import Random
+
+from synth.make._sample import finish, rung, sample
+from synth.types import Problem, Quarantined, Split
+from synth.verify.expression import parse
+
+LADDER = (
+    {"numbers": 3, "size": 9, "target": 50},
+    {"numbers": 3, "size": 20, "target": 100},
+    {"numbers": 4, "size": 12, "target": 100},
+    {"numbers": 4, "size": 50, "target": 200},
+    {"numbers": 5, "size": 25, "target": 500},
+)
+
+
+def countdown(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,)) -> Problem | Quarantined:
+    """Problem `index` of a split. `levels` are the rungs of the ladder to draw from, 1 the easiest."""
+
+    def draw(rng: Random) -> tuple[str, tuple]:
+        level, knobs = rung(LADDER, levels, rng, "countdown")
+        while True:
+            numbers = [rng.randint(1, knobs["size"]) for _ in range(knobs["numbers"])]
+            target, text, steps = _combine(rng, numbers)
+            if target <= knobs["target"] and target not in numbers:
+                return f"countdown:{sorted(numbers)}:{target}", (level, numbers, target, text, steps)
+
+    root, (level, numbers, target, text, steps) = sample(seed, "countdown", split, index, draw)
+    return finish(
+        certify(numbers, target, text),
+        seed=seed,
+        index=index,
+        root=root,
+        split=split,
+        family="countdown",
+        prompt=f"Make {target} from {' '.join(map(str, numbers))}.",
+        answer=text,
+        verifier="expression",
+        args={"numbers": numbers, "target": target},
+        difficulty={"level": level, "numbers": len(numbers), "target": target},
+        solution=f"{', '.join(steps)} <answer>{text}</answer>",
+        lineage={"certificate": ["subset_dp", "evaluation"]},
+    )
+
+
+def certify(numbers: Sequence[int], target: int, text: str) -> str | None:
+    """None, or "code: evidence" of why `text` is no proof that `numbers` make `target`."""
+    node = parse(text)
+    by_value = Counter(node.leaves) == Counter(numbers) and node.value == target
+    by_search = target in reachable(numbers)
+    if by_value != by_search:
+        return f"routes_disagree: {text} = {node.value}, the search {'finds' if by_search else 'does not find'} {target}"
+    return None if by_value else f"impossible: {list(numbers)} cannot make {target}"
+
+
+def reachable(numbers: Sequence[int]) -> frozenset[int]:
+    """Every positive integer that all the numbers make together through positive integers: a table over subsets, O(3^n) merges."""
+    table: list[set[int]] = [set() for _ in range(1 << len(numbers))]
+    for i, number in enumerate(numbers):
+        table[1 << i].add(number)
+    for subset in range(1, len(table)):
+        part = (subset - 1) & subset
+        while part > subset ^ part:  # each split once: the half with the highest bit first
+            for a in table[part]:
+                for b in table[subset ^ part]:
+                    table[subset].update((a + b, a * b))
+                    if a != b:
+                        table[subset].add(abs(a - b))
+                    if max(a, b) % min(a, b) == 0:
+                        table[subset].add(max(a, b) // min(a, b))
+            part = (part - 1) & subset
+    return frozenset(table[-1])
+
+
+def _combine(rng: Random, numbers: Sequence[int]) -> tuple[int, str, list[str]]:
+    """(value, expression, steps) of joining two random parts until one is left, through positive integers only."""
+    parts, steps = [(n, str(n)) for n in numbers], []
+    while len(parts) > 1:
+        rng.shuffle(parts)
+        (a, left), (b, right) = parts.pop(), parts.pop()
+        if a < b:
+            (a, left), (b, right) = (b, right), (a, left)
+        legal = ["+", "*"] + ["-"] * (a > b) + ["/"] * (b > 1 and a % b == 0)
+        operator = rng.choice(legal)
+        value = {"+": a + b, "*": a * b, "-": a - b, "/": a // b}[operator]
+        steps.append(f"{a} {operator} {b} = {value}")
+        parts.append((value, f"({left} {operator} {right})"))
+    value, text = parts[0]
+    return value, text[1:-1], steps

@@ -1,0 +1,60 @@
+"""Sort a list of integers, up or down.
+
+Certificate: Python's sort against placing each item at its rank (the count of items that come before it), and both must be
+a rearrangement of the input. Difficulty axes: length, size and sign of the items, direction.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from random import Random
+
+from synth.make._sample import finish, rung, sample
+from synth.types import Problem, Quarantined, Split
+
+LADDER = (
+    {"shortest": 3, "longest": 5, "size": 20, "signed": False, "directions": ("ascending",)},
+    {"shortest": 4, "longest": 6, "size": 99, "signed": False, "directions": ("ascending", "descending")},
+    {"shortest": 6, "longest": 9, "size": 99, "signed": True, "directions": ("ascending", "descending")},
+    {"shortest": 8, "longest": 14, "size": 999, "signed": True, "directions": ("ascending", "descending")},
+)
+
+
+def list_sorting(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,)) -> Problem | Quarantined:
+    """Problem `index` of a split. `levels` are the rungs of the ladder to draw from, 1 the easiest."""
+
+    def draw(rng: Random) -> tuple[str, tuple[int, list[int], str]]:
+        level, knobs = rung(LADDER, levels, rng, "list_sorting")
+        length = rng.randint(knobs["shortest"], knobs["longest"])
+        numbers = [rng.randint(-knobs["size"] if knobs["signed"] else 1, knobs["size"]) for _ in range(length)]
+        return f"list_sorting:{sorted(numbers)}", (level, numbers, rng.choice(knobs["directions"]))
+
+    root, (level, numbers, direction) = sample(seed, "list_sorting", split, index, draw)
+    ordered = sorted(numbers, reverse=direction == "descending")
+    text = " ".join(map(str, ordered))
+    return finish(
+        certify(numbers, ordered, direction),
+        seed=seed,
+        index=index,
+        root=root,
+        split=split,
+        family="list_sorting",
+        prompt=f"Sort {direction}: {' '.join(map(str, numbers))}",
+        answer=text,
+        verifier="ordered_list",
+        difficulty={"level": level, "length": len(numbers), "size": max(map(abs, numbers))},
+        solution=f"<answer>{text}</answer>",
+        lineage={"certificate": ["sort", "rank"]},
+    )
+
+
+def certify(numbers: Sequence[int], ordered: Sequence[int], direction: str) -> str | None:
+    """None, or "routes_disagree: evidence" where `ordered` is not what ranking gives."""
+    sign = -1 if direction == "descending" else 1
+    ranked = [0] * len(numbers)
+    for i, n in enumerate(numbers):
+        ranked[sum(sign * m < sign * n or (m == n and j < i) for j, m in enumerate(numbers))] = n
+    if ranked != list(ordered) or Counter(ranked) != Counter(numbers):
+        return f"routes_disagree: sorting gives {list(ordered)}, ranking {ranked}"
+    return None

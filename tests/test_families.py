@@ -1,0 +1,121 @@
+"""Families of verifiable problems: repeatable, disjoint across splits, certified by two routes; and the stage that runs them."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import permutations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from synth.make import countdown as countdown_module
+from synth.make import linear_equations as linear_module
+from synth.make.countdown import countdown, reachable
+from synth.make.linear_equations import determinant, linear_equations
+from synth.make.list_sorting import certify as certify_order
+from synth.make.list_sorting import list_sorting
+from synth.types import Problem, Quarantined, split_of
+from synth.verify import extract_answer, verify
+from synth.verify.expression import parse
+
+FAMILIES = [linear_equations, countdown, list_sorting]
+LEVELS = [(f, level) for f in FAMILIES for level in range(1, len(__import__(f.__module__, fromlist=["LADDER"]).LADDER) + 1)]
+
+
+@pytest.mark.parametrize("family, level", LEVELS, ids=lambda x: getattr(x, "__name__", str(x)))
+def test_every_rung_makes_short_problems_whose_solution_is_right(family, level):
+    for index in range(12):
+        item = family(7, "train", index, levels=[level])
+        if isinstance(item, Quarantined):
+            assert item.reason == "not_unique" and item.stage == "problems"
+            continue
+        assert verify(item, item.answer).value == 1.0
+        assert verify(item, extract_answer(item.lineage["solution"])).value == 1.0
+        assert item.difficulty["level"] == level and item.family == family.__name__
+        assert len(item.question) < 120 and len(item.lineage["solution"]) < 160
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_items_repeat_and_differ_by_seed_split_and_index(family):
+    assert family(1, "train", 5) == family(1, "train", 5)
+    assert len({family(s, split, i).id for s in (1, 2) for split in ("train", "test") for i in (0, 1)}) == 8
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_splits_are_disjoint_by_normal_form(family):
+    roots = {split: {p.lineage["root"] for i in range(150) if isinstance(p := family(3, split, i), Problem)} for split in ("train", "valid", "test")}
+    assert all(split_of(root) == split for split, of in roots.items() for root in of)
+    assert not roots["train"] & roots["test"] and not roots["train"] & roots["valid"] and not roots["valid"] & roots["test"]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_unknown_level_is_refused(family):
+    with pytest.raises(ValueError, match=r"levels \[99\] must name"):
+        family(1, "train", 0, levels=[99])
+
+
+def test_a_family_too_small_for_a_split_says_so():
+    from synth.make._sample import sample
+
+    root = next(f"only:{i}" for i in range(100) if split_of(f"only:{i}") == "train")
+    with pytest.raises(ValueError, match="more different problems"):
+        sample(1, "only", "test", 0, lambda rng: (root, None))
+
+
+def test_scaled_equations_have_one_normal_form():
+    assert linear_module._normal_form(((2,), 4, 10)) == linear_module._normal_form(((-1,), -2, -5)) == (1, 2, 5)
+    assert linear_module.write(((3, -1), 0, -4)) == "3x - y = -4" and linear_module.write(((-2,), 5, 1)) == "-2x + 5 = 1"
+
+
+def test_dependent_system_is_not_unique():
+    assert linear_module.certify([((1, 2), 0, 3), ((2, 4), 0, 6)])[1].startswith("not_unique: ")
+
+
+def test_routes_that_disagree_are_caught(monkeypatch):
+    monkeypatch.setattr(linear_module, "_cramer", lambda a, c: (Fraction(1),))
+    roots, reason = linear_module.certify([((2,), 1, 7)])
+    assert reason.startswith("routes_disagree: ")
+    item = linear_equations(1, "train", 0)
+    assert isinstance(item, Quarantined) and item.reason == "routes_disagree" and "Cramer" in item.evidence
+    assert certify_order([2, 1], [2, 1], "ascending").startswith("routes_disagree: ")
+    assert certify_order([2, 1, 1], [1, 2, 2], "ascending").startswith("routes_disagree: ")
+    monkeypatch.setattr(countdown_module, "reachable", lambda numbers: frozenset())
+    assert countdown_module.certify([1, 2], 3, "1 + 2").startswith("routes_disagree: ")
+    assert countdown(1, "train", 0).reason == "routes_disagree"
+
+
+def test_impossible_countdown_is_proved():
+    assert countdown_module.certify([1, 1], 7, "1 + 1").startswith("impossible: ")
+
+
+@settings(max_examples=60)
+@given(st.lists(st.lists(st.integers(-9, 9), min_size=3, max_size=3), min_size=3, max_size=3), st.lists(st.integers(-9, 9), min_size=3, max_size=3))
+def test_systems_agree_with_numpy(a, roots):
+    import numpy as np
+
+    rows = [(tuple(row), 0, sum(k * x for k, x in zip(row, roots, strict=True))) for row in a]
+    found, reason = linear_module.certify(rows)
+    assert determinant(a) == round(np.linalg.det(np.array(a, dtype=float)))
+    assert (reason is None) == (determinant(a) != 0)
+    assert reason is not None or found == tuple(roots)
+
+
+@settings(max_examples=40)
+@given(st.lists(st.integers(1, 9), min_size=2, max_size=3))
+def test_reachable_is_what_enumeration_of_expressions_finds(numbers):
+    found = set()
+    forms = ["{0} {p} {1}"] if len(numbers) == 2 else ["({0} {p} {1}) {q} {2}", "{0} {p} ({1} {q} {2})"]
+    for order in permutations(numbers):
+        for form in forms:
+            for p in "+-*/":
+                for q in "+-*/":
+                    found.add((form.format(*order, p=p, q=q), parse(form.format(*order, p=p, q=q))))
+    inner = {(text, node) for text, node in found if node.value is not None and node.value > 0 and node.value.denominator == 1}
+
+    def whole(text):  # the parenthesised step is a positive integer too
+        part = text[text.find("(") + 1 : text.find(")")] if "(" in text else text
+        value = parse(part).value
+        return value is not None and value > 0 and value.denominator == 1
+
+    assert reachable(numbers) == {int(node.value) for text, node in inner if whole(text)}
