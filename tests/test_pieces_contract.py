@@ -1,0 +1,327 @@
+"""What every piece promises, checked for every file of every folder: a new file is tested the moment it exists.
+
+A knob annotated `Literal[...]` is tried with each of its values.
+"""
+
+import copy
+import importlib
+import inspect
+import math
+import re
+import typing
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from training import toy
+from training.pack import split
+from training.types import TokenStats
+
+ROOT = Path(__file__).resolve().parent.parent
+POSITIONAL = {
+    "advantage": ("groups", "rewards", "state", "rng"),
+    "reward": ("groups", "rewards", "state", "rng"),
+    "filter": ("groups", "rewards", "state", "rng"),
+    "curriculum": ("problems", "state", "rng", "n"),
+    "ratio": ("logp", "old", "batch"),
+    "correct": ("old", "behaviour", "batch"),
+    "surrogate": ("log_ratio", "credit", "stats", "batch"),
+    "regulariser": ("stats", "batch"),
+    "prefer": ("chosen", "rejected", "ref_chosen", "ref_rejected", "n_chosen", "n_rejected"),
+    "evaluate": ("scored",),
+}
+KNOWN_NEEDS = {"reference", "entropy", "behaviour_entropy", "old", "hidden", "greedy", "topk", "value"}
+NAN = float("nan")
+
+
+def modules():
+    for folder in POSITIONAL:
+        for path in sorted((ROOT / "training" / folder).glob("[!_]*.py")):
+            yield folder, importlib.import_module(f"training.{folder}.{path.stem}"), path.stem
+
+
+def variants(*folders):
+    """(bound function, bound prepare or None) for every piece of the folders, once with defaults and once per value of each Literal knob."""
+    out = []
+    for folder, module, name in modules():
+        if folder not in folders:
+            continue
+        function = getattr(module, name)
+        hints = typing.get_type_hints(function)
+        settings = [{}] + [{k: v} for k, hint in hints.items() if typing.get_origin(hint) is typing.Literal for v in typing.get_args(hint)]
+        for knobs in settings:
+            prepare = getattr(module, "prepare", None)
+            label = f"{folder}/{name}" + "".join(f"[{k}={v}]" for k, v in knobs.items())
+            out.append(pytest.param(partial(function, **knobs), partial(prepare, **knobs) if prepare else None, id=label))
+    return out
+
+
+def rng():
+    return np.random.default_rng(7)
+
+
+# --- every file -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("folder", "module", "name"), [pytest.param(*m, id=f"{m[0]}/{m[2]}") for m in modules()])
+def test_signature_and_docstring(folder, module, name):
+    function = getattr(module, name, None)
+    assert function is not None, f"{module.__file__} must define a function {name}"
+    parameters = inspect.signature(function).parameters.values()
+    positional = tuple(p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD)
+    assert positional[: len(POSITIONAL[folder])] == POSITIONAL[folder]
+    assert folder == "evaluate" or positional == POSITIONAL[folder]
+    for p in parameters:
+        if p.kind is p.KEYWORD_ONLY:
+            assert p.default is not p.empty and isinstance(p.default, (int, float, str, bool, tuple, type(None))), f"knob {p.name} needs a literal default"
+            assert p.annotation is not p.empty, f"knob {p.name} needs a type"
+    doc = module.__doc__ or ""
+    assert re.search(r"\b(19|20)\d\d\b", doc), "the docstring cites no source with a year"
+    assert "arXiv" in doc or '"' in doc, "the docstring names no title or arXiv id"
+    assert len(doc.splitlines()) >= 6, "the docstring lacks formula, shapes or assumptions"
+    assert getattr(module, "NEEDS", set()) <= KNOWN_NEEDS
+    for excluded, reason in getattr(module, "EXCLUDES", {}).items():
+        package, _, other = excluded.partition("/")
+        assert (ROOT / package.replace(".", "/") / f"{other}.py").exists() and len(reason) > 20
+    prepare = getattr(module, "prepare", None)
+    if prepare is not None:
+        known = inspect.signature(function).parameters
+        assert all(p.name in known for p in inspect.signature(prepare).parameters.values() if p.kind is p.KEYWORD_ONLY)
+
+
+# --- advantage, reward, filter ---------------------------------------------------------------------------------------
+
+REWARDS = [[1.0, 0.0, 0.0, 1.0, 0.25], [0.0, 0.0, 0.0], [NAN, 1.0, 0.0, 0.5], [0.1, 0.1, 0.1, 0.1], [NAN, NAN], [NAN, 1.0]]
+
+
+def rewards_of(lists):
+    return [np.array(r) for r in lists]
+
+
+@pytest.mark.parametrize(("f", "_"), variants("advantage"))
+def test_advantage_is_finite_and_ignores_the_unscorable(f, _):
+    credit = f(toy.groups(REWARDS), rewards_of(REWARDS), {}, rng())
+    assert [len(c) for c in credit] == [len(r) for r in REWARDS]
+    for c, r in zip(credit, REWARDS):
+        assert np.isfinite(c).all()
+        assert all(x == 0 for x, y in zip(c, r) if math.isnan(y)), "an unscorable rollout must get credit 0"
+    without = [[x for x in r if not math.isnan(x)] for r in REWARDS]
+    clean = f(toy.groups(without), rewards_of(without), {}, rng())
+    for c, r, d in zip(credit, REWARDS, clean):
+        assert [x for x, y in zip(c, r) if not math.isnan(y)] == pytest.approx(list(d)), "an unscorable rollout moved the others' credit"
+
+
+@pytest.mark.parametrize(("f", "_"), variants("advantage"))
+def test_advantage_does_not_depend_on_order(f, _):
+    base = f(toy.groups(REWARDS), rewards_of(REWARDS), {}, rng())
+    order = [np.random.default_rng(i).permutation(len(r)) for i, r in enumerate(REWARDS)]
+    mixed = [[r[j] for j in o] for r, o in zip(REWARDS, order)]
+    for c, d, o in zip(base, f(toy.groups(mixed), rewards_of(mixed), {}, rng()), order):
+        assert np.asarray(c)[o] == pytest.approx(np.asarray(d), abs=1e-12)
+    for c, d in zip(reversed(base), f(toy.groups(REWARDS[::-1]), rewards_of(REWARDS[::-1]), {}, rng())):
+        assert np.asarray(c) == pytest.approx(np.asarray(d), abs=1e-12)
+
+
+@pytest.mark.parametrize(("f", "_"), variants("advantage"))
+def test_equal_rewards_give_zero_credit_unless_documented(f, _):
+    equal = [[0.1] * 7, [1.0] * 3]
+    credit = f(toy.groups(equal), rewards_of(equal), {}, rng())
+    documented = "qual rewards keep their credit" in inspect.getmodule(f.func).__doc__
+    assert documented or all((np.asarray(c) == 0).all() for c in credit), "say in the docstring if equal rewards keep their credit"
+
+
+@pytest.mark.parametrize(("f", "_"), variants("advantage"))
+def test_advantage_repeats_itself_and_keeps_its_inputs(f, _):
+    given, state = rewards_of(REWARDS), {}
+    first = f(toy.groups(REWARDS), given, state, rng())
+    again = f(toy.groups(REWARDS), rewards_of(REWARDS), {}, rng())
+    assert all(np.array_equal(a, b) for a, b in zip(first, again))
+    assert all(np.array_equal(a, b, equal_nan=True) for a, b in zip(given, rewards_of(REWARDS)))
+    assert all(isinstance(v, (int, float, str, list, dict, np.ndarray)) for v in state.values()), "state must survive a checkpoint"
+
+
+@pytest.mark.parametrize(("f", "_"), variants("reward"))
+def test_reward_keeps_shape_and_the_unscorable(f, _):
+    shaped = f(toy.groups(REWARDS), rewards_of(REWARDS), {}, rng())
+    for s, r in zip(shaped, REWARDS):
+        assert np.array_equal(np.isnan(s), np.isnan(r)), "NaN must stay NaN and nothing else may become it"
+
+
+@pytest.mark.parametrize(("f", "_"), variants("filter"))
+def test_filter_gives_a_code_or_none(f, _):
+    given = toy.groups(REWARDS)
+    verdicts = f(given, rewards_of(REWARDS), {}, rng())
+    assert len(verdicts) == len(REWARDS)
+    assert all(v is None or re.fullmatch(r"[a-z_]+", v) for v in verdicts)
+    assert verdicts[4] is not None, "a group without a single score must be dropped"
+    assert list(reversed(verdicts)) == f(given[::-1], rewards_of(REWARDS[::-1]), {}, rng())
+
+
+# --- curriculum ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("f", "_"), variants("curriculum"))
+def test_curriculum_chooses_and_resumes(f, _):
+    problems = toy.problems(11)
+    scores = {"scores": {p.id: [i / 10] * 3 for i, p in enumerate(problems[:6])} | {problems[7].id: [NAN]}}
+    state, g = copy.deepcopy(scores), rng()
+    for n in (1, 4, 11, 25):
+        chosen = f(problems, state, g, n)
+        assert len(chosen) == n and set(chosen) <= set(range(11))
+        assert n > 11 or len(set(chosen)) == n or n == 11, "no problem twice in one draw while others wait"
+    one, two = copy.deepcopy(scores), copy.deepcopy(scores)
+    g, h = rng(), rng()
+    run = [f(problems, one, g, 4) for _ in range(5)]
+    resumed = [f(problems, two, h, 4) for _ in range(2)]
+    two = copy.deepcopy(two)
+    assert run == resumed + [f(problems, two, h, 4) for _ in range(3)]
+    with pytest.raises(ValueError, match="no problem"):
+        f([], {}, rng(), 3)
+
+
+# --- per-token pieces ------------------------------------------------------------------------------------------------
+
+MASKED = {"trainable": [True, False, True], "credit": [1.0, 1e6, -2.0]}
+ROWS = [
+    {"logp": [-1.0, -2.0, -0.3], "old": [-1.2, -1.0, -0.9], "behaviour": [-1.1, -3.0, -0.8], "reference": [-0.5, -2.0, -1.3], "behaviour_entropy": [0.3, 2.0, 0.9], **MASKED},
+    {"logp": [-0.1], "old": [-0.7], "credit": -1.0, "behaviour_entropy": 0.2},
+    {"logp": [-3.0, -0.2], "credit": 0.5, "trainable": False},
+    {"logp": [-0.4, -0.9, -2.2, -0.6, -1.5], "old": [-0.5, -0.9, -1.0, -2.5, -1.4], "credit": 0.7, "behaviour_entropy": [1.1, 0.1, 0.5, 0.7, 1.3]},
+]
+INF = float("inf")
+ADVERSARIAL = {
+    "nothing trainable": [{"logp": [-1.0, -INF, -2.0], "credit": 1.0, "trainable": False}],
+    "one token": [{"logp": [-1.0], "credit": 1.0}],
+    "impossible token": [{"logp": [-INF, -1.0], "old": [-1.0, -1.0], "credit": -1.0}, {"logp": [-1.0], "credit": 2.0}],
+    "behaviour says impossible": [{"logp": [-1.0, -2.0], "old": [-INF, -2.0], "reference": [-INF, -1.0], "credit": 1.0}],
+    "far off policy": [{"logp": [-1e4, -1e-9], "old": [-1e-9, -1e4], "reference": [-1e-9, -1e4], "credit": [-1e3, 1e3]}, {"logp": [-1e-9], "old": [-1e4], "credit": -1e3}],
+    "garbage where masked": [{"logp": [NAN, -1.0, INF], "old": [NAN, -1.1, -INF], "credit": [NAN, 1.0, INF], "reference": [NAN, -2.0, INF], "trainable": [False, True, False]}],
+}  # fmt: skip
+
+
+def terms_of(f, batch, stats):
+    """A surrogate or a regulariser on a batch, the ratio taken per token."""
+    if inspect.getmodule(f.func).__name__.startswith("training.regulariser"):
+        return f(stats, batch)
+    from training.ratio.token import token
+
+    return f(token(stats.logp, batch.columns["old"], batch), batch.columns["credit"], stats, batch)
+
+
+def make(rows):
+    """A toy whose entropy also asks for gradient, so that regularisers of it are tested too."""
+    t = toy.batch(rows)
+    entropy = torch.linspace(0.1, 2.0, len(t.batch.ids)).requires_grad_()
+    return t.batch, TokenStats(logp=t.leaf, entropy=entropy)
+
+
+def gradients(loss, stats):
+    found = torch.autograd.grad(loss, [stats.logp, stats.entropy], allow_unused=True)
+    return [torch.zeros_like(stats.logp) if g is None else g for g in found]
+
+
+@pytest.mark.parametrize(("f", "prepare"), variants("surrogate", "regulariser"))
+def test_terms_are_zero_where_nothing_is_trained(f, prepare):
+    batch, stats = make(ROWS)
+    if prepare:
+        prepare(batch)
+    terms = terms_of(f, batch, stats)
+    assert terms.values.shape == batch.ids.shape, "per token, so that the learner can weigh each"
+    assert terms.denominator in batch.totals
+    assert (terms.values[~batch.trainable] == 0).all()
+    assert terms.values[batch.trainable].abs().sum() > 0
+    for g in gradients(terms.values.sum(), stats):
+        assert (g[~batch.trainable] == 0).all(), "a masked token has a gradient"
+    for total, count in terms.metrics.values():
+        assert not (torch.is_tensor(total) and total.requires_grad) and math.isfinite(float(total)) and float(count) >= 0
+
+
+@pytest.mark.parametrize(("f", "prepare"), variants("surrogate", "regulariser"))
+def test_splitting_a_batch_changes_nothing(f, prepare):
+    batch, stats = make(ROWS)
+    if prepare:
+        prepare(batch)
+    terms = terms_of(f, batch, stats)
+    whole = terms.values.sum() / batch.totals[terms.denominator]
+    expected = gradients(whole, stats)
+    parts, at = torch.zeros(()), 0
+    for part in split(batch, 5):
+        n = len(part.ids)
+        t = terms_of(f, part, TokenStats(logp=stats.logp[at : at + n], entropy=stats.entropy[at : at + n]))
+        parts = parts + t.values.sum() / part.totals[t.denominator]
+        at += n
+    assert at == len(batch.ids)
+    assert parts.item() == pytest.approx(whole.item(), abs=1e-6)
+    for a, b in zip(expected, gradients(parts, stats)):
+        assert torch.allclose(a, b, atol=1e-7)
+
+
+@pytest.mark.parametrize("case", ADVERSARIAL)
+@pytest.mark.parametrize(("f", "prepare"), variants("surrogate", "regulariser"))
+def test_terms_stay_finite(f, prepare, case):
+    batch, stats = make(ADVERSARIAL[case])
+    if prepare:
+        prepare(batch)
+    terms = terms_of(f, batch, stats)
+    assert torch.isfinite(terms.values).all()
+    assert all(torch.isfinite(g).all() for g in gradients(terms.values.sum(), stats) if terms.values.requires_grad)
+    assert all(math.isfinite(float(s)) for s, _ in terms.metrics.values())
+
+
+@pytest.mark.parametrize("case", ["ordinary", *ADVERSARIAL])
+@pytest.mark.parametrize(("f", "_"), variants("ratio"))
+def test_ratio_is_finite_zero_where_masked_and_zero_on_policy(f, _, case):
+    batch, stats = make(ADVERSARIAL.get(case, ROWS))
+    out = f(stats.logp, batch.columns["old"], batch)
+    assert out.shape == batch.ids.shape and torch.isfinite(out).all() and (out[~batch.trainable] == 0).all()
+    if out.requires_grad:
+        (g,) = torch.autograd.grad(out.sum(), stats.logp)
+        assert torch.isfinite(g).all() and (g[~batch.trainable] == 0).all()
+    finite = torch.where(torch.isfinite(stats.logp), stats.logp, -1.0).detach()
+    assert (f(finite, finite, batch) == 0).all()
+
+
+@pytest.mark.parametrize("case", ["ordinary", *ADVERSARIAL])
+@pytest.mark.parametrize(("f", "_"), variants("correct"))
+def test_correction_is_a_detached_finite_weight(f, _, case):
+    batch, stats = make(ADVERSARIAL.get(case, ROWS))
+    weight = f(stats.logp, batch.columns["behaviour"], batch)
+    assert weight.shape == batch.ids.shape and not weight.requires_grad
+    assert torch.isfinite(weight).all() and (weight >= 0).all() and (weight[~batch.trainable] == 1).all()
+    finite = torch.where(torch.isfinite(stats.logp), stats.logp, -1.0)
+    assert torch.allclose(f(finite, finite.detach(), batch), torch.ones(()))
+
+
+# --- prefer ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("f", "_"), variants("prefer"))
+def test_preference_loss_falls_as_the_margin_grows_and_stays_finite(f, _):
+    n = torch.tensor([3.0, 3.0, 5.0, 2.0])
+    chosen = torch.tensor([-5.0, -1.0, -INF, 3e4]).requires_grad_()
+    rejected = torch.tensor([-5.0, -4.0, -2.0, -3e4]).requires_grad_()
+    reference = torch.tensor([-5.0, -2.0, -2.0, -1.0])
+    values = f(chosen, rejected, reference, reference, n, n)
+    assert values.shape == (4,) and torch.isfinite(values).all()
+    assert values[2] == 0, "a pair with a non-finite log-prob counts nothing"
+    better, worse = torch.autograd.grad(values[:3].sum(), [chosen, rejected])
+    assert torch.isfinite(better).all() and torch.isfinite(worse).all() and better[2] == worse[2] == 0
+    assert better[0] < 0 < worse[0], "at no margin, descent must raise the chosen and lower the rejected"
+
+
+# --- evaluate --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("f", "_"), variants("evaluate"))
+def test_metrics_have_intervals_and_repeat(f, _):
+    scored = [[1.0, 0.0] * 4, [0.0] * 8, [1.0] * 8, [NAN, 1.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0]]
+    extra = {"against": [s[::-1] for s in scored]} if "against" in inspect.signature(f).parameters else {}
+    out = f(scored, **extra)
+    assert out == f(scored, **extra)
+    for metric in out.values():
+        assert set(metric) == {"mean", "low", "high", "n"} and metric["low"] <= metric["mean"] <= metric["high"] and metric["n"] == 4
+    nothing = f([[NAN]], **({"against": [[NAN]]} if extra else {}))
+    assert all(m["n"] == 0 and math.isnan(m["mean"]) for m in nothing.values())

@@ -1,0 +1,28 @@
+"""Truncated importance sampling between sampler and learner.
+
+Yao et al. 2025, "Your Efficient RL Framework Secretly Brings You Off-Policy RL Training" (blog post, fengyao.notion.site);
+Ionides 2008, "Truncated Importance Sampling".
+
+    w_t = min(exp(old_t - behaviour_t), cap)
+
+old is what the learner's own forward pass gives before the update, behaviour what the sampler recorded. Shapes: [T] in, [T]
+out, detached; 1 where a token is not trainable or a log-prob is not finite. The truncation bounds the variance at the cost
+of a bias. Without an old-policy pass old is behaviour and every weight is 1. Leaves out sequence-level weights.
+"""
+
+from __future__ import annotations
+
+import math
+
+from torch import Tensor
+
+from training.tokens import live
+from training.types import Batch
+
+NEEDS = {"old"}
+
+
+def truncated(old: Tensor, behaviour: Tensor, batch: Batch, *, cap: float = 2.0) -> Tensor:
+    if cap <= 0:
+        raise ValueError(f"cap is {cap}: the largest weight must be positive")
+    return live(old - behaviour, batch).detach().clamp(max=math.log(cap)).exp()
