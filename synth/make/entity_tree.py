@@ -1,0 +1,235 @@
+"""Entity-tree questions: the functional attribute of a root that is named (one hop) or described by clues (more hops).
+
+    1 hop    What is the capital of Norvia?
+    2 hops   What is the capital of the country that the river Danu flows through?
+    3 hops   Name the currency of the country whose capital is the birthplace of Lio Rel.
+             Who is the mayor of the city that is ... and ...?     (two clues, neither enough alone)
+
+hops = searches that an oracle needs. A question is *grown*: clues are added until the postings give the root alone. Then it must pass every
+gate below, the proof by SQL among them (`synth.tree.Prover`); the first gate that it fails is its reason code in quarantine.
+Question i of a cell (split, hops) depends on the seed, the cell and i alone. The split is that of the root. A test root is sealed: no train or
+valid question names it, passes through it, or has it as its answer.
+
+The idea follows InfoAgent (Zhang et al. 2025, arXiv:2509.25189: ask an attribute of the root of an entity tree); uniqueness and necessity of the clues are
+computed here instead of left to a model. Not done: fuzzy clues (ranges, periods), more than two clues, comparison and negation.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import sqlite3
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+
+from synth.kb import KB, Fact
+from synth.make.oracle import Oracle
+from synth.tree import Clue, Node, Pattern, Prover, answers, canonical, constants, extension, follow, nodes, to_json
+from synth.types import Problem, Quarantined, Split, Trajectory, seed_for, split_of
+from synth.verify.exact import normalise
+from synth.wording import Wording
+
+MOST_CANDIDATES = 4  # of the first of two clues: what one passage lists
+
+
+class EntityTrees:
+    """Makes and checks the questions of one KB.
+
+    search      the tool that an oracle must be able to answer every question with (gate "not_answerable")
+    two_clues   share of the described roots of three hops that get two clues instead of a longer chain
+    max_words, max_guess   gates "too_long" (words of a question) and "guessable" (share of the most frequent answer to what is asked)
+
+    Raises ValueError where no relation of the KB is functional in either direction: then nothing can be asked.
+    """
+
+    def __init__(self, kb: KB, search: Callable[[str], str], *, seed: int, two_clues: float = 0.3, max_words: int = 25, max_guess: float = 0.1) -> None:
+        self.kb, self.search, self.seed = kb, search, seed
+        self.two_clues, self.max_words, self.max_guess = two_clues, max_words, max_guess
+        self.wording, self.oracle = Wording(kb), Oracle(kb)
+        connection = sqlite3.connect(":memory:")
+        kb.sqlite(connection)
+        self.prover = Prover(connection)
+        self._touching: dict[str, dict[tuple[str, bool], list[Fact]]] = defaultdict(lambda: defaultdict(list))
+        for f in kb.facts.values():
+            if f.relation not in self.wording.symmetric:
+                self._touching[f.subject][f.relation, True].append(f)
+            if f.object is not None:
+                self._touching[f.object][f.relation, False].append(f)
+        self._shared = Counter(normalise(n) for e in kb.entities.values() for n in {e.name, *e.aliases})
+        self._guess = {ask: self._majority(*ask) for ask in self._askable()}
+        self._roots = {split: self._pairs(split) for split in ("train", "valid", "test")}
+        if not self._guess:
+            raise ValueError("no relation of the knowledge base is functional in either direction, so no question has one answer: declare a relation functional, or add sources")
+
+    # ---- what can be asked
+
+    def _askable(self) -> list[tuple[str, bool]]:
+        both = [(r.name, forward) for r in self.kb.relations.values() for forward in (True, False) if (r.functional if forward else r.inverse_functional and not r.literal)]
+        present = {f.relation for f in self.kb.facts.values()}
+        return [ask for ask in both if ask[0] in present]
+
+    def _majority(self, relation: str, forward: bool) -> float:
+        """The share of questions about a relation that its most frequent answer gets right."""
+        given = Counter(f.value if forward else f.subject for f in self.kb.facts.values() if f.relation == relation)
+        return max(given.values()) / given.total()
+
+    def _pairs(self, split: Split) -> list[tuple[str, bool, str]]:
+        """(relation, forward, root) of every root of a split, shuffled, the relations taking turns so that no large one crowds out the others."""
+        queues = []
+        for relation, forward in self._guess:
+            found = {f.subject if forward else f.value for f in self.kb.facts.values() if f.relation == relation}
+            roots = sorted(x for x in found if split_of(x) == split)
+            random.Random(seed_for(self.seed, "questions", relation, split, forward)).shuffle(roots)
+            queues.append([(relation, forward, root) for root in roots])
+        return [queue[i] for i in range(max(map(len, queues), default=0)) for queue in queues if i < len(queue)]
+
+    # ---- making
+
+    def __call__(self, split: Split, hops: int, index: int) -> Problem | Quarantined | None:
+        """Question `index` of a cell, accepted or set aside; None where the cell is exhausted: every named root was asked once, or there is no root."""
+        pairs = self._roots[split]
+        if not pairs or (hops == 1 and index >= len(pairs)):
+            return None
+        relation, forward, root = pairs[index % len(pairs)]
+        rng = random.Random(seed_for(self.seed, "questions", f"hops {hops}", split, index))
+        name = f"{split}/{hops}/{index}"
+        asked = self.kb.facts_of(root, relation) if forward else self.kb.facts_to(relation, root)
+        answer = asked[0].value if forward else asked[0].subject
+        term = root if hops == 1 else self.describe(root, hops - 1, rng, avoid={f.id for f in asked}, path={root, answer})
+        if term is None:
+            return Quarantined(id=name, stage="questions", reason="not_unique", evidence=f"no clues of {hops - 1} searches describe {root} alone")
+        pattern = Pattern(relation=relation, forward=forward, root=term)
+        text = self.wording.question(pattern, rng)
+        failed = self.refute(pattern, answer, text, split, hops)
+        if failed is not None:
+            return Quarantined(id=name, stage="questions", reason=failed[0], evidence=f"{text} | {failed[1]}")
+        return self.problem(pattern, answer, text, split, hops, lineage={"seed": self.seed, "index": index})
+
+    def problem(self, pattern: Pattern, answer: str, text: str, split: Split, hops: int, *, lineage: Mapping[str, object]) -> Problem:
+        """The problem of a pattern with its text. Aliases of the answer count where nothing else bears them."""
+        entity = self.kb.entities.get(answer)
+        aliases = [a for a in entity.aliases if self._shared[normalise(a)] == 1] if entity else []
+        root = next(iter(extension(self.kb, pattern.root)))
+        return Problem.make(
+            prompt=text, answer=self.kb.text(answer), verifier="exact", args={"aliases": aliases}, env="search", family="entity_tree",
+            difficulty={"hops": hops, "clues": sum(len(n.clues) for n in nodes(pattern.root)) or 1}, split=split,
+            lineage={"root": root, "facts": self.evidence(pattern, answer), "pattern": to_json(pattern), "structure": canonical(pattern)[:20], **lineage},
+        )  # fmt: skip
+
+    def describe(self, entity: str, searches: int, rng: random.Random, *, avoid: set[str], path: set[str]) -> Node | None:
+        """A node of which `entity` is the only instance and which an oracle resolves in `searches` searches; None where there is none.
+
+        `avoid` are fact ids that the question may not use, `path` entities that it may not come back to.
+        """
+        ways = list(self._touching[entity])
+        rng.shuffle(ways)  # a way = relation and direction: each is as likely, however many facts it has
+        clues = []
+        for relation, forward in ways:
+            facts = [f for f in self._touching[entity][relation, forward] if f.id not in avoid and (f.value if forward else f.subject) not in path]
+            clues += [(Clue(relation=relation, forward=forward, target=f.value if forward else f.subject), f) for f in rng.sample(facts, len(facts))]
+        if searches == 2 and rng.random() < self.two_clues:
+            pair = self._pair(entity, [c for c, _ in clues])
+            if pair:
+                return pair
+        for clue, fact in clues:
+            if len(self._candidates(clue)) != 1:
+                continue
+            if searches == 1:
+                return Node(type=self.kb.entities[entity].type, clues=(clue,))
+            if clue.target in self.kb.entities:
+                inner = self.describe(clue.target, searches - 1, rng, avoid=avoid | {fact.id}, path=path | {clue.target})
+                if inner is not None:
+                    return Node(type=self.kb.entities[entity].type, clues=(Clue(relation=clue.relation, forward=clue.forward, target=inner),))
+        return None
+
+    def _candidates(self, clue: Clue) -> set[str]:
+        return set(follow(self.kb, clue.target, clue.relation, not clue.forward))  # type: ignore[arg-type]
+
+    def _pair(self, entity: str, clues: Sequence[Clue]) -> Node | None:
+        """Two clues with named targets that together give the entity, neither alone: the second is looked up in one search."""
+        type = self.kb.entities[entity].type
+        loose = [(c, found) for c in clues if self.wording.joinable(type, c.relation, c.forward) and len(found := self._candidates(c)) > 1]
+        for first, some in loose:
+            for second, others in loose:
+                one_search = not second.forward or len(some) == 2
+                if len(some) <= MOST_CANDIDATES and one_search and first.relation != second.relation and some & others == {entity}:
+                    return Node(type=type, clues=(first, second))
+        return None
+
+    def evidence(self, pattern: Pattern, answer: str) -> list[str]:
+        """The ids of the facts that the answer rests on, from the leaves to the answer."""
+        out: list[str] = []
+
+        def fact(x: str, relation: str, y: str) -> None:
+            out.extend(f.id for f in self.kb.facts_of(x, relation) if f.value == y)
+
+        def walk(term: str | Node) -> str:
+            if isinstance(term, str):
+                return term
+            me = next(iter(extension(self.kb, term)))
+            for clue in term.clues:
+                target = walk(clue.target)
+                fact(*((me, clue.relation, target) if clue.forward else (target, clue.relation, me)))
+            return me
+
+        root = walk(pattern.root)
+        fact(*((root, pattern.relation, answer) if pattern.forward else (answer, pattern.relation, root)))
+        return out
+
+    # ---- checking
+
+    def refute(self, pattern: Pattern, answer: str, text: str, split: Split, hops: int) -> tuple[str, str] | None:
+        """None where a question may be asked, else the reason code of the first gate that it fails, with the evidence."""
+        hidden = {x for node in nodes(pattern.root) for x in extension(self.kb, node)}
+        sealed = sorted(x for x in hidden | {answer, *constants(pattern.root)} if x in self.kb.entities and split != "test" and split_of(x) == "test")
+        share = self._guess.get((pattern.relation, pattern.forward), 1.0)
+        if share > self.max_guess:
+            return "guessable", f"the most frequent answer is right in {share:.0%} of all cases"
+        if sealed:
+            return "split_leak", f"{sealed[0]} is a test root, the question is {split}"
+        if len(text.split()) > self.max_words:
+            return "too_long", f"{len(text.split())} words, at most {self.max_words} are allowed"
+        leaks = [n for x in sorted(hidden | {answer}) for n in self._names(x) if _says(text, n)]
+        if leaks:
+            return "answer_in_text", f"the question says {leaks[0]!r}, which it hides or asks for"
+        found = answers(self.kb, pattern)
+        if found != {answer}:
+            return "not_unique", f"{len(found)} answers by postings: {', '.join(sorted(found)[:5])}"
+        failed = self.prover.refute(pattern, answer)
+        if failed:
+            return failed
+        read = self.wording.read(text)
+        if [canonical(p) for p in read] != [canonical(pattern)]:
+            return "roundtrip_mismatch", f"the text reads as {[to_json(p) for p in read]}"
+        played = self.oracle.play(self.problem(pattern, answer, text, split, hops, lineage={}), self.search)
+        if isinstance(played, Trajectory) and played.calls == hops:
+            return None
+        return "not_answerable", f"the oracle needs {played.calls} searches, not {hops}" if isinstance(played, Trajectory) else played.evidence
+
+    def _names(self, value: str) -> list[str]:
+        entity = self.kb.entities.get(value)
+        return [entity.name, *entity.aliases] if entity else [value]
+
+
+def _says(text: str, name: str) -> bool:
+    """Whether a text contains a name as whole words, case and punctuation aside."""
+    return re.search(rf"(?<!\w){re.escape(normalise(name))}(?!\w)", normalise(text)) is not None
+
+
+def entity_tree(trees: EntityTrees, counts: Mapping[tuple[Split, int], int], *, tries: int = 12) -> tuple[list[Problem], list[Quarantined]]:
+    """Up to counts[split, hops] questions of every cell, and what was set aside on the way ("duplicate": the same structure again).
+
+    A cell ends early where its roots are exhausted, or after `tries` items for each question that was wanted: compare the lengths.
+    """
+    accepted: dict[str, Problem] = {}
+    aside: list[Quarantined] = []
+    for (split, hops), wanted in counts.items():
+        full = len(accepted) + wanted
+        for index in range(tries * wanted):
+            if len(accepted) == full or (item := trees(split, hops, index)) is None:
+                break
+            if isinstance(item, Quarantined):
+                aside.append(item)
+            elif (known := accepted.setdefault(item.lineage["structure"], item)) is not item:
+                aside.append(Quarantined(id=f"{split}/{hops}/{index}", stage="questions", reason="duplicate", evidence=f"{item.question} | as {known.id}: {known.question}"))
+    return list(accepted.values()), aside
