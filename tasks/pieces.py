@@ -8,8 +8,6 @@ that two of these folders define is refused, because a recipe must mean one thin
 from __future__ import annotations
 
 import importlib
-import importlib.util
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -18,7 +16,7 @@ from types import ModuleType
 from typing import Any
 
 from tasks.errors import UserError, nearest
-from tasks.paths import CODE, folders
+from tasks.paths import CODE, folders, own
 
 
 @dataclass(frozen=True)
@@ -59,25 +57,24 @@ def locate(folder: str, name: str) -> Path:
     return path
 
 
+def open_own() -> None:
+    """Let the packages of pieces import from the user's own folders too, so that `synth.verify` finds a verifier of the user's by name."""
+    for root in own():
+        for folder in sorted({p.parent.relative_to(root) for p in root.glob("*/**/*.py")}):
+            if not (CODE / folder / "__init__.py").exists():
+                continue
+            package = importlib.import_module(".".join(folder.parts))
+            if str(root / folder) not in package.__path__:
+                package.__path__.append(str(root / folder))
+                importlib.invalidate_caches()
+
+
 def module(folder: str, name: str) -> ModuleType:
-    """The imported module of a piece. The user's own files are imported under the same dotted name as shipped ones."""
+    """The imported module of a piece."""
     path = locate(folder, name)
-    dotted = f"{folder}.{path.stem}"
-    if path.is_relative_to(CODE):
-        return importlib.import_module(dotted)
-    loaded = sys.modules.get(dotted)
-    if loaded is not None and loaded.__file__ == str(path):
-        return loaded
-    spec = importlib.util.spec_from_file_location(dotted, path)
-    assert spec is not None and spec.loader is not None  # a .py file always has both
-    fresh = importlib.util.module_from_spec(spec)
-    sys.modules[dotted] = fresh
-    try:
-        spec.loader.exec_module(fresh)
-    except BaseException:
-        del sys.modules[dotted]
-        raise
-    return fresh
+    if not path.is_relative_to(CODE):
+        open_own()
+    return importlib.import_module(f"{folder}.{path.stem}")
 
 
 def find(folder: str, name: str) -> Callable[..., Any]:

@@ -99,6 +99,7 @@ def _run(name: str) -> None:
     stage = Stage(name, plan=load(name))
     os.environ.setdefault("OMP_NUM_THREADS", str(stage.threads))  # before torch is imported; results are bitwise the same per thread count
     with observe.recording(stage), stage.running():
+        pieces.open_own()
         stage.params = pieces.bind_all(stage.pieces, stage.params)
         function = getattr(importlib.import_module(f"tasks.stages.{name}"), name)
         function(stage, **stage.params)

@@ -1,0 +1,232 @@
+"""What source files say of themselves, read by `ast` and never imported: signatures, constants, and what they import.
+
+The plan needs the knobs of every stage and piece, and the set of files whose change can change a stage's result, in well under half a second; importing torch
+alone takes longer.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from tasks.errors import UserError
+from tasks.paths import CODE, PACKAGES, own
+from tasks.pieces import locate
+
+# Modules that run, show and record a stage but cannot change a byte of what it writes: editing them re-runs nothing.
+PLUMBING = {f"tasks/{m}.py" for m in ("run", "stage", "observe", "process", "progress", "errors", "pieces", "paths", "config", "plan", "source", "dvc", "promote")}
+OPENERS = {"import_module", "find", "bind", "module"}  # calls that import by name
+
+
+@dataclass(frozen=True)
+class Knob:
+    """One keyword-only argument with a literal default. `piece` is the folder of a `Piece(...)` or `Pieces(...)` annotation, `many` tells the latter."""
+
+    name: str
+    default: Any
+    annotation: ast.expr | None
+    piece: str = ""
+    many: bool = False
+
+
+@dataclass(frozen=True)
+class Source:
+    """One file: `digest` of its bytes, the `modules` that it names in imports, the `folders` of pieces that it opens by computed names, its `strings`."""
+
+    path: Path
+    tree: ast.Module
+    digest: str
+    modules: frozenset[str]
+    folders: frozenset[str]
+    strings: frozenset[str]
+    constants: dict[str, ast.expr] = field(compare=False)
+
+
+@cache
+def _parsed(path: Path, stamp: tuple[int, int]) -> Source:
+    data = path.read_bytes()
+    try:
+        tree = ast.parse(data, filename=str(path))
+    except (SyntaxError, ValueError) as e:
+        raise UserError(f"{path}, line {getattr(e, 'lineno', None) or 1}: not valid Python ({getattr(e, 'msg', e)})") from None
+    modules, folders, strings = set(), set(), set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            modules |= {a.name for a in node.names}
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            modules |= {node.module or ""} | {f"{node.module}.{a.name}" for a in node.names}
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            strings.add(node.value)
+        elif isinstance(node, ast.Call) and node.args:
+            name = node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id if isinstance(node.func, ast.Name) else ""
+            if name in OPENERS:
+                _opened(node.args, modules, folders)
+    assigned = [(n.targets[0] if isinstance(n, ast.Assign) else n.target, n.value) for n in tree.body if isinstance(n, ast.Assign | ast.AnnAssign)]
+    constants = {t.id: v for t, v in assigned if isinstance(t, ast.Name) and v is not None}
+    return Source(path, tree, hashlib.sha256(data).hexdigest(), frozenset(modules), frozenset(folders), frozenset(strings), constants)
+
+
+def _opened(args: list[ast.expr], modules: set[str], folders: set[str]) -> None:
+    """`import_module("a.b.c")`, `find("a.b", "c")` name a module; `import_module(f"a.b.{x}")`, `find("a.b", x)` open a folder."""
+    texts = [a.value if isinstance(a, ast.Constant) and isinstance(a.value, str) else None for a in args]
+    if isinstance(args[0], ast.JoinedStr) and args[0].values and isinstance(args[0].values[0], ast.Constant):
+        folders.add(str(args[0].values[0].value).rstrip("."))
+    elif texts[0] is not None and len(args) > 1:
+        modules.add(f"{texts[0]}.{texts[1].replace('-', '_')}") if texts[1] is not None else folders.add(texts[0])
+    elif texts[0] is not None:
+        modules.add(texts[0])
+
+
+def source(path: Path) -> Source:
+    stat = path.stat()
+    return _parsed(path, (stat.st_mtime_ns, stat.st_size))
+
+
+def constant(path: Path, name: str, default: Any) -> Any:
+    """The literal value of a module's constant, or `default` where it has none. `frozenset({...})` and `set(...)` count as literals."""
+    node = source(path).constants.get(name)
+    if node is None:
+        return default
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("frozenset", "set"):
+        return set(ast.literal_eval(node.args[0])) if node.args else set()
+    return _literal(node, path, name)
+
+
+def _literal(node: ast.expr, path: Path, name: str) -> Any:
+    try:
+        return ast.literal_eval(node)
+    except ValueError:
+        raise UserError(f"{path}, line {node.lineno}: {name} must be a literal (the plan reads it without importing the file)") from None
+
+
+def knobs(path: Path) -> dict[str, Knob]:
+    """Name -> Knob of the function named as the file. A keyword-only argument without a default is no knob: the code passes it."""
+    tree = source(path).tree
+    function = next((n for n in tree.body if isinstance(n, ast.FunctionDef | ast.ClassDef) and n.name == path.stem), None)
+    if isinstance(function, ast.ClassDef):
+        function = next((n for n in function.body if isinstance(n, ast.FunctionDef) and n.name == "__init__"), None)
+    if function is None:
+        raise UserError(f"{path} defines no function {path.stem!r}: a stage or piece is a function named as its file")
+    out = {}
+    for arg, default in zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True):
+        if default is not None:
+            folder, many = _piece(arg.annotation)
+            out[arg.arg] = Knob(arg.arg, _plain(_literal(default, path, f"the default of {arg.arg}")), arg.annotation, folder, many)
+    return out
+
+
+def _plain(value: Any) -> Any:
+    """As JSON would hold it: tuples become lists."""
+    if isinstance(value, dict):
+        return {k: _plain(v) for k, v in value.items()}
+    return [_plain(v) for v in value] if isinstance(value, list | tuple) else value
+
+
+def _piece(annotation: ast.expr | None) -> tuple[str, bool]:
+    for node in ast.walk(annotation) if annotation is not None else ():
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute):
+            name = node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id
+            if name in ("Piece", "Pieces") and node.args and isinstance(node.args[0], ast.Constant):
+                return str(node.args[0].value), name == "Pieces"
+    return "", False
+
+
+def mismatch(annotation: ast.expr | None, value: Any, path: Path) -> str:
+    """"" where `value` fits the annotation, else what was expected. Annotations that are not spelled with built-in names fit everything."""
+    wanted = _alternatives(annotation, path)
+    if wanted is None or any(_fits(w, value, path) for w in wanted):
+        return ""
+    return " or ".join(ast.unparse(w) for w in wanted)
+
+
+def _alternatives(node: ast.expr | None, path: Path) -> list[ast.expr] | None:
+    if node is None:
+        return None
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):  # a quoted annotation
+        return _alternatives(ast.parse(node.value, mode="eval").body, path)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
+        sides = [_alternatives(node.left, path), _alternatives(node.right, path)]
+        return None if None in sides else [*sides[0], *sides[1]]  # type: ignore[misc]
+    if isinstance(node, ast.Name) and node.id not in {"int", "float", "str", "bool", "list", "dict", "tuple"}:
+        return _alias(node.id, path)
+    return [node]
+
+
+def _alias(name: str, path: Path) -> list[ast.expr] | None:
+    """What `Aggregate = Literal[...]` stands for, in this file or in the one that it is imported from."""
+    here = source(path)
+    if name in here.constants:
+        return _alternatives(here.constants[name], path)
+    for node in here.tree.body:
+        if isinstance(node, ast.ImportFrom) and any(a.name == name and not a.asname for a in node.names):
+            for other in _files_of(node.module or ""):
+                if name in source(other).constants:
+                    return _alternatives(source(other).constants[name], other)
+    return None
+
+
+def _fits(node: ast.expr, value: Any, path: Path) -> bool:
+    if isinstance(node, ast.Constant):
+        return value is None if node.value is None else value == node.value
+    head = node.value if isinstance(node, ast.Subscript) else node
+    name = head.id if isinstance(head, ast.Name) else head.attr if isinstance(head, ast.Attribute) else ""
+    if name == "Literal" and isinstance(node, ast.Subscript):
+        options = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        return any(isinstance(o, ast.Constant) and o.value == value and type(o.value) is type(value) for o in options)
+    if name in ("list", "tuple", "Sequence"):
+        inner = node.slice.elts[0] if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Tuple) else node.slice if isinstance(node, ast.Subscript) else None
+        return isinstance(value, list) and all(not mismatch(inner, v, path) for v in value)
+    if name in ("dict", "Mapping"):
+        return isinstance(value, dict)
+    if name == "float":
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    kinds = {"int": int, "str": str, "bool": bool}
+    return name not in kinds or (isinstance(value, kinds[name]) and not (name == "int" and isinstance(value, bool)))
+
+
+def name_of(path: Path) -> str:
+    """A file's name in a plan: relative to the code, or to the folder of the user's own pieces; the same on every machine."""
+    if path.is_relative_to(CODE):
+        return path.relative_to(CODE).as_posix()
+    return next((f"own/{path.relative_to(p).as_posix()}" for p in own() if path.is_relative_to(p)), path.name)
+
+
+def _files_of(module: str) -> list[Path]:
+    """The files that importing `module` executes: those of the packages above it, and its own. [] for a module that is not ours."""
+    parts = module.split(".")
+    if parts[0] not in PACKAGES:
+        return []
+    out = [CODE.joinpath(*parts[:i], "__init__.py") for i in range(1, len(parts) + 1)]
+    out += [root.joinpath(*parts).with_suffix(".py") for root in [CODE, *own()]]
+    return [p for p in out if p.is_file()]
+
+
+def closure(start: list[Path]) -> set[Path]:
+    """`start` and every file of ours that it imports, however far. Not followed: PLUMBING, and folders opened by computed names (see `opened`)."""
+    seen: set[Path] = set()
+    queue = list(start)
+    while queue:
+        path = queue.pop()
+        if path in seen or name_of(path) in PLUMBING:
+            continue
+        seen.add(path)
+        for module in source(path).modules:
+            queue += [p for p in _files_of(module) if p not in seen]
+    return seen
+
+
+def opened(files: set[Path], spoken: set[str]) -> set[Path]:
+    """`files` with those pieces of the folders that they open by computed names (`import_module(f"synth.verify.{name}")`) whose name is `spoken`
+    by the code or parameters of some stage. A name that reaches a stage by no other way than data is not seen here; a new file that nothing names re-runs nothing."""
+    done: set[str] = set()
+    while folders := {f for p in files for f in source(p).folders} - done:
+        done |= folders
+        for folder in folders:
+            if folder.split(".")[0] in PACKAGES and folder != "tasks.stages":
+                names = {p.stem for root in [CODE, *own()] for p in root.joinpath(*folder.split(".")).glob("[!_]*.py")}
+                files = files | closure([locate(folder, n) for n in sorted(names & spoken)])
+    return files
