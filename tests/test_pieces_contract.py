@@ -44,7 +44,7 @@ def modules():
 
 
 def variants(*folders):
-    """(bound function, bound prepare or None) for every piece of the folders, once with defaults and once per value of each Literal knob."""
+    """(bound function, bound prepare or None) of every piece of the folders: once with defaults, once per value of each Literal knob."""
     out = []
     for folder, module, name in modules():
         if folder not in folders:
@@ -76,7 +76,7 @@ def test_signature_and_docstring(folder, module, name):
     assert folder == "evaluate" or positional == POSITIONAL[folder]
     for p in parameters:
         if p.kind is p.KEYWORD_ONLY:
-            assert p.default is not p.empty and isinstance(p.default, (int, float, str, bool, tuple, type(None))), f"knob {p.name} needs a literal default"
+            assert isinstance(p.default, (int, float, str, bool, tuple, type(None))), f"knob {p.name} needs a literal default"
             assert p.annotation is not p.empty, f"knob {p.name} needs a type"
     doc = module.__doc__ or ""
     assert re.search(r"\b(19|20)\d\d\b", doc), "the docstring cites no source with a year"
@@ -186,19 +186,23 @@ def test_curriculum_chooses_and_resumes(f, _):
 
 MASKED = {"trainable": [True, False, True], "credit": [1.0, 1e6, -2.0]}
 ROWS = [
-    {"logp": [-1.0, -2.0, -0.3], "old": [-1.2, -1.0, -0.9], "behaviour": [-1.1, -3.0, -0.8], "reference": [-0.5, -2.0, -1.3], "behaviour_entropy": [0.3, 2.0, 0.9], **MASKED},
+    {"logp": [-1.0, -2.0, -0.3], "old": [-1.2, -1.0, -0.9], "behaviour": [-1.1, -3.0, -0.8], "reference": [-0.5, -2.0, -1.3],
+     "behaviour_entropy": [0.3, 2.0, 0.9], **MASKED},
     {"logp": [-0.1], "old": [-0.7], "credit": -1.0, "behaviour_entropy": 0.2},
     {"logp": [-3.0, -0.2], "credit": 0.5, "trainable": False},
-    {"logp": [-0.4, -0.9, -2.2, -0.6, -1.5], "old": [-0.5, -0.9, -1.0, -2.5, -1.4], "credit": 0.7, "behaviour_entropy": [1.1, 0.1, 0.5, 0.7, 1.3]},
-]
+    {"logp": [-0.4, -0.9, -2.2, -0.6, -1.5], "old": [-0.5, -0.9, -1.0, -2.5, -1.4], "credit": 0.7,
+     "behaviour_entropy": [1.1, 0.1, 0.5, 0.7, 1.3]},
+]  # fmt: skip
 INF = float("inf")
 ADVERSARIAL = {
     "nothing trainable": [{"logp": [-1.0, -INF, -2.0], "credit": 1.0, "trainable": False}],
     "one token": [{"logp": [-1.0], "credit": 1.0}],
     "impossible token": [{"logp": [-INF, -1.0], "old": [-1.0, -1.0], "credit": -1.0}, {"logp": [-1.0], "credit": 2.0}],
     "behaviour says impossible": [{"logp": [-1.0, -2.0], "old": [-INF, -2.0], "reference": [-INF, -1.0], "credit": 1.0}],
-    "far off policy": [{"logp": [-1e4, -1e-9], "old": [-1e-9, -1e4], "reference": [-1e-9, -1e4], "credit": [-1e3, 1e3]}, {"logp": [-1e-9], "old": [-1e4], "credit": -1e3}],
-    "garbage where masked": [{"logp": [NAN, -1.0, INF], "old": [NAN, -1.1, -INF], "credit": [NAN, 1.0, INF], "reference": [NAN, -2.0, INF], "trainable": [False, True, False]}],
+    "far off policy": [{"logp": [-1e4, -1e-9], "old": [-1e-9, -1e4], "reference": [-1e-9, -1e4], "credit": [-1e3, 1e3]},
+                       {"logp": [-1e-9], "old": [-1e4], "credit": -1e3}],
+    "garbage where masked": [{"logp": [NAN, -1.0, INF], "old": [NAN, -1.1, -INF], "credit": [NAN, 1.0, INF], "reference": [NAN, -2.0, INF],
+                              "trainable": [False, True, False]}],
 }  # fmt: skip
 
 

@@ -36,6 +36,6 @@ def weigh(values: Tensor, batch: Batch, aggregate: Aggregate, max_length: int) -
         return values / batch.per_token(batch.row_tokens), "sequences"
     if aggregate == "constant":
         if max_length < 1:
-            raise ValueError(f"max_length is {max_length}: aggregate 'constant' divides by it; give the number of tokens a rollout may have")
+            raise ValueError(f"max_length is {max_length}: aggregate 'constant' divides by it; give the tokens a rollout may have")
         return values / max_length, "sequences"
     raise ValueError(f"aggregate is {aggregate!r}; choose 'tokens', 'sequences' or 'constant'")

@@ -58,7 +58,7 @@ class Toy:
 def batch(rows: Sequence[Mapping[str, Any]]) -> Toy:
     """A batch of rows, each a prompt token followed by the tokens it lists.
 
-    A row gives `logp: [n]`, or `probs: [n][V]` (distributions over a small vocabulary) with the sampled `tokens: [n]`. Optional,
+    A row gives `logp: [n]` (or one number with `n`), or `probs: [n][V]` (distributions over a small vocabulary) with the sampled `tokens: [n]`. Optional,
     a number or a list [n] each: credit (0), old (the given logp), behaviour (old), reference (the given logp), trainable (true),
     behaviour_entropy (that of the distribution).
     """
@@ -71,11 +71,16 @@ def batch(rows: Sequence[Mapping[str, Any]]) -> Toy:
             logp = np.log(p[np.arange(len(p)), row["tokens"]])
             entropy = -(p * np.log(p)).sum(-1)
         else:
-            logp = np.asarray(row["logp"], dtype=np.float64)
+            logp = np.broadcast_to(np.asarray(row["logp"], dtype=np.float64), row.get("n", np.size(row["logp"])))
             entropy = np.zeros(len(logp))
         old = row.get("old", logp)
-        values = {"credit": row.get("credit", 0.0), "old": old, "behaviour": row.get("behaviour", old), "reference": row.get("reference", logp),
-                  "behaviour_entropy": row.get("behaviour_entropy", entropy)}  # fmt: skip
+        values = {
+            "credit": row.get("credit", 0.0),
+            "old": old,
+            "behaviour": row.get("behaviour", old),
+            "reference": row.get("reference", logp),
+            "behaviour_entropy": row.get("behaviour_entropy", entropy),
+        }
         n = len(logp)
         columns = {k: np.concatenate([[0.0], np.broadcast_to(np.asarray(v, dtype=np.float64), n)]) for k, v in values.items()}
         trainable = np.concatenate([[False], np.broadcast_to(row.get("trainable", True), n)])

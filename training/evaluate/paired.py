@@ -22,4 +22,5 @@ def paired(scored: Sequence[Sequence[float]], against: Sequence[Sequence[float]]
     if len(scored) != len(against):
         raise ValueError(f"a paired comparison needs the same problems on both sides: {len(scored)} and {len(against)} were given")
     pairs = [(scorable(a), scorable(b)) for a, b in zip(scored, against, strict=True)]
-    return {"difference": interval([a.mean() - b.mean() for a, b in pairs if len(a) and len(b)], level=level, resamples=resamples, seed=seed)}
+    differences = [a.mean() - b.mean() for a, b in pairs if len(a) and len(b)]
+    return {"difference": interval(differences, level=level, resamples=resamples, seed=seed)}

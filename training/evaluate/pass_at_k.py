@@ -4,9 +4,10 @@ Chen et al. 2021, "Evaluating Large Language Models Trained on Code" (arXiv 2107
 
     for a problem with c right among n samples:   pass@k = 1 - C(n - c, k) / C(n, k)
 
-unbiased for any n >= k, unlike 1 - (1 - c/n)^k. Input: per problem its sample scores; right means score >= threshold; NaN samples are not
-counted in n. Returns {"pass@k": {"mean", "low", "high", "n"}} for each k, the interval by bootstrap over problems. A problem with fewer than k
-scorable samples says nothing about that k; a k for which no problem has enough is left out. Leaves out the variance within a problem.
+unbiased for any n >= k, unlike 1 - (1 - c/n)^k. Input: per problem its sample scores; right means score >= threshold; NaN samples
+are not counted in n. Returns {"pass@k": {"mean", "low", "high", "n"}} for each k, the interval by bootstrap over problems. A problem
+with fewer than k scorable samples says nothing about that k; a k for which no problem has enough is left out. Leaves out the variance
+within a problem.
 """
 
 from __future__ import annotations

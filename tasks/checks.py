@@ -1,0 +1,216 @@
+"""Numeric checks of a recipe: data beside the recipe, run by one function, for the tests and for `espalier check`.
+
+    checks:
+      - name: one success among eight
+        piece: training.advantage/quantile        the piece, with the knobs that this recipe gives it
+        knobs: {}                                 optional: replaces some of them (numbers scaled down)
+        given: {rewards: [[1, 0, 0, 0]]}          inputs, by folder as below
+        expect: {credit: [[1.732, 0, 0, 0]]}      what to compare: an integer must match exactly, a float within atol
+        atol: 0.001                               1e-6 unless said
+
+    folder        given                                      may expect
+    advantage     rewards, state                             credit, state
+    filter        rewards                                    verdicts (null = kept)
+    reward        rewards, lengths                           rewards
+    ratio         rows                                       log_ratio
+    correct       rows                                       weight
+    surrogate     rows (the recipe's ratio applies)          loss, gradient, descent (= -gradient)
+    regulariser   rows                                       loss, gradient, descent
+    prefer        chosen, rejected, ref_chosen, ...          values, gradient: {chosen, rejected}
+    evaluate      scored, against                            the metrics
+
+`rows` are those of training/toy.py: log-probs, or whole distributions with the sampled tokens; the gradient is then that of the
+logits. A loss is divided by its declared denominator, as the learner does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tasks.errors import UserError, nearest
+from tasks.pieces import bind
+from tasks.plan import read_recipe, recipe_layers
+
+SLOTS = {"advantage": "advantage", "ratio": "ratio", "corrections": "correct", "surrogate": "surrogate", "regularisers": "regulariser",
+         "filters": "filter", "rewards": "reward", "curriculum": "curriculum", "loss": "prefer"}  # fmt: skip
+KEYS = {"name", "piece", "knobs", "given", "expect", "atol"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """The outcome of one check. `differences` says each place where it failed; empty means passed."""
+
+    recipe: str
+    name: str
+    piece: str
+    differences: tuple[str, ...]
+
+    @property
+    def passed(self) -> bool:
+        return not self.differences
+
+
+def load(name: str) -> dict[str, Any]:
+    """A recipe with the stages of what it extends merged below its own; its checks are its own alone. Raises UserError."""
+    recipe = read_recipe(name)
+    stages: dict[str, dict[str, Any]] = {}
+    for layer in recipe_layers(name):
+        for stage, values in layer.stages.items():
+            knobs = stages.setdefault(stage, {})
+            for knob, value in (values or {}).items():
+                if knob in SLOTS and isinstance(value, str):
+                    value = {"piece": value}
+                elif isinstance(value, Mapping) and "piece" not in value and isinstance(knobs.get(knob), Mapping):
+                    value = {**knobs[knob], **value}
+                knobs[knob] = value
+    return {**recipe, "stages": stages}
+
+
+def run_checks(recipe: Mapping[str, Any]) -> list[Result]:
+    """Run every check of a recipe as `load` returns it. Raises UserError for a malformed check."""
+    return [_run(recipe, check) for check in recipe.get("checks") or ()]
+
+
+def _run(recipe: Mapping[str, Any], check: Mapping[str, Any]) -> Result:
+    where = f"check {check.get('name', '(unnamed)')!r} of recipe {recipe['id']}"
+    unknown = sorted(set(check) - KEYS)
+    if unknown:
+        raise UserError(f"{where} has the unknown key {unknown[0]!r}: {nearest(unknown[0], KEYS)}")
+    folder, _, name = check["piece"].partition("/")
+    kind = folder.removeprefix("training.")
+    if kind not in RUNNERS or not name:
+        folders = ", ".join(f"training.{k}" for k in RUNNERS)
+        raise UserError(f"{where} names the piece {check['piece']!r}: write folder/name, with a folder among {folders}")
+    spec = _chosen(recipe, kind, name) | {"piece": name} | dict(check.get("knobs", {}))
+    got = RUNNERS[kind](bind(folder, spec), check["given"], recipe)
+    unknown = sorted(set(check["expect"]) - set(got))
+    if unknown:
+        raise UserError(f"{where} expects {unknown[0]!r}, which a {kind} piece does not give: {nearest(unknown[0], got)}")
+    differences = [d for key, want in check["expect"].items() for d in _compare(key, want, got[key], float(check.get("atol", 1e-6)))]
+    return Result(recipe=recipe["id"], name=check["name"], piece=check["piece"], differences=tuple(differences))
+
+
+def _chosen(recipe: Mapping[str, Any], kind: str, name: str | None = None) -> dict[str, Any]:
+    """The spec that a recipe gives a piece of one folder, or {} where it leaves it out. Without a name: the first of that folder."""
+    for stage in recipe.get("stages", {}).values():
+        for slot, value in stage.items():
+            if SLOTS.get(slot) == kind:
+                for spec in value if isinstance(value, list) else [value] if value else []:
+                    if name is None or spec["piece"].replace("-", "_") == name.replace("-", "_"):
+                        return dict(spec)
+    return {}
+
+
+def _compare(place: str, want: Any, got: Any, atol: float) -> list[str]:
+    if isinstance(want, Mapping):
+        return [d for k, v in want.items() for d in (_compare(f"{place}.{k}", v, got[k], atol) if k in got else [f"{place} has no {k}"])]
+    if isinstance(want, list):
+        got = list(got)
+        if len(want) != len(got):
+            return [f"{place} has {len(got)} entries, expected {len(want)}"]
+        return [d for i, (w, g) in enumerate(zip(want, got, strict=True)) for d in _compare(f"{place}[{i}]", w, g, atol)]
+    if isinstance(want, float) and isinstance(got, (int, float)):
+        same = math.isnan(got) if math.isnan(want) else abs(want - got) <= atol
+        return [] if same else [f"{place} is {float(got):.8g}, expected {want:.8g} within {atol:g}"]
+    return [] if want == got else [f"{place} is {got!r}, expected exactly {want!r}"]
+
+
+# --- one runner per folder: (bound piece, given, recipe) -> what may be expected ---------------------------------------
+
+
+def _groups(given: Mapping[str, Any]) -> tuple:
+    import numpy as np
+
+    from training import toy
+
+    rewards = [np.array(r, dtype=np.float64) for r in given["rewards"]]
+    return toy.groups(given["rewards"], given.get("lengths")), rewards, dict(given.get("state", {}))
+
+
+def _advantage(piece: Any, given: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[str, Any]:
+    import numpy as np
+
+    groups, rewards, state = _groups(given)
+    credit = piece(groups, rewards, state, np.random.default_rng(0))
+    return {"credit": [[float(x) for x in c] for c in credit], "state": state}
+
+
+def _filter(piece: Any, given: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[str, Any]:
+    import numpy as np
+
+    return {"verdicts": piece(*_groups(given), np.random.default_rng(0))}
+
+
+def _reward(piece: Any, given: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[str, Any]:
+    import numpy as np
+
+    return {"rewards": [[float(x) for x in r] for r in piece(*_groups(given), np.random.default_rng(0))]}
+
+
+def _by_row(toy: Any, values: Any) -> list[list[float]]:
+    """[T] -> per row its listed tokens (the toy's prompt token left out)."""
+    return [x[1:].tolist() for x in values.detach().split(toy.batch.lengths)]
+
+
+def _ratio(piece: Any, given: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[str, Any]:
+    from training import toy
+
+    t = toy.batch(given["rows"])
+    return {"log_ratio": _by_row(t, piece(t.stats.logp, t.batch.columns["old"], t.batch))}
+
+
+def _correct(piece: Any, given: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[str, Any]:
+    from training import toy
+
+    t = toy.batch(given["rows"])
+    return {"weight": _by_row(t, piece(t.batch.columns["old"], t.batch.columns["behaviour"], t.batch))}
+
+
+def _loss(t: Any, terms: Any) -> dict[str, Any]:
+    import numpy as np
+
+    loss = terms.values.sum() / t.batch.totals[terms.denominator]
+    gradient = t.gradient(loss)
+    return {"loss": loss.item(), "gradient": gradient, "descent": [(-np.array(g)).tolist() for g in gradient]}
+
+
+def _surrogate(piece: Any, given: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[str, Any]:
+    from training import toy
+
+    t = toy.batch(given["rows"])
+    ratio = bind("training.ratio", _chosen(recipe, "ratio") or {"piece": "token"})
+    if piece.prepare:
+        piece.prepare(t.batch)
+    return _loss(t, piece(ratio(t.stats.logp, t.batch.columns["old"], t.batch), t.batch.columns["credit"], t.stats, t.batch))
+
+
+def _regulariser(piece: Any, given: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[str, Any]:
+    from training import toy
+
+    t = toy.batch(given["rows"])
+    if piece.prepare:
+        piece.prepare(t.batch)
+    return _loss(t, piece(t.stats, t.batch))
+
+
+def _prefer(piece: Any, given: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[str, Any]:
+    import torch
+
+    sides = {k: torch.tensor(given[k], dtype=torch.float64).requires_grad_() for k in ("chosen", "rejected")}
+    n = len(given["chosen"])
+    absent = {"ref_chosen": [0.0] * n, "ref_rejected": [0.0] * n, "n_chosen": [1.0] * n, "n_rejected": [1.0] * n}
+    rest = [torch.tensor(given.get(k, default), dtype=torch.float64) for k, default in absent.items()]
+    values = piece(sides["chosen"], sides["rejected"], *rest)
+    gradient = torch.autograd.grad(values.sum(), list(sides.values()))
+    return {"values": values.tolist(), "gradient": {k: g.tolist() for k, g in zip(sides, gradient, strict=True)}}
+
+
+def _evaluate(piece: Any, given: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[str, Any]:
+    return piece(given["scored"], *([given["against"]] if "against" in given else []))
+
+
+RUNNERS = {"advantage": _advantage, "filter": _filter, "reward": _reward, "ratio": _ratio, "correct": _correct, "surrogate": _surrogate,
+           "regulariser": _regulariser, "prefer": _prefer, "evaluate": _evaluate}  # fmt: skip

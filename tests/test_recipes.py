@@ -1,0 +1,78 @@
+"""Every shipped recipe: its file is complete, its pieces exist, and its published numbers come out of the code."""
+
+import pytest
+
+from tasks.checks import SLOTS, load, run_checks
+from tasks.errors import UserError
+from tasks.pieces import bind
+from tasks.plan import yaml_files
+
+NAMES = sorted(yaml_files("flows.recipes"))
+FIRST = {"grpo", "dr-grpo", "dapo", "rloo", "reinforce", "dpo", "qae", "nsr-w-reinforce", "high-entropy-tokens"}
+
+
+def test_the_first_recipes_are_there():
+    assert set(NAMES) >= FIRST
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_file_is_complete(name):
+    recipe = load(name)
+    assert recipe["id"] == name
+    assert {"title", "citation", "certainty", "mechanism", "leaves_out", "stages"} <= set(recipe)
+    assert {"title", "year"} <= set(recipe["citation"])
+    assert len(recipe["mechanism"]) > 150 and recipe["leaves_out"]
+    for stage in recipe["stages"].values():
+        for slot, value in stage.items():
+            for spec in value if isinstance(value, list) else [value]:
+                if slot in SLOTS:
+                    bind(f"training.{SLOTS[slot]}", spec)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_numeric_checks(name):
+    results = run_checks(load(name))
+    assert results, f"the recipe {name} proves nothing: give it a numeric check"
+    failed = [f"{r.name}: {d}" for r in results for d in r.differences]
+    assert not failed, "\n".join(failed)
+
+
+def test_a_recipe_inherits_pieces_but_not_checks():
+    qae = load("qae")
+    assert qae["stages"]["rl"]["surrogate"]["clip_high"] == 0.28
+    assert qae["stages"]["rl"]["advantage"]["piece"] == "quantile"
+    assert all("training.advantage/quantile" == c["piece"] for c in qae["checks"])
+
+
+CHECK = {
+    "name": "x",
+    "piece": "training.advantage/grpo",
+    "given": {"rewards": [[1, 0]]},
+    "expect": {"credit": [[0.7071058, -0.7071058]]},
+    "atol": 1e-6,
+}
+
+
+def ran(**changes):
+    return run_checks({"id": "mine", "stages": {}, "checks": [CHECK | changes]})[0]
+
+
+def test_a_check_can_fail():
+    assert ran().passed
+    assert ran(expect={"credit": [[0.7071058, -0.70711]]}).differences == ("credit[0][1] is -0.70710578, expected -0.70711 within 1e-06",)
+    assert not ran(expect={"credit": [[1, -0.7071058]]}).passed, "an integer is exact"
+    assert not ran(expect={"credit": [[0.7071058]]}).passed
+    assert not ran(knobs={"std": "none"}).passed, "knobs of the check reach the piece"
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"tolerance": 1}, "unknown key 'tolerance'"),
+        ({"piece": "advantage.grpo"}, "write folder/name"),
+        ({"expect": {"credits": []}}, "did you mean 'credit'"),
+    ],
+)
+def test_a_malformed_check_is_one_sentence(changes, said):
+    with pytest.raises(UserError, match=said):
+        ran(**changes)
