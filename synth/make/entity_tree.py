@@ -5,7 +5,7 @@
     3 hops   Name the currency of the country whose capital is the birthplace of Lio Rel.
              Who is the mayor of the city that is ... and ...?     (two clues, neither enough alone)
 
-hops = searches that an oracle needs. A question is *grown*: clues are added until the postings give the root alone. Then it must pass every
+Difficulty: hops = searches that an oracle needs; clues = the most clues of one variable (0 where the root is named, 2 for an intersection). A question is *grown*: clues are added until the postings give the root alone. Then it must pass every
 gate below, the proof by SQL among them (`synth.tree.Prover`); the first gate that it fails is its reason code in quarantine.
 Question i of a cell (split, hops) depends on the seed, the cell and i alone. The split is that of the root. A test root is sealed: no train or
 valid question names it, passes through it, or has it as its answer.
@@ -112,7 +112,7 @@ class EntityTrees:
         root = next(iter(extension(self.kb, pattern.root)))
         return Problem.make(
             prompt=text, answer=self.kb.text(answer), verifier="exact", args={"aliases": aliases}, env="search", family="entity_tree",
-            difficulty={"hops": hops, "clues": sum(len(n.clues) for n in nodes(pattern.root)) or 1}, split=split,
+            difficulty={"hops": hops, "clues": max((len(n.clues) for n in nodes(pattern.root)), default=0)}, split=split,
             lineage={"root": root, "facts": self.evidence(pattern, answer), "pattern": to_json(pattern), "structure": canonical(pattern)[:20], **lineage},
         )  # fmt: skip
 

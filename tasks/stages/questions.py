@@ -1,0 +1,62 @@
+"""The stage `questions`: entity-tree questions over the knowledge base, each with a unique answer and no clue too many."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from synth.make.entity_tree import EntityTrees, entity_tree
+from synth.types import Problem, Quarantined, Split, digest
+from synth.verify.exact import normalise
+from tasks import knowledge, tables
+from tasks.errors import UserError
+from tasks.search import Search
+from tasks.stage import Stage
+
+
+def questions(
+    stage: Stage, *, n_train: int = 6000, n_valid: int = 300, n_test: int = 400, hops: list = [0.34, 0.33, 0.33], two_clues: float = 0.3,  # noqa: B006 (read by ast)
+    k: int = 3, max_words: int = 25, max_guess: float = 0.1,
+) -> None:  # fmt: skip
+    """`hops` are the shares of questions of 1, 2, 3, ... hops; `k` the passages per search with which an oracle must be able to answer."""
+    if not hops or min(hops) < 0 or sum(hops) <= 0:
+        raise UserError(f"questions: hops = {hops} must be shares of 1, 2, 3, ... hops, not negative and not all zero")
+    kb, search = knowledge.kb(stage), knowledge.search(stage, k=k)
+    wanted = cells({"train": n_train, "valid": n_valid, "test": n_test}, hops)
+    trees = EntityTrees(kb, search, seed=stage.seed, two_clues=two_clues, max_words=max_words, max_guess=max_guess)
+    accepted, aside = entity_tree(trees, wanted)
+    if not accepted:
+        raise UserError(f"questions: no question passed the gates ({dict(tables.counts(aside))}): the knowledge base is too small or too sparse, add sources")
+    tables.write(stage.out / "problems.parquet", accepted, Problem)
+    tables.write(stage.out / "quarantine.parquet", aside, Quarantined)
+    made = Counter((p.split, int(p.difficulty["hops"])) for p in accepted)
+    card = {
+        "produced": len(accepted) + len(aside),
+        "accepted": len(accepted),
+        "quarantined": tables.counts(aside),
+        "cells": {f"{split}, {h} hops": made[split, h] for split, h in wanted},
+        "short": {f"{split}, {h} hops": n - made[split, h] for (split, h), n in wanted.items() if made[split, h] < n},
+        "two_clues": sum(p.difficulty["clues"] > 1 for p in accepted),
+        "gates": {"max_words": max_words, "max_guess": max_guess, "search_k": k, "proof": "unique and irredundant by SQL over names; closed world of the facts"},
+        "oracle_answers": round(len(accepted) / (len(accepted) + tables.counts(aside).get("not_answerable", 0)), 4),
+        "one_search_answers": {f"{h} hops": share for h, share in one_search(accepted, search).items()},
+        "kb": kb.digest(),
+        "problems": digest([p.id for p in accepted]),
+    }
+    stage.card(card)
+    stage.log({"accepted": len(accepted), "quarantined": len(aside), "short": sum(card["short"].values())})
+
+
+def cells(sizes: dict[Split, int], shares: Sequence[float]) -> dict[tuple[Split, int], int]:
+    """(split, hops) -> number of questions; the rounded shares of a split add up to its size."""
+    edges = [sum(shares[:i]) / sum(shares) for i in range(len(shares) + 1)]
+    return {(split, i + 1): n for split, size in sizes.items() for i in range(len(shares)) if (n := round(size * edges[i + 1]) - round(size * edges[i]))}
+
+
+def one_search(problems: Sequence[Problem], search: Search) -> dict[int, float]:
+    """Share of questions of each number of hops whose answer is a part of what the question itself, sent as the query, returns."""
+    found: dict[int, list[bool]] = {}
+    for p in problems:
+        text = f" {normalise(search(p.question))} "
+        found.setdefault(int(p.difficulty["hops"]), []).append(any(f" {normalise(a)} " in text for a in (p.answer, *p.args["aliases"])))
+    return {h: round(sum(hits) / len(hits), 4) for h, hits in sorted(found.items())}
