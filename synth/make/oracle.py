@@ -9,7 +9,8 @@ can be answered from the passages. The number of its searches is the number of h
     <answer>Zelton</answer>
 
 A variable with two clues costs the search for its candidates and one more: the second list where the clue has one (what does this river
-flow through?), else a look at each candidate but the last. A detour is one query that misses (the bare name, or a wrong relation), followed by the right one.
+flow through?), else a look at each candidate but the last. A detour is one query that misses (the name alone, a wrong
+relation, or the relation alone), followed by the right one.
 """
 
 from __future__ import annotations
@@ -114,9 +115,10 @@ class Oracle:
     def misses(self, relation: str, known: str, back: bool, rng: random.Random) -> Iterator[str]:
         """Queries that a careless searcher might send instead, in random order."""
         r = self.kb.relations[relation]
-        near = [s for s in self.kb.relations.values() if s.name != relation and s.domain == r.domain and (not back or s.range == r.range)]
-        queries = {known, *(self.query(s.name, known, back) for s in near)}
-        yield from rng.sample(sorted(queries), len(queries))
+        near = [s for s in self.kb.relations.values() if s.name != relation and s.domain == r.domain]
+        queries = sorted({known, *(self.query(s.name, known, back) for s in near)})
+        yield from rng.sample(queries, len(queries))
+        yield r.label  # for the entity that every query about it finds
 
 
 class _Game:
