@@ -12,7 +12,7 @@ def test_same_seed_same_bytes_and_another_seed_another_world():
     a, b, c = (world(countries=40, seed=s) for s in (3, 3, 4))
     assert list(a.entities.values()) == list(b.entities.values()) and list(a.facts.values()) == list(b.facts.values())
     assert a.digest() != c.digest()
-    assert world(countries=20, seed=0).digest()[:8] == "5850fe26"  # every machine and version makes this world
+    assert world(countries=20, seed=0).digest()[:8] == "acd2055c"  # every machine and version makes this world
 
 
 @settings(max_examples=15, deadline=None)
@@ -59,7 +59,7 @@ def test_names_of_others_are_avoided():
     assert not avoid & {e.name for e in world(countries=20, seed=0, avoid=avoid).entities.values()}
 
 
-@pytest.mark.parametrize("countries, words", [(2, "ask for 3 or more"), (10**6, "make a smaller world")])
+@pytest.mark.parametrize("countries, words", [(2, "ask for 3 or more"), (10**5, "make a smaller world")])
 def test_impossible_sizes_are_refused(countries, words):
     with pytest.raises(ValueError, match=words):
         world(countries=countries, seed=0)

@@ -8,7 +8,7 @@ fixed list, so that a small BPE vocabulary spells them in as many tokens.
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 
 from synth.kb import KB, Entity, Fact, Relation
 from synth.types import seed_for
@@ -58,20 +58,15 @@ RELATIONS = (
 )
 
 
-def names(rng: random.Random, n: int, *, avoid: Collection[str] = ()) -> Iterator[str]:
-    """`n` different names in random order, none in `avoid`: two syllables while these suffice with room to spare, else three."""
-    taken = set(avoid)
-    middle = [""] if 2 * (n + len(taken)) < len(FIRST) * len(LAST) else LAST
-    space = len(FIRST) * len(middle) * len(LAST)
-    if 2 * (n + len(taken)) > space:
-        raise ValueError(f"{n} names are more than the {space // 2} that three syllables give: make a smaller world")
-    while n:
-        i = rng.randrange(space)
-        name = FIRST[i % len(FIRST)] + middle[i // len(FIRST) % len(middle)] + LAST[i // len(FIRST) // len(middle)]
-        if name not in taken:
-            taken.add(name)
-            n -= 1
-            yield name
+def names(rng: random.Random, n: int, *, avoid: Collection[str] = ()) -> list[str]:
+    """`n` different names in random order, none in `avoid`: of two syllables where these suffice, else of three. Raises ValueError where three do not."""
+    pool = [f + last for f in FIRST for last in LAST]
+    if n > len(pool) - len(set(avoid) & set(pool)):
+        pool = [f + m + last for f in FIRST for m in LAST for last in LAST]
+    free = sorted(set(pool) - set(avoid))
+    if n > len(free):
+        raise ValueError(f"{n} names are more than the {len(free)} that three syllables give: make a smaller world")
+    return rng.sample(free, n)
 
 
 def world(*, countries: int, seed: int, avoid: Collection[str] = ()) -> KB:
@@ -83,7 +78,7 @@ def world(*, countries: int, seed: int, avoid: Collection[str] = ()) -> KB:
         raise ValueError(f"a world of {countries} countries is too small: ask for 3 or more, or for 0 to have none")
     rng = random.Random(seed_for(seed, "world", "kb", "", countries))
     counts = {kind: max(2, round(share * countries)) for kind, share in KINDS.items()}
-    name = names(rng, sum(counts.values()), avoid=avoid)
+    name = iter(names(rng, sum(counts.values()), avoid=avoid))
     entities = {kind: [Entity.make(kind, next(name), source="world") for _ in range(n)] for kind, n in counts.items()}
     facts: list[Fact] = []
     relations = {r.name: r for r in RELATIONS}
