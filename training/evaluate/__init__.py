@@ -20,7 +20,7 @@ def interval(values: Sequence[float], *, level: float = 0.95, resamples: int = 2
     if not len(x):
         return {"mean": float("nan"), "low": float("nan"), "high": float("nan"), "n": 0}
     rng = np.random.default_rng(seed)
-    means = np.array([x[rng.integers(0, len(x), len(x))].mean() for _ in range(resamples)])
+    means = x[rng.integers(0, len(x), (resamples, len(x)))].mean(axis=1)
     low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
     return {"mean": float(x.mean()), "low": float(low), "high": float(high), "n": len(x)}
 

@@ -1,0 +1,216 @@
+"""The stage `evaluate`: every model plays the held-out questions; the last one plays them again with a search tool that finds nothing."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pandera.pandas as pa
+
+from synth.types import Problem, Sampling, Scored, digest
+from tasks import knowledge, tables
+from tasks.errors import UserError, nearest
+from tasks.pieces import Pieces
+from tasks.search import NOTHING
+from tasks.stage import Stage
+from training.evaluate.mean import mean
+from training.evaluate.paired import paired
+from training.model import load_model
+from training.render import Renderer
+from training.rollout.play import Player
+from training.rollout.torch_sampler import TorchSampler
+from training.types import Rollout
+
+MODELS = {"base": ("sft", "base"), "sft": ("sft", "model"), "prefer": ("prefer", "model"), "rl": ("rl", "model")}  # name -> stage, folder
+OUTCOMES = ("right", "wrong", "malformed", "out_of_calls", "truncated", "unscorable")
+SCORES = pa.DataFrameSchema(
+    {
+        "run": tables.text(empty=False), "model": tables.text(among=tuple(MODELS)), "blanked": pa.Column(bool), "problem": tables.text(empty=False),
+        "sample": tables.number(0, whole=True), "env": tables.text(empty=False), "family": tables.text(empty=False), "hops": tables.number(0, whole=True),
+        "score": tables.number(nullable=True), "outcome": tables.text(among=OUTCOMES), "calls": tables.number(0, whole=True),
+        "turns": tables.number(1, whole=True), "tokens": tables.number(0, whole=True), "temperature": tables.number(0), "top_p": tables.number(0),
+        "max_turn_tokens": tables.number(1, whole=True), "search_k": tables.number(1, whole=True),
+    },
+    name="scores", unique=["run", "problem", "sample"],
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Run:
+    """One model on one list of problems with one set of tools."""
+
+    name: str
+    model: str
+    problems: Sequence[Problem]
+    samples: int
+    tools: Mapping[str, Callable[..., str]]
+
+
+def evaluate(
+    stage: Stage, *, models: list = ["base", "sft", "prefer", "rl"], against: str = "sft", questions: int = 300, samples: int = 8,  # noqa: B006 (read by ast)
+    per_family: int = 20, family_samples: int = 4, blanked_samples: int = 2, temperature: float = 1.0, top_p: float = 1.0, max_turn_tokens: int = 48,
+    max_tokens: int = 512, k: int = 3, envs: Pieces("training.env") = [{"piece": "search"}, {"piece": "single"}],  # noqa: B006, F821
+    metrics: Pieces("training.evaluate") = [{"piece": "pass_at_k", "ks": [1, 8]}],  # noqa: B006, F821
+    max_unscorable: float = 0.02, wave: int = 256, device: str = "cpu", dtype: str = "float32",
+) -> None:  # fmt: skip
+    """`samples` rollouts of each of `questions` test questions per model, `family_samples` of `per_family` problems of each verifiable family; differences are
+    taken to the model `against`. `max_unscorable` is the largest share of rollouts without a score before the numbers would mean something else."""
+    for name in [*models, against]:
+        if name not in MODELS:
+            raise UserError(f"evaluate: there is no model {name!r}: {nearest(name, MODELS)}")
+    asked = held_out(stage.input("questions", "problems.parquet"), questions, stage.seed)
+    solved = held_out(stage.input("problems", "problems.parquet"), per_family, stage.seed, by_family=True)
+    search, blank = {"search": knowledge.search(stage, k=k)}, {"search": lambda query: NOTHING}
+    runs = [Run(name, name, asked, samples, search) for name in models]
+    runs += [Run(f"{name}, families", name, solved, family_samples, search) for name in models]
+    runs += [Run(f"{models[-1]}, search blanked", models[-1], asked, blanked_samples, blank)]
+    hosts = {e.piece.rpartition("/")[2]: e() for e in envs}
+    sampling = Sampling(temperature=temperature, top_p=top_p, max_tokens=max_turn_tokens)
+
+    @lru_cache(maxsize=1)  # runs of one model follow each other
+    def sampler(name: str) -> tuple[TorchSampler, Renderer]:
+        model, tokenizer = load_model(stage.input(*MODELS[name]), dtype=dtype, device=device)
+        renderer = Renderer(tokenizer)
+        return TorchSampler(model=model, end_id=renderer.end_id), renderer
+
+    def play(run: Run, part: Sequence[Problem]) -> list[Rollout]:
+        source, renderer = sampler(run.model)
+        player = Player(sampler=source, renderer=renderer, envs=hosts, tools=run.tools, sampling=sampling, max_tokens=max_tokens, wave=wave)
+        # The same random numbers for every model: differences between models are paired, and steadier for it.
+        return [r for group in player.play(part, run.samples, stage.seed, "evaluate") for r in group.rollouts]
+
+    rows: list[dict[str, Any]] = []
+    with stage.progress(sum(len(r.problems) * r.samples for r in runs), "rollouts") as bar:
+        for run in sorted(runs, key=lambda r: models.index(r.model)):
+            for part in resumable(stage.work / f"{run.name}.jsonl", run.problems, max(1, wave // run.samples), partial(play, run)):
+                rows += [{"run": run.name, "model": run.model, "blanked": run.tools is blank, **row} for row in part]
+                bar.update(len(part), model=run.name)
+
+    missing = sum(r["score"] is None for r in rows)
+    if missing > max_unscorable * len(rows):
+        first = next(r for r in rows if r["score"] is None)
+        raise ValueError(f"{missing} of {len(rows)} rollouts could not be scored, more than max_unscorable = {max_unscorable}; the first: problem "
+                         f"{first['problem']}, {first['reason']}")  # fmt: skip
+    decoding = {"temperature": temperature, "top_p": top_p, "max_turn_tokens": max_turn_tokens, "search_k": k}
+    frame = pd.DataFrame([{c: r[c] if c in r else decoding[c] for c in SCORES.columns} for r in rows])
+    frame["score"] = frame["score"].astype("float64")
+    SCORES.validate(frame).to_parquet(stage.out / "scores.parquet", compression="zstd", index=False)
+    with (stage.out / "episodes.jsonl").open("w", encoding="utf-8") as f:
+        for r in rows:
+            if r["messages"] is not None:
+                f.write(json.dumps({c: v for c, v in r.items() if c != "reason" or v}, ensure_ascii=False) + "\n")
+    found = measure(frame, models, against, metrics)
+    (stage.out / "metrics.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    stage.card({"rollouts": len(rows), "unscorable": missing, "questions": len(asked), "problems": len(solved), "samples": samples, **decoding,
+                "held_out": digest([p.id for p in asked])})  # fmt: skip
+    for name, values in found["models"].items():
+        stage.log({f"{name}/{metric.replace('@', '_at_')}": value["mean"] for metric, value in values.items() if value.get("mean") is not None})
+    stage.artifact(stage.out / "metrics.json")
+
+
+def held_out(path: Path, n: int, seed: int, *, by_family: bool = False) -> list[Problem]:
+    """n test problems (of each family) chosen by a hash of their id, so that a change of the table's order or size moves few of them."""
+    families: dict[str, list[Problem]] = {}
+    for p in tables.read(path, Problem):
+        if p.split == "test":
+            families.setdefault(p.family if by_family else "", []).append(p)
+    if not families:
+        raise UserError(f"{path} holds no problem of the split test: nothing is held out to evaluate on; give the stage before it a larger n_test")
+    return [p for family in sorted(families) for p in sorted(families[family], key=lambda p: digest("evaluate", seed, p.id))[:n]]
+
+
+def resumable(work: Path, problems: Sequence[Problem], size: int, play: Callable[[Sequence[Problem]], list[Rollout]]) -> Iterator[list[dict[str, Any]]]:
+    """Rows of the rollouts of `problems`, `size` problems at a time; each part is one line of `work`, and a part found there is not played again."""
+    done = []
+    if work.exists():
+        whole = work.read_text(encoding="utf-8").rpartition("\n")[0]  # a line without its end was cut off by a kill
+        done = [json.loads(line) for line in whole.splitlines()]
+        work.write_text("".join(json.dumps(part, ensure_ascii=False) + "\n" for part in done), encoding="utf-8")
+    yield from done
+    work.parent.mkdir(parents=True, exist_ok=True)
+    with work.open("a", encoding="utf-8") as f:
+        for lo in range(len(done) * size, len(problems), size):
+            rollouts = play(problems[lo : lo + size])
+            counts: dict[str, int] = {}
+            part = []
+            for r in rollouts:
+                part.append(row(r, counts.setdefault(r.group, 0)))
+                counts[r.group] += 1
+            f.write(json.dumps(part, ensure_ascii=False) + "\n")
+            f.flush()
+            yield part
+
+
+def row(rollout: Rollout, sample: int) -> dict[str, Any]:
+    """What is kept of one rollout; the conversation itself of each problem's first sample only."""
+    problem, score = rollout.problem, rollout.score
+    return {
+        "problem": problem.id,
+        "sample": sample,
+        "env": problem.env,
+        "family": problem.family,
+        "hops": int(problem.difficulty.get("hops", 0)),
+        "score": score.value if isinstance(score, Scored) else None,
+        "reason": "" if isinstance(score, Scored) else score.reason,
+        "outcome": outcome(rollout),
+        "calls": int(rollout.info.get("calls", 0)),
+        "turns": rollout.turns,
+        "tokens": rollout.n_model,
+        "answer": problem.answer,
+        "messages": [{"role": m.role, "content": m.content} for m in rollout.info["messages"]] if sample == 0 else None,
+    }
+
+
+def outcome(rollout: Rollout) -> str:
+    """How an episode ended, one of OUTCOMES."""
+    if not isinstance(rollout.score, Scored):
+        return "unscorable"
+    parts = rollout.score.parts
+    if rollout.score.value >= 0.999:
+        return "right"
+    if parts.get("truncated"):
+        return "truncated"
+    if parts.get("answered", 1.0):
+        return "wrong"
+    return "out_of_calls" if parts.get("malformed") == 0.0 else "malformed"
+
+
+def by_problem(frame: pd.DataFrame, column: str = "score") -> list[list[float]]:
+    """Per problem, in the order of their ids, the values of its samples."""
+    return [list(values) for _, values in frame.groupby("problem", sort=True)[column]]
+
+
+def measure(frame: pd.DataFrame, models: Sequence[str], against: str, metrics: Sequence[Callable]) -> dict[str, Any]:
+    """All numbers of metrics.json: per model over the questions, per number of hops, per family; paired differences; the blanked search."""
+    scored = {run: rows for run, rows in frame.groupby("run", sort=False)}
+
+    def over(rows: pd.DataFrame) -> dict[str, Any]:
+        return {name: value for metric in metrics for name, value in metric(by_problem(rows)).items()}
+
+    out: dict[str, Any] = {"models": {}, "hops": {}, "families": {}, "difference": {}, "blanked": {}, "outcomes": {}}
+    for name in models:
+        rows = scored[name]
+        out["models"][name] = over(rows) | mean(by_problem(rows, "calls"), name="calls") | mean(by_problem(rows, "tokens"), name="tokens")
+        out["hops"][name] = {str(h): over(part) for h, part in rows.groupby("hops")}
+        out["families"][name] = {f: over(part) for f, part in scored[f"{name}, families"].groupby("family")}
+        out["outcomes"][name] = {o: int((rows["outcome"] == o).sum()) for o in OUTCOMES}
+        if name != against and against in models:
+            out["difference"][f"{name} - {against}"] = paired(by_problem(rows), by_problem(scored[against]))["difference"]
+    last = models[-1]
+    blank = scored[f"{last}, search blanked"]
+    out["blanked"] = {last: over(blank)}
+    out["difference"][f"{last}, search blanked - {last}"] = paired(by_problem(blank), by_problem(scored[last]))["difference"]
+    return _plain(out)
+
+
+def _plain(value: Any) -> Any:
+    """NaN as null: JSON has no NaN."""
+    if isinstance(value, dict):
+        return {k: _plain(v) for k, v in value.items()}
+    return None if isinstance(value, float) and math.isnan(value) else value

@@ -1,0 +1,200 @@
+"""The stage evaluate: every sample becomes a row, numbers follow from rows, an interrupted run goes on, a blind model scores less."""
+
+import json
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from synth.kb import Passage
+from synth.types import Problem, Scored, Unscorable
+from tasks import tables
+from tasks.errors import UserError
+from tasks.pieces import bind
+from tasks.stage import Stage
+from tasks.stages import evaluate as module
+from tasks.stages.evaluate import OUTCOMES, by_problem, evaluate, held_out, measure, outcome, resumable
+from training import toy
+from training.evaluate.pass_at_k import pass_at_k
+from training.evaluate.paired import paired
+from training.model import new_model, save_model, train_tokenizer
+from training.types import Segment
+
+NAMES = ["Norvia", "Zelton", "Karo", "Milbe", "Tasun", "Orrel"]
+
+
+def make_problem(i, env="search", family="entity_tree", split="test", hops=1):
+    return Problem.make(prompt=f"What is the capital of {NAMES[i]} ?", answer=f"City{NAMES[i]}", verifier="exact", args={"aliases": []}, env=env,
+                        family=family, difficulty={"hops": hops} if hops else {}, split=split)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    """A project with six questions, two family problems, passages, and one untrained model in the place of all four."""
+    root = tmp_path_factory.mktemp("project")
+    questions = [make_problem(i, hops=1 + i % 2) for i in range(6)]
+    tables.write(root / "artifacts/questions/problems.parquet", questions, Problem)
+    tables.write(root / "artifacts/problems/problems.parquet", [make_problem(i, "single", f"family{i % 2}", hops=0) for i in range(2)], Problem)
+    passages = [Passage(id=f"p{i}", entity=n, title=n, text=f"The capital of {n} is City{n}.", facts=()) for i, n in enumerate(NAMES)]
+    tables.write(root / "artifacts/kb/passages.parquet", passages, Passage)
+    tokenizer = train_tokenizer([p.text for p in passages] + [q.question for q in questions], vocab_size=400)
+    model = new_model(tokenizer, hidden=16, layers=1, heads=2, kv_heads=1, intermediate=32, max_length=256, init_range=0.05, seed=1)
+    for stage, folder in module.MODELS.values():
+        save_model(model, tokenizer, root / "artifacts" / stage / folder)
+    return root
+
+
+class Oracle:
+    """A sampler that searches for the capital and repeats what it read; `blind` says what it knew to be nothing."""
+
+    def __init__(self, renderer, skill):
+        self.renderer, self.skill = renderer, skill
+
+    def open(self, prompts, seeds):
+        renderer, skill = self.renderer, self.skill
+
+        class Session:
+            def __init__(self):
+                self.rows, self.seen = list(range(len(prompts))), [renderer.decode(p) for p in prompts]
+
+            def observe(self, rows, new):
+                self.rows = list(rows)
+                for r, ids in zip(rows, new):
+                    self.seen[r] += renderer.decode(ids)
+
+            def generate(self, sampling):
+                out = []
+                for r in self.rows:
+                    name = re.search(r"capital of (\w+)", self.seen[r]).group(1)
+                    found = re.search(rf"capital of {name} is (\w+)", self.seen[r])
+                    if found or "nothing found" in self.seen[r] or seeds[r] % 4 >= skill:
+                        text = f"<answer>{found.group(1) if found else 'no idea'}</answer>"
+                    else:
+                        text = f"<search>capital of {name}</search>"
+                    ids = renderer.turn(text)
+                    out.append(Segment(ids=ids, role="model", logp=np.zeros(len(ids), dtype=np.float32), stop="end"))
+                return out
+
+        return Session()
+
+
+def run(root, **changes):
+    stage = Stage("evaluate", root=root, deps=["artifacts"])
+    pieces = {"envs": [bind("training.env", {"piece": "search"}), bind("training.env", {"piece": "single"})],
+              "metrics": [bind("training.evaluate", {"piece": "pass_at_k", "ks": [1, 4]})]}  # fmt: skip
+    with stage.running():
+        evaluate(stage, **{"samples": 4, "blanked_samples": 2, "family_samples": 1, "max_turn_tokens": 24, **pieces, **changes})
+    return root / "artifacts" / "evaluate"
+
+
+def test_an_untrained_model_end_to_end(project):
+    out = run(project, models=["base", "rl"], against="base")
+    frame = pd.read_parquet(out / "scores.parquet")
+    assert len(frame) == 2 * (6 * 4 + 2) + 6 * 2
+    assert set(frame["outcome"]) <= set(OUTCOMES)
+    found = json.loads((out / "metrics.json").read_text())
+    assert found["models"]["base"] == found["models"]["rl"], "the same weights and random numbers give the same numbers"
+    assert found["difference"]["rl - base"] == {"mean": 0.0, "low": 0.0, "high": 0.0, "n": 6}
+    assert set(found["hops"]["rl"]) == {"1", "2"} and set(found["families"]["rl"]) == {"family0", "family1"}
+    first = (out / "scores.parquet").read_bytes()
+    assert (run(project, models=["base", "rl"], against="base") / "scores.parquet").read_bytes() == first
+    assert json.loads((out / "card.json").read_text())["unscorable"] == 0
+
+
+def test_search_is_what_the_scores_come_from(project, monkeypatch):
+    skills, player = iter([1, 4]), module.Player  # of sft, then of rl
+    monkeypatch.setattr(module, "TorchSampler", lambda model, end_id: next(skills))
+    monkeypatch.setattr(module, "Player", lambda **kw: player(**kw | {"sampler": Oracle(kw["renderer"], kw["sampler"])}))
+    out = run(project, models=["sft", "rl"])
+    found = json.loads((out / "metrics.json").read_text())
+    assert found["models"]["rl"]["pass@1"] == {"mean": 1.0, "low": 1.0, "high": 1.0, "n": 6}
+    assert found["models"]["rl"]["calls"]["mean"] == 1.0
+    assert 0 < found["models"]["sft"]["pass@1"]["mean"] < 0.7
+    assert found["difference"]["rl - sft"]["low"] > 0
+    assert found["blanked"]["rl"]["pass@1"]["mean"] == 0.0
+    assert found["difference"]["rl, search blanked - rl"]["high"] < 0
+    assert found["outcomes"]["rl"]["right"] == 24
+    episodes = [json.loads(line) for line in (out / "episodes.jsonl").read_text().splitlines()]
+    assert len(episodes) == 2 * (6 + 2) + 6, "the first sample of every problem of every run"
+    assert [m["role"] for m in next(e for e in episodes if e["run"] == "rl")["messages"]] == ["user", "assistant", "tool", "assistant"]
+
+
+def rollout(value, **parts):
+    group = toy.groups([[value]])[0]
+    one = group.rollouts[0]
+    return type(one)(problem=one.problem, group=one.group, segments=one.segments, score=Scored(value=value, parts=parts), info={"calls": 2, "messages": ()})
+
+
+def test_outcomes():
+    said = {"right": rollout(1.0, answered=1.0), "wrong": rollout(0.0, answered=1.0), "truncated": rollout(0.0, truncated=1.0),
+            "malformed": rollout(0.0, answered=0.0, malformed=1.0), "out_of_calls": rollout(0.0, answered=0.0, malformed=0.0)}  # fmt: skip
+    for name, one in said.items():
+        assert outcome(one) == name
+    blind = rollout(0.0)
+    assert outcome(type(blind)(problem=blind.problem, group=blind.group, segments=blind.segments, score=Unscorable(reason="x"))) == "unscorable"
+
+
+def test_an_interrupted_run_goes_on_where_it_was(tmp_path):
+    problems, work, played = toy.problems(7), tmp_path / "rl.jsonl", []
+
+    def play(part):
+        played.append([p.id for p in part])
+        return [rollout(1.0, answered=1.0) for _ in part]
+
+    steps = resumable(work, problems, 3, play)
+    next(steps), next(steps)
+    steps.close()
+    work.write_text(work.read_text() + '[{"problem": "cut o')
+    rest = list(resumable(work, problems, 3, play))
+    assert [len(p) for p in rest] == [3, 3, 1]
+    assert played == [[p.id for p in problems[a:b]] for a, b in ((0, 3), (3, 6), (6, 7))], "no part is played twice"
+    assert len(work.read_text().splitlines()) == 3
+
+
+def test_held_out_takes_test_problems_only_and_says_when_there_are_none(tmp_path):
+    path = tmp_path / "problems.parquet"
+    problems = [make_problem(i, split="test" if i < 3 else "train") for i in range(6)]
+    tables.write(path, problems, Problem)
+    assert {p.id for p in held_out(path, 10, 0)} == {p.id for p in problems[:3]}
+    assert held_out(path, 2, 0) == held_out(path, 3, 0)[:2]
+    tables.write(path, problems[3:], Problem)
+    with pytest.raises(UserError, match="no problem of the split test"):
+        held_out(path, 10, 0)
+
+
+def test_too_many_unscorable_rollouts_stop_the_run(project, monkeypatch):
+    lost = {"score": None, "reason": "timeout", "outcome": "unscorable"}
+    monkeypatch.setattr(module, "row", lambda r, i, real=module.row: real(r, i) | (lost if i else {}))
+    with pytest.raises(ValueError, match="could not be scored.*timeout"):
+        run(project, models=["base"], against="base")
+    with pytest.raises(UserError, match="no model 'rk'"):
+        run(project, models=["rk"])
+
+
+def test_pass_at_k_is_the_unbiased_estimator():
+    # 3 of 8 right: pass@1 = 3/8; pass@2 = 1 - (5*4)/(8*7) = 36/56; pass@8 = 1. A second problem with none right halves each.
+    found = pass_at_k([[1, 0, 0, 1, 0, 0, 1, 0], [0] * 8], ks=(1, 2, 8, 9))
+    assert [found[f"pass@{k}"]["mean"] for k in (1, 2, 8)] == pytest.approx([3 / 16, 36 / 112, 0.5])
+    assert "pass@9" not in found
+    assert pass_at_k([[1, float("nan"), 0]], ks=(1, 3)).keys() == {"pass@1"}
+
+
+def test_pairing_narrows_the_interval():
+    rng = np.random.default_rng(0)
+    hard = rng.random(60)
+    a, b = [[h] * 4 for h in hard], [[h - 0.05 + 0.02 * (i % 2)] * 4 for i, h in enumerate(hard)]
+    found = paired(a, b)["difference"]
+    assert found["low"] > 0 and found["mean"] == pytest.approx(0.04)
+    with pytest.raises(ValueError, match="same problems"):
+        paired(a, b[:-1])
+
+
+def test_measure_leaves_out_samples_without_a_score():
+    columns = ["run", "problem", "hops", "family", "score", "calls", "tokens", "outcome"]
+    rows = [["rl", "p", 1, "f", 1.0, 1, 5, "right"], ["rl", "p", 1, "f", np.nan, 1, 5, "unscorable"], ["rl, families", "q", 0, "g", 0.0, 0, 5, "wrong"],
+            ["rl, search blanked", "p", 1, "f", 0.0, 1, 5, "wrong"]]  # fmt: skip
+    frame = pd.DataFrame(rows, columns=columns)
+    found = measure(frame, ["rl"], "sft", [bind("training.evaluate", {"piece": "pass_at_k", "ks": [1]})])
+    assert found["models"]["rl"]["pass@1"]["mean"] == 1.0
+    assert len(by_problem(frame[frame["run"] == "rl"])[0]) == 2
