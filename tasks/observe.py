@@ -1,19 +1,37 @@
-"""Observation: every event goes to a local spool first; MLflow gets it from there, or later, or never, and no stage waits for it."""
+"""Observation: every event goes to a local spool first; MLflow gets it from there, now, later or never, and no stage waits for it.
+
+    .espalier/spool/<execution>/execution.json    key, process, recipe, commit; the parent run once it exists
+    .espalier/spool/<execution>/<stage>.jsonl     one event per line, written by the stage
+    .espalier/spool/<execution>/<stage>.sent      how many bytes of it have been shipped, and to which child run
+
+Importing mlflow takes longer than most stages, so a stage never does. `ship` runs in a process of its own: beside a stage that lasts
+(`python -m tasks.observe`, ended by the closing of its standard input), after the last stage of the graph, and at the end of `espalier run`, `promote`, `sync` and `ui`.
+What one of them cannot ship, the next ships. Each event counts once: the offset moves only after MLflow has taken a batch, a batch that is sent again after
+a crash carries the same time stamps and steps (MLflow keeps one copy), and runs are looked up by a key before they are made.
+"""
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import select
+import subprocess
+import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from tasks import process
-from tasks.stage import Stage
+from tasks.config import read_yaml
+from tasks.stage import Stage, graph, load
 
 EXECUTION = "ESPALIER_EXECUTION"  # set by `espalier run` and `pipeline`: what belongs to one parent run
+LIVE_AFTER, LIVE_EVERY = 15.0, 5.0  # seconds: a stage that lasts longer is shown while it runs
+EXPERIMENT = "espalier"
 
 
 def execution() -> str:
@@ -23,21 +41,362 @@ def execution() -> str:
     chain = process.starters() if "DVC_ROOT" in os.environ else []
     head = chain[-1] if chain else process.look(os.getpid())
     assert head is not None  # this process, and the one that runs it, are alive
-    return f"{head.name}-{head.pid}-{head.started}".replace(" ", "_").replace("/", "_")
+    return f"{head.pid}-{head.started}".replace(" ", "_")
+
+
+def spool(root: Path) -> Path:
+    return root / ".espalier" / "spool"
+
+
+def open_execution(root: Path, key: str, head: process.Process | None = None) -> Path:
+    """The spool folder of an execution; its execution.json is written once, by the first that comes. `head` is the process whose end ends it."""
+    folder = spool(root) / key
+    about = folder / "execution.json"
+    if not about.exists():
+        chain = process.starters()
+        head = head or (chain[-1] if chain and (os.environ.get(EXECUTION) or "DVC_ROOT" in os.environ) else process.look(os.getpid()))
+        run = load("_run", root) if (root / "artifacts/plan/_run.json").exists() else {}
+        facts = {"key": key, "pid": head.pid if head else 0, "started": head.started if head else "", "time": _now(), "commit": _commit(root), **run}
+        folder.mkdir(parents=True, exist_ok=True)
+        _write(about, facts)
+    return folder
+
+
+def _now() -> int:
+    return int(time.time() * 1000)
+
+
+def _write(path: Path, value: Any) -> None:
+    fresh = path.with_suffix(f".{os.getpid()}.new")
+    fresh.write_text(json.dumps(value), encoding="utf-8")
+    fresh.replace(path)
+
+
+def _commit(root: Path) -> str:
+    done = subprocess.run(["git", "rev-parse", "HEAD"], cwd=root, capture_output=True, text=True)
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def tracking(root: Path) -> bool:
+    """False where params.yaml says `tracking: off`."""
+    return (root / "params.yaml").exists() and read_yaml(root / "params.yaml").get("tracking", "local") != "off"
 
 
 @contextmanager
 def recording(stage: Stage) -> Iterator[None]:
-    """Spool the events of `stage`."""
-    path = stage.root / ".espalier" / "spool" / execution() / f"{stage.name}.jsonl"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a", encoding="utf-8") as spool:
+    """Spool the events of `stage`, and ship them from a process beside it where the stage lasts, or where it is the last of the graph."""
+    path = open_execution(stage.root, execution()) / f"{stage.name}.jsonl"
+    beside = _Beside(stage.root)
+    writing = threading.Lock()
+    with path.open("a", encoding="utf-8") as lines:
 
         def emit(event: dict[str, Any]) -> None:
-            spool.write(json.dumps({"time": int(time.time() * 1000), **event}, ensure_ascii=False) + "\n")
-            spool.flush()
+            with writing:
+                lines.write(json.dumps({"time": _now(), **event}, ensure_ascii=False) + "\n")
+                lines.flush()
 
         stage.emit = emit
-        emit({"kind": "begin", "identity": stage.identity})
-        yield
-        emit({"kind": "end"})
+        flat = dict(_flat({"seed": stage.seed, **stage.params}))
+        emit({"kind": "begin", "identity": stage.identity, "params": flat, "recipe": stage.recipe, "flow_run": os.environ.get("PREFECT__FLOW_RUN_ID", "")})
+        status, reason = "FAILED", ""
+        shown = tracking(stage.root)
+        if shown:
+            beside.later(LIVE_AFTER)
+        try:
+            yield
+            status = "FINISHED"
+        except BaseException as e:
+            reason = f"{type(e).__name__}: {e}"
+            raise
+        finally:
+            emit({"kind": "end", "status": status, "reason": reason[:500]})
+            stage.emit = lambda event: None
+            if shown and _last(stage):
+                beside.start()
+            beside.close()
+
+
+def _last(stage: Stage) -> bool:
+    """Whether no other stage reads what this one writes."""
+    mine = str(stage.target.relative_to(stage.root))
+    edges = graph(stage.root)
+    return stage.name in edges and not any(d == mine or d.startswith(mine + "/") for s in edges.values() for d in s.get("deps", []))
+
+
+class _Beside:
+    """The shipping process of one stage: it ships while its standard input is open, and once more when that closes, however it closes."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.child, self.timer = root, None, None
+
+    def later(self, seconds: float) -> None:
+        self.timer = threading.Timer(seconds, self.start)
+        self.timer.daemon = True
+        self.timer.start()
+
+    def start(self) -> None:
+        if self.child is None:
+            with (self.root / ".espalier" / "shipping.log").open("a") as log:
+                self.child = subprocess.Popen(
+                    ["nice", sys.executable, "-m", "tasks.observe"], cwd=self.root, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True
+                )
+
+    def close(self) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer.join(1.0)
+        if self.child is not None and self.child.stdin is not None:
+            self.child.stdin.close()
+
+
+def _flat(value: Any, at: str = "") -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping) and value:
+        for k, v in value.items():
+            yield from _flat(v, f"{at}.{k}" if at else str(k))
+    else:
+        yield at, value
+
+
+# --- shipping: from here on mlflow is imported, inside functions only -------------------------------------------------------------------------------------
+
+
+def uri(root: Path) -> str:
+    """MLFLOW_TRACKING_URI, or a SQLite file in the project."""
+    return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{root.resolve()}/mlflow.db"
+
+
+def client(root: Path) -> Any:
+    """An MlflowClient that gives up soon: with the default settings a dead server holds its caller for minutes."""
+    for name, value in (("MAX_RETRIES", "1"), ("TIMEOUT", "5"), ("BACKOFF_FACTOR", "1")):
+        os.environ.setdefault(f"MLFLOW_HTTP_REQUEST_{name}", value)
+    import logging
+
+    logging.getLogger("alembic").setLevel(logging.WARNING)
+    logging.getLogger("mlflow").setLevel(logging.WARNING)
+    from mlflow import MlflowClient
+
+    return MlflowClient(uri(root), registry_uri=uri(root))
+
+
+class Shipping:
+    """One pass over the spool of `root`. `left` counts events that could not be shipped, `problem` says why."""
+
+    def __init__(self, root: Path, make_client: Callable[[Path], Any] = client) -> None:
+        self.root, self.left, self.sent, self.problem = root, 0, 0, ""
+        self._make, self._client, self._experiment = make_client, None, ""
+
+    @property
+    def client(self) -> Any:
+        if self._client is None:
+            self._client = self._make(self.root)
+        return self._client
+
+    @property
+    def experiment(self) -> str:
+        if not self._experiment:
+            found = self.client.get_experiment_by_name(EXPERIMENT)
+            local = uri(self.root).startswith("sqlite:")
+            place = (self.root.resolve() / "mlartifacts").as_uri() if local else None
+            self._experiment = found.experiment_id if found else self.client.create_experiment(EXPERIMENT, artifact_location=place)
+        return self._experiment
+
+    def all(self) -> Shipping:
+        """Ship every execution that is not closed yet, the oldest first; close those whose process has ended."""
+        found = [(p.parent, _read(p)) for p in spool(self.root).glob("*/execution.json")]
+        open_ = sorted(((f, about) for f, about in found if not about.get("closed")), key=lambda pair: pair[1]["time"])
+        if not open_:
+            return self
+        from mlflow.exceptions import MlflowException
+
+        for folder, about in open_:
+            try:
+                self._execution(folder, about)
+            except (MlflowException, OSError) as e:
+                self.problem = " ".join(str(e).split())[:300]
+                break
+        self.left = sum(_waiting(f) for f, _ in open_)
+        return self
+
+    def _execution(self, folder: Path, about: dict[str, Any]) -> None:
+        parent = self.parent(folder, about)
+        for path in sorted(folder.glob("*.jsonl")):
+            if not path.name.endswith(".refused.jsonl"):
+                self._stage(path, parent)
+        head = process.look(about["pid"])
+        if head is None or head.started != about["started"]:
+            self.close(folder, "")
+
+    def parent(self, folder: Path, about: dict[str, Any]) -> str:
+        """The parent run of an execution, looked up by its key before it is made."""
+        if not about.get("run"):
+            tags = {"espalier.recipe": about.get("recipe", ""), "espalier.profile": about.get("profile", ""), "mlflow.source.git.commit": about["commit"]}
+            about["run"] = self._run(about["key"], f"{about.get('recipe') or 'run'} {time.strftime('%Y-%m-%d %H:%M', time.localtime(about['time'] / 1000))}", about["time"], tags)
+            _write(folder / "execution.json", about)
+        return about["run"]
+
+    def _run(self, key: str, name: str, at: int, tags: Mapping[str, str]) -> str:
+        same = self.client.search_runs([self.experiment], filter_string=f"tags.`espalier.key` = '{key}'", max_results=1)
+        if same:
+            return same[0].info.run_id
+        full = {"espalier.key": key, "mlflow.runName": name, **{k: v for k, v in tags.items() if v}}
+        return self.client.create_run(self.experiment, start_time=at, tags=full, run_name=name).info.run_id
+
+    def _stage(self, path: Path, parent: str) -> None:
+        mark = path.with_suffix(".sent")
+        sent = _read(mark) if mark.exists() else {"offset": 0, "run": ""}
+        with path.open("rb") as lines:
+            lines.seek(sent["offset"])
+            data = lines.read()
+        data = data[: data.rfind(b"\n") + 1]  # a line that is being written now is for the next pass
+        batch: list[dict[str, Any]] = []
+        for line in data.splitlines(keepends=True):
+            event = json.loads(line)
+            if batch and (event["kind"] != "metrics" or len(batch) >= 200):
+                self._deliver(path, sent, batch)
+                _write(mark, sent)
+                batch = []
+            if event["kind"] == "metrics":
+                batch.append({**event, "bytes": len(line)})
+            else:
+                if event["kind"] == "begin":
+                    sent["run"] = self._child(path.stem, parent, event)
+                self._deliver(path, sent, [{**event, "bytes": len(line)}])
+                _write(mark, sent)
+        if batch:
+            self._deliver(path, sent, batch)
+            _write(mark, sent)
+
+    def _child(self, stage: str, parent: str, event: Mapping[str, Any]) -> str:
+        key = f"{parent}/{stage}/{event['identity']}"
+        tags = {"mlflow.parentRunId": parent, "espalier.stage": stage, "espalier.identity": event["identity"], "espalier.recipe": event["recipe"], "espalier.flow_run": event["flow_run"]}
+        return self._run(key, stage, event["time"], tags)
+
+    def _deliver(self, path: Path, sent: dict[str, Any], events: list[dict[str, Any]]) -> None:
+        """Hand events over and move the offset. What MLflow refuses for good is kept in <stage>.refused.jsonl: it must not hold up the rest."""
+        from mlflow.exceptions import MlflowException
+
+        try:
+            self._log(sent["run"], events)
+        except MlflowException as e:
+            if e.error_code not in ("INVALID_PARAMETER_VALUE", "BAD_REQUEST", "RESOURCE_ALREADY_EXISTS"):
+                raise
+            with path.with_suffix(".refused.jsonl").open("a", encoding="utf-8") as aside:
+                aside.writelines(json.dumps({"why": str(e)[:300], **event}) + "\n" for event in events)
+        sent["offset"] += sum(e["bytes"] for e in events)
+        self.sent += len(events)
+
+    def _log(self, run: str, events: list[dict[str, Any]]) -> None:
+        from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param
+
+        first = events[0]
+        if first["kind"] == "metrics":
+            metrics = [Metric(k, v, e["time"], e["step"]) for e in events for k, v in e["metrics"].items()]
+            for i in range(0, len(metrics), 1000):
+                self.client.log_batch(run, metrics=metrics[i : i + 1000])
+        elif first["kind"] == "begin":
+            params = [Param(k, str(v)[:6000]) for k, v in first["params"].items()]
+            for i in range(0, len(params), 100):
+                self.client.log_batch(run, params=params[i : i + 100])
+        elif first["kind"] == "dataset":
+            data = Dataset(name=first["name"], digest=first["digest"][:36], source_type="local", source=json.dumps({"path": first["name"]}), profile=json.dumps({"rows": first["rows"]}))
+            self.client.log_inputs(run, [DatasetInput(data, [InputTag("mlflow.data.context", "input")])])
+        elif first["kind"] == "artifact":
+            if (self.root / first["path"]).exists():
+                self.client.log_artifact(run, str(self.root / first["path"]))
+        elif first["kind"] == "card":
+            self.client.log_dict(run, first["card"], "card.json")
+        elif first["kind"] == "end":
+            if first["reason"]:
+                self.client.set_tag(run, "espalier.error", first["reason"])
+            self.client.set_terminated(run, first["status"], end_time=first["time"])
+
+    def close(self, folder: Path, lock: str) -> str:
+        """End the parent run: link the stages that were cached, copy the last metrics, tag the digest of dvc.lock. Returns its run id."""
+        about = _read(folder / "execution.json")
+        run = self.parent(folder, about)
+        ends = {p.stem: _last_end(p) for p in sorted(folder.glob("*.jsonl")) if not p.name.endswith(".refused.jsonl")}
+        for stage, status in ends.items():
+            if status == "KILLED":
+                self.client.set_terminated(_read(folder / f"{stage}.sent")["run"], "KILLED")
+        for stage in graph(self.root):
+            if stage not in ends and (self.root / "artifacts" / "plan" / f"{stage}.json").exists():
+                self.client.set_tag(run, f"stage.{stage}", f"cached: {self._earlier(stage)}")
+        metrics = self.root / "artifacts" / "evaluate" / "metrics.json"
+        if "evaluate" in ends and metrics.exists():
+            values = {k: v for k, v in _flat(_read(metrics)) if isinstance(v, int | float) and not isinstance(v, bool)}
+            from mlflow.entities import Metric
+
+            self.client.log_batch(run, metrics=[Metric(k.replace("@", "_at_"), float(v), about["time"], 0) for k, v in values.items()])
+        if lock:
+            self.client.set_tag(run, "espalier.dvc_lock", lock)
+        self.client.set_terminated(run, next((s for s in ends.values() if s != "FINISHED"), "FINISHED"))
+        _write(folder / "execution.json", {**about, "closed": True})
+        return run
+
+    def _earlier(self, stage: str) -> str:
+        identity = Stage(stage, plan=load(stage, self.root), root=self.root).identity
+        query = f"tags.`espalier.stage` = '{stage}' and tags.`espalier.identity` = '{identity}'"
+        same = self.client.search_runs([self.experiment], filter_string=query, order_by=["attributes.start_time DESC"], max_results=1)
+        return same[0].info.run_id if same else "made elsewhere"
+
+
+def _read(path: Path) -> dict[str, Any]:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def _last_end(path: Path) -> str:
+    last = json.loads(path.read_bytes().splitlines()[-1])
+    return last["status"] if last["kind"] == "end" else "KILLED"
+
+
+def _waiting(folder: Path) -> int:
+    """Events of an execution that have not been shipped."""
+    count = 0
+    for path in folder.glob("*.jsonl"):
+        if not path.name.endswith(".refused.jsonl"):
+            mark = path.with_suffix(".sent")
+            with path.open("rb") as lines:
+                lines.seek(_read(mark)["offset"] if mark.exists() else 0)
+                count += lines.read().count(b"\n")
+    return count
+
+
+@contextmanager
+def shipping(root: Path, wait: float) -> Iterator[Shipping | None]:
+    """A Shipping of `root` while no other process ships there; None where another still does after `wait` seconds."""
+    spool(root).mkdir(parents=True, exist_ok=True)
+    with (spool(root) / "lock").open("w") as lock:
+        until = time.monotonic() + wait
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= until:
+                    yield None
+                    return
+                time.sleep(0.1)
+        yield Shipping(root)
+
+
+def sync(root: Path, wait: float = 60.0) -> str:
+    """Ship all that waits, and say what happened in one line."""
+    with shipping(root, wait) as ship:
+        if ship is None:
+            return "another process is shipping events to MLflow; try `espalier sync` again when it has ended"
+        ship.all()
+    if ship.left or ship.problem:
+        return f"{ship.left} events wait in {spool(root)}: MLflow at {uri(root)} did not take them ({ship.problem}); `espalier sync` ships them later"
+    return f"{ship.sent} events shipped to MLflow at {uri(root)}"
+
+
+def _follow(root: Path) -> None:
+    """Ship until standard input closes, then once more."""
+    open_ = True
+    while open_:
+        open_ = not select.select([sys.stdin], [], [], LIVE_EVERY)[0]
+        print(time.strftime("%Y-%m-%d %H:%M:%S"), sync(root, 0.0 if open_ else 30.0), flush=True)
+
+
+if __name__ == "__main__":
+    _follow(Path.cwd())
