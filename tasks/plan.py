@@ -10,7 +10,7 @@ closure, its pieces included. DVC compares it, so only the stages that a change 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -109,9 +109,8 @@ def recipe_layers(name: str) -> list[Layer]:
     return layers
 
 
-def read_params(path: Path) -> dict[str, Any]:
-    """params.yaml with its keys and their types checked."""
-    params = read_yaml(path)
+def check_params(params: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """The content of params.yaml, its keys and their types checked, its defaults filled in."""
     for key, value in params.items():
         if key not in PARAMS:
             raise UserError(f"{path}: unknown key {key!r}: {nearest(key, PARAMS)}")
@@ -121,7 +120,7 @@ def read_params(path: Path) -> dict[str, Any]:
 
 
 def resolve(params: Mapping[str, Any]) -> tuple[dict[str, Resolved], dict[str, Any]]:
-    """Every stage with all its knobs, and the profile. `params` is what `read_params` returns. Raises UserError."""
+    """Every stage with all its knobs, and the profile. `params` is what `check_params` returns. Raises UserError."""
     stages = {n: Resolved(n, p, src.knobs(p)) for n, p in files("tasks.stages").items()}
     for stage in stages.values():
         _defaults(stage)
@@ -248,9 +247,13 @@ def _combine(stage: Resolved) -> None:
             )
 
 
-def plans(root: Path) -> dict[str, dict[str, Any]]:
-    """Stage -> the content of its plan file, from params.yaml of `root`; under "_run" what concerns the whole run. Raises UserError."""
-    params = read_params(root / "params.yaml")
+def plans(root: Path, changed: Callable[[dict[str, Any]], dict[str, Any]] | None = None) -> dict[str, dict[str, Any]]:
+    """Stage -> the content of its plan file, from params.yaml of `root`; under "_run" what concerns the whole run. Raises UserError.
+
+    changed: params.yaml -> what it is to say instead, for a run that has not been started (`espalier run --set`, `espalier show`).
+    """
+    path = root / "params.yaml"
+    params = check_params(changed(read_yaml(path) if path.exists() else {}) if changed else read_yaml(path), path)
     stages, profile = resolve(params)
     first: dict[str, set[Path]] = {}
     for s in stages.values():

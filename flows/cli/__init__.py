@@ -1,0 +1,35 @@
+"""The command line `espalier`. One file per group of commands, found by folder: each has `add(commands)`, which adds its parsers to the argparse
+subparsers `commands` and sets `run` (a function of the parsed arguments that returns an exit code) as their default. Nothing heavy is imported for `--help`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+
+from tasks.errors import UserError
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(prog="espalier", description="Grow verified training data and train language models on it, as one reproducible pipeline.")
+    commands = top.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    for path in sorted(Path(__file__).parent.glob("[!_]*.py")):
+        import_module(f"flows.cli.{path.stem}").add(commands)
+    return top
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; its exit code. A mistake of the user's is one sentence and code 2."""
+    args = parser().parse_args(argv)
+    try:
+        return args.run(args) or 0
+    except UserError as e:
+        print(f"error: {e}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:  # `espalier recipes | head`
+        sys.stderr.close()
+        return 0

@@ -1,0 +1,23 @@
+"""`espalier promote`: register the trained model, and make it the champion where it is better on the held-out set."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from tasks.paths import project
+
+
+def add(commands: Any) -> None:
+    p = commands.add_parser("promote", help="register the model; move the alias `champion` to it where its interval says that it is better")
+    p.add_argument("--model", default="rl", help="stage whose model is promoted (default: rl)")
+    p.add_argument("--metric", default="pass@1", help="of artifacts/evaluate/metrics.json (default: pass@1)")
+    p.add_argument("--force", action="store_true", help="move the alias whatever the comparison says")
+    p.set_defaults(run=promote)
+
+
+def promote(args: argparse.Namespace) -> int:
+    from tasks import promote as task
+
+    print(task.promote(project(), model=args.model, metric=args.metric, force=args.force))
+    return 0

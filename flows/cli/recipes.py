@@ -1,0 +1,54 @@
+"""`espalier recipes` and `espalier show RECIPE`: what is published, and what it means here, knob by knob."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import textwrap
+from typing import Any
+
+
+def add(commands: Any) -> None:
+    p = commands.add_parser("recipes", help="list the recipes")
+    p.set_defaults(run=recipes)
+    p = commands.add_parser("show", help="explain a recipe: mechanism, citation, and every value that it sets")
+    p.add_argument("recipe", metavar="RECIPE")
+    p.set_defaults(run=show)
+
+
+def recipes(args: argparse.Namespace) -> int:
+    from tasks.plan import read_recipe, yaml_files
+
+    found = [read_recipe(name) for name in yaml_files("flows.recipes")]
+    width = max((len(str(r.get("id", ""))) for r in found), default=0)
+    for recipe in found:
+        print(f"{recipe.get('id', ''):<{width}}  {recipe.get('title', '')}")
+    return 0
+
+
+def show(args: argparse.Namespace) -> int:
+    from tasks.paths import project
+    from tasks.plan import changes, plans, read_recipe
+
+    recipe = read_recipe(args.recipe)
+    cite = recipe.get("citation") or {}
+    print(f"{recipe.get('id')}: {recipe.get('title', '')}")
+    print(f"{cite.get('title', '')}, {cite.get('year', '')}" + (f" (arXiv {cite['arxiv']})" if cite.get("arxiv") else "") if cite else "")
+    for head in ("mechanism", "leaves_out", "certainty", "extends"):
+        if recipe.get(head):
+            value = recipe[head]
+            body = value if isinstance(value, str) else "; ".join(map(str, value)) if isinstance(value, list) else str(value)
+            print(f"\n{head.replace('_', ' ')}:\n{textwrap.fill(' '.join(body.split()), 100, initial_indent='  ', subsequent_indent='  ')}")
+    root = project()
+    bare = plans(root, changed=lambda params: {**params, "recipe": "", "set": {}})
+    full = plans(root, changed=lambda params: {**params, "recipe": args.recipe, "set": {}})
+    print(f"\nwith the profile {full['_run']['profile']} (values that the recipe changes are marked *):")
+    for stage, plan in full.items():
+        if "recipe" not in plan or stage == "_run":
+            continue
+        marked = {at for at, _, _ in changes(bare[stage]["params"], plan["params"])}
+        print(f"  {stage}:")
+        for knob, value in plan["params"].items():
+            star = "*" if any(at == knob or at.startswith(f"{knob}.") for at in marked) else " "
+            print(f"  {star} {knob}: {json.dumps(value, ensure_ascii=False)}")
+    return 0

@@ -1,0 +1,139 @@
+"""`espalier run`: the whole pipeline, or what a change of recipe or settings would run."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from tasks.errors import UserError
+from tasks.paths import project
+
+
+def add(commands: Any) -> None:
+    p = commands.add_parser("run", help="run the pipeline; what has not changed is not run again")
+    p.add_argument("--recipe", metavar="NAME", help="run this recipe as a DVC experiment (`espalier recipes` lists them)")
+    p.add_argument("--set", metavar="STAGE.KNOB=VALUE", action="append", default=[], help="change one value, e.g. rl.steps=50 or seed=1; may be repeated")
+    p.add_argument("--dry-run", action="store_true", help="print what would run and which values differ from the last plan, and stop")
+    p.set_defaults(run=run)
+
+
+def overrides(recipe: str | None, settings: list[str]) -> dict[str, Any]:
+    """Dotted key of params.yaml -> value. `rl.steps=50` means `set.rl.steps`; keys of the top level stay. Raises UserError."""
+    from tasks.config import parse
+    from tasks.plan import PARAMS
+
+    out: dict[str, Any] = {"recipe": recipe} if recipe is not None else {}
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        if not equals or not all(part.isidentifier() for part in key.split(".")):
+            raise UserError(f"--set {setting}: write STAGE.KNOB=VALUE, e.g. --set rl.steps=50")
+        out[key if key.split(".")[0] in PARAMS else f"set.{key}"] = parse(value, f"--set {key}")
+    return out
+
+
+def merged(params: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """params.yaml as it will be when the overrides have been written into it."""
+    out = json.loads(json.dumps(params))
+    for key, value in changes.items():
+        *path, last = key.split(".")
+        inner = out
+        for part in path:
+            if not isinstance(inner.get(part), dict):
+                inner[part] = {}
+            inner = inner[part]
+        inner[last] = value
+    return out
+
+
+def run(args: argparse.Namespace) -> int:
+    from tasks import dvc, plan
+
+    root = project()
+    if not (root / "dvc.yaml").exists():
+        raise UserError(f"{root} holds no dvc.yaml: change to a project, or make one with `espalier init DIR`")
+    changes = overrides(args.recipe, args.set)
+    made = plan.plans(root, changed=lambda params: merged(params, changes))  # refuses with one sentence before anything starts
+    if args.dry_run:
+        return _dry(root, made)
+    with dvc.alone(root):
+        return _run(root, changes)
+
+
+def _run(root: Path, changes: dict[str, Any]) -> int:
+    from tasks import dvc, observe, process
+
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that DVC, and with it the stage, is ended too
+    key = f"run-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
+    begin = time.monotonic()
+    env = {observe.EXECUTION: key}
+    # The user's own folders may lie outside the project, where DVC does not look: resolve anew, and let the plan files say what changed.
+    if os.environ.get("ESPALIER_PATH") and not changes:
+        dvc.run(["repro", "-q", "-s", "-f", "plan"], root, env)
+    observe.open_execution(root, key, process.look(os.getpid()))
+    try:
+        code = dvc.experiment(changes, root, env) if changes else dvc.reproduce(root, env)
+    finally:
+        if observe.tracking(root):
+            print(observe.sync(root), file=sys.stderr)
+    if code:
+        print("\nThe run stopped; the lines above say why. What was finished stays finished: `espalier run` goes on from there.", file=sys.stderr)
+        return 1
+    print(f"\nDone in {time.monotonic() - begin:.0f} s.\n")
+    _table(root)
+    return 0
+
+
+def _dry(root: Path, made: dict[str, Any]) -> int:
+    from tasks import dvc, plan
+    from tasks.stage import OUT, graph
+
+    known = plan.written(root)
+    first = {n for n in graph(root) if n in made and made[n] != known.get(n)}
+    missing = {n for n in graph(root) if n != "plan" and not (root / OUT.get(n, f"artifacts/{n}")).exists()}
+    data = {n: [w for w in why if "artifacts/plan" not in w] for n, why in dvc.changed_data(root).items() if n not in first | missing | {"plan"}}
+    data = {n: why for n, why in data.items() if why}
+    after = dvc.downstream(first | missing | set(data), root)
+    if not first | missing | set(data):
+        print("Nothing would run: all is up to date.")
+        return 0
+    print("Would run:")
+    for n in graph(root):
+        if n in first and n in known:
+            print(f"  {n}")
+            for at, old, new in plan.changes(known[n], made[n]):
+                at = at.removeprefix("params.")
+                file = at.removeprefix("sources.")
+                print(f"    {file} changed" if file != at else f"    {at}: {json.dumps(old)} -> {json.dumps(new)}")
+        elif n in first | missing:
+            print(f"  {n}  (has not run yet)")
+        elif n in data:
+            print(f"  {n}  ({'; '.join(data[n])})")
+        elif n in after:
+            print(f"  {n}  (if what it reads changes)")
+    return 0
+
+
+def _table(root: Path) -> None:
+    path = root / "reports" / "summary.json"
+    if path.exists():
+        summary = json.loads(path.read_text(encoding="utf-8"))
+        models = summary.get("models", {})
+        names = list(dict.fromkeys(m for values in models.values() for m in values))
+        rows = [["model", *names]] + [[model, *(_cell(values.get(n)) for n in names)] for model, values in models.items()]
+        widths = [max(len(r[i]) for r in rows) for i in range(len(rows[0]))]
+        for row in rows:
+            print("  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip())
+        print()
+    print("Look next:  reports/index.html (curves, episodes, what was dropped)   espalier ui (MLflow)   espalier chat artifacts/rl/model")
+
+
+def _cell(value: Any) -> str:
+    if not isinstance(value, dict):
+        return "" if value is None else f"{value:.3g}" if isinstance(value, float) else str(value)
+    return f"{value['mean']:.3f} [{value['low']:.3f}, {value['high']:.3f}]" if {"mean", "low", "high"} <= value.keys() else f"{value.get('mean', '')}"

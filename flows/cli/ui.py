@@ -1,0 +1,42 @@
+"""`espalier sync` and `espalier ui`: ship what waits to MLflow, and look at it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from typing import Any
+
+from tasks.paths import project
+
+
+def add(commands: Any) -> None:
+    p = commands.add_parser("sync", help="ship events that wait in .espalier/spool to MLflow")
+    p.set_defaults(run=sync)
+    p = commands.add_parser("ui", help="serve the MLflow UI on this machine's loopback address")
+    p.add_argument("--port", type=int, default=5000)
+    p.set_defaults(run=ui)
+
+
+def sync(args: argparse.Namespace) -> int:
+    from tasks import observe
+
+    said = observe.sync(project())
+    print(said)
+    return 0 if "shipped to" in said else 1
+
+
+def ui(args: argparse.Namespace) -> int:
+    from tasks import observe
+
+    root = project()
+    print(observe.sync(root), file=sys.stderr)
+    where = observe.uri(root)
+    if not where.startswith("sqlite:"):
+        print(f"MLflow is served by {where}: open it there")
+        return 0
+    print(f"MLflow: http://127.0.0.1:{args.port} (end with Ctrl-C)", flush=True)
+    command = ["server", "--host", "127.0.0.1", "--port", str(args.port), "--workers", "1", "--backend-store-uri", where]
+    command += ["--artifacts-destination", str(root / "mlartifacts")]
+    return subprocess.call([sys.executable, "-m", "mlflow", *command], cwd=root, env={**os.environ, "MLFLOW_DISABLE_TELEMETRY": "true"})
