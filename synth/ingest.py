@@ -210,7 +210,7 @@ def build(readings: Sequence[Reading], *, known: Iterable[Relation] = ()) -> Bui
     """A knowledge base of all rows that can be facts; every other row in quarantine.
 
     Of two objects under a functional relation (a duplicate key) the first row stands and the second is set aside, its evidence
-    naming both places. `known`: relations that bare rows of the same name take on. Raises ValueError where no row is left.
+    naming both places. `known`: relations that bare rows of the same name take on.
     """
     relations = schema_of(readings, known)
     entities: dict[str, Entity] = {}
@@ -241,9 +241,6 @@ def build(readings: Sequence[Reading], *, known: Iterable[Relation] = ()) -> Bui
             for e in (subject, target):
                 if e is not None:
                     entities.setdefault(e.id, e)
-    if not facts:
-        example = f", the first: {aside[0].evidence}" if aside else ""
-        raise ValueError(f"none of the {produced} rows of the sources can be used{example}")
     for reading in readings:
         for (type_, name), names in reading.aliases.items():
             e = entities.get(f"{type_}:{name}")

@@ -1,30 +1,28 @@
-"""Readers of sources, one file and one function each; this folder is the list of kinds."""
+"""Readers of sources, one file and one function each: `READERS` lists the kinds there are."""
 
 from __future__ import annotations
 
 import difflib
-import importlib
 import inspect
-import pkgutil
 from pathlib import Path
 
 from synth.ingest import Reading
+from synth.sources.csv_triples import csv_triples
+from synth.sources.json_records import json_records
+from synth.sources.jsonl_triples import jsonl_triples
+
+READERS = {reader.__name__: reader for reader in (csv_triples, json_records, jsonl_triples)}
 
 
-def kinds() -> list[str]:
-    """The kinds of sources there are: the files of this folder."""
-    return sorted(m.name for m in pkgutil.iter_modules(__path__))
-
-
-def read_source(path: Path, kind: str, *, name: str = "", **options: object) -> Reading:
-    """Read one source. `kind` is a file of this folder, `options` its keyword-only arguments; `name` stands for the path in all messages.
+def read_source(path: Path | str, kind: str, *, name: str = "", **options: object) -> Reading:
+    """Read one source. `kind` is a key of READERS, `options` the reader's keyword-only arguments; `name` stands for the path in all messages.
 
     Raises ValueError for an unknown kind or option, and for a source that is missing, empty, not UTF-8, or not of its kind.
     """
-    if kind not in kinds():
-        near = difflib.get_close_matches(kind, kinds(), 1, 0.0)[0]
-        raise ValueError(f"there is no kind of source {kind!r} (nearest: {near!r}): the kinds are {', '.join(kinds())}")
-    reader = getattr(importlib.import_module(f"{__name__}.{kind}"), kind)
+    reader = READERS.get(kind)
+    if reader is None:
+        near = difflib.get_close_matches(kind, READERS, 1, 0.0)[0]
+        raise ValueError(f"there is no kind of source {kind!r} (nearest: {near!r}): the kinds are {', '.join(READERS)}")
     allowed = [p.name for p in inspect.signature(reader).parameters.values() if p.kind is p.KEYWORD_ONLY]
     for option in options:
         if option not in allowed:

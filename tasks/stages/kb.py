@@ -1,0 +1,74 @@
+"""The stage `kb`: the user's sources and a fictional world become entities, relations, facts and passages."""
+
+from __future__ import annotations
+
+from synth.ingest import Built, Reading, build, write_schema
+from synth.kb import KB, Entity, Fact, Passage, Relation, merge, passages
+from synth.make.world import RELATIONS, world
+from synth.sources import read_source
+from synth.types import Quarantined
+from tasks import tables
+from tasks.errors import UserError
+from tasks.stage import Stage
+
+
+def kb(
+    stage: Stage, *, sources: list = [{"kind": "csv_triples", "path": "data/atlas"}], world_countries: int = 120,  # noqa: B006 (read by ast)
+    passage_objects: int = 4, bad_rows: int = 0,
+) -> None:  # fmt: skip
+    """`sources`: {kind, path, and the options of that reader in synth/sources}. `world_countries`: size of the fictional world, 0 for none.
+    `bad_rows`: how many rows of the sources may be set aside; with one more the stage stops."""
+    readings = [_read(stage, i, source) for i, source in enumerate(sources)]
+    built = build(readings, known=RELATIONS if world_countries else ())
+    tables.write(stage.out / "quarantine.parquet", built.quarantined, Quarantined)
+    _refuse(stage, built, bad_rows, asked=bool(sources))
+    names = {e.name for e in built.kb.entities.values()}
+    parts = [built.kb] + ([world(countries=world_countries, seed=stage.seed, avoid=names)] if world_countries else [])
+    whole = merge(parts)
+    if not whole.facts:
+        raise UserError("kb: there are no facts: name a source under kb.sources, or set kb.world_countries to 3 or more")
+    texts = passages(whole, objects=passage_objects)
+    _write(stage, whole, texts)
+    words = [len(p.text.split()) for p in texts]
+    card = {
+        "produced": built.produced + len(whole.facts) - built.accepted,
+        "accepted": len(whole.facts),
+        "quarantined": tables.counts(built.quarantined),
+        "sources": [{**s, "rows": len(r.rows) + len(r.quarantined)} for s, r in zip(sources, readings)],
+        "world": {"countries": world_countries, "facts": len(whole.facts) - built.accepted},
+        "density": whole.density(),
+        "relations": {r.name: sum(f.relation == r.name for f in whole.facts.values()) for r in whole.relations.values()},
+        "passages": {"rows": len(texts), "mean_words": round(sum(words) / len(words), 2), "max_words": max(words)},
+        "gates": {"bad_rows": bad_rows},
+        "kb": whole.digest(),
+    }
+    stage.card(card)
+    stage.log({"entities": len(whole.entities), "facts": len(whole.facts), "passages": len(texts), "quarantined": len(built.quarantined)})
+
+
+def _read(stage: Stage, i: int, source: dict) -> Reading:
+    if not isinstance(source, dict) or not isinstance(source.get("path"), str) or not isinstance(source.get("kind"), str):
+        raise UserError(f"kb.sources[{i}] = {source!r} must say what to read, for example {{kind: csv_triples, path: data/mine.csv}}")
+    options = {k: v for k, v in source.items() if k not in ("kind", "path")}
+    path = stage.source(source["path"])
+    reading = read_source(path, source["kind"], name=source["path"], **options)
+    if path.is_relative_to(stage.root):
+        stage.dataset(path, len(reading.rows) + len(reading.quarantined))
+    return reading
+
+
+def _refuse(stage: Stage, built: Built, bad_rows: int, *, asked: bool) -> None:
+    """Raises UserError where more rows were set aside than the user allows, or none is left. The quarantine file stays in the work folder."""
+    n = len(built.quarantined)
+    if n > bad_rows or (asked and not built.accepted):
+        remedy = f"mend them, or set kb.bad_rows to {n} to go on without them" if built.accepted else "mend them: no row is left"
+        where = (stage.out / "quarantine.parquet").relative_to(stage.root)
+        raise UserError(f"{n} of {built.produced} rows of the sources cannot be used (all in {where}): {remedy}; the first: {built.quarantined[0].evidence[:500]}")
+
+
+def _write(stage: Stage, whole: KB, texts: list[Passage]) -> None:
+    tables.write(stage.out / "entities.parquet", whole.entities.values(), Entity)
+    tables.write(stage.out / "relations.parquet", whole.relations.values(), Relation)
+    tables.write(stage.out / "facts.parquet", whole.facts.values(), Fact)
+    tables.write(stage.out / "passages.parquet", texts, Passage)
+    write_schema(stage.out / "relations.csv", whole.relations.values())  # for the user to copy beside the data and edit
