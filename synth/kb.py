@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import sqlite3
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -16,6 +17,7 @@ from dataclasses import astuple, dataclass, fields, replace
 
 from synth.types import digest
 
+_BLANK = re.compile(r"\{(x|y|label|domain)\}")
 LITERALS = ("number", "string", "year")  # ranges whose values are text of their own, not entities
 
 
@@ -71,10 +73,8 @@ class Relation:
         return self.range in LITERALS
 
     def _fill(self, template: str, x: str = "", y: str = "") -> str:
-        words = {"{x}": x, "{y}": y, "{label}": self.label, "{domain}": self.domain.replace("_", " ")}
-        for key in ("{label}", "{domain}", "{x}", "{y}"):  # names last: a name may hold braces
-            template = template.replace(key, words[key])
-        return template
+        words = {"x": x, "y": y, "label": self.label, "domain": self.domain.replace("_", " ")}
+        return _BLANK.sub(lambda blank: words[blank[1]], template)  # in one pass: a name may hold braces
 
     def sentence(self, x: str, ys: Sequence[str]) -> str:
         """The passage that states the facts: "The capital of Norvia is Zelton.", several objects as "A, B and C"."""
