@@ -62,6 +62,12 @@ def open_execution(root: Path, key: str, head: process.Process | None = None) ->
     return folder
 
 
+def latest(root: Path) -> Path:
+    """The spool folder of the execution that began last; a new one where there is none."""
+    found = sorted(spool(root).glob("*/execution.json"), key=lambda p: _read(p)["time"])
+    return found[-1].parent if found else open_execution(root, execution())
+
+
 def _now() -> int:
     return int(time.time() * 1000)
 

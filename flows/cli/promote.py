@@ -11,7 +11,6 @@ from tasks.paths import project
 def add(commands: Any) -> None:
     p = commands.add_parser("promote", help="register the model; move the alias `champion` to it where its interval says that it is better")
     p.add_argument("--model", default="rl", help="stage whose model is promoted (default: rl)")
-    p.add_argument("--metric", default="pass@1", help="of artifacts/evaluate/metrics.json (default: pass@1)")
     p.add_argument("--force", action="store_true", help="move the alias whatever the comparison says")
     p.set_defaults(run=promote)
 
@@ -19,5 +18,5 @@ def add(commands: Any) -> None:
 def promote(args: argparse.Namespace) -> int:
     from tasks import promote as task
 
-    print(task.promote(project(), model=args.model, metric=args.metric, force=args.force))
+    print(task.promote(project(), model=args.model, force=args.force))
     return 0

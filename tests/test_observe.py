@@ -1,0 +1,171 @@
+"""Observation: the spool comes first, a dead server costs a bounded time, and every event counts once; promotion decides by interval."""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from tasks import observe
+from tasks.promote import promote
+from tasks.stage import Stage
+
+
+EVENTS = 11  # of `stage`: begin, five steps, card, artifact, dataset, what was measured, end
+
+
+@pytest.fixture(scope="module")
+def empty_store(tmp_path_factory):
+    """An MLflow database with its tables: making them takes longer than a test."""
+    folder = tmp_path_factory.mktemp("store")
+    observe.client(folder).search_experiments()
+    return folder / "mlflow.db"
+
+
+@pytest.fixture
+def root(tmp_path, monkeypatch, empty_store):
+    shutil.copy(empty_store, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    monkeypatch.setenv(observe.EXECUTION, "e1")
+    (tmp_path / "params.yaml").write_text("seed: 0\n")
+    (tmp_path / "artifacts/plan").mkdir(parents=True)
+    return tmp_path
+
+
+def stage(root, name="kb", fail=False, n=5):
+    """Run one stage in `root` and record it."""
+    plan = {"params": {"rows": 3, "piece": {"piece": "x", "k": 2}}, "seed": 7}
+    (root / f"artifacts/plan/{name}.json").write_text(json.dumps(plan))
+    s = Stage(name, plan=plan, root=root)
+    with observe.recording(s), s.running():
+        for i in range(n):
+            s.log({"loss": 1 / (i + 1)}, step=i)
+        (s.out / "x.txt").write_text("x")
+        s.card({"produced": 3, "accepted": 2, "quarantined": {"duplicate": 1}})
+        s.artifact(s.out / "x.txt")
+        s.dataset(root / "params.yaml", 3)
+        if fail:
+            raise ValueError("no rows left: lower `least`")
+    return s
+
+
+def test_a_run_becomes_a_parent_with_a_child_and_counts_once(root):
+    s = stage(root)
+    assert "shipped to" in observe.sync(root)
+    client = observe.client(root)
+    (experiment,) = [e.experiment_id for e in client.search_experiments() if e.name == observe.EXPERIMENT]
+    parent, child = sorted(client.search_runs([experiment]), key=lambda r: "mlflow.parentRunId" in r.data.tags)
+    assert child.data.tags["mlflow.parentRunId"] == parent.info.run_id and child.data.tags["espalier.identity"] == s.identity
+    assert child.data.params == {"seed": "7", "rows": "3", "piece.piece": "x", "piece.k": "2"} and child.info.status == "FINISHED"
+    assert child.inputs.dataset_inputs[0].dataset.name == "params.yaml"
+    assert {a.path for a in client.list_artifacts(child.info.run_id)} == {"card.json", "x.txt"}
+    # A crash after MLflow took a batch and before the offset moved: the same events are delivered again.
+    mark = next((root / ".espalier/spool/e1").glob("kb.sent"))
+    mark.unlink()
+    observe.sync(root)
+    assert len(client.search_runs([experiment])) == 2, "runs are found by their key, not made again"
+    history = client.get_metric_history(child.info.run_id, "loss")
+    assert [(m.step, m.value) for m in history] == [(i, 1 / (i + 1)) for i in range(5)]
+    # A half-written line waits for the next pass.
+    lines = root / ".espalier/spool/e1/kb.jsonl"
+    with lines.open("a") as f:
+        f.write('{"time": 1, "kind": "metr')
+    assert observe.sync(root).startswith("0 events")
+    # Another stage of the execution joins the same parent; a failed one says why.
+    with pytest.raises(ValueError):
+        stage(root, "questions", fail=True)
+    observe.sync(root)
+    runs = {r.info.run_name: r for r in client.search_runs([experiment])}
+    assert runs["questions"].info.status == "FAILED" and "no rows left" in runs["questions"].data.tags["espalier.error"]
+    assert runs["questions"].data.tags["mlflow.parentRunId"] == parent.info.run_id
+
+
+def test_a_closed_execution_links_what_was_cached(root, monkeypatch):
+    (root / "dvc.yaml").write_text("stages:\n  kb: {cmd: x, deps: [], outs: [artifacts/kb]}\n  rl: {cmd: x, deps: [], outs: [artifacts/rl]}\n")
+    stage(root, "kb")
+    stage(root, "rl")
+    observe.sync(root)
+    monkeypatch.setenv(observe.EXECUTION, "e2")
+    stage(root, "rl")
+    with observe.shipping(root, 1.0) as ship:
+        ship.all()
+        ship.close(root / ".espalier/spool/e2", "abc")
+        client = ship.client
+    runs = client.search_runs([ship.experiment])
+    kb = next(r for r in runs if r.info.run_name == "kb")
+    parent = next(r for r in runs if r.data.tags["espalier.key"] == "e2")
+    assert parent.data.tags["stage.kb"] == f"cached: {kb.info.run_id}" and "stage.rl" not in parent.data.tags
+    assert parent.data.tags["espalier.dvc_lock"] == "abc" and parent.info.status == "FINISHED"
+
+
+def test_a_dead_server_costs_a_bounded_time_and_loses_nothing(root, monkeypatch):
+    """A server that accepts connections and never answers, the worst kind. Time is bounded by the time-out of one request, tried twice, not by a
+    measurement: with the default settings this test would run into pytest's patience."""
+    silent = socket.create_server(("127.0.0.1", 0))
+    accepted = []
+    threading.Thread(target=lambda: [accepted.append(silent.accept()) for _ in range(100)], daemon=True).start()
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{silent.getsockname()[1]}")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
+    stage(root)  # ends at once: it never talks to the server
+    said = observe.sync(root)
+    assert f"{EVENTS} events wait" in said and "espalier sync" in said
+    assert len(accepted) <= 4
+    silent.close()
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
+    assert observe.sync(root).startswith(f"{EVENTS} events shipped"), "the next pass ships what waited"
+
+
+def test_the_process_beside_a_stage_ships_and_ends_when_the_stage_does(root):
+    stage(root)
+    beside = subprocess.Popen([sys.executable, "-m", "tasks.observe"], cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=_path())
+    out, _ = beside.communicate(timeout=120)  # closes its standard input
+    assert beside.returncode == 0 and f"{EVENTS} events shipped" in out
+
+
+def _path():
+    return {**os.environ, "PYTHONPATH": str(Path(observe.__file__).parents[1])}
+
+
+def test_tracking_off_keeps_events_in_the_spool(root, monkeypatch):
+    (root / "params.yaml").write_text("tracking: off\n")
+    monkeypatch.setattr(observe, "LIVE_AFTER", 0.0)
+    monkeypatch.setattr(observe._Beside, "start", lambda self: pytest.fail("started a process that ships"))
+    stage(root)
+    assert (root / ".espalier/spool/e1/kb.jsonl").read_text().count("\n") == EVENTS
+
+
+def evaluated(root, weights, rate, held_out="h1"):
+    """A trained and evaluated model: `rate` of every ten questions right."""
+    (root / "artifacts/rl/model").mkdir(parents=True, exist_ok=True)
+    (root / "artifacts/rl/model/model.safetensors").write_text(weights)
+    (root / "artifacts/evaluate").mkdir(parents=True, exist_ok=True)
+    (root / "artifacts/evaluate/card.json").write_text(json.dumps({"held_out": held_out}))
+    rows = [{"run": "rl", "problem": f"p{i:03d}", "score": float(i % 10 < rate)} for i in range(200)]
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), root / "artifacts/evaluate/scores.parquet")
+
+
+def test_promotion_decides_by_interval(root):
+    stage(root)
+    evaluated(root, "one", 5)
+    assert "version 1 (rl) is now the champion: the first" in promote(root)
+    assert "is the champion already" in promote(root), "the same digest is registered once"
+    evaluated(root, "two", 5)
+    assert "version 1 stays the champion" in promote(root)
+    evaluated(root, "three", 7)
+    said = promote(root)
+    assert "version 3 (rl) is now the champion" in said and "+0.200" in said
+    evaluated(root, "four", 9, held_out="h2")
+    assert "another held-out set" in promote(root)
+    assert "moved by --force" in promote(root, force=True)
+    client = observe.client(root)
+    assert client.get_model_version_by_alias("espalier", "champion").version in (4, "4")
+    parent = client.search_runs([client.get_experiment_by_name(observe.EXPERIMENT).experiment_id], filter_string="tags.`espalier.key` = 'e1'")[0]
+    assert parent.info.status == "FINISHED" and "espalier.promotion" in parent.data.tags
