@@ -22,7 +22,9 @@ from synth.types import Message, PreferencePair
 
 
 def pair(prompt: str, chosen: str, rejected: str, source: str = "test", **columns) -> PreferencePair:
-    return PreferencePair.make(prompt=[Message(role="user", content=prompt)], chosen=chosen, rejected=rejected, source=source, columns=columns, split="train")
+    return PreferencePair.make(
+        prompt=[Message(role="user", content=prompt)], chosen=chosen, rejected=rejected, source=source, columns=columns, split="train"
+    )
 
 
 BASE = pair("What is the capital of Norvia?", "<search>capital of Norvia</search>", "<search>river of Norvia</search>")
@@ -36,11 +38,20 @@ def reasons(*pairs: PreferencePair, **knobs) -> list[str]:
     "other, expected",
     [
         (replace(BASE, id="copy", source="again"), ["unique", "exact_duplicate"]),
-        (replace(BASE, id="case", prompt=(Message(role="user", content="what is  the CAPITAL of norvia?"),)), ["unique", "exact_duplicate"]),
-        (replace(BASE, id="please", prompt=(Message(role="user", content="Please: what is the capital of Norvia?"),)), ["unique", "near_duplicate"]),
+        (
+            replace(BASE, id="case", prompt=(Message(role="user", content="what is  the CAPITAL of norvia?"),)),
+            ["unique", "exact_duplicate"],
+        ),
+        (
+            replace(BASE, id="please", prompt=(Message(role="user", content="Please: what is the capital of Norvia?"),)),
+            ["unique", "near_duplicate"],
+        ),
         (replace(BASE, id="swap", chosen=BASE.rejected, rejected=BASE.chosen), ["contradiction", "contradiction"]),
         (replace(BASE, id="other error", rejected="<search>capital of Karvia</search>"), ["unique", "unique"]),
-        (pair("What is the capital of Karvia?", "<search>capital of Karvia</search>", "<search>river of Karvia</search>"), ["unique", "unique"]),
+        (
+            pair("What is the capital of Karvia?", "<search>capital of Karvia</search>", "<search>river of Karvia</search>"),
+            ["unique", "unique"],
+        ),
     ],
 )
 def test_duplicates_and_contradictions(other, expected):
@@ -56,7 +67,9 @@ def test_numbers_and_signs_are_never_near():
 def test_first_of_a_group_is_kept_and_names_are_given():
     copies = [replace(BASE, id=f"c{i}") for i in range(3)]
     found = duplicates([BASE, *copies])
-    assert [d.action for d in found] == ["keep", "remove", "remove", "remove"] and {d.reason for d in found[1:]} == {f"exact_duplicate: {BASE.id}"}
+    assert [d.action for d in found] == ["keep", "remove", "remove", "remove"] and {d.reason for d in found[1:]} == {
+        f"exact_duplicate: {BASE.id}"
+    }
     assert duplicates([]) == []
 
 
@@ -70,13 +83,12 @@ def test_planted_copies_are_found_and_others_are_not():
     made = [injected_errors(5, f(5, "train", i, levels=[1]), 0) for f in (linear_equations, countdown, list_sorting) for i in range(120)]
     clean = list({p.id: p for p in made if isinstance(p, PreferencePair)}.values())
     pairs, truth = label_noise(clean, Random(2), flip=0.1, exact=0.1, near=0.1, contradiction=0.1)
-    by_id = {d.reason.partition(": ")[2]: d for d in duplicates(pairs)}
     removed = {p.id for p, d in zip(pairs, duplicates(pairs), strict=True) if d.action == "remove"}
     planted = {t.id for t in truth if t.copy}
     partners = planted | {t.of for t in truth if t.copy}
     assert removed <= partners, "a pair that was never copied was removed"
     groups = sum(any(x in removed for x in (t.id, t.of)) for t in truth if t.copy)
-    assert groups >= 0.97 * len(planted) and by_id
+    assert groups >= 0.97 * len(planted)
 
 
 def naive_joint(labels, p):
@@ -111,7 +123,9 @@ def test_confident_joint_is_its_definition(k):
 
 @pytest.mark.parametrize("k", [2, 3, 5])
 def test_confident_learning_agrees_with_cleanlab(k):
-    filter_ = pytest.importorskip("cleanlab.filter", reason="cleanlab, the reference implementation, is not installed (it is no dependency)")
+    filter_ = pytest.importorskip(
+        "cleanlab.filter", reason="cleanlab, the reference implementation, is not installed (it is no dependency)"
+    )
     from cleanlab.count import compute_confident_joint
 
     for seed in range(5):
@@ -141,7 +155,9 @@ def test_pairs_are_judged_alike_in_both_orders(right):
     both = prune_by_noise_rate(labels, p).reshape(2, -1)
     assert (both[0] == both[1]).all()
     found = confident_learning([pair(str(i), "a", "b", out_of_fold=x) for i, x in enumerate(right)])
-    assert [d.action == "remove" for d in found] == both[0].tolist() and all(x < 0.5 for x, d in zip(right, found, strict=True) if d.action == "remove")
+    assert [d.action == "remove" for d in found] == both[0].tolist() and all(
+        x < 0.5 for x, d in zip(right, found, strict=True) if d.action == "remove"
+    )
 
 
 @pytest.mark.parametrize("bad", [None, 1.5, float("nan"), "0.5"])
@@ -152,12 +168,19 @@ def test_confident_learning_needs_its_column(bad):
 
 
 def test_features_see_consistency_and_not_truth():
-    prompt = [Message(role="user", content="What is the capital of Norvia?"), Message(role="assistant", content="<search>capital of Norvia</search>"),
-              Message(role="tool", content="The capital of Norvia is Zelton.\nThe river of Norvia is Danu.")]  # fmt: skip
+    prompt = [
+        Message(role="user", content="What is the capital of Norvia?"),
+        Message(role="assistant", content="<search>capital of Norvia</search>"),
+        Message(role="tool", content="The capital of Norvia is Zelton.\nThe river of Norvia is Danu."),
+    ]
     right, wrong = features(prompt, "<answer>Zelton</answer>"), features(prompt, "<answer>Danu</answer>")
     assert right["line fits last query"] > wrong["line fits last query"] and right["in last result"] == wrong["in last result"] == 1.0
     assert kind(prompt) == "1 read" and kind([Message(role="user", content="Sort: 3 1 2")]) == "sort"
     two = [features([Message(role="user", content="Solve 3x + 1 = 7.")], f"3x = 6, x = {x} <answer>{x}</answer>") for x in (2, 5)]
     assert two[0] == two[1], "a consistent wrong solution must look like a right one: nothing is computed"
-    assert share(tokens("a b"), tokens("b c")) == 0.5 and overlap(tokens("a a b"), tokens("a b b")) == 0.5 and overlap(tokens(""), tokens("")) == 0.0
+    assert (
+        share(tokens("a b"), tokens("b c")) == 0.5
+        and overlap(tokens("a a b"), tokens("a b b")) == 0.5
+        and overlap(tokens(""), tokens("")) == 0.0
+    )
     assert features([Message(role="user", content="?")], "")["words"] == 0.0

@@ -43,16 +43,19 @@ def test_rejected_is_wrong_and_says_where(family):
     assert seen == set(injected.ERRORS[problem.verifier])
 
 
-def test_edit_that_leaves_the_answer_right_is_set_aside(monkeypatch):
-    problem = Problem.make(prompt="Make 6 from 2 4.", answer="2 + 4", verifier="expression", args={"numbers": [2, 4], "target": 6}, family="countdown",
-                           split="train", lineage={"root": "r", "solution": "<answer>2 + 4</answer>"})  # fmt: skip
+def test_edit_that_leaves_the_answer_right_is_set_aside():
+    lineage = {"root": "r", "solution": "<answer>2 + 4</answer>"}
+    args = {"numbers": [2, 4], "target": 6}
+    problem = Problem.make(prompt="?", answer="2 + 4", verifier="expression", args=args, family="f", split="train", lineage=lineage)
     aside = injected_errors(1, problem, 0, errors=["swapped"])
     assert isinstance(aside, Quarantined) and aside.reason == "still_right" and "4 + 2" in aside.evidence
 
 
 def test_wrong_solution_and_unfit_errors_are_refused():
     problem = linear_equations(1, "train", 0)
-    broken = Problem.make(prompt="?", answer="3", verifier="number", family="f", split="train", lineage={"root": "r", "solution": "<answer>4</answer>"})
+    broken = Problem.make(
+        prompt="?", answer="3", verifier="number", family="f", split="train", lineage={"root": "r", "solution": "<answer>4</answer>"}
+    )
     assert injected_errors(1, broken, 0).reason == "no_solution"
     with pytest.raises(ValueError, match="no error type .* fits the verifier 'number'"):
         injected_errors(1, problem, 0, errors=["swapped"])
@@ -63,7 +66,12 @@ def test_severity():
 
 
 # A world of two countries. Queries are answered by the passages that share a name with them.
-FACTS = ["The capital of Norvia is Zelton.", "The currency of Norvia is Krone.", "The river Danu flows through Norvia.", "The capital of Karvia is Bolton."]
+FACTS = [
+    "The capital of Norvia is Zelton.",
+    "The currency of Norvia is Krone.",
+    "The river Danu flows through Norvia.",
+    "The capital of Karvia is Bolton.",
+]
 NAMES = {"Norvia": "country", "Karvia": "country", "Zelton": "city", "Bolton": "city", "Danu": "river", "Krone": "currency"}
 
 
@@ -73,9 +81,15 @@ def tool(query: str) -> str:
 
 
 def demonstration() -> tuple[Problem, Trajectory]:
-    problem = Problem.make(prompt="What is the capital of the country that the Danu flows through?", answer="Zelton", verifier="exact", env="search",
-                           family="entity_tree", split="train", lineage={"root": "Danu"})  # fmt: skip
-    said = ["<search>capital of Danu</search>", "<search>river Danu</search>", "<search>capital of Norvia</search>", "<answer>Zelton</answer>"]
+    prompt = "What is the capital of the country that the Danu flows through?"
+    rest = {"verifier": "exact", "env": "search", "family": "entity_tree", "split": "train", "lineage": {"root": "Danu"}}
+    problem = Problem.make(prompt=prompt, answer="Zelton", **rest)
+    said = [
+        "<search>capital of Danu</search>",
+        "<search>river Danu</search>",
+        "<search>capital of Norvia</search>",
+        "<answer>Zelton</answer>",
+    ]
     messages = list(problem.prompt)
     for turn in said:
         messages.append(Message(role="assistant", content=turn))

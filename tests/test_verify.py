@@ -205,6 +205,15 @@ def test_expression_precedence_and_multiset():
 
 def test_ordered_list():
     p = problem("ordered_list", "3 7 10")
-    assert [value(p, a) for a in ("[3, 7, 10]", "3,7,10", "03 7 10", "7 3 10", "3 7", "3 7 10 11", "3,,7,10", "3 7 ten")] == [1, 1, 1, 0, 0, 0, 0, 0]
+    assert [value(p, a) for a in ("[3, 7, 10]", "3,7,10", "03 7 10", "7 3 10", "3 7", "3 7 10 11", "3,,7,10", "3 7 ten")] == [
+        1,
+        1,
+        1,
+        0,
+        0,
+        0,
+        0,
+        0,
+    ]
     assert verify(p, "7 3 10").parts["in_place"] == pytest.approx(1 / 3)
     assert value(problem("ordered_list", "Bern, New York"), "bern, new york") == 1.0

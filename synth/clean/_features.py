@@ -17,7 +17,7 @@ _TAGGED = re.compile(r"<(\w+)>([^<]*)</\1>\s*$")
 
 
 def features(prompt: Sequence[Message], answer: str) -> dict[str, float]:
-    """name -> value. Each is given twice, alone and together with the kind of the prompt (`kind`), for what is good in one kind is bad in another."""
+    """name -> value. Each is given twice, alone and for the kind of prompt (`kind`): what is good in one kind is bad in another."""
     tagged = _TAGGED.search(answer)
     tag, payload = (tagged[1], tagged[2]) if tagged else ("", answer)
     said, working = tokens(payload), tokens(answer[: tagged.start()] if tagged else "")

@@ -4,7 +4,8 @@ Given labels l_i and out-of-fold probabilities p_i[j] (each from a model that sa
     threshold       t_j = mean of p_i[j] over rows labelled j                            (average self-confidence)
     confident joint C[k][j] = number of rows labelled k whose likeliest class among {j: p_i[j] >= t_j} is j   (row in none: not counted)
     calibrated      each row of C scaled to the number of rows labelled k; C / n estimates the joint of given and true label
-    prune           for each k != j the C[k][j] rows labelled k with the largest p_i[j] - p_i[k]; a row whose label is its likeliest class stays
+    prune           for each k != j the C[k][j] rows labelled k with the largest p_i[j] - p_i[k]; where the label is the likeliest class
+                    the row stays
 A preference is a label of two classes after symmetrisation: every pair is shown in both orders, "first is better" and "second is better",
 so the thresholds are equal and no order is preferred. Only label noise that the features behind the probabilities can see is found.
 """
@@ -33,15 +34,17 @@ def confident_learning(pairs: Sequence[PreferencePair], *, column: str = "out_of
         return []
     right = np.array([pair.columns[column] for pair in pairs])
     labels, probabilities = symmetric(right)
-    wrong = prune_by_noise_rate(labels, probabilities)[: len(pairs)]
-    return [
-        Decision(step="confident_learning", action="remove" if w else "keep", reason="label_error" if w else "label_plausible", score=float(p))
-        for w, p in zip(wrong, right, strict=True)
+    verdicts = [
+        ("remove", "label_error") if w else ("keep", "label_plausible") for w in prune_by_noise_rate(labels, probabilities)[: len(pairs)]
     ]
+    return [Decision(step="confident_learning", action=a, reason=r, score=float(p)) for (a, r), p in zip(verdicts, right, strict=True)]
 
 
 def symmetric(right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(labels [2n], probabilities [2n, 2]) of n pairs shown in both orders; class 0 = the first side is better. right [n] = p(label right)."""
+    """(labels [2n], probabilities [2n, 2]) of n pairs shown in both orders; class 0 = the first side is better.
+
+    right [n]: probability that the label is right.
+    """
     shown = np.stack([right, 1 - right], axis=1)
     return np.repeat([0, 1], len(right)), np.concatenate([shown, shown[:, ::-1]])
 

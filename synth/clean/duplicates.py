@@ -1,8 +1,8 @@
 """Exact and near duplicates, and contradictions: the same two answers to the same prompt with the sides swapped.
 
 Candidates come from MinHash signatures (Broder 1997) over word n-grams, cut into bands (locality-sensitive hashing), and each candidate
-is then compared in truth: two pairs are near duplicates where the Jaccard similarity of the prompts, of the chosen and of the rejected sides
-are *all* at least `threshold`, and the numbers in them are the same (a number carries meaning that its share of the words does not show).
+is then compared in truth: two pairs are near duplicates where the Jaccard similarities of the prompts, of the chosen and of the rejected
+sides are *all* at least `threshold`, and the numbers in them are the same (a number means more than its share of the words shows).
 The first of a group is kept. Of a contradiction no side can be told right, so both go.
 """
 
@@ -25,12 +25,13 @@ Sides = tuple[frozenset, frozenset, frozenset]
 
 
 def duplicates(pairs: Sequence[PreferencePair], *, threshold: float = 0.7, ngram: int = 2, permutations: int = 64) -> list[Decision]:
-    """Decision "remove" with reason exact_duplicate, near_duplicate or contradiction and the id of the other pair, else "keep"; score = similarity.
+    """Decision "remove" (exact_duplicate, near_duplicate or contradiction, with the id of the other pair) or "keep"; score = similarity.
 
     Raises ValueError where a knob is out of range.
     """
     if not 0 < threshold <= 1 or ngram < 1 or permutations < _ROWS or permutations % _ROWS:
-        raise ValueError(f"duplicates: threshold {threshold} must lie in (0, 1], ngram {ngram} be at least 1, permutations {permutations} a multiple of {_ROWS}")
+        given = f"threshold = {threshold}, ngram = {ngram}, permutations = {permutations}"
+        raise ValueError(f"duplicates: {given}: they must lie in (0, 1], be at least 1, be a multiple of {_ROWS}")
     shingles = [_sides(pair, ngram) for pair in pairs]
     numbers = [_numbers(pair) for pair in pairs]
     exact = [tuple(_plain(text) for text in _texts(pair)) for pair in pairs]
@@ -86,7 +87,7 @@ def _similarity(a: Sides, b: Sides) -> tuple[float, float]:
 
 
 def _candidates(shingles: Sequence[Sides], permutations: int) -> Iterator[list[int]]:
-    """For each pair, the earlier ones that share a band of MinHash values, in order. Both answers are hashed alike, so that swapped sides meet."""
+    """For each pair, the earlier ones that share a band of MinHash values. Answers are hashed alike, so that swapped sides meet."""
     known: dict = {}
     rng = np.random.default_rng(seed_for("duplicates", permutations))
     a, b = rng.integers(1, _PRIME, permutations)[:, None], rng.integers(0, _PRIME, permutations)[:, None]

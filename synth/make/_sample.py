@@ -35,7 +35,16 @@ def rung(ladder: Sequence[Mapping[str, Any]], levels: Sequence[int], rng: Random
 
 
 def finish(
-    reason: str | None, *, seed: int, index: int, root: str, solution: str, family: str, split: Split, lineage: Mapping[str, Any], **rest: Any
+    reason: str | None,
+    *,
+    seed: int,
+    index: int,
+    root: str,
+    solution: str,
+    family: str,
+    split: Split,
+    lineage: Mapping[str, Any],
+    **rest: Any,
 ) -> Problem | Quarantined:
     """The certified problem, or, where its certificate says `reason`, the same row set aside."""
     if reason is not None:

@@ -29,21 +29,22 @@ def injected_errors(seed: int, problem: Problem, index: int, *, errors: Sequence
     name = f"{problem.id}/{index}"
     types = {e: f for e, f in ERRORS.get(problem.verifier, {}).items() if not errors or e in errors}
     if not types:
-        raise ValueError(f"no error type of {list(errors) or 'any kind'} fits the verifier {problem.verifier!r} (it has {', '.join(ERRORS.get(problem.verifier, {})) or 'none'})")
+        known = ", ".join(ERRORS.get(problem.verifier, {})) or "none"
+        raise ValueError(f"no error type of {list(errors) or 'any kind'} fits the verifier {problem.verifier!r} (it has {known})")
     chosen = problem.lineage.get("solution", "")
     answer = extract_answer(chosen)
     if answer is None or not _right(problem, answer):
-        return Quarantined(id=name, stage="preferences", reason="no_solution", evidence=f"the worked solution {chosen!r} has no right answer")
+        return _aside(name, "no_solution", f"the worked solution {chosen!r} has no right answer")
     working = chosen[: chosen.rfind(OPEN)]
     for error in rng.sample(sorted(types), len(types)):
         edited = types[error](working, answer, rng)
         if edited is not None and edited != (working, answer):
             break
     else:
-        return Quarantined(id=name, stage="preferences", reason="not_editable", evidence=f"no error type changes {chosen!r}")
+        return _aside(name, "not_editable", f"no error type changes {chosen!r}")
     rejected = f"{edited[0]}{OPEN}{edited[1]}{CLOSE}"
     if _right(problem, edited[1]):
-        return Quarantined(id=name, stage="preferences", reason="still_right", evidence=f"{error}: {rejected!r} is accepted by {problem.verifier}")
+        return _aside(name, "still_right", f"{error}: {rejected!r} is accepted by {problem.verifier}")
     start = len(edited[0]) + len(OPEN)
     return PreferencePair.make(
         prompt=problem.prompt,
@@ -58,6 +59,10 @@ def injected_errors(seed: int, problem: Problem, index: int, *, errors: Sequence
         },
         split=problem.split,
     )
+
+
+def _aside(name: str, reason: str, evidence: str) -> Quarantined:
+    return Quarantined(id=name, stage="preferences", reason=reason, evidence=evidence)
 
 
 def _right(problem: Problem, answer: str) -> bool:

@@ -59,7 +59,8 @@ def label_noise(
                 break
             i = sources.pop()
             first, swap = rows[i][0], (i in flipped) != (kind == "contradiction")
-            twin = replace(pairs[i], source=f"{pairs[i].source}/again", prompt=_reworded(pairs[i].prompt) if kind == "near" else pairs[i].prompt)
+            prompt = _reworded(pairs[i].prompt) if kind == "near" else pairs[i].prompt
+            twin = replace(pairs[i], source=f"{pairs[i].source}/again", prompt=prompt)
             rows.append(_row(_bare(twin, swap=swap), pairs[i], swap, copy=kind, of=first.id))
     rng.shuffle(rows)
     return [pair for pair, _ in rows], [truth for _, truth in rows]
@@ -67,14 +68,21 @@ def label_noise(
 
 def _bare(pair: PreferencePair, *, swap: bool) -> PreferencePair:
     """The pair as an annotator would deliver it: no verified margin, no word of the error, its id made anew."""
-    chosen, rejected = (pair.rejected, pair.chosen) if swap else (pair.chosen, pair.rejected)
-    columns = {k: v for k, v in pair.columns.items() if k != "error"}
-    return PreferencePair.make(prompt=pair.prompt, chosen=chosen, rejected=rejected, source=pair.source, problem=pair.problem, columns=columns, split=pair.split)
+    return PreferencePair.make(
+        prompt=pair.prompt,
+        chosen=pair.rejected if swap else pair.chosen,
+        rejected=pair.chosen if swap else pair.rejected,
+        source=pair.source,
+        problem=pair.problem,
+        columns={k: v for k, v in pair.columns.items() if k != "error"},
+        split=pair.split,
+    )
 
 
 def _row(bare: PreferencePair, pair: PreferencePair, flip: bool, copy: str = "", of: str = "") -> tuple[PreferencePair, Planted]:
-    margin = pair.margin if pair.margin is not None else 1.0
-    return bare, Planted(id=bare.id, flip=flip, copy=copy, of=of, error=pair.columns.get("error", {}).get("type", ""), margin=-margin if flip else margin)
+    margin = 1.0 if pair.margin is None else pair.margin
+    error = pair.columns.get("error", {}).get("type", "")
+    return bare, Planted(id=bare.id, flip=flip, copy=copy, of=of, error=error, margin=-margin if flip else margin)
 
 
 def _reworded(prompt: Sequence[Message]) -> tuple[Message, ...]:

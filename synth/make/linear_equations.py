@@ -17,8 +17,8 @@ from synth.make._sample import finish, rung, sample
 from synth.types import Problem, Quarantined, Split
 
 LADDER = (
-    {"unknowns": 1, "coefficient": 9, "root": 12, "signed": False},
-    {"unknowns": 1, "coefficient": 12, "root": 20, "signed": True},
+    {"unknowns": 1, "coefficient": 9, "root": 20, "signed": False},
+    {"unknowns": 1, "coefficient": 12, "root": 30, "signed": True},
     {"unknowns": 1, "coefficient": 99, "root": 99, "signed": True},
     {"unknowns": 2, "coefficient": 5, "root": 9, "signed": True},
     {"unknowns": 2, "coefficient": 12, "root": 20, "signed": True},

@@ -16,7 +16,9 @@ from synth.verify import CLOSE, OPEN, extract_answer, verify
 
 _QUERY = re.compile(r"<search>(.*?)</search>", re.DOTALL)
 _WORD = re.compile(r"\w+")
-ERRORS = ("wrong_answer", "wrong_entity", "wrong_relation", "premature_answer")
+# A wrong search can be made good by a later one; a wrong answer ends the game.
+SEVERITY = {"wrong_answer": 1.0, "wrong_entity": 0.5, "wrong_relation": 0.5, "premature_answer": 1.0}
+ERRORS = tuple(SEVERITY)
 
 
 class World:
@@ -51,7 +53,7 @@ class World:
 def wrong_turns(
     seed: int, problem: Problem, trajectory: Trajectory, index: int, world: World, *, errors: Sequence[str] = ERRORS
 ) -> PreferencePair | Quarantined:
-    """Pair `index` of a demonstration. `errors` are the types to draw from; the type, span and severity are in `columns["error"]`.
+    """Pair `index` of a demonstration: a type of `errors`, each as likely where it fits, then a turn. They are in `columns["error"]`.
 
     Raises ValueError for an unknown error type.
     """
@@ -61,17 +63,18 @@ def wrong_turns(
     rng = Random(seed_for(seed, "preferences", "wrong_turns", trajectory.id, index))
     messages, name = trajectory.messages, f"{trajectory.id}/{index}"
     useful = evidence(messages, world)
-    options = [(i, e) for i in _turns(messages) for e in errors if (e == "wrong_answer") == (extract_answer(messages[i].content) is not None) and (e == "wrong_answer" or useful.get(i))]
-    if not options:
-        return Quarantined(id=name, stage="preferences", reason="no_evidence", evidence=f"no turn of {trajectory.id} leads to what a later turn uses")
-    at, error = rng.choice(options)
+    answers = [i for i in _turns(messages) if extract_answer(messages[i].content) is not None]
+    places = {e: turns for e in sorted(errors) if (turns := answers if e == "wrong_answer" else list(useful))}
+    if not places:
+        return _aside(name, "no_evidence", f"no turn of {trajectory.id} leads to what a later turn uses")
+    error = rng.choice(list(places))
+    at = rng.choice(places[error])
     chosen, rejected = messages[at].content, _wrong(error, messages[:at], messages[at].content, problem, world, rng)
     if rejected is None:
-        return Quarantined(id=name, stage="preferences", reason="not_editable", evidence=f"{error}: nothing to put in the place of {chosen!r}")
+        return _aside(name, "not_editable", f"{error}: nothing to put in the place of {chosen!r}")
     if _still_right(rejected, problem, world, {line for lines in useful.values() for line in lines}):
-        return Quarantined(id=name, stage="preferences", reason="still_right", evidence=f"{error}: {rejected!r} is as good as {chosen!r}")
-    payload = rejected[rejected.find(">") + 1 : rejected.rfind("</")]
-    start = rejected.find(">") + 1
+        return _aside(name, "still_right", f"{error}: {rejected!r} is as good as {chosen!r}")
+    span = [rejected.find(">") + 1, rejected.rfind("</")]
     return PreferencePair.make(
         prompt=messages[:at],
         chosen=chosen,
@@ -81,10 +84,14 @@ def wrong_turns(
         margin=1.0,
         columns={
             "group": problem.lineage.get("root", problem.id),
-            "error": {"type": error, "span": [start, start + len(payload)], "severity": 0.5 if error in ("wrong_entity", "wrong_relation") else 1.0},
+            "error": {"type": error, "span": span, "severity": SEVERITY[error]},
         },
         split=problem.split,
     )
+
+
+def _aside(name: str, reason: str, evidence: str) -> Quarantined:
+    return Quarantined(id=name, stage="preferences", reason=reason, evidence=evidence)
 
 
 def evidence(messages: Sequence[Message], world: World) -> dict[int, list[str]]:

@@ -27,7 +27,7 @@ def items(text: str) -> tuple[Fraction | str, ...] | None:
 
 
 def ordered_list(problem: Problem, answer: str) -> Score:
-    """1 where the items equal the reference's in number, value and order. `parts["in_place"]` is the share of reference places that are right."""
+    """1 where the items equal the reference's in number, value and order. `parts["in_place"]`: share of places that are."""
     if (gold := items(problem.answer)) is None:
         return Unscorable(reason=f"bad_reference: {problem.answer!r} is no list")
     if (given := items(answer)) is None:

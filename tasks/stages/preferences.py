@@ -1,0 +1,98 @@
+"""The stage `preferences`: pairs whose rejected side carries one planted, verified error; among those for training, planted label noise.
+
+Pairs of the split train are delivered as an annotator would deliver them: some labels swapped, some pairs twice, no verified margin. The
+truth lies in truth.parquet, which no cleaner reads. Pairs of the split valid stay as verified, to measure on.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+
+from synth.kb import Entity, Relation
+from synth.make.injected_errors import injected_errors
+from synth.make.label_noise import Planted, label_noise
+from synth.make.wrong_turns import World, wrong_turns
+from synth.types import PreferencePair, Problem, Quarantined, Trajectory, digest, seed_for
+from tasks import knowledge, tables
+from tasks.errors import UserError
+from tasks.stage import Stage
+
+
+def preferences(
+    stage: Stage,
+    *,
+    n_family: int = 150,
+    n_valid: int = 30,
+    per_trajectory: int = 1,
+    errors: list = ["wrong_answer", "wrong_entity", "wrong_relation", "premature_answer"],  # noqa: B006 (read by ast)
+    flip: float = 0.1,
+    exact: float = 0.02,
+    near: float = 0.02,
+    contradiction: float = 0.01,
+    k: int = 3,
+) -> None:
+    """`n_family` problems of each family (`n_valid` of valid) give a pair each, every search demonstration `per_trajectory`.
+
+    errors: types planted in demonstrations. flip, exact, near, contradiction: shares of label noise (`synth.make.label_noise`).
+    k: passages per search.
+    """
+    world = World(
+        knowledge.search(stage, k=k),
+        {e.name: e.type for e in tables.read(stage.input("kb", "entities.parquet"), Entity)},
+        [r.label for r in tables.read(stage.input("kb", "relations.parquet"), Relation)],
+    )
+    items = from_families(stage, n_family, n_valid)
+    questions = {p.id: p for p in tables.read(stage.input("questions", "problems.parquet"), Problem)}
+    demonstrations = tables.read(stage.input("trajectories", "trajectories.parquet"), Trajectory)
+    games = [t for t in demonstrations if t.problem in questions and t.split != "test"]
+    for game in stage.progress(games, "demonstrations"):
+        items += [wrong_turns(stage.seed, questions[game.problem], game, i, world, errors=errors) for i in range(per_trajectory)]
+    verified, aside = once(items)
+    if not verified:
+        raise UserError(f"preferences: every pair was set aside ({dict(tables.counts(aside))}): give it more problems or demonstrations")
+    rng, train = Random(seed_for(stage.seed, "preferences", "label_noise", "train", 0)), [p for p in verified if p.split == "train"]
+    noisy, truth = label_noise(train, rng, flip=flip, exact=exact, near=near, contradiction=contradiction)
+    pairs = noisy + [p for p in verified if p.split != "train"]
+    tables.write(stage.out / "pairs.parquet", pairs, PreferencePair)
+    tables.write(stage.out / "truth.parquet", truth, Planted)
+    tables.write(stage.out / "quarantine.parquet", aside, Quarantined)
+    stage.card(
+        {
+            "produced": len(pairs) + len(aside),
+            "accepted": len(pairs),
+            "quarantined": tables.counts(aside),
+            "splits": dict(sorted(Counter(p.split for p in pairs).items())),
+            "errors": dict(sorted(Counter(p.columns["error"]["type"] for p in verified).items())),
+            "planted": {"copies": len(noisy) - len(train), "flipped": sum(t.flip for t in truth)},
+            "gates": {"rejected": "wrong by the verifier, or its search misses every passage that is needed", "flip": flip, "search_k": k},
+            "pairs": digest([p.id for p in pairs]),
+        }
+    )
+    stage.log({"accepted": len(pairs), "quarantined": len(aside)})
+
+
+def from_families(stage: Stage, n_train: int, n_valid: int) -> list[PreferencePair | Quarantined]:
+    """One pair for each of the first problems of every family, by the hash of the problem."""
+    problems = tables.read(stage.input("problems", "problems.parquet"), Problem)
+    out = []
+    for family in sorted({p.family for p in problems}):
+        for split, n in (("train", n_train), ("valid", n_valid)):
+            mine = [p for p in problems if p.family == family and p.split == split]
+            out += [injected_errors(stage.seed, p, 0) for p in sorted(mine, key=lambda p: seed_for(stage.seed, "preferences", p.id))[:n]]
+    return out
+
+
+def once(items: list[PreferencePair | Quarantined]) -> tuple[list[PreferencePair], list[Quarantined]]:
+    """(pairs, rows set aside); the second pair with one id is set aside as `duplicate`."""
+    pairs: dict[str, PreferencePair] = {}
+    aside = []
+    for item in items:
+        if isinstance(item, Quarantined):
+            aside.append(item)
+        elif item.id in pairs:
+            evidence = f"problem {item.problem}: {item.rejected!r} was planted before"
+            aside.append(Quarantined(id=item.id, stage="preferences", reason="duplicate", evidence=evidence))
+        else:
+            pairs[item.id] = item
+    return list(pairs.values()), aside
