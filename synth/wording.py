@@ -6,6 +6,7 @@ the slot ("the length of the river {x}") is dropped where a description that say
 
     the country that the river Danu flows through and whose currency is the Rel
     the country on the continent Asia that shares a border with Norvia
+    the country that shares a border with Norvia and Halia
 
 `read` shares the templates with `question` and nothing else: it is the round trip that a text must survive.
 """
@@ -15,6 +16,7 @@ from __future__ import annotations
 import random
 import re
 from collections import defaultdict
+from typing import NamedTuple
 
 from synth.kb import KB, Relation
 from synth.tree import Clue, Node, Pattern, canonical
@@ -41,23 +43,41 @@ def symmetric(kb: KB, relation: Relation) -> bool:
     return all((y, x) in pairs for x, y in pairs)
 
 
+class Template(NamedTuple):
+    """The text around the slot of a phrase. `bare` is `before` without a type named just before the slot: "the length of " for "the length of the river "."""
+
+    before: str
+    bare: str
+    after: str
+    type: str  # of what fills the slot, as it is spoken
+
+    def head(self, name: str) -> str:
+        """What goes before a name: no "the lake Lake Chad"."""
+        return self.bare if self.type in name.lower().split() else self.before
+
+
 class Wording:
-    """The phrases of one KB. `templates[relation, back]` = (text before the slot, text after it), several where there are paraphrases;
-    `back` is the phrase for the subject given the object."""
+    """The phrases of one KB: `templates[relation, back]`, the first for any use, further ones around names. `back` is the phrase
+    for the subject given the object."""
 
     def __init__(self, kb: KB) -> None:
         self.kb = kb
         self.symmetric = {r.name for r in kb.relations.values() if symmetric(kb, r)}
-        self.templates: dict[tuple[str, bool], list[tuple[str, str]]] = {}
+        self.templates: dict[tuple[str, bool], list[Template]] = {}
         for r in kb.relations.values():
             inverse = [r.ask_back(SLOT)]
             if r.inverse.endswith(" whose {label} is {y}"):
                 inverse.append(inverse[0].replace(f" whose {r.label} is ", f" with {r.label} "))
             for back, phrases in ((False, [r.ask(SLOT)]), (True, [] if r.name in self.symmetric else inverse)):
-                self.templates[r.name, back] = [_halves(_definite(p)) for p in phrases]
+                self.templates[r.name, back] = [self._template(_definite(p), _spoken(r.range if back else r.domain)) for p in phrases]
         self._named: dict[tuple[str, str], list[str]] = defaultdict(list)
         for e in kb.entities.values():
             self._named[e.type, e.name].append(e.id)
+
+    @staticmethod
+    def _template(phrase: str, type: str) -> Template:
+        before, _, after = phrase.partition(SLOT)
+        return Template(before, before.removesuffix(f"the {type} "), after, type)
 
     def head(self, relation: str, back: bool) -> str:
         """The entity type (or literal range) of what a phrase describes."""
@@ -74,19 +94,21 @@ class Wording:
         """One of the paraphrases of a pattern, chosen by `rng`."""
         type = self.head(pattern.relation, not pattern.forward)
         phrase = self.phrase(pattern.relation, not pattern.forward, pattern.root, rng)
-        frames = FRAMES[:3] if phrase.startswith(f"the {_spoken(type)} ") or self.kb.relations[pattern.relation].literal and pattern.forward else FRAMES
+        frames = FRAMES[:3] if type == "person" or phrase.startswith(f"the {_spoken(type)} ") or self.kb.relations[pattern.relation].literal and pattern.forward else FRAMES
         return rng.choice(frames).format(what="Who" if type == "person" else "What", np=phrase, type=_spoken(type))
 
     def phrase(self, relation: str, back: bool, term: str | Node, rng: random.Random) -> str:
         """The noun phrase of a relation around a term."""
         if isinstance(term, str):
-            before, after = rng.choice(self.templates[relation, back])
-            return before + self.kb.text(term) + after
-        before, after = self.templates[relation, back][0]  # the paraphrase "with capital" reads well before a name alone
-        return before.removesuffix(f"the {_spoken(self.slot(relation, back))} ") + self.describe(term, rng) + after
+            template, name = rng.choice(self.templates[relation, back]), self.kb.text(term)
+            return template.head(name) + name + template.after
+        template = self.templates[relation, back][0]  # the paraphrase "with capital" reads well before a name alone
+        return template.bare + self.describe(term, rng) + template.after
 
     def describe(self, node: Node, rng: random.Random) -> str:
         """A variable as a noun phrase: one clue, or two that are joined. Raises ValueError for more clues, or none."""
+        if len(node.clues) == 2 and (same := self._listed(*node.clues)) is not None:
+            return same
         phrases = [self.phrase(c.relation, c.forward, c.target, rng) for c in node.clues]
         if len(phrases) == 1:
             return phrases[0]
@@ -97,9 +119,21 @@ class Wording:
         first, second = sorted((p.removeprefix(head) for p in phrases), key=lambda clause: clause.startswith(_RELATIVE))
         return head + first + (" " if second.startswith(_RELATIVE) > first.startswith(_RELATIVE) else " and ") + second
 
+    def _listed(self, a: Clue, b: Clue) -> str | None:
+        """Two clues of one relation about names, as "the country that shares a border with Sweden and Finland"; None where it is not that case."""
+        template = self.templates[a.relation, a.forward][0]
+        if (a.relation, a.forward) != (b.relation, b.forward) or template.after or not (isinstance(a.target, str) and isinstance(b.target, str)):
+            return None
+        first, second = self.kb.text(a.target), self.kb.text(b.target)
+        return f"{template.head(first)}{first} and {second}"
+
     def joinable(self, type: str, relation: str, back: bool) -> bool:
         """Whether a clue can be one of two: its phrases begin with the type of the variable."""
-        return bool(self.templates[relation, back]) and all(before.startswith(f"the {_spoken(type)} ") for before, _ in self.templates[relation, back])
+        return bool(self.templates[relation, back]) and all(t.before.startswith(f"the {_spoken(type)} ") for t in self.templates[relation, back])
+
+    def nestable(self, relation: str, back: bool) -> bool:
+        """Whether a description may fill the slot: at the end of the phrase only ("the river that the river that ... is a tributary of" is hard to read)."""
+        return all(t.after == "" for t in self.templates[relation, back])
 
     # ---- reading
 
@@ -115,15 +149,15 @@ class Wording:
     def _read_phrase(self, text: str, *, joined: bool) -> list[tuple[str, bool, str | Node]]:
         out: list[tuple[str, bool, str | Node]] = []
         for (relation, back), templates in self.templates.items():
-            type = self.slot(relation, back)
-            for before, after in templates:
-                bare = before.removesuffix(f"the {_spoken(type)} ")
-                if not text.startswith(bare) or not text.endswith(after) or len(text) <= len(bare) + len(after):
+            for t in templates:
+                if not text.startswith(t.bare) or not text.endswith(t.after) or len(text) <= len(t.bare) + len(t.after):
                     continue
-                if text.startswith(before):
-                    out += [(relation, back, c) for c in self._constants(relation, back, text[len(before) : len(text) - len(after)])]
+                for start in {t.bare, t.before}:
+                    name = text[len(start) : len(text) - len(t.after)]
+                    if text.startswith(start) and t.head(name) == start:
+                        out += [(relation, back, c) for c in self._constants(relation, back, name)]
                 if joined:
-                    out += [(relation, back, n) for n in self._read_node(text[len(bare) : len(text) - len(after)], type)]
+                    out += [(relation, back, n) for n in self._read_node(text[len(t.bare) : len(text) - len(t.after)], self.slot(relation, back))]
         return out
 
     def _constants(self, relation: str, back: bool, name: str) -> list[str]:
@@ -141,12 +175,12 @@ class Wording:
                 left = self._read_clues(text[: gap.start()], type, joined=False)
                 right = self._read_clues(head + text[gap.end() :], type, joined=False) if left else []
                 out += [Node(type=type, clues=(a, b)) for a in left for b in right]
+        for gap in re.finditer(" and ", text):  # a list of two names under one relation
+            for a in self._read_clues(text[: gap.start()], type, joined=False):
+                names = self._constants(a.relation, a.forward, text[gap.end() :])
+                out += [Node(type=type, clues=(a, Clue(relation=a.relation, forward=a.forward, target=name))) for name in names]
         return out
 
     def _read_clues(self, text: str, type: str, *, joined: bool) -> list[Clue]:
         return [Clue(relation=relation, forward=back, target=term) for relation, back, term in self._read_phrase(text, joined=joined) if self.head(relation, back) == type]
 
-
-def _halves(template: str) -> tuple[str, str]:
-    before, _, after = template.partition(SLOT)
-    return before, after

@@ -17,7 +17,6 @@ computed here instead of left to a model. Not done: fuzzy clues (ranges, periods
 from __future__ import annotations
 
 import random
-import re
 import sqlite3
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -36,15 +35,17 @@ class EntityTrees:
     """Makes and checks the questions of one KB.
 
     search      the tool that an oracle must be able to answer every question with (gate "not_answerable")
-    two_clues   share of the described roots of three hops that get two clues instead of a longer chain
+    two_clues   share of the described roots of three hops that get two clues instead of a longer chain, where there are two
+    closed_world   take every relation as completely listed. By default a clue counts only where the KB says that no further entity can
+                satisfy it: its relation is complete, or functional in the direction of the clue ("the mountain in Guyana" is not unique because one is listed)
     max_words, max_guess   gates "too_long" (words of a question) and "guessable" (share of the most frequent answer to what is asked)
 
     Raises ValueError where no relation of the KB is functional in either direction: then nothing can be asked.
     """
 
-    def __init__(self, kb: KB, search: Callable[[str], str], *, seed: int, two_clues: float = 0.3, max_words: int = 25, max_guess: float = 0.1) -> None:
+    def __init__(self, kb: KB, search: Callable[[str], str], *, seed: int, two_clues: float = 0.5, closed_world: bool = False, max_words: int = 25, max_guess: float = 0.1) -> None:
         self.kb, self.search, self.seed = kb, search, seed
-        self.two_clues, self.max_words, self.max_guess = two_clues, max_words, max_guess
+        self.two_clues, self.closed_world, self.max_words, self.max_guess = two_clues, closed_world, max_words, max_guess
         self.wording, self.oracle = Wording(kb), Oracle(kb)
         connection = sqlite3.connect(":memory:")
         kb.sqlite(connection)
@@ -57,7 +58,7 @@ class EntityTrees:
                 self._touching[f.object][f.relation, False].append(f)
         self._shared = Counter(normalise(n) for e in kb.entities.values() for n in {e.name, *e.aliases})
         self._guess = {ask: self._majority(*ask) for ask in self._askable()}
-        self._roots = {split: self._pairs(split) for split in ("train", "valid", "test")}
+        self._cells: dict[tuple[Split, int], list[tuple[str, bool, str]]] = {}
         if not self._guess:
             raise ValueError("no relation of the knowledge base is functional in either direction, so no question has one answer: declare a relation functional, or add sources")
 
@@ -73,36 +74,48 @@ class EntityTrees:
         given = Counter(f.value if forward else f.subject for f in self.kb.facts.values() if f.relation == relation)
         return max(given.values()) / given.total()
 
-    def _pairs(self, split: Split) -> list[tuple[str, bool, str]]:
-        """(relation, forward, root) of every root of a split, shuffled, the relations taking turns so that no large one crowds out the others."""
-        queues = []
-        for relation, forward in self._guess:
-            found = {f.subject if forward else f.value for f in self.kb.facts.values() if f.relation == relation}
-            roots = sorted(x for x in found if split_of(x) == split)
-            random.Random(seed_for(self.seed, "questions", relation, split, forward)).shuffle(roots)
-            queues.append([(relation, forward, root) for root in roots])
-        return [queue[i] for i in range(max(map(len, queues), default=0)) for queue in queues if i < len(queue)]
+    def roots(self, split: Split, hops: int) -> list[tuple[str, bool, str]]:
+        """(relation, forward, root) of all that a cell can ask: shuffled, the relations taking turns so that no large one crowds out the others.
+
+        Of more hops: roots that some clues describe, asked for what cannot be guessed; so that no time goes into what can only fail.
+        """
+        if (split, hops) not in self._cells:
+            queues = []
+            for (relation, forward), share in self._guess.items():
+                found = {f.subject if forward else f.value for f in self.kb.facts.values() if f.relation == relation} if hops == 1 or share <= self.max_guess else set()
+                some = sorted(x for x in found if split_of(x) == split)
+                rng = random.Random(seed_for(self.seed, "questions", relation, split, forward))
+                rng.shuffle(some)
+                queues.append([(relation, forward, x) for x in some if hops == 1 or self.clues(relation, forward, x, hops, rng)])
+            self._cells[split, hops] = [queue[i] for i in range(max(map(len, queues))) for queue in queues if i < len(queue)]
+        return self._cells[split, hops]
+
+    def clues(self, relation: str, forward: bool, root: str, hops: int, rng: random.Random) -> Node | None:
+        """A description of the root in hops - 1 searches that uses neither the asked fact nor the answer; None where there is none."""
+        asked = self._asked(relation, forward, root)
+        return self.describe(root, hops - 1, rng, avoid={asked.id}, path={root, asked.value if forward else asked.subject})
+
+    def _asked(self, relation: str, forward: bool, root: str) -> Fact:
+        return (self.kb.facts_of(root, relation) if forward else self.kb.facts_to(relation, root))[0]
 
     # ---- making
 
     def __call__(self, split: Split, hops: int, index: int) -> Problem | Quarantined | None:
-        """Question `index` of a cell, accepted or set aside; None where the cell is exhausted: every named root was asked once, or there is no root."""
-        pairs = self._roots[split]
+        """Question `index` of a cell, accepted or set aside; None where the cell is exhausted: every root was asked for by name, or none can be described."""
+        pairs = self.roots(split, hops)
         if not pairs or (hops == 1 and index >= len(pairs)):
             return None
         relation, forward, root = pairs[index % len(pairs)]
         rng = random.Random(seed_for(self.seed, "questions", f"hops {hops}", split, index))
-        name = f"{split}/{hops}/{index}"
-        asked = self.kb.facts_of(root, relation) if forward else self.kb.facts_to(relation, root)
-        answer = asked[0].value if forward else asked[0].subject
-        term = root if hops == 1 else self.describe(root, hops - 1, rng, avoid={f.id for f in asked}, path={root, answer})
-        if term is None:
-            return Quarantined(id=name, stage="questions", reason="not_unique", evidence=f"no clues of {hops - 1} searches describe {root} alone")
+        asked = self._asked(relation, forward, root)
+        answer = asked.value if forward else asked.subject
+        term = root if hops == 1 else self.clues(relation, forward, root, hops, rng)
+        assert term is not None, f"{root} had a description of {hops - 1} searches when the cell was opened"
         pattern = Pattern(relation=relation, forward=forward, root=term)
         text = self.wording.question(pattern, rng)
         failed = self.refute(pattern, answer, text, split, hops)
         if failed is not None:
-            return Quarantined(id=name, stage="questions", reason=failed[0], evidence=f"{text} | {failed[1]}")
+            return Quarantined(id=f"{split}/{hops}/{index}", stage="questions", reason=failed[0], evidence=f"{text} | {failed[1]}")
         return self.problem(pattern, answer, text, split, hops, lineage={"seed": self.seed, "index": index})
 
     def problem(self, pattern: Pattern, answer: str, text: str, split: Split, hops: int, *, lineage: Mapping[str, object]) -> Problem:
@@ -127,20 +140,24 @@ class EntityTrees:
         for relation, forward in ways:
             facts = [f for f in self._touching[entity][relation, forward] if f.id not in avoid and (f.value if forward else f.subject) not in path]
             clues += [(Clue(relation=relation, forward=forward, target=f.value if forward else f.subject), f) for f in rng.sample(facts, len(facts))]
-        if searches == 2 and rng.random() < self.two_clues:
-            pair = self._pair(entity, [c for c, _ in clues])
-            if pair:
-                return pair
+        pair = self._pair(entity, [c for c, _ in clues]) if searches == 2 and self.two_clues > 0 else None
+        if pair is not None and rng.random() < self.two_clues:
+            return pair
         for clue, fact in clues:
-            if len(self._candidates(clue)) != 1:
+            if len(self._candidates(clue)) != 1 or not self.sound(clue):
                 continue
             if searches == 1:
                 return Node(type=self.kb.entities[entity].type, clues=(clue,))
-            if clue.target in self.kb.entities:
+            if clue.target in self.kb.entities and self.wording.nestable(clue.relation, clue.forward):
                 inner = self.describe(clue.target, searches - 1, rng, avoid=avoid | {fact.id}, path=path | {clue.target})
                 if inner is not None:
                     return Node(type=self.kb.entities[entity].type, clues=(Clue(relation=clue.relation, forward=clue.forward, target=inner),))
-        return None
+        return pair
+
+    def sound(self, clue: Clue) -> bool:
+        """Whether the KB vouches that no entity beyond those listed satisfies a clue."""
+        r = self.kb.relations[clue.relation]
+        return self.closed_world or r.complete or (r.inverse_functional if clue.forward else r.functional)
 
     def _candidates(self, clue: Clue) -> set[str]:
         return set(follow(self.kb, clue.target, clue.relation, not clue.forward))  # type: ignore[arg-type]
@@ -148,11 +165,11 @@ class EntityTrees:
     def _pair(self, entity: str, clues: Sequence[Clue]) -> Node | None:
         """Two clues with named targets that together give the entity, neither alone: the second is looked up in one search."""
         type = self.kb.entities[entity].type
-        loose = [(c, found) for c in clues if self.wording.joinable(type, c.relation, c.forward) and len(found := self._candidates(c)) > 1]
+        loose = [(c, found) for c in clues if self.sound(c) and self.wording.joinable(type, c.relation, c.forward) and len(found := self._candidates(c)) > 1]
         for first, some in loose:
             for second, others in loose:
                 one_search = not second.forward or len(some) == 2
-                if len(some) <= MOST_CANDIDATES and one_search and first.relation != second.relation and some & others == {entity}:
+                if len(some) <= MOST_CANDIDATES and one_search and first is not second and some & others == {entity}:
                     return Node(type=type, clues=(first, second))
         return None
 
@@ -189,12 +206,16 @@ class EntityTrees:
             return "split_leak", f"{sealed[0]} is a test root, the question is {split}"
         if len(text.split()) > self.max_words:
             return "too_long", f"{len(text.split())} words, at most {self.max_words} are allowed"
-        leaks = [n for x in sorted(hidden | {answer}) for n in self._names(x) if _says(text, n)]
+        words = f" {normalise(text)} "
+        leaks = [n for x in sorted(hidden | {answer}) for n in self._names(x) if f" {normalise(n)} " in words]
         if leaks:
             return "answer_in_text", f"the question says {leaks[0]!r}, which it hides or asks for"
         found = answers(self.kb, pattern)
         if found != {answer}:
             return "not_unique", f"{len(found)} answers by postings: {', '.join(sorted(found)[:5])}"
+        open_ = [c.relation for node in nodes(pattern.root) for c in node.clues if not self.sound(c)]
+        if open_:
+            return "not_unique", f"the relation {open_[0]!r} is not complete: another {open_[0]} may exist that is not listed"
         failed = self.prover.refute(pattern, answer)
         if failed:
             return failed
@@ -209,11 +230,6 @@ class EntityTrees:
     def _names(self, value: str) -> list[str]:
         entity = self.kb.entities.get(value)
         return [entity.name, *entity.aliases] if entity else [value]
-
-
-def _says(text: str, name: str) -> bool:
-    """Whether a text contains a name as whole words, case and punctuation aside."""
-    return re.search(rf"(?<!\w){re.escape(normalise(name))}(?!\w)", normalise(text)) is not None
 
 
 def entity_tree(trees: EntityTrees, counts: Mapping[tuple[Split, int], int], *, tries: int = 12) -> tuple[list[Problem], list[Quarantined]]:

@@ -15,15 +15,15 @@ from tasks.stage import Stage
 
 
 def questions(
-    stage: Stage, *, n_train: int = 6000, n_valid: int = 300, n_test: int = 400, hops: list = [0.34, 0.33, 0.33], two_clues: float = 0.3,  # noqa: B006 (read by ast)
-    k: int = 3, max_words: int = 25, max_guess: float = 0.1,
+    stage: Stage, *, n_train: int = 6000, n_valid: int = 300, n_test: int = 400, hops: list = [0.34, 0.33, 0.33], two_clues: float = 0.5,  # noqa: B006 (read by ast)
+    closed_world: bool = False, k: int = 3, max_words: int = 25, max_guess: float = 0.1,
 ) -> None:  # fmt: skip
     """`hops` are the shares of questions of 1, 2, 3, ... hops; `k` the passages per search with which an oracle must be able to answer."""
     if not hops or min(hops) < 0 or sum(hops) <= 0:
         raise UserError(f"questions: hops = {hops} must be shares of 1, 2, 3, ... hops, not negative and not all zero")
     kb, search = knowledge.kb(stage), knowledge.search(stage, k=k)
     wanted = cells({"train": n_train, "valid": n_valid, "test": n_test}, hops)
-    trees = EntityTrees(kb, search, seed=stage.seed, two_clues=two_clues, max_words=max_words, max_guess=max_guess)
+    trees = EntityTrees(kb, search, seed=stage.seed, two_clues=two_clues, closed_world=closed_world, max_words=max_words, max_guess=max_guess)
     accepted, aside = entity_tree(trees, wanted)
     if not accepted:
         raise UserError(f"questions: no question passed the gates ({dict(tables.counts(aside))}): the knowledge base is too small or too sparse, add sources")
@@ -37,7 +37,8 @@ def questions(
         "cells": {f"{split}, {h} hops": made[split, h] for split, h in wanted},
         "short": {f"{split}, {h} hops": n - made[split, h] for (split, h), n in wanted.items() if made[split, h] < n},
         "two_clues": sum(p.difficulty["clues"] > 1 for p in accepted),
-        "gates": {"max_words": max_words, "max_guess": max_guess, "search_k": k, "proof": "unique and irredundant by SQL over names; closed world of the facts"},
+        "gates": {"max_words": max_words, "max_guess": max_guess, "search_k": k, "proof": "unique and irredundant by SQL over names",
+                  "world": "closed: every relation taken as complete" if closed_world else "clues only by relations that are complete or functional"},
         "oracle_answers": round(len(accepted) / (len(accepted) + tables.counts(aside).get("not_answerable", 0)), 4),
         "one_search_answers": {f"{h} hops": share for h, share in one_search(accepted, search).items()},
         "kb": kb.digest(),
