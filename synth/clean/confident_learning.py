@@ -58,7 +58,8 @@ def confident_joint(labels: np.ndarray, probabilities: np.ndarray) -> np.ndarray
     n, k = probabilities.shape
     thresholds = np.array([probabilities[labels == j, j].mean() if (labels == j).any() else 2.0 for j in range(k)])
     confident = probabilities >= thresholds - 1e-6  # the tolerance lets rows at the mean count when all are equal
-    guess = np.where(confident, probabilities, -1.0).argmax(axis=1)
+    inside = np.where(confident, probabilities, -1.0)
+    guess = np.where(inside[np.arange(n), labels] == inside.max(axis=1), labels, inside.argmax(axis=1))  # a tie falls to the given label
     counts = np.zeros((k, k))
     np.add.at(counts, (labels[confident.any(axis=1)], guess[confident.any(axis=1)]), 1.0)
     np.fill_diagonal(counts, counts.diagonal().clip(min=1.0))
@@ -68,15 +69,15 @@ def confident_joint(labels: np.ndarray, probabilities: np.ndarray) -> np.ndarray
 
 def prune_by_noise_rate(labels: np.ndarray, probabilities: np.ndarray) -> np.ndarray:
     """[n] bool, True for rows judged mislabelled. Ties in the margin fall to the earlier row."""
-    joint = confident_joint(labels, probabilities)
+    joint = np.rint(confident_joint(labels, probabilities).round(9)).astype(int)
     wrong = np.zeros(len(labels), dtype=bool)
     for k in range(joint.shape[0]):
         rows = np.flatnonzero(labels == k)
         for j in range(joint.shape[0]):
             if j != k and len(rows) > 1:
                 margin = probabilities[rows, j] - probabilities[rows, k]
-                wrong[rows[np.argsort(-margin, kind="stable")[: int(round(joint[k, j]))]]] = True
-    return wrong & (probabilities.argmax(axis=1) != labels)
+                wrong[rows[np.argsort(-margin, kind="stable")[: joint[k, j]]]] = True
+    return wrong & (probabilities[np.arange(len(labels)), labels] < probabilities.max(axis=1))
 
 
 def noise_rate(labels: np.ndarray, probabilities: np.ndarray) -> float:
