@@ -92,17 +92,21 @@ def read_text(path: Path, name: str) -> str:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise ValueError(f"{name} line {line} is not UTF-8: byte 0x{data[error.start]:02x} at offset {error.start}: save the file as UTF-8, "
-                         f"for example with `iconv -f latin1 -t utf-8`") from error
+        raise ValueError(
+            f"{name} line {line} is not UTF-8: byte 0x{data[error.start]:02x} at offset {error.start}: save the file as UTF-8, "
+            f"for example with `iconv -f latin1 -t utf-8`"
+        ) from error
     if not text.strip():
         raise ValueError(f"{name} line 1 is the end of an empty source: add rows to it, or take it out of the list of sources")
     return text
 
 
-def read_table(path: Path, name: str, needed: Sequence[str], allowed: Sequence[str] = ()) -> Iterable[tuple[int, str, dict[str, str] | None]]:
+def read_table(
+    path: Path, name: str, needed: Sequence[str], allowed: Sequence[str] = ()
+) -> Iterable[tuple[int, str, dict[str, str] | None]]:
     """Rows of a CSV file with a header: (line, text of the row, cells by column or None where their number is wrong).
 
-    Raises ValueError for a missing or unknown column, an unclosed quote, and no row below the header.
+    Blank rows are passed over. Raises ValueError for a missing or unknown column, an unclosed quote, and no row below the header.
     """
     text = read_text(path, name)
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
@@ -111,7 +115,9 @@ def read_table(path: Path, name: str, needed: Sequence[str], allowed: Sequence[s
         for cells in reader:
             rows.append((reader.line_num, cells))
     except csv.Error as error:
-        raise ValueError(f"{name} line {reader.line_num} is not CSV ({error}): close the quote, and double a quote inside a cell") from error
+        raise ValueError(
+            f"{name} line {reader.line_num} is not CSV ({error}): close the quote, and double a quote inside a cell"
+        ) from error
     header = [tidy(c).lower() for c in rows[0][1]]
     for column in needed:
         if column not in header:
@@ -121,7 +127,10 @@ def read_table(path: Path, name: str, needed: Sequence[str], allowed: Sequence[s
             raise ValueError(f"{name} line 1 has an unknown column {column!r}: the columns are {', '.join([*needed, *allowed])}")
     body = [(line, cells) for line, cells in rows[1:] if any(c.strip() for c in cells)]
     if not body:
-        raise ValueError(f"{name} line {rows[-1][0]} is the end of a source without rows: add rows below the header, or take it out of the list of sources")
+        raise ValueError(
+            f"{name} line {rows[-1][0]} is the end of a source without rows: add rows below the header, or take it out of "
+            "the list of sources"
+        )
     for line, cells in body:
         raw = io.StringIO()
         csv.writer(raw, lineterminator="").writerow(cells)
@@ -134,14 +143,19 @@ def read_schema(path: Path, name: str) -> dict[str, dict[str, object]]:
     out: dict[str, dict[str, object]] = {}
     for line, _, cells in read_table(path, name, ["name"], columns[1:]):
         if cells is None or not cells["name"]:
-            raise ValueError(f"{name} line {line} has {'the wrong number of cells' if cells is None else 'no name'}: give one cell for each column of the header")
+            raise ValueError(
+                f"{name} line {line} has {'the wrong number of cells' if cells is None else 'no name'}: give one cell for each "
+                "column of the header"
+            )
         if cells["name"] in out:
             raise ValueError(f"{name} line {line} declares the relation {cells['name']!r} again: keep one of the two lines")
         stated: dict[str, object] = {k: v for k, v in cells.items() if v and k != "name"}
         for flag in _FLAGS:
             if flag in stated:
                 if str(stated[flag]).lower() not in ("true", "false"):
-                    raise ValueError(f"{name} line {line} has {stated[flag]!r} under {flag!r}: write true, false, or nothing to have it inferred")
+                    raise ValueError(
+                        f"{name} line {line} has {stated[flag]!r} under {flag!r}: write true, false, or nothing to have it inferred"
+                    )
                 stated[flag] = str(stated[flag]).lower() == "true"
         out[cells["name"]] = stated
     return out
@@ -161,7 +175,8 @@ def infer(name: str, rows: Sequence[Row], stated: Mapping[str, object], subjects
     """The relation of `rows`, as far as `stated` leaves it open.
 
     domain, range         the type most rows state; else objects that are all numbers make "number" ("year" where the name says so),
-                          objects most of which are subjects elsewhere (`subjects`: name -> type) are entities of that type, the rest is "string"
+                          objects most of which are subjects elsewhere (`subjects`: name -> type) are entities of that type;
+                          the rest is "string"
     functional, inverse_functional   as the rows have it
     complete              false: only a user can know that nothing is missing
     """
@@ -175,9 +190,13 @@ def infer(name: str, rows: Sequence[Row], stated: Mapping[str, object], subjects
         kind = "year" if "year" in name.lower() and all(_YEAR.fullmatch(o) for o in objects) else "number"
     else:
         kind = _most(known) if 2 * len(known) > len(objects) else "string"
-    guess = {"domain": _most([r.subject_type for r in rows if r.subject_type]) or THING, "range": _most([r.object_type for r in rows if r.object_type]) or kind,
-             "functional": all(len(v) == 1 for v in forward.values()), "inverse_functional": all(len(v) == 1 for v in backward.values()),
-             "label": re.sub(r"[_\-]+", " ", name)}
+    guess = {
+        "domain": _most([r.subject_type for r in rows if r.subject_type]) or THING,
+        "range": _most([r.object_type for r in rows if r.object_type]) or kind,
+        "functional": all(len(v) == 1 for v in forward.values()),
+        "inverse_functional": all(len(v) == 1 for v in backward.values()),
+        "label": re.sub(r"[_\-]+", " ", name),
+    }
     return Relation(name=name, **{**guess, **stated})  # type: ignore[arg-type]
 
 
@@ -194,7 +213,10 @@ def schema_of(readings: Sequence[Reading], known: Iterable[Relation] = ()) -> di
             was = stated.get(name, {})
             for side in ("domain", "range"):
                 if side in given and was.get(side, given[side]) != given[side]:
-                    raise ValueError(f"the {side} of the relation {name!r} is {was[side]!r} in one source (or in the fictional world) and {given[side]!r} in another: rename one of the two relations")
+                    raise ValueError(
+                        f"the {side} of the relation {name!r} is {was[side]!r} in one source (or in the fictional world) and "
+                        f"{given[side]!r} in another: rename one of the two relations"
+                    )
             stated[name] = {**stated.get(name, {}), **given}
     rows: dict[str, list[Row]] = defaultdict(list)
     subjects: dict[str, str] = {}
@@ -248,7 +270,9 @@ def build(readings: Sequence[Reading], *, known: Iterable[Relation] = ()) -> Bui
                 entities[e.id] = Entity(id=e.id, name=e.name, type=e.type, aliases=tuple(dict.fromkeys(e.aliases + names)), source=e.source)
     if produced != len(facts) + len(aside):
         raise AssertionError(f"{produced} rows came in, {len(facts)} were accepted and {len(aside)} set aside")
-    return Built(kb=KB(entities.values(), relations.values(), facts.values()), quarantined=tuple(aside), produced=produced, accepted=len(facts))
+    return Built(
+        kb=KB(entities.values(), relations.values(), facts.values()), quarantined=tuple(aside), produced=produced, accepted=len(facts)
+    )
 
 
 def _problem(row: Row, reading: Reading, relations: Mapping[str, Relation]) -> tuple[str, str] | None:
@@ -258,15 +282,29 @@ def _problem(row: Row, reading: Reading, relations: Mapping[str, Relation]) -> t
             return f"missing_{part}", f"the {part} is missing: give one, or delete the row"
     if reading.closed and row.relation not in reading.schema:
         near = difflib.get_close_matches(row.relation, reading.schema, 1, 0.0)
-        return "unknown_relation", f"the relation {row.relation!r} is not in relations.csv (nearest: {near[0]!r}): mend its spelling, or declare it there"
+        return (
+            "unknown_relation",
+            f"the relation {row.relation!r} is not in relations.csv (nearest: {near[0]!r}): mend its spelling, or declare it there",
+        )
     relation = relations[row.relation]
     for stated, wanted, part in ((row.subject_type, relation.domain, "subject"), (row.object_type, relation.range, "object")):
         if stated and stated != wanted:
-            return "wrong_type", f"the {part} is said to be a {stated!r}, but that of {row.relation!r} is a {wanted!r}: mend the type, or give the relation a name of its own"
+            return (
+                "wrong_type",
+                f"the {part} is said to be a {stated!r}, but that of {row.relation!r} is a {wanted!r}: mend the type, or give "
+                "the relation a name of its own",
+            )
     if relation.range == "number" and not _NUMBER.fullmatch(row.object):
-        return "not_a_number", f"{row.object!r} is not a number, as the range of {row.relation!r} asks: write digits with a point, or change the range to string"
+        return (
+            "not_a_number",
+            f"{row.object!r} is not a number, as the range of {row.relation!r} asks: write digits with a point, or change "
+            "the range to string",
+        )
     if relation.range == "year" and not _YEAR.fullmatch(row.object):
-        return "not_a_year", f"{row.object!r} is not a year, as the range of {row.relation!r} asks: write up to four digits, or change the range to string"
+        return (
+            "not_a_year",
+            f"{row.object!r} is not a year, as the range of {row.relation!r} asks: write up to four digits, or change the range to string",
+        )
     return None
 
 
@@ -275,7 +313,15 @@ def _clash(row: Row, relation: Relation, same: Fact | None, of: Fact | None, to:
     if same is not None:
         return "duplicate_row", f"the same fact stands at {same.source}: delete one of the two"
     if relation.functional and of is not None:
-        return "duplicate_key", f"{row.subject!r} already has a {relation.label} at {of.source} ({of.span}): keep one of the two, or declare {row.relation!r} with functional false"
+        return (
+            "duplicate_key",
+            f"{row.subject!r} already has a {relation.label} at {of.source} ({of.span}): keep one of the two, or declare "
+            f"{row.relation!r} with functional false",
+        )
     if relation.inverse_functional and to is not None:
-        return "duplicate_object", f"{row.object!r} is already the {relation.label} of another at {to.source} ({to.span}): keep one of the two, or declare {row.relation!r} with inverse_functional false"
+        return (
+            "duplicate_object",
+            f"{row.object!r} is already the {relation.label} of another at {to.source} ({to.span}): keep one of the two, or "
+            f"declare {row.relation!r} with inverse_functional false",
+        )
     return None

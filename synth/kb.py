@@ -101,7 +101,10 @@ class Relation:
 
 @dataclass(frozen=True, kw_only=True)
 class Fact:
-    """subject (entity id), relation (name), and either `object` (entity id) or `literal` (text). source: file and line; span: the text there."""
+    """subject (entity id), relation (name), and either `object` (entity id) or `literal` (text).
+
+    source: file and line; span: the text there.
+    """
 
     id: str
     subject: str
@@ -112,8 +115,18 @@ class Fact:
     span: str = ""
 
     @staticmethod
-    def make(subject: str, relation: str, *, object: str | None = None, literal: str | None = None, source: str = "", span: str = "") -> Fact:
-        return Fact(id=digest(subject, relation, object, literal)[:16], subject=subject, relation=relation, object=object, literal=literal, source=source, span=span)
+    def make(
+        subject: str, relation: str, *, object: str | None = None, literal: str | None = None, source: str = "", span: str = ""
+    ) -> Fact:
+        return Fact(
+            id=digest(subject, relation, object, literal)[:16],
+            subject=subject,
+            relation=relation,
+            object=object,
+            literal=literal,
+            source=source,
+            span=span,
+        )
 
     @property
     def value(self) -> str:
@@ -151,22 +164,40 @@ class KB:
             self._backward[fact.relation, fact.value].append(fact)
         for (subject, name), found in self._forward.items():
             if len(found) > 1 and self.relations[name].functional:
-                raise ValueError(f"{subject!r} has {len(found)} objects under the functional relation {name!r} ({found[0].value!r}, {found[1].value!r}): keep one, or declare it functional: false")
+                raise ValueError(
+                    f"{subject!r} has {len(found)} objects under the functional relation {name!r} ({found[0].value!r}, "
+                    f"{found[1].value!r}): keep one, or declare it functional: false"
+                )
         for (name, value), found in self._backward.items():
             if len(found) > 1 and self.relations[name].inverse_functional:
-                raise ValueError(f"{value!r} has {len(found)} subjects under the inverse functional relation {name!r} ({found[0].subject!r}, {found[1].subject!r}): keep one, or declare it inverse_functional: false")
+                raise ValueError(
+                    f"{value!r} has {len(found)} subjects under the inverse functional relation {name!r} ({found[0].subject!r}, "
+                    f"{found[1].subject!r}): keep one, or declare it inverse_functional: false"
+                )
 
     def _check(self, fact: Fact) -> None:
         relation, subject = self.relations.get(fact.relation), self.entities.get(fact.subject)
         if relation is None or subject is None:
-            raise ValueError(f"the fact {fact.subject!r} {fact.relation!r} {fact.value!r} names an unknown {'relation' if relation is None else 'subject'}: add it, or leave the fact out")
+            raise ValueError(
+                f"the fact {fact.subject!r} {fact.relation!r} {fact.value!r} names an unknown "
+                f"{'relation' if relation is None else 'subject'}: add it, or leave the fact out"
+            )
         if (fact.object is None) == (fact.literal is None) or (fact.literal is None) == relation.literal:
-            raise ValueError(f"the fact {fact.subject!r} {fact.relation!r} must have {'a literal' if relation.literal else 'an object'} alone: the range of {fact.relation!r} is {relation.range!r}")
+            raise ValueError(
+                f"the fact {fact.subject!r} {fact.relation!r} must have {'a literal' if relation.literal else 'an object'} alone: "
+                f"the range of {fact.relation!r} is {relation.range!r}"
+            )
         thing = None if fact.object is None else self.entities.get(fact.object)
         if not relation.literal and (thing is None or thing.type != relation.range):
-            raise ValueError(f"the object {fact.object!r} of {fact.subject!r} {fact.relation!r} is not a known {relation.range!r}: add the entity, or change the range of the relation")
+            raise ValueError(
+                f"the object {fact.object!r} of {fact.subject!r} {fact.relation!r} is not a known {relation.range!r}: add the "
+                "entity, or change the range of the relation"
+            )
         if subject.type != relation.domain:
-            raise ValueError(f"the subject {fact.subject!r} of {fact.relation!r} is a {subject.type!r}, but the domain of the relation is {relation.domain!r}: mend one of the two")
+            raise ValueError(
+                f"the subject {fact.subject!r} of {fact.relation!r} is a {subject.type!r}, but the domain of the relation is "
+                f"{relation.domain!r}: mend one of the two"
+            )
 
     def forward(self, subject: str, relation: str) -> tuple[str, ...]:
         """The objects (entity ids or literals) of a subject under a relation, () for none."""
@@ -203,9 +234,15 @@ class KB:
         """Write the tables entity, relation and fact (columns as the types; aliases as JSON), indexed in both directions."""
         for table, cls, values in (("entity", Entity, self.entities), ("relation", Relation, self.relations), ("fact", Fact, self.facts)):
             names = [f.name for f in fields(cls)]
-            columns = ", ".join(f'"{n}" {"INTEGER" if f.type == "bool" else "TEXT"}{" PRIMARY KEY" if i == 0 else ""}' for i, (n, f) in enumerate(zip(names, fields(cls))))
+            columns = ", ".join(
+                f'"{n}" {"INTEGER" if f.type == "bool" else "TEXT"}{" PRIMARY KEY" if i == 0 else ""}'
+                for i, (n, f) in enumerate(zip(names, fields(cls)))
+            )
             connection.execute(f"CREATE TABLE {table} ({columns}) WITHOUT ROWID")
-            rows = ([json.dumps(v, ensure_ascii=False) if isinstance(v, tuple) else v for v in (getattr(value, n) for n in names)] for value in values.values())
+            rows = (
+                [json.dumps(v, ensure_ascii=False) if isinstance(v, tuple) else v for v in (getattr(value, n) for n in names)]
+                for value in values.values()
+            )
             connection.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * len(names))})", rows)
         for name, columns in (("forward", "subject, relation"), ("to_object", "relation, object"), ("to_literal", "relation, literal")):
             connection.execute(f"CREATE INDEX fact_{name} ON fact ({columns})")
@@ -238,8 +275,14 @@ class KB:
                         after.add((entity, f.id))
             alive, begin = after, Counter(entity for entity, _ in after)
         edges = sum(f.object is not None for f in self.facts.values())
-        return {"entities": len(self.entities), "facts": len(self.facts), "edges": edges, "edges_per_entity": round(edges / max(1, len(self.entities)), 3),
-                "walks": walks, "depth": max((h for h, share in walks.items() if share >= least), default=0)}
+        return {
+            "entities": len(self.entities),
+            "facts": len(self.facts),
+            "edges": edges,
+            "edges_per_entity": round(edges / max(1, len(self.entities)), 3),
+            "walks": walks,
+            "depth": max((h for h, share in walks.items() if share >= least), default=0),
+        }
 
 
 def _by_key(values: Iterable, key: str, what: str) -> dict:
@@ -265,8 +308,13 @@ def merge(parts: Sequence[KB]) -> KB:
         for r in part.relations.values():
             known_r = relations.setdefault(r.name, r)
             if (known_r.domain, known_r.range) != (r.domain, r.range):
-                raise ValueError(f"the relation {r.name!r} leads from {known_r.domain!r} to {known_r.range!r} in one source and from {r.domain!r} to {r.range!r} in another: rename one of them")
-            relations[r.name] = replace(known_r, **{flag: getattr(known_r, flag) and getattr(r, flag) for flag in ("functional", "inverse_functional", "complete")})
+                raise ValueError(
+                    f"the relation {r.name!r} leads from {known_r.domain!r} to {known_r.range!r} in one source and from {r.domain!r} "
+                    f"to {r.range!r} in another: rename one of them"
+                )
+            relations[r.name] = replace(
+                known_r, **{flag: getattr(known_r, flag) and getattr(r, flag) for flag in ("functional", "inverse_functional", "complete")}
+            )
         for f in part.facts.values():
             facts.setdefault(f.id, f)
     return KB(entities.values(), relations.values(), facts.values())
@@ -279,5 +327,6 @@ def passages(kb: KB, *, objects: int = 4) -> list[Passage]:
         for start in range(0, len(found), objects):
             some = found[start : start + objects]
             text = kb.relations[name].sentence(kb.text(subject), [kb.text(f.value) for f in some])
-            out.append(Passage(id=digest("passage", subject, text)[:16], entity=subject, title=kb.text(subject), text=text, facts=tuple(f.id for f in some)))
+            ids = tuple(f.id for f in some)
+            out.append(Passage(id=digest("passage", *ids)[:16], entity=subject, title=kb.text(subject), text=text, facts=ids))
     return out

@@ -10,7 +10,15 @@ from synth.kb import KB, Entity, Fact, Relation, merge, passages
 from synth.make.world import world
 
 CAPITAL = Relation(name="capital", domain="country", range="city", functional=True, inverse_functional=True, complete=True, label="capital")
-BORDER = Relation(name="border", domain="country", range="country", label="border", passage="{x} shares a border with {y}.", forward="a country beside {x}", inverse="a country beside {y}")
+BORDER = Relation(
+    name="border",
+    domain="country",
+    range="country",
+    label="border",
+    passage="{x} shares a border with {y}.",
+    forward="a country beside {x}",
+    inverse="a country beside {y}",
+)
 RANK = Relation(name="rank", domain="country", range="number", functional=True, label="area rank")
 
 
@@ -19,9 +27,17 @@ def country(name):
 
 
 def small(**changes):
-    parts = {"entities": [country("A"), country("B"), country("C"), Entity.make("city", "Z")], "relations": [CAPITAL, BORDER, RANK],
-             "facts": [Fact.make("country:A", "capital", object="city:Z"), Fact.make("country:A", "border", object="country:B"),
-                       Fact.make("country:A", "border", object="country:C"), Fact.make("country:A", "rank", literal="2"), Fact.make("country:B", "rank", literal="2")]}
+    parts = {
+        "entities": [country("A"), country("B"), country("C"), Entity.make("city", "Z")],
+        "relations": [CAPITAL, BORDER, RANK],
+        "facts": [
+            Fact.make("country:A", "capital", object="city:Z"),
+            Fact.make("country:A", "border", object="country:B"),
+            Fact.make("country:A", "border", object="country:C"),
+            Fact.make("country:A", "rank", literal="2"),
+            Fact.make("country:B", "rank", literal="2"),
+        ],
+    }
     return KB(**{**parts, **changes})
 
 
@@ -52,26 +68,36 @@ def test_sql_says_what_memory_says(seed):
             value = "literal" if kb.relations[f.relation].literal else "object"
             there = db.execute(f"SELECT {value} FROM fact WHERE subject = ? AND relation = ?", (f.subject, f.relation)).fetchall()
             back = db.execute(f"SELECT subject FROM fact WHERE relation = ? AND {value} = ?", (f.relation, f.value)).fetchall()
-            assert {v for v, in there} == set(kb.forward(f.subject, f.relation)) and {s for s, in back} == set(kb.backward(f.relation, f.value))
-        assert dict(db.execute("SELECT name, functional FROM relation").fetchall()) == {r.name: int(r.functional) for r in kb.relations.values()}
+            assert {v for (v,) in there} == set(kb.forward(f.subject, f.relation)) and {s for (s,) in back} == set(
+                kb.backward(f.relation, f.value)
+            )
+        assert dict(db.execute("SELECT name, functional FROM relation").fetchall()) == {
+            r.name: int(r.functional) for r in kb.relations.values()
+        }
 
 
 A, B, Z, NOWHERE = "country:A", "country:B", "city:Z", "city:Nowhere"
 
 
-@pytest.mark.parametrize("facts, words", [
-    ([Fact.make(A, "capitol", object=Z)], "unknown relation"),
-    ([Fact.make("country:Q", "capital", object=Z)], "unknown subject"),
-    ([Fact.make(A, "capital", object=NOWHERE)], "not a known 'city'"),
-    ([Fact.make(A, "capital", object=B)], "not a known 'city'"),
-    ([Fact.make(A, "capital", literal="Z")], "must have an object alone"),
-    ([Fact.make(A, "rank", object=Z)], "must have a literal alone"),
-    ([Fact.make(A, "rank")], "must have a literal alone"),
-    ([Fact.make(Z, "capital", object=Z)], "domain of the relation"),
-    ([Fact.make(A, "rank", literal="1"), Fact.make(A, "rank", literal="2")], "2 objects under the functional relation 'rank'"),
-    ([Fact.make(A, "capital", object=Z), Fact.make(B, "capital", object=Z)], "2 subjects under the inverse functional relation 'capital'"),
-    ([Fact.make(A, "capital", object=Z)] * 2, "given twice"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "facts, words",
+    [
+        ([Fact.make(A, "capitol", object=Z)], "unknown relation"),
+        ([Fact.make("country:Q", "capital", object=Z)], "unknown subject"),
+        ([Fact.make(A, "capital", object=NOWHERE)], "not a known 'city'"),
+        ([Fact.make(A, "capital", object=B)], "not a known 'city'"),
+        ([Fact.make(A, "capital", literal="Z")], "must have an object alone"),
+        ([Fact.make(A, "rank", object=Z)], "must have a literal alone"),
+        ([Fact.make(A, "rank")], "must have a literal alone"),
+        ([Fact.make(Z, "capital", object=Z)], "domain of the relation"),
+        ([Fact.make(A, "rank", literal="1"), Fact.make(A, "rank", literal="2")], "2 objects under the functional relation 'rank'"),
+        (
+            [Fact.make(A, "capital", object=Z), Fact.make(B, "capital", object=Z)],
+            "2 subjects under the inverse functional relation 'capital'",
+        ),
+        ([Fact.make(A, "capital", object=Z)] * 2, "given twice"),
+    ],
+)
 def test_a_wrong_fact_is_refused(facts, words):
     with pytest.raises(ValueError, match=words):
         small(facts=facts)
@@ -79,25 +105,39 @@ def test_a_wrong_fact_is_refused(facts, words):
 
 def test_digest_is_of_content_not_of_order_or_place():
     kb = small()
-    turned = small(entities=list(kb.entities.values())[::-1], facts=[Fact.make(f.subject, f.relation, object=f.object, literal=f.literal, source="elsewhere") for f in kb.facts.values()][::-1])
+    turned = small(
+        entities=list(kb.entities.values())[::-1],
+        facts=[Fact.make(f.subject, f.relation, object=f.object, literal=f.literal, source="elsewhere") for f in kb.facts.values()][::-1],
+    )
     assert turned.digest() == kb.digest()
     assert small(facts=list(kb.facts.values())[1:]).digest() != kb.digest()
-    assert small(relations=[CAPITAL, BORDER, Relation(name="rank", domain="country", range="number", label="area rank")]).digest() != kb.digest()
+    assert (
+        small(relations=[CAPITAL, BORDER, Relation(name="rank", domain="country", range="number", label="area rank")]).digest()
+        != kb.digest()
+    )
 
 
 def test_density_counts_walks_that_never_turn_back():
     chain = Relation(name="next", domain="country", range="country", functional=True, inverse_functional=True, label="next")
-    line = KB([country(x) for x in "ABCD"], [chain], [Fact.make(f"country:{a}", "next", object=f"country:{b}") for a, b in ("AB", "BC", "CD")])
+    line = KB(
+        [country(x) for x in "ABCD"], [chain], [Fact.make(f"country:{a}", "next", object=f"country:{b}") for a, b in ("AB", "BC", "CD")]
+    )
     found = line.density()  # A-B-C-D: only the two ends begin three steps; B and C begin two at most
     assert found["walks"] == {1: 1.0, 2: 1.0, 3: 0.5, 4: 0.0} and found["depth"] == 3 and found["edges_per_entity"] == 0.75
-    star = KB([country(x) for x in "ABCD"], [Relation(name="in", domain="country", range="country", functional=True, label="in")],
-              [Fact.make(f"country:{a}", "in", object="country:D") for a in "ABC"])
+    star = KB(
+        [country(x) for x in "ABCD"],
+        [Relation(name="in", domain="country", range="country", functional=True, label="in")],
+        [Fact.make(f"country:{a}", "in", object="country:D") for a in "ABC"],
+    )
     assert star.density()["walks"] == {1: 0.75, 2: 0.0, 3: 0.0, 4: 0.0}  # D has three subjects: no way back from it is the only one
 
 
 def test_merge_unites_and_keeps_only_what_both_promise():
-    other = KB([Entity.make("country", "A", aliases=["Alpha"]), country("D")], [Relation(name="border", domain="country", range="country", complete=True, label="frontier")],
-               [Fact.make("country:D", "border", object="country:A"), Fact.make("country:D", "border", object="country:D")])
+    other = KB(
+        [Entity.make("country", "A", aliases=["Alpha"]), country("D")],
+        [Relation(name="border", domain="country", range="country", complete=True, label="frontier")],
+        [Fact.make("country:D", "border", object="country:A"), Fact.make("country:D", "border", object="country:D")],
+    )
     whole = merge([small(), other])
     assert whole.entities["country:A"].aliases == ("Alpha",) and len(whole.entities) == 5 and len(whole.facts) == 7
     assert whole.relations["border"] == BORDER and whole.relations["capital"].functional
@@ -106,7 +146,9 @@ def test_merge_unites_and_keeps_only_what_both_promise():
 
 
 def test_passages_state_every_fact_once():
-    kb = small(facts=[Fact.make("country:A", "border", object=f"country:{x}") for x in "BC"] + [Fact.make("country:A", "rank", literal="2")])
+    kb = small(
+        facts=[Fact.make("country:A", "border", object=f"country:{x}") for x in "BC"] + [Fact.make("country:A", "rank", literal="2")]
+    )
     made = passages(kb, objects=4)
     assert [p.text for p in made] == ["A shares a border with B and C.", "The area rank of A is 2."]
     assert [p.text for p in passages(kb, objects=1)][:2] == ["A shares a border with B.", "A shares a border with C."]

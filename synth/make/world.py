@@ -13,17 +13,33 @@ from collections.abc import Collection
 from synth.kb import KB, Entity, Fact, Relation
 from synth.types import seed_for
 
-FIRST = ("Ba Bel Bor Bra Cal Cor Da Del Dor Dra Fa Fel Fin Gal Gor Gra Ha Hel Hor Ja Jel Jor Ka Kel Kor Kra La Lem Lor Ma Mel Mor "
-         "Na Nel Nor Pa Pel Por Pra Ra Rel Ros Sa Sel Sil Sor Ta Tel Tor Tra Va Vel Vin Vor Wa Wel Wor Za Zel Zor").split()
-LAST = ("ba ban bel bria by ca can cor da dan del don dra fa fen gal gan gor ka ken kin la lan lia lin lo ma man mar mia mo "
-        "na nel nia nor pa pel pia ra ran ria ris ro sa sel sia son ta tan tel tia ton tor va van via vin za zan zia").split()
+FIRST = (
+    "Ba Bel Bor Bra Cal Cor Da Del Dor Dra Fa Fel Fin Gal Gor Gra Ha Hel Hor Ja Jel Jor Ka Kel Kor Kra La Lem Lor Ma Mel Mor "
+    "Na Nel Nor Pa Pel Por Pra Ra Rel Ros Sa Sel Sil Sor Ta Tel Tor Tra Va Vel Vin Vor Wa Wel Wor Za Zel Zor"
+).split()
+LAST = (
+    "ba ban bel bria by ca can cor da dan del don dra fa fen gal gan gor ka ken kin la lan lia lin lo ma man mar mia mo "
+    "na nel nia nor pa pel pia ra ran ria ris ro sa sel sia son ta tan tel tia ton tor va van via vin za zan zia"
+).split()
 
 # Entities per country; every kind has at least two, so that no relation is constant.
-KINDS = {"country": 1.0, "city": 2.0, "river": 0.5, "mountain": 0.5, "sea": 0.1, "continent": 0.05, "language": 0.4, "currency": 0.5, "person": 2.0, "company": 0.5}
+KINDS = {
+    "country": 1.0,
+    "city": 2.0,
+    "river": 0.5,
+    "mountain": 0.5,
+    "sea": 0.1,
+    "continent": 0.05,
+    "language": 0.4,
+    "currency": 0.5,
+    "person": 2.0,
+    "company": 0.5,
+}
 
 _ONE = {"functional": True, "complete": True}
 _PAIR = {"functional": True, "inverse_functional": True, "complete": True}
 # Where the shipped atlas knows the same relation, the wording here is the same (a test compares them).
+# fmt: off
 RELATIONS = (
     Relation(name="capital", domain="country", range="city", label="capital", **_PAIR),
     Relation(name="continent", domain="country", range="continent", label="continent", inverse="a country on the continent {y}", **_ONE),
@@ -56,10 +72,14 @@ RELATIONS = (
     Relation(name="founder", domain="company", range="person", label="founder", passage="The founder of the company {x} is {y}.",
              forward="the founder of the company {x}", inverse="the company whose founder is {y}", **_PAIR),
 )
+# fmt: on
 
 
 def names(rng: random.Random, n: int, *, avoid: Collection[str] = ()) -> list[str]:
-    """`n` different names in random order, none in `avoid`: of two syllables where these suffice, else of three. Raises ValueError where three do not."""
+    """`n` different names in random order, none in `avoid`: of two syllables where these suffice, else of three.
+
+    Raises ValueError where three do not suffice either.
+    """
     pool = [f + last for f in FIRST for last in LAST]
     if n > len(pool) - len(set(avoid) & set(pool)):
         pool = [f + m + last for f in FIRST for m in LAST for last in LAST]

@@ -15,7 +15,7 @@ READERS = {reader.__name__: reader for reader in (csv_triples, json_records, jso
 
 
 def read_source(path: Path | str, kind: str, *, name: str = "", **options: object) -> Reading:
-    """Read one source. `kind` is a key of READERS, `options` the reader's keyword-only arguments; `name` stands for the path in all messages.
+    """Read one source of a kind in READERS. `options`: the reader's keyword-only arguments; `name` stands for the path in all messages.
 
     Raises ValueError for an unknown kind or option, and for a source that is missing, empty, not UTF-8, or not of its kind.
     """

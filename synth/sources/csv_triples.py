@@ -27,7 +27,12 @@ def csv_triples(path: Path, name: str, *, relations: str = "") -> Reading:
         label = _label(file, path, name)
         for line, span, cells in read_table(file, label, ["subject", "relation", "object"], ["subject_type", "object_type"]):
             if cells is None:
-                reading.aside("wrong_columns", f"{label} line {line}", "the row has another number of cells than the header: quote a cell that holds a comma", span)
+                reading.aside(
+                    "wrong_columns",
+                    f"{label} line {line}",
+                    "the row has another number of cells than the header: quote a cell that holds a comma",
+                    span,
+                )
             else:
                 reading.rows.append(Row(**cells, source=f"{label} line {line}", span=span))
     aliases = folder / "aliases.csv"

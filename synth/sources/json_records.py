@@ -14,8 +14,17 @@ from synth.kb import Relation
 _STATED = {f.name for f in dataclass_fields(Relation)} - {"name", "domain"}
 
 
-def json_records(path: Path, name: str, *, type: str = "thing", id: str = "name", key: str = "", aliases: str = "", records: str = "",
-                 fields: Mapping[str, Any] | None = None) -> Reading:
+def json_records(
+    path: Path,
+    name: str,
+    *,
+    type: str = "thing",
+    id: str = "name",
+    key: str = "",
+    aliases: str = "",
+    records: str = "",
+    fields: Mapping[str, Any] | None = None,
+) -> Reading:
     """Read records.
 
     type      entity type of the records
@@ -34,7 +43,11 @@ def json_records(path: Path, name: str, *, type: str = "thing", id: str = "name"
     found = list(_records(read_text(path, name), name, records))
     if not found:
         raise ValueError(f"{name} line 1 begins an empty list of records: add records, or take it out of the list of sources")
-    by_key = {scalar(k): tidy(scalar(n)) for _, r in found if isinstance(r, dict) for k in _follow(r, key) for n in _follow(r, id)} if key else {}
+    by_key = (
+        {scalar(k): tidy(scalar(n)) for _, r in found if isinstance(r, dict) for k in _follow(r, key) for n in _follow(r, id)}
+        if key
+        else {}
+    )
     seen: dict[str, str] = {}
     for place, record in found:
         text = json.dumps(record, ensure_ascii=False)
@@ -43,10 +56,17 @@ def json_records(path: Path, name: str, *, type: str = "thing", id: str = "name"
             reading.aside("missing_name", place, f"the record has no single name at {id!r}: give one, or state its path as `id`", text)
             continue
         if names[0] in seen:
-            reading.aside("duplicate_record", place, f"the name {names[0]!r} is already that of {seen[names[0]]}: merge the two records, or tell their names apart", text)
+            reading.aside(
+                "duplicate_record",
+                place,
+                f"the name {names[0]!r} is already that of {seen[names[0]]}: merge the two records, or tell their names apart",
+                text,
+            )
             continue
         seen[names[0]] = place
-        others = tuple(n for n in dict.fromkeys(tidy(scalar(v)) for v in _follow(record, aliases)) if n and n != names[0]) if aliases else ()
+        others = (
+            tuple(n for n in dict.fromkeys(tidy(scalar(v)) for v in _follow(record, aliases)) if n and n != names[0]) if aliases else ()
+        )
         if others:
             reading.aliases[type, names[0]] = others
         if fields is None:
@@ -54,13 +74,24 @@ def json_records(path: Path, name: str, *, type: str = "thing", id: str = "name"
             continue
         for relation, f in wanted.items():
             for value in map(scalar, _follow(record, f["path"])):
-                row = {"subject": names[0], "relation": relation, "subject_type": type, "source": place, "span": f"{names[0]} {f['path']} = {value}"}
+                row = {
+                    "subject": names[0],
+                    "relation": relation,
+                    "subject_type": type,
+                    "source": place,
+                    "span": f"{names[0]} {f['path']} = {value}",
+                }
                 if not f.get("by_key"):
                     reading.rows.append(Row(object=tidy(value), **row))
                 elif value in by_key:
                     reading.rows.append(Row(object=by_key[value], **row))
                 else:
-                    reading.aside("unknown_reference", place, f"{relation!r} refers to {value!r}, which no record has at {key!r}: add that record, or mend the reference", row["span"])
+                    reading.aside(
+                        "unknown_reference",
+                        place,
+                        f"{relation!r} refers to {value!r}, which no record has at {key!r}: add that record, or mend the reference",
+                        row["span"],
+                    )
     return reading
 
 
@@ -68,7 +99,10 @@ def _field(name: str, relation: str, given: Any) -> dict[str, Any]:
     field = {"path": given} if isinstance(given, str) else dict(given) if isinstance(given, Mapping) else {}
     unknown = sorted(set(field) - _STATED - {"path", "by_key"})
     if unknown or not isinstance(field.get("path"), str):
-        raise ValueError(f"the field {relation!r} of {name} {f'has an unknown key {unknown[0]!r}' if unknown else 'has no path'}: write a path, or {{path: ..., range: ..., by_key: true}}")
+        raise ValueError(
+            f"the field {relation!r} of {name} {f'has an unknown key {unknown[0]!r}' if unknown else 'has no path'}: write a "
+            f"path, or {{path: ..., range: ..., by_key: true}}"
+        )
     return field
 
 
@@ -85,7 +119,10 @@ def _records(text: str, name: str, records: str) -> Iterator[tuple[str, Any]]:
         for step in records.split("."):
             values = values.get(step) if isinstance(values, dict) else None
     if not isinstance(values, list):
-        raise ValueError(f"{name} line 1 is not a list of records{f' at {records!r}' if records else ''}: write [{{...}}, {{...}}], or state the path to the list as `records`")
+        raise ValueError(
+            f"{name} line 1 is not a list of records{f' at {records!r}' if records else ''}: write [{{...}}, {{...}}], or "
+            "state the path to the list as `records`"
+        )
     position, line = text.index("[") + 1, 1
     counted = 0
     for number, value in enumerate(values, start=1):

@@ -30,7 +30,18 @@ def jsonl_triples(path: Path, name: str, *, relations: str = "") -> Reading:
             continue
         unknown = sorted(set(value) - set(_KEYS)) if isinstance(value, dict) else []
         if not isinstance(value, dict) or unknown or any(isinstance(v, (list, dict)) for v in value.values()):
-            reading.aside("not_a_triple", place, f"the line is not an object of {', '.join(_KEYS[:3])}{f' (unknown: {unknown[0]!r})' if unknown else ''}: mend it", line)
+            reading.aside(
+                "not_a_triple",
+                place,
+                f"the line is not an object of {', '.join(_KEYS[:3])}{f' (unknown: {unknown[0]!r})' if unknown else ''}: mend it",
+                line,
+            )
             continue
-        reading.rows.append(Row(**{"subject": "", "relation": "", "object": "", **{k: tidy(scalar(v)) for k, v in value.items()}}, source=place, span=line.strip()))
+        reading.rows.append(
+            Row(
+                **{"subject": "", "relation": "", "object": "", **{k: tidy(scalar(v)) for k, v in value.items()}},
+                source=place,
+                span=line.strip(),
+            )
+        )
     return reading

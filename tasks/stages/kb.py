@@ -13,9 +13,13 @@ from tasks.stage import Stage
 
 
 def kb(
-    stage: Stage, *, sources: list = [{"kind": "csv_triples", "path": "data/atlas"}], world_countries: int = 120,  # noqa: B006 (read by ast)
-    passage_objects: int = 4, bad_rows: int = 0,
-) -> None:  # fmt: skip
+    stage: Stage,
+    *,
+    sources: list = [{"kind": "csv_triples", "path": "data/atlas"}],
+    world_countries: int = 120,  # noqa: B006 (read by ast)
+    passage_objects: int = 4,
+    bad_rows: int = 0,
+) -> None:
     """`sources`: {kind, path, and the options of that reader in synth/sources}. `world_countries`: size of the fictional world, 0 for none.
     `bad_rows`: how many rows of the sources may be set aside; with one more the stage stops."""
     readings = [_read(stage, i, source) for i, source in enumerate(sources)]
@@ -58,12 +62,18 @@ def _read(stage: Stage, i: int, source: dict) -> Reading:
 
 
 def _refuse(stage: Stage, built: Built, bad_rows: int, *, asked: bool) -> None:
-    """Raises UserError where more rows were set aside than the user allows, or none is left. The quarantine file stays in the work folder."""
+    """Raises UserError where more rows were set aside than the user allows, or none is left.
+
+    The quarantine file stays in the work folder.
+    """
     n = len(built.quarantined)
     if n > bad_rows or (asked and not built.accepted):
         remedy = f"mend them, or set kb.bad_rows to {n} to go on without them" if built.accepted else "mend them: no row is left"
         where = (stage.out / "quarantine.parquet").relative_to(stage.root)
-        raise UserError(f"{n} of {built.produced} rows of the sources cannot be used (all in {where}): {remedy}; the first: {built.quarantined[0].evidence[:500]}")
+        raise UserError(
+            f"{n} of {built.produced} rows of the sources cannot be used (all in {where}): {remedy}; the first: "
+            f"{built.quarantined[0].evidence[:500]}"
+        )
 
 
 def _write(stage: Stage, whole: KB, texts: list[Passage]) -> None:
