@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tasks.config import read_yaml
 from tasks.errors import UserError
 from tasks.stage import OUT, graph
 
@@ -50,8 +51,17 @@ def experiment(overrides: Mapping[str, Any], root: Path, extra: Mapping[str, str
     """`dvc exp run -S ...`: overrides are dotted keys of params.yaml and their values."""
     if subprocess.run(["git", "rev-parse", "--verify", "-q", "HEAD"], cwd=root, capture_output=True).returncode:
         raise UserError(f"an experiment is kept in git, and {root} has no commit yet: `git init && git add -A && git commit -m start`")
-    settings = [part for key, value in overrides.items() for part in ("-S", f"{key}={_value(value)}" if key in ("recipe", "profile", "seed") else f"++{key}={_value(value)}")]
+    current = read_yaml(root / "params.yaml")
+    settings: list[str] = []
+    for key, value in overrides.items():
+        if isinstance(value, dict) and _holds(current, key.split(".")):
+            settings += ["-S", f"~{key}"]  # a mapping would be merged into the one that is there; ours replaces it
+        settings += ["-S", f"++{key}={_value(value)}"]
     return run(["exp", "run", *settings], root, extra)
+
+
+def _holds(value: Any, path: list[str]) -> bool:
+    return not path or (isinstance(value, dict) and path[0] in value and _holds(value[path[0]], path[1:]))
 
 
 def _value(value: Any) -> str:
