@@ -34,8 +34,17 @@ from tasks.errors import UserError, nearest
 from tasks.pieces import bind
 from tasks.plan import read_recipe, recipe_layers
 
-SLOTS = {"advantage": "advantage", "ratio": "ratio", "corrections": "correct", "surrogate": "surrogate", "regularisers": "regulariser",
-         "filters": "filter", "rewards": "reward", "curriculum": "curriculum", "loss": "prefer"}  # fmt: skip
+SLOTS = {
+    "advantage": "advantage",
+    "ratio": "ratio",
+    "corrections": "correct",
+    "surrogate": "surrogate",
+    "regularisers": "regulariser",
+    "filters": "filter",
+    "rewards": "reward",
+    "curriculum": "curriculum",
+    "loss": "prefer",
+}
 KEYS = {"name", "piece", "knobs", "given", "expect", "atol"}
 
 
@@ -212,5 +221,14 @@ def _evaluate(piece: Any, given: Mapping[str, Any], recipe: Mapping[str, Any]) -
     return piece(given["scored"], *([given["against"]] if "against" in given else []))
 
 
-RUNNERS = {"advantage": _advantage, "filter": _filter, "reward": _reward, "ratio": _ratio, "correct": _correct, "surrogate": _surrogate,
-           "regulariser": _regulariser, "prefer": _prefer, "evaluate": _evaluate}  # fmt: skip
+RUNNERS = {
+    "advantage": _advantage,
+    "filter": _filter,
+    "reward": _reward,
+    "ratio": _ratio,
+    "correct": _correct,
+    "surrogate": _surrogate,
+    "regulariser": _regulariser,
+    "prefer": _prefer,
+    "evaluate": _evaluate,
+}

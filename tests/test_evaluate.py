@@ -25,8 +25,16 @@ NAMES = ["Norvia", "Zelton", "Karo", "Milbe", "Tasun", "Orrel"]
 
 
 def make_problem(i, env="search", family="entity_tree", split="test", hops=1):
-    return Problem.make(prompt=f"What is the capital of {NAMES[i]} ?", answer=f"City{NAMES[i]}", verifier="exact", args={"aliases": []}, env=env,
-                        family=family, difficulty={"hops": hops} if hops else {}, split=split)  # fmt: skip
+    return Problem.make(
+        prompt=f"What is the capital of {NAMES[i]} ?",
+        answer=f"City{NAMES[i]}",
+        verifier="exact",
+        args={"aliases": []},
+        env=env,
+        family=family,
+        difficulty={"hops": hops} if hops else {},
+        split=split,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +43,9 @@ def project(tmp_path_factory):
     root = tmp_path_factory.mktemp("project")
     questions = [make_problem(i, hops=1 + i % 2) for i in range(6)]
     tables.write(root / "artifacts/questions/problems.parquet", questions, Problem)
-    tables.write(root / "artifacts/problems/problems.parquet", [make_problem(i, "single", f"family{i % 2}", hops=0) for i in range(2)], Problem)
+    tables.write(
+        root / "artifacts/problems/problems.parquet", [make_problem(i, "single", f"family{i % 2}", hops=0) for i in range(2)], Problem
+    )
     passages = [Passage(id=f"p{i}", entity=n, title=n, text=f"The capital of {n} is City{n}.", facts=()) for i, n in enumerate(NAMES)]
     tables.write(root / "artifacts/kb/passages.parquet", passages, Passage)
     tokenizer = train_tokenizer([p.text for p in passages] + [q.question for q in questions], vocab_size=400)
@@ -81,8 +91,10 @@ class Oracle:
 
 def run(root, **changes):
     stage = Stage("evaluate", root=root, deps=["artifacts"])
-    pieces = {"envs": [bind("training.env", {"piece": "search"}), bind("training.env", {"piece": "single"})],
-              "metrics": [bind("training.evaluate", {"piece": "pass_at_k", "ks": [1, 4]})]}  # fmt: skip
+    pieces = {
+        "envs": [bind("training.env", {"piece": "search"}), bind("training.env", {"piece": "single"})],
+        "metrics": [bind("training.evaluate", {"piece": "pass_at_k", "ks": [1, 4]})],
+    }
     with stage.running():
         evaluate(stage, **{"samples": 4, "blanked_samples": 2, "family_samples": 1, "max_turn_tokens": 24, **pieces, **changes})
     return root / "artifacts" / "evaluate"
@@ -123,16 +135,30 @@ def test_search_is_what_the_scores_come_from(project, monkeypatch):
 def rollout(value, **parts):
     group = toy.groups([[value]])[0]
     one = group.rollouts[0]
-    return type(one)(problem=one.problem, group=one.group, segments=one.segments, score=Scored(value=value, parts=parts), info={"calls": 2, "messages": ()})
+    return type(one)(
+        problem=one.problem,
+        group=one.group,
+        segments=one.segments,
+        score=Scored(value=value, parts=parts),
+        info={"calls": 2, "messages": ()},
+    )
 
 
 def test_outcomes():
-    said = {"right": rollout(1.0, answered=1.0), "wrong": rollout(0.0, answered=1.0), "truncated": rollout(0.0, truncated=1.0),
-            "malformed": rollout(0.0, answered=0.0, malformed=1.0), "out_of_calls": rollout(0.0, answered=0.0, malformed=0.0)}  # fmt: skip
+    said = {
+        "right": rollout(1.0, answered=1.0),
+        "wrong": rollout(0.0, answered=1.0),
+        "truncated": rollout(0.0, truncated=1.0),
+        "malformed": rollout(0.0, answered=0.0, malformed=1.0),
+        "out_of_calls": rollout(0.0, answered=0.0, malformed=0.0),
+    }
     for name, one in said.items():
         assert outcome(one) == name
     blind = rollout(0.0)
-    assert outcome(type(blind)(problem=blind.problem, group=blind.group, segments=blind.segments, score=Unscorable(reason="x"))) == "unscorable"
+    assert (
+        outcome(type(blind)(problem=blind.problem, group=blind.group, segments=blind.segments, score=Unscorable(reason="x")))
+        == "unscorable"
+    )
 
 
 def test_an_interrupted_run_goes_on_where_it_was(tmp_path):
@@ -192,8 +218,12 @@ def test_pairing_narrows_the_interval():
 
 def test_measure_leaves_out_samples_without_a_score():
     columns = ["run", "problem", "hops", "family", "score", "calls", "tokens", "outcome"]
-    rows = [["rl", "p", 1, "f", 1.0, 1, 5, "right"], ["rl", "p", 1, "f", np.nan, 1, 5, "unscorable"], ["rl, families", "q", 0, "g", 0.0, 0, 5, "wrong"],
-            ["rl, search blanked", "p", 1, "f", 0.0, 1, 5, "wrong"]]  # fmt: skip
+    rows = [
+        ["rl", "p", 1, "f", 1.0, 1, 5, "right"],
+        ["rl", "p", 1, "f", np.nan, 1, 5, "unscorable"],
+        ["rl, families", "q", 0, "g", 0.0, 0, 5, "wrong"],
+        ["rl, search blanked", "p", 1, "f", 0.0, 1, 5, "wrong"],
+    ]
     frame = pd.DataFrame(rows, columns=columns)
     found = measure(frame, ["rl"], "sft", [bind("training.evaluate", {"piece": "pass_at_k", "ks": [1]})])
     assert found["models"]["rl"]["pass@1"]["mean"] == 1.0

@@ -41,7 +41,7 @@ def test_a_recipe_inherits_pieces_but_not_checks():
     qae = load("qae")
     assert qae["stages"]["rl"]["surrogate"]["clip_high"] == 0.28
     assert qae["stages"]["rl"]["advantage"]["piece"] == "quantile"
-    assert all("training.advantage/quantile" == c["piece"] for c in qae["checks"])
+    assert all(c["piece"] == "training.advantage/quantile" for c in qae["checks"])
 
 
 CHECK = {
@@ -76,3 +76,21 @@ def test_a_check_can_fail():
 def test_a_malformed_check_is_one_sentence(changes, said):
     with pytest.raises(UserError, match=said):
         ran(**changes)
+
+
+def test_the_command_line_runs_them(capsys, tmp_path, monkeypatch):
+    from flows.cli import main
+
+    assert main(["check", "--all", "--numeric"]) == 0
+    assert "ok      qae" in capsys.readouterr().out
+    assert main(["check"]) == 2
+    assert main(["check", "qaf"]) == 2
+    assert "did you mean 'qae'" in capsys.readouterr().err
+    own = tmp_path / "flows" / "recipes"
+    own.mkdir(parents=True)
+    (own / "mine.yaml").write_text(
+        "id: mine\nchecks: [{name: x, piece: training.advantage/rloo, given: {rewards: [[1, 0]]}, expect: {credit: [[2.0, 0.0]]}}]\n"
+    )
+    monkeypatch.setenv("ESPALIER_PATH", str(tmp_path))
+    assert main(["check", "mine"]) == 1
+    assert "credit[0][0] is 1, expected 2 within 1e-06" in capsys.readouterr().out

@@ -58,9 +58,9 @@ class Toy:
 def batch(rows: Sequence[Mapping[str, Any]]) -> Toy:
     """A batch of rows, each a prompt token followed by the tokens it lists.
 
-    A row gives `logp: [n]` (or one number with `n`), or `probs: [n][V]` (distributions over a small vocabulary) with the sampled `tokens: [n]`. Optional,
-    a number or a list [n] each: credit (0), old (the given logp), behaviour (old), reference (the given logp), trainable (true),
-    behaviour_entropy (that of the distribution).
+    A row gives `logp: [n]` (or one number with `n`), or `probs: [n][V]` (distributions over a small vocabulary) with the sampled
+    `tokens: [n]`. Optional, a number or a list [n] each: credit (0), old (the given logp), behaviour (old), reference (the given logp),
+    trainable (true), behaviour_entropy (that of the distribution).
     """
     if len({"probs" in row for row in rows}) != 1:
         raise ValueError("either all rows of a toy batch give probs, or none")

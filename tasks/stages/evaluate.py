@@ -31,14 +31,27 @@ MODELS = {"base": ("sft", "base"), "sft": ("sft", "model"), "prefer": ("prefer",
 OUTCOMES = ("right", "wrong", "malformed", "out_of_calls", "truncated", "unscorable")
 SCORES = pa.DataFrameSchema(
     {
-        "run": tables.text(empty=False), "model": tables.text(among=tuple(MODELS)), "blanked": pa.Column(bool), "problem": tables.text(empty=False),
-        "sample": tables.number(0, whole=True), "env": tables.text(empty=False), "family": tables.text(empty=False), "hops": tables.number(0, whole=True),
-        "score": tables.number(nullable=True), "outcome": tables.text(among=OUTCOMES), "calls": tables.number(0, whole=True),
-        "turns": tables.number(1, whole=True), "tokens": tables.number(0, whole=True), "temperature": tables.number(0), "top_p": tables.number(0),
-        "max_turn_tokens": tables.number(1, whole=True), "search_k": tables.number(1, whole=True),
+        "run": tables.text(empty=False),
+        "model": tables.text(among=tuple(MODELS)),
+        "blanked": pa.Column(bool),
+        "problem": tables.text(empty=False),
+        "sample": tables.number(0, whole=True),
+        "env": tables.text(empty=False),
+        "family": tables.text(empty=False),
+        "hops": tables.number(0, whole=True),
+        "score": tables.number(nullable=True),
+        "outcome": tables.text(among=OUTCOMES),
+        "calls": tables.number(0, whole=True),
+        "turns": tables.number(1, whole=True),
+        "tokens": tables.number(0, whole=True),
+        "temperature": tables.number(0),
+        "top_p": tables.number(0),
+        "max_turn_tokens": tables.number(1, whole=True),
+        "search_k": tables.number(1, whole=True),
     },
-    name="scores", unique=["run", "problem", "sample"],
-)  # fmt: skip
+    name="scores",
+    unique=["run", "problem", "sample"],
+)
 
 
 @dataclass(frozen=True)
@@ -53,14 +66,30 @@ class Run:
 
 
 def evaluate(
-    stage: Stage, *, models: list = ["base", "sft", "prefer", "rl"], against: str = "sft", questions: int = 300, samples: int = 8,  # noqa: B006 (read by ast)
-    per_family: int = 20, family_samples: int = 4, blanked_samples: int = 2, temperature: float = 1.0, top_p: float = 1.0, max_turn_tokens: int = 48,
-    max_tokens: int = 512, k: int = 3, envs: Pieces("training.env") = [{"piece": "search"}, {"piece": "single"}],  # noqa: B006, F821
-    metrics: Pieces("training.evaluate") = [{"piece": "pass_at_k", "ks": [1, 8]}],  # noqa: B006, F821
-    max_unscorable: float = 0.02, wave: int = 256, device: str = "cpu", dtype: str = "float32",
-) -> None:  # fmt: skip
-    """`samples` rollouts of each of `questions` test questions per model, `family_samples` of `per_family` problems of each verifiable family; differences are
-    taken to the model `against`. `max_unscorable` is the largest share of rollouts without a score before the numbers would mean something else."""
+    stage: Stage,
+    *,
+    models: list = ["base", "sft", "prefer", "rl"],
+    against: str = "sft",
+    questions: int = 300,
+    samples: int = 8,
+    per_family: int = 20,
+    family_samples: int = 4,
+    blanked_samples: int = 2,
+    temperature: float = 1.0,
+    top_p: float = 1.0,
+    max_turn_tokens: int = 48,
+    max_tokens: int = 512,
+    k: int = 3,
+    envs: Pieces("training.env") = [{"piece": "search"}, {"piece": "single"}],
+    metrics: Pieces("training.evaluate") = [{"piece": "pass_at_k", "ks": [1, 8]}],
+    max_unscorable: float = 0.02,
+    wave: int = 256,
+    device: str = "cpu",
+    dtype: str = "float32",
+) -> None:
+    """`samples` rollouts of each of `questions` test questions per model, `family_samples` of `per_family` problems of each verifiable
+    family; differences are taken to the model `against`. `max_unscorable` is the largest share of rollouts without a score before the
+    numbers would mean something else."""
     for name in [*models, against]:
         if name not in MODELS:
             raise UserError(f"evaluate: there is no model {name!r}: {nearest(name, MODELS)}")
@@ -95,8 +124,10 @@ def evaluate(
     missing = sum(r["score"] is None for r in rows)
     if missing > max_unscorable * len(rows):
         first = next(r for r in rows if r["score"] is None)
-        raise ValueError(f"{missing} of {len(rows)} rollouts could not be scored, more than max_unscorable = {max_unscorable}; the first: problem "
-                         f"{first['problem']}, {first['reason']}")  # fmt: skip
+        raise ValueError(
+            f"{missing} of {len(rows)} rollouts could not be scored, more than max_unscorable = {max_unscorable}; the first: problem "
+            f"{first['problem']}, {first['reason']}"
+        )
     decoding = {"temperature": temperature, "top_p": top_p, "max_turn_tokens": max_turn_tokens, "search_k": k}
     frame = pd.DataFrame([{c: r[c] if c in r else decoding[c] for c in SCORES.columns} for r in rows])
     frame["score"] = frame["score"].astype("float64")
@@ -106,11 +137,26 @@ def evaluate(
             if r["messages"] is not None:
                 f.write(json.dumps({c: v for c, v in r.items() if c != "reason" or v}, ensure_ascii=False) + "\n")
     found = measure(frame, models, against, metrics)
+    if any("pass@1" not in values for values in found["models"].values()):
+        raise UserError(
+            "evaluate: no metric gives pass@1, which the report shows: keep {piece: pass_at_k, ks: [1, ...]} among evaluate.metrics"
+        )
     (stage.out / "metrics.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    stage.card({"rollouts": len(rows), "unscorable": missing, "questions": len(asked), "problems": len(solved), "samples": samples, **decoding,
-                "held_out": digest([p.id for p in asked])})  # fmt: skip
+    stage.card(
+        {
+            "rollouts": len(rows),
+            "unscorable": missing,
+            "questions": len(asked),
+            "problems": len(solved),
+            "samples": samples,
+            **decoding,
+            "held_out": digest([p.id for p in asked]),
+        }
+    )
     for name, values in found["models"].items():
-        stage.log({f"{name}/{metric.replace('@', '_at_')}": value["mean"] for metric, value in values.items() if value.get("mean") is not None})
+        stage.log(
+            {f"{name}/{metric.replace('@', '_at_')}": value["mean"] for metric, value in values.items() if value.get("mean") is not None}
+        )
     stage.artifact(stage.out / "metrics.json")
 
 
@@ -121,12 +167,16 @@ def held_out(path: Path, n: int, seed: int, *, by_family: bool = False) -> list[
         if p.split == "test":
             families.setdefault(p.family if by_family else "", []).append(p)
     if not families:
-        raise UserError(f"{path} holds no problem of the split test: nothing is held out to evaluate on; give the stage before it a larger n_test")
+        raise UserError(
+            f"{path} holds no problem of the split test: nothing is held out to evaluate on; give the stage before it a larger n_test"
+        )
     return [p for family in sorted(families) for p in sorted(families[family], key=lambda p: digest("evaluate", seed, p.id))[:n]]
 
 
-def resumable(work: Path, problems: Sequence[Problem], size: int, play: Callable[[Sequence[Problem]], list[Rollout]]) -> Iterator[list[dict[str, Any]]]:
-    """Rows of the rollouts of `problems`, `size` problems at a time; each part is one line of `work`, and a part found there is not played again."""
+def resumable(
+    work: Path, problems: Sequence[Problem], size: int, play: Callable[[Sequence[Problem]], list[Rollout]]
+) -> Iterator[list[dict[str, Any]]]:
+    """Rows of the rollouts of `problems`, `size` problems at a time. Each part is one line of `work`; a part found there is not played again."""
     done = []
     if work.exists():
         whole = work.read_text(encoding="utf-8").rpartition("\n")[0]  # a line without its end was cut off by a kill

@@ -23,8 +23,15 @@ from training.types import Credit, Group, Rewards
 MIN_GROUP = 2
 
 
-def grpo(groups: Sequence[Group], rewards: Rewards, state: dict, rng: np.random.Generator, *,
-         std: Literal["sample", "population", "none"] = "sample", eps: float = 1e-6) -> Credit:
+def grpo(
+    groups: Sequence[Group],
+    rewards: Rewards,
+    state: dict,
+    rng: np.random.Generator,
+    *,
+    std: Literal["sample", "population", "none"] = "sample",
+    eps: float = 1e-6,
+) -> Credit:
     def formula(r: np.ndarray) -> np.ndarray:
         centred = r - r.mean()
         return centred if std == "none" else centred / (r.std(ddof=1 if std == "sample" else 0) + eps)

@@ -22,6 +22,7 @@ from training.types import Credit, Group, Rewards
 MIN_GROUP = 2
 
 
-def quantile(groups: Sequence[Group], rewards: Rewards, state: dict, rng: np.random.Generator, *,
-             k: float = 0.4, eps: float = 1e-8) -> Credit:
+def quantile(
+    groups: Sequence[Group], rewards: Rewards, state: dict, rng: np.random.Generator, *, k: float = 0.4, eps: float = 1e-8
+) -> Credit:
     return relative(rewards, lambda r: (r - np.quantile(r, k, method="inverted_cdf")) / (r.std() + eps))

@@ -18,8 +18,9 @@ import numpy as np
 from training.types import Credit, Group, Rewards
 
 
-def reinforce(groups: Sequence[Group], rewards: Rewards, state: dict, rng: np.random.Generator, *,
-              baseline: float = 0.0, decay: float = 1.0) -> Credit:
+def reinforce(
+    groups: Sequence[Group], rewards: Rewards, state: dict, rng: np.random.Generator, *, baseline: float = 0.0, decay: float = 1.0
+) -> Credit:
     b = state.setdefault("baseline", baseline)
     flat = np.concatenate([np.asarray(r, dtype=np.float64) for r in rewards]) if len(rewards) else np.zeros(0)
     scorable = flat[~np.isnan(flat)]

@@ -17,6 +17,14 @@ import numpy as np
 from training.types import Credit, Group, Rewards
 
 
-def signed(groups: Sequence[Group], rewards: Rewards, state: dict, rng: np.random.Generator, *,
-           lambda_pos: float = 0.1, lambda_neg: float = 1.0, threshold: float = 0.5) -> Credit:
+def signed(
+    groups: Sequence[Group],
+    rewards: Rewards,
+    state: dict,
+    rng: np.random.Generator,
+    *,
+    lambda_pos: float = 0.1,
+    lambda_neg: float = 1.0,
+    threshold: float = 0.5,
+) -> Credit:
     return [np.where(np.isnan(r), 0.0, np.where(r > threshold, lambda_pos, -lambda_neg)) for r in rewards]

@@ -20,8 +20,9 @@ import numpy as np
 from synth.types import Problem
 
 
-def success_band(problems: Sequence[Problem], state: dict, rng: np.random.Generator, n: int, *,
-                 floor: float = 0.02, window: int = 4) -> list[int]:
+def success_band(
+    problems: Sequence[Problem], state: dict, rng: np.random.Generator, n: int, *, floor: float = 0.02, window: int = 4
+) -> list[int]:
     if not problems:
         raise ValueError("the curriculum was given no problem to choose from: check the split and the filters of the stage before")
     weights = np.empty(len(problems))

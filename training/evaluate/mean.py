@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from training.evaluate import Metric, interval, scorable
 
 
-def mean(scored: Sequence[Sequence[float]], *, name: str = "score", level: float = 0.95, resamples: int = 2000,
-         seed: int = 0) -> dict[str, Metric]:
+def mean(
+    scored: Sequence[Sequence[float]], *, name: str = "score", level: float = 0.95, resamples: int = 2000, seed: int = 0
+) -> dict[str, Metric]:
     means = [x.mean() for x in map(scorable, scored) if len(x)]
     return {name: interval(means, level=level, resamples=resamples, seed=seed)}

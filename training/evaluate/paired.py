@@ -17,8 +17,9 @@ from collections.abc import Sequence
 from training.evaluate import Metric, interval, scorable
 
 
-def paired(scored: Sequence[Sequence[float]], against: Sequence[Sequence[float]], *, level: float = 0.95, resamples: int = 2000,
-           seed: int = 0) -> dict[str, Metric]:
+def paired(
+    scored: Sequence[Sequence[float]], against: Sequence[Sequence[float]], *, level: float = 0.95, resamples: int = 2000, seed: int = 0
+) -> dict[str, Metric]:
     if len(scored) != len(against):
         raise ValueError(f"a paired comparison needs the same problems on both sides: {len(scored)} and {len(against)} were given")
     pairs = [(scorable(a), scorable(b)) for a, b in zip(scored, against, strict=True)]

@@ -18,8 +18,15 @@ from math import comb
 from training.evaluate import Metric, interval, scorable
 
 
-def pass_at_k(scored: Sequence[Sequence[float]], *, ks: Sequence[int] = (1, 8), threshold: float = 0.999, level: float = 0.95,
-              resamples: int = 2000, seed: int = 0) -> dict[str, Metric]:
+def pass_at_k(
+    scored: Sequence[Sequence[float]],
+    *,
+    ks: Sequence[int] = (1, 8),
+    threshold: float = 0.999,
+    level: float = 0.95,
+    resamples: int = 2000,
+    seed: int = 0,
+) -> dict[str, Metric]:
     counts = [(len(x), int((x >= threshold).sum())) for x in map(scorable, scored)]
     out = {}
     for k in ks:

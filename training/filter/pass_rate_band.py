@@ -17,8 +17,9 @@ import numpy as np
 from training.types import Group, Rewards
 
 
-def pass_rate_band(groups: Sequence[Group], rewards: Rewards, state: dict, rng: np.random.Generator, *,
-                   low: float = 0.1, high: float = 0.9) -> list[str | None]:
+def pass_rate_band(
+    groups: Sequence[Group], rewards: Rewards, state: dict, rng: np.random.Generator, *, low: float = 0.1, high: float = 0.9
+) -> list[str | None]:
     def reason(r: np.ndarray) -> str | None:
         r = r[~np.isnan(r)]
         if not len(r):

@@ -19,8 +19,17 @@ from torch.nn.functional import logsigmoid
 from training.prefer import finite
 
 
-def bradley_terry(chosen: Tensor, rejected: Tensor, ref_chosen: Tensor, ref_rejected: Tensor, n_chosen: Tensor, n_rejected: Tensor, *,
-                  margin: float = 0.0, centre: float = 0.0) -> Tensor:
+def bradley_terry(
+    chosen: Tensor,
+    rejected: Tensor,
+    ref_chosen: Tensor,
+    ref_rejected: Tensor,
+    n_chosen: Tensor,
+    n_rejected: Tensor,
+    *,
+    margin: float = 0.0,
+    centre: float = 0.0,
+) -> Tensor:
     d, ok = finite(chosen - rejected)
     both, _ = finite(chosen + rejected)
     return torch.where(ok, -logsigmoid(d - margin) + centre * both.square(), 0.0)

@@ -21,8 +21,17 @@ from training.prefer import finite
 NEEDS = {"reference"}
 
 
-def dpo(chosen: Tensor, rejected: Tensor, ref_chosen: Tensor, ref_rejected: Tensor, n_chosen: Tensor, n_rejected: Tensor, *,
-        beta: float = 0.1, label_smoothing: float = 0.0) -> Tensor:
+def dpo(
+    chosen: Tensor,
+    rejected: Tensor,
+    ref_chosen: Tensor,
+    ref_rejected: Tensor,
+    n_chosen: Tensor,
+    n_rejected: Tensor,
+    *,
+    beta: float = 0.1,
+    label_smoothing: float = 0.0,
+) -> Tensor:
     d, ok = finite((chosen - ref_chosen) - (rejected - ref_rejected))
     values = -(1 - label_smoothing) * logsigmoid(beta * d) - label_smoothing * logsigmoid(-beta * d)
     return torch.where(ok, values, 0.0)

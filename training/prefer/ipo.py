@@ -19,8 +19,17 @@ from training.prefer import finite
 NEEDS = {"reference"}
 
 
-def ipo(chosen: Tensor, rejected: Tensor, ref_chosen: Tensor, ref_rejected: Tensor, n_chosen: Tensor, n_rejected: Tensor, *,
-        beta: float = 0.1, per_token: bool = False) -> Tensor:
+def ipo(
+    chosen: Tensor,
+    rejected: Tensor,
+    ref_chosen: Tensor,
+    ref_rejected: Tensor,
+    n_chosen: Tensor,
+    n_rejected: Tensor,
+    *,
+    beta: float = 0.1,
+    per_token: bool = False,
+) -> Tensor:
     better, worse = chosen - ref_chosen, rejected - ref_rejected
     if per_token:
         better, worse = better / n_chosen.clamp_min(1), worse / n_rejected.clamp_min(1)

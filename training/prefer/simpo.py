@@ -17,7 +17,16 @@ from torch.nn.functional import logsigmoid
 from training.prefer import finite
 
 
-def simpo(chosen: Tensor, rejected: Tensor, ref_chosen: Tensor, ref_rejected: Tensor, n_chosen: Tensor, n_rejected: Tensor, *,
-          beta: float = 2.0, gamma: float = 1.0) -> Tensor:
+def simpo(
+    chosen: Tensor,
+    rejected: Tensor,
+    ref_chosen: Tensor,
+    ref_rejected: Tensor,
+    n_chosen: Tensor,
+    n_rejected: Tensor,
+    *,
+    beta: float = 2.0,
+    gamma: float = 1.0,
+) -> Tensor:
     d, ok = finite(chosen / n_chosen.clamp_min(1) - rejected / n_rejected.clamp_min(1))
     return torch.where(ok, -logsigmoid(beta * d - gamma), 0.0)

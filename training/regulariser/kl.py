@@ -22,8 +22,15 @@ from training.types import Batch, Terms, TokenStats
 NEEDS = {"reference"}
 
 
-def kl(stats: TokenStats, batch: Batch, *, coef: float = 0.04, estimator: Literal["k1", "k2", "k3"] = "k3", aggregate: Aggregate = "tokens",
-       max_length: int = 128) -> Terms:
+def kl(
+    stats: TokenStats,
+    batch: Batch,
+    *,
+    coef: float = 0.04,
+    estimator: Literal["k1", "k2", "k3"] = "k3",
+    aggregate: Aggregate = "tokens",
+    max_length: int = 128,
+) -> Terms:
     d = live(stats.logp - batch.columns["reference"], batch).clamp(-LIMIT, LIMIT)
     if estimator == "k1":
         k = d

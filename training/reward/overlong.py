@@ -18,8 +18,16 @@ import numpy as np
 from training.types import Group, Rewards
 
 
-def overlong(groups: Sequence[Group], rewards: Rewards, state: dict, rng: np.random.Generator, *,
-             max_length: int = 20480, cache: int = 4096, scale: float = 1.0) -> Rewards:
+def overlong(
+    groups: Sequence[Group],
+    rewards: Rewards,
+    state: dict,
+    rng: np.random.Generator,
+    *,
+    max_length: int = 20480,
+    cache: int = 4096,
+    scale: float = 1.0,
+) -> Rewards:
     if not 0 < cache <= max_length:
         raise ValueError(f"overlong: cache is {cache} and max_length {max_length}; cache must be above 0 and at most max_length")
     lengths = [np.array([rollout.n_model for rollout in group.rollouts], dtype=np.float64) for group in groups]

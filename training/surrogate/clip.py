@@ -20,8 +20,18 @@ from training.tokens import LIMIT, Aggregate, live, weigh
 from training.types import Batch, Terms, TokenStats
 
 
-def clip(log_ratio: Tensor, credit: Tensor, stats: TokenStats, batch: Batch, *, clip_low: float = 0.2, clip_high: float = 0.2,
-         dual_clip: float = 0.0, aggregate: Aggregate = "tokens", max_length: int = 128) -> Terms:
+def clip(
+    log_ratio: Tensor,
+    credit: Tensor,
+    stats: TokenStats,
+    batch: Batch,
+    *,
+    clip_low: float = 0.2,
+    clip_high: float = 0.2,
+    dual_clip: float = 0.0,
+    aggregate: Aggregate = "tokens",
+    max_length: int = 128,
+) -> Terms:
     if dual_clip and dual_clip <= 1:
         raise ValueError(f"dual_clip is {dual_clip}: it must be above 1, or 0 to leave it out")
     log_ratio, credit = live(log_ratio, batch).clamp(-LIMIT, LIMIT), live(credit, batch)

@@ -37,9 +37,19 @@ def prepare(batch: Batch, *, rho: float = 0.2, which: Literal["top", "bottom"] =
     batch.totals["kept_tokens"] = float(max(1, count))
 
 
-def entropy_clip(log_ratio: Tensor, credit: Tensor, stats: TokenStats, batch: Batch, *, rho: float = 0.2,
-                 which: Literal["top", "bottom"] = "top", denominator: Literal["kept", "all"] = "kept",
-                 clip_low: float = 0.2, clip_high: float = 0.28, dual_clip: float = 0.0) -> Terms:
+def entropy_clip(
+    log_ratio: Tensor,
+    credit: Tensor,
+    stats: TokenStats,
+    batch: Batch,
+    *,
+    rho: float = 0.2,
+    which: Literal["top", "bottom"] = "top",
+    denominator: Literal["kept", "all"] = "kept",
+    clip_low: float = 0.2,
+    clip_high: float = 0.28,
+    dual_clip: float = 0.0,
+) -> Terms:
     terms = clip(log_ratio, credit, stats, batch, clip_low=clip_low, clip_high=clip_high, dual_clip=dual_clip, aggregate="tokens")
     values = torch.where(batch.columns["kept"], terms.values, 0.0)
     return Terms(values=values, denominator="kept_tokens" if denominator == "kept" else "tokens", metrics=terms.metrics)

@@ -19,7 +19,8 @@ from training.types import Batch, Terms, TokenStats
 EXCLUDES = {"training.ratio/sequence": "policy_gradient reads no ratio, so a sequence ratio would change nothing; use the surrogate clip"}
 
 
-def policy_gradient(log_ratio: Tensor, credit: Tensor, stats: TokenStats, batch: Batch, *,
-                    aggregate: Aggregate = "constant", max_length: int = 1) -> Terms:
+def policy_gradient(
+    log_ratio: Tensor, credit: Tensor, stats: TokenStats, batch: Batch, *, aggregate: Aggregate = "constant", max_length: int = 1
+) -> Terms:
     values, denominator = weigh(-live(credit, batch) * live(stats.logp, batch), batch, aggregate, max_length)
     return Terms(values=values, denominator=denominator)

@@ -1,0 +1,113 @@
+"""Plots as inline SVG: no library, no request, colours from the page's CSS, so that they follow light and dark.
+
+A series has a colour class `c-<name>` (c-base, c-sft, c-prefer, c-rl, else c-other); axes use the text colour.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from html import escape
+
+import numpy as np
+
+Points = tuple[Sequence[float], Sequence[float]]
+
+
+def ticks(low: float, high: float, about: int = 4) -> list[float]:
+    """Round numbers (1, 2 or 5 times a power of ten apart) from `low` to `high`, near `about` of them."""
+    span = (high - low) / max(about, 1)
+    power = 10.0 ** math.floor(math.log10(span))
+    step = next(m * power for m in (1, 2, 5, 10) if m * power >= span * 0.999)
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    return [round(i * step, 12) for i in range(first, last + 1)]
+
+
+def label(x: float) -> str:
+    """A tick's number, short: 12k, 0.25, 1e-05."""
+    if x and abs(x) < 1e-3:
+        return f"{x:.0e}".replace("e-0", "e-")
+    return f"{x / 1000:g}k" if abs(x) >= 10_000 else f"{x:g}"
+
+
+def smooth(y: np.ndarray, window: int) -> np.ndarray:
+    """Centred moving average whose window shrinks at both ends."""
+    if window < 2:
+        return y
+    sums = np.cumsum(np.concatenate([[0.0], y]))
+    at = np.arange(len(y))
+    half = np.minimum(np.minimum(at, len(y) - 1 - at), window // 2)
+    return (sums[at + half + 1] - sums[at - half]) / (2 * half + 1)
+
+
+def lines(series: Mapping[str, Points], *, x: str, y: str, width: int = 330, height: int = 200) -> str:
+    """Curves with axis labels. A curve of more than 60 points is drawn faint, with its moving average (a 25th of its length) on top."""
+    found = {name: _finite(points) for name, points in series.items()}
+    found = {name: p for name, p in found.items() if len(p[0])}
+    if not found:
+        return ""
+    xs, ys = np.concatenate([p[0] for p in found.values()]), np.concatenate([p[1] for p in found.values()])
+    (x0, x1), (y0, y1) = _range(xs), _range(ys)
+    left, right, top, bottom = 52, 10, 10, 36
+    px = lambda v: left + (v - x0) / (x1 - x0) * (width - left - right)  # noqa: E731
+    py = lambda v: height - bottom - (v - y0) / (y1 - y0) * (height - top - bottom)  # noqa: E731
+    out = []
+    for t in ticks(y0, y1):
+        out.append(f'<line class="grid" x1="{left}" x2="{width - right}" y1="{py(t):.1f}" y2="{py(t):.1f}"/>')
+        out.append(f'<text x="{left - 6}" y="{py(t) + 3.5:.1f}" text-anchor="end">{label(t)}</text>')
+    for t in ticks(x0, x1):
+        out.append(f'<text x="{px(t):.1f}" y="{height - bottom + 15}" text-anchor="middle">{label(t)}</text>')
+    out.append(f'<line class="axis" x1="{left}" x2="{width - right}" y1="{height - bottom}" y2="{height - bottom}"/>')
+    out.append(f'<text class="name" x="{(left + width - right) / 2:.0f}" y="{height - 4}" text-anchor="middle">{escape(x)}</text>')
+    middle = (height - bottom + top) / 2
+    out.append(
+        f'<text class="name" x="12" y="{middle:.0f}" text-anchor="middle" transform="rotate(-90 12 {middle:.0f})">{escape(y)}</text>'
+    )
+    for name, (a, b) in found.items():
+        window = len(b) // 25 if len(b) > 60 else 1
+        if window > 1:
+            out.append(_path(px(a), py(b), f"line faint c-{name}"))
+        out.append(
+            _path(px(a), py(smooth(b, window)), f"line c-{name}")
+            if len(a) > 1
+            else f'<circle class="c-{name}" cx="{px(a[0]):.1f}" cy="{py(b[0]):.1f}" r="3"/>'
+        )
+    title = escape(f"{y} over {x}: {', '.join(f'{n} ends at {b[-1]:.4g}' for n, (_, b) in found.items())}")
+    return f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{title}"><title>{title}</title>{"".join(out)}</svg>'
+
+
+def whiskers(rows: Sequence[tuple[str, str, Mapping[str, float]]], *, x: str, width: int = 560, row: int = 24) -> str:
+    """Dots with intervals on one axis from 0 to 1: rows of (label, series, {"mean", "low", "high"})."""
+    left, right, bottom = 150, 46, 34
+    height = row * len(rows) + bottom + 6
+    px = lambda v: left + v * (width - left - right)  # noqa: E731
+    out = []
+    for t in (0, 0.25, 0.5, 0.75, 1):
+        out.append(f'<line class="grid" x1="{px(t):.1f}" x2="{px(t):.1f}" y1="4" y2="{height - bottom}"/>')
+        out.append(f'<text x="{px(t):.1f}" y="{height - bottom + 14}" text-anchor="middle">{t:.0%}</text>')
+    for i, (name, series, m) in enumerate(rows):
+        at = 4 + row * (i + 0.5)
+        out.append(f'<text x="{left - 10}" y="{at + 4:.1f}" text-anchor="end" class="row">{escape(name)}</text>')
+        out.append(f'<line class="line c-{series}" x1="{px(m["low"]):.1f}" x2="{px(m["high"]):.1f}" y1="{at:.1f}" y2="{at:.1f}"/>')
+        out.append(f'<circle class="c-{series}" cx="{px(m["mean"]):.1f}" cy="{at:.1f}" r="4.5"/>')
+        out.append(f'<text x="{width - right + 8}" y="{at + 4:.1f}">{m["mean"]:.0%}</text>')
+    out.append(f'<text class="name" x="{(left + width - right) / 2:.0f}" y="{height - 4}" text-anchor="middle">{escape(x)}</text>')
+    return f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{escape(x)}">{"".join(out)}</svg>'
+
+
+def _finite(points: Points) -> tuple[np.ndarray, np.ndarray]:
+    a, b = (np.asarray(v, dtype=np.float64) for v in points)
+    ok = np.isfinite(a) & np.isfinite(b)
+    return a[ok], b[ok]
+
+
+def _range(v: np.ndarray) -> tuple[float, float]:
+    """Extent of the values; a constant gets room on both sides."""
+    low, high = float(v.min()), float(v.max())
+    return (low, high) if high - low > 1e-12 * max(abs(low), abs(high)) else (low - (abs(low) or 1.0) / 2, high + (abs(high) or 1.0) / 2)
+
+
+def _path(x: np.ndarray, y: np.ndarray, classes: str) -> str:
+    step = max(1, len(x) // 400)  # more points than pixels say nothing
+    keep = sorted({*range(0, len(x), step), len(x) - 1})
+    return f'<path class="{classes}" d="M{" ".join(f"{x[i]:.1f},{y[i]:.1f}" for i in keep)}"/>'
