@@ -1,0 +1,36 @@
+# `make` lists the targets. Everything is installed into $(VENV), in the versions of constraints.txt; a second `make` installs nothing.
+VENV ?= .venv
+PYTHON ?= $(shell for p in python3 python3.12 python3.13 python3.11; do \
+	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && echo $$p && break; done)
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+export PATH := $(abspath $(BIN)):$(PATH)
+.DEFAULT_GOAL := help
+.PHONY: help install run test ui clean
+
+help: ## list the targets
+	@grep -hE '^[a-z%-]+:.*##' $(MAKEFILE_LIST) | sed 's/:[^#]*## /\t/' | expand -t 16
+
+$(STAMP): pyproject.toml constraints.txt
+	@test -n "$(PYTHON)" || { echo "error: Python 3.11, 3.12 or 3.13 is needed and was not found; install one, or name it: make PYTHON=/path/to/python" >&2; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q -c constraints.txt -e '.[test]'
+	@touch $@
+
+install: $(STAMP) ## create .venv and install the pinned dependencies
+
+run: $(STAMP) ## the whole pipeline, from sources to an evaluated and promoted model
+	$(BIN)/espalier run
+	$(BIN)/espalier promote
+
+test: $(STAMP) ## the tests
+	OMP_NUM_THREADS=2 MKL_NUM_THREADS=2 $(BIN)/python -m pytest $(ARGS)
+
+ui: $(STAMP) ## browse the runs in MLflow, on this machine only
+	$(BIN)/espalier ui
+
+bench-%: $(STAMP) ## one benchmark, e.g. bench-learning; writes benchmarks/results/<name>.json
+	$(BIN)/python -m benchmarks.$(subst -,_,$*)
+
+clean: ## remove what runs have made, and the environment; data, code and dvc.lock stay
+	rm -rf $(VENV) artifacts reports dvc_plots .espalier .pytest_cache

@@ -1,0 +1,50 @@
+"""`espalier init DIR`: a project of the user's own, outside the source tree of Espalier."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from tasks.errors import UserError
+from tasks.paths import CODE
+
+TEMPLATE = CODE / "flows" / "template"
+HIDDEN = {"gitignore": ".gitignore", "dvcignore": ".dvcignore", "dvc/config": ".dvc/config", "dvc/gitignore": ".dvc/.gitignore"}
+
+
+def add(commands: Any) -> None:
+    p = commands.add_parser("init", help="make a project of your own: params.yaml, dvc.yaml, a place for data and for own pieces")
+    p.add_argument("dir", metavar="DIR", type=Path)
+    p.set_defaults(run=init)
+
+
+def init(args: argparse.Namespace) -> int:
+    """Raises UserError where DIR exists and is not empty, or lies inside a source tree of Espalier."""
+    root: Path = args.dir.resolve()
+    if root.exists() and (not root.is_dir() or any(root.iterdir())):
+        raise UserError(f"{root} exists and is not empty: name a new folder")
+    if root.is_relative_to(CODE):
+        raise UserError(f"{root} lies inside the source tree {CODE}: name a folder outside it")
+    if shutil.which("git") is None:
+        raise UserError("git is not installed, and runs are kept in it: install git first")
+    for path in sorted(p for p in TEMPLATE.rglob("*") if p.is_file()):
+        name = path.relative_to(TEMPLATE).as_posix()
+        target = root / HIDDEN.get(name, name)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, target)
+    _git(root)
+    print(f"{root} is ready:\n  cd {args.dir}\n  espalier run\nYour data goes to data/ (see kb.sources in params.yaml), your own pieces to pieces/ (see pieces/README.md).")
+    return 0
+
+
+def _git(root: Path) -> None:
+    """A repository of its own with one commit: experiments are kept in git. Someone without a git identity gets a placeholder for this commit alone."""
+    known = subprocess.run(["git", "config", "user.email"], cwd=root, capture_output=True).returncode == 0
+    who = [] if known else ["-c", "user.name=espalier", "-c", "user.email=espalier@localhost"]
+    for command in (["init", "-q"], ["add", "-A"], [*who, "commit", "-q", "-m", "Start a project on Espalier"]):
+        done = subprocess.run(["git", *command], cwd=root, capture_output=True, text=True)
+        if done.returncode:
+            raise UserError(f"`git {' '.join(command)}` failed in {root}: {' '.join(done.stderr.split())}")
