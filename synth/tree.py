@@ -4,11 +4,11 @@ A *term* is a constant (an entity id, or a literal) or a `Node`: a variable of o
 variable whose other end is again a term. A `Pattern` asks one relation of a root term:
 
     What is the capital of the country that the Danu flows through?
-    Pattern(relation="capital", forward=True, root=Node(type="country", clues=(Clue(relation="flows_through", forward=False, target="danu"),)))
+    Pattern(relation="capital", forward=True, root=Node(type="country", clues=(Clue(relation="river", forward=False, target="danu"),)))
 
 Two routes compute the answers, and they share no code: `answers` walks the postings of the `KB` by entity id; `Prover` writes one SQL query
-over the tables of the KB, in which a constant is what the reader of the question sees: every entity that bears the name. A question is accepted
-only where both give exactly one answer and where the deletion of any clue gives more than one.
+over the tables of the KB, in which a constant is what the reader of the question sees: every entity that bears the name. A question is
+accepted only where both give exactly one answer and where the deletion of any clue gives more than one.
 """
 
 from __future__ import annotations
@@ -69,6 +69,26 @@ def answers(kb: KB, pattern: Pattern) -> frozenset[str]:
     return frozenset(x for value in extension(kb, pattern.root) for x in follow(kb, value, pattern.relation, pattern.forward))
 
 
+def support(kb: KB, pattern: Pattern, answer: str) -> list[str]:
+    """The ids of the facts that a unique answer rests on, from the leaves to the answer."""
+    out: list[str] = []
+
+    def fact(x: str, relation: str, y: str, forward: bool) -> None:
+        subject, value = (x, y) if forward else (y, x)
+        out.extend(f.id for f in kb.facts_of(subject, relation) if f.value == value)
+
+    def walk(term: str | Node) -> str:
+        if isinstance(term, str):
+            return term
+        me = next(iter(extension(kb, term)))
+        for clue in term.clues:
+            fact(me, clue.relation, walk(clue.target), clue.forward)
+        return me
+
+    fact(walk(pattern.root), pattern.relation, answer, pattern.forward)
+    return out
+
+
 def nodes(term: str | Node) -> Iterator[Node]:
     """Every variable of a term, the outermost first."""
     if isinstance(term, Node):
@@ -99,7 +119,10 @@ def to_json(pattern: Pattern | Node | str) -> Any:
         return pattern
     if isinstance(pattern, Pattern):
         return {"relation": pattern.relation, "forward": pattern.forward, "root": to_json(pattern.root)}
-    return {"type": pattern.type, "clues": [{"relation": c.relation, "forward": c.forward, "target": to_json(c.target)} for c in pattern.clues]}
+    return {
+        "type": pattern.type,
+        "clues": [{"relation": c.relation, "forward": c.forward, "target": to_json(c.target)} for c in pattern.clues],
+    }
 
 
 def term_from_json(data: str | Mapping[str, Any]) -> str | Node:
@@ -164,7 +187,9 @@ class Prover:
                 if not known:
                     where.append(f"{column.replace('.object', '.literal')} = ?")
                 else:
-                    where.append(f"{column} IN (SELECT entity FROM called WHERE text = (SELECT text FROM called WHERE entity = ? AND main))")
+                    where.append(
+                        f"{column} IN (SELECT entity FROM called WHERE text = (SELECT text FROM called WHERE entity = ? AND main))"
+                    )
                 values.append(term)
                 return
             node = f"e{sum(t.startswith('entity') for t in tables)}"

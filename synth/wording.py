@@ -2,7 +2,7 @@
 
 Every clue and every asked relation is a noun phrase with one slot ("the capital of {x}", "the country whose capital is {y}"), so a question
 is a frame around nested phrases. A described entity is the only one of its kind, hence the article is always "the"; a type named before
-the slot ("the length of the river {x}") is dropped where a description that says it itself fills the slot. Two clues of one variable are joined:
+the slot ("the length of the river {x}") is dropped where a description that says it itself fills the slot. Two clues are joined:
 
     the country that the river Danu flows through and whose currency is the Rel
     the country on the continent Asia that shares a border with Norvia
@@ -44,7 +44,7 @@ def symmetric(kb: KB, relation: Relation) -> bool:
 
 
 class Template(NamedTuple):
-    """The text around the slot of a phrase. `bare` is `before` without a type named just before the slot: "the length of " for "the length of the river "."""
+    """The text around the slot of a phrase; `bare` is `before` less a type at its end: "the length of " for "the length of the river "."""
 
     before: str
     bare: str
@@ -94,7 +94,14 @@ class Wording:
         """One of the paraphrases of a pattern, chosen by `rng`."""
         type = self.head(pattern.relation, not pattern.forward)
         phrase = self.phrase(pattern.relation, not pattern.forward, pattern.root, rng)
-        frames = FRAMES[:3] if type == "person" or phrase.startswith(f"the {_spoken(type)} ") or self.kb.relations[pattern.relation].literal and pattern.forward else FRAMES
+        frames = (
+            FRAMES[:3]
+            if type == "person"
+            or phrase.startswith(f"the {_spoken(type)} ")
+            or self.kb.relations[pattern.relation].literal
+            and pattern.forward
+            else FRAMES
+        )
         return rng.choice(frames).format(what="Who" if type == "person" else "What", np=phrase, type=_spoken(type))
 
     def phrase(self, relation: str, back: bool, term: str | Node, rng: random.Random) -> str:
@@ -120,19 +127,25 @@ class Wording:
         return head + first + (" " if second.startswith(_RELATIVE) > first.startswith(_RELATIVE) else " and ") + second
 
     def _listed(self, a: Clue, b: Clue) -> str | None:
-        """Two clues of one relation about names, as "the country that shares a border with Sweden and Finland"; None where it is not that case."""
+        """Two clues of one relation about names: "the country that shares a border with Sweden and Finland"; None for other clues."""
         template = self.templates[a.relation, a.forward][0]
-        if (a.relation, a.forward) != (b.relation, b.forward) or template.after or not (isinstance(a.target, str) and isinstance(b.target, str)):
+        if (
+            (a.relation, a.forward) != (b.relation, b.forward)
+            or template.after
+            or not (isinstance(a.target, str) and isinstance(b.target, str))
+        ):
             return None
         first, second = self.kb.text(a.target), self.kb.text(b.target)
         return f"{template.head(first)}{first} and {second}"
 
     def joinable(self, type: str, relation: str, back: bool) -> bool:
         """Whether a clue can be one of two: its phrases begin with the type of the variable."""
-        return bool(self.templates[relation, back]) and all(t.before.startswith(f"the {_spoken(type)} ") for t in self.templates[relation, back])
+        return bool(self.templates[relation, back]) and all(
+            t.before.startswith(f"the {_spoken(type)} ") for t in self.templates[relation, back]
+        )
 
     def nestable(self, relation: str, back: bool) -> bool:
-        """Whether a description may fill the slot: at the end of the phrase only ("the river that the river that ... is a tributary of" is hard to read)."""
+        """Whether a description may fill the slot: at the end only; "the river that the river that ... is a tributary of" is hard."""
         return all(t.after == "" for t in self.templates[relation, back])
 
     # ---- reading
@@ -157,7 +170,10 @@ class Wording:
                     if text.startswith(start) and t.head(name) == start:
                         out += [(relation, back, c) for c in self._constants(relation, back, name)]
                 if joined:
-                    out += [(relation, back, n) for n in self._read_node(text[len(t.bare) : len(text) - len(t.after)], self.slot(relation, back))]
+                    out += [
+                        (relation, back, n)
+                        for n in self._read_node(text[len(t.bare) : len(text) - len(t.after)], self.slot(relation, back))
+                    ]
         return out
 
     def _constants(self, relation: str, back: bool, name: str) -> list[str]:
@@ -182,5 +198,8 @@ class Wording:
         return out
 
     def _read_clues(self, text: str, type: str, *, joined: bool) -> list[Clue]:
-        return [Clue(relation=relation, forward=back, target=term) for relation, back, term in self._read_phrase(text, joined=joined) if self.head(relation, back) == type]
-
+        return [
+            Clue(relation=relation, forward=back, target=term)
+            for relation, back, term in self._read_phrase(text, joined=joined)
+            if self.head(relation, back) == type
+        ]

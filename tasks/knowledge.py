@@ -10,7 +10,12 @@ from tasks.stage import Stage
 
 def kb(stage: Stage) -> KB:
     """The entities, relations and facts of artifacts/kb."""
-    return KB(*(tables.read(stage.input("kb", f"{name}.parquet"), cls) for name, cls in (("entities", Entity), ("relations", Relation), ("facts", Fact))))
+    return KB(
+        *(
+            tables.read(stage.input("kb", f"{name}.parquet"), cls)
+            for name, cls in (("entities", Entity), ("relations", Relation), ("facts", Fact))
+        )
+    )
 
 
 def search(stage: Stage, *, k: int = 3) -> Search:

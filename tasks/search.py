@@ -1,6 +1,7 @@
 """The search tool of the environment `search`: BM25 over the passages of a knowledge base, as text in, text out.
 
-    score(q, d) = sum over words t of q of  ln(1 + (N - df + 1/2) / (df + 1/2)) * tf / (tf + k1 * (1 - b + b * len(d) / mean_len)),   k1 = 1.5, b = 0.75
+    score(q, d) = sum over words t of q of  idf(t) * tf / (tf + k1 * (1 - b + b * len(d) / mean_len)),   k1 = 1.5, b = 0.75
+    idf(t) = ln(1 + (N - df + 1/2) / (df + 1/2))
 
 (the "lucene" variant of BM25S, Lu 2024, arXiv:2407.03618), over the words of title and text. Scores are float64 and compared
 after rounding to 9 decimals; equal passages keep the order of the table, so that a replay gives the same bytes anywhere.

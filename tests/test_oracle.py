@@ -55,7 +55,13 @@ def test_without_detours_hops_are_searches(kb: KB, problems: list[Problem], sear
 
 def test_every_needed_fact_was_returned(kb: KB, problems: list[Problem], search: Search) -> None:
     for p, game in zip(problems, play(kb, problems, search, 0.0)):
-        shown = {f for m in game.messages if m.role == "assistant" and "<search>" in m.content for hit in search.hits(query_of(m.content)) for f in hit.facts}
+        shown = {
+            f
+            for m in game.messages
+            if m.role == "assistant" and "<search>" in m.content
+            for hit in search.hits(query_of(m.content))
+            for f in hit.facts
+        }
         missing = set(p.lineage["facts"]) - shown
         # Of two candidates, one that the second clue rules out leaves the other: its own fact is then not looked up.
         assert not missing or p.difficulty["clues"] == 2 and len(missing) == 1
@@ -98,7 +104,11 @@ def test_a_wrong_reference_is_not_answerable(kb: KB, problems: list[Problem], se
 
 def test_the_oracle_reads_the_text_and_not_the_facts(kb: KB, problems: list[Problem]) -> None:
     """Were the passages to say something else, the oracle would believe them."""
-    p = next(p for p in problems if p.difficulty["hops"] == 1 and p.lineage["pattern"]["relation"] == "capital" and p.lineage["pattern"]["forward"])
+    p = next(
+        p
+        for p in problems
+        if p.difficulty["hops"] == 1 and p.lineage["pattern"]["relation"] == "capital" and p.lineage["pattern"]["forward"]
+    )
     other = next(e.name for e in kb.entities.values() if e.type == "city" and e.name != p.answer)
     lies = [replace(x, text=x.text.replace(p.answer, other)) if p.lineage["facts"][-1] in x.facts else x for x in passages(kb)]
     item = Oracle(kb).play(p, Search(lies))

@@ -12,8 +12,13 @@ from synth.tree import Clue, Node, Pattern, Prover, answers, canonical, deletion
 
 
 def small(*more: Fact, aliases: dict[str, tuple[str, ...]] | None = None, cities: tuple[str, ...] = ()) -> KB:
-    """Norvia (capital Zelton) and Halia (capital Morra); the Danu flows through both, the Sim through Norvia alone; both pay in rel, Pol does too."""
-    named = {"country": ("Norvia", "Halia", "Pol"), "city": ("Zelton", "Morra", "Ket", *cities), "river": ("Danu", "Sim"), "currency": ("rel", "ora")}
+    """Norvia (capital Zelton), Halia (capital Morra); the Danu flows through both, the Sim through Norvia; Norvia and Pol pay in rel."""
+    named = {
+        "country": ("Norvia", "Halia", "Pol"),
+        "city": ("Zelton", "Morra", "Ket", *cities),
+        "river": ("Danu", "Sim"),
+        "currency": ("rel", "ora"),
+    }
     entities = [Entity.make(t, n, aliases=(aliases or {}).get(n, ())) for t, ns in named.items() for n in ns]
     relations = [
         Relation(name="capital", domain="country", range="city", label="capital", functional=True, inverse_functional=True),
@@ -21,10 +26,20 @@ def small(*more: Fact, aliases: dict[str, tuple[str, ...]] | None = None, cities
         Relation(name="currency", domain="country", range="currency", label="currency", functional=True),
         Relation(name="founded", domain="city", range="year", label="founding year", functional=True),
     ]
-    pairs = [("country:Norvia", "capital", "city:Zelton"), ("country:Halia", "capital", "city:Morra"), ("country:Pol", "capital", "city:Ket")]
+    pairs = [
+        ("country:Norvia", "capital", "city:Zelton"),
+        ("country:Halia", "capital", "city:Morra"),
+        ("country:Pol", "capital", "city:Ket"),
+    ]
     pairs += [("river:Danu", "river", "country:Norvia"), ("river:Danu", "river", "country:Halia"), ("river:Sim", "river", "country:Norvia")]
-    pairs += [("country:Norvia", "currency", "currency:rel"), ("country:Halia", "currency", "currency:ora"), ("country:Pol", "currency", "currency:rel")]
-    return KB(entities, relations, [Fact.make(x, r, object=y) for x, r, y in pairs] + [Fact.make("city:Ket", "founded", literal="1901"), *more])
+    pairs += [
+        ("country:Norvia", "currency", "currency:rel"),
+        ("country:Halia", "currency", "currency:ora"),
+        ("country:Pol", "currency", "currency:rel"),
+    ]
+    return KB(
+        entities, relations, [Fact.make(x, r, object=y) for x, r, y in pairs] + [Fact.make("city:Ket", "founded", literal="1901"), *more]
+    )
 
 
 def prover(kb: KB) -> Prover:
@@ -71,7 +86,9 @@ def test_redundant_clue_is_refuted() -> None:
 
 def test_redundant_below_the_root() -> None:
     inner = country(RIVER["Sim"], REL)
-    pattern = Pattern(relation="founded", forward=True, root=Node(type="city", clues=(Clue(relation="capital", forward=False, target=inner),)))
+    pattern = Pattern(
+        relation="founded", forward=True, root=Node(type="city", clues=(Clue(relation="capital", forward=False, target=inner),))
+    )
     kb = small(Fact.make("city:Zelton", "founded", literal="1800"))
     assert answers(kb, pattern) == prover(kb).answers(pattern) == {"1800"}
     assert prover(kb).refute(pattern, "1800")[0] == "redundant_clue"
@@ -80,11 +97,15 @@ def test_redundant_below_the_root() -> None:
 def test_a_clue_is_redundant_where_every_other_root_has_the_same_answer() -> None:
     """Irredundant for the root is not enough: what counts is the answer."""
     kb = small(Fact.make("city:Zelton", "founded", literal="1901"), Fact.make("city:Morra", "founded", literal="1901"))
-    pattern = Pattern(relation="founded", forward=True, root=Node(type="city", clues=(Clue(relation="capital", forward=False, target="country:Norvia"),)))
+    pattern = Pattern(
+        relation="founded", forward=True, root=Node(type="city", clues=(Clue(relation="capital", forward=False, target="country:Norvia"),))
+    )
     assert answers(kb, pattern) == {"1901"} and prover(kb).refute(pattern, "1901")[0] == "redundant_clue"
 
 
-@pytest.mark.parametrize("extra", [Fact.make("river:Sim", "river", object="country:Pol"), Fact.make("river:Sim", "river", object="country:Halia")])
+@pytest.mark.parametrize(
+    "extra", [Fact.make("river:Sim", "river", object="country:Pol"), Fact.make("river:Sim", "river", object="country:Halia")]
+)
 def test_one_more_fact_breaks_the_proof(extra: Fact) -> None:
     pattern = Pattern(**CAPITAL_OF, root=country(RIVER["Sim"]))
     assert prover(small()).refute(pattern, "city:Zelton") is None
@@ -101,7 +122,9 @@ def test_the_proof_is_about_names() -> None:
 
 def test_literal_constants_and_inverse_questions() -> None:
     kb = small()
-    pattern = Pattern(relation="capital", forward=False, root=Node(type="city", clues=(Clue(relation="founded", forward=True, target="1901"),)))
+    pattern = Pattern(
+        relation="capital", forward=False, root=Node(type="city", clues=(Clue(relation="founded", forward=True, target="1901"),))
+    )
     assert answers(kb, pattern) == prover(kb).answers(pattern) == {"country:Pol"}
     assert prover(kb).refute(pattern, "country:Pol") is None
 
@@ -128,13 +151,21 @@ def test_both_routes_agree_on_random_patterns() -> None:
         for f in rng.sample(touching, min(len(touching), rng.choice((1, 1, 2)))):
             forward = f.subject == entity
             other = f.value if forward else f.subject
-            clues.append(Clue(relation=f.relation, forward=forward, target=around(other, depth - 1) if depth > 1 and other in kb.entities and rng.random() < 0.6 else other))
+            clues.append(
+                Clue(
+                    relation=f.relation,
+                    forward=forward,
+                    target=around(other, depth - 1) if depth > 1 and other in kb.entities and rng.random() < 0.6 else other,
+                )
+            )
         return Node(type=kb.entities[entity].type, clues=tuple(clues))
 
     for _ in range(150):
         asked = rng.choice(facts)
         forward = asked.object is None or rng.random() < 0.5
-        pattern = Pattern(relation=asked.relation, forward=forward, root=around(asked.subject if forward else asked.object, rng.randint(1, 3)))
+        pattern = Pattern(
+            relation=asked.relation, forward=forward, root=around(asked.subject if forward else asked.object, rng.randint(1, 3))
+        )
         found = answers(kb, pattern)
         assert found == check.answers(pattern)
         sizes.add(min(len(found), 3))

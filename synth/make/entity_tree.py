@@ -5,69 +5,78 @@
     3 hops   Name the currency of the country whose capital is the birthplace of Lio Rel.
              Who is the mayor of the city that is ... and ...?     (two clues, neither enough alone)
 
-Difficulty: hops = searches that an oracle needs; clues = the most clues of one variable (0 where the root is named, 2 for an intersection). A question is *grown*: clues are added until the postings give the root alone. Then it must pass every
-gate below, the proof by SQL among them (`synth.tree.Prover`); the first gate that it fails is its reason code in quarantine.
-Question i of a cell (split, hops) depends on the seed, the cell and i alone. The split is that of the root. A test root is sealed: no train or
-valid question names it, passes through it, or has it as its answer.
+Difficulty: hops = searches that an oracle needs; clues = the most clues of one variable (0 where the root is named, 2 for an intersection).
+A question is grown (`synth.grow`), put into words (`synth.wording`), and must then pass every gate of `refute`, the proof by
+SQL (`synth.tree.Prover`) among them; the first gate that it fails is its reason code in quarantine. Question i of a cell (split, hops)
+depends on the seed, the cell and i alone. The split is that of the root. A test root is sealed: no train or valid question names it,
+passes through it, or has it as its answer.
 
-The idea follows InfoAgent (Zhang et al. 2025, arXiv:2509.25189: ask an attribute of the root of an entity tree); uniqueness and necessity of the clues are
-computed here instead of left to a model. Not done: fuzzy clues (ranges, periods), more than two clues, comparison and negation.
+The idea follows InfoAgent (Zhang et al. 2025, arXiv:2509.25189: ask an attribute of the root of an entity tree); uniqueness and
+necessity of the clues are computed here instead of left to a model. Not done: fuzzy clues (ranges, periods), more than two clues of one
+variable, comparison and negation.
 """
 
 from __future__ import annotations
 
 import random
 import sqlite3
-from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping
 
+from synth.grow import Grower
 from synth.kb import KB, Fact
 from synth.make.oracle import Oracle
-from synth.tree import Clue, Node, Pattern, Prover, answers, canonical, constants, extension, follow, nodes, to_json
+from synth.tree import Node, Pattern, Prover, answers, canonical, constants, extension, nodes, support, to_json
 from synth.types import Problem, Quarantined, Split, Trajectory, seed_for, split_of
 from synth.verify.exact import normalise
 from synth.wording import Wording
-
-MOST_CANDIDATES = 4  # of the first of two clues: what one passage lists
 
 
 class EntityTrees:
     """Makes and checks the questions of one KB.
 
     search      the tool that an oracle must be able to answer every question with (gate "not_answerable")
-    two_clues   share of the described roots of three hops that get two clues instead of a longer chain, where there are two
-    closed_world   take every relation as completely listed. By default a clue counts only where the KB says that no further entity can
-                satisfy it: its relation is complete, or functional in the direction of the clue ("the mountain in Guyana" is not unique because one is listed)
-    max_words, max_guess   gates "too_long" (words of a question) and "guessable" (share of the most frequent answer to what is asked)
+    two_clues, closed_world   of `synth.grow.Grower`
+    max_words, max_guess      gates "too_long" (words of a question) and "guessable" (share of the most frequent answer to what is asked)
 
     Raises ValueError where no relation of the KB is functional in either direction: then nothing can be asked.
     """
 
-    def __init__(self, kb: KB, search: Callable[[str], str], *, seed: int, two_clues: float = 0.5, closed_world: bool = False, max_words: int = 25, max_guess: float = 0.1) -> None:
+    def __init__(
+        self,
+        kb: KB,
+        search: Callable[[str], str],
+        *,
+        seed: int,
+        two_clues: float = 0.5,
+        closed_world: bool = False,
+        max_words: int = 25,
+        max_guess: float = 0.1,
+    ) -> None:
         self.kb, self.search, self.seed = kb, search, seed
-        self.two_clues, self.closed_world, self.max_words, self.max_guess = two_clues, closed_world, max_words, max_guess
+        self.max_words, self.max_guess = max_words, max_guess
         self.wording, self.oracle = Wording(kb), Oracle(kb)
+        self.grower = Grower(kb, self.wording, two_clues=two_clues, closed_world=closed_world)
         connection = sqlite3.connect(":memory:")
         kb.sqlite(connection)
         self.prover = Prover(connection)
-        self._touching: dict[str, dict[tuple[str, bool], list[Fact]]] = defaultdict(lambda: defaultdict(list))
-        for f in kb.facts.values():
-            if f.relation not in self.wording.symmetric:
-                self._touching[f.subject][f.relation, True].append(f)
-            if f.object is not None:
-                self._touching[f.object][f.relation, False].append(f)
         self._shared = Counter(normalise(n) for e in kb.entities.values() for n in {e.name, *e.aliases})
         self._guess = {ask: self._majority(*ask) for ask in self._askable()}
         self._cells: dict[tuple[Split, int], list[tuple[str, bool, str]]] = {}
         if not self._guess:
-            raise ValueError("no relation of the knowledge base is functional in either direction, so no question has one answer: declare a relation functional, or add sources")
+            raise ValueError(
+                "no relation of the knowledge base is functional in either direction, so no question has one answer: "
+                "declare a relation functional, or add sources"
+            )
 
     # ---- what can be asked
 
     def _askable(self) -> list[tuple[str, bool]]:
-        both = [(r.name, forward) for r in self.kb.relations.values() for forward in (True, False) if (r.functional if forward else r.inverse_functional and not r.literal)]
-        present = {f.relation for f in self.kb.facts.values()}
-        return [ask for ask in both if ask[0] in present]
+        used = {f.relation for f in self.kb.facts.values()}
+        relations = [r for r in self.kb.relations.values() if r.name in used]
+        return [(r.name, True) for r in relations if r.functional] + [
+            (r.name, False) for r in relations if r.inverse_functional and not r.literal
+        ]
 
     def _majority(self, relation: str, forward: bool) -> float:
         """The share of questions about a relation that its most frequent answer gets right."""
@@ -75,25 +84,27 @@ class EntityTrees:
         return max(given.values()) / given.total()
 
     def roots(self, split: Split, hops: int) -> list[tuple[str, bool, str]]:
-        """(relation, forward, root) of all that a cell can ask: shuffled, the relations taking turns so that no large one crowds out the others.
+        """(relation, forward, root) of all that a cell can ask: shuffled, relations taking turns so that none crowds out the others.
 
         Of more hops: roots that some clues describe, asked for what cannot be guessed; so that no time goes into what can only fail.
         """
         if (split, hops) not in self._cells:
             queues = []
             for (relation, forward), share in self._guess.items():
-                found = {f.subject if forward else f.value for f in self.kb.facts.values() if f.relation == relation} if hops == 1 or share <= self.max_guess else set()
+                if hops > 1 and share > self.max_guess:
+                    continue
+                found = {f.subject if forward else f.value for f in self.kb.facts.values() if f.relation == relation}
                 some = sorted(x for x in found if split_of(x) == split)
                 rng = random.Random(seed_for(self.seed, "questions", relation, split, forward))
                 rng.shuffle(some)
                 queues.append([(relation, forward, x) for x in some if hops == 1 or self.clues(relation, forward, x, hops, rng)])
-            self._cells[split, hops] = [queue[i] for i in range(max(map(len, queues))) for queue in queues if i < len(queue)]
+            self._cells[split, hops] = [queue[i] for i in range(max(map(len, queues), default=0)) for queue in queues if i < len(queue)]
         return self._cells[split, hops]
 
     def clues(self, relation: str, forward: bool, root: str, hops: int, rng: random.Random) -> Node | None:
         """A description of the root in hops - 1 searches that uses neither the asked fact nor the answer; None where there is none."""
         asked = self._asked(relation, forward, root)
-        return self.describe(root, hops - 1, rng, avoid={asked.id}, path={root, asked.value if forward else asked.subject})
+        return self.grower.describe(root, hops - 1, rng, avoid={asked.id}, path={root, asked.value if forward else asked.subject})
 
     def _asked(self, relation: str, forward: bool, root: str) -> Fact:
         return (self.kb.facts_of(root, relation) if forward else self.kb.facts_to(relation, root))[0]
@@ -101,7 +112,10 @@ class EntityTrees:
     # ---- making
 
     def __call__(self, split: Split, hops: int, index: int) -> Problem | Quarantined | None:
-        """Question `index` of a cell, accepted or set aside; None where the cell is exhausted: every root was asked for by name, or none can be described."""
+        """Question `index` of a cell, accepted or set aside; None where the cell is exhausted.
+
+        That is, where every root was asked about by name, or none can be described.
+        """
         pairs = self.roots(split, hops)
         if not pairs or (hops == 1 and index >= len(pairs)):
             return None
@@ -126,79 +140,23 @@ class EntityTrees:
         return Problem.make(
             prompt=text, answer=self.kb.text(answer), verifier="exact", args={"aliases": aliases}, env="search", family="entity_tree",
             difficulty={"hops": hops, "clues": max((len(n.clues) for n in nodes(pattern.root)), default=0)}, split=split,
-            lineage={"root": root, "facts": self.evidence(pattern, answer), "pattern": to_json(pattern), "structure": canonical(pattern)[:20], **lineage},
+            lineage={
+                "root": root,
+                "facts": support(self.kb, pattern, answer),
+                "pattern": to_json(pattern),
+                "structure": canonical(pattern)[:20],
+                **lineage,
+            },
         )  # fmt: skip
-
-    def describe(self, entity: str, searches: int, rng: random.Random, *, avoid: set[str], path: set[str]) -> Node | None:
-        """A node of which `entity` is the only instance and which an oracle resolves in `searches` searches; None where there is none.
-
-        `avoid` are fact ids that the question may not use, `path` entities that it may not come back to.
-        """
-        ways = list(self._touching[entity])
-        rng.shuffle(ways)  # a way = relation and direction: each is as likely, however many facts it has
-        clues = []
-        for relation, forward in ways:
-            facts = [f for f in self._touching[entity][relation, forward] if f.id not in avoid and (f.value if forward else f.subject) not in path]
-            clues += [(Clue(relation=relation, forward=forward, target=f.value if forward else f.subject), f) for f in rng.sample(facts, len(facts))]
-        pair = self._pair(entity, [c for c, _ in clues]) if searches == 2 and self.two_clues > 0 else None
-        if pair is not None and rng.random() < self.two_clues:
-            return pair
-        for clue, fact in clues:
-            if len(self._candidates(clue)) != 1 or not self.sound(clue):
-                continue
-            if searches == 1:
-                return Node(type=self.kb.entities[entity].type, clues=(clue,))
-            if clue.target in self.kb.entities and self.wording.nestable(clue.relation, clue.forward):
-                inner = self.describe(clue.target, searches - 1, rng, avoid=avoid | {fact.id}, path=path | {clue.target})
-                if inner is not None:
-                    return Node(type=self.kb.entities[entity].type, clues=(Clue(relation=clue.relation, forward=clue.forward, target=inner),))
-        return pair
-
-    def sound(self, clue: Clue) -> bool:
-        """Whether the KB vouches that no entity beyond those listed satisfies a clue."""
-        r = self.kb.relations[clue.relation]
-        return self.closed_world or r.complete or (r.inverse_functional if clue.forward else r.functional)
-
-    def _candidates(self, clue: Clue) -> set[str]:
-        return set(follow(self.kb, clue.target, clue.relation, not clue.forward))  # type: ignore[arg-type]
-
-    def _pair(self, entity: str, clues: Sequence[Clue]) -> Node | None:
-        """Two clues with named targets that together give the entity, neither alone: the second is looked up in one search."""
-        type = self.kb.entities[entity].type
-        loose = [(c, found) for c in clues if self.sound(c) and self.wording.joinable(type, c.relation, c.forward) and len(found := self._candidates(c)) > 1]
-        for first, some in loose:
-            for second, others in loose:
-                one_search = not second.forward or len(some) == 2
-                if len(some) <= MOST_CANDIDATES and one_search and first is not second and some & others == {entity}:
-                    return Node(type=type, clues=(first, second))
-        return None
-
-    def evidence(self, pattern: Pattern, answer: str) -> list[str]:
-        """The ids of the facts that the answer rests on, from the leaves to the answer."""
-        out: list[str] = []
-
-        def fact(x: str, relation: str, y: str) -> None:
-            out.extend(f.id for f in self.kb.facts_of(x, relation) if f.value == y)
-
-        def walk(term: str | Node) -> str:
-            if isinstance(term, str):
-                return term
-            me = next(iter(extension(self.kb, term)))
-            for clue in term.clues:
-                target = walk(clue.target)
-                fact(*((me, clue.relation, target) if clue.forward else (target, clue.relation, me)))
-            return me
-
-        root = walk(pattern.root)
-        fact(*((root, pattern.relation, answer) if pattern.forward else (answer, pattern.relation, root)))
-        return out
 
     # ---- checking
 
     def refute(self, pattern: Pattern, answer: str, text: str, split: Split, hops: int) -> tuple[str, str] | None:
         """None where a question may be asked, else the reason code of the first gate that it fails, with the evidence."""
         hidden = {x for node in nodes(pattern.root) for x in extension(self.kb, node)}
-        sealed = sorted(x for x in hidden | {answer, *constants(pattern.root)} if x in self.kb.entities and split != "test" and split_of(x) == "test")
+        sealed = sorted(
+            x for x in hidden | {answer, *constants(pattern.root)} if x in self.kb.entities and split != "test" and split_of(x) == "test"
+        )
         share = self._guess.get((pattern.relation, pattern.forward), 1.0)
         if share > self.max_guess:
             return "guessable", f"the most frequent answer is right in {share:.0%} of all cases"
@@ -213,7 +171,7 @@ class EntityTrees:
         found = answers(self.kb, pattern)
         if found != {answer}:
             return "not_unique", f"{len(found)} answers by postings: {', '.join(sorted(found)[:5])}"
-        open_ = [c.relation for node in nodes(pattern.root) for c in node.clues if not self.sound(c)]
+        open_ = [c.relation for node in nodes(pattern.root) for c in node.clues if not self.grower.sound(c)]
         if open_:
             return "not_unique", f"the relation {open_[0]!r} is not complete: another {open_[0]} may exist that is not listed"
         failed = self.prover.refute(pattern, answer)
@@ -225,7 +183,9 @@ class EntityTrees:
         played = self.oracle.play(self.problem(pattern, answer, text, split, hops, lineage={}), self.search)
         if isinstance(played, Trajectory) and played.calls == hops:
             return None
-        return "not_answerable", f"the oracle needs {played.calls} searches, not {hops}" if isinstance(played, Trajectory) else played.evidence
+        return "not_answerable", f"the oracle needs {played.calls} searches, not {hops}" if isinstance(
+            played, Trajectory
+        ) else played.evidence
 
     def _names(self, value: str) -> list[str]:
         entity = self.kb.entities.get(value)
@@ -247,5 +207,6 @@ def entity_tree(trees: EntityTrees, counts: Mapping[tuple[Split, int], int], *, 
             if isinstance(item, Quarantined):
                 aside.append(item)
             elif (known := accepted.setdefault(item.lineage["structure"], item)) is not item:
-                aside.append(Quarantined(id=f"{split}/{hops}/{index}", stage="questions", reason="duplicate", evidence=f"{item.question} | as {known.id}: {known.question}"))
+                evidence = f"{item.question} | as {known.id}: {known.question}"
+                aside.append(Quarantined(id=f"{split}/{hops}/{index}", stage="questions", reason="duplicate", evidence=evidence))
     return list(accepted.values()), aside

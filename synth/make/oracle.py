@@ -45,7 +45,7 @@ class Oracle:
             self._sentences[r.name] = re.compile(text.replace(re.escape("\0"), "(?P<x>.+)").replace(re.escape("\1"), "(?P<y>.+)"))
 
     def play(self, problem: Problem, search: Search, *, rng: random.Random | None = None, detour: float = 0.0) -> Trajectory | Quarantined:
-        """The conversation that answers `problem`; with probability `detour` one of its searches is first done wrong. `rng` is needed for that alone."""
+        """The conversation that answers `problem`; with probability `detour` one search is first done wrong (drawn from `rng`)."""
         wrong = rng.randrange(max(1, int(problem.difficulty["hops"]))) if rng is not None and rng.random() < detour else None
         game = _Game(self, search, rng, wrong)
         pattern = from_json(problem.lineage["pattern"])

@@ -16,5 +16,7 @@ def worked_answer(problem: Problem) -> Trajectory | Quarantined:
         return Quarantined(id=problem.id, stage="trajectories", reason="no_solution", evidence=problem.question)
     score = verify(problem, extract_answer(solution))
     if not isinstance(score, Scored) or score.value != 1.0:
-        return Quarantined(id=problem.id, stage="trajectories", reason="wrong_answer", evidence=f"{problem.question} | {solution} | {score}")
+        return Quarantined(
+            id=problem.id, stage="trajectories", reason="wrong_answer", evidence=f"{problem.question} | {solution} | {score}"
+        )
     return Trajectory.make(problem=problem.id, messages=[*problem.prompt, Message(role="assistant", content=solution)], split=problem.split)

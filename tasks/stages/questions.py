@@ -15,18 +15,32 @@ from tasks.stage import Stage
 
 
 def questions(
-    stage: Stage, *, n_train: int = 6000, n_valid: int = 300, n_test: int = 400, hops: list = [0.34, 0.33, 0.33], two_clues: float = 0.5,  # noqa: B006 (read by ast)
-    closed_world: bool = False, k: int = 3, max_words: int = 25, max_guess: float = 0.1,
-) -> None:  # fmt: skip
+    stage: Stage,
+    *,
+    n_train: int = 6000,
+    n_valid: int = 300,
+    n_test: int = 400,
+    hops: list = [0.34, 0.33, 0.33],  # noqa: B006 (read by ast, never changed)
+    two_clues: float = 0.5,
+    closed_world: bool = False,
+    k: int = 3,
+    max_words: int = 25,
+    max_guess: float = 0.1,
+) -> None:
     """`hops` are the shares of questions of 1, 2, 3, ... hops; `k` the passages per search with which an oracle must be able to answer."""
     if not hops or min(hops) < 0 or sum(hops) <= 0:
         raise UserError(f"questions: hops = {hops} must be shares of 1, 2, 3, ... hops, not negative and not all zero")
     kb, search = knowledge.kb(stage), knowledge.search(stage, k=k)
     wanted = cells({"train": n_train, "valid": n_valid, "test": n_test}, hops)
-    trees = EntityTrees(kb, search, seed=stage.seed, two_clues=two_clues, closed_world=closed_world, max_words=max_words, max_guess=max_guess)
+    trees = EntityTrees(
+        kb, search, seed=stage.seed, two_clues=two_clues, closed_world=closed_world, max_words=max_words, max_guess=max_guess
+    )
     accepted, aside = entity_tree(trees, wanted)
     if not accepted:
-        raise UserError(f"questions: no question passed the gates ({dict(tables.counts(aside))}): the knowledge base is too small or too sparse, add sources")
+        raise UserError(
+            f"questions: no question passed the gates ({dict(tables.counts(aside))}): "
+            "the knowledge base is too small or too sparse, add sources, or set world_countries of the stage kb"
+        )
     tables.write(stage.out / "problems.parquet", accepted, Problem)
     tables.write(stage.out / "quarantine.parquet", aside, Quarantined)
     made = Counter((p.split, int(p.difficulty["hops"])) for p in accepted)
@@ -37,8 +51,15 @@ def questions(
         "cells": {f"{split}, {h} hops": made[split, h] for split, h in wanted},
         "short": {f"{split}, {h} hops": n - made[split, h] for (split, h), n in wanted.items() if made[split, h] < n},
         "two_clues": sum(p.difficulty["clues"] > 1 for p in accepted),
-        "gates": {"max_words": max_words, "max_guess": max_guess, "search_k": k, "proof": "unique and irredundant by SQL over names",
-                  "world": "closed: every relation taken as complete" if closed_world else "clues only by relations that are complete or functional"},
+        "gates": {
+            "max_words": max_words,
+            "max_guess": max_guess,
+            "search_k": k,
+            "proof": "unique and irredundant by SQL over names",
+            "world": "closed: every relation taken as complete"
+            if closed_world
+            else "clues only by relations that are complete or functional",
+        },
         "oracle_answers": round(len(accepted) / (len(accepted) + tables.counts(aside).get("not_answerable", 0)), 4),
         "one_search_answers": {f"{h} hops": share for h, share in one_search(accepted, search).items()},
         "kb": kb.digest(),
@@ -51,7 +72,12 @@ def questions(
 def cells(sizes: dict[Split, int], shares: Sequence[float]) -> dict[tuple[Split, int], int]:
     """(split, hops) -> number of questions; the rounded shares of a split add up to its size."""
     edges = [sum(shares[:i]) / sum(shares) for i in range(len(shares) + 1)]
-    return {(split, i + 1): n for split, size in sizes.items() for i in range(len(shares)) if (n := round(size * edges[i + 1]) - round(size * edges[i]))}
+    return {
+        (split, i + 1): n
+        for split, size in sizes.items()
+        for i in range(len(shares))
+        if (n := round(size * edges[i + 1]) - round(size * edges[i]))
+    }
 
 
 def one_search(problems: Sequence[Problem], search: Search) -> dict[int, float]:

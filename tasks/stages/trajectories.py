@@ -1,4 +1,4 @@
-"""The stage `trajectories`: demonstrations. Oracle games of questions with the real search tool, and worked answers of the verifiable families."""
+"""The stage `trajectories`: demonstrations. Oracle games with the real search tool, and worked answers of the verifiable families."""
 
 from __future__ import annotations
 
@@ -51,5 +51,5 @@ def trajectories(stage: Stage, *, n: int = 1500, n_valid: int = 100, n_family: i
 
 
 def draw(problems: Sequence[Problem], split: Split, n: int, seed: int) -> list[Problem]:
-    """`n` problems of a split (all, where it has fewer), chosen by the hash of each: one more problem in the table moves at most one other out."""
+    """`n` problems of a split (all, where it has fewer), chosen by the hash of each: one more problem moves one out at most."""
     return sorted((p for p in problems if p.split == split), key=lambda p: seed_for(seed, "trajectories", p.family, split, p.id))[:n]
