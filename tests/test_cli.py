@@ -58,7 +58,7 @@ def test_init_refuses_what_would_overwrite(project, tmp_path, capsys):
 
 
 def test_the_graph_of_a_project_is_the_graph_of_the_checkout():
-    ours, theirs = (plan.read_yaml(p) for p in (CODE / "dvc.yaml", CODE / "flows/template/dvc.yaml"))
+    ours, theirs = (plan.read_yaml(p) for p in (CODE / "dvc.yaml", CODE / "flows/template/graph.yaml"))
     assert theirs["stages"].pop("plan") == {k: v for k, v in ours["stages"].pop("plan").items() if k != "deps"} | {"always_changed": True}
     assert ours == theirs
 

@@ -12,7 +12,8 @@ from tasks.errors import UserError
 from tasks.paths import CODE
 
 TEMPLATE = CODE / "flows" / "template"
-HIDDEN = {"gitignore": ".gitignore", "dvcignore": ".dvcignore", "dvc/config": ".dvc/config", "dvc/gitignore": ".dvc/.gitignore"}
+# Names that git and DVC would act upon inside our own tree: DVC runs every dvc.yaml that it finds.
+RENAMED = {"graph.yaml": "dvc.yaml", "gitignore": ".gitignore", "dvcignore": ".dvcignore", "dvc/config": ".dvc/config", "dvc/gitignore": ".dvc/.gitignore"}
 
 
 def add(commands: Any) -> None:
@@ -32,7 +33,7 @@ def init(args: argparse.Namespace) -> int:
         raise UserError("git is not installed, and runs are kept in it: install git first")
     for path in sorted(p for p in TEMPLATE.rglob("*") if p.is_file()):
         name = path.relative_to(TEMPLATE).as_posix()
-        target = root / HIDDEN.get(name, name)
+        target = root / RENAMED.get(name, name)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, target)
     _git(root)
