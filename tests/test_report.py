@@ -101,7 +101,7 @@ def make(root, difference=0.23):
         "reward": 0.4 + 0.25 * (1 - np.exp(-steps / 90)) + rng.normal(0, 0.04, 300),
         "entropy": 0.5 * np.exp(-steps / 200),
         "length": 22 + rng.normal(0, 1, 300),
-        "mismatch": np.abs(rng.normal(0, 1e-6, 300)),
+        "mismatch_kl": np.abs(rng.normal(0, 1e-6, 300)),
         "learn_seconds": rng.random(300),
         "odd": [np.nan] * 300,
     }
@@ -163,7 +163,7 @@ def test_everything_that_was_promised_is_on_the_page(made):
     assert "search: currency of Norvia" in html and "The currency of Norvia is the orrel." in html
     assert "61.0% <small>56.0 to 66.0</small>" in html, "pass@1 of the last model with its interval"
     assert "not_unique <b>250</b>" in html and "6,400" in html
-    for axis in ("mean score", "entropy, nats per token", "tokens per rollout", "sampler - learner, nats", ">step<"):
+    for axis in ("mean score", "entropy, nats per token", "tokens per rollout", "KL sampler to learner, nats", ">step<"):
         assert axis in html
     assert "1,110 MB" in html or "1,200 MB" in html
     assert "Recipe: qae." in html
