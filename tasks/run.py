@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 PARENT = "ESPALIER_PREFECT"  # set by flows/pipeline.py for the stages it starts
+_lost: list[str] = []  # why Prefect was given up in this process: it is asked no more, so a dead server costs its time-out once
 
 
 def flow(function: Callable[..., Any] | None = None, /, **options: Any) -> Callable[..., Any]:
@@ -37,6 +38,8 @@ def _watched(kind: str, function: Callable[..., Any] | None, options: dict[str, 
 
     @functools.wraps(function)
     def watched(*args: Any, **kwargs: Any) -> Any:
+        if _lost:
+            return function(*args, **kwargs)
         import prefect
         from prefect.cache_policies import NO_CACHE
 
@@ -58,6 +61,7 @@ def _watched(kind: str, function: Callable[..., Any] | None, options: dict[str, 
         except Exception as e:
             if "error" in ended:
                 raise ended["error"] from None
+            _lost.append(str(e))
             warnings.warn(f"Prefect could not watch {function.__name__} ({type(e).__name__}: {e}); the work goes on without it", stacklevel=2)
         return ended["value"] if "begun" in ended else function(*args, **kwargs)
 

@@ -52,6 +52,7 @@ def prefect(monkeypatch):
     monkeypatch.setitem(sys.modules, "prefect", module)
     monkeypatch.setitem(sys.modules, "prefect.cache_policies", policies)
     monkeypatch.setenv(run.PARENT, "1")
+    monkeypatch.setattr(run, "_lost", [])
     return seen
 
 
@@ -72,6 +73,7 @@ def test_a_lost_server_is_a_warning(prefect, fail):
     with pytest.warns(UserWarning, match="could not watch"):
         assert run.task(lambda x: ran.append(x) or x)(7) == 7
     assert ran == [7], "the work is done once"
+    assert run.task(lambda: 8)() == 8 and len(prefect.calls) == 1, "Prefect is asked no more"
 
 
 def test_errors_of_the_work_are_raised_as_they_are(prefect):
