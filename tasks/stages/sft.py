@@ -1,0 +1,122 @@
+"""The stage `sft`: a tokenizer and a base model (made here, or loaded), then supervised fine-tuning on the demonstrations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from synth.kb import Passage
+from synth.make.pages import pages
+from synth.types import Trajectory, digest, seed_for
+from tasks import tables
+from tasks.errors import UserError
+from tasks.stage import Stage
+from tasks.training import Curve, demonstration_row, drive, prepare, shuffled
+from training.learner import Learner, Optim, nll
+from training.model import load_model, n_parameters, new_model, save_model, train_tokenizer
+from training.pack import Row, pack
+from training.render import Renderer
+from training.rounds import Round
+from training.types import Batch
+
+
+def sft(
+    stage: Stage,
+    *,
+    model: str = "",
+    dtype: str = "float32",
+    device: str = "cpu",
+    vocab_size: int = 1536,
+    hidden: int = 128,
+    layers: int = 3,
+    heads: int = 4,
+    kv_heads: int = 2,
+    intermediate: int = 384,
+    max_length: int = 512,
+    init_range: float = 0.02,
+    base_steps: int = 600,
+    base_lists_steps: int = 100,
+    base_rows: int = 64,
+    base_facts: int = 2,
+    steps: int = 400,
+    rows_per_step: int = 32,
+    tokens_per_microbatch: int = 16384,
+    optimizer: str = "muon",
+    lr: float = 4e-3,
+    matrix_lr: float = 0.05,
+    sft_lr_factor: float = 1.0,
+    warmup: int = 20,
+    weight_decay: float = 0.01,
+    max_grad_norm: float = 1.0,
+    context_weight: float = 0.2,
+) -> None:
+    """`model` is a Hub id or folder to start from; empty makes one of `hidden` x `layers` and trains it for `base_steps` steps on pages of
+    generated worlds (the first `base_lists_steps` on name lists alone). Then `steps` steps of `rows_per_step` demonstrations of the split
+    train. `context_weight` is the loss weight of the tokens that the model is told rather than says; `sft_lr_factor` scales the learning
+    rates of the fine-tuning."""
+    prepare(stage, device)
+    demos = [t for t in tables.read(stage.input("trajectories", "trajectories.parquet"), Trajectory) if t.split == "train"]
+    if not demos:
+        raise UserError("sft: artifacts/trajectories holds no demonstration of the split train: raise n of the stage trajectories")
+    curve = Curve(stage, (0 if model else base_steps) + steps, shown=("nll",))
+    optim = {"kind": optimizer, "weight_decay": weight_decay, "max_grad_norm": max_grad_norm, "warmup": warmup}
+    if model:
+        policy, tokenizer = load_model(model, dtype=dtype, device=device)
+        renderer = Renderer(tokenizer)
+    else:
+        passages = tables.read(stage.input("kb", "passages.parquet"), Passage)
+        corpus = [p.text for p in passages] + [m.content for t in demos for m in t.messages] + [p.head + p.tail for p in pages(stage.seed, 0, 2000)]
+        tokenizer = train_tokenizer(corpus, vocab_size)
+        renderer = Renderer(tokenizer)
+        policy = new_model(
+            tokenizer, hidden=hidden, layers=layers, heads=heads, kv_heads=kv_heads, intermediate=intermediate, max_length=max_length,
+            init_range=init_range, seed=seed_for(stage.seed, "sft", "init"),
+        )  # fmt: skip
+        policy = policy.to(device)
+        batches = page_batches(stage.seed, renderer, base_rows, base_lists_steps, base_facts, context_weight, device)
+        learner = Learner(policy, Optim(lr=lr, matrix_lr=matrix_lr, steps=base_steps, decay="cosine", final=0.3, **optim))
+        drive(
+            [Round(name="base", role="policy", steps=base_steps, objective=nll, tokens_per_microbatch=tokens_per_microbatch,
+                   source=lambda step: ([next(batches)], {}))],
+            {"policy": learner}, curve,
+        )  # fmt: skip
+    save_model(policy, tokenizer, stage.out / "base")
+    rows = [demonstration_row(renderer, t.messages, context_weight) for t in demos]
+    long = [r for r in rows if len(r.ids) > max_length]
+    rows = [r for r in rows if len(r.ids) <= max_length]
+    order = shuffled(len(rows), rows_per_step, seed_for(stage.seed, "sft", "order"))
+    learner = Learner(policy, Optim(lr=lr * sft_lr_factor, matrix_lr=matrix_lr * sft_lr_factor, steps=steps, decay="cosine", final=0.05, **optim))
+    drive(
+        [Round(name="sft", role="policy", steps=steps, objective=nll, tokens_per_microbatch=tokens_per_microbatch,
+               source=lambda step: ([weighted([rows[i] for i in next(order)], device)], {}))],
+        {"policy": learner}, curve,
+    )  # fmt: skip
+    save_model(policy, tokenizer, stage.out / "model")
+    curve.close()
+    stage.card({
+        "parameters": n_parameters(policy), "vocabulary": len(tokenizer), "demonstrations": len(rows), "too_long": len(long),
+        "tokens_per_demonstration": round(float(np.mean([len(r.ids) for r in rows])), 1),
+        "base_steps": 0 if model else base_steps, "steps": steps, "epochs": round(steps * rows_per_step / len(rows), 2),
+        "final_nll": round(curve.mean("nll"), 4), "trained_on": digest([t.id for t in demos]),
+    })  # fmt: skip
+
+
+def weighted(rows: list[Row], device: str) -> Batch:
+    """A batch whose loss is the mean over tokens weighted by `loss_weight`."""
+    batch = pack(rows, device=device)
+    batch.totals["loss_tokens"] = float((batch.columns["loss_weight"] * batch.trainable).sum())
+    return batch
+
+
+def page_batches(seed: int, renderer: Renderer, rows: int, list_steps: int, facts: int, context_weight: float, device: str) -> Iterator[Batch]:
+    """Endless batches of pages: name lists for the first `list_steps`, then a mixture. A page's tail weighs 1, its head `context_weight`."""
+    step = 0
+    while True:
+        batch = []
+        for page in pages(seed, step * rows, rows, lists=1.0 if step < list_steps else 0.3, facts=facts):
+            head, tail = renderer.encode(page.head), renderer.turn(page.tail)
+            weight = np.concatenate([np.full(len(head), context_weight), np.ones(len(tail))])
+            batch.append(Row(ids=np.concatenate([head, tail]), trainable=weight > 0, columns={"loss_weight": weight}))
+        yield weighted(batch, device)
+        step += 1

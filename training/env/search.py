@@ -1,0 +1,44 @@
+"""Multi-turn question answering with a search tool, in the text protocol of Search-R1 (Jin et al. 2025, arXiv 2503.09516).
+
+A turn is `<search>query</search>` or `<answer>text</answer>`. A search is answered by a tool message with the passages found;
+an answer ends the episode and is scored by the problem's verifier. Anything else ends it with score 0 (`malformed`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from synth.types import Message, Problem, Score, Scored
+from synth.verify import extract_answer, verify
+
+_QUERY = re.compile(r"<search>(.*?)</search>", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Search:
+    max_calls: int
+    instructions: str
+
+    def start(self, problem: Problem, tools: Mapping[str, Any]) -> tuple[dict, list[Message]]:
+        system = [Message(role="system", content=self.instructions)] if self.instructions else []
+        return {"problem": problem, "search": tools["search"], "calls": 0}, [*system, *problem.prompt]
+
+    def step(self, state: dict, text: str) -> tuple[list[Message], bool, Score | None]:
+        answer = extract_answer(text)
+        parts = {"calls": float(state["calls"]), "answered": float(answer is not None)}
+        if answer is not None:
+            score = verify(state["problem"], answer)
+            return [], True, Scored(value=score.value, parts={**score.parts, **parts}) if isinstance(score, Scored) else score
+        query = _QUERY.search(text)
+        if query is None or state["calls"] >= self.max_calls:
+            return [], True, Scored(value=0.0, parts={**parts, "malformed": float(query is None)})
+        state["calls"] += 1
+        return [Message(role="tool", content=state["search"](query.group(1)))], False, None
+
+
+def search(*, max_calls: int = 5, instructions: str = "") -> Search:
+    """Question answering with `tools["search"]: query -> passages`. At most `max_calls` searches; one more ends the episode with 0."""
+    return Search(max_calls, instructions)

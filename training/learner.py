@@ -1,0 +1,155 @@
+"""The learner: one optimizer step from one packed batch and one objective. It knows no algorithm and divides exactly once.
+
+An objective is `f(stats, batch) -> list[Terms]`: values to be summed and the name of the total that divides them. The learner
+splits the batch by a token budget, runs the model, asks the objective, divides each term by the *global* total and accumulates
+gradients: how a batch is split changes nothing but memory.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from training.attention import PackedRows
+from training.logprob import fused_logprob
+from training.model import head_weight, hidden_states
+from training.pack import split
+from training.types import Batch, Terms, TokenStats
+
+Objective = Callable[[TokenStats, Batch], Iterable[Terms]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Optim:
+    """The optimizer and its schedule: linear warm-up, then constant, linear or cosine decay to `final` x lr over `steps`.
+
+    kind "muon" (Jordan et al. 2024; torch.optim.Muon) takes the hidden weight matrices with rate `matrix_lr` and leaves the embedding,
+    head and vectors to AdamW: a model of a million parameters trained from nothing learns to copy in a third of the steps with it.
+    """
+
+    kind: str = "adamw"
+    lr: float = 1e-3
+    matrix_lr: float = 0.05
+    warmup: int = 20
+    steps: int = 1000
+    decay: str = "cosine"
+    final: float = 0.1
+    weight_decay: float = 0.01
+    betas: tuple[float, float] = (0.9, 0.95)
+    max_grad_norm: float = 1.0
+
+    def at(self, step: int) -> float:
+        """The factor on the learning rates at a step."""
+        if step < self.warmup:
+            return (step + 1) / self.warmup
+        u = min(1.0, (step - self.warmup) / max(1, self.steps - self.warmup))
+        shape = {"constant": 1.0, "linear": 1 - u, "cosine": 0.5 * (1 + math.cos(math.pi * u))}[self.decay]
+        return self.final + (1 - self.final) * shape
+
+
+def token_stats(model: nn.Module, batch: Batch, *, temperature: float = 1.0) -> TokenStats:
+    """logp [T] and entropy [T] of each trainable target, 0 elsewhere: only the hidden states of trainable targets reach the head."""
+    hidden = hidden_states(model, batch.ids, batch.position, PackedRows.of(batch.lengths, batch.ids.device))
+    at = batch.trainable.nonzero().squeeze(1)
+    logp, entropy = fused_logprob(hidden.index_select(0, at - 1), head_weight(model), batch.ids.index_select(0, at), temperature=temperature)
+    spread = lambda x: torch.zeros(len(batch.ids), dtype=x.dtype, device=x.device).index_add(0, at, x)  # noqa: E731
+    return TokenStats(logp=spread(logp), entropy=spread(entropy))
+
+
+@torch.no_grad()
+def score(model: nn.Module, batch: Batch, *, temperature: float = 1.0, tokens_per_microbatch: int = 16384) -> TokenStats:
+    """`token_stats` without gradient, in parts: for reference, old-policy and check passes."""
+    parts = [token_stats(model, b, temperature=temperature) for b in split(batch, tokens_per_microbatch)]
+    return TokenStats(logp=torch.cat([p.logp for p in parts]), entropy=torch.cat([p.entropy for p in parts]))
+
+
+@dataclass
+class Learner:
+    """A model with its optimizer. `step` performs one update and returns metrics; `state`/`load_state` make it resumable."""
+
+    model: nn.Module
+    optim: Optim
+    step_count: int = 0
+    optimizers: list[torch.optim.Optimizer] = field(init=False)
+
+    def __post_init__(self) -> None:
+        o = self.optim
+        named = [(n, p) for n, p in self.model.named_parameters() if p.requires_grad]
+        matrix = [p for n, p in named if o.kind == "muon" and p.dim() == 2 and "embed" not in n and "lm_head" not in n]
+        taken = set(map(id, matrix))
+        rest = [p for _, p in named if id(p) not in taken]
+        groups = [
+            {"params": [p for p in rest if p.dim() >= 2], "weight_decay": o.weight_decay},
+            {"params": [p for p in rest if p.dim() < 2], "weight_decay": 0.0},
+        ]
+        self.optimizers = [torch.optim.AdamW([g for g in groups if g["params"]], lr=o.lr, betas=o.betas, fused=True)]
+        if matrix:
+            self.optimizers.append(torch.optim.Muon(matrix, lr=o.matrix_lr, momentum=0.95, weight_decay=o.weight_decay))
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                group["base_lr"] = group["lr"]
+
+    def step(
+        self, batch: Batch, objective: Objective, *, tokens_per_microbatch: int = 16384, together: int = 1, temperature: float = 1.0
+    ) -> dict[str, float]:
+        """One optimizer step. Raises FloatingPointError when the gradient is not finite (weights are then unchanged)."""
+        began = time.monotonic()
+        self.model.train()
+        for optimizer in self.optimizers:
+            optimizer.zero_grad(set_to_none=True)
+        total, sums = 0.0, {}
+        for part in split(batch, tokens_per_microbatch, together):
+            stats = token_stats(self.model, part, temperature=temperature)
+            loss = torch.zeros((), device=part.ids.device)
+            for terms in objective(stats, part):
+                if terms.denominator not in batch.totals:
+                    raise LookupError(f"a loss declares the denominator {terms.denominator!r}, which nothing counted; known: {', '.join(sorted(batch.totals))}")
+                loss = loss + terms.values.sum() / max(batch.totals[terms.denominator], 1.0)
+                for name, (s, n) in terms.metrics.items():
+                    a, b = sums.get(name, (0.0, 0.0))
+                    sums[name] = (a + _plain(s), b + _plain(n))
+            if loss.requires_grad:
+                loss.backward()
+            total += loss.item()
+        norm = float(torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.optim.max_grad_norm))
+        if not math.isfinite(norm):
+            raise FloatingPointError(f"the gradient norm is {norm} at step {self.step_count}: lower the learning rate or look at the batch that caused it")
+        factor = self.optim.at(self.step_count)
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = group["base_lr"] * factor
+            optimizer.step()
+        self.step_count += 1
+        seconds = time.monotonic() - began
+        return {name: s / n for name, (s, n) in sums.items() if n} | {
+            "loss": total, "grad_norm": norm, "lr": self.optim.lr * factor, "learn_seconds": seconds, "tokens_per_second": len(batch.ids) / seconds,
+        }  # fmt: skip
+
+    def state(self) -> dict:
+        return {"step_count": self.step_count, "model": self.model.state_dict(), "optimizers": [o.state_dict() for o in self.optimizers]}
+
+    def load_state(self, state: dict) -> None:
+        self.step_count = state["step_count"]
+        self.model.load_state_dict(state["model"])
+        for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(saved)
+
+
+def _plain(x: Tensor | float) -> float:
+    return float(x.detach()) if isinstance(x, Tensor) else float(x)
+
+
+def nll(stats: TokenStats, batch: Batch) -> list[Terms]:
+    """Next-token loss of demonstrations. `columns["loss_weight"]` [T], where given, weighs tokens, and `totals["loss_tokens"]` is their sum."""
+    weight = batch.columns.get("loss_weight")
+    values = -torch.where(batch.trainable, stats.logp, 0.0)
+    count = batch.trainable.sum()
+    metrics = {"nll": (values.sum(), count), "entropy": (torch.where(batch.trainable, stats.entropy, 0.0).sum(), count)}
+    if weight is None:
+        return [Terms(values=values, denominator="tokens", metrics=metrics)]
+    return [Terms(values=values * weight, denominator="loss_tokens", metrics=metrics)]

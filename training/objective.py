@@ -1,0 +1,115 @@
+"""Objectives: what pieces say of a batch, put together as the terms that the learner sums and divides.
+
+`PolicyObjective` composes ratio, corrections, surrogate and regularisers; `PairObjective` a preference loss over pairs of rows;
+`reward_objective` the Bradley-Terry loss of a scalar reward read from the model's own tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from training.learner import score
+from training.types import Batch, Terms, TokenStats
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicyObjective:
+    """Policy-gradient objective over packed rollouts with columns credit and behaviour.
+
+    prepare(batch) runs the passes the pieces need (reference, old) and each piece's own `prepare`, on the whole batch.
+    """
+
+    ratio: Callable[..., Tensor]
+    surrogate: Callable[..., Terms]
+    corrections: Sequence[Callable[..., Tensor]] = ()
+    regularisers: Sequence[Callable[..., Terms]] = ()
+    policy: nn.Module | None = None
+    reference: nn.Module | None = None
+    needs: frozenset[str] = frozenset()
+    temperature: float = 1.0
+    tokens_per_microbatch: int = 16384
+
+    def prepare(self, batch: Batch) -> None:
+        if "reference" in self.needs:
+            batch.columns["reference"] = score(self.reference, batch, temperature=self.temperature, tokens_per_microbatch=self.tokens_per_microbatch).logp
+        if "old" in self.needs:
+            batch.columns["old"] = score(self.policy, batch, temperature=self.temperature, tokens_per_microbatch=self.tokens_per_microbatch).logp
+        old = batch.columns.get("old", batch.columns["behaviour"])
+        for correct in self.corrections:
+            weight = correct(old, batch.columns["behaviour"], batch)
+            batch.columns["weight"] = batch.columns["weight"] * weight if "weight" in batch.columns else weight
+        for piece in (self.ratio, self.surrogate, *self.corrections, *self.regularisers):
+            prepare = getattr(piece, "prepare", None)
+            if prepare is not None:
+                prepare(batch)
+
+    def __call__(self, stats: TokenStats, batch: Batch) -> list[Terms]:
+        old = batch.columns.get("old", batch.columns["behaviour"])
+        log_ratio = self.ratio(stats.logp, old, batch)
+        main = self.surrogate(log_ratio, batch.columns["credit"], stats, batch)
+        if "weight" in batch.columns:
+            main.values = main.values * (batch.columns["weight"] if len(main.values) == len(batch.ids) else 1.0)
+        main.metrics = {**main.metrics, **_mismatch(stats, batch)}
+        return [main, *(piece(stats, batch) for piece in self.regularisers)]
+
+
+def _mismatch(stats: TokenStats, batch: Batch) -> dict[str, tuple[Tensor, Tensor]]:
+    """Learner against sampler, before any clipping: k3 estimate of KL(sampler || learner), largest |log-ratio|, entropy."""
+    on, count = batch.trainable, batch.trainable.sum()
+    d = torch.where(on, (stats.logp - batch.columns["behaviour"]).detach(), 0.0)
+    entropy = torch.where(on, stats.entropy.detach(), 0.0)
+    return {"mismatch_kl": ((d.exp() - 1 - d).sum(), count), "mismatch_max": (d.abs().max(), torch.ones(())), "entropy": (entropy.sum(), count)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairObjective:
+    """A preference loss over rows 2i (chosen) and 2i + 1 (rejected); needs columns["reference"] unless `reference` is None."""
+
+    loss: Callable[..., Tensor]
+    reference: nn.Module | None = None
+    sft: float = 0.0  # weight of the next-token loss of the chosen answers (RPO-style), 0 = none
+    tokens_per_microbatch: int = 16384
+
+    def prepare(self, batch: Batch) -> None:
+        if self.reference is not None:
+            batch.columns["reference"] = score(self.reference, batch, tokens_per_microbatch=self.tokens_per_microbatch).logp
+
+    def __call__(self, stats: TokenStats, batch: Batch) -> list[Terms]:
+        sums = batch.row_sum(torch.where(batch.trainable, stats.logp, 0.0))
+        lengths = batch.row_sum(batch.trainable.to(sums.dtype))
+        reference = batch.columns.get("reference")
+        base = torch.zeros_like(sums) if reference is None else batch.row_sum(torch.where(batch.trainable, reference, 0.0))
+        values = self.loss(sums[0::2], sums[1::2], base[0::2], base[1::2], lengths[0::2], lengths[1::2])
+        margin = (sums - base)[0::2] - (sums - base)[1::2]
+        count = torch.tensor(float(len(values)))
+        terms = [Terms(values=values, denominator="pairs", metrics={
+            "accuracy": ((margin > 0).float().sum(), count), "margin": (margin.detach().sum(), count), "chosen_logp": (sums[0::2].detach().sum(), count),
+        })]  # fmt: skip
+        if self.sft:
+            first = (torch.arange(batch.rows, device=sums.device) % 2 == 0).to(sums.dtype)
+            terms.append(Terms(values=-self.sft * sums * first / lengths.clamp_min(1), denominator="pairs"))
+        return terms
+
+
+def reward_objective(stats: TokenStats, batch: Batch) -> list[Terms]:
+    """Bradley-Terry loss of a reward model, -log sigmoid(r(x, chosen) - r(x, rejected)) (Ouyang et al. 2022, arXiv 2203.02155, eq. 1)."""
+    r = reward_of(stats, batch)
+    gap = r[0::2] - r[1::2]
+    count = torch.tensor(float(len(gap)))
+    return [Terms(values=-F.logsigmoid(gap), denominator="pairs", metrics={
+        "accuracy": ((gap > 0).float().sum(), count), "margin": (gap.detach().sum(), count),
+    })]  # fmt: skip
+
+
+def reward_of(stats: TokenStats, batch: Batch) -> Tensor:
+    """[R] rewards: the log-odds of the verdict token that ends each row, its only trainable one.
+
+    So a reward model is a plain causal LM: it needs no head of its own, and any engine that returns log-probs can serve it.
+    """
+    logp = batch.row_sum(torch.where(batch.trainable, stats.logp, 0.0)).clamp_max(-1e-6)
+    return logp - torch.log(-torch.expm1(logp))

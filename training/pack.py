@@ -1,0 +1,114 @@
+"""Rows of tokens end to end as one `Batch`, and its split into micro-batches that changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+
+from training.types import Batch, Credit, Group, Rollout
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One token sequence: ids [n], trainable [n], the index of its group or pair, and per-token columns [n] by name."""
+
+    ids: np.ndarray
+    trainable: np.ndarray
+    group: int = 0
+    columns: Mapping[str, np.ndarray] = field(default_factory=dict)
+    scalars: Mapping[str, float] = field(default_factory=dict)
+
+
+def pack(rows: Sequence[Row], *, device: str = "cpu") -> Batch:
+    """Lay rows end to end and count the denominators of the whole step. Raises ValueError for an empty batch or a row under two tokens."""
+    if not rows:
+        raise ValueError("a batch of no rows cannot be packed: every group was filtered out; loosen the filters or raise prompts_per_step")
+    lengths = [len(r.ids) for r in rows]
+    if min(lengths) < 2:
+        raise ValueError("a row of fewer than two tokens has no target")
+    trainable = np.concatenate([r.trainable for r in rows]).astype(bool)
+    starts = np.cumsum([0, *lengths[:-1]])
+    trainable[starts] = False  # the first token of a row has no history
+    names = sorted({k for r in rows for k in r.columns})
+    columns = {k: torch.from_numpy(np.concatenate([np.asarray(r.columns.get(k, np.zeros(len(r.ids))), dtype=np.float32) for r in rows])) for k in names}
+    scalar_names = sorted({k for r in rows for k in r.scalars})
+    columns |= {k: torch.tensor([r.scalars.get(k, 0.0) for r in rows], dtype=torch.float32) for k in scalar_names}
+    group = torch.tensor([r.group for r in rows])
+    counts = np.add.reduceat(trainable, starts)
+    batch = Batch(
+        ids=torch.from_numpy(np.concatenate([r.ids for r in rows]).astype(np.int64)),
+        position=torch.from_numpy(np.concatenate([np.arange(n) for n in lengths])),
+        row=torch.from_numpy(np.repeat(np.arange(len(rows)), lengths)),
+        lengths=lengths,
+        trainable=torch.from_numpy(trainable),
+        group=group,
+        columns=columns,
+        totals={"tokens": float(trainable.sum()), "sequences": float((counts > 0).sum()), "groups": float(group.unique().numel()),
+                "pairs": len(rows) / 2, "constant": 1.0},
+    )  # fmt: skip
+    return to(batch, device)
+
+
+def to(batch: Batch, device: str) -> Batch:
+    if device == "cpu":
+        return batch
+    for name in ("ids", "position", "row", "trainable", "group"):
+        setattr(batch, name, getattr(batch, name).to(device))
+    batch.columns = {k: v.to(device) for k, v in batch.columns.items()}
+    return batch
+
+
+def select(batch: Batch, lo: int, hi: int) -> Batch:
+    """Rows lo..hi-1 of a batch. Columns are told apart by length: [T] per token, [R] per row, anything else is kept whole."""
+    starts = np.cumsum([0, *batch.lengths])
+    a, b, total, rows = int(starts[lo]), int(starts[hi]), int(starts[-1]), batch.rows
+    pick = lambda x: x[a:b] if x.shape[0] == total else x[lo:hi] if x.shape[0] == rows else x  # noqa: E731
+    return Batch(
+        ids=batch.ids[a:b], position=batch.position[a:b], row=batch.row[a:b] - lo, lengths=batch.lengths[lo:hi], trainable=batch.trainable[a:b],
+        group=batch.group[lo:hi], columns={k: pick(v) for k, v in batch.columns.items()}, totals=batch.totals,
+    )  # fmt: skip
+
+
+def split(batch: Batch, max_tokens: int, together: int = 1) -> Iterator[Batch]:
+    """Micro-batches of at most `max_tokens` tokens where possible; `together` consecutive rows (2 for pairs) are never parted.
+
+    Denominators stay those of the whole batch, so the sum of the parts' gradients is the gradient of the whole.
+    """
+    lo, tokens = 0, 0
+    for hi in range(0, batch.rows, together):
+        size = sum(batch.lengths[hi : hi + together])
+        if tokens and tokens + size > max_tokens:
+            yield select(batch, lo, hi)
+            lo, tokens = hi, 0
+        tokens += size
+    yield select(batch, lo, batch.rows)
+
+
+def rollout_row(rollout: Rollout, credit: float | np.ndarray, group: int) -> Row:
+    """The row of one rollout: its sampled ids, credit on model tokens, behaviour log-probs; env tokens are never trainable."""
+    ids = rollout.ids
+    model = np.concatenate([np.full(len(s.ids), s.role == "model") for s in rollout.segments])
+    columns = {name: np.zeros(len(ids), dtype=np.float64) for name in ("credit", "behaviour")}
+    columns["credit"][model] = credit
+    columns["behaviour"][model] = np.concatenate([s.logp for s in rollout.segments if s.role == "model"])
+    for name in sorted({k for s in rollout.segments for k in (*s.extras, *(("behaviour_entropy",) if s.entropy is not None else ()))}):
+        columns[name] = np.concatenate([_extra(s, name) for s in rollout.segments])
+    return Row(ids=ids, trainable=model, group=group, columns=columns)
+
+
+def _extra(segment, name: str) -> np.ndarray:
+    value = segment.entropy if name == "behaviour_entropy" else segment.extras.get(name)
+    return np.zeros(len(segment.ids)) if value is None else np.asarray(value, dtype=np.float64)
+
+
+def rollout_rows(groups: Sequence[Group], credit: Credit) -> list[Row]:
+    """Rows of all scorable rollouts of the groups, in order. A rollout with NaN credit is left out (it was unscorable)."""
+    return [
+        rollout_row(r, c, g)
+        for g, (group, credits) in enumerate(zip(groups, credit, strict=True))
+        for r, c in zip(group.rollouts, credits, strict=True)
+        if not np.any(np.isnan(c)) and r.n_model
+    ]

@@ -1,0 +1,83 @@
+"""Play problems in their environments: conversations turn by turn, all of a wave in one batch, into scored `Group`s."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from synth.types import Message, Problem, Sampling, Score, Scored, seed_for
+from training.render import Renderer
+from training.rollout.torch_sampler import TorchSampler
+from training.types import Group, Rollout, Segment
+
+
+@dataclass(frozen=True, kw_only=True)
+class Player:
+    """Everything needed to play: sampler, renderer, environments by name, tools by name, sampling, and the token budget of a rollout."""
+
+    sampler: TorchSampler
+    renderer: Renderer
+    envs: Mapping[str, Any]
+    tools: Mapping[str, Callable[..., str]] = field(default_factory=dict)
+    sampling: Sampling = field(default_factory=Sampling)
+    max_tokens: int = 512  # of a whole conversation
+    wave: int = 256  # conversations in flight
+
+    def play(self, problems: Sequence[Problem], samples: int, *seed: Any) -> list[Group]:
+        """`samples` rollouts of each problem. Group id = problem id with the position, so a problem drawn twice makes two groups.
+
+        Raises LookupError for a problem whose environment was not given.
+        """
+        jobs = [(g, i) for g in range(len(problems)) for i in range(samples)]
+        done: list[list[Rollout]] = [[] for _ in problems]
+        for lo in range(0, len(jobs), self.wave):
+            part = jobs[lo : lo + self.wave]
+            seeds = [seed_for(*seed, problems[g].id, g, i) for g, i in part]
+            for (g, _), rollout in zip(part, self._wave([problems[g] for g, _ in part], [f"{problems[g].id}/{g}" for g, _ in part], seeds), strict=True):
+                done[g].append(rollout)
+        return [Group(id=f"{p.id}/{g}", rollouts=tuple(r)) for g, (p, r) in enumerate(zip(problems, done, strict=True))]
+
+    def _wave(self, problems: list[Problem], groups: list[str], seeds: list[int]) -> list[Rollout]:
+        n = len(problems)
+        missing = sorted({p.env for p in problems} - set(self.envs))
+        if missing:
+            raise LookupError(f"problem {next(p.id for p in problems if p.env in missing)} plays in the environment {missing[0]!r}, which this run was not given")
+        envs = [self.envs[p.env] for p in problems]
+        states, messages = map(list, zip(*(e.start(p, self.tools) for e, p in zip(envs, problems, strict=True)), strict=True))
+        prompts = [self.renderer.prompt(m) for m in messages]
+        segments: list[list[Segment]] = [[Segment(ids=ids, role="env")] for ids in prompts]
+        scores: list[Score | None] = [None] * n
+        session = self.sampler.open(prompts, seeds)
+        used = [len(p) for p in prompts]
+        alive = list(range(n))
+        while alive:
+            observed: dict[int, np.ndarray] = {}
+            for i, segment in zip(alive, session.generate(self.sampling), strict=True):
+                segments[i].append(segment)
+                text = self.renderer.decode(segment.ids)
+                messages[i].append(Message(role="assistant", content=text))
+                if segment.stop == "length":  # an unfinished turn is never acted on
+                    scores[i] = Scored(value=0.0, parts={"truncated": 1.0})
+                    continue
+                said, over, scores[i] = envs[i].step(states[i], text)
+                messages[i].extend(said)
+                if over:
+                    continue
+                ids = self.renderer.observation(said)
+                used[i] += len(segment.ids) + len(ids)
+                if used[i] + self.sampling.max_tokens > self.max_tokens:
+                    scores[i] = Scored(value=0.0, parts={"truncated": 1.0})
+                    continue
+                segments[i].append(Segment(ids=ids, role="env"))
+                observed[i] = ids
+            alive = [i for i in alive if i in observed]
+            if alive:
+                session.observe(alive, [observed[i] for i in alive])
+        return [
+            Rollout(problem=problems[i], group=groups[i], segments=tuple(segments[i]), score=scores[i],
+                    text="\n".join(f"[{m.role}] {m.content}" for m in messages[i]), info={"calls": states[i].get("calls", 0), "messages": tuple(messages[i])})
+            for i in range(n)
+        ]  # fmt: skip

@@ -1,0 +1,124 @@
+"""The in-process sampler: the learner's own weights, a static key/value cache, one prefill for equal prompts.
+
+Log-probs are those of the distribution really sampled from (after temperature, top-k and top-p, renormalised). Each sample
+draws from a random stream of its own, keyed by its seed, so it does not depend on which others share its batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from synth.types import Sampling
+from training.attention import CachedRows
+from training.model import head_weight, hidden_states
+from training.types import Segment
+
+
+@dataclass
+class TorchSampler:
+    """`open` starts a session of conversations that grow turn by turn."""
+
+    model: nn.Module
+    end_id: int
+    version: int = 0
+
+    def open(self, prompts: Sequence[np.ndarray], seeds: Sequence[int]) -> Session:
+        """Start one conversation per prompt; equal prompts are prefilled once."""
+        return Session(self, prompts, seeds)
+
+
+class Session:
+    def __init__(self, sampler: TorchSampler, prompts: Sequence[np.ndarray], seeds: Sequence[int]) -> None:
+        self.sampler, self.seeds = sampler, list(seeds)
+        self.turn = 0
+        self.rows = list(range(len(prompts)))  # conversations still alive, in cache order
+        unique: dict[bytes, int] = {}
+        which = [unique.setdefault(p.tobytes(), len(unique)) for p in prompts]
+        first = [which.index(i) for i in range(len(unique))]
+        device = head_weight(sampler.model).device
+        self.cache = CachedRows(length=torch.zeros(len(first), dtype=torch.long, device=device))
+        with torch.inference_mode():
+            last = self._extend([prompts[i] for i in first])
+            pick = torch.tensor(which, device=device)
+            self.cache, self.last = self.cache.keep(pick), last.index_select(0, pick)
+
+    def _extend(self, new: Sequence[np.ndarray]) -> Tensor:
+        """Feed each alive row its new ids; returns the hidden state [B, d] after the last one."""
+        device = self.cache.length.device
+        fresh = torch.tensor([len(x) for x in new], device=device)
+        ids = torch.zeros(len(new), int(fresh.max()), dtype=torch.long)
+        for i, x in enumerate(new):
+            ids[i, : len(x)] = torch.from_numpy(x)
+        hidden = hidden_states(self.sampler.model, ids.to(device), self.cache.begin(fresh), self.cache)
+        self.cache.advance()
+        return hidden[torch.arange(len(new), device=device), fresh - 1]
+
+    def observe(self, rows: Sequence[int], new: Sequence[np.ndarray]) -> None:
+        """Keep only the conversations `rows` alive and append what the environment said to each."""
+        with torch.inference_mode():
+            if list(rows) != self.rows:
+                self.cache = self.cache.keep(torch.tensor([self.rows.index(r) for r in rows], device=self.cache.length.device))
+                self.rows = list(rows)
+            self.last = self._extend(new)
+
+    @torch.inference_mode()
+    def generate(self, sampling: Sampling) -> list[Segment]:
+        """Sample the next turn of every alive conversation: at most `max_tokens` ids, ending with the end-of-turn id unless cut."""
+        model, end = self.sampler.model, self.sampler.end_id
+        model.eval()
+        n, limit = len(self.rows), sampling.max_tokens
+        # One uniform number per (sample, turn, position): a counter-based stream, so neighbours and batch order do not matter.
+        draws = np.stack([np.random.Generator(np.random.Philox(key=[self.seeds[r], self.turn])).random(limit) for r in self.rows])
+        uniforms = torch.from_numpy(draws).to(self.last.device, torch.float32)
+        self.turn += 1
+        ids = torch.full((n, limit), end, dtype=torch.long, device=self.last.device)
+        logps, entropies = torch.zeros(n, limit, device=ids.device), torch.zeros(n, limit, device=ids.device)
+        length = torch.full((n,), limit, dtype=torch.long, device=ids.device)
+        ended = torch.zeros(n, dtype=torch.bool, device=ids.device)
+        cache, one = self.cache, torch.ones(n, dtype=torch.long, device=ids.device)
+        base = cache.length
+        for t in range(limit):
+            token, logp, entropy = _draw(self.last @ head_weight(model).T, sampling, uniforms[:, t])
+            token = torch.where(ended, end, token)  # an ended row is fed end tokens until all have ended; what they wrote is forgotten below
+            ids[:, t], logps[:, t], entropies[:, t] = token, logp, entropy
+            length = torch.where(~ended & (token == end), t + 1, length)
+            ended |= token == end
+            self.last = hidden_states(model, token[:, None], cache.begin(one), cache)[:, 0]
+            cache.advance()
+            if bool(ended.all()):
+                break
+        cache.length = base + length
+        host = [x.cpu().numpy() for x in (ids, logps, entropies, length, ended)]
+        return [
+            Segment(ids=host[0][i, : (k := int(host[3][i]))], role="model", logp=host[1][i, :k], entropy=host[2][i, :k],
+                    stop="end" if host[4][i] else "length", version=self.sampler.version, sampling=sampling)
+            for i in range(n)
+        ]  # fmt: skip
+
+
+def _draw(logits: Tensor, sampling: Sampling, uniform: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """logits [B, V] -> ids, log-probs and entropies [B] of the truncated, renormalised distribution, by inverse CDF."""
+    logits = logits.float()
+    if sampling.temperature == 0:
+        logp = torch.log_softmax(logits, -1)
+        best, token = logp.max(-1)
+        return token, best, -(logp.exp() * logp).sum(-1)
+    logits = logits / sampling.temperature
+    if sampling.top_k:
+        floor = logits.topk(min(sampling.top_k, logits.shape[-1]), -1).values[:, -1:]
+        logits = logits.masked_fill(logits < floor, -torch.inf)
+    if sampling.top_p < 1:
+        order = logits.sort(-1, descending=True)
+        mass = torch.softmax(order.values, -1).cumsum(-1)
+        drop = (mass - torch.softmax(order.values, -1)) >= sampling.top_p
+        logits = logits.masked_fill(torch.zeros_like(drop).scatter(-1, order.indices, drop), -torch.inf)
+    logp = torch.log_softmax(logits, -1)
+    p = logp.exp()
+    cdf = p.cumsum(-1)
+    token = torch.searchsorted(cdf, (uniform[:, None] * cdf[:, -1:]).contiguous(), right=True).squeeze(-1).clamp_max(logits.shape[-1] - 1)
+    return token, logp.gather(-1, token[:, None]).squeeze(-1), -torch.where(p > 0, p * logp, 0.0).sum(-1)

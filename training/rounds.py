@@ -1,0 +1,62 @@
+"""One driver for every kind of training: a list of rounds, each of which lets one role learn from one source with one objective.
+
+SFT, reward modelling, preference optimisation and reinforcement learning are lists of one round; iterated DPO, self-play with a
+learning proposer or expert iteration are longer lists. A source yields the packed batches of a step (it may play rollouts with
+the roles' current weights first); the driver knows none of the algorithms.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from training.learner import Learner, Objective
+from training.types import Batch
+
+# step -> the packed batches of that step (several for minibatches or epochs), and metrics of making them
+Source = Callable[[int], tuple[Iterable[Batch], Mapping[str, float]]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Round:
+    """`role` learns for `steps` steps from `source` with `objective`.
+
+    prepare      run once on each whole batch, before it is split: reference passes, masks and totals that pieces declare
+    together     rows that may not be parted (2 for preference pairs)
+    temperature  at which log-probs are taken: that of sampling
+    after        called with the step's metrics; raises to stop a run that went wrong
+    """
+
+    name: str
+    role: str
+    source: Source
+    objective: Objective
+    steps: int
+    prepare: Callable[[Batch], None] = lambda batch: None
+    together: int = 1
+    temperature: float = 1.0
+    tokens_per_microbatch: int = 16384
+    after: Callable[[int, Mapping[str, float]], None] = lambda step, metrics: None
+
+
+def run(rounds: Sequence[Round], roles: Mapping[str, Learner]) -> Iterator[tuple[Round, int, dict[str, float]]]:
+    """Play the rounds in order; yields (round, step, metrics) after each step. Metrics of several batches of a step are averaged."""
+    for current in rounds:
+        learner = roles[current.role]
+        for step in range(current.steps):
+            began = time.monotonic()
+            batches, made = current.source(step)
+            learned: list[dict[str, float]] = []
+            for batch in batches:
+                current.prepare(batch)
+                learned.append(
+                    learner.step(
+                        batch, current.objective, tokens_per_microbatch=current.tokens_per_microbatch, together=current.together, temperature=current.temperature
+                    )
+                )
+            names = {k for m in learned for k in m}
+            metrics = dict(made) | {k: sum(m[k] for m in learned if k in m) / sum(k in m for m in learned) for k in sorted(names)}
+            metrics["step_seconds"] = time.monotonic() - began
+            current.after(step, metrics)
+            yield current, step, metrics
