@@ -32,7 +32,7 @@ from typing import Any
 
 from tasks.errors import UserError, nearest
 from tasks.pieces import bind
-from tasks.plan import read_recipe, recipe_layers
+from tasks.resolve import read_recipe, recipe_layers
 
 SLOTS = {
     "advantage": "advantage",

@@ -24,7 +24,9 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
             if not isinstance(name, str):
                 raise yaml.MarkedYAMLError(problem=f"the key {name!r} is not a text: put it in quotes", problem_mark=key.start_mark)
             if name in seen:
-                raise yaml.MarkedYAMLError(problem=f"the key {name!r} is given twice, in lines {seen[name]} and {line}: remove one", problem_mark=key.start_mark)
+                raise yaml.MarkedYAMLError(
+                    problem=f"the key {name!r} is given twice, in lines {seen[name]} and {line}: remove one", problem_mark=key.start_mark
+                )
             seen[name] = line
         return super().construct_mapping(node, deep=deep)
 
@@ -37,7 +39,9 @@ for _tag, _pattern, _first in (
 ):
     _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(rf"^(?:{_pattern})$"), list(_first))
 # PyYAML reads a leading 0 as octal and an underscore as nothing; YAML 1.2 does neither.
-_Loader.add_constructor("tag:yaml.org,2002:int", lambda loader, node: int(node.value, 0) if node.value[:2] in ("0o", "0x") else int(node.value))
+_Loader.add_constructor(
+    "tag:yaml.org,2002:int", lambda loader, node: int(node.value, 0) if node.value[:2] in ("0o", "0x") else int(node.value)
+)
 
 
 def parse(text: str, where: str) -> Any:
@@ -63,7 +67,9 @@ def read_text(path: Path, what: str = "file") -> str:
         raise UserError(f"the {what} {path} does not exist") from None
     except UnicodeDecodeError as e:
         line = path.read_bytes()[: e.start].count(b"\n") + 1
-        raise UserError(f"{path}, line {line}: not UTF-8 (byte 0x{e.object[e.start]:02x}): save it as UTF-8, e.g. `iconv -f LATIN1 -t UTF-8`") from None
+        raise UserError(
+            f"{path}, line {line}: not UTF-8 (byte 0x{e.object[e.start]:02x}): save it as UTF-8, e.g. `iconv -f LATIN1 -t UTF-8`"
+        ) from None
 
 
 def read_yaml(path: Path) -> dict[str, Any]:

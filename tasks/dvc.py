@@ -82,7 +82,9 @@ def changed_data(root: Path) -> dict[str, list[str]]:
     for stage, reports in ask(["status"], root).items():
         for report in reports:
             if isinstance(report, dict):
-                out.setdefault(stage, []).extend(f"{path} ({what})" for kind in report.values() if isinstance(kind, dict) for path, what in kind.items())
+                out.setdefault(stage, []).extend(
+                    f"{path} ({what})" for kind in report.values() if isinstance(kind, dict) for path, what in kind.items()
+                )
             else:
                 out.setdefault(stage, []).append(str(report))
     return out

@@ -1,13 +1,9 @@
-"""Observation: every event goes to a local spool first; MLflow gets it from there, now, later or never, and no stage waits for it.
+"""Shipping the spool (tasks/spool.py) to MLflow: the one file that imports mlflow.
 
-    .espalier/spool/<execution>/execution.json    key, process, recipe, commit; the parent run once it exists
-    .espalier/spool/<execution>/<stage>.jsonl     one event per line, written by the stage
-    .espalier/spool/<execution>/<stage>.sent      how many bytes of it have been shipped, and to which child run
-
-Importing mlflow takes longer than most stages, so a stage never does. `ship` runs in a process of its own: beside a stage that lasts
-(`python -m tasks.observe`, ended by the closing of its standard input), after the last stage of the graph, and at the end of `espalier run`, `promote`, `sync` and `ui`.
-What one of them cannot ship, the next ships. Each event counts once: the offset moves only after MLflow has taken a batch, a batch that is sent again after
-a crash carries the same time stamps and steps (MLflow keeps one copy), and runs are looked up by a key before they are made.
+What a pass cannot ship, the next one ships. Each event counts once: the offset moves only after MLflow has taken a batch, a batch
+that is sent again after a crash carries the same time stamps and steps (MLflow keeps one copy), and runs are looked up by a key before
+they are made.
+`python -m tasks.observe` ships while its standard input is open, and once more when that closes.
 """
 
 from __future__ import annotations
@@ -16,9 +12,7 @@ import fcntl
 import json
 import os
 import select
-import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -26,144 +20,11 @@ from pathlib import Path
 from typing import Any
 
 from tasks import process
-from tasks.config import read_yaml
+from tasks.spool import flat, read, spool, streams, write
 from tasks.stage import Stage, graph, load
 
-EXECUTION = "ESPALIER_EXECUTION"  # set by `espalier run` and `pipeline`: what belongs to one parent run
-LIVE_AFTER, LIVE_EVERY = 15.0, 5.0  # seconds: a stage that lasts longer is shown while it runs
 EXPERIMENT = "espalier"
-
-
-def execution() -> str:
-    """The name of this execution: given by the environment, or, below a plain `dvc repro`, made from the dvc process, or from this one."""
-    if os.environ.get(EXECUTION):
-        return os.environ[EXECUTION]
-    chain = process.starters() if "DVC_ROOT" in os.environ else []
-    head = chain[-1] if chain else process.look(os.getpid())
-    assert head is not None  # this process, and the one that runs it, are alive
-    return f"{head.pid}-{head.started}".replace(" ", "_")
-
-
-def spool(root: Path) -> Path:
-    return root / ".espalier" / "spool"
-
-
-def open_execution(root: Path, key: str, head: process.Process | None = None) -> Path:
-    """The spool folder of an execution; its execution.json is written once, by the first that comes. `head` is the process whose end ends it."""
-    folder = spool(root) / key
-    about = folder / "execution.json"
-    if not about.exists():
-        chain = process.starters()
-        head = head or (chain[-1] if chain and (os.environ.get(EXECUTION) or "DVC_ROOT" in os.environ) else process.look(os.getpid()))
-        run = load("_run", root) if (root / "artifacts/plan/_run.json").exists() else {}
-        facts = {"key": key, "pid": head.pid if head else 0, "started": head.started if head else "", "time": _now(), "commit": _commit(root), **run}
-        folder.mkdir(parents=True, exist_ok=True)
-        _write(about, facts)
-    return folder
-
-
-def latest(root: Path) -> Path:
-    """The spool folder of the execution that began last; a new one where there is none."""
-    found = sorted(spool(root).glob("*/execution.json"), key=lambda p: _read(p)["time"])
-    return found[-1].parent if found else open_execution(root, execution())
-
-
-def _now() -> int:
-    return int(time.time() * 1000)
-
-
-def _write(path: Path, value: Any) -> None:
-    fresh = path.with_suffix(f".{os.getpid()}.new")
-    fresh.write_text(json.dumps(value), encoding="utf-8")
-    fresh.replace(path)
-
-
-def _commit(root: Path) -> str:
-    done = subprocess.run(["git", "rev-parse", "HEAD"], cwd=root, capture_output=True, text=True)
-    return done.stdout.strip() if done.returncode == 0 else ""
-
-
-def tracking(root: Path) -> bool:
-    """False where params.yaml says `tracking: off`."""
-    return (root / "params.yaml").exists() and read_yaml(root / "params.yaml").get("tracking", "local") != "off"
-
-
-@contextmanager
-def recording(stage: Stage) -> Iterator[None]:
-    """Spool the events of `stage`, and ship them from a process beside it where the stage lasts, or where it is the last of the graph."""
-    path = open_execution(stage.root, execution()) / f"{stage.name}.jsonl"
-    beside = _Beside(stage.root)
-    writing = threading.Lock()
-    with path.open("a", encoding="utf-8") as lines:
-
-        def emit(event: dict[str, Any]) -> None:
-            with writing:
-                lines.write(json.dumps({"time": _now(), **event}, ensure_ascii=False) + "\n")
-                lines.flush()
-
-        stage.emit = emit
-        flat = dict(_flat({"seed": stage.seed, **stage.params}))
-        emit({"kind": "begin", "identity": stage.identity, "params": flat, "recipe": stage.recipe, "flow_run": os.environ.get("PREFECT__FLOW_RUN_ID", "")})
-        status, reason = "FAILED", ""
-        shown = tracking(stage.root)
-        if shown:
-            beside.later(LIVE_AFTER)
-        try:
-            yield
-            status = "FINISHED"
-        except BaseException as e:
-            reason = f"{type(e).__name__}: {e}"
-            raise
-        finally:
-            emit({"kind": "end", "status": status, "reason": reason[:500]})
-            stage.emit = lambda event: None
-            if shown and _last(stage):
-                beside.start()
-            beside.close()
-
-
-def _last(stage: Stage) -> bool:
-    """Whether no other stage reads what this one writes."""
-    mine = str(stage.target.relative_to(stage.root))
-    edges = graph(stage.root)
-    return stage.name in edges and not any(d == mine or d.startswith(mine + "/") for s in edges.values() for d in s.get("deps", []))
-
-
-class _Beside:
-    """The shipping process of one stage: it ships while its standard input is open, and once more when that closes, however it closes."""
-
-    def __init__(self, root: Path) -> None:
-        self.root, self.child, self.timer = root, None, None
-
-    def later(self, seconds: float) -> None:
-        self.timer = threading.Timer(seconds, self.start)
-        self.timer.daemon = True
-        self.timer.start()
-
-    def start(self) -> None:
-        if self.child is None:
-            with (self.root / ".espalier" / "shipping.log").open("a") as log:
-                self.child = subprocess.Popen(
-                    ["nice", sys.executable, "-m", "tasks.observe"], cwd=self.root, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True
-                )
-
-    def close(self) -> None:
-        if self.timer is not None:
-            self.timer.cancel()
-            self.timer.join(1.0)
-        if self.child is not None and self.child.stdin is not None:
-            self.child.stdin.close()
-
-
-def _flat(value: Any, at: str = "") -> Iterator[tuple[str, Any]]:
-    if isinstance(value, Mapping) and value:
-        for k, v in value.items():
-            yield from _flat(v, f"{at}.{k}" if at else str(k))
-    else:
-        yield at, value
-
-
-# --- shipping: from here on mlflow is imported, inside functions only -------------------------------------------------------------------------------------
+EVERY = 5.0  # seconds between two passes beside a stage
 
 
 def uri(root: Path) -> str:
@@ -208,7 +69,7 @@ class Shipping:
 
     def all(self) -> Shipping:
         """Ship every execution that is not closed yet, the oldest first; close those whose process has ended."""
-        found = [(p.parent, _read(p)) for p in spool(self.root).glob("*/execution.json")]
+        found = [(p.parent, read(p)) for p in spool(self.root).glob("*/execution.json")]
         open_ = sorted(((f, about) for f, about in found if not about.get("closed")), key=lambda pair: pair[1]["time"])
         if not open_:
             return self
@@ -225,9 +86,8 @@ class Shipping:
 
     def _execution(self, folder: Path, about: dict[str, Any]) -> None:
         parent = self.parent(folder, about)
-        for path in sorted(folder.glob("*.jsonl")):
-            if not path.name.endswith(".refused.jsonl"):
-                self._stage(path, parent)
+        for path in streams(folder):
+            self._stage(path, parent)
         head = process.look(about["pid"])
         if head is None or head.started != about["started"]:
             self.close(folder, "")
@@ -235,9 +95,18 @@ class Shipping:
     def parent(self, folder: Path, about: dict[str, Any]) -> str:
         """The parent run of an execution, looked up by its key before it is made."""
         if not about.get("run"):
-            tags = {"espalier.recipe": about.get("recipe", ""), "espalier.profile": about.get("profile", ""), "mlflow.source.git.commit": about["commit"]}
-            about["run"] = self._run(about["key"], f"{about.get('recipe') or 'run'} {time.strftime('%Y-%m-%d %H:%M', time.localtime(about['time'] / 1000))}", about["time"], tags)
-            _write(folder / "execution.json", about)
+            tags = {
+                "espalier.recipe": about.get("recipe", ""),
+                "espalier.profile": about.get("profile", ""),
+                "mlflow.source.git.commit": about["commit"],
+            }
+            about["run"] = self._run(
+                about["key"],
+                f"{about.get('recipe') or 'run'} {time.strftime('%Y-%m-%d %H:%M', time.localtime(about['time'] / 1000))}",
+                about["time"],
+                tags,
+            )
+            write(folder / "execution.json", about)
         return about["run"]
 
     def _run(self, key: str, name: str, at: int, tags: Mapping[str, str]) -> str:
@@ -249,7 +118,7 @@ class Shipping:
 
     def _stage(self, path: Path, parent: str) -> None:
         mark = path.with_suffix(".sent")
-        sent = _read(mark) if mark.exists() else {"offset": 0, "run": ""}
+        sent = read(mark) if mark.exists() else {"offset": 0, "run": ""}
         with path.open("rb") as lines:
             lines.seek(sent["offset"])
             data = lines.read()
@@ -259,7 +128,7 @@ class Shipping:
             event = json.loads(line)
             if batch and (event["kind"] != "metrics" or len(batch) >= 200):
                 self._deliver(path, sent, batch)
-                _write(mark, sent)
+                write(mark, sent)
                 batch = []
             if event["kind"] == "metrics":
                 batch.append({**event, "bytes": len(line)})
@@ -267,18 +136,25 @@ class Shipping:
                 if event["kind"] == "begin":
                     sent["run"] = self._child(path.stem, parent, event)
                 self._deliver(path, sent, [{**event, "bytes": len(line)}])
-                _write(mark, sent)
+                write(mark, sent)
         if batch:
             self._deliver(path, sent, batch)
-            _write(mark, sent)
+            write(mark, sent)
 
     def _child(self, stage: str, parent: str, event: Mapping[str, Any]) -> str:
         key = f"{parent}/{stage}/{event['identity']}"
-        tags = {"mlflow.parentRunId": parent, "espalier.stage": stage, "espalier.identity": event["identity"], "espalier.recipe": event["recipe"], "espalier.flow_run": event["flow_run"]}
+        tags = {
+            "mlflow.parentRunId": parent,
+            "espalier.stage": stage,
+            "espalier.identity": event["identity"],
+            "espalier.recipe": event["recipe"],
+            "espalier.flow_run": event["flow_run"],
+        }
         return self._run(key, stage, event["time"], tags)
 
     def _deliver(self, path: Path, sent: dict[str, Any], events: list[dict[str, Any]]) -> None:
-        """Hand events over and move the offset. What MLflow refuses for good is kept in <stage>.refused.jsonl: it must not hold up the rest."""
+        """Hand events over and move the offset. What MLflow refuses for good is kept in <stage>.refused.jsonl: it
+        must not hold up the rest."""
         from mlflow.exceptions import MlflowException
 
         try:
@@ -304,7 +180,13 @@ class Shipping:
             for i in range(0, len(params), 100):
                 self.client.log_batch(run, params=params[i : i + 100])
         elif first["kind"] == "dataset":
-            data = Dataset(name=first["name"], digest=first["digest"][:36], source_type="local", source=json.dumps({"path": first["name"]}), profile=json.dumps({"rows": first["rows"]}))
+            data = Dataset(
+                name=first["name"],
+                digest=first["digest"][:36],
+                source_type="local",
+                source=json.dumps({"path": first["name"]}),
+                profile=json.dumps({"rows": first["rows"]}),
+            )
             self.client.log_inputs(run, [DatasetInput(data, [InputTag("mlflow.data.context", "input")])])
         elif first["kind"] == "artifact":
             if (self.root / first["path"]).exists():
@@ -318,25 +200,25 @@ class Shipping:
 
     def close(self, folder: Path, lock: str) -> str:
         """End the parent run: link the stages that were cached, copy the last metrics, tag the digest of dvc.lock. Returns its run id."""
-        about = _read(folder / "execution.json")
+        about = read(folder / "execution.json")
         run = self.parent(folder, about)
-        ends = {p.stem: _last_end(p) for p in sorted(folder.glob("*.jsonl")) if not p.name.endswith(".refused.jsonl")}
+        ends = {p.stem: _last_end(p) for p in streams(folder)}
         for stage, status in ends.items():
             if status == "KILLED":
-                self.client.set_terminated(_read(folder / f"{stage}.sent")["run"], "KILLED")
+                self.client.set_terminated(read(folder / f"{stage}.sent")["run"], "KILLED")
         for stage in graph(self.root):
             if stage not in ends and (self.root / "artifacts" / "plan" / f"{stage}.json").exists():
                 self.client.set_tag(run, f"stage.{stage}", f"cached: {self._earlier(stage)}")
         metrics = self.root / "artifacts" / "evaluate" / "metrics.json"
         if "evaluate" in ends and metrics.exists():
-            values = {k: v for k, v in _flat(_read(metrics)) if isinstance(v, int | float) and not isinstance(v, bool)}
+            values = {k: v for k, v in flat(read(metrics)) if isinstance(v, int | float) and not isinstance(v, bool)}
             from mlflow.entities import Metric
 
             self.client.log_batch(run, metrics=[Metric(k.replace("@", "_at_"), float(v), about["time"], 0) for k, v in values.items()])
         if lock:
             self.client.set_tag(run, "espalier.dvc_lock", lock)
         self.client.set_terminated(run, next((s for s in ends.values() if s != "FINISHED"), "FINISHED"))
-        _write(folder / "execution.json", {**about, "closed": True})
+        write(folder / "execution.json", {**about, "closed": True})
         return run
 
     def _earlier(self, stage: str) -> str:
@@ -344,10 +226,6 @@ class Shipping:
         query = f"tags.`espalier.stage` = '{stage}' and tags.`espalier.identity` = '{identity}'"
         same = self.client.search_runs([self.experiment], filter_string=query, order_by=["attributes.start_time DESC"], max_results=1)
         return same[0].info.run_id if same else "made elsewhere"
-
-
-def _read(path: Path) -> dict[str, Any]:
-    return json.loads(path.read_text(encoding="utf-8"))
 
 
 def _last_end(path: Path) -> str:
@@ -358,12 +236,11 @@ def _last_end(path: Path) -> str:
 def _waiting(folder: Path) -> int:
     """Events of an execution that have not been shipped."""
     count = 0
-    for path in folder.glob("*.jsonl"):
-        if not path.name.endswith(".refused.jsonl"):
-            mark = path.with_suffix(".sent")
-            with path.open("rb") as lines:
-                lines.seek(_read(mark)["offset"] if mark.exists() else 0)
-                count += lines.read().count(b"\n")
+    for path in streams(folder):
+        mark = path.with_suffix(".sent")
+        with path.open("rb") as lines:
+            lines.seek(read(mark)["offset"] if mark.exists() else 0)
+            count += lines.read().count(b"\n")
     return count
 
 
@@ -392,7 +269,8 @@ def sync(root: Path, wait: float = 60.0) -> str:
             return "another process is shipping events to MLflow; try `espalier sync` again when it has ended"
         ship.all()
     if ship.left or ship.problem:
-        return f"{ship.left} events wait in {spool(root)}: MLflow at {uri(root)} did not take them ({ship.problem}); `espalier sync` ships them later"
+        what = f"{ship.left} events wait in {spool(root)}: MLflow at {uri(root)} did not take them ({ship.problem})"
+        return f"{what}; `espalier sync` ships them later"
     return f"{ship.sent} events shipped to MLflow at {uri(root)}"
 
 
@@ -400,7 +278,7 @@ def _follow(root: Path) -> None:
     """Ship until standard input closes, then once more."""
     open_ = True
     while open_:
-        open_ = not select.select([sys.stdin], [], [], LIVE_EVERY)[0]
+        open_ = not select.select([sys.stdin], [], [], EVERY)[0]
         print(time.strftime("%Y-%m-%d %H:%M:%S"), sync(root, 0.0 if open_ else 30.0), flush=True)
 
 

@@ -82,7 +82,9 @@ def find(folder: str, name: str) -> Callable[..., Any]:
     found = module(folder, name)
     function = getattr(found, found.__name__.rpartition(".")[2], None)
     if not callable(function):
-        raise UserError(f"{found.__file__} defines no function {found.__name__.rpartition('.')[2]!r}: a piece is a function named as its file")
+        raise UserError(
+            f"{found.__file__} defines no function {found.__name__.rpartition('.')[2]!r}: a piece is a function named as its file"
+        )
     return function
 
 

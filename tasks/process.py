@@ -1,8 +1,9 @@
 """Processes: who started this one, and ending it when that one is gone.
 
-DVC starts a stage through a shell and, when it is killed, leaves the stage running: it would write its outputs into a checkout that has
-moved on. So a stage watches the process that started it, once a second by process id. `prctl(PR_SET_PDEATHSIG)` is not used: it fires on the end
-of the parent's *thread*, exists on Linux only, and never sees that the process above an intermediate shell has died.
+DVC starts a stage through a shell and, when it is killed, leaves the stage running: it would write its outputs into a
+checkout that has moved on. So a stage watches the process that started it, once a second by process id.
+`prctl(PR_SET_PDEATHSIG)` is not used: it fires on the end of the parent's *thread*, exists on Linux only, and never
+sees that the process above an intermediate shell has died.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ def _ask_ps(pid: int) -> Process | None:
 
 
 def starters() -> list[Process]:
-    """The processes whose end ends this one: the parent, and above a shell the process that runs it. The last is the one that gives orders."""
+    """The processes whose end ends this one: the parent, and above a shell the process that runs it. The last is the
+    one that gives orders."""
     chain: list[Process] = []
     seen = look(os.getppid())
     while seen is not None and seen.pid > 1:

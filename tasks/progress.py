@@ -54,7 +54,9 @@ class Progress(Generic[T]):
         if self.total:
             share = min(1.0, self.done / self.total)
             left = seconds * (1 - share) / share if share else 0.0
-            text = f"{self.label}  {'█' * round(20 * share):░<20}  {self.done}/{self.total}  {seconds:.0f} s" + (f", {left:.0f} s left" if left and not last else "")
+            text = f"{self.label}  {'█' * round(20 * share):░<20}  {self.done}/{self.total}  {seconds:.0f} s" + (
+                f", {left:.0f} s left" if left and not last else ""
+            )
         text += f"  {self.shown}" if self.shown else ""
         end = "\n" if last or not self.terminal else ""
         print(f"\r\x1b[K{text}" if self.terminal else text, end=end, file=sys.stderr, flush=True)

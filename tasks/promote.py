@@ -1,7 +1,8 @@
 """Promotion: register the trained model once per digest, and move the alias `champion` to it where it is better on the held-out set.
 
-Better is a claim about the same problems: the paired difference of mean scores (training/evaluate/paired.py) has an interval above zero. Where the held-out set is
-another than the champion's the two cannot be compared, and the alias stays. The scores of a version are kept beside it, so that its successors can be compared.
+Better is a claim about the same problems: the paired difference of mean scores (training/evaluate/paired.py) has an
+interval above zero. Where the held-out set is another than the champion's the two cannot be compared, and the alias
+stays. The scores of a version are kept beside it, so that its successors can be compared.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 
 import pyarrow.parquet
 
-from tasks import dvc, observe
+from tasks import dvc, observe, spool
 from tasks.errors import UserError
 from tasks.stage import file_digest
 from training.evaluate.paired import paired
@@ -30,7 +31,7 @@ def promote(root: Path, *, model: str = "rl", force: bool = False) -> str:
     folder = root / "artifacts" / model / "model"
     if not folder.is_dir() or not (root / "artifacts" / "evaluate" / "scores.parquet").exists():
         raise UserError(f"{folder} has not been trained and evaluated yet: `espalier run` first")
-    if not observe.tracking(root):
+    if not spool.tracking(root):
         raise UserError("params.yaml says `tracking: off`, and the registry of models is MLflow's: set it to `local`")
     from mlflow.exceptions import MlflowException
 
@@ -39,7 +40,9 @@ def promote(root: Path, *, model: str = "rl", force: bool = False) -> str:
             raise UserError("another process is still shipping events to MLflow: run `espalier promote` again when it has ended")
         ship.all()
         if ship.problem:
-            raise UserError(f"MLflow at {observe.uri(root)} cannot be reached ({ship.problem}): start it, then run `espalier promote` again")
+            raise UserError(
+                f"MLflow at {observe.uri(root)} cannot be reached ({ship.problem}): start it, then run `espalier promote` again"
+            )
         try:
             return _promote(root, ship, folder, model, force)
         except MlflowException as e:
@@ -48,7 +51,7 @@ def promote(root: Path, *, model: str = "rl", force: bool = False) -> str:
 
 def _promote(root: Path, ship: observe.Shipping, folder: Path, model: str, force: bool) -> str:
     client, scores, held_out = ship.client, held_out_scores(root, model), _card(root)["held_out"]
-    run = ship.close(observe.latest(root), dvc.lock_digest(root))
+    run = ship.close(spool.latest(root), dvc.lock_digest(root))
     version = _register(client, folder, model, run, scores, held_out)
     name = f"{NAME} version {version.version} ({model})"
     champion = _champion(client)
@@ -74,7 +77,9 @@ def held_out_scores(root: Path, model: str) -> dict[str, list[float]]:
         if row["run"] == model:
             out.setdefault(row["problem"], []).append(float("nan") if row["score"] is None else row["score"])
     if not out:
-        raise UserError(f"artifacts/evaluate holds no scores of the model {model!r}: add it to evaluate.models, or promote another with --model")
+        raise UserError(
+            f"artifacts/evaluate holds no scores of the model {model!r}: add it to evaluate.models, or promote another with --model"
+        )
     return dict(sorted(out.items()))
 
 

@@ -1,8 +1,9 @@
 """Running one stage, with or without Prefect above it.
 
-`flow` and `task` are identity decorators, and Prefect is not imported, unless the environment variable ESPALIER_PREFECT says that the flow
-`pipeline` is the parent; a Prefect profile alone never counts. Under that parent they are Prefect's, so that steps can be watched. Prefect only watches: where
-its server is lost, before or under way, the work goes on plain with one warning, and its own errors are the only ones that are raised.
+`flow` and `task` are identity decorators, and Prefect is not imported, unless the environment variable
+ESPALIER_PREFECT says that the flow `pipeline` is the parent; a Prefect profile alone never counts. Under that parent
+they are Prefect's, so that steps can be watched. Prefect only watches: where its server is lost, before or under way,
+the work goes on plain with one warning, and its own errors are the only ones that are raised.
 """
 
 from __future__ import annotations
@@ -62,7 +63,9 @@ def _watched(kind: str, function: Callable[..., Any] | None, options: dict[str, 
             if "error" in ended:
                 raise ended["error"] from None
             _lost.append(str(e))
-            warnings.warn(f"Prefect could not watch {function.__name__} ({type(e).__name__}: {e}); the work goes on without it", stacklevel=2)
+            warnings.warn(
+                f"Prefect could not watch {function.__name__} ({type(e).__name__}: {e}); the work goes on without it", stacklevel=2
+            )
         return ended["value"] if "begun" in ended else function(*args, **kwargs)
 
     return watched
@@ -96,13 +99,13 @@ def _say(name: str, error: BaseException) -> int:
 
 
 def _run(name: str) -> None:
-    from tasks import observe, pieces, process
+    from tasks import pieces, process, spool
     from tasks.stage import Stage, load
 
     process.end_with(process.starters())
     stage = Stage(name, plan=load(name))
     os.environ.setdefault("OMP_NUM_THREADS", str(stage.threads))  # before torch is imported; results are bitwise the same per thread count
-    with observe.recording(stage), stage.running():
+    with spool.recording(stage), stage.running():
         pieces.open_own()
         stage.params = pieces.bind_all(stage.pieces, stage.params)
         function = getattr(importlib.import_module(f"tasks.stages.{name}"), name)

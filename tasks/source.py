@@ -1,7 +1,7 @@
 """What source files say of themselves, read by `ast` and never imported: signatures, constants, and what they import.
 
-The plan needs the knobs of every stage and piece, and the set of files whose change can change a stage's result, in well under half a second; importing torch
-alone takes longer.
+The plan needs the knobs of every stage and piece, and the set of files whose change can change a stage's result, in
+well under half a second; importing torch alone takes longer.
 """
 
 from __future__ import annotations
@@ -18,13 +18,20 @@ from tasks.paths import CODE, PACKAGES, own
 from tasks.pieces import locate
 
 # Modules that run, show and record a stage but cannot change a byte of what it writes: editing them re-runs nothing.
-PLUMBING = {f"tasks/{m}.py" for m in ("run", "stage", "observe", "process", "progress", "errors", "pieces", "paths", "config", "plan", "source", "dvc", "promote")}
+PLUMBING = {
+    f"tasks/{name}.py"
+    for name in (
+        # tables.py is not among them: it writes the bytes
+        "config dvc errors observe paths pieces plan process progress promote resolve run source spool stage"
+    ).split()
+}
 OPENERS = {"import_module", "find", "bind", "module"}  # calls that import by name
 
 
 @dataclass(frozen=True)
 class Knob:
-    """One keyword-only argument with a literal default. `piece` is the folder of a `Piece(...)` or `Pieces(...)` annotation, `many` tells the latter."""
+    """One keyword-only argument with a literal default. `piece` is the folder of a `Piece(...)` or `Pieces(...)`
+    annotation, `many` tells the latter."""
 
     name: str
     default: Any
@@ -35,7 +42,8 @@ class Knob:
 
 @dataclass(frozen=True)
 class Source:
-    """One file: `digest` of its bytes, the `modules` that it names in imports, the `folders` of pieces that it opens by computed names, its `strings`."""
+    """One file: `digest` of its bytes, the `modules` that it names in imports, the `folders` of pieces that it opens
+    by computed names, its `strings`."""
 
     path: Path
     tree: ast.Module
@@ -65,7 +73,9 @@ def _parsed(path: Path, stamp: tuple[int, int]) -> Source:
             name = node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id if isinstance(node.func, ast.Name) else ""
             if name in OPENERS:
                 _opened(node.args, modules, folders)
-    assigned = [(n.targets[0] if isinstance(n, ast.Assign) else n.target, n.value) for n in tree.body if isinstance(n, ast.Assign | ast.AnnAssign)]
+    assigned = [
+        (n.targets[0] if isinstance(n, ast.Assign) else n.target, n.value) for n in tree.body if isinstance(n, ast.Assign | ast.AnnAssign)
+    ]
     constants = {t.id: v for t, v in assigned if isinstance(t, ast.Name) and v is not None}
     return Source(path, tree, hashlib.sha256(data).hexdigest(), frozenset(modules), frozenset(folders), frozenset(strings), constants)
 
@@ -136,7 +146,8 @@ def _piece(annotation: ast.expr | None) -> tuple[str, bool]:
 
 
 def mismatch(annotation: ast.expr | None, value: Any, path: Path) -> str:
-    """"" where `value` fits the annotation, else what was expected. Annotations that are not spelled with built-in names fit everything."""
+    """ "" where `value` fits the annotation, else what was expected. Annotations that are not spelled with built-in
+    names fit everything."""
     wanted = _alternatives(annotation, path)
     if wanted is None or any(_fits(w, value, path) for w in wanted):
         return ""
@@ -178,7 +189,13 @@ def _fits(node: ast.expr, value: Any, path: Path) -> bool:
         options = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         return any(isinstance(o, ast.Constant) and o.value == value and type(o.value) is type(value) for o in options)
     if name in ("list", "tuple", "Sequence"):
-        inner = node.slice.elts[0] if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Tuple) else node.slice if isinstance(node, ast.Subscript) else None
+        inner = (
+            node.slice.elts[0]
+            if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Tuple)
+            else node.slice
+            if isinstance(node, ast.Subscript)
+            else None
+        )
         return isinstance(value, list) and all(not mismatch(inner, v, path) for v in value)
     if name in ("dict", "Mapping"):
         return isinstance(value, dict)
@@ -206,7 +223,8 @@ def _files_of(module: str) -> list[Path]:
 
 
 def closure(start: list[Path]) -> set[Path]:
-    """`start` and every file of ours that it imports, however far. Not followed: PLUMBING, and folders opened by computed names (see `opened`)."""
+    """`start` and every file of ours that it imports, however far. Not followed: PLUMBING, and folders opened by
+    computed names (see `opened`)."""
     seen: set[Path] = set()
     queue = list(start)
     while queue:
@@ -220,8 +238,9 @@ def closure(start: list[Path]) -> set[Path]:
 
 
 def opened(files: set[Path], spoken: set[str]) -> set[Path]:
-    """`files` with those pieces of the folders that they open by computed names (`import_module(f"synth.verify.{name}")`) whose name is `spoken`
-    by the code or parameters of some stage. A name that reaches a stage by no other way than data is not seen here; a new file that nothing names re-runs nothing."""
+    """`files` with those pieces of the folders that they open by computed names
+    (`import_module(f"synth.verify.{name}")`) whose name is `spoken` by the code or parameters of some stage. A name
+    that reaches a stage by no other way than data is not seen here; a new file that nothing names re-runs nothing."""
     done: set[str] = set()
     while folders := {f for p in files for f in source(p).folders} - done:
         done |= folders

@@ -1,9 +1,11 @@
 """One run of one stage: its parameters, its inputs, the folder it writes into, and what becomes of that folder.
 
-Work under way lives in `.espalier/work/<stage>/<identity>/`, where identity = hash of the stage's plan file and of its inputs (the dependencies
-that dvc.yaml lists). DVC empties a stage's outputs before it runs the command, so nothing under way may live there: outputs are written to
-`<work>/out` and moved into place in one rename at the end, and the work folder is then removed. A run that died leaves its work folder; the next run of the
-same identity finds it again (`stage.work`) and goes on. One lock per stage: two runs of a stage in one checkout would move each other's outputs.
+Work under way lives in `.espalier/work/<stage>/<identity>/`, where identity = hash of the stage's plan file and of
+its inputs (the dependencies that dvc.yaml lists). DVC empties a stage's outputs before it runs the command, so
+nothing under way may live there: outputs are written to `<work>/out` and moved into place in one rename at the end,
+and the work folder is then removed. A run that died leaves its work folder; the next run of the same identity finds
+it again (`stage.work`) and goes on. One lock per stage: two runs of a stage in one checkout would move each other's
+outputs.
 """
 
 from __future__ import annotations
@@ -56,13 +58,15 @@ def load(name: str, root: Path | str = ".") -> dict[str, Any]:
 class Stage:
     """What a stage function gets as its first argument.
 
-    params   its keyword arguments, resolved by the plan       seed     of the run; derive others with `synth.types.seed_for(stage.seed, stage.name, ...)`
-    name, profile, recipe, threads, needs (passes that its pieces ask for)
-    work     folder of this identity, kept until success: checkpoints and finished rows go here
-    out      folder to write outputs into; becomes artifacts/<name> on success
+    params   its keyword arguments, resolved by the plan       seed     of the run; derive others with
+    `synth.types.seed_for(stage.seed, stage.name, ...)` name, profile, recipe, threads, needs (passes that its pieces
+    ask for) work     folder of this identity, kept until success: checkpoints and finished rows go here out
+    folder to write outputs into; becomes artifacts/<name> on success
     """
 
-    def __init__(self, name: str, *, plan: Mapping[str, Any] | None = None, root: Path | str = ".", deps: Iterable[str] | None = None) -> None:
+    def __init__(
+        self, name: str, *, plan: Mapping[str, Any] | None = None, root: Path | str = ".", deps: Iterable[str] | None = None
+    ) -> None:
         """plan: the content of artifacts/plan/<name>.json; deps: paths the stage may read, None = those that dvc.yaml lists for it."""
         plan = plan or {}
         self.name, self.root = name, Path(root).resolve()
@@ -77,7 +81,7 @@ class Stage:
         self.work = self.root / ".espalier" / "work" / name / self.identity
         self.target = self.root / OUT.get(name, f"artifacts/{name}")
         self.resumed = self.work.is_dir()
-        self.emit: Callable[[dict[str, Any]], None] = lambda event: None  # tasks.observe sets it when a stage runs in earnest
+        self.emit: Callable[[dict[str, Any]], None] = lambda event: None  # tasks.spool sets it when a stage runs in earnest
 
     @property
     def out(self) -> Path:
@@ -94,7 +98,8 @@ class Stage:
         return path
 
     def source(self, path: str | Path) -> Path:
-        """A file or folder of the user's, relative to the project. Raises UserError where it is missing, or where a change of it would go unseen."""
+        """A file or folder of the user's, relative to the project. Raises UserError where it is missing, or where a
+        change of it would go unseen."""
         full = (self.root / path).resolve()
         if not full.exists():
             raise UserError(f"{path} does not exist (looked for {full}): mend the path in params.yaml")
@@ -104,8 +109,8 @@ class Stage:
     def _known(self, path: Path) -> None:
         if self.deps is not None and not any(path.resolve().is_relative_to((self.root / d).resolve()) for d in self.deps):
             raise UserError(
-                f"the stage {self.name} reads {path}, which is not among its deps in dvc.yaml ({', '.join(self.deps)}), so a change of it would go unseen: "
-                f"put it under one of them or add it to the deps"
+                f"the stage {self.name} reads {path}, which is not among its deps in dvc.yaml ({', '.join(self.deps)}), so a change of it "
+                f"would go unseen: put it under one of them or add it to the deps"
             )
 
     def log(self, metrics: Mapping[str, float], step: int = 0) -> None:
@@ -122,7 +127,9 @@ class Stage:
             aside = card["quarantined"]
             aside = sum(aside.values()) if isinstance(aside, Mapping) else aside
             if card["produced"] != card["accepted"] + aside:
-                raise AssertionError(f"{self.name} lost rows: produced {card['produced']}, accepted {card['accepted']}, quarantined {aside}")
+                raise AssertionError(
+                    f"{self.name} lost rows: produced {card['produced']}, accepted {card['accepted']}, quarantined {aside}"
+                )
         full = {"stage": self.name, "seed": self.seed, "recipe": self.recipe, **card}
         (self.out / "card.json").write_text(json.dumps(full, indent=1, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")
         self.emit({"kind": "card", "card": full})
@@ -137,19 +144,23 @@ class Stage:
         self.emit({"kind": "artifact", "path": str(final.relative_to(self.root))})
 
     def measured(self) -> dict[str, dict[str, float]]:
-        """Stage -> {"seconds", "peak_rss_mb"} of the last run of every stage in this checkout. Not an output: it differs from run to run."""
+        """Stage -> {"seconds", "peak_rss_mb"} of the last run of every stage in this checkout. Not an output: it
+        differs from run to run."""
         return {p.stem: json.loads(p.read_text()) for p in sorted((self.root / ".espalier" / "measured").glob("*.json"))}
 
     @contextmanager
     def running(self) -> Iterator[Stage]:
-        """Hold the lock, make the work folder; on success move `out` into place and remove the work folder; on an error leave it for the next run."""
+        """Hold the lock, make the work folder; on success move `out` into place and remove the work folder; on an
+        error leave it for the next run."""
         self.work.parent.mkdir(parents=True, exist_ok=True)
         with (self.work.parent / "lock").open("a+") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 lock.seek(0)
-                raise UserError(f"the stage {self.name} already runs in {self.root} (process {lock.read().strip() or '?'}): wait for it, or end it") from None
+                raise UserError(
+                    f"the stage {self.name} already runs in {self.root} (process {lock.read().strip() or '?'}): wait for it, or end it"
+                ) from None
             lock.truncate(0)
             lock.write(str(os.getpid()))
             lock.flush()

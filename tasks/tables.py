@@ -1,7 +1,8 @@
 """Tables: rows of the types that stages exchange, as Parquet, checked by a pandera schema when written and when read.
 
-One schema per type. A column that is missing, or a whole table of another version, is a mistake of the file and raises UserError; a single bad *row* is
-set aside by `check` with a reason code and evidence, never lost. Bytes are deterministic: one row order (the caller's), one writer, no time stamp.
+One schema per type. A column that is missing, or a whole table of another version, is a mistake of the file and
+raises UserError; a single bad *row* is set aside by `check` with a reason code and evidence, never lost. Bytes are
+deterministic: one row order (the caller's), one writer, no time stamp.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import typing
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import pandas as pd
 import pandera.pandas as pa
@@ -50,22 +51,30 @@ def _schemas() -> dict[str, Schema]:
     key = {"id": text(empty=False, unique=True)}
     split = {"split": text(among=("train", "valid", "test"))}
     flag = pa.Column(bool)
+    said = text(empty=False)
     columns: dict[str, dict[str, pa.Column]] = {
-        "Problem": key | split | {"prompt": text(empty=False), "answer": text(empty=False), "verifier": text(empty=False), "args": text(), "env": text(empty=False),
-                                  "family": text(empty=False), "difficulty": text(), "lineage": text()},
-        "PreferencePair": key | split | {"prompt": text(empty=False), "chosen": text(empty=False), "rejected": text(), "source": text(empty=False), "problem": text(),
-                                         "margin": number(nullable=True), "columns": text(), "decisions": text()},
-        "Trajectory": key | split | {"problem": text(empty=False), "messages": text(empty=False), "calls": number(0, whole=True), "detours": number(0, whole=True)},
-        "Planted": key | {"flip": flag, "copy": text(among=("", "exact", "near", "contradiction")), "of": text(), "error": text(), "margin": number()},
-        "Judgement": {"id": text(empty=False), "step": text(empty=False), "action": text(among=("keep", "weight", "ask", "remove", "flip")),
-                      "reason": text(empty=False), "score": number()},
-        "Quarantined": {"id": text(), "stage": text(empty=False), "reason": text(empty=False), "evidence": text()},
-        "Entity": key | {"name": text(empty=False), "type": text(empty=False), "aliases": items(), "source": text()},
-        "Relation": {"name": text(empty=False, unique=True), "domain": text(empty=False), "range": text(empty=False), "functional": flag, "inverse_functional": flag,
-                     "complete": flag, "label": text(empty=False)},
-        "Fact": key | {"subject": text(empty=False), "relation": text(empty=False), "object": text(nullable=True), "literal": text(nullable=True), "source": text(), "span": text()},
-        "Passage": key | {"entity": text(empty=False), "title": text(empty=False), "text": text(empty=False), "facts": items()},
-    }  # fmt: skip
+        "Problem": key
+        | split
+        | {"prompt": said, "answer": said, "verifier": said, "env": said, "family": said}
+        | {"args": text(), "difficulty": text(), "lineage": text()},
+        "PreferencePair": key
+        | split
+        | {"prompt": said, "chosen": said, "rejected": text(), "source": said, "problem": text()}
+        | {"margin": number(nullable=True), "columns": text(), "decisions": text()},
+        "Trajectory": key | split | {"problem": said, "messages": said, "calls": number(0, whole=True), "detours": number(0, whole=True)},
+        "Planted": key
+        | {"flip": flag, "copy": text(among=("", "exact", "near", "contradiction")), "of": text(), "error": text(), "margin": number()},
+        "Judgement": {"id": said, "step": said, "action": text(among=("keep", "weight", "ask", "remove", "flip"))}
+        | {"reason": said, "score": number()},
+        "Quarantined": {"id": text(), "stage": said, "reason": said, "evidence": text()},
+        "Entity": key | {"name": said, "type": said, "aliases": items(), "source": text()},
+        "Relation": {"name": text(empty=False, unique=True), "domain": said, "range": said, "label": said}
+        | {"functional": flag, "inverse_functional": flag, "complete": flag},
+        "Fact": key
+        | {"subject": said, "relation": said, "object": text(nullable=True), "literal": text(nullable=True)}
+        | {"source": text(), "span": text()},
+        "Passage": key | {"entity": said, "title": said, "text": said, "facts": items()},
+    }
     return {name: Schema(c, strict=False, name=name) for name, c in columns.items()}
 
 
@@ -85,7 +94,10 @@ def check(frame: pd.DataFrame, schema: Schema, stage: str) -> tuple[pd.DataFrame
     """
     missing = [c for c in schema.columns if c not in frame.columns]
     if missing:
-        raise UserError(f"the {schema.name or 'table'} read by {stage} has no column {missing[0]!r} (it has {', '.join(map(str, frame.columns)) or 'none'}): add it")
+        raise UserError(
+            f"the {schema.name or 'table'} read by {stage} has no column {missing[0]!r} "
+            f"(it has {', '.join(map(str, frame.columns)) or 'none'}): add it"
+        )
     frame = frame.reset_index(drop=True)
     try:
         return schema.validate(frame, lazy=True), []
@@ -94,12 +106,17 @@ def check(frame: pd.DataFrame, schema: Schema, stage: str) -> tuple[pd.DataFrame
     whole = failures[failures["index"].isna()]
     if len(whole):
         first = whole.iloc[0]
-        raise UserError(f"column {first['column']!r} of the {schema.name or 'table'} read by {stage} is not what it must be ({first['check']}): {first['failure_case']}")
+        raise UserError(
+            f"column {first['column']!r} of the {schema.name or 'table'} read by {stage} is not what it must be ({first['check']}): "
+            f"{first['failure_case']}"
+        )
     bad: dict[int, Quarantined] = {}
     for row in failures.itertuples():
         i = int(row.index)
         name = str(frame["id"].iloc[i]) if "id" in frame.columns else f"row {i}"
-        bad.setdefault(i, Quarantined(id=name, stage=stage, reason=_code(str(row.check)), evidence=f"row {i}: {row.column} = {row.failure_case!r}"))
+        bad.setdefault(
+            i, Quarantined(id=name, stage=stage, reason=_code(str(row.check)), evidence=f"row {i}: {row.column} = {row.failure_case!r}")
+        )
     good = schema.validate(frame.drop(index=list(bad)).reset_index(drop=True))
     return good, [bad[i] for i in sorted(bad)]
 
@@ -122,7 +139,8 @@ def arrow_schema(cls: type) -> pyarrow.Schema:
 
 
 def write(path: Path, values: Iterable[T], cls: type[T]) -> int:
-    """Write `values`, all of type `cls`, and return their number. Raises ValueError where one breaks the schema: a bug of the stage that made it."""
+    """Write `values`, all of type `cls`, and return their number. Raises ValueError where one breaks the schema: a
+    bug of the stage that made it."""
     rows = [to_row(v) for v in values]
     table = pyarrow.Table.from_pylist(rows, schema=arrow_schema(cls))
     _sound(table, cls, path, "was about to be written")
@@ -132,7 +150,8 @@ def write(path: Path, values: Iterable[T], cls: type[T]) -> int:
 
 
 def read(path: Path, cls: type[T]) -> list[T]:
-    """The values of a file written by `write`. Raises UserError where the file is missing, unreadable, of another version, or breaks the schema."""
+    """The values of a file written by `write`. Raises UserError where the file is missing, unreadable, of another
+    version, or breaks the schema."""
     try:
         table = pyarrow.parquet.read_table(path)
     except FileNotFoundError:
@@ -148,7 +167,9 @@ def _sound(table: pyarrow.Table, cls: type, path: Path, when: str) -> None:
         return
     _, bad = check(table.to_pandas(), schema_of(cls), path.stem)
     if bad:
-        raise UserError(f"{path} {when} with {len(bad)} bad rows of {cls.__name__}, the first: {bad[0].id}: {bad[0].reason} ({bad[0].evidence})")
+        raise UserError(
+            f"{path} {when} with {len(bad)} bad rows of {cls.__name__}, the first: {bad[0].id}: {bad[0].reason} ({bad[0].evidence})"
+        )
 
 
 def counts(quarantined: Iterable[Quarantined]) -> Mapping[str, int]:

@@ -9,6 +9,7 @@ import pytest
 from flows import cli
 from flows.cli.run import merged, overrides
 from tasks import dvc, plan
+from tasks.config import read_yaml
 from tasks.errors import UserError
 from tasks.paths import CODE
 
@@ -31,7 +32,8 @@ def said(capsys, *args, code=0):
 
 
 def test_help_lists_every_command_and_imports_nothing_heavy():
-    script = "import sys\nfrom flows.cli import main\ntry:\n    main(['--help'])\nexcept SystemExit:\n    print(sorted({m.split('.')[0] for m in sys.modules}))"
+    script = "import sys, atexit\natexit.register(lambda: print(sorted({m.split('.')[0] for m in sys.modules})))\n"
+    script += "from flows.cli import main\nmain(['--help'])"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=CODE)
     for command in ("run", "recipes", "show", "doctor", "init", "promote", "sync", "ui"):
         assert f"  {command} " in done.stdout
@@ -43,11 +45,17 @@ def test_init_makes_a_project_that_plans(project, capsys):
     assert subprocess.run(["git", "status", "--porcelain"], capture_output=True, text=True, cwd=project).stdout == ""
     assert {p.name for p in project.iterdir()} >= {".dvc", ".gitignore", "dvc.yaml", "params.yaml", "data", "pieces"}
     (project / "pieces/training/advantage").mkdir(parents=True)
-    (project / "pieces/training/advantage/mine.py").write_text('"""Mine."""\ndef mine(groups, rewards, state, rng, *, scale: float = 1.0): ...\n')
+    (project / "pieces/training/advantage/mine.py").write_text(
+        '"""Mine."""\ndef mine(groups, rewards, state, rng, *, scale: float = 1.0): ...\n'
+    )
     (project / "pieces/flows/recipes").mkdir(parents=True)
-    (project / "pieces/flows/recipes/my-own.yaml").write_text("id: my-own\nextends: grpo\ntitle: Mine\nstages: {rl: {advantage: {piece: mine, scale: 0.5}}}\n")
+    (project / "pieces/flows/recipes/my-own.yaml").write_text(
+        "id: my-own\nextends: grpo\ntitle: Mine\nstages: {rl: {advantage: {piece: mine, scale: 0.5}}}\n"
+    )
     made = plan.plans(project, changed=lambda params: {**params, "recipe": "my-own"})
-    assert made["rl"]["params"]["advantage"] == {"piece": "mine", "scale": 0.5} and "own/training/advantage/mine.py" in made["rl"]["sources"]
+    assert (
+        made["rl"]["params"]["advantage"] == {"piece": "mine", "scale": 0.5} and "own/training/advantage/mine.py" in made["rl"]["sources"]
+    )
     assert made["kb"]["params"]["sources"][0]["path"] == "data/facts.csv"
     assert "my-own" in said(capsys, "recipes")
 
@@ -58,7 +66,7 @@ def test_init_refuses_what_would_overwrite(project, tmp_path, capsys):
 
 
 def test_the_graph_of_a_project_is_the_graph_of_the_checkout():
-    ours, theirs = (plan.read_yaml(p) for p in (CODE / "dvc.yaml", CODE / "flows/template/graph.yaml"))
+    ours, theirs = (read_yaml(p) for p in (CODE / "dvc.yaml", CODE / "flows/template/graph.yaml"))
     assert theirs["stages"].pop("plan") == {k: v for k, v in ours["stages"].pop("plan").items() if k != "deps"} | {"always_changed": True}
     assert ours == theirs
 
@@ -113,7 +121,9 @@ def test_run_asks_dvc_and_prints_the_table(project, capsys, monkeypatch):
     monkeypatch.setattr("tasks.observe.sync", lambda root: "0 events shipped")
     (project / "reports").mkdir()
     cell = {"mean": 0.5, "low": 0.45, "high": 0.55, "n": 300}
-    (project / "reports/summary.json").write_text(json.dumps({"models": {"sft": {"pass@1": cell}, "rl": {"pass@1": {**cell, "mean": 0.6}}}}))
+    (project / "reports/summary.json").write_text(
+        json.dumps({"models": {"sft": {"pass@1": cell}, "rl": {"pass@1": {**cell, "mean": 0.6}}}})
+    )
     text = said(capsys, "run")
     assert asked[0][0] == ["repro"] and asked[0][1]["ESPALIER_EXECUTION"].startswith("run-")
     assert "sft    0.500 [0.450, 0.550]" in text and "reports/index.html" in text

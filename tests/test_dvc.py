@@ -1,4 +1,5 @@
-"""The graph, end to end: the real dvc.yaml and the real plan over a copy of the code; the other stages are played by a script that writes what it was told.
+"""The graph, end to end: the real dvc.yaml and the real plan over a copy of the code; the other stages are played by
+a script that writes what it was told.
 
 Each test works in a copy of one reproduced and committed repository.
 """

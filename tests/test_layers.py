@@ -57,7 +57,13 @@ def faults(path, text):
             yield f"{name}:{node.lineno} calls {node.func.id}"
         if isinstance(node, ast.ExceptHandler) and node.type is None:
             yield f"{name}:{node.lineno} has a bare except"
-        if package in ("synth", "training") and isinstance(node, ast.Attribute) and node.attr in ("environ", "getenv") and isinstance(node.value, ast.Name) and node.value.id == "os":
+        if (
+            package in ("synth", "training")
+            and isinstance(node, ast.Attribute)
+            and node.attr in ("environ", "getenv")
+            and isinstance(node.value, ast.Name)
+            and node.value.id == "os"
+        ):
             yield f"{name}:{node.lineno} reads the environment: a library takes arguments"
 
 

@@ -1,5 +1,6 @@
 """Observation: the spool comes first, a dead server costs a bounded time, and every event counts once; promotion decides by interval."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -13,10 +14,9 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from tasks import observe
+from tasks import observe, spool
 from tasks.promote import promote
 from tasks.stage import Stage
-
 
 EVENTS = 11  # of `stage`: begin, five steps, card, artifact, dataset, what was measured, end
 
@@ -34,7 +34,7 @@ def root(tmp_path, monkeypatch, empty_store):
     shutil.copy(empty_store, tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    monkeypatch.setenv(observe.EXECUTION, "e1")
+    monkeypatch.setenv(spool.EXECUTION, "e1")
     (tmp_path / "params.yaml").write_text("seed: 0\n")
     (tmp_path / "artifacts/plan").mkdir(parents=True)
     return tmp_path
@@ -45,7 +45,7 @@ def stage(root, name="kb", fail=False, n=5):
     plan = {"params": {"rows": 3, "piece": {"piece": "x", "k": 2}}, "seed": 7}
     (root / f"artifacts/plan/{name}.json").write_text(json.dumps(plan))
     s = Stage(name, plan=plan, root=root)
-    with observe.recording(s), s.running():
+    with spool.recording(s), s.running():
         for i in range(n):
             s.log({"loss": 1 / (i + 1)}, step=i)
         (s.out / "x.txt").write_text("x")
@@ -89,11 +89,13 @@ def test_a_run_becomes_a_parent_with_a_child_and_counts_once(root):
 
 
 def test_a_closed_execution_links_what_was_cached(root, monkeypatch):
-    (root / "dvc.yaml").write_text("stages:\n  kb: {cmd: x, deps: [], outs: [artifacts/kb]}\n  rl: {cmd: x, deps: [], outs: [artifacts/rl]}\n")
+    (root / "dvc.yaml").write_text(
+        "stages:\n  kb: {cmd: x, deps: [], outs: [artifacts/kb]}\n  rl: {cmd: x, deps: [], outs: [artifacts/rl]}\n"
+    )
     stage(root, "kb")
     stage(root, "rl")
     observe.sync(root)
-    monkeypatch.setenv(observe.EXECUTION, "e2")
+    monkeypatch.setenv(spool.EXECUTION, "e2")
     stage(root, "rl")
     with observe.shipping(root, 1.0) as ship:
         ship.all()
@@ -107,11 +109,18 @@ def test_a_closed_execution_links_what_was_cached(root, monkeypatch):
 
 
 def test_a_dead_server_costs_a_bounded_time_and_loses_nothing(root, monkeypatch):
-    """A server that accepts connections and never answers, the worst kind. Time is bounded by the time-out of one request, tried twice, not by a
-    measurement: with the default settings this test would run into pytest's patience."""
+    """A server that accepts connections and never answers, the worst kind. Time is bounded by the time-out of one
+    request, tried twice, not by a measurement: with the default settings this test would run into pytest's
+    patience."""
     silent = socket.create_server(("127.0.0.1", 0))
     accepted = []
-    threading.Thread(target=lambda: [accepted.append(silent.accept()) for _ in range(100)], daemon=True).start()
+
+    def accept():
+        with contextlib.suppress(OSError):  # closed below
+            while True:
+                accepted.append(silent.accept())
+
+    threading.Thread(target=accept, daemon=True).start()
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{silent.getsockname()[1]}")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
     stage(root)  # ends at once: it never talks to the server
@@ -125,7 +134,9 @@ def test_a_dead_server_costs_a_bounded_time_and_loses_nothing(root, monkeypatch)
 
 def test_the_process_beside_a_stage_ships_and_ends_when_the_stage_does(root):
     stage(root)
-    beside = subprocess.Popen([sys.executable, "-m", "tasks.observe"], cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=_path())
+    beside = subprocess.Popen(
+        [sys.executable, "-m", "tasks.observe"], cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=_path()
+    )
     out, _ = beside.communicate(timeout=120)  # closes its standard input
     assert beside.returncode == 0 and f"{EVENTS} events shipped" in out
 
@@ -136,8 +147,8 @@ def _path():
 
 def test_tracking_off_keeps_events_in_the_spool(root, monkeypatch):
     (root / "params.yaml").write_text("tracking: off\n")
-    monkeypatch.setattr(observe, "LIVE_AFTER", 0.0)
-    monkeypatch.setattr(observe._Beside, "start", lambda self: pytest.fail("started a process that ships"))
+    monkeypatch.setattr(spool, "LIVE_AFTER", 0.0)
+    monkeypatch.setattr(spool._Beside, "start", lambda self: pytest.fail("started a process that ships"))
     stage(root)
     assert (root / ".espalier/spool/e1/kb.jsonl").read_text().count("\n") == EVENTS
 
@@ -167,5 +178,7 @@ def test_promotion_decides_by_interval(root):
     assert "moved by --force" in promote(root, force=True)
     client = observe.client(root)
     assert client.get_model_version_by_alias("espalier", "champion").version in (4, "4")
-    parent = client.search_runs([client.get_experiment_by_name(observe.EXPERIMENT).experiment_id], filter_string="tags.`espalier.key` = 'e1'")[0]
+    parent = client.search_runs(
+        [client.get_experiment_by_name(observe.EXPERIMENT).experiment_id], filter_string="tags.`espalier.key` = 'e1'"
+    )[0]
     assert parent.info.status == "FINISHED" and "espalier.promotion" in parent.data.tags

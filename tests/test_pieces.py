@@ -56,7 +56,9 @@ def test_a_piece_of_the_users_own(own):
 
 def test_libraries_that_import_by_name_find_the_users_own_too(own):
     (own / "synth" / "verify").mkdir(parents=True)
-    (own / "synth" / "verify" / "always.py").write_text("from synth.types import Scored\ndef always(problem, answer):\n    return Scored(value=1.0)\n")
+    (own / "synth" / "verify" / "always.py").write_text(
+        "from synth.types import Scored\ndef always(problem, answer):\n    return Scored(value=1.0)\n"
+    )
     pieces.open_own()
     from synth.types import Problem
     from synth.verify import verify

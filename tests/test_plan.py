@@ -7,11 +7,11 @@ import json
 
 import pytest
 
-from tasks import plan
+from tasks import plan, resolve
 from tasks.config import parse
 from tasks.errors import UserError
 
-STAGE = '''
+STAGE = """
 from tasks.pieces import Piece, Pieces
 PROVIDES = {"reference"}
 def toy(stage, *, steps: int = 10, lr: float = 1e-3, name: str = "x", samples_per_prompt: int = 4, init: str | None = None,
@@ -19,12 +19,13 @@ def toy(stage, *, steps: int = 10, lr: float = 1e-3, name: str = "x", samples_pe
         curriculum: Piece("training.toy_credit") | None = None,
         filters: Pieces("training.toy_filter") = [{"piece": "spread"}]):
     from synth.types import digest
-'''
+"""
 FILES = {
     "tasks/stages/toy.py": STAGE,
     "tasks/stages/other.py": "def other(stage, *, width: int = 3, mode: str = 'a', rows: list[int] = [1, 2]):\n    pass\n",
     "training/toy_credit/mean.py": "MIN_GROUP = 2\ndef mean(groups, *, eps: float = 1e-5):\n    import training.toy_helper\n",
-    "training/toy_credit/quantile.py": "EXCLUDES = {'training.toy_filter/heavy': 'both drop the tail; use spread instead'}\ndef quantile(groups, *, k: float = 0.4, eps: float = 1e-8): ...\n",
+    "training/toy_credit/quantile.py": "EXCLUDES = {'training.toy_filter/heavy': 'both drop the tail; use spread instead'}\n"
+    "def quantile(groups, *, k: float = 0.4, eps: float = 1e-8): ...\n",
     "training/toy_credit/critic.py": "NEEDS = frozenset({'value'})\ndef critic(groups): ...\n",
     "training/toy_filter/spread.py": "NEEDS = {'reference'}\ndef spread(groups, *, least: float = 0.0): ...\n",
     "training/toy_filter/heavy.py": "def heavy(groups, *, mode: str = 'a', wide: bool = False): ...\n",
@@ -65,12 +66,16 @@ def test_precedence(own, tmp_path):
     toy = made("profile: toy\nrecipe: ''", tmp_path)["toy"]["params"]
     assert (toy["steps"], toy["lr"], toy["credit"]) == (20, 1e-4, {"piece": "mean", "eps": 1e-6})
     toy = made("profile: toy\nrecipe: toy-fits", tmp_path)["toy"]["params"]
-    assert (toy["steps"], toy["credit"]) == (30, {"piece": "quantile", "k": 0.3, "eps": 1e-8}), "a child merges numbers into its parent's piece"
+    assert (toy["steps"], toy["credit"]) == (30, {"piece": "quantile", "k": 0.3, "eps": 1e-8}), (
+        "a child merges numbers into its parent's piece"
+    )
     toy = made("profile: toy\nrecipe: toy_fits\nset: {toy: {steps: 40, lr: 1, credit: {k: 0.5}}}", tmp_path)["toy"]["params"]
     assert (toy["steps"], toy["lr"], toy["credit"]["k"]) == (40, 1.0, 0.5)
     assert isinstance(toy["lr"], float)
     toy = made("profile: toy\nrecipe: toy-fits\nset: {toy: {credit: {piece: mean}}}", tmp_path)["toy"]["params"]
-    assert toy["credit"] == {"piece": "mean", "eps": 1e-5}, "a piece is replaced whole: its own defaults, not the stage's or the recipe's knobs"
+    assert toy["credit"] == {"piece": "mean", "eps": 1e-5}, (
+        "a piece is replaced whole: its own defaults, not the stage's or the recipe's knobs"
+    )
 
 
 def test_plan_says_what_the_loop_needs(own, tmp_path):
@@ -157,7 +162,9 @@ def test_what_a_change_of_code_concerns(own, tmp_path):
 
 
 def test_a_folder_opened_by_computed_names_counts_for_the_names_that_are_spoken(own, tmp_path):
-    (own / "tasks/stages/other.py").write_text('def other(stage, *, kind: str = "spread"):\n    from tasks.pieces import find\n    find("training.toy_filter", kind)\n')
+    (own / "tasks/stages/other.py").write_text(
+        'def other(stage, *, kind: str = "spread"):\n    from tasks.pieces import find\n    find("training.toy_filter", kind)\n'
+    )
     assert set(made("profile: toy", tmp_path)["other"]["sources"]) >= {"own/training/toy_filter/spread.py"}
     assert "own/training/toy_filter/heavy.py" not in made("profile: toy", tmp_path)["other"]["sources"]
     assert "own/training/toy_filter/heavy.py" in made("profile: toy\nset: {other: {kind: heavy}}", tmp_path)["other"]["sources"]
@@ -166,10 +173,10 @@ def test_a_folder_opened_by_computed_names_counts_for_the_names_that_are_spoken(
 def test_every_shipped_recipe_and_profile_resolves(tmp_path, monkeypatch):
     monkeypatch.delenv("ESPALIER_PATH", raising=False)
     monkeypatch.chdir(tmp_path)
-    for profile in plan.yaml_files("flows.profiles"):
-        for recipe in plan.yaml_files("flows.recipes"):
+    for profile in resolve.yaml_files("flows.profiles"):
+        for recipe in resolve.yaml_files("flows.recipes"):
             made(f"profile: {profile}\nrecipe: {recipe}", tmp_path)
-            assert plan.read_recipe(recipe)["id"] == recipe
+            assert resolve.read_recipe(recipe)["id"] == recipe
 
 
 def test_yaml():

@@ -5,7 +5,7 @@ import pytest
 from tasks.checks import SLOTS, load, run_checks
 from tasks.errors import UserError
 from tasks.pieces import bind
-from tasks.plan import yaml_files
+from tasks.resolve import yaml_files
 
 NAMES = sorted(yaml_files("flows.recipes"))
 FIRST = {"grpo", "dr-grpo", "dapo", "rloo", "reinforce", "dpo", "qae", "nsr-w-reinforce", "high-entropy-tokens"}

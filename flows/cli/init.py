@@ -13,7 +13,13 @@ from tasks.paths import CODE
 
 TEMPLATE = CODE / "flows" / "template"
 # Names that git and DVC would act upon inside our own tree: DVC runs every dvc.yaml that it finds.
-RENAMED = {"graph.yaml": "dvc.yaml", "gitignore": ".gitignore", "dvcignore": ".dvcignore", "dvc/config": ".dvc/config", "dvc/gitignore": ".dvc/.gitignore"}
+RENAMED = {
+    "graph.yaml": "dvc.yaml",
+    "gitignore": ".gitignore",
+    "dvcignore": ".dvcignore",
+    "dvc/config": ".dvc/config",
+    "dvc/gitignore": ".dvc/.gitignore",
+}
 
 
 def add(commands: Any) -> None:
@@ -37,12 +43,16 @@ def init(args: argparse.Namespace) -> int:
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, target)
     _git(root)
-    print(f"{root} is ready:\n  cd {args.dir}\n  espalier run\nYour data goes to data/ (see kb.sources in params.yaml), your own pieces to pieces/ (see pieces/README.md).")
+    print(
+        f"{root} is ready:\n  cd {args.dir}\n  espalier run\n"
+        "Your data goes to data/ (see kb.sources in params.yaml), your own pieces to pieces/ (see pieces/README.md)."
+    )
     return 0
 
 
 def _git(root: Path) -> None:
-    """A repository of its own with one commit: experiments are kept in git. Someone without a git identity gets a placeholder for this commit alone."""
+    """A repository of its own with one commit: experiments are kept in git. Someone without a git identity gets a
+    placeholder for this commit alone."""
     known = subprocess.run(["git", "config", "user.email"], cwd=root, capture_output=True).returncode == 0
     who = [] if known else ["-c", "user.name=espalier", "-c", "user.email=espalier@localhost"]
     for command in (["init", "-q"], ["add", "-A"], [*who, "commit", "-q", "-m", "Start a project on Espalier"]):

@@ -18,7 +18,13 @@ from tasks.paths import project
 def add(commands: Any) -> None:
     p = commands.add_parser("run", help="run the pipeline; what has not changed is not run again")
     p.add_argument("--recipe", metavar="NAME", help="run this recipe as a DVC experiment (`espalier recipes` lists them)")
-    p.add_argument("--set", metavar="STAGE.KNOB=VALUE", action="append", default=[], help="change one value, e.g. rl.steps=50 or seed=1; may be repeated")
+    p.add_argument(
+        "--set",
+        metavar="STAGE.KNOB=VALUE",
+        action="append",
+        default=[],
+        help="change one value, e.g. rl.steps=50 or seed=1; may be repeated",
+    )
     p.add_argument("--dry-run", action="store_true", help="print what would run and which values differ from the last plan, and stop")
     p.set_defaults(run=run)
 
@@ -26,7 +32,7 @@ def add(commands: Any) -> None:
 def overrides(recipe: str | None, settings: list[str]) -> dict[str, Any]:
     """Dotted key of params.yaml -> value. `rl.steps=50` means `set.rl.steps`; keys of the top level stay. Raises UserError."""
     from tasks.config import parse
-    from tasks.plan import PARAMS
+    from tasks.resolve import PARAMS
 
     out: dict[str, Any] = {"recipe": recipe} if recipe is not None else {}
     for setting in settings:
@@ -66,23 +72,26 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run(root: Path, changes: dict[str, Any]) -> int:
-    from tasks import dvc, observe, process
+    from tasks import dvc, observe, process, spool
 
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that DVC, and with it the stage, is ended too
     key = f"run-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
     begin = time.monotonic()
-    env = {observe.EXECUTION: key}
+    env = {spool.EXECUTION: key}
     # The user's own folders may lie outside the project, where DVC does not look: resolve anew, and let the plan files say what changed.
     if os.environ.get("ESPALIER_PATH") and not changes:
         dvc.run(["repro", "-q", "-s", "-f", "plan"], root, env)
-    observe.open_execution(root, key, process.look(os.getpid()))
+    spool.open_execution(root, key, process.look(os.getpid()))
     try:
         code = dvc.experiment(changes, root, env) if changes else dvc.reproduce(root, env)
     finally:
-        if observe.tracking(root):
+        if spool.tracking(root):
             print(observe.sync(root), file=sys.stderr)
     if code:
-        print("\nThe run stopped; the lines above say why. What was finished stays finished: `espalier run` goes on from there.", file=sys.stderr)
+        print(
+            "\nThe run stopped; the lines above say why. What was finished stays finished: `espalier run` goes on from there.",
+            file=sys.stderr,
+        )
         return 1
     print(f"\nDone in {time.monotonic() - begin:.0f} s.\n")
     _table(root)
@@ -96,7 +105,9 @@ def _dry(root: Path, made: dict[str, Any]) -> int:
     known = plan.written(root)
     first = {n for n in graph(root) if n in made and made[n] != known.get(n)}
     missing = {n for n in graph(root) if n != "plan" and not (root / OUT.get(n, f"artifacts/{n}")).exists()}
-    data = {n: [w for w in why if "artifacts/plan" not in w] for n, why in dvc.changed_data(root).items() if n not in first | missing | {"plan"}}
+    data = {
+        n: [w for w in why if "artifacts/plan" not in w] for n, why in dvc.changed_data(root).items() if n not in first | missing | {"plan"}
+    }
     data = {n: why for n, why in data.items() if why}
     after = dvc.downstream(first | missing | set(data), root)
     if not first | missing | set(data):
@@ -136,4 +147,8 @@ def _table(root: Path) -> None:
 def _cell(value: Any) -> str:
     if not isinstance(value, dict):
         return "" if value is None else f"{value:.3g}" if isinstance(value, float) else str(value)
-    return f"{value['mean']:.3f} [{value['low']:.3f}, {value['high']:.3f}]" if {"mean", "low", "high"} <= value.keys() else f"{value.get('mean', '')}"
+    return (
+        f"{value['mean']:.3f} [{value['low']:.3f}, {value['high']:.3f}]"
+        if {"mean", "low", "high"} <= value.keys()
+        else f"{value.get('mean', '')}"
+    )

@@ -1,0 +1,250 @@
+"""Resolving: signatures, profile, recipe and `set:` become every knob of every stage, or one sentence that refuses.
+
+Precedence: defaults in the signatures of tasks/stages/*.py < flows/profiles/<profile>.yaml < flows/recipes/<recipe>.yaml (what it
+extends first) < `set:` of params.yaml. A piece is replaced whole with its knobs; a mapping without the key `piece` changes knobs of the
+piece in use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tasks import source as src
+from tasks.config import read_yaml
+from tasks.errors import UserError, nearest
+from tasks.paths import folders
+from tasks.pieces import files, locate
+
+PARAMS = {"recipe": str, "profile": str, "seed": int, "set": dict, "tracking": str}
+RECIPE = {"id", "title", "citation", "certainty", "mechanism", "leaves_out", "extends", "stages", "checks"}
+PROFILE = {"title", "threads", "stages"}
+
+
+@dataclass
+class Layer:
+    """Values for knobs of stages, and where they come from: `where` opens every sentence about them."""
+
+    where: str
+    stages: Mapping[str, Any]
+
+
+@dataclass
+class Resolved:
+    """One stage with all knobs; `pieces` maps a knob to its folder, `used` lists (knob, folder, name) of every piece in use."""
+
+    name: str
+    path: Path
+    knobs: dict[str, src.Knob]
+    params: dict[str, Any] = field(default_factory=dict)
+    touched: set[str] = field(default_factory=set)
+
+    @property
+    def pieces(self) -> dict[str, str]:
+        return {k.name: k.piece for k in self.knobs.values() if k.piece}
+
+    @property
+    def used(self) -> Iterator[tuple[str, str, str]]:
+        for knob, folder in self.pieces.items():
+            value = self.params[knob]
+            for one in value if isinstance(value, list) else [value] if value is not None else []:
+                yield knob, folder, one["piece"]
+
+
+def yaml_files(dotted: str) -> dict[str, Path]:
+    """Name -> file of `flows.recipes` or `flows.profiles`, the user's own included; a later folder does not hide an earlier one."""
+    out: dict[str, Path] = {}
+    for place in folders(dotted):
+        for path in sorted(place.glob("*.yaml")):
+            if path.stem in out:
+                raise UserError(f"{path} and {out[path.stem]} have the same name: rename yours")
+            out[path.stem] = path
+    return out
+
+
+def _named(dotted: str, name: str, what: str) -> Path:
+    known = yaml_files(dotted)
+    for spelling in (name, name.replace("_", "-"), name.replace("-", "_")):
+        if spelling in known:
+            return known[spelling]
+    raise UserError(f"there is no {what} {name!r}: {nearest(name, known)}")
+
+
+def _section(value: Any, where: str) -> Mapping[str, Any]:
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise UserError(f"{where} must hold keys and values, not {value!r}")
+    return value
+
+
+def read_recipe(name: str) -> dict[str, Any]:
+    """A recipe's file, its keys checked."""
+    path = _named("flows.recipes", name, "recipe")
+    recipe = read_yaml(path)
+    for key in recipe:
+        if key not in RECIPE:
+            raise UserError(f"{path}: unknown key {key!r}: {nearest(key, RECIPE)}")
+    return recipe
+
+
+def recipe_layers(name: str) -> list[Layer]:
+    """The layers of a recipe, what it extends first. Raises UserError where recipes extend each other in a circle."""
+    layers: list[Layer] = []
+    seen: list[str] = []
+    while name:
+        if name in seen:
+            raise UserError(f"the recipes {' -> '.join([*seen, name])} extend each other in a circle: remove one `extends`")
+        seen.append(name)
+        recipe = read_recipe(name)
+        where = f"recipe {name}: stages"
+        layers.insert(0, Layer(where, _section(recipe.get("stages"), where)))
+        name = recipe.get("extends") or ""
+    return layers
+
+
+def check_params(params: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """The content of params.yaml, its keys and their types checked, its defaults filled in."""
+    for key, value in params.items():
+        if key not in PARAMS:
+            raise UserError(f"{path}: unknown key {key!r}: {nearest(key, PARAMS)}")
+        if value is not None and (not isinstance(value, PARAMS[key]) or isinstance(value, bool)):
+            raise UserError(f"{path}: {key} must be a {PARAMS[key].__name__}, not {value!r}")
+    return {"recipe": "", "profile": "cpu", "seed": 0, "set": {}, "tracking": "local"} | {k: v for k, v in params.items() if v is not None}
+
+
+def resolve(params: Mapping[str, Any]) -> tuple[dict[str, Resolved], dict[str, Any]]:
+    """Every stage with all its knobs, and the profile. `params` is what `check_params` returns. Raises UserError."""
+    stages = {n: Resolved(n, p, src.knobs(p)) for n, p in files("tasks.stages").items()}
+    for stage in stages.values():
+        _defaults(stage)
+    profile = read_yaml(_named("flows.profiles", params["profile"], "profile"))
+    for key in profile:
+        if key not in PROFILE:
+            raise UserError(f"profile {params['profile']}: unknown key {key!r}: {nearest(key, PROFILE)}")
+    where = f"profile {params['profile']}: stages"
+    layers = [("profile", Layer(where, _section(profile.get("stages"), where)))]
+    layers += [("recipe", layer) for layer in recipe_layers(params["recipe"])]
+    layers += [("set", Layer("params.yaml: set", params["set"]))]
+    for kind, layer in layers:
+        for name, values in layer.stages.items():
+            if name not in stages:
+                raise UserError(f"{layer.where}: unknown stage {name!r}: {nearest(name, stages)}")
+            for knob, value in _section(values, f"{layer.where}.{name}").items():
+                _apply(stages, stages[name], knob, value, f"{layer.where}.{name}.{knob}")
+                stages[name].touched.add(kind)
+    for stage in stages.values():
+        _combine(stage)
+    return stages, profile
+
+
+def _defaults(stage: Resolved) -> None:
+    for knob in stage.knobs.values():
+        if knob.piece and knob.default is not None:
+            _piece_knob(stage, knob, knob.default, f"{src.name_of(stage.path)}: {knob.name}")
+        else:
+            stage.params[knob.name] = _typed(knob, knob.default, stage.path, f"{src.name_of(stage.path)}: {knob.name}")
+
+
+def _apply(stages: Mapping[str, Resolved], stage: Resolved, name: str, value: Any, where: str) -> None:
+    knob = stage.knobs.get(name)
+    if knob is None:
+        elsewhere = [s.name for s in stages.values() if name in s.knobs]
+        hint = (
+            f"{' and '.join(elsewhere)} read{'s' if len(elsewhere) == 1 else ''} it, {stage.name} does not"
+            if elsewhere
+            else nearest(name, stage.knobs)
+        )
+        raise UserError(f"{where}: unknown key {name!r} of the stage {stage.name}: {hint}")
+    if knob.piece:
+        _piece_knob(stage, knob, value, where)
+    else:
+        stage.params[name] = _typed(knob, value, stage.path, where)
+
+
+def _typed(knob: src.Knob, value: Any, path: Path, where: str) -> Any:
+    if value is None and knob.default is None:
+        return None
+    wrong = src.mismatch(knob.annotation, value, path)
+    if wrong:
+        raise UserError(f"{where} must be {wrong}, not {value!r}")
+    number = isinstance(value, int) and not isinstance(value, bool)
+    return float(value) if number and isinstance(knob.default, float) and src.mismatch(knob.annotation, 0.5, path) == "" else value
+
+
+def _piece_knob(stage: Resolved, knob: src.Knob, value: Any, where: str) -> None:
+    if knob.many:
+        if not isinstance(value, list):
+            raise UserError(f"{where} must be a list of pieces of {knob.piece}, not {value!r}")
+        stage.params[knob.name] = [_spec(knob.piece, one, None, f"{where}[{i}]") for i, one in enumerate(value)]
+    elif value is None:
+        if knob.default is not None:
+            raise UserError(f"{where} must be a piece of {knob.piece}, not nothing: {nearest('', files(knob.piece))}")
+        stage.params[knob.name] = None
+    else:
+        stage.params[knob.name] = _spec(knob.piece, value, stage.params.get(knob.name), where)
+
+
+def _spec(folder: str, value: Any, current: Mapping[str, Any] | None, where: str) -> dict[str, Any]:
+    """A piece with all its knobs: named by a text, by a mapping with the key `piece` (replaced whole), or by changes
+    to the piece in use."""
+    given = {"piece": value} if isinstance(value, str) else value
+    if not isinstance(given, dict):
+        raise UserError(f"{where} must name a piece of {folder} (a text, or a mapping with the key `piece`), not {value!r}")
+    base = given if "piece" in given else current
+    if base is None:
+        raise UserError(f"{where} must name a piece of {folder} under the key `piece`: {nearest('', files(folder))}")
+    if not isinstance(base["piece"], str):
+        raise UserError(f"{where}.piece must be the name of a piece of {folder}, not {base['piece']!r}")
+    try:
+        path = locate(folder, base["piece"])
+    except UserError as e:
+        raise UserError(f"{where}: {e}") from None
+    known = src.knobs(path)
+    start = {} if base is given else {k: v for k, v in base.items() if k != "piece"}
+    out = {"piece": path.stem, **{k.name: k.default for k in known.values()}, **start}
+    for name, one in given.items():
+        if name == "piece":
+            continue
+        if name not in known:
+            raise UserError(f"{where}.{name}: {_unread(folder, path.stem, name, known)}")
+        out[name] = _typed(known[name], one, path, f"{where}.{name}")
+    return out
+
+
+def _unread(folder: str, piece: str, name: str, known: Mapping[str, Any]) -> str:
+    readers = [n for n, p in files(folder).items() if n != piece and name in src.knobs(p)]
+    if not readers:
+        return f"unknown key {name!r} of {folder}/{piece}: {nearest(name, known)}"
+    other = " and ".join(f"{folder}/{r}" for r in readers)
+    return f"no piece in use reads it: the piece in use is {piece}; {other} would, so write `piece: {readers[0]}` beside it, or remove it"
+
+
+def _combine(stage: Resolved) -> None:
+    """Refuse pieces that cannot work together, with the reason and an alternative: MIN_GROUP, EXCLUDES and NEEDS of the pieces' files."""
+    used = [(knob, folder, name, locate(folder, name)) for knob, folder, name in stage.used]
+    names = {f"{folder}/{name}" for _, folder, name, _ in used}
+    provided = src.constant(stage.path, "PROVIDES", None)
+    for knob, folder, name, path in used:
+        least = src.constant(path, "MIN_GROUP", 1)
+        samples = stage.params.get("samples_per_prompt")
+        if samples is not None and samples < least:
+            fits = [n for n, p in files(folder).items() if src.constant(p, "MIN_GROUP", 1) <= samples]
+            raise UserError(
+                f"{stage.name}: {folder}/{name} compares at least {least} samples of a prompt, but samples_per_prompt is "
+                f"{samples}: set {stage.name}.samples_per_prompt to {least} or more"
+                + (f", or choose {stage.name}.{knob} among {', '.join(fits)}" if fits else "")
+            )
+        for other, why in src.constant(path, "EXCLUDES", {}).items():
+            if other.replace("-", "_") in names:
+                raise UserError(f"{stage.name}: {folder}/{name} and {other} cannot be combined: {why}")
+        lacking = sorted(set(src.constant(path, "NEEDS", ())) - set(provided)) if provided is not None else []
+        if lacking:
+            fits = [n for n, p in files(folder).items() if set(src.constant(p, "NEEDS", ())) <= set(provided)]
+            raise UserError(
+                f"{stage.name}: {folder}/{name} needs {' and '.join(lacking)}, which the stage {stage.name} does not "
+                f"compute (it computes: {', '.join(sorted(provided))})"
+                + (f": choose {stage.name}.{knob} among {', '.join(fits)}" if fits else "")
+            )

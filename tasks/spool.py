@@ -1,0 +1,188 @@
+"""The spool: every event of a run is a line on local disk before anything else happens with it.
+
+    .espalier/spool/<execution>/execution.json    key, process, recipe, commit; the parent run once it exists
+    .espalier/spool/<execution>/<stage>.jsonl     one event per line, written by the stage
+    .espalier/spool/<execution>/<stage>.sent      how many bytes of it have been shipped, and to which child run
+
+Importing mlflow takes longer than most stages, so a stage never does: `tasks.observe` ships the spool in a process of its own, beside
+a stage that lasts, after the last stage of the graph, and at the end of `espalier run`, `promote`, `sync` and `ui`. No stage waits for it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tasks import process
+from tasks.config import read_yaml
+from tasks.stage import Stage, graph, load
+
+EXECUTION = "ESPALIER_EXECUTION"  # set by `espalier run` and `pipeline`: what belongs to one parent run
+LIVE_AFTER = 15.0  # seconds: a stage that lasts longer is shown while it runs
+
+
+def execution() -> str:
+    """The name of this execution: given by the environment, or, below a plain `dvc repro`, made from the dvc process, or from this one."""
+    if os.environ.get(EXECUTION):
+        return os.environ[EXECUTION]
+    chain = process.starters() if "DVC_ROOT" in os.environ else []
+    head = chain[-1] if chain else process.look(os.getpid())
+    assert head is not None  # this process, and the one that runs it, are alive
+    return f"{head.pid}-{head.started}".replace(" ", "_")
+
+
+def spool(root: Path) -> Path:
+    return root / ".espalier" / "spool"
+
+
+def open_execution(root: Path, key: str, head: process.Process | None = None) -> Path:
+    """The spool folder of an execution; its execution.json is written once, by the first that comes. `head` is the
+    process whose end ends it."""
+    folder = spool(root) / key
+    about = folder / "execution.json"
+    if not about.exists():
+        chain = process.starters()
+        head = head or (chain[-1] if chain and (os.environ.get(EXECUTION) or "DVC_ROOT" in os.environ) else process.look(os.getpid()))
+        run = load("_run", root) if (root / "artifacts/plan/_run.json").exists() else {}
+        facts = {
+            "key": key,
+            "pid": head.pid if head else 0,
+            "started": head.started if head else "",
+            "time": _now(),
+            "commit": _commit(root),
+            **run,
+        }
+        folder.mkdir(parents=True, exist_ok=True)
+        write(about, facts)
+    return folder
+
+
+def latest(root: Path) -> Path:
+    """The spool folder of the execution that began last; a new one where there is none."""
+    found = sorted(spool(root).glob("*/execution.json"), key=lambda p: read(p)["time"])
+    return found[-1].parent if found else open_execution(root, execution())
+
+
+def _now() -> int:
+    return int(time.time() * 1000)
+
+
+def write(path: Path, value: Any) -> None:
+    fresh = path.with_suffix(f".{os.getpid()}.new")
+    fresh.write_text(json.dumps(value), encoding="utf-8")
+    fresh.replace(path)
+
+
+def _commit(root: Path) -> str:
+    done = subprocess.run(["git", "rev-parse", "HEAD"], cwd=root, capture_output=True, text=True)
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def tracking(root: Path) -> bool:
+    """False where params.yaml says `tracking: off`."""
+    return (root / "params.yaml").exists() and read_yaml(root / "params.yaml").get("tracking", "local") != "off"
+
+
+@contextmanager
+def recording(stage: Stage) -> Iterator[None]:
+    """Spool the events of `stage`, and ship them from a process beside it where the stage lasts, or where it is the last of the graph."""
+    path = open_execution(stage.root, execution()) / f"{stage.name}.jsonl"
+    beside = _Beside(stage.root)
+    writing = threading.Lock()
+    with path.open("a", encoding="utf-8") as lines:
+
+        def emit(event: dict[str, Any]) -> None:
+            with writing:
+                lines.write(json.dumps({"time": _now(), **event}, ensure_ascii=False) + "\n")
+                lines.flush()
+
+        stage.emit = emit
+        params = dict(flat({"seed": stage.seed, **stage.params}))
+        emit(
+            {
+                "kind": "begin",
+                "identity": stage.identity,
+                "params": params,
+                "recipe": stage.recipe,
+                "flow_run": os.environ.get("PREFECT__FLOW_RUN_ID", ""),
+            }
+        )
+        status, reason = "FAILED", ""
+        shown = tracking(stage.root)
+        if shown:
+            beside.later(LIVE_AFTER)
+        try:
+            yield
+            status = "FINISHED"
+        except BaseException as e:
+            reason = f"{type(e).__name__}: {e}"
+            raise
+        finally:
+            emit({"kind": "end", "status": status, "reason": reason[:500]})
+            stage.emit = lambda event: None
+            if shown and _last(stage):
+                beside.start()
+            beside.close()
+
+
+def _last(stage: Stage) -> bool:
+    """Whether no other stage reads what this one writes."""
+    mine = str(stage.target.relative_to(stage.root))
+    edges = graph(stage.root)
+    return stage.name in edges and not any(d == mine or d.startswith(mine + "/") for s in edges.values() for d in s.get("deps", []))
+
+
+class _Beside:
+    """The shipping process of one stage: it ships while its standard input is open, and once more when that closes, however it closes."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.child, self.timer = root, None, None
+
+    def later(self, seconds: float) -> None:
+        self.timer = threading.Timer(seconds, self.start)
+        self.timer.daemon = True
+        self.timer.start()
+
+    def start(self) -> None:
+        if self.child is None:
+            with (self.root / ".espalier" / "shipping.log").open("a") as log:
+                self.child = subprocess.Popen(
+                    ["nice", sys.executable, "-m", "tasks.observe"],
+                    cwd=self.root,
+                    stdin=subprocess.PIPE,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
+                )
+
+    def close(self) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer.join(1.0)
+        if self.child is not None and self.child.stdin is not None:
+            self.child.stdin.close()
+
+
+def flat(value: Any, at: str = "") -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping) and value:
+        for k, v in value.items():
+            yield from flat(v, f"{at}.{k}" if at else str(k))
+    else:
+        yield at, value
+
+
+def read(path: Path) -> dict[str, Any]:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def streams(folder: Path) -> list[Path]:
+    """The files of events of an execution, one per stage that ran."""
+    return sorted(p for p in folder.glob("*.jsonl") if not p.name.endswith(".refused.jsonl"))
