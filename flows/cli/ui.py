@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import subprocess
 import sys
 from typing import Any
 
@@ -39,4 +38,6 @@ def ui(args: argparse.Namespace) -> int:
     print(f"MLflow: http://127.0.0.1:{args.port} (end with Ctrl-C)", flush=True)
     command = ["server", "--host", "127.0.0.1", "--port", str(args.port), "--workers", "1", "--backend-store-uri", where]
     command += ["--artifacts-destination", str(root / "mlartifacts")]
-    return subprocess.call([sys.executable, "-m", "mlflow", *command], cwd=root, env={**os.environ, "MLFLOW_DISABLE_TELEMETRY": "true"})
+    os.chdir(root)
+    # Replaces this process, so that whoever ends `espalier ui` ends the server.
+    os.execve(sys.executable, [sys.executable, "-m", "mlflow", *command], {**os.environ, "MLFLOW_DISABLE_TELEMETRY": "true"})
