@@ -29,15 +29,16 @@ def plans(root: Path, changed: Callable[[dict[str, Any]], dict[str, Any]] | None
     params = check_params(changed(read_yaml(path) if path.exists() else {}) if changed else read_yaml(path), path)
     stages, profile = resolve(params)
     first: dict[str, set[Path]] = {}
+    known: src.Imports = {}
     for s in stages.values():
         flow = [f / f"{s.name}.py" for f in folders("flows") if (f / f"{s.name}.py").exists()]
-        first[s.name] = src.closure([s.path, *flow, *(locate(folder, name) for _, folder, name in s.used)])
+        first[s.name] = src.closure([s.path, *flow, *(locate(folder, name) for _, folder, name in s.used)], known)
     spoken = {t for paths in first.values() for p in paths for t in src.source(p).strings} | set(
         _texts({n: s.params for n, s in stages.items()})
     )
     out: dict[str, dict[str, Any]] = {}
     for s in stages.values():
-        paths = src.opened(first[s.name], spoken)
+        paths = src.opened(first[s.name], spoken, known)
         sources = {src.name_of(p): src.source(p).digest[:16] for p in sorted(paths)}
         needs = sorted({n for _, folder, name in s.used for n in src.constant(locate(folder, name), "NEEDS", ())})
         out[s.name] = {

@@ -222,22 +222,27 @@ def _files_of(module: str) -> list[Path]:
     return [p for p in out if p.is_file()]
 
 
-def closure(start: list[Path]) -> set[Path]:
+Imports = dict[Path, list[Path]]  # file -> the files that it imports itself; shared by the closures of one plan
+
+
+def closure(start: list[Path], known: Imports) -> set[Path]:
     """`start` and every file of ours that it imports, however far. Not followed: PLUMBING, and folders opened by
     computed names (see `opened`)."""
     seen: set[Path] = set()
     queue = list(start)
     while queue:
         path = queue.pop()
-        if path in seen or name_of(path) in PLUMBING:
+        if path in seen:
             continue
         seen.add(path)
-        for module in source(path).modules:
-            queue += [p for p in _files_of(module) if p not in seen]
+        if path not in known:
+            found = {p for module in source(path).modules for p in _files_of(module)}
+            known[path] = [p for p in found if name_of(p) not in PLUMBING]
+        queue += known[path]
     return seen
 
 
-def opened(files: set[Path], spoken: set[str]) -> set[Path]:
+def opened(files: set[Path], spoken: set[str], known: Imports) -> set[Path]:
     """`files` with those pieces of the folders that they open by computed names
     (`import_module(f"synth.verify.{name}")`) whose name is `spoken` by the code or parameters of some stage. A name
     that reaches a stage by no other way than data is not seen here; a new file that nothing names re-runs nothing."""
@@ -247,5 +252,5 @@ def opened(files: set[Path], spoken: set[str]) -> set[Path]:
         for folder in folders:
             if folder.split(".")[0] in PACKAGES and folder != "tasks.stages":
                 names = {p.stem for root in [CODE, *own()] for p in root.joinpath(*folder.split(".")).glob("[!_]*.py")}
-                files = files | closure([locate(folder, n) for n in sorted(names & spoken)])
+                files = files | closure([locate(folder, n) for n in sorted(names & spoken)], known)
     return files
