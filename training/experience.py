@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from synth.types import Problem, Scored, seed_for
-from training.pack import pack, rollout_rows
+from training.pack import count, pack, rollout_rows
 from training.rollout.play import Player
 from training.types import Batch, Group
 
@@ -26,6 +26,7 @@ class Experience:
     problems              to draw from; groups of `samples_per_prompt` rollouts of `prompts_per_step` of them make a step
     refill                how often a step may draw again when filters dropped groups (0: train on what is left)
     epochs, minibatches   passes over the step's rollouts, and optimizer steps per pass
+    skip_zero             leave rows without credit out of the model's passes: exact where no piece but the surrogate looks at a row
     max_unscorable        largest share of unscorable rollouts in a step before the run stops
     """
 
@@ -40,6 +41,7 @@ class Experience:
     refill: int = 2
     epochs: int = 1
     minibatches: int = 1
+    skip_zero: bool = False
     max_unscorable: float = 0.05
     seed: int = 0
     device: str = "cpu"
@@ -59,6 +61,8 @@ class Experience:
         for piece in self.rewards:
             shaped = piece(kept, shaped, self._own(piece), rng)
         credit = self.advantage(kept, shaped, self._own(self.advantage), rng) if kept else []
+        # An unscorable rollout is no evidence: it leaves the step, denominators included.
+        credit = [[np.nan if np.isnan(r) else c for r, c in zip(g.rewards, cs, strict=True)] for g, cs in zip(kept, credit, strict=True)]
         self.groups = played
         rollouts = [r for g in played for r in g.rollouts]
         rewards = np.concatenate([g.rewards for g in played])
@@ -106,5 +110,7 @@ class Experience:
         for _ in range(self.epochs):
             order = rng.permutation(len(rows)) if self.minibatches > 1 else np.arange(len(rows))
             for part in np.array_split(order, self.minibatches):
-                yield pack([rows[i] for i in part], device=self.device)
-
+                whole = [rows[i] for i in part]
+                some = [r for r in whole if np.any(r.columns["credit"] != 0)] if self.skip_zero else whole
+                if some:
+                    yield pack(some, device=self.device, totals=count(whole))

@@ -13,6 +13,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+_FLOOR = -1e4  # exp(-1e4) is 0 in every float type
+
 
 def dense_logprob(hidden: Tensor, weight: Tensor, targets: Tensor, temperature: float = 1.0) -> tuple[Tensor, Tensor]:
     """The reference, by the definition, in float64: hidden [N, d], weight [V, d], targets [N] -> logp [N], entropy [N]."""
@@ -24,22 +26,22 @@ class _LogProb(torch.autograd.Function):
     @staticmethod
     def forward(ctx, hidden: Tensor, weight: Tensor, targets: Tensor, inverse_temperature: float, chunk: int, keep: bool):
         n = hidden.shape[0]
-        logp = torch.empty(n, dtype=torch.float32, device=hidden.device)
-        lse, entropy = torch.empty_like(logp), torch.empty_like(logp)
+        logp, lse, entropy = (torch.empty(n, dtype=torch.float32, device=hidden.device) for _ in range(3))
         kept = []
         for lo in range(0, n, chunk):
             part = slice(lo, min(lo + chunk, n))
             z = _logits(hidden[part], weight, inverse_temperature)
             top = z.amax(-1, keepdim=True)
-            e = (z - top).exp_()
-            s = e.sum(-1)
-            # Entropy from shifted logits: lse - E[z] would cancel when |z| is large.
-            shifted = torch.where(e > 0, z - top, 0.0)
-            entropy[part] = s.log() - (e * shifted).sum(-1) / s
-            lse[part] = s.log() + top.squeeze(-1)
-            logp[part] = z.gather(1, targets[part, None]).squeeze(1) - lse[part]
+            # Shifted by the maximum, so that neither exp overflows nor lse - E[z] cancels; a -inf logit becomes one whose exp is exactly 0.
+            z = z.sub_(top).clamp_min_(_FLOOR)
+            p = z.exp()
+            s = p.sum(-1)
+            log_s = s.log()
+            logp[part] = z.gather(1, targets[part, None]).squeeze(1) - log_s
+            entropy[part] = log_s - torch.linalg.vecdot(p, z) / s
+            lse[part] = log_s + top.squeeze(-1)
             if keep:
-                kept.append(z)
+                kept.append(p.div_(s[:, None]))
         ctx.save_for_backward(hidden, weight, targets, lse, entropy, *kept)
         ctx.inverse_temperature, ctx.chunk = inverse_temperature, chunk
         return logp, entropy
@@ -50,22 +52,22 @@ class _LogProb(torch.autograd.Function):
         need_h, need_w = ctx.needs_input_grad[:2]
         d_hidden = torch.empty_like(hidden) if need_h else None
         d_weight = torch.zeros(weight.shape, dtype=torch.float32, device=weight.device) if need_w else None
-        flat_entropy = not bool(torch.any(b != 0)) if hidden.device.type == "cpu" else False
+        plain = hidden.device.type == "cpu" and not bool(torch.any(b != 0))  # no loss looked at the entropy: half the work
+        scale = ctx.inverse_temperature
         for i, lo in enumerate(range(0, hidden.shape[0], ctx.chunk)):
             part = slice(lo, min(lo + ctx.chunk, hidden.shape[0]))
-            z = kept[i] if kept else _logits(hidden[part], weight, ctx.inverse_temperature)
-            z = z - lse[part, None]  # log p
-            p = z.exp()
-            if flat_entropy:
-                dz = p * -a[part, None]
+            p = kept[i] if kept else _logits(hidden[part], weight, scale).sub_(lse[part, None]).exp_()
+            if plain:
+                dz = p * (-scale * a[part])[:, None]
             else:
-                dz = p * -(a[part, None] + b[part, None] * (torch.where(p > 0, z, 0.0) + entropy[part, None]))
-            dz.scatter_add_(1, targets[part, None], a[part, None].to(dz.dtype))
-            dz = (dz * ctx.inverse_temperature).to(hidden.dtype)
+                log_p = p.log().clamp_min_(_FLOOR)
+                dz = p * (-scale * (a[part, None] + b[part, None] * (log_p + entropy[part, None])))
+            dz.scatter_add_(1, targets[part, None], (scale * a[part])[:, None])
+            dz = dz.to(hidden.dtype)
             if need_h:
-                d_hidden[part] = dz @ weight
+                torch.mm(dz, weight, out=d_hidden[part])
             if need_w:
-                d_weight.addmm_(dz.float().T, hidden[part].float()) if hidden.dtype != torch.float32 else d_weight.addmm_(dz.T, hidden[part])
+                d_weight.addmm_(dz.T.float(), hidden[part].float())
         return d_hidden, None if d_weight is None else d_weight.to(weight.dtype), None, None, None, None
 
 
@@ -75,7 +77,7 @@ def _logits(hidden: Tensor, weight: Tensor, inverse_temperature: float) -> Tenso
 
 
 def fused_logprob(
-    hidden: Tensor, weight: Tensor, targets: Tensor, *, temperature: float = 1.0, chunk: int = 1024, keep_elements: int = 1 << 25
+    hidden: Tensor, weight: Tensor, targets: Tensor, *, temperature: float = 1.0, chunk: int = 512, keep_elements: int = 1 << 25
 ) -> tuple[Tensor, Tensor]:
     """hidden [N, d], weight [V, d], targets [N] int64 -> (logp [N], entropy [N]) float32 in nats, differentiable in hidden and weight.
 

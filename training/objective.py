@@ -1,7 +1,7 @@
 """Objectives: what pieces say of a batch, put together as the terms that the learner sums and divides.
 
-`PolicyObjective` composes ratio, corrections, surrogate and regularisers; `PairObjective` a preference loss over pairs of rows;
-`reward_objective` the Bradley-Terry loss of a scalar reward read from the model's own tokens.
+`PolicyObjective` composes ratio, corrections, surrogate and regularisers; `PairObjective` is a preference loss over pairs of rows,
+`RewardObjective` one over the scalar rewards that a reward model reads off its own tokens.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from training.learner import score
@@ -33,6 +32,11 @@ class PolicyObjective:
     needs: frozenset[str] = frozenset()
     temperature: float = 1.0
     tokens_per_microbatch: int = 16384
+
+    @property
+    def row_local(self) -> bool:
+        """Whether a row without credit adds exactly nothing: no regulariser, and no piece that looks at the batch as a whole."""
+        return not self.regularisers and not any(getattr(p, "prepare", None) for p in (self.ratio, self.surrogate, *self.corrections))
 
     def prepare(self, batch: Batch) -> None:
         if "reference" in self.needs:
@@ -85,10 +89,10 @@ class PairObjective:
         reference = batch.columns.get("reference")
         base = torch.zeros_like(sums) if reference is None else batch.row_sum(torch.where(batch.trainable, reference, 0.0))
         values = self.loss(sums[0::2], sums[1::2], base[0::2], base[1::2], lengths[0::2], lengths[1::2])
-        margin = (sums - base)[0::2] - (sums - base)[1::2]
+        margin = ((sums - base)[0::2] - (sums - base)[1::2]).detach()
         count = torch.tensor(float(len(values)))
         terms = [Terms(values=values, denominator="pairs", metrics={
-            "accuracy": ((margin > 0).float().sum(), count), "margin": (margin.detach().sum(), count), "chosen_logp": (sums[0::2].detach().sum(), count),
+            "accuracy": ((margin > 0).float().sum(), count), "margin": (margin.sum(), count), "chosen_logp": (sums[0::2].detach().sum(), count),
         })]  # fmt: skip
         if self.sft:
             first = (torch.arange(batch.rows, device=sums.device) % 2 == 0).to(sums.dtype)
@@ -96,14 +100,18 @@ class PairObjective:
         return terms
 
 
-def reward_objective(stats: TokenStats, batch: Batch) -> list[Terms]:
-    """Bradley-Terry loss of a reward model, -log sigmoid(r(x, chosen) - r(x, rejected)) (Ouyang et al. 2022, arXiv 2203.02155, eq. 1)."""
-    r = reward_of(stats, batch)
-    gap = r[0::2] - r[1::2]
-    count = torch.tensor(float(len(gap)))
-    return [Terms(values=-F.logsigmoid(gap), denominator="pairs", metrics={
-        "accuracy": ((gap > 0).float().sum(), count), "margin": (gap.detach().sum(), count),
-    })]  # fmt: skip
+@dataclass(frozen=True, kw_only=True)
+class RewardObjective:
+    """A pairwise loss over the scalar rewards of rows 2i (chosen) and 2i + 1 (rejected), see `reward_of`."""
+
+    loss: Callable[..., Tensor]
+
+    def __call__(self, stats: TokenStats, batch: Batch) -> list[Terms]:
+        r = reward_of(stats, batch)
+        none = torch.zeros_like(r[0::2])
+        values = self.loss(r[0::2], r[1::2], none, none, none + 1, none + 1)
+        gap, count = (r[0::2] - r[1::2]).detach(), torch.tensor(float(len(values)))
+        return [Terms(values=values, denominator="pairs", metrics={"accuracy": ((gap > 0).float().sum(), count), "margin": (gap.sum(), count)})]
 
 
 def reward_of(stats: TokenStats, batch: Batch) -> Tensor:

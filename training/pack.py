@@ -22,8 +22,21 @@ class Row:
     scalars: Mapping[str, float] = field(default_factory=dict)
 
 
-def pack(rows: Sequence[Row], *, device: str = "cpu") -> Batch:
-    """Lay rows end to end and count the denominators of the whole step. Raises ValueError for an empty batch or a row under two tokens."""
+def count(rows: Sequence[Row]) -> dict[str, float]:
+    """The denominators of a step: trainable tokens (the first token of a row is none), rows that have any, groups, pairs, and 1."""
+    targets = [int(np.count_nonzero(r.trainable[1:])) for r in rows]
+    return {
+        "tokens": float(sum(targets)),
+        "sequences": float(sum(n > 0 for n in targets)),
+        "groups": float(len({r.group for r in rows})),
+        "pairs": len(rows) / 2,
+        "constant": 1.0,
+    }
+
+
+def pack(rows: Sequence[Row], *, device: str = "cpu", totals: Mapping[str, float] | None = None) -> Batch:
+    """Lay rows end to end and count the denominators of the step (`totals`: those of more rows than these, where rows that cannot
+    matter were left out). Raises ValueError for an empty batch or a row under two tokens."""
     if not rows:
         raise ValueError("a batch of no rows cannot be packed: every group was filtered out; loosen the filters or raise prompts_per_step")
     lengths = [len(r.ids) for r in rows]
@@ -36,19 +49,16 @@ def pack(rows: Sequence[Row], *, device: str = "cpu") -> Batch:
     columns = {k: torch.from_numpy(np.concatenate([np.asarray(r.columns.get(k, np.zeros(len(r.ids))), dtype=np.float32) for r in rows])) for k in names}
     scalar_names = sorted({k for r in rows for k in r.scalars})
     columns |= {k: torch.tensor([r.scalars.get(k, 0.0) for r in rows], dtype=torch.float32) for k in scalar_names}
-    group = torch.tensor([r.group for r in rows])
-    counts = np.add.reduceat(trainable, starts)
     batch = Batch(
         ids=torch.from_numpy(np.concatenate([r.ids for r in rows]).astype(np.int64)),
         position=torch.from_numpy(np.concatenate([np.arange(n) for n in lengths])),
         row=torch.from_numpy(np.repeat(np.arange(len(rows)), lengths)),
         lengths=lengths,
         trainable=torch.from_numpy(trainable),
-        group=group,
+        group=torch.tensor([r.group for r in rows]),
         columns=columns,
-        totals={"tokens": float(trainable.sum()), "sequences": float((counts > 0).sum()), "groups": float(group.unique().numel()),
-                "pairs": len(rows) / 2, "constant": 1.0},
-    )  # fmt: skip
+        totals=dict(count(rows) if totals is None else totals),
+    )
     return to(batch, device)
 
 

@@ -22,7 +22,7 @@ Source = Callable[[int], tuple[Iterable[Batch], Mapping[str, float]]]
 class Round:
     """`role` learns for `steps` steps from `source` with `objective`.
 
-    prepare      run once on each whole batch, before it is split: reference passes, masks and totals that pieces declare
+    prepare      run once on each whole batch, before the first update of the step: reference passes, masks and totals that pieces declare
     together     rows that may not be parted (2 for preference pairs)
     temperature  at which log-probs are taken: that of sampling
     after        called with the step's metrics; raises to stop a run that went wrong
@@ -47,12 +47,18 @@ def run(rounds: Sequence[Round], roles: Mapping[str, Learner]) -> Iterator[tuple
         for step in range(current.steps):
             began = time.monotonic()
             batches, made = current.source(step)
+            batches = list(batches)
+            for batch in batches:  # all of them before the first update: old-policy passes speak of the policy that sampled
+                current.prepare(batch)
             learned: list[dict[str, float]] = []
             for batch in batches:
-                current.prepare(batch)
                 learned.append(
                     learner.step(
-                        batch, current.objective, tokens_per_microbatch=current.tokens_per_microbatch, together=current.together, temperature=current.temperature
+                        batch,
+                        current.objective,
+                        tokens_per_microbatch=current.tokens_per_microbatch,
+                        together=current.together,
+                        temperature=current.temperature,
                     )
                 )
             names = {k for m in learned for k in m}

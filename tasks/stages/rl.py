@@ -1,0 +1,120 @@
+"""The stage `rl`: reinforcement learning of a policy on the training questions, played with the real search tool."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from synth.types import Problem, Sampling, Scored, digest
+from tasks import knowledge, tables
+from tasks.errors import UserError
+from tasks.pieces import Piece, Pieces
+from tasks.stage import Stage
+from tasks.training import Curve, drive, prepare
+from training.experience import Experience
+from training.learner import Learner, Optim
+from training.model import load_model, n_parameters, save_model
+from training.objective import PolicyObjective
+from training.render import Renderer
+from training.rollout.play import Player
+from training.rollout.torch_sampler import TorchSampler
+from training.rounds import Round
+
+PROVIDES = {"reference", "old", "entropy", "behaviour_entropy"}  # what a piece's NEEDS may name here
+
+
+def rl(
+    stage: Stage,
+    *,
+    families: bool = False,
+    dtype: str = "float32",
+    device: str = "cpu",
+    steps: int = 120,
+    prompts_per_step: int = 16,
+    samples_per_prompt: int = 8,
+    tokens_per_microbatch: int = 16384,
+    optimizer: str = "adamw",
+    lr: float = 1e-3,
+    matrix_lr: float = 0.01,
+    warmup: int = 5,
+    decay: str = "linear",
+    weight_decay: float = 0.0,
+    max_grad_norm: float = 1.0,
+    epochs: int = 1,
+    minibatches: int = 1,
+    refill: int = 1,
+    temperature: float = 1.0,
+    top_p: float = 1.0,
+    top_k: int = 0,
+    max_turn_tokens: int = 48,
+    max_tokens: int = 512,
+    k: int = 3,
+    max_unscorable: float = 0.02,
+    max_mismatch: float = 0.05,
+    envs: Pieces("training.env") = [{"piece": "search"}, {"piece": "single"}],
+    curriculum: Piece("training.curriculum") = {"piece": "uniform"},
+    filters: Pieces("training.filter") = [],
+    rewards: Pieces("training.reward") = [],
+    advantage: Piece("training.advantage") = {"piece": "grpo"},
+    ratio: Piece("training.ratio") = {"piece": "token"},
+    corrections: Pieces("training.correct") = [],
+    surrogate: Piece("training.surrogate") = {"piece": "clip"},
+    regularisers: Pieces("training.regulariser") = [],
+) -> None:
+    """Starts from artifacts/sft/model. A step plays `samples_per_prompt` rollouts of `prompts_per_step` training questions (`families`: of the
+    verifiable families too); groups that `filters` drop are replaced at most `refill` times. `max_mismatch` is the largest KL between
+    sampler and learner (nats per token, on-policy steps) before the run stops; `max_unscorable` the largest share without a score."""
+    prepare(stage, device)
+    problems = [p for p in tables.read(stage.input("questions", "problems.parquet"), Problem) if p.split == "train"]
+    if families:
+        problems += [p for p in tables.read(stage.input("problems", "problems.parquet"), Problem) if p.split == "train"]
+    if not problems:
+        raise UserError("rl: there is no problem of the split train: raise n_train of the stage questions")
+    policy, tokenizer = load_model(stage.input("sft", "model"), dtype=dtype, device=device)
+    reference = load_model(stage.input("sft", "model"), dtype=dtype, device=device)[0] if "reference" in stage.needs else None
+    renderer = Renderer(tokenizer)
+    player = Player(
+        sampler=TorchSampler(policy, renderer.end_id), renderer=renderer, envs={e.piece.rpartition("/")[2]: e() for e in envs},
+        tools={"search": knowledge.search(stage, k=k)}, max_tokens=max_tokens,
+        sampling=Sampling(temperature=temperature, top_p=top_p, top_k=top_k, max_tokens=max_turn_tokens),
+    )  # fmt: skip
+    objective = PolicyObjective(
+        ratio=ratio, surrogate=surrogate, corrections=corrections, regularisers=regularisers, policy=policy, reference=reference,
+        needs=frozenset(stage.needs), temperature=temperature, tokens_per_microbatch=tokens_per_microbatch,
+    )  # fmt: skip
+    experience = Experience(
+        problems=problems, player=player, advantage=advantage, curriculum=curriculum, filters=filters, rewards=rewards,
+        prompts_per_step=prompts_per_step, samples_per_prompt=samples_per_prompt, refill=refill, epochs=epochs, minibatches=minibatches,
+        skip_zero=objective.row_local, max_unscorable=max_unscorable, seed=stage.seed, device=device,
+    )  # fmt: skip
+    learner = Learner(
+        policy, Optim(kind=optimizer, lr=lr, matrix_lr=matrix_lr, warmup=warmup, steps=steps, decay=decay, final=0.1, weight_decay=weight_decay,
+                      max_grad_norm=max_grad_norm),
+    )  # fmt: skip
+
+    def watch(step: int, metrics: Mapping[str, float]) -> None:
+        if epochs * minibatches == 1 and metrics.get("mismatch_kl", 0.0) > max_mismatch:
+            raise RuntimeError(
+                f"sampler and learner disagree by {metrics['mismatch_kl']:.3g} nats per token at step {step} (limit {max_mismatch}): the weights that "
+                "sampled are not those that learn, or their log-probs are not of the same distribution"
+            )
+
+    curve = Curve(stage, steps, shown=("reward", "entropy"))
+    drive(
+        [Round(name="rl", role="policy", source=experience, objective=objective, prepare=objective.prepare, steps=steps, temperature=temperature,
+               tokens_per_microbatch=tokens_per_microbatch, after=watch)],
+        {"policy": learner}, curve,
+    )  # fmt: skip
+    curve.close()
+    save_model(policy, tokenizer, stage.out / "model")
+    with (stage.out / "episodes.jsonl").open("w", encoding="utf-8") as f:
+        for group in experience.groups:
+            for r in group.rollouts:
+                score = r.score.value if isinstance(r.score, Scored) else r.score.reason
+                f.write(json.dumps({"problem": r.problem.id, "answer": r.problem.answer, "score": score, "text": r.text}, ensure_ascii=False) + "\n")
+    stage.card({
+        "parameters": n_parameters(policy), "steps": steps, "rollouts": steps * prompts_per_step * samples_per_prompt, "problems": len(problems),
+        "reward_first": round(float(curve.rows[0]["reward"]), 4) if curve.rows else None, "reward_last": round(curve.mean("reward"), 4),
+        "mismatch_kl": curve.mean("mismatch_kl"), "groups_dropped": sum(r["groups_dropped"] for r in curve.rows),
+        "trained_on": digest([p.id for p in problems]),
+    })  # fmt: skip
