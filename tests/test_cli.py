@@ -35,7 +35,7 @@ def test_help_lists_every_command_and_imports_nothing_heavy():
     script = "import sys, atexit\natexit.register(lambda: print(sorted({m.split('.')[0] for m in sys.modules})))\n"
     script += "from flows.cli import main\nmain(['--help'])"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=CODE)
-    for command in ("run", "recipes", "show", "doctor", "init", "promote", "sync", "ui"):
+    for command in ("run", "recipes", "show", "check", "chat", "doctor", "init", "promote", "sync", "ui"):
         assert f"  {command} " in done.stdout
     loaded = json.loads(done.stdout.splitlines()[-1].replace("'", '"'))
     assert not {"torch", "pandas", "numpy", "mlflow", "dvc", "prefect", "transformers", "yaml"} & set(loaded)

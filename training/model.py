@@ -15,6 +15,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
+from transformers.utils import logging
 
 from training.attention import NAME, CachedRows, PackedRows
 
@@ -81,6 +82,8 @@ def load_model(path: str | Path, *, dtype: str = "float32", device: str = "cpu")
     folder = Path(path)
     if not folder.is_dir() and (str(path).startswith((".", "/")) or str(path).count("/") > 1):
         raise ValueError(f"there is no model folder {folder}: name a folder in Hugging Face layout, or a Hub id such as Qwen/Qwen3-0.6B")
+    if folder.is_dir():  # nothing is downloaded: no progress is worth a bar
+        logging.disable_progress_bar()
     tokenizer = load_tokenizer(path)
     model = AutoModelForCausalLM.from_pretrained(str(path), dtype=getattr(torch, dtype), attn_implementation=NAME, use_safetensors=True)
     return model.to(device), tokenizer

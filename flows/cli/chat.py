@@ -1,0 +1,103 @@
+"""`espalier chat MODEL`: ask a trained model in the terminal, and see its searches and what they found as they happen."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tasks.paths import project
+
+PARTS = re.compile(r"<(search|answer)>(.*?)</\1>", re.DOTALL)
+ENDINGS = {
+    "right": "right",
+    "wrong": "wrong",
+    "malformed": "neither a search nor an answer: the conversation ends here",
+    "out_of_calls": "no more searches are allowed: the conversation ends here",
+    "truncated": "cut off: out of tokens (evaluate.max_turn_tokens, evaluate.max_tokens)",
+    "unscorable": "the answer could not be checked",
+}
+
+
+def add(commands: Any) -> None:
+    p = commands.add_parser("chat", help="talk to a trained model, its search tool included")
+    p.add_argument("model", metavar="MODEL", help="base, sft, prefer or rl of this project, a model folder, or a Hub id")
+    p.add_argument("--question", metavar="TEXT", help="ask this one question and stop")
+    p.add_argument("--temperature", type=float, default=0.0, help="0 (the default) takes the likeliest token, 1 samples as in training")
+    p.add_argument("--seed", type=int, default=0, help="of the sampling, and of the choice of held-out questions")
+    p.add_argument("--kb", metavar="DIR", type=Path, help="folder with passages.parquet to search in (default: artifacts/kb)")
+    p.set_defaults(run=chat)
+
+
+def chat(args: argparse.Namespace) -> int:
+    from rich.console import Console
+
+    from tasks.chat import Chat
+
+    out = Console(highlight=False, soft_wrap=True)
+    with Console(stderr=True).status("loading the model"):
+        talk = Chat(project(), args.model, kb=args.kb, temperature=args.temperature, seed=args.seed)
+    if args.question is not None:
+        answer(out, talk, args.question)
+        return 0
+    asks, held_out = sys.stdin.isatty(), talk.held_out()
+    if asks:
+        out.print("[dim]A question, or Enter for one that was held out of the training. Ctrl-D ends.[/dim]")
+    for line in typed() if asks else sys.stdin:
+        question = line.strip() or (next(held_out, "") if asks else "")
+        if not question:
+            continue
+        if not asks or not line.strip():  # it does not stand on the screen yet
+            out.print(f"[bold]? {plain(question)}[/bold]")
+        answer(out, talk, question)
+    return 0
+
+
+def typed() -> Iterator[str]:
+    """What is typed in a terminal, line by line, until Ctrl-D."""
+    import readline  # noqa: F401  the import gives `input` editing and history
+
+    while True:
+        try:
+            yield input("\n? ")
+        except EOFError:
+            print()
+            return
+
+
+def answer(out: Any, talk: Any, question: str) -> None:
+    """Play one question and print it turn by turn."""
+    end = talk.ask(question, lambda message: show(out, message))
+    if end.outcome != "answered":
+        good = end.outcome == "right"
+        reference = f" (reference: {plain(end.reference)})" if end.reference and not good else ""
+        out.print(f"  [{'green' if good else 'red'}]{ENDINGS[end.outcome]}{reference}[/]")
+
+
+def show(out: Any, message: Any) -> None:
+    """One turn: searches and answers stand out, what the tool found is dim, anything else is shown as it was written."""
+    if message.role != "assistant":
+        out.print("\n".join(f"  [dim]  {plain(line)}[/dim]" for line in message.content.splitlines()))
+        return
+    at = 0
+    for found in PARTS.finditer(message.content):
+        loose(out, message.content[at : found.start()])
+        kind, inner = found.groups()
+        out.print(f"  [cyan]search[/cyan] {plain(inner)}" if kind == "search" else f"  [bold green]answer[/bold green] {plain(inner)}")
+        at = found.end()
+    loose(out, message.content[at:])
+
+
+def loose(out: Any, text: str) -> None:
+    if text.strip():
+        out.print(f"  {plain(text.strip())}")
+
+
+def plain(text: str) -> str:
+    """Text of a model, harmless in a terminal: no markup of ours and no control characters, which could move the cursor or set the title."""
+    from rich.markup import escape
+
+    return escape("".join(c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in text))
