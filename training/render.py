@@ -1,8 +1,9 @@
 """Chat messages to token ids and back, by the tokenizer's own template, in pieces that never re-tokenise what was sampled.
 
 A conversation is: prompt ids, then turn by turn the sampled ids (ending in the end-of-turn token) and the ids of what the
-environment says next. The template must be *prefix stable*: what it writes between two turns may not depend on the text
-before. `Renderer` checks that once, at start, on token ids, and refuses a template that fails.
+environment says next. So what the template writes *between* two turns may not depend on the text before: `Renderer` checks that
+once, at start, and refuses a template that fails. How it would write earlier turns again (Qwen3 drops their empty `<think>` block) does
+not matter, because they are never written again. A template that knows `enable_thinking` is told no: turns are short here.
 """
 
 from __future__ import annotations
@@ -14,21 +15,27 @@ import numpy as np
 from synth.types import Message
 
 _MARK = "Zmarkerz"
+_ASKED = (Message(role="user", content="u"),)
 
 
 class Renderer:
     def __init__(self, tokenizer) -> None:
         self.tokenizer = tokenizer
         self.end_id: int = tokenizer.eos_token_id
-        a = self._text([Message(role="user", content="u"), Message(role="assistant", content=_MARK)], False)
-        b = self._text([Message(role="user", content="u"), Message(role="assistant", content=_MARK), Message(role="tool", content="t")], True)
         end = tokenizer.decode([self.end_id])
-        if not a.split(_MARK)[1].startswith(end) or not b.startswith(a.split(_MARK)[0] + _MARK + end):
-            raise ValueError(f"the chat template of {tokenizer.name_or_path!r} rewrites earlier turns or does not end a turn with {end!r}: "
-                             "multi-turn training needs a prefix-stable template; set the tokenizer's chat_template to a ChatML one")  # fmt: skip
+        longer = [*_ASKED, Message(role="assistant", content="a"), Message(role="tool", content="b")]
+        first, later = (self._between(before, [Message(role="tool", content="t")]) for before in (_ASKED, longer))
+        if first != later or not first.startswith(end):
+            raise ValueError(f"the chat template of {tokenizer.name_or_path!r} makes what follows a turn depend on what came before it, or does not end "
+                             f"a turn with {end!r}: set the tokenizer's chat_template to a ChatML one")  # fmt: skip
 
     def _text(self, messages: Sequence[Message], generate: bool) -> str:
-        return self.tokenizer.apply_chat_template([{"role": m.role, "content": m.content} for m in messages], tokenize=False, add_generation_prompt=generate)
+        said = [{"role": m.role, "content": m.content} for m in messages]
+        return self.tokenizer.apply_chat_template(said, tokenize=False, add_generation_prompt=generate, enable_thinking=False)
+
+    def _between(self, before: Sequence[Message], messages: Sequence[Message]) -> str:
+        """What the template writes after the text of an assistant turn: the end of the turn, the messages, the next header."""
+        return self._text([*before, Message(role="assistant", content=_MARK), *messages], True).partition(_MARK)[2]
 
     def encode(self, text: str) -> np.ndarray:
         return np.asarray(self.tokenizer(text, add_special_tokens=False)["input_ids"], dtype=np.int64)
@@ -44,9 +51,7 @@ class Renderer:
 
     def observation(self, messages: Sequence[Message]) -> np.ndarray:
         """Ids between the model's end-of-turn token and where it writes again: the messages and the next header."""
-        head = [Message(role="user", content="u"), Message(role="assistant", content=_MARK)]
-        tail = self._text([*head, *messages], True).split(_MARK)[1]
-        return self.encode(tail[len(self.tokenizer.decode([self.end_id])) :])
+        return self.encode(self._between(_ASKED, messages)[len(self.tokenizer.decode([self.end_id])) :])
 
     def turn(self, text: str) -> np.ndarray:
         """Ids of an assistant turn that a demonstration holds, with its end-of-turn token."""
