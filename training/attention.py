@@ -1,132 +1,154 @@
-"""Attention over packed rows and over a static key/value cache, registered with transformers under the name "espalier".
+"""Attention over packed rows and over a growing key/value cache, registered with transformers under the name "espalier".
 
 transformers calls the registered function in every layer with queries, keys and values; what it needs beside them travels
 as the keyword `rows` through the model's forward: a `PackedRows` (training: many rows end to end in one stream) or a
 `CachedRows` (sampling). No `attention_mask` is ever passed: beside position ids it silently mixes packed rows.
 
-Packed rows on a CPU: rows are sorted by length and put into buckets whose padded size wastes at most `waste`; each bucket is
-one causal `scaled_dot_product_attention`. Padding lies after a row's last token, so a causal row never sees it, and the result
-is exact. On CUDA the same buckets are used (a varlen flash kernel is the later, faster way).
+Packed rows: rows are sorted by length and put into buckets whose padded size wastes at most `waste`; each bucket is one causal
+`scaled_dot_product_attention`. Padding lies after a row's last token, so a causal row never sees it, and the result is exact.
+(On CUDA the same buckets are used; a varlen flash kernel is the later, faster way.)
 """
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface
 
 NAME = "espalier"
 
 
-@dataclass
+@dataclass(frozen=True)
 class PackedRows:
-    """The buckets of one packed stream: for each, `gather` [n, L] token indices (clamped) and, for all, `scatter` [T]."""
+    """How the rows of one packed stream of T tokens lie in their buckets.
+
+    gather   per bucket [n, L]: the stream's index of each token of its n rows, padded to the longest with index 0
+    scatter  [T]: where each token of the stream lies among the flattened buckets laid end to end
+    longest  tokens of the longest row
+    """
 
     gather: list[Tensor]
     scatter: Tensor
+    longest: int
 
     @staticmethod
     def of(lengths: list[int], device: torch.device | str = "cpu", waste: float = 0.2) -> PackedRows:
-        starts, total = [], 0
-        for n in lengths:
-            starts.append(total)
-            total += n
-        order = sorted(range(len(lengths)), key=lambda i: lengths[i])
+        """Buckets of rows of near length: none holds more than (1 + waste) times its real tokens."""
+        starts = [0, *itertools.accumulate(lengths)]
         buckets: list[list[int]] = []
-        real = 0
-        for i in order:
+        real = 0  # tokens in the last bucket; rows come by rising length, so the next one is its longest
+        for i in sorted(range(len(lengths)), key=lengths.__getitem__):
             n = lengths[i]
-            grown = n * (len(buckets[-1]) + 1) if buckets else 0
-            if buckets and grown <= (1 + waste) * (real + n):
+            if buckets and n * (len(buckets[-1]) + 1) <= (1 + waste) * (real + n):
                 buckets[-1].append(i)
                 real += n
             else:
                 buckets.append([i])
                 real = n
-        gather, scatter, offset = [], torch.empty(total, dtype=torch.long), 0
+        gather, scatter, offset = [], torch.empty(starts[-1], dtype=torch.long), 0
         for rows in buckets:
-            width = max(lengths[i] for i in rows)
+            width = lengths[rows[-1]]
             index = torch.zeros(len(rows), width, dtype=torch.long)
             for r, i in enumerate(rows):
-                n = lengths[i]
-                index[r, :n] = torch.arange(starts[i], starts[i] + n)
-                scatter[starts[i] : starts[i] + n] = offset + r * width + torch.arange(n)
+                index[r, : lengths[i]] = torch.arange(starts[i], starts[i + 1])
+                scatter[starts[i] : starts[i + 1]] = offset + r * width + torch.arange(lengths[i])
             gather.append(index.to(device))
             offset += index.numel()
-        return PackedRows(gather=gather, scatter=scatter.to(device))
+        return PackedRows(gather=gather, scatter=scatter.to(device), longest=max(lengths))
 
     def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
-        """q [1, H, T, D]; k, v [1, G, T, D] with H a multiple of G; returns [1, T, H, D]."""
-        heads, dim = q.shape[1], q.shape[3]
+        """q, k, v [1, heads, T, D], where q may have a multiple of the heads of k and v; returns [1, T, heads of q, D of v]."""
         flat = [x[0].transpose(0, 1) for x in (q, k, v)]  # [T, heads, D]
         done = []
         for index in self.gather:
             n, width = index.shape
-            a, b, c = (x.index_select(0, index.reshape(-1)).view(n, width, -1, dim).transpose(1, 2) for x in flat)
+            a, b, c = (x.index_select(0, index.reshape(-1)).view(n, width, *x.shape[1:]).transpose(1, 2) for x in flat)
             y = F.scaled_dot_product_attention(a, b, c, is_causal=True, scale=scale, enable_gqa=a.shape[1] != b.shape[1])
-            done.append(y.transpose(1, 2).reshape(n * width, heads, dim))
+            done.append(y.transpose(1, 2).flatten(0, 1))
         return torch.cat(done).index_select(0, self.scatter).unsqueeze(0)
 
 
 @dataclass
 class CachedRows:
-    """A key/value cache of B rows that grow at their own pace. `length` [B] tokens are held for each row.
+    """A key/value cache of B rows that grow at their own pace: `length` [B] tokens are held for each.
 
-    A forward pass over `n` new columns writes them at each row's own end; `fresh` [B] says how many of the columns are real
-    (the rest is padding, overwritten later). Call `advance` once after the forward pass of all layers.
+    A pass over new columns is `begin(fresh)`, then the model's forward (each layer stores and attends), then `advance()`. Columns
+    that are padding are written beyond a row's end, where no query looks before they are overwritten.
     """
 
     length: Tensor
-    fresh: Tensor | None = None
-    keys: dict[int, Tensor] = field(default_factory=dict)
+    keys: dict[int, Tensor] = field(default_factory=dict)  # layer -> [B, G, capacity, D]
     values: dict[int, Tensor] = field(default_factory=dict)
-    mask: Tensor | None = None
     capacity: int = 0
+    longest: int = 0  # columns in use during the pass
+    fresh: Tensor | None = None  # [B] new tokens of each row in this pass
+    at: Tensor | None = None  # [B, n] column, which is the position too, of each new token
+    mask: Tensor | None = None  # [B, 1, n, longest] True where a new token may look
 
     def begin(self, fresh: Tensor) -> Tensor:
-        """Prepare a pass over max(fresh) new columns; returns their positions [B, n]."""
+        """Prepare a pass over max(fresh) new columns, of which the first fresh[b] of row b are real; returns their positions [B, n]."""
         n = int(fresh.max())
-        self.fresh = fresh
-        need = int(self.length.max()) + n
-        if need > self.capacity:
-            self.capacity = max(need, self.capacity + 64)
-        at = self.length[:, None] + torch.arange(n, device=fresh.device)[None, :]
-        self._at, self._seen = at, need
-        self.mask = (torch.arange(need, device=fresh.device)[None, None, :] <= at[:, :, None])[:, None]  # [B, 1, n, S]
-        return at
+        self.fresh, self.longest = fresh, int(self.length.max()) + n
+        if self.longest > self.capacity:
+            self.capacity = max(self.longest, self.capacity + 64)
+        self.at = self.length[:, None] + torch.arange(n, device=fresh.device)
+        self.mask = (torch.arange(self.longest, device=fresh.device) <= self.at[:, :, None])[:, None]
+        return self.at
 
     def advance(self) -> None:
+        """End a pass: the new tokens are held."""
         self.length = self.length + self.fresh
 
     def keep(self, rows: Tensor) -> CachedRows:
-        """The cache of the given rows (repeats allowed: one prefill serves a whole group)."""
-        pick = lambda d: {i: x.index_select(0, rows) for i, x in d.items()}  # noqa: E731
-        return CachedRows(length=self.length.index_select(0, rows), keys=pick(self.keys), values=pick(self.values), capacity=self.capacity)
+        """A cache of the given rows [B'], repeats allowed: one prefill serves a whole group."""
+        keys, values = ({i: x.index_select(0, rows) for i, x in cache.items()} for cache in (self.keys, self.values))
+        return CachedRows(length=self.length.index_select(0, rows), keys=keys, values=values, capacity=self.capacity)
 
     def _store(self, cache: dict[int, Tensor], layer: int, new: Tensor) -> Tensor:
-        old = cache.get(layer)
-        if old is None or old.shape[2] < self.capacity:
+        """Write new [B, G, n, D] at each row's own end; returns the columns in use [B, G, longest, D]."""
+        held = cache.get(layer)
+        if held is None or held.shape[2] < self.capacity:
             grown = new.new_zeros(new.shape[0], new.shape[1], self.capacity, new.shape[3])
-            if old is not None:
-                grown[:, :, : old.shape[2]] = old
-            cache[layer] = old = grown
-        rows = torch.arange(new.shape[0], device=new.device)[:, None]
-        old[rows, :, self._at] = new.transpose(1, 2)
-        return old[:, :, : self._seen]
+            if held is not None:
+                grown[:, :, : held.shape[2]] = held
+            cache[layer] = held = grown
+        held[torch.arange(new.shape[0], device=new.device)[:, None], :, self.at] = new.transpose(1, 2)
+        return held[:, :, : self.longest]
 
     def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
+        """q [B, H, n, D]; k, v [B, G, n, D] of the new tokens; returns [B, n, H, D]."""
         k, v = self._store(self.keys, layer, k), self._store(self.values, layer, v)
         y = F.scaled_dot_product_attention(q, k, v, attn_mask=self.mask, scale=scale, enable_gqa=q.shape[1] != k.shape[1])
         return y.transpose(1, 2)
 
 
-def _attention(module, query, key, value, attention_mask, *, scaling=None, rows=None, **_):  # the signature transformers calls
+def _attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: None,
+    *,
+    scaling: float | None = None,
+    sliding_window: int | None = None,
+    rows: PackedRows | CachedRows | None = None,
+    **more: object,
+) -> tuple[Tensor, None]:
+    """The signature that transformers calls. Raises ValueError for attention that is not plain and causal over the whole row."""
     if rows is None:
-        raise ValueError("this model's attention needs rows=PackedRows or rows=CachedRows: call it through training.model.hidden_states or a sampler")
-    return rows.attend(module.layer_idx, query, key, value, scaling if scaling is not None else query.shape[-1] ** -0.5), None
+        raise ValueError("this model's attention needs rows=PackedRows or rows=CachedRows: call it through training.model.hidden_states")
+    if sliding_window is not None and rows.longest > sliding_window:
+        raise ValueError(
+            f"a row has {rows.longest} tokens and this model looks back {sliding_window} only (sliding-window attention): keep rows within it"
+        )
+    odd = sorted(k for k in ("softcap", "s_aux", "position_bias") if more.get(k) is not None)
+    if odd:
+        raise ValueError(f"this model's attention has {odd[0]!r}, which packed attention does not compute: choose a model with plain attention")
+    return rows.attend(module.layer_idx, query, key, value, query.shape[-1] ** -0.5 if scaling is None else scaling), None
 
 
 AttentionInterface.register(NAME, _attention)

@@ -1,0 +1,166 @@
+"""Packed and cached attention against transformers' own on single sequences, and against each other."""
+
+import random
+
+import numpy as np
+import pytest
+import tiny
+import torch
+from transformers import AutoModelForCausalLM
+
+from training.attention import CachedRows, PackedRows
+from training.learner import token_stats
+from training.model import head_weight, hidden_states
+from training.pack import Row, pack
+
+RAGGED = (5, 1, 17, 2, 2, 40, 9, 1, 33, 16, 3)
+
+
+def packed_hidden(model, rows):
+    """Hidden states of the rows end to end, cut into rows again."""
+    stream = torch.from_numpy(np.concatenate(rows))
+    position = torch.from_numpy(np.concatenate([np.arange(len(r)) for r in rows]))
+    lengths = [len(r) for r in rows]
+    return hidden_states(model, stream, position, PackedRows.of(lengths)).split(lengths)
+
+
+def twin(model, kind):
+    """The same weights under transformers' own attention `kind`."""
+    other = AutoModelForCausalLM.from_config(model.config, attn_implementation=kind)
+    other.load_state_dict(model.state_dict())
+    return other.eval()
+
+
+@pytest.mark.parametrize("heads", [(4, 4), (4, 2), (4, 1)], ids=["mha", "gqa", "mqa"])
+@pytest.mark.parametrize("kind", ["eager", "sdpa"])
+def test_values_and_gradients_are_those_of_transformers(kind, heads):
+    model = tiny.build(heads=heads[0], kv_heads=heads[1])
+    theirs, rows = twin(model, kind), tiny.ids(*RAGGED)
+    weights = [torch.randn(len(r), model.config.vocab_size, generator=torch.Generator().manual_seed(i)) for i, r in enumerate(rows)]
+    ours = [h @ head_weight(model).T for h in packed_hidden(model, rows)]
+    want = [theirs(input_ids=torch.from_numpy(r)[None]).logits[0] for r in rows]
+    for a, b in zip(ours, want, strict=True):
+        torch.testing.assert_close(torch.log_softmax(a, -1), torch.log_softmax(b, -1), atol=1e-5, rtol=1e-5)
+    for logits, m in ((ours, model), (want, theirs)):
+        sum((torch.log_softmax(x, -1) * w).sum() for x, w in zip(logits, weights, strict=True)).backward()
+    for (name, a), b in zip(model.named_parameters(), theirs.parameters(), strict=True):
+        assert float((a.grad - b.grad).abs().max()) <= 1e-5 * float(b.grad.abs().max()), name
+
+
+def test_packed_log_probs_are_those_of_each_row_alone():
+    model, rows = tiny.build(), [r for r in tiny.ids(*RAGGED) if len(r) > 1]
+    row = [Row(ids=r, trainable=np.ones(len(r), dtype=bool)) for r in rows]
+    whole = token_stats(model, pack(row))
+    for at, r in zip(np.cumsum([0, *(len(r) for r in rows)]), row, strict=False):
+        alone = token_stats(model, pack([r]))
+        for a, b in ((whole.logp, alone.logp), (whole.entropy, alone.entropy)):
+            torch.testing.assert_close(a[at : at + len(r.ids)], b, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("changed", range(6))
+def test_changing_a_row_leaves_the_others_as_they_were_to_the_bit(changed):
+    model, rows = tiny.build(), tiny.ids(7, 7, 8, 30, 29, 3)
+    before = packed_hidden(model, rows)
+    rows[changed] = tiny.ids(len(rows[changed]), seed=1)[0]
+    after = packed_hidden(model, rows)
+    for i, (a, b) in enumerate(zip(before, after, strict=True)):
+        assert torch.equal(a, b) == (i != changed)
+
+
+@pytest.mark.parametrize("changed", range(6))
+def test_no_gradient_flows_from_one_row_into_another(changed):
+    model, rows = tiny.build(), tiny.ids(7, 7, 8, 30, 29, 3)
+    embedded = []
+    hook = model.get_input_embeddings().register_forward_hook(lambda m, i, out: embedded.append(out.requires_grad_()) or out)
+    out = packed_hidden(model, rows)
+    hook.remove()
+    (g,) = torch.autograd.grad(out[changed].sum(), embedded[0])
+    for i, part in enumerate(g[0].split([len(r) for r in rows])):
+        assert bool((part != 0).any()) == (i == changed)
+
+
+def test_a_token_sees_nothing_later_to_the_bit():
+    model, (row,) = tiny.build(), tiny.ids(20)
+    before = packed_hidden(model, [row])[0]
+    row[12] = (row[12] + 1) % 300
+    after = packed_hidden(model, [row])[0]
+    assert torch.equal(before[:12], after[:12]) and not torch.equal(before[12:], after[12:])
+
+
+@pytest.mark.parametrize("waste", [0.0, 0.2, 1.0])
+def test_buckets_hold_every_token_once_and_waste_no_more_than_allowed(waste):
+    draw = random.Random(3)
+    for _ in range(50):
+        lengths = [draw.choice((1, 2, 5, draw.randint(1, 300))) for _ in range(draw.randint(1, 60))]
+        rows = PackedRows.of(lengths, waste=waste)
+        total = sum(lengths)
+        flat = torch.cat([index.reshape(-1) for index in rows.gather])
+        assert torch.equal(flat[rows.scatter], torch.arange(total))
+        assert len(set(rows.scatter.tolist())) == total and rows.longest == max(lengths)
+        start = 0
+        for index in rows.gather:
+            real = int(((rows.scatter >= start) & (rows.scatter < start + index.numel())).sum())
+            assert index.numel() <= (1 + waste) * real
+            start += index.numel()
+
+
+def test_equal_lengths_make_one_bucket():
+    assert [tuple(i.shape) for i in PackedRows.of([9] * 7).gather] == [(7, 9)]
+
+
+def test_the_cache_gives_what_the_packed_pass_gives():
+    """Prefill of rows of different lengths, a repeated `keep`, then growth at different paces over several passes."""
+    model = tiny.build()
+    final = [0, 0, 1, 2, 2]  # which prefix each kept row continues
+    prefix, more = tiny.ids(4, 11, 1), [tiny.ids(*n, seed=s) for s, n in enumerate([(3, 1, 6, 2, 1), (1, 1, 1, 1, 1), (70, 2, 1, 9, 4)], 1)]
+    cache = CachedRows(length=torch.zeros(3, dtype=torch.long))
+    first = feed(model, cache, prefix)
+    seen = [([prefix[f]], [first[f]]) for f in final]  # ids fed and hidden states got, per row
+    cache = cache.keep(torch.tensor(final))
+    for lengths in ((3, 1, 6, 2, 1), (1, 1, 1, 1, 1), (70, 2, 1, 9, 4)):
+        grow(model, cache, seen, tiny.ids(*lengths, seed=lengths[0]))
+    cache, seen = cache.keep(torch.tensor([4, 0])), [seen[4], seen[0]]
+    grow(model, cache, seen, tiny.ids(2, 3, seed=9))
+    rows = [np.concatenate(fed) for fed, _ in seen]
+    assert cache.length.tolist() == [len(r) for r in rows]
+    for (_, got), want in zip(seen, packed_hidden(model, rows), strict=True):
+        logp = [torch.log_softmax(h @ head_weight(model).T, -1) for h in (torch.cat(got), want)]
+        torch.testing.assert_close(*logp, atol=1e-5, rtol=1e-5)
+
+
+def grow(model, cache, seen, new):
+    for (fed, got), x, h in zip(seen, new, feed(model, cache, new), strict=True):
+        fed.append(x)
+        got.append(h)
+
+
+def feed(model, cache, new):
+    ids = torch.full((len(new), max(map(len, new))), 7)  # padding is written too, and must never be seen
+    for i, x in enumerate(new):
+        ids[i, : len(x)] = torch.from_numpy(x)
+    with torch.no_grad():
+        hidden = hidden_states(model, ids, cache.begin(torch.tensor([len(x) for x in new])), cache)
+    cache.advance()
+    return [h[: len(x)] for h, x in zip(hidden, new, strict=True)]
+
+
+def test_no_attention_mask_reaches_the_layers(monkeypatch):
+    model, seen = tiny.build(), []
+    attend = PackedRows.attend
+    monkeypatch.setattr(PackedRows, "attend", lambda self, *args: seen.append(args) or attend(self, *args))
+    layer = model.model.layers[0].self_attn
+    layer.register_forward_pre_hook(lambda m, args, kwargs: seen.append(kwargs["attention_mask"]), with_kwargs=True)
+    packed_hidden(model, tiny.ids(3, 4))
+    assert seen[0] is None and len(seen) == 1 + len(model.model.layers)
+
+
+def test_attention_that_is_not_ours_is_refused():
+    model = tiny.build()
+    row = torch.arange(6)
+    with pytest.raises(ValueError, match="needs rows=PackedRows"):
+        model(input_ids=row[None])
+    attention = model.model.layers[0].self_attn
+    attention.sliding_window = 5
+    with pytest.raises(ValueError, match="6 tokens and this model looks back 5"):
+        hidden_states(model, row, row, PackedRows.of([6]))
+    hidden_states(model, row[:5], row[:5], PackedRows.of([5]))
