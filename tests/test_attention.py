@@ -1,5 +1,6 @@
 """Packed and cached attention against transformers' own on single sequences, and against each other."""
 
+import copy
 import random
 
 import numpy as np
@@ -26,7 +27,7 @@ def packed_hidden(model, rows):
 
 def twin(model, kind):
     """The same weights under transformers' own attention `kind`."""
-    other = AutoModelForCausalLM.from_config(model.config, attn_implementation=kind)
+    other = AutoModelForCausalLM.from_config(copy.deepcopy(model.config), attn_implementation=kind)  # else both would share one kind
     other.load_state_dict(model.state_dict())
     return other.eval()
 
