@@ -11,6 +11,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import select
 import sys
 import time
@@ -172,11 +173,11 @@ class Shipping:
 
         first = events[0]
         if first["kind"] == "metrics":
-            metrics = [Metric(k, v, e["time"], e["step"]) for e in events for k, v in e["metrics"].items()]
+            metrics = [Metric(_name(k), v, e["time"], e["step"]) for e in events for k, v in e["metrics"].items()]
             for i in range(0, len(metrics), 1000):
                 self.client.log_batch(run, metrics=metrics[i : i + 1000])
         elif first["kind"] == "begin":
-            params = [Param(k, str(v)[:6000]) for k, v in first["params"].items()]
+            params = [Param(_name(k), str(v)[:6000]) for k, v in first["params"].items()]
             for i in range(0, len(params), 100):
                 self.client.log_batch(run, params=params[i : i + 100])
         elif first["kind"] == "dataset":
@@ -214,7 +215,7 @@ class Shipping:
             values = {k: v for k, v in flat(read(metrics)) if isinstance(v, int | float) and not isinstance(v, bool)}
             from mlflow.entities import Metric
 
-            self.client.log_batch(run, metrics=[Metric(k.replace("@", "_at_"), float(v), about["time"], 0) for k, v in values.items()])
+            self.client.log_batch(run, metrics=[Metric(_name(k), float(v), about["time"], 0) for k, v in values.items()])
         if lock:
             self.client.set_tag(run, "espalier.dvc_lock", lock)
         self.client.set_terminated(run, next((s for s in ends.values() if s != "FINISHED"), "FINISHED"))
@@ -226,6 +227,11 @@ class Shipping:
         query = f"tags.`espalier.stage` = '{stage}' and tags.`espalier.identity` = '{identity}'"
         same = self.client.search_runs([self.experiment], filter_string=query, order_by=["attributes.start_time DESC"], max_results=1)
         return same[0].info.run_id if same else "made elsewhere"
+
+
+def _name(text: str) -> str:
+    """A name that MLflow takes: "pass@1" is "pass_at_1", and a sign that it knows not is an underscore."""
+    return re.sub(r"[^\w\-. :/]", "_", text.replace("@", "_at_"), flags=re.ASCII)
 
 
 def _last_end(path: Path) -> str:

@@ -41,7 +41,8 @@ def promote(root: Path, *, model: str = "rl", force: bool = False) -> str:
         ship.all()
         if ship.problem:
             raise UserError(
-                f"MLflow at {observe.uri(root)} cannot be reached ({ship.problem}): start it, then run `espalier promote` again"
+                f"MLflow at {observe.uri(root)} does not take the events of the run ({ship.problem}): see that it runs, then "
+                "`espalier promote` again"
             )
         try:
             return _promote(root, ship, folder, model, force)

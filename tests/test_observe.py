@@ -88,6 +88,19 @@ def test_a_run_becomes_a_parent_with_a_child_and_counts_once(root):
     assert runs["questions"].data.tags["mlflow.parentRunId"] == parent.info.run_id
 
 
+def test_any_name_of_a_metric_is_taken(root):
+    s = stage(root, "evaluate")
+    found = {"difference": {"rl, search blanked - rl": {"mean": -0.25, "n": 3}}, "models": {"rl": {"pass@1": {"mean": 0.5}}}}
+    (s.target / "metrics.json").write_text(json.dumps(found))
+    with observe.shipping(root, 1.0) as ship:
+        run = ship.all().client.get_run(ship.close(root / ".espalier/spool/e1", ""))
+    assert ship.problem == "" and run.data.metrics == {
+        "difference.rl_ search blanked - rl.mean": -0.25,
+        "difference.rl_ search blanked - rl.n": 3.0,
+        "models.rl.pass_at_1.mean": 0.5,
+    }
+
+
 def test_a_closed_execution_links_what_was_cached(root, monkeypatch):
     (root / "dvc.yaml").write_text(
         "stages:\n  kb: {cmd: x, deps: [], outs: [artifacts/kb]}\n  rl: {cmd: x, deps: [], outs: [artifacts/rl]}\n"

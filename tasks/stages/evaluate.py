@@ -155,7 +155,7 @@ def evaluate(
     )
     for name, values in found["models"].items():
         stage.log(
-            {f"{name}/{metric.replace('@', '_at_')}": value["mean"] for metric, value in values.items() if value.get("mean") is not None}
+            {f"{name}/{metric}": value["mean"] for metric, value in values.items() if value.get("mean") is not None}
         )
     stage.artifact(stage.out / "metrics.json")
 
