@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import torch
@@ -50,14 +51,14 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int = 1024) -> PreTrainedT
 def new_model(
     tokenizer: PreTrainedTokenizerBase, *, hidden: int, layers: int, heads: int, kv_heads: int, intermediate: int, max_length: int, init_range: float, seed: int
 ) -> nn.Module:
-    """A from-scratch Qwen3-architecture model with a tied head, fp32."""
+    """A from-scratch Qwen3-architecture model with a tied head, fp32; its vocabulary is the tokenizer's, rounded up to a multiple of 16."""
     from transformers import Qwen3Config
 
     config = Qwen3Config(
         vocab_size=-(-len(tokenizer) // 16) * 16, hidden_size=hidden, num_hidden_layers=layers, num_attention_heads=heads,
         num_key_value_heads=kv_heads, head_dim=hidden // heads, intermediate_size=intermediate, max_position_embeddings=max_length,
         tie_word_embeddings=True, initializer_range=init_range, rope_theta=10_000.0, attention_dropout=0.0,
-        eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id, bos_token_id=None, use_cache=False,
+        eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id, bos_token_id=None,
     )  # fmt: skip
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed % 2**63)
@@ -71,22 +72,28 @@ def load_tokenizer(path: str | Path) -> PreTrainedTokenizerBase:
     folder = Path(path)
     if folder.is_dir() and not any((folder / f).exists() for f in ("tokenizer.json", "tokenizer_config.json", "vocab.json", "tokenizer.model")):
         raise ValueError(f"the model folder {folder} has no tokenizer (no tokenizer.json): copy the tokenizer files of the model it was trained from into it")
-    tokenizer = AutoTokenizer.from_pretrained(str(path))
+    with _loading(path):
+        tokenizer = AutoTokenizer.from_pretrained(str(path))
     if not tokenizer.chat_template:
         raise ValueError(f"the tokenizer of {path} has no chat template: use an instruct model, or put a chat_template.jinja beside tokenizer.json")
     return tokenizer
 
 
 def load_model(path: str | Path, *, dtype: str = "float32", device: str = "cpu") -> tuple[nn.Module, PreTrainedTokenizerBase]:
-    """A causal LM with our attention, and its tokenizer, from a folder or a Hub name. safetensors only."""
+    """A causal LM with our attention, and its tokenizer, from a folder or a Hub name. safetensors only.
+
+    Raises ValueError with a remedy for a folder that is not there or incomplete, for a name that cannot be fetched, and for an architecture
+    that our attention or our log-probs would get wrong.
+    """
     folder = Path(path)
     if not folder.is_dir() and (str(path).startswith((".", "/")) or str(path).count("/") > 1):
         raise ValueError(f"there is no model folder {folder}: name a folder in Hugging Face layout, or a Hub id such as Qwen/Qwen3-0.6B")
-    if folder.is_dir():  # nothing is downloaded: no progress is worth a bar
-        logging.disable_progress_bar()
     tokenizer = load_tokenizer(path)
-    model = AutoModelForCausalLM.from_pretrained(str(path), dtype=getattr(torch, dtype), attn_implementation=NAME, use_safetensors=True)
-    return model.to(device), tokenizer
+    with _loading(path):
+        model = AutoModelForCausalLM.from_pretrained(str(path), dtype=getattr(torch, dtype), attn_implementation=NAME, use_safetensors=True)
+    model = model.to(device)
+    _probe(model, path)
+    return model, tokenizer
 
 
 def save_model(model: nn.Module, tokenizer: PreTrainedTokenizerBase, path: str | Path) -> None:
@@ -94,14 +101,66 @@ def save_model(model: nn.Module, tokenizer: PreTrainedTokenizerBase, path: str |
     path = Path(path)
     part = path.with_name(path.name + ".part")
     shutil.rmtree(part, ignore_errors=True)
-    model.save_pretrained(part, safe_serialization=True)
+    with _no_bars():
+        model.save_pretrained(part)
     tokenizer.save_pretrained(part)
-    config = json.loads((part / "config.json").read_text())
-    for key in ("_attn_implementation", "attn_implementation"):  # our attention is a way to run it, not part of the model
-        config.pop(key, None)
-    (part / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
+    # How a model was run or where it was loaded from is no part of it: our attention's name would keep others from loading it.
+    _without(part / "config.json", "_attn_implementation", "attn_implementation")
+    _without(part / "tokenizer_config.json", "is_local", "local_files_only")
     shutil.rmtree(path, ignore_errors=True)
     os.replace(part, path)
+
+
+def _without(path: Path, *keys: str) -> None:
+    kept = {k: v for k, v in json.loads(path.read_text(encoding="utf-8")).items() if k not in keys}
+    path.write_text(json.dumps(kept, indent=2, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+@contextmanager
+def _no_bars() -> Iterator[None]:
+    """No progress bars of transformers: a file of this disk takes a moment."""
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
+
+
+@contextmanager
+def _loading(path: str | Path) -> Iterator[None]:
+    """What goes wrong while loading as one sentence; bars only where something is downloaded."""
+    local = Path(path).is_dir()
+    try:
+        with _no_bars() if local else nullcontext():
+            yield
+    except OSError as e:  # what transformers and the Hub raise for files that are missing or cannot be fetched
+        remedy = (
+            "it must hold config.json and model.safetensors (a .bin file is a pickle and is never loaded: convert it)"
+            if local
+            else "is it spelled right, is the network there, and does a gated model have its HF_TOKEN? A folder can be named instead"
+        )
+        raise ValueError(f"cannot load {path} ({str(e).strip().splitlines()[0]}): {remedy}") from e
+
+
+@torch.no_grad()
+def _probe(model: nn.Module, path: str | Path) -> None:
+    """Raises ValueError unless packed rows do not see each other and logits are hidden states times the head: two rows of a few tokens tell."""
+    device = head_weight(model).device
+    ids, position = torch.arange(1, 9, device=device), torch.tensor([0, 1, 2, 3, 4, 0, 1, 2], device=device)
+    rows = PackedRows.of([5, 3], device)
+    try:
+        hidden = hidden_states(model, ids, position, rows)
+        other = hidden_states(model, torch.cat([ids[:5] + 1, ids[5:]]), position, rows)
+        logits = model(input_ids=ids[None], position_ids=position[None], rows=rows, use_cache=False).logits[0]
+    except ValueError as e:
+        raise ValueError(f"{path} is a {type(model).__name__}, which cannot be trained here: {e}") from e
+    if not torch.equal(hidden[5:], other[5:]):
+        raise ValueError(f"{path} is a {type(model).__name__}, whose layers let packed rows see each other: choose a model that has attention alone")
+    if not torch.allclose(logits.float(), (hidden @ head_weight(model).T).float(), atol=1e-2, rtol=1e-2):
+        raise ValueError(f"{path} is a {type(model).__name__}, whose logits are not hidden states times the head's weight: choose one without "
+                         "soft-capped, scaled or biased logits")  # fmt: skip
 
 
 def n_parameters(model: nn.Module) -> int:
@@ -114,11 +173,9 @@ def head_weight(model: nn.Module) -> Tensor:
 
 
 def hidden_states(model: nn.Module, ids: Tensor, position: Tensor, rows: PackedRows | CachedRows) -> Tensor:
-    """Last hidden states: ids, position [T] or [B, n] -> [T, d] or [B, n, d]. The head is not applied."""
+    """Last hidden states: ids, position [T] (packed) or [B, n] (cached) -> [T, d] or [B, n, d]. The head is not applied."""
     flat = ids.dim() == 1
     if flat:
         ids, position = ids[None], position[None]
     out = model.base_model(input_ids=ids, position_ids=position, rows=rows, use_cache=False).last_hidden_state
     return out[0] if flat else out
-
-
