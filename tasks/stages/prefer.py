@@ -23,7 +23,7 @@ def prefer(
     *,
     dtype: str = "float32",
     device: str = "cpu",
-    steps: int = 120,
+    steps: int = 240,
     pairs_per_step: int = 16,
     tokens_per_microbatch: int = 16384,
     max_length: int = 512,
