@@ -104,16 +104,11 @@ def save_model(model: nn.Module, tokenizer: PreTrainedTokenizerBase, path: str |
     with _no_bars():
         model.save_pretrained(part)
     tokenizer.save_pretrained(part)
-    # How a model was run or where it was loaded from is no part of it: our attention's name would keep others from loading it.
-    _without(part / "config.json", "_attn_implementation", "attn_implementation")
-    _without(part / "tokenizer_config.json", "is_local", "local_files_only")
+    config = part / "tokenizer_config.json"
+    kept = {k: v for k, v in json.loads(config.read_text(encoding="utf-8")).items() if k not in ("is_local", "local_files_only")}
+    config.write_text(json.dumps(kept, indent=2, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")  # where it came from is no part of it
     shutil.rmtree(path, ignore_errors=True)
     os.replace(part, path)
-
-
-def _without(path: Path, *keys: str) -> None:
-    kept = {k: v for k, v in json.loads(path.read_text(encoding="utf-8")).items() if k not in keys}
-    path.write_text(json.dumps(kept, indent=2, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 @contextmanager

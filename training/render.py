@@ -8,29 +8,46 @@ not matter, because they are never written again. A template that knows `enable_
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
+from jinja2.exceptions import TemplateError
+from transformers import PreTrainedTokenizerBase
 
 from synth.types import Message
 
 _MARK = "Zmarkerz"
+_REMEDY = "set the tokenizer's chat_template to a ChatML one"
 _ASKED = (Message(role="user", content="u"),)
 
 
 class Renderer:
-    def __init__(self, tokenizer) -> None:
+    """Raises ValueError for a tokenizer without an end-of-turn token and for a template that cannot be cut into turns."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
         self.tokenizer = tokenizer
+        if tokenizer.eos_token_id is None:
+            raise ValueError(f"the tokenizer of {tokenizer.name_or_path!r} has no eos_token: name the token that ends a turn in tokenizer_config.json")
         self.end_id: int = tokenizer.eos_token_id
-        end = tokenizer.decode([self.end_id])
+        self.end: str = tokenizer.decode([self.end_id])
+        special = {self.end, *(t.content for t in tokenizer.added_tokens_decoder.values() if t.special)}
+        self._special = re.compile("|".join(map(re.escape, sorted(special, key=len, reverse=True))))
         longer = [*_ASKED, Message(role="assistant", content="a"), Message(role="tool", content="b")]
-        first, later = (self._between(before, [Message(role="tool", content="t")]) for before in (_ASKED, longer))
-        if first != later or not first.startswith(end):
+        try:
+            first, later = (self._between(before, [Message(role="tool", content="t")]) for before in (_ASKED, longer))
+        except TemplateError as e:
+            raise ValueError(f"the chat template of {tokenizer.name_or_path!r} cannot write a tool's message ({e}): {_REMEDY}") from e
+        if first != later or not first.startswith(self.end):
             raise ValueError(f"the chat template of {tokenizer.name_or_path!r} makes what follows a turn depend on what came before it, or does not end "
-                             f"a turn with {end!r}: set the tokenizer's chat_template to a ChatML one")  # fmt: skip
+                             f"a turn with {self.end!r}: {_REMEDY}")  # fmt: skip
+
+    def _plain(self, text: str) -> str:
+        """Text whose special tokens are spelled apart: a passage or an answer that quotes `<|im_end|>` must not end a turn."""
+        return self._special.sub(lambda found: f"{found[0][:1]} {found[0][1:]}", text)
 
     def _text(self, messages: Sequence[Message], generate: bool) -> str:
-        said = [{"role": m.role, "content": m.content} for m in messages]
+        said = [{"role": m.role, "content": self._plain(m.content)} for m in messages]
         return self.tokenizer.apply_chat_template(said, tokenize=False, add_generation_prompt=generate, enable_thinking=False)
 
     def _between(self, before: Sequence[Message], messages: Sequence[Message]) -> str:
@@ -38,6 +55,7 @@ class Renderer:
         return self._text([*before, Message(role="assistant", content=_MARK), *messages], True).partition(_MARK)[2]
 
     def encode(self, text: str) -> np.ndarray:
+        """Ids [n] int64 of a text as it stands, special tokens included."""
         return np.asarray(self.tokenizer(text, add_special_tokens=False)["input_ids"], dtype=np.int64)
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -51,11 +69,11 @@ class Renderer:
 
     def observation(self, messages: Sequence[Message]) -> np.ndarray:
         """Ids between the model's end-of-turn token and where it writes again: the messages and the next header."""
-        return self.encode(self._between(_ASKED, messages)[len(self.tokenizer.decode([self.end_id])) :])
+        return self.encode(self._between(_ASKED, messages)[len(self.end) :])
 
     def turn(self, text: str) -> np.ndarray:
         """Ids of an assistant turn that a demonstration holds, with its end-of-turn token."""
-        return np.append(self.encode(text), self.end_id)
+        return np.append(self.encode(self._plain(text)), self.end_id)
 
     def demonstration(self, messages: Sequence[Message]) -> tuple[np.ndarray, np.ndarray]:
         """A whole conversation -> ids [n], trainable [n] (True on assistant turns and their end tokens), cut exactly as rollouts are."""
