@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 export PATH := $(abspath $(BIN)):$(PATH)
 .DEFAULT_GOAL := help
-.PHONY: help install run test ui clean
+.PHONY: help install run test ui tables clean
 
 help: ## list the targets
 	@grep -hE '^[a-z%-]+:.*##' $(MAKEFILE_LIST) | sed 's/:[^#]*## /\t/' | expand -t 16
@@ -31,6 +31,9 @@ ui: $(STAMP) ## browse the runs in MLflow, on this machine only
 
 bench-%: $(STAMP) ## one benchmark, e.g. bench-learning; writes benchmarks/results/<name>.json
 	$(BIN)/python -m benchmarks.$(subst -,_,$*)
+
+tables: $(STAMP) ## write the tables of the documents anew from benchmarks/results
+	$(BIN)/python -m benchmarks.tables
 
 clean: ## remove what runs have made, and the environment; data, code and dvc.lock stay
 	rm -rf $(VENV) artifacts reports dvc_plots .espalier .pytest_cache
