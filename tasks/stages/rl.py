@@ -29,7 +29,7 @@ def rl(
     families: bool = False,
     dtype: str = "float32",
     device: str = "cpu",
-    steps: int = 150,
+    steps: int = 110,
     prompts_per_step: int = 16,
     samples_per_prompt: int = 8,
     tokens_per_microbatch: int = 16384,
