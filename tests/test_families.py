@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from synth.make import countdown as countdown_module
-from synth.make import linear_equations as linear_module
-from synth.make.countdown import countdown, reachable
-from synth.make.linear_equations import determinant, linear_equations
-from synth.make.list_sorting import certify as certify_order
-from synth.make.list_sorting import list_sorting
+from synth.make.families import countdown as countdown_module
+from synth.make.families import linear_equations as linear_module
+from synth.make.families.countdown import countdown, reachable
+from synth.make.families.linear_equations import determinant, linear_equations
+from synth.make.families.list_sorting import certify as certify_order
+from synth.make.families.list_sorting import list_sorting
 from synth.types import Problem, Quarantined, split_of
 from synth.verify import extract_answer, verify
 from synth.verify.expression import parse
@@ -59,7 +59,7 @@ def test_unknown_level_is_refused(family):
 
 
 def test_a_family_too_small_for_a_split_says_so():
-    from synth.make._sample import sample
+    from synth.make.families._sample import sample
 
     root = next(f"only:{i}" for i in range(100) if split_of(f"only:{i}") == "train")
     with pytest.raises(ValueError, match="more different problems"):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from synth.kb import KB, Entity, Fact, Passage, Relation, passages
-from synth.make.countdown import countdown
+from synth.make.families.countdown import countdown
 from synth.make.entity_tree import EntityTrees, entity_tree
 from synth.make.oracle import Oracle, query_of, replays
 from synth.make.worked_answer import worked_answer

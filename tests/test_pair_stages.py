@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from synth.kb import Entity, Fact, Passage, Relation, passages
-from synth.make.countdown import countdown
+from synth.make.families.countdown import countdown
 from synth.make.label_noise import Planted
 from synth.make.world import world
 from synth.types import Decision, Message, PreferencePair, Problem, Quarantined
@@ -26,7 +26,7 @@ from tasks.stages.problems import admit, problems
 from tasks.stages.questions import questions
 from tasks.stages.trajectories import trajectories
 
-PIECES = {"problems": {"families": "synth.make"}, "clean": {"cleaners": "synth.clean"}}
+PIECES = {"problems": {"families": "synth.make.families"}, "clean": {"cleaners": "synth.clean"}}
 FAMILIES = [{"piece": f, "levels": [1]} for f in ("linear_equations", "countdown", "list_sorting")]
 CLEANERS = [{"piece": "duplicates"}, {"piece": "confident_learning"}]
 

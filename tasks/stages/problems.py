@@ -16,7 +16,7 @@ from tasks.stage import Stage
 def problems(
     stage: Stage,
     *,
-    families: Pieces("synth.make") = [  # noqa: B006 (read by ast)
+    families: Pieces("synth.make.families") = [  # noqa: B006 (read by ast)
         {"piece": "linear_equations", "levels": [1]},
         {"piece": "countdown", "levels": [1]},
         {"piece": "list_sorting", "levels": [1]},

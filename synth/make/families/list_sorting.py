@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from random import Random
 
-from synth.make._sample import finish, rung, sample
+from synth.make.families._sample import finish, rung, sample
 from synth.types import Problem, Quarantined, Split
 
 LADDER = (

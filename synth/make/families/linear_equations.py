@@ -13,7 +13,7 @@ from itertools import permutations
 from math import gcd, prod
 from random import Random
 
-from synth.make._sample import finish, rung, sample
+from synth.make.families._sample import finish, rung, sample
 from synth.types import Problem, Quarantined, Split
 
 LADDER = (
