@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from synth.types import digest
+from tasks import commit
 from tasks import source as src
 from tasks.config import read_yaml
+from tasks.faults import fault
 from tasks.paths import folders, project
 from tasks.pieces import locate
 from tasks.resolve import check_params, resolve
@@ -79,7 +81,7 @@ def changes(old: Any, new: Any, at: str = "") -> Iterator[tuple[str, Any, Any]]:
 
 def written(root: Path) -> dict[str, dict[str, Any]]:
     """Stage -> the plan that lies on disk."""
-    return {p.stem: json.loads(p.read_text(encoding="utf-8")) for p in sorted((root / "artifacts" / "plan").glob("*.json"))}
+    return {p.stem: json.loads(p.read_text(encoding="utf-8")) for p in sorted((root / "artifacts" / "plan").glob("*.json")) if p.name != commit.MANIFEST}
 
 
 def write(root: Path | None = None) -> str:
@@ -91,6 +93,8 @@ def write(root: Path | None = None) -> str:
     for stale in folder.glob("*.json"):
         if stale.stem not in made:
             stale.unlink()
+    fault("plan.write")
     for name, plan in made.items():
         (folder / f"{name}.json").write_text(text(plan), encoding="utf-8")
+    commit.seal(folder)
     return digest(made)[:16]

@@ -5,13 +5,12 @@ its inputs (the dependencies that dvc.yaml lists). DVC empties a stage's outputs
 nothing under way may live there: outputs are written to `<work>/out` and moved into place in one rename at the end,
 and the work folder is then removed. A run that died leaves its work folder; the next run of the same identity finds
 it again (`stage.work`) and goes on. One lock per stage: two runs of a stage in one checkout would move each other's
-outputs.
+outputs. Outputs are sealed with a manifest of hashes (tasks/commit.py) that `input` verifies: what a stage reads is what another wrote.
 """
 
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import json
 import os
 import resource
@@ -26,17 +25,19 @@ from typing import Any
 import yaml
 
 from synth.types import digest
+from tasks import commit, faults
 from tasks.errors import UserError
+from tasks.faults import fault
 from tasks.progress import Progress
 
 OUT = {"report": "reports"}  # stages whose outputs are not in artifacts/<stage>
+REMEDY = "`espalier gc --damaged` removes what is damaged, `espalier run` makes it anew"
 
 
 def file_digest(path: Path) -> str:
     """SHA-256 of a file's bytes, or of the names and bytes of all files below a folder (`__pycache__` left out)."""
     if path.is_file():
-        with path.open("rb") as f:
-            return hashlib.file_digest(f, "sha256").hexdigest()
+        return commit.file_hash(path)
     inside = sorted(p for p in path.rglob("*") if p.is_file() and "__pycache__" not in p.parts)
     return digest([[p.relative_to(path).as_posix(), file_digest(p)] for p in inside])
 
@@ -52,6 +53,7 @@ def load(name: str, root: Path | str = ".") -> dict[str, Any]:
     path = Path(root) / "artifacts" / "plan" / f"{name}.json"
     if not path.exists():
         raise UserError(f"{path} does not exist: run `dvc repro {name}` (or `python -m flows.plan` first)")
+    commit.check(path.parent, path.name, remedy=f"`dvc repro -f -s plan` writes it anew, then `dvc repro {name}`")
     return json.loads(path.read_text(encoding="utf-8"))
 
 
@@ -90,11 +92,14 @@ class Stage:
         return folder
 
     def input(self, stage: str, name: str = "") -> Path:
-        """artifacts/<stage>/<name>. Raises UserError where it is missing, and where dvc.yaml does not know that this stage reads it."""
-        path = self.root / OUT.get(stage, f"artifacts/{stage}") / name
+        """artifacts/<stage>/<name>, verified. Raises UserError where it is missing or damaged, and where dvc.yaml does not know that this
+        stage reads it."""
+        folder = self.root / OUT.get(stage, f"artifacts/{stage}")
+        path = folder / name
         self._known(path)
         if not path.exists():
             raise UserError(f"{path.relative_to(self.root)} does not exist: run `dvc repro {stage}` first")
+        commit.check(folder, name, remedy=REMEDY)
         return path
 
     def source(self, path: str | Path) -> Path:
@@ -165,21 +170,18 @@ class Stage:
             lock.write(str(os.getpid()))
             lock.flush()
             self.work.mkdir(exist_ok=True)
+            faults.stage = self.name
+            fault("stage.begin")
             shutil.rmtree(self.work / "out", ignore_errors=True)  # half-written outputs are no state; what is resumed from lies beside them
             begin = time.monotonic()
             yield self
             if not any(self.out.iterdir()):
                 raise AssertionError(f"the stage {self.name} ended without writing anything into stage.out")
             self._record(time.monotonic() - begin)
-            self._place()
+            fault("stage.end")
+            commit.place(self.out, self.target)
+            fault("stage.placed")
             shutil.rmtree(self.work)
-
-    def _place(self) -> None:
-        old = self.work / "old"
-        self.target.parent.mkdir(parents=True, exist_ok=True)
-        if self.target.exists():
-            self.target.rename(old)
-        self.out.rename(self.target)
 
     def _record(self, seconds: float) -> None:
         unit = 1 if sys.platform == "darwin" else 1024  # bytes there, KiB on Linux

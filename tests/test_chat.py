@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from flows import cli
+from sealed import seal
 from synth.kb import Passage
 from synth.types import Problem
 from tasks import chat, tables
@@ -28,6 +29,7 @@ def made(tmp_path_factory):
     tokenizer = train_tokenizer(texts * 3, vocab_size=320)
     model = new_model(tokenizer, hidden=16, layers=1, heads=2, kv_heads=1, intermediate=32, max_length=256, init_range=0.05, seed=1)
     save_model(model, tokenizer, root / "artifacts/sft/model")
+    seal(root)
     return root
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from sealed import seal
 from synth.kb import Passage
 from synth.types import Problem, Scored, Unscorable
 from tasks import tables
@@ -52,6 +53,7 @@ def project(tmp_path_factory):
     model = new_model(tokenizer, hidden=16, layers=1, heads=2, kv_heads=1, intermediate=32, max_length=256, init_range=0.05, seed=1)
     for stage, folder in module.MODELS.values():
         save_model(model, tokenizer, root / "artifacts" / stage / folder)
+    seal(root)
     return root
 
 

@@ -14,6 +14,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
+from sealed import seal
 from tasks import observe, spool
 from tasks.promote import promote
 from tasks.stage import Stage
@@ -44,6 +45,7 @@ def stage(root, name="kb", fail=False, n=5):
     """Run one stage in `root` and record it."""
     plan = {"params": {"rows": 3, "piece": {"piece": "x", "k": 2}}, "seed": 7}
     (root / f"artifacts/plan/{name}.json").write_text(json.dumps(plan))
+    seal(root)
     s = Stage(name, plan=plan, root=root)
     with spool.recording(s), s.running():
         for i in range(n):

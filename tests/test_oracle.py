@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from sealed import seal
 from synth.kb import KB, Entity, Fact, Passage, Relation, passages
 from synth.make.families.countdown import countdown
 from synth.make.entity_tree import EntityTrees, entity_tree
@@ -148,6 +149,7 @@ def lay(root: Path, kb: KB) -> None:
     tables.write(folder / "passages.parquet", passages(kb), Passage)
     made = [p for split in ("train", "test") for i in range(12) if isinstance(p := countdown(0, split, i), Problem)]
     tables.write(root / "artifacts" / "problems" / "problems.parquet", made, Problem)
+    seal(root)
 
 
 def run(root: Path, function, **params) -> dict:
@@ -172,7 +174,7 @@ def two_runs(tmp_path_factory: pytest.TempPathFactory, kb: KB) -> list[Path]:
 
 def test_the_stages_write_the_same_bytes_twice(two_runs: list[Path]) -> None:
     files = [{p.relative_to(root): p.read_bytes() for p in sorted((root / "artifacts").rglob("*")) if p.is_file()} for root in two_runs]
-    assert files[0] == files[1] and len(files[0]) == 11
+    assert files[0] == files[1] and len(files[0]) == 15
 
 
 def test_only_train_becomes_demonstrations_and_valid_stays_marked(two_runs: list[Path]) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from sealed import seal
 from synth.kb import Entity, Fact, Passage, Relation, passages
 from synth.make.families.countdown import countdown
 from synth.make.label_noise import Planted
@@ -47,6 +48,7 @@ def two_runs(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Path, dict[
         for table, values, cls in (("entities", kb.entities, Entity), ("relations", kb.relations, Relation), ("facts", kb.facts, Fact)):
             tables.write(folder / f"{table}.parquet", values.values(), cls)
         tables.write(folder / "passages.parquet", passages(kb), Passage)
+        seal(root)
         run(root, questions, n_train=80, n_valid=8, n_test=4)
         cards = {"problems": run(root, problems, families=FAMILIES, n_train=60, n_valid=8, n_test=8)}
         run(root, trajectories, n=60, n_valid=6, n_family=2)
@@ -141,6 +143,7 @@ def test_cleaning_lowers_the_noise_and_the_card_tells_by_how_much(two_runs):
 def test_decisions_do_not_depend_on_the_truth(two_runs, tmp_path):
     root, _ = two_runs[0]
     tables.write(tmp_path / "artifacts/preferences/pairs.parquet", read(root, "preferences", "pairs", PreferencePair), PreferencePair)
+    seal(tmp_path)
     card = run(tmp_path, clean, cleaners=CLEANERS)
     assert "against_truth" not in card
     for name in ("pairs", "removed", "decisions"):
@@ -196,6 +199,7 @@ def test_flip_swaps_and_missing_decisions_are_refused():
 
 def test_a_cleaner_that_removes_all_is_refused(tmp_path):
     tables.write(tmp_path / "artifacts/preferences/pairs.parquet", some(4), PreferencePair)
+    seal(tmp_path)
     stage = Stage("clean", plan={"seed": 1}, root=tmp_path)
     with pytest.raises(UserError, match="would remove all 4 training pairs"), stage.running():
         clean(stage, cleaners=[cleaner("remove")])

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from sealed import seal
 from tasks import page, plots
 from tasks.stage import Stage
 from tasks.stages.report import DATA, TRAINED, chosen, headline, report
@@ -115,6 +116,7 @@ def make(root, difference=0.23):
 
 
 def run(root, **changes):
+    seal(root)
     stage = Stage("report", root=root, deps=["artifacts"])
     with stage.running():
         report(stage, **changes)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from sealed import seal
 from tasks import process
 from tasks.errors import UserError
 from tasks.progress import Progress
@@ -38,7 +39,7 @@ def test_outputs_move_into_place_whole(root):
     with stage.running():
         (stage.out / "new.txt").write_text("x")
         assert (old / "stale.txt").exists(), "nothing changes before the end"
-    assert [p.name for p in old.iterdir()] == ["new.txt"]
+    assert sorted(p.name for p in old.iterdir()) == ["manifest.json", "new.txt"]
     assert not stage.work.exists()
     assert set(stage.measured()["kb"]) == {"seconds", "peak_rss_mb"}
 
@@ -117,6 +118,7 @@ run_stage("kb")
 def script(root, body):
     (root / "artifacts/plan").mkdir(parents=True, exist_ok=True)
     (root / "artifacts/plan/kb.json").write_text(json.dumps({"params": {"rows": 3}}))
+    seal(root)
     path = root / "stage.py"
     path.write_text(SCRIPT.format(code=str(CODE), body="\n".join("    " + line for line in body.splitlines())))
     return path
