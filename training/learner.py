@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -43,8 +44,13 @@ class Optim:
     betas: tuple[float, float] = (0.9, 0.95)
     max_grad_norm: float = 1.0
 
+    def __post_init__(self) -> None:
+        for name, known in (("kind", ("adamw", "muon")), ("decay", ("constant", "linear", "cosine"))):
+            if getattr(self, name) not in known:
+                raise ValueError(f"the optimizer's {name} is {getattr(self, name)!r}; choose {' or '.join(map(repr, known))}")
+
     def at(self, step: int) -> float:
-        """The factor on the learning rates at a step."""
+        """The factor on the learning rates at a step (counted in updates from 0)."""
         if step < self.warmup:
             return (step + 1) / self.warmup
         u = min(1.0, (step - self.warmup) / max(1, self.steps - self.warmup))
@@ -70,26 +76,37 @@ def score(model: nn.Module, batch: Batch, *, temperature: float = 1.0, tokens_pe
 
 @dataclass
 class Learner:
-    """A model with its optimizer. `step` performs one update and returns metrics; `state`/`load_state` make it resumable."""
+    """A model with its optimizer. `step` performs one update and returns metrics; `state`/`load_state` make it resumable.
+
+    weights  the trained parameters
+    master   what the optimizers update: the weights themselves, or float32 copies of half-precision ones. An update of 1e-5 is lost in
+             bfloat16, whose numbers near 0.02 lie 1e-4 apart; gradients of micro-batches are summed in float32 too.
+
+    Dropout is off, in training too: the policy that learns is the policy that sampled.
+    """
 
     model: nn.Module
     optim: Optim
     step_count: int = 0
+    weights: list[Tensor] = field(init=False)
+    master: list[Tensor] = field(init=False)
     optimizers: list[torch.optim.Optimizer] = field(init=False)
 
     def __post_init__(self) -> None:
         o = self.optim
-        named = [(n, p) for n, p in self.model.named_parameters() if p.requires_grad]
-        matrix = [p for n, p in named if o.kind == "muon" and p.dim() == 2 and "embed" not in n and "lm_head" not in n]
-        taken = set(map(id, matrix))
-        rest = [p for _, p in named if id(p) not in taken]
+        self.model.eval()
+        names, self.weights = map(list, zip(*((n, p) for n, p in self.model.named_parameters() if p.requires_grad), strict=True))
+        self.master = [p if p.dtype.itemsize >= 4 else p.detach().float() for p in self.weights]
+        hidden = [o.kind == "muon" and m.dim() == 2 and "embed" not in n and "lm_head" not in n for n, m in zip(names, self.master, strict=True)]
+        rest = [m for m, h in zip(self.master, hidden, strict=True) if not h]
         groups = [
-            {"params": [p for p in rest if p.dim() >= 2], "weight_decay": o.weight_decay},
-            {"params": [p for p in rest if p.dim() < 2], "weight_decay": 0.0},
+            {"params": [m for m in rest if m.dim() >= 2], "weight_decay": o.weight_decay},
+            {"params": [m for m in rest if m.dim() < 2], "weight_decay": 0.0},
         ]
         self.optimizers = [torch.optim.AdamW([g for g in groups if g["params"]], lr=o.lr, betas=o.betas, fused=True)]
-        if matrix:
-            self.optimizers.append(torch.optim.Muon(matrix, lr=o.matrix_lr, momentum=0.95, weight_decay=o.weight_decay))
+        if any(hidden):
+            matrices = [m for m, h in zip(self.master, hidden, strict=True) if h]
+            self.optimizers.append(torch.optim.Muon(matrices, lr=o.matrix_lr, momentum=0.95, weight_decay=o.weight_decay))
         for optimizer in self.optimizers:
             for group in optimizer.param_groups:
                 group["base_lr"] = group["lr"]
@@ -97,26 +114,24 @@ class Learner:
     def step(
         self, batch: Batch, objective: Objective, *, tokens_per_microbatch: int = 16384, together: int = 1, temperature: float = 1.0
     ) -> dict[str, float]:
-        """One optimizer step. Raises FloatingPointError when the gradient is not finite (weights are then unchanged)."""
+        """One optimizer step. Raises FloatingPointError when the gradient is not finite (weights are then unchanged), and LookupError for a
+        denominator that nothing counted."""
         began = time.monotonic()
-        self.model.train()
-        for optimizer in self.optimizers:
-            optimizer.zero_grad(set_to_none=True)
+        for p in (*self.weights, *self.master):
+            p.grad = None
         total, sums = 0.0, {}
         for part in split(batch, tokens_per_microbatch, together):
-            stats = token_stats(self.model, part, temperature=temperature)
             loss = torch.zeros((), device=part.ids.device)
-            for terms in objective(stats, part):
+            for terms in objective(token_stats(self.model, part, temperature=temperature), part):
                 if terms.denominator not in batch.totals:
                     raise LookupError(f"a loss declares the denominator {terms.denominator!r}, which nothing counted; known: {', '.join(sorted(batch.totals))}")
                 loss = loss + terms.values.sum() / max(batch.totals[terms.denominator], 1.0)
-                for name, (s, n) in terms.metrics.items():
-                    a, b = sums.get(name, (0.0, 0.0))
-                    sums[name] = (a + _plain(s), b + _plain(n))
+                _add(sums, terms.metrics)
             if loss.requires_grad:
                 loss.backward()
+                self._collect()
             total += loss.item()
-        norm = float(torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.optim.max_grad_norm))
+        norm = float(torch.nn.utils.clip_grad_norm_(self.master, self.optim.max_grad_norm))
         if not math.isfinite(norm):
             raise FloatingPointError(f"the gradient norm is {norm} at step {self.step_count}: lower the learning rate or look at the batch that caused it")
         factor = self.optim.at(self.step_count)
@@ -124,20 +139,49 @@ class Learner:
             for group in optimizer.param_groups:
                 group["lr"] = group["base_lr"] * factor
             optimizer.step()
+        self._publish()
         self.step_count += 1
         seconds = time.monotonic() - began
         return {name: s / n for name, (s, n) in sums.items() if n} | {
             "loss": total, "grad_norm": norm, "lr": self.optim.lr * factor, "learn_seconds": seconds, "tokens_per_second": len(batch.ids) / seconds,
         }  # fmt: skip
 
-    def state(self) -> dict:
-        return {"step_count": self.step_count, "model": self.model.state_dict(), "optimizers": [o.state_dict() for o in self.optimizers]}
+    def _collect(self) -> None:
+        """Move the gradients of half-precision weights to their master copies."""
+        for p, m in zip(self.weights, self.master, strict=True):
+            if m is not p and p.grad is not None:
+                m.grad = p.grad.float() if m.grad is None else m.grad.add_(p.grad)
+                p.grad = None
 
-    def load_state(self, state: dict) -> None:
+    @torch.no_grad()
+    def _publish(self) -> None:
+        """Round the master copies to the weights that the model runs with."""
+        for p, m in zip(self.weights, self.master, strict=True):
+            if m is not p:
+                p.copy_(m)
+
+    def state(self) -> dict[str, Any]:
+        """Everything that a resumed run needs, by reference: tensors and plain values, to be saved at once."""
+        copies = [m for p, m in zip(self.weights, self.master, strict=True) if m is not p]
+        return {"step_count": self.step_count, "model": self.model.state_dict(), "master": copies, "optimizers": [o.state_dict() for o in self.optimizers]}
+
+    @torch.no_grad()
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from a `state` of a learner of the same model and settings."""
         self.step_count = state["step_count"]
         self.model.load_state_dict(state["model"])
+        for m, saved in zip((m for p, m in zip(self.weights, self.master, strict=True) if m is not p), state["master"], strict=True):
+            m.copy_(saved)
         for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(saved)
+
+
+def _add(sums: dict[str, tuple[float, float]], metrics: Mapping[str, tuple[Tensor | float, Tensor | float]]) -> None:
+    """Add a micro-batch's (sum, count) to those of the step; of a name that ends in `_max` the largest is kept."""
+    for name, (s, n) in metrics.items():
+        a, b = sums.get(name, (0.0, 0.0))
+        s, n = _plain(s), _plain(n)
+        sums[name] = (max(a, s) if b else s, n) if name.endswith("_max") else (a + s, b + n)
 
 
 def _plain(x: Tensor | float) -> float:

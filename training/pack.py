@@ -13,7 +13,7 @@ from training.types import Batch, Credit, Group, Rollout
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One token sequence: ids [n], trainable [n], the index of its group or pair, and per-token columns [n] by name."""
+    """One token sequence: ids [n] int64, trainable [n] bool, the index of its group or pair, per-token columns [n] and scalars by name."""
 
     ids: np.ndarray
     trainable: np.ndarray
@@ -23,7 +23,7 @@ class Row:
 
 
 def count(rows: Sequence[Row]) -> dict[str, float]:
-    """The denominators of a step: trainable tokens (the first token of a row is none), rows that have any, groups, pairs, and 1."""
+    """The denominators of a step: trainable tokens (the first token of a row is none), rows that have any, groups, pairs (of rows), and 1."""
     targets = [int(np.count_nonzero(r.trainable[1:])) for r in rows]
     return {
         "tokens": float(sum(targets)),
@@ -63,8 +63,7 @@ def pack(rows: Sequence[Row], *, device: str = "cpu", totals: Mapping[str, float
 
 
 def to(batch: Batch, device: str) -> Batch:
-    if device == "cpu":
-        return batch
+    """The batch with its tensors moved to a device, in place."""
     for name in ("ids", "position", "row", "trainable", "group"):
         setattr(batch, name, getattr(batch, name).to(device))
     batch.columns = {k: v.to(device) for k, v in batch.columns.items()}
@@ -72,13 +71,20 @@ def to(batch: Batch, device: str) -> Batch:
 
 
 def select(batch: Batch, lo: int, hi: int) -> Batch:
-    """Rows lo..hi-1 of a batch. Columns are told apart by length: [T] per token, [R] per row, anything else is kept whole."""
+    """Rows lo..hi-1 of a batch. Columns are told apart by length, [T] per token or [R] per row (a row has two tokens or more, so T > R).
+
+    Raises ValueError for a column of another length.
+    """
     starts = np.cumsum([0, *batch.lengths])
-    a, b, total, rows = int(starts[lo]), int(starts[hi]), int(starts[-1]), batch.rows
-    pick = lambda x: x[a:b] if x.shape[0] == total else x[lo:hi] if x.shape[0] == rows else x  # noqa: E731
+    a, b, total = int(starts[lo]), int(starts[hi]), int(starts[-1])
+    columns = {}
+    for name, x in batch.columns.items():
+        if len(x) not in (total, batch.rows):
+            raise ValueError(f"the column {name!r} has {len(x)} values: a piece must give one per token ({total}) or one per row ({batch.rows})")
+        columns[name] = x[a:b] if len(x) == total else x[lo:hi]
     return Batch(
         ids=batch.ids[a:b], position=batch.position[a:b], row=batch.row[a:b] - lo, lengths=batch.lengths[lo:hi], trainable=batch.trainable[a:b],
-        group=batch.group[lo:hi], columns={k: pick(v) for k, v in batch.columns.items()}, totals=batch.totals,
+        group=batch.group[lo:hi], columns=columns, totals=batch.totals,
     )  # fmt: skip
 
 

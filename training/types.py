@@ -112,7 +112,7 @@ class Batch:
     lengths     list of R row lengths, summing to T
     trainable   [T] bool, tokens a loss may look at (written by the model, not first of its row)
     group       [R] int64, index of the group (or pair) of each row
-    columns     name -> tensor [T], [R] or [G]: credit, behaviour, reference, old, weight, and what pieces declare
+    columns     name -> tensor [T] or [R]: credit, behaviour, reference, old, weight, and what pieces declare
     totals      denominators of the *whole* optimizer step, computed before any split: tokens, sequences, groups, pairs, constant, ...
     """
 
@@ -160,7 +160,7 @@ class Terms:
     A loss never divides by a batch quantity: the learner divides once by the global count `batch.totals[denominator]`,
     so that splitting a batch into micro-batches changes nothing. values must be exactly 0 where they do not count
     (use torch.where, never a product with a mask: 0 x inf is NaN). metrics: name -> (sum, count) of plain floats or
-    0-d tensors, reduced once for the step.
+    0-d tensors, reduced once for the step; of a name that ends in `_max`, (largest, count) of which the largest is kept.
     """
 
     values: Tensor
