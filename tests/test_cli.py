@@ -41,6 +41,12 @@ def test_help_lists_every_command_and_imports_nothing_heavy():
     assert not {"torch", "pandas", "numpy", "mlflow", "dvc", "prefect", "transformers", "yaml"} & set(loaded)
 
 
+def test_no_command_is_a_call_for_help(capsys):
+    with pytest.raises(SystemExit) as e:
+        cli.main([])
+    assert e.value.code == 0 and "commands:" in capsys.readouterr().out
+
+
 def test_init_makes_a_project_that_plans(project, capsys):
     assert subprocess.run(["git", "status", "--porcelain"], capture_output=True, text=True, cwd=project).stdout == ""
     assert {p.name for p in project.iterdir()} >= {".dvc", ".gitignore", "dvc.yaml", "params.yaml", "data", "pieces"}
@@ -88,6 +94,7 @@ def test_show_marks_what_the_recipe_changes(project, capsys):
         (["run", "--set", "rl.steps"], ["write STAGE.KNOB=VALUE"]),
         (["run", "--set", "rl.samples_per_prompt=1"], ["compares at least 2 samples"]),
         (["show", "gpro"], ["did you mean 'grpo'"]),
+        (["recipe"], ["no command 'recipe'", "did you mean 'recipes'"]),
         (["promote"], ["has not been trained and evaluated yet: `espalier run` first"]),
     ],
 )

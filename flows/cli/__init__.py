@@ -10,22 +10,28 @@ from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 
-from tasks.errors import UserError
+from tasks.errors import UserError, nearest
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> tuple[argparse.ArgumentParser, list[str]]:
+    """The parser and the names of its commands."""
     top = argparse.ArgumentParser(
         prog="espalier", description="Grow verified training data and train language models on it, as one reproducible pipeline."
     )
     commands = top.add_subparsers(title="commands", required=True, metavar="COMMAND")
     for path in sorted(Path(__file__).parent.glob("[!_]*.py")):
         import_module(f"flows.cli.{path.stem}").add(commands)
-    return top
+    return top, list(commands.choices)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; its exit code. A mistake of the user's is one sentence and code 2."""
-    args = parser().parse_args(argv)
+    """Run one command; its exit code. A mistake of the user's is one sentence and code 2; no command at all shows the help."""
+    words = list(sys.argv[1:] if argv is None else argv) or ["--help"]
+    top, commands = parser()
+    if not words[0].startswith("-") and words[0] not in commands:
+        print(f"error: there is no command {words[0]!r}: {nearest(words[0], commands)}", file=sys.stderr)
+        return 2
+    args = top.parse_args(words)
     try:
         return args.run(args) or 0
     except UserError as e:

