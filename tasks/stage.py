@@ -28,6 +28,7 @@ from synth.types import digest
 from tasks import commit, faults
 from tasks.errors import UserError
 from tasks.faults import fault
+from tasks.finished import Finished
 from tasks.progress import Progress
 
 OUT = {"report": "reports"}  # stages whose outputs are not in artifacts/<stage>
@@ -138,6 +139,10 @@ class Stage:
         full = {"stage": self.name, "seed": self.seed, "recipe": self.recipe, **card}
         (self.out / "card.json").write_text(json.dumps(full, indent=1, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")
         self.emit({"kind": "card", "card": full})
+
+    def finished(self, name: str, *types: type) -> Finished:
+        """The rows called `name` that a run of this identity has finished (tasks/finished.py); kept until the stage is through."""
+        return Finished(self.work / f"{name}.jsonl", *types)
 
     def dataset(self, path: Path, rows: int) -> None:
         """Record a dataset that this stage read, with its digest."""

@@ -12,6 +12,7 @@ from synth.kb import Passage
 from synth.types import Problem, Scored, Unscorable
 from tasks import tables
 from tasks.errors import UserError
+from tasks.finished import Finished
 from tasks.pieces import bind
 from tasks.stage import Stage
 from tasks.stages import evaluate as module
@@ -170,11 +171,11 @@ def test_an_interrupted_run_goes_on_where_it_was(tmp_path):
         played.append([p.id for p in part])
         return [rollout(1.0, answered=1.0) for _ in part]
 
-    steps = resumable(work, problems, 3, play)
+    steps = resumable(Finished(work), problems, 3, play)
     next(steps), next(steps)
     steps.close()
     work.write_text(work.read_text() + '[{"problem": "cut o')
-    rest = list(resumable(work, problems, 3, play))
+    rest = list(resumable(Finished(work), problems, 3, play))
     assert [len(p) for p in rest] == [3, 3, 1]
     assert played == [[p.id for p in problems[a:b]] for a, b in ((0, 3), (3, 6), (6, 7))], "no part is played twice"
     assert len(work.read_text().splitlines()) == 3

@@ -192,8 +192,10 @@ class EntityTrees:
         return [entity.name, *entity.aliases] if entity else [value]
 
 
-def entity_tree(trees: EntityTrees, counts: Mapping[tuple[Split, int], int], *, tries: int = 12) -> tuple[list[Problem], list[Quarantined]]:
-    """Up to counts[split, hops] questions of every cell, and what was set aside on the way ("duplicate": the same structure again).
+def entity_tree(
+    trees: Callable[[Split, int, int], Problem | Quarantined | None], counts: Mapping[tuple[Split, int], int], *, tries: int = 12
+) -> tuple[list[Problem], list[Quarantined]]:
+    """`trees` is an EntityTrees, or one that remembers. Up to counts[split, hops] questions of every cell, and what was set aside on the way ("duplicate": the same structure again).
 
     A cell ends early where its roots are exhausted, or after `tries` items for each question that was wanted: compare the lengths.
     """

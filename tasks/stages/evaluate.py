@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -16,6 +17,7 @@ import pandera.pandas as pa
 from synth.types import Problem, Sampling, Scored, digest
 from tasks import knowledge, tables
 from tasks.errors import UserError, nearest
+from tasks.finished import Finished
 from tasks.pieces import Pieces
 from tasks.search import NOTHING
 from tasks.stage import Stage
@@ -117,7 +119,7 @@ def evaluate(
     rows: list[dict[str, Any]] = []
     with stage.progress(sum(len(r.problems) * r.samples for r in runs), "rollouts") as bar:
         for run in sorted(runs, key=lambda r: models.index(r.model)):
-            for part in resumable(stage.work / f"{run.name}.jsonl", run.problems, max(1, wave // run.samples), partial(play, run)):
+            for part in resumable(stage.finished(run.name), run.problems, max(1, wave // run.samples), partial(play, run)):
                 rows += [{"run": run.name, "model": run.model, "blanked": run.tools is blank, **row} for row in part]
                 bar.update(len(part), model=run.name)
 
@@ -174,27 +176,20 @@ def held_out(path: Path, n: int, seed: int, *, by_family: bool = False) -> list[
 
 
 def resumable(
-    work: Path, problems: Sequence[Problem], size: int, play: Callable[[Sequence[Problem]], list[Rollout]]
+    finished: Finished, problems: Sequence[Problem], size: int, play: Callable[[Sequence[Problem]], list[Rollout]]
 ) -> Iterator[list[dict[str, Any]]]:
-    """Rows of the rollouts of `problems`, `size` problems at a time. Each part is one line of `work`; a part found there is not played again."""
-    done = []
-    if work.exists():
-        whole = work.read_text(encoding="utf-8").rpartition("\n")[0]  # a line without its end was cut off by a kill
-        done = [json.loads(line) for line in whole.splitlines()]
-        work.write_text("".join(json.dumps(part, ensure_ascii=False) + "\n" for part in done), encoding="utf-8")
-    yield from done
-    work.parent.mkdir(parents=True, exist_ok=True)
-    with work.open("a", encoding="utf-8") as f:
-        for lo in range(len(done) * size, len(problems), size):
-            rollouts = play(problems[lo : lo + size])
-            counts: dict[str, int] = {}
-            part = []
-            for r in rollouts:
-                part.append(row(r, counts.setdefault(r.group, 0)))
-                counts[r.group] += 1
-            f.write(json.dumps(part, ensure_ascii=False) + "\n")
-            f.flush()
-            yield part
+    """Rows of the rollouts of `problems`, `size` problems at a time. A part that is finished is not played again."""
+
+    def rows(part: Sequence[Problem]) -> list[dict[str, Any]]:
+        counts: Counter[str] = Counter()
+        out = []
+        for r in play(part):
+            out.append(row(r, counts[r.group]))
+            counts[r.group] += 1
+        return out
+
+    for lo in range(0, len(problems), size):
+        yield finished(str(lo), lambda lo=lo: rows(problems[lo : lo + size]))
 
 
 def row(rollout: Rollout, sample: int) -> dict[str, Any]:

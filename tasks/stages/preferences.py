@@ -46,8 +46,15 @@ def preferences(
     questions = {p.id: p for p in tables.read(stage.input("questions", "problems.parquet"), Problem)}
     demonstrations = tables.read(stage.input("trajectories", "trajectories.parquet"), Trajectory)
     games = [t for t in demonstrations if t.problem in questions and t.split != "test"]
+    finished = stage.finished("pairs", PreferencePair, Quarantined)
     for game in stage.progress(games, "demonstrations"):
-        items += [wrong_turns(stage.seed, questions[game.problem], game, i, world, errors=errors) for i in range(per_trajectory)]
+        for i in range(per_trajectory):
+            items.append(
+                finished(
+                    f"{game.id}/{i}",
+                    lambda g=game, i=i: wrong_turns(stage.seed, questions[g.problem], g, i, world, errors=errors),
+                )
+            )
     verified, aside = once(items)
     if not verified:
         raise UserError(f"preferences: every pair was set aside ({dict(tables.counts(aside))}): give it more problems or demonstrations")

@@ -32,13 +32,15 @@ def problems(
     accepted: dict[str, Problem] = {}
     aside: list[Quarantined] = []
     short: dict[str, int] = {}
-    for family in stage.progress(families, "families"):
+    finished = stage.finished("problems", Problem, Quarantined)
+    for number, family in enumerate(stage.progress(families, "families")):
         for split, n in (("train", n_train), ("valid", n_valid), ("test", n_test)):
             wanted = n
             for index in range(3 * n):
                 if not wanted:
                     break
-                item = admit(family(stage.seed, split, index), accepted)
+                made = finished(f"{number}/{split}/{index}", lambda f=family, s=split, i=index: f(stage.seed, s, i))
+                item = admit(made, accepted)
                 if isinstance(item, Quarantined):
                     aside.append(item)
                 else:

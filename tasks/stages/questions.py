@@ -35,7 +35,8 @@ def questions(
     trees = EntityTrees(
         kb, search, seed=stage.seed, two_clues=two_clues, closed_world=closed_world, max_words=max_words, max_guess=max_guess
     )
-    accepted, aside = entity_tree(trees, wanted)
+    made = stage.finished("questions", Problem, Quarantined)
+    accepted, aside = entity_tree(lambda s, hops, i: made(f"{s}/{hops}/{i}", lambda: trees(s, hops, i)), wanted)
     if not accepted:
         raise UserError(
             f"questions: no question passed the gates ({dict(tables.counts(aside))}): "
@@ -43,13 +44,13 @@ def questions(
         )
     tables.write(stage.out / "problems.parquet", accepted, Problem)
     tables.write(stage.out / "quarantine.parquet", aside, Quarantined)
-    made = Counter((p.split, int(p.difficulty["hops"])) for p in accepted)
+    count = Counter((p.split, int(p.difficulty["hops"])) for p in accepted)
     card = {
         "produced": len(accepted) + len(aside),
         "accepted": len(accepted),
         "quarantined": tables.counts(aside),
-        "cells": {f"{split}, {h} hops": made[split, h] for split, h in wanted},
-        "short": {f"{split}, {h} hops": n - made[split, h] for (split, h), n in wanted.items() if made[split, h] < n},
+        "cells": {f"{split}, {h} hops": count[split, h] for split, h in wanted},
+        "short": {f"{split}, {h} hops": n - count[split, h] for (split, h), n in wanted.items() if count[split, h] < n},
         "two_clues": sum(p.difficulty["clues"] > 1 for p in accepted),
         "gates": {
             "max_words": max_words,

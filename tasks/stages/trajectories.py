@@ -19,14 +19,17 @@ def trajectories(stage: Stage, *, n: int = 1500, n_valid: int = 100, n_family: i
     families = tables.read(stage.input("problems", "problems.parquet"), Problem)
     search, again = knowledge.search(stage, k=k), knowledge.search(stage, k=k)  # two indexes, so that a replay does not read a cache
     oracle = Oracle(knowledge.kb(stage))
-    items: list[Trajectory | Quarantined] = []
-    chosen = draw(problems, "train", n, stage.seed) + draw(problems, "valid", n_valid, stage.seed)
-    for problem in stage.progress(chosen, "oracle"):
+
+    def play(problem: Problem) -> Trajectory | Quarantined:
         rng = random.Random(seed_for(stage.seed, "trajectories", problem.family, problem.split, problem.id))
         item = oracle.play(problem, search, rng=rng, detour=detour)
         if isinstance(item, Trajectory) and not replays(item, again):
-            item = Quarantined(id=problem.id, stage="trajectories", reason="replay_differs", evidence=problem.question)
-        items.append(item)
+            return Quarantined(id=problem.id, stage="trajectories", reason="replay_differs", evidence=problem.question)
+        return item
+
+    finished = stage.finished("games", Trajectory, Quarantined)
+    chosen = draw(problems, "train", n, stage.seed) + draw(problems, "valid", n_valid, stage.seed)
+    items = [finished(p.id, lambda p=p: play(p)) for p in stage.progress(chosen, "oracle")]
     for family in sorted({p.family for p in families}):
         items += [worked_answer(p) for p in draw([p for p in families if p.family == family], "train", n_family, stage.seed)]
     made = [x for x in items if isinstance(x, Trajectory)]
