@@ -7,11 +7,12 @@ numbers. Difficulty axes: how many numbers, how large, how large a target.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from random import Random
 
-from synth.make.families._sample import finish, rung, sample
+from synth.make.families._sample import Refused, finish, parsed, rung, sample
 from synth.types import Problem, Quarantined, Split
 from synth.verify.expression import parse
 
@@ -22,6 +23,8 @@ LADDER = (
     {"numbers": 4, "size": 50, "target": 200},
     {"numbers": 5, "size": 25, "target": 500},
 )
+CERTIFICATE = ("subset_dp", "evaluation")
+_TEXT = re.compile(r"Make (\d+) from (\d+(?: \d+)*)\.")
 
 
 def countdown(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,)) -> Problem | Quarantined:
@@ -49,7 +52,7 @@ def countdown(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1
         args={"numbers": numbers, "target": target},
         difficulty={"level": level, "numbers": len(numbers), "target": target},
         solution=f"{', '.join(steps)} <answer>{text}</answer>",
-        lineage={"certificate": ["subset_dp", "evaluation"]},
+        lineage={"certificate": list(CERTIFICATE)},
     )
 
 
@@ -97,3 +100,27 @@ def _combine(rng: Random, numbers: Sequence[int]) -> tuple[int, str, list[str]]:
         parts.append((value, f"({left} {operator} {right})"))
     value, text = parts[0]
     return value, text[1:-1], steps
+
+
+def solve(question: str) -> str:
+    """An expression from the text alone, by depth-first search over pairs. Raises Refused where there is none."""
+    target, numbers = parsed(_TEXT, question).groups()
+    found = _search([(int(n), n) for n in numbers.split()], int(target))
+    if found is None:
+        raise Refused(f"impossible: {numbers} cannot make {target}")
+    return found
+
+
+def _search(parts: list[tuple[int, str]], target: int) -> str | None:
+    if len(parts) == 1:
+        return parts[0][1] if parts[0][0] == target else None
+    for i, (a, left) in enumerate(parts):
+        for j, (b, right) in enumerate(parts):
+            if i == j or a < b:
+                continue
+            rest = [part for k, part in enumerate(parts) if k not in (i, j)]
+            joined = [(a + b, "+"), (a * b, "*")] + [(a - b, "-")] * (a > b) + [(a // b, "/")] * (a % b == 0)
+            for value, operator in joined:
+                if found := _search([*rest, (value, f"({left} {operator} {right})")], target):
+                    return found
+    return None

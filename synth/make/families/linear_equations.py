@@ -7,13 +7,14 @@ size of coefficients, size and sign of the roots.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from fractions import Fraction
 from itertools import permutations
 from math import gcd, prod
 from random import Random
 
-from synth.make.families._sample import finish, rung, sample
+from synth.make.families._sample import Refused, finish, parsed, rung, sample
 from synth.types import Problem, Quarantined, Split
 
 LADDER = (
@@ -24,6 +25,9 @@ LADDER = (
     {"unknowns": 2, "coefficient": 12, "root": 20, "signed": True},
     {"unknowns": 3, "coefficient": 9, "root": 12, "signed": True},
 )
+CERTIFICATE = ("elimination", "cramer", "substitution")
+_TEXT = re.compile(r"Solve(?: for x:)? ([^.]+)\.")
+_TERM = re.compile(r"([-+]?) ?(\d*)([xyz]?)")
 Row = tuple[tuple[int, ...], int, int]  # (coefficients a, constant b, right side c): a . x + b = c
 
 
@@ -50,7 +54,7 @@ def linear_equations(seed: int, split: Split, index: int, *, levels: Sequence[in
         verifier="number",
         difficulty={"level": level, "unknowns": len(rows), "coefficient": max(abs(a) for row in rows for a in row[0])},
         solution=f"{_working(rows, x)} <answer>{x}</answer>" if roots else "",
-        lineage={"certificate": ["elimination", "cramer", "substitution"]},
+        lineage={"certificate": list(CERTIFICATE)},
     )
 
 
@@ -137,3 +141,24 @@ def _eliminate(a: list[list[Fraction]], c: list[Fraction]) -> tuple[Fraction, ..
             if r != i:
                 m[r] = [k - m[r][i] * p for k, p in zip(m[r], m[i], strict=True)]
     return tuple(row[-1] for row in m)
+
+
+def solve(question: str) -> str:
+    """x from the text alone, by Cramer's rule. Raises Refused where the system has no single solution."""
+    rows = [_read(text) for text in parsed(_TEXT, question)[1].split("; ")]
+    names = sorted({name for row in rows for name in row if name not in ("", "=")})
+    a = [[Fraction(row.get(name, 0)) for name in names] for row in rows]
+    roots = _cramer(a, [Fraction(row["="] - row.get("", 0)) for row in rows]) if len(rows) == len(names) else None
+    if roots is None:
+        raise Refused("not_unique: the coefficients are linearly dependent")
+    return str(roots[0])
+
+
+def _read(text: str) -> dict[str, int]:
+    """name -> coefficient, "" -> constant, "=" -> right side of an equation such as `3x - y + 4 = 19`."""
+    left, right = text.split(" = ")
+    row = {"=": int(right)}
+    for sign, size, name in _TERM.findall(left):
+        if size or name:
+            row[name] = row.get(name, 0) + int(f"{sign}{size or 1}")
+    return row

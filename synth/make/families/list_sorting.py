@@ -6,11 +6,12 @@ a rearrangement of the input. Difficulty axes: length, size and sign of the item
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from random import Random
 
-from synth.make.families._sample import finish, rung, sample
+from synth.make.families._sample import finish, parsed, rung, sample
 from synth.types import Problem, Quarantined, Split
 
 LADDER = (
@@ -19,6 +20,8 @@ LADDER = (
     {"shortest": 6, "longest": 9, "size": 99, "signed": True, "directions": ("ascending", "descending")},
     {"shortest": 8, "longest": 14, "size": 999, "signed": True, "directions": ("ascending", "descending")},
 )
+CERTIFICATE = ("sort", "rank")
+_TEXT = re.compile(r"Sort (ascending|descending): (-?\d+(?: -?\d+)*)")
 
 
 def list_sorting(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,)) -> Problem | Quarantined:
@@ -45,16 +48,27 @@ def list_sorting(seed: int, split: Split, index: int, *, levels: Sequence[int] =
         verifier="ordered_list",
         difficulty={"level": level, "length": len(numbers), "size": max(map(abs, numbers))},
         solution=f"<answer>{text}</answer>",
-        lineage={"certificate": ["sort", "rank"]},
+        lineage={"certificate": list(CERTIFICATE)},
     )
 
 
 def certify(numbers: Sequence[int], ordered: Sequence[int], direction: str) -> str | None:
     """None, or "routes_disagree: evidence" where `ordered` is not what ranking gives."""
+    ranked = _ranked(numbers, direction)
+    if ranked != list(ordered) or Counter(ranked) != Counter(numbers):
+        return f"routes_disagree: sorting gives {list(ordered)}, ranking {ranked}"
+    return None
+
+
+def solve(question: str) -> str:
+    """The answer from the text alone, by ranking."""
+    direction, numbers = parsed(_TEXT, question).groups()
+    return " ".join(map(str, _ranked([int(n) for n in numbers.split()], direction)))
+
+
+def _ranked(numbers: Sequence[int], direction: str) -> list[int]:
     sign = -1 if direction == "descending" else 1
     ranked = [0] * len(numbers)
     for i, n in enumerate(numbers):
         ranked[sum(sign * m < sign * n or (m == n and j < i) for j, m in enumerate(numbers))] = n
-    if ranked != list(ordered) or Counter(ranked) != Counter(numbers):
-        return f"routes_disagree: sorting gives {list(ordered)}, ranking {ranked}"
-    return None
+    return ranked
