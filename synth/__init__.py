@@ -1,0 +1,1 @@
+"""Data: sources, knowledge bases, makers, verifiers, cleaners. Of models it knows the protocol `synth.types.Generate` alone."""

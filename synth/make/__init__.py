@@ -1,0 +1,1 @@
+"""Makers: worlds, pages, questions, families of problems, demonstrations, pairs. Item `index` is a function of its seed alone."""

@@ -1,0 +1,1 @@
+"""Regularisers: `f(stats, batch, *, coef, knobs) -> Terms`, added to the surrogate."""

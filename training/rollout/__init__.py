@@ -1,0 +1,1 @@
+"""Rollouts: playing problems in their environments, and the samplers that write the model's turns."""
