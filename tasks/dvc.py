@@ -1,4 +1,8 @@
-"""The only file that runs DVC: always as a process of its own, on the interpreter that runs us, so that stages find our packages."""
+"""The only file that runs DVC: always as a process of its own, on the interpreter that runs us, so that stages find our packages.
+
+`python -m tasks.dvc ARGS` is `dvc ARGS` that ends, with all that it has started, when the process that started it is gone: the plain
+one would go on, and write into a checkout that somebody else has taken over.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +10,23 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any
 
+from tasks import process
 from tasks.config import read_yaml
-from tasks.errors import UserError
+from tasks.errors import TRANSIENT, StageError, UserError
 from tasks.stage import OUT, graph
+
+BUSY = re.compile(r"Unable to acquire lock|rwlock|is busy, it is being blocked by")  # another dvc command touches the same files right now
+KEPT = "params.before.json"
 
 
 def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -49,15 +60,112 @@ def reproduce(root: Path, extra: Mapping[str, str] | None = None) -> int:
 
 def experiment(overrides: Mapping[str, Any], root: Path, extra: Mapping[str, str] | None = None) -> int:
     """`dvc exp run -S ...`: overrides are dotted keys of params.yaml and their values."""
+    committed(root)
+    return run(["exp", "run", *(arg for text in _grammar(overrides, root) for arg in ("-S", text))], root, extra)
+
+
+def committed(root: Path) -> None:
+    """Raises UserError where git has no commit that an experiment could hang on."""
     if subprocess.run(["git", "rev-parse", "--verify", "-q", "HEAD"], cwd=root, capture_output=True).returncode:
         raise UserError(f"an experiment is kept in git, and {root} has no commit yet: `git init && git add -A && git commit -m start`")
+
+
+def _grammar(overrides: Mapping[str, Any], root: Path) -> list[str]:
     current = read_yaml(root / "params.yaml")
-    settings: list[str] = []
+    out: list[str] = []
     for key, value in overrides.items():
         if isinstance(value, dict) and _holds(current, key.split(".")):
-            settings += ["-S", f"~{key}"]  # a mapping would be merged into the one that is there; ours replaces it
-        settings += ["-S", f"++{key}={_value(value)}"]
-    return run(["exp", "run", *settings], root, extra)
+            out.append(f"~{key}")  # a mapping would be merged into the one that is there; ours replaces it
+        out.append(f"++{key}={_value(value)}")
+    return out
+
+
+@contextmanager
+def overridden(overrides: Mapping[str, Any], root: Path) -> Iterator[None]:
+    """params.yaml with the overrides written into it as `dvc exp run -S` would, and as it was before when this ends.
+
+    Where the process is killed in between, `alone` puts it back the next time. What a user has changed meanwhile stays.
+    """
+    if not overrides:
+        yield
+        return
+    path, kept = root / "params.yaml", root / ".espalier" / KEPT
+    before = path.read_text(encoding="utf-8")
+    script = "import sys; from pathlib import Path; from dvc.utils.hydra import apply_overrides; apply_overrides(Path(sys.argv[1]), sys.argv[2:])"
+    trial = kept.with_suffix(".yaml")
+    trial.write_text(before, encoding="utf-8")
+    done = subprocess.run([sys.executable, "-c", script, str(trial), *_grammar(overrides, root)], capture_output=True, text=True)
+    if done.returncode:
+        raise UserError(f"params.yaml cannot take {dict(overrides)}: {done.stderr.strip().splitlines()[-1]}")
+    kept.write_text(json.dumps({"before": before, "after": trial.read_text(encoding="utf-8")}), encoding="utf-8")
+    trial.replace(path)
+    try:
+        yield
+    finally:
+        _put_back(root)
+
+
+def _put_back(root: Path) -> None:
+    path, kept = root / "params.yaml", root / ".espalier" / KEPT
+    if kept.exists():
+        text = json.loads(kept.read_text(encoding="utf-8"))
+        if path.read_text(encoding="utf-8") == text["after"]:
+            path.write_text(text["before"], encoding="utf-8")
+        kept.unlink()
+
+
+def order(root: Path) -> dict[str, set[str]]:
+    """Stage -> the stages whose outputs it reads, each after those that it reads."""
+    stages = graph(root)
+    outs = {name: [o if isinstance(o, str) else next(iter(o)) for o in s.get("outs", [])] for name, s in stages.items()}
+    above = {
+        name: {other for other, made in outs.items() for o in made for d in s.get("deps", []) if d == o or d.startswith(o + "/")}
+        for name, s in stages.items()
+    }
+    return {name: above[name] for name in TopologicalSorter(above).static_order()}
+
+
+def stage(
+    name: str, root: Path, extra: Mapping[str, str], each: Callable[[str], None], seconds: float | None = None
+) -> str:
+    """`dvc repro -s NAME` in a process group of its own: "ran", "restored" from DVC's cache of runs, or "unchanged".
+
+    `each` gets every line. Raises StageError with the last words of the stage and whether trying again is of use.
+    """
+    said: list[str] = []
+
+    def hear(line: str) -> None:
+        said.append(line)
+        each(line)
+
+    command = [sys.executable, "-m", "tasks.dvc", "repro", "-s", name]
+    try:
+        code = process.run_group(command, cwd=root, env=environment(extra), each=hear, seconds=seconds)
+    except TimeoutError as e:
+        raise StageError(f"the stage {name} failed: {e}", transient=False) from None
+    text = "\n".join(said)
+    if code:
+        words = [w for w in said if w.strip() and not w.startswith("Running stage")]
+        ours = [w.strip().removeprefix("error: ") for w in words if w.startswith("error: ")]
+        exited = re.search(r"exited with (-?\d+)", text)
+        raise StageError(
+            f"the stage {name} failed: {ours[-1] if ours else words[-1] if words else f'dvc ended with code {code}'}",
+            transient=bool(BUSY.search(text)) or (exited is not None and int(exited[1]) == TRANSIENT),
+        )
+    return "ran" if f"Running stage '{name}'" in text else "restored" if "is cached - skipping run" in text else "unchanged"
+
+
+def save(name: str, message: str, root: Path) -> None:
+    """`dvc exp save`: what lies in the checkout becomes an experiment of this name in git; the branch stays as it is."""
+    done = subprocess.run(
+        [sys.executable, "-m", "dvc", "exp", "save", "-q", "-f", "-n", name, "-m", message, "-I", "dvc.lock"],
+        cwd=root,
+        env=environment(),
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode:
+        raise UserError(f"`dvc exp save` failed: {' '.join(done.stderr.split()) or 'no message'}")
 
 
 def _holds(value: Any, path: list[str]) -> bool:
@@ -111,12 +219,35 @@ def lock_digest(root: Path) -> str:
 
 
 @contextmanager
-def alone(root: Path) -> Iterator[None]:
-    """Hold `.espalier/lock`: two pipelines in one checkout would move each other's outputs. Raises UserError where one runs already."""
+def alone(root: Path, queue: Callable[[], None] | None = None) -> Iterator[None]:
+    """Hold `.espalier/lock`: two pipelines in one checkout would move each other's outputs. A dead process holds no lock.
+
+    Where another run holds it: raises UserError, or, with `queue`, calls that once and waits.
+    """
     (root / ".espalier").mkdir(exist_ok=True)
     with (root / ".espalier" / "lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise UserError(f"another run is under way in {root}: wait for it, or work in a second clone") from None
+            if queue is None:
+                raise UserError(f"another run is under way in {root}: wait for it, or work in a second clone") from None
+            queue()
+            while not _locked(lock):
+                time.sleep(1.0)  # not a blocking flock: a signal must be able to end the wait
+        _put_back(root)
         yield
+
+
+def _locked(file: Any) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+if __name__ == "__main__":
+    process.end_with(process.starters(), group=True)
+    from dvc.cli import main
+
+    sys.exit(main(sys.argv[1:]))

@@ -6,8 +6,19 @@ import difflib
 from collections.abc import Iterable
 
 
+TRANSIENT = 75  # exit code of a stage that may succeed when it is tried again (EX_TEMPFAIL of sysexits.h)
+
+
 class UserError(ValueError):
     """A mistake in the user's files or settings. The command line prints the sentence, without a traceback, and exits with code 2."""
+
+
+class StageError(UserError):
+    """A stage has failed. `transient`: a lock was held or the stage ended with the code TRANSIENT, so trying again is of use."""
+
+    def __init__(self, message: str, *, transient: bool) -> None:
+        super().__init__(message)
+        self.transient = transient
 
 
 def nearest(name: str, valid: Iterable[str]) -> str:

@@ -89,8 +89,7 @@ class Shipping:
         parent = self.parent(folder, about)
         for path in streams(folder):
             self._stage(path, parent)
-        head = process.look(about["pid"])
-        if head is None or head.started != about["started"]:
+        if not process.alive(about["pid"], about["started"]):
             self.close(folder, "")
 
     def parent(self, folder: Path, about: dict[str, Any]) -> str:

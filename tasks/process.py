@@ -1,4 +1,4 @@
-"""Processes: who started this one, and ending it when that one is gone.
+"""Processes: who started this one, ending it when that one is gone, and running others so that none is left.
 
 DVC starts a stage through a shell and, when it is killed, leaves the stage running: it would write its outputs into a
 checkout that has moved on. So a stage watches the process that started it, once a second by process id.
@@ -8,14 +8,18 @@ sees that the process above an intermediate shell has died.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import queue
 import signal
 import subprocess
 import threading
 import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+GRACE = 10.0  # seconds between asking a process to end and ending it
 SHELLS = {"sh", "dash", "bash", "zsh", "fish", "ksh", "ash"}
 
 
@@ -58,15 +62,82 @@ def starters() -> list[Process]:
     return chain
 
 
-def end_with(chain: list[Process], every: float = 1.0) -> None:
-    """Start a thread that ends this process (SIGTERM, then SIGKILL after ten seconds) once a process of `chain` is gone."""
+def alive(pid: int, started: str) -> bool:
+    """Whether the process that had this id when it was noted is still there, and not a later one with its id."""
+    now = look(pid)
+    return now is not None and now.started == started
+
+
+def end_with(chain: list[Process], every: float = 1.0, group: bool = False) -> None:
+    """Start a thread that ends this process (SIGTERM, then SIGKILL after GRACE seconds) once a process of `chain` is gone; with
+    `group`, its whole process group with it."""
+    target = 0 if group else os.getpid()  # 0: every process of our own group
 
     def watch() -> None:
-        while all((now := look(p.pid)) is not None and now.started == p.started for p in chain):
+        while all(alive(p.pid, p.started) for p in chain):
             time.sleep(every)
-        os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(10.0)
-        os.kill(os.getpid(), signal.SIGKILL)
+        os.kill(target, signal.SIGTERM)
+        time.sleep(GRACE)
+        os.kill(target, signal.SIGKILL)
 
     if chain:
         threading.Thread(target=watch, name="parent-watch", daemon=True).start()
+
+
+def run_group(
+    command: Sequence[str], *, cwd: Path, env: Mapping[str, str], each: Callable[[str], None], seconds: float | None = None
+) -> int:
+    """Run a command in a process group of its own, give every line that it prints to `each`, and return its exit code.
+
+    However this ends (the end of the command, an exception out of `each`, a signal that raises here), no process of the group is left.
+    Raises TimeoutError when `seconds` are over.
+    """
+    child = subprocess.Popen(
+        command, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
+    )
+    lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+    threading.Thread(target=_read, args=(child, lines), name="lines", daemon=True).start()
+    until = None if seconds is None else time.monotonic() + seconds
+    try:
+        while True:
+            try:
+                line = lines.get(timeout=None if until is None else max(0.0, until - time.monotonic()))
+            except queue.Empty:
+                raise TimeoutError(f"it did not end within {seconds:g} seconds, and was ended with all that it had started") from None
+            if line is None:
+                return child.wait()
+            each(line)
+    finally:
+        end_group(child.pid)
+        child.wait()
+
+
+def _read(child: subprocess.Popen[bytes], lines: queue.SimpleQueue[str | None]) -> None:
+    assert child.stdout is not None
+    with child.stdout as text:
+        for line in text:
+            lines.put(line.decode(errors="replace").rstrip())
+    lines.put(None)
+
+
+def end_group(group: int, grace: float = GRACE) -> None:
+    """End every process of a group: SIGTERM, and SIGKILL for what is still there `grace` seconds later."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(group, signal.SIGTERM)
+        until = time.monotonic() + grace
+        while time.monotonic() < until and _members(group):
+            time.sleep(0.05)
+        os.killpg(group, signal.SIGKILL)
+
+
+def _members(group: int) -> bool:
+    """Whether a process of the group lives (zombies do not). Where there is no /proc, whether it has members at all."""
+    if not Path("/proc/self/stat").exists():
+        os.killpg(group, 0)
+        return True
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            field = path.read_text().rpartition(")")[2].split()
+            if int(field[2]) == group and field[0] not in "ZX":
+                return True
+    return False

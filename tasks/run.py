@@ -74,7 +74,8 @@ def _watched(kind: str, function: Callable[..., Any] | None, options: dict[str, 
 def run_stage(name: str) -> None:
     """Run the stage `name` of the project in the working directory with the parameters that the plan wrote for it.
 
-    A mistake of the user's ends the process with `error: ...` and code 2; an error of ours with its traceback and code 1.
+    A mistake of the user's ends the process with `error: ...` and code 2, a connection that failed or was too slow with code 75
+    (`pipeline` tries such a stage again), an error of ours with its traceback and code 1.
     """
     from tasks import errors
 
@@ -82,6 +83,8 @@ def run_stage(name: str) -> None:
         _run(name)
     except (errors.UserError, FileNotFoundError, PermissionError) as e:
         sys.exit(_say(name, e))
+    except (ConnectionError, TimeoutError) as e:
+        sys.exit(_say(name, e, errors.TRANSIENT))
     except (ValueError, LookupError) as e:
         if type(e) not in (ValueError, LookupError):  # a KeyError or a decoding error is no sentence of ours
             raise
@@ -91,11 +94,11 @@ def run_stage(name: str) -> None:
         sys.exit(130)
 
 
-def _say(name: str, error: BaseException) -> int:
+def _say(name: str, error: BaseException, code: int = 2) -> int:
     if os.environ.get("ESPALIER_TRACEBACK"):
         traceback.print_exception(error)
     print(f"error: {name}: {error}", file=sys.stderr, flush=True)
-    return 2
+    return code
 
 
 def _run(name: str) -> None:
