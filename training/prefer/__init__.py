@@ -1,4 +1,4 @@
-"""Preference losses: log-probs of two answers in, a loss per pair out. One file per loss; `finite` is what they share."""
+"""Preference losses: log-probs of two answers in, a loss per pair out. One file per loss; `finite` and `log_ratios` are what they share."""
 
 from __future__ import annotations
 
@@ -10,3 +10,11 @@ def finite(margin: Tensor) -> tuple[Tensor, Tensor]:
     """[P] margin with 0 in place of what is not finite, and the [P] bool mask of what was: such a pair counts 0 and has no gradient."""
     ok = torch.isfinite(margin)
     return torch.where(ok, margin, torch.zeros_like(margin)), ok
+
+
+def log_ratios(chosen: Tensor, rejected: Tensor, ref_chosen: Tensor, ref_rejected: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """[P] log-ratio of the chosen answer, [P] of the rejected, and the [P] bool mask of pairs whose two are finite (others have 0)."""
+    better, worse = chosen - ref_chosen, rejected - ref_rejected
+    ok = torch.isfinite(better) & torch.isfinite(worse)
+    none = torch.zeros_like(better)
+    return torch.where(ok, better, none), torch.where(ok, worse, none), ok
