@@ -21,13 +21,26 @@ def tokenizer():
     return train_tokenizer(TEXTS, vocab_size=360)
 
 
-def build(*, seed=0, hidden=32, layers=2, heads=4, kv_heads=2, init_range=0.3):
+class Vocabulary:
+    """In the place of a tokenizer where no text is needed: `n` tokens, of which token 2 ends a turn."""
+
+    eos_token_id, pad_token_id = 2, 0
+
+    def __init__(self, n):
+        self.n = n
+
+    def __len__(self):
+        return self.n
+
+
+def build(*, seed=0, vocabulary=None, hidden=32, layers=2, heads=4, kv_heads=2, init_range=0.3):
     return new_model(
-        tokenizer(), hidden=hidden, layers=layers, heads=heads, kv_heads=kv_heads, intermediate=48, max_length=256, init_range=init_range, seed=seed
-    )
+        vocabulary or tokenizer(), hidden=hidden, layers=layers, heads=heads, kv_heads=kv_heads, intermediate=48, max_length=256,
+        init_range=init_range, seed=seed,
+    )  # fmt: skip
 
 
-def ids(*lengths, seed=0):
-    """One random token sequence per length."""
+def ids(*lengths, seed=0, below=None):
+    """One random token sequence per length, of ids under `below`."""
     rng = np.random.default_rng(seed)
-    return [rng.integers(0, len(tokenizer()), n) for n in lengths]
+    return [rng.integers(0, below or len(tokenizer()), n) for n in lengths]

@@ -1,7 +1,8 @@
 """The in-process sampler: the learner's own weights, a static key/value cache, one prefill for equal prompts.
 
-Log-probs are those of the distribution really sampled from (after temperature, top-k and top-p, renormalised). Each sample
-draws from a random stream of its own, keyed by its seed, so it does not depend on which others share its batch.
+Log-probs are those of the distribution really sampled from (after temperature, top-k and top-p, renormalised); greedy turns (temperature 0)
+carry those of the model at temperature 1. Each sample draws from a random stream of its own, keyed by its seed, so that it does not depend
+on which others share its batch (but for rounding: a matrix product of another size may differ in the last bit).
 """
 
 from __future__ import annotations
@@ -28,11 +29,13 @@ class TorchSampler:
     version: int = 0
 
     def open(self, prompts: Sequence[np.ndarray], seeds: Sequence[int]) -> Session:
-        """Start one conversation per prompt; equal prompts are prefilled once."""
+        """Start one conversation per prompt (ids [n]) with one seed each; equal prompts are prefilled once."""
         return Session(self, prompts, seeds)
 
 
 class Session:
+    """Conversations under way. `generate` and `observe` take turns; rows are named by their place in the prompts given at the start."""
+
     def __init__(self, sampler: TorchSampler, prompts: Sequence[np.ndarray], seeds: Sequence[int]) -> None:
         self.sampler, self.seeds = sampler, list(seeds)
         self.turn = 0
@@ -74,7 +77,7 @@ class Session:
         n, limit = len(self.rows), sampling.max_tokens
         # One uniform number per (sample, turn, position): a counter-based stream, so neighbours and batch order do not matter.
         draws = np.stack([np.random.Generator(np.random.Philox(key=[self.seeds[r], self.turn])).random(limit) for r in self.rows])
-        uniforms = torch.from_numpy(draws).to(self.last.device, torch.float32)
+        uniforms = torch.from_numpy(draws).to(self.last.device)  # [n, limit] float64
         self.turn += 1
         ids = torch.full((n, limit), end, dtype=torch.long, device=self.last.device)
         logps, entropies = torch.zeros(n, limit, device=ids.device), torch.zeros(n, limit, device=ids.device)
@@ -102,7 +105,11 @@ class Session:
 
 
 def _draw(logits: Tensor, sampling: Sampling, uniform: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """logits [B, V] -> ids, log-probs and entropies [B] of the truncated, renormalised distribution, by inverse CDF."""
+    """logits [B, V], uniform [B] float64 in [0, 1) -> ids, log-probs and entropies [B] of the truncated, renormalised distribution.
+
+    By inverse CDF: the first token whose cumulated probability exceeds u times the whole. The CDF is summed in float64 (in float32 the tail of a
+    large vocabulary vanishes), and u times the whole is kept below the whole, so that no token of probability 0 is ever drawn.
+    """
     logits = logits.float()
     if sampling.temperature == 0:
         logp = torch.log_softmax(logits, -1)
@@ -115,10 +122,11 @@ def _draw(logits: Tensor, sampling: Sampling, uniform: Tensor) -> tuple[Tensor, 
     if sampling.top_p < 1:
         order = logits.sort(-1, descending=True)
         mass = torch.softmax(order.values, -1).cumsum(-1)
-        drop = (mass - torch.softmax(order.values, -1)) >= sampling.top_p
+        drop = (mass - torch.softmax(order.values, -1)) >= sampling.top_p  # the tokens before it already hold enough
         logits = logits.masked_fill(torch.zeros_like(drop).scatter(-1, order.indices, drop), -torch.inf)
     logp = torch.log_softmax(logits, -1)
     p = logp.exp()
-    cdf = p.cumsum(-1)
-    token = torch.searchsorted(cdf, (uniform[:, None] * cdf[:, -1:]).contiguous(), right=True).squeeze(-1).clamp_max(logits.shape[-1] - 1)
+    cdf = p.cumsum(-1, dtype=torch.float64)
+    whole = cdf[:, -1:].contiguous()
+    token = torch.searchsorted(cdf, torch.minimum(uniform[:, None] * whole, torch.nextafter(whole, torch.zeros_like(whole))), right=True).squeeze(-1)
     return token, logp.gather(-1, token[:, None]).squeeze(-1), -torch.where(p > 0, p * logp, 0.0).sum(-1)
