@@ -9,9 +9,10 @@
         atol: 0.001                               1e-6 unless said
 
     folder        given                                      may expect
-    advantage     rewards, state                             credit, state
-    filter        rewards                                    verdicts (null = kept)
-    reward        rewards, lengths                           rewards
+    advantage     rewards, state, and of rollouts (below)    credit, state
+    filter        as for advantage                           verdicts (null = kept), state
+    reward        as for advantage                           rewards, state
+    curriculum    families, scores, state, n, draws          shares: {family: share of what was drawn}, state
     ratio         rows                                       log_ratio
     correct       rows                                       weight
     surrogate     rows (the recipe's ratio applies)          loss, gradient, descent (= -gradient)
@@ -19,7 +20,7 @@
     prefer        chosen, rejected, ref_chosen, ...          values, gradient: {chosen, rejected}
     evaluate      scored, against                            the metrics
 
-`rows` are those of training/toy.py: log-probs, or whole distributions with the sampled tokens; the gradient is then that of the
+Of rollouts: lengths, entropies, parts of the score, turns, one per reward. `rows` are those of training/toy.py: log-probs, or whole distributions with the sampled tokens; the gradient is then that of the
 logits. A loss is divided by its declared denominator, as the learner does.
 """
 
@@ -136,7 +137,8 @@ def _groups(given: Mapping[str, Any]) -> tuple:
     from training import toy
 
     rewards = [np.array(r, dtype=np.float64) for r in given["rewards"]]
-    return toy.groups(given["rewards"], given.get("lengths")), rewards, dict(given.get("state", {}))
+    rollouts = {k: given[k] for k in ("lengths", "entropies", "parts", "turns") if k in given}
+    return toy.groups(given["rewards"], **rollouts), rewards, dict(given.get("state", {}))
 
 
 def _advantage(piece: Any, given: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[str, Any]:
@@ -144,19 +146,21 @@ def _advantage(piece: Any, given: Mapping[str, Any], recipe: Mapping[str, Any]) 
 
     groups, rewards, state = _groups(given)
     credit = piece(groups, rewards, state, np.random.default_rng(0))
-    return {"credit": [[float(x) for x in c] for c in credit], "state": state}
+    return {"credit": [[x.tolist() if isinstance(x, np.ndarray) else float(x) for x in c] for c in credit], "state": state}
 
 
 def _filter(piece: Any, given: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[str, Any]:
     import numpy as np
 
-    return {"verdicts": piece(*_groups(given), np.random.default_rng(0))}
+    groups, rewards, state = _groups(given)
+    return {"verdicts": piece(groups, rewards, state, np.random.default_rng(0)), "state": state}
 
 
 def _reward(piece: Any, given: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[str, Any]:
     import numpy as np
 
-    return {"rewards": [[float(x) for x in r] for r in piece(*_groups(given), np.random.default_rng(0))]}
+    groups, rewards, state = _groups(given)
+    return {"rewards": [[float(x) for x in r] for r in piece(groups, rewards, state, np.random.default_rng(0))], "state": state}
 
 
 def _by_row(toy: Any, values: Any) -> list[list[float]]:
@@ -221,7 +225,25 @@ def _evaluate(piece: Any, given: Mapping[str, Any], recipe: Mapping[str, Any]) -
     return piece(given["scored"], *([given["against"]] if "against" in given else []))
 
 
+def _curriculum(piece: Any, given: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[str, Any]:
+    from collections import Counter
+    from dataclasses import replace
+
+    import numpy as np
+
+    from training import toy
+
+    families = given["families"]
+    problems = [replace(p, family=family) for p, family in zip(toy.problems(len(families)), families, strict=True)]
+    scores = {p.id: list(s) for p, s in zip(problems, given.get("scores", [[]] * len(families)), strict=True) if s}
+    state = {**given.get("state", {}), "scores": scores}
+    rng = np.random.default_rng(0)
+    drawn = Counter(problems[i].family for _ in range(given.get("draws", 1)) for i in piece(problems, state, rng, given["n"]))
+    return {"shares": {k: drawn[k] / drawn.total() for k in sorted(set(families))}, "state": state}
+
+
 RUNNERS = {
+    "curriculum": _curriculum,
     "advantage": _advantage,
     "filter": _filter,
     "reward": _reward,

@@ -19,19 +19,38 @@ def problems(n: int) -> list[Problem]:
     return [Problem.make(prompt=f"question {i}", answer=str(i), verifier="exact_match", family="toy", split="train") for i in range(n)]
 
 
-def groups(rewards: Sequence[Sequence[float]], lengths: Sequence[Sequence[int]] | None = None) -> list[Group]:
-    """One group per list of rewards; NaN is an Unscorable rollout. `lengths` are the numbers of tokens the model wrote (3 each)."""
-    lengths = lengths or [[3] * len(r) for r in rewards]
+def groups(
+    rewards: Sequence[Sequence[float]],
+    lengths: Sequence[Sequence[int]] | None = None,
+    *,
+    entropies: Sequence[Sequence[Any]] | None = None,
+    parts: Sequence[Sequence[Mapping[str, float]]] | None = None,
+    turns: Sequence[Sequence[int]] | None = None,
+) -> list[Group]:
+    """One group per list of rewards; NaN is an Unscorable rollout.
 
-    def rollout(problem: Problem, reward: float, n: int) -> Rollout:
+    Per rollout: `lengths` are the numbers of tokens the model wrote (3), `entropies` theirs (0; a number or a list), `parts` those of
+    the score (none), `turns` how often the model spoke (once; the tokens are in the last turn but one each).
+    """
+
+    def rollout(problem: Problem, reward: float, n: int, entropy: Any, part: Mapping[str, float], spoke: int) -> Rollout:
+        values = np.broadcast_to(np.asarray(entropy, dtype=np.float32), n)
+        cuts = [*range(spoke), n]
         asked = Segment(ids=np.zeros(2, dtype=np.int64), role="env")
-        said = Segment(ids=np.ones(n, dtype=np.int64), role="model", logp=np.full(n, -1.0, dtype=np.float32))
-        score = Scored(value=reward) if reward == reward else Unscorable(reason="toy")
-        return Rollout(problem=problem, group=problem.id, segments=(asked, said), score=score)
+        said = [
+            Segment(ids=np.ones(b - a, dtype=np.int64), role="model", logp=np.full(b - a, -1.0, dtype=np.float32), entropy=values[a:b])
+            for a, b in zip(cuts, cuts[1:])
+        ]
+        score = Scored(value=reward, parts=part) if reward == reward else Unscorable(reason="toy")
+        return Rollout(problem=problem, group=problem.id, segments=tuple(s for turn in said for s in (asked, turn)), score=score)
 
+    def given(values: Sequence[Sequence[Any]] | None, default: Any) -> Sequence[Sequence[Any]]:
+        return [[default] * len(r) for r in rewards] if values is None else values
+
+    columns = zip(rewards, given(lengths, 3), given(entropies, 0.0), given(parts, {}), given(turns, 1), strict=True)
     return [
-        Group(id=problem.id, rollouts=tuple(rollout(problem, float(x), n) for x, n in zip(r, ns, strict=True)))
-        for problem, r, ns in zip(problems(len(rewards)), rewards, lengths, strict=True)
+        Group(id=problem.id, rollouts=tuple(rollout(problem, float(x), *rest) for x, *rest in zip(*column, strict=True)))
+        for problem, column in zip(problems(len(rewards)), columns, strict=True)
     ]
 
 
