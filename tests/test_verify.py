@@ -58,7 +58,7 @@ def controls(gold: str) -> dict[str, str]:
         "injection beside": f"[{gold} for _ in [exit(0)]][0]",
         "object that equals": "type('E', (), {'__eq__': lambda s, o: True})()",
         "look-alikes": gold.translate(LOOK_ALIKES),
-        "invisible characters": "\u200b".join(gold),
+        "invisible characters": gold[:1] + "\u200b" + gold[1:],
         "null byte": gold + "\0",
         "not a number": "nan",
         "infinity": "1e999",
