@@ -5,6 +5,8 @@ from functools import cache
 import numpy as np
 
 from training.model import new_model, train_tokenizer
+from training.render import Renderer
+from training.types import Segment
 
 TEXTS = [
     "What is the capital of Norvia ?",
@@ -44,3 +46,36 @@ def ids(*lengths, seed=0, below=None):
     """One random token sequence per length, of ids under `below`."""
     rng = np.random.default_rng(seed)
     return [rng.integers(0, below or len(tokenizer()), n) for n in lengths]
+
+
+class Scripted:
+    """In the place of a sampler: every turn is what `say(text so far, seed)` returns; a text that ends in "..." ran into the limit."""
+
+    def __init__(self, say):
+        self.say, self.renderer, self.version, self.batches = say, Renderer(tokenizer()), 0, []
+
+    def open(self, prompts, seeds):
+        return _Session(self, prompts, seeds)
+
+
+class _Session:
+    def __init__(self, sampler, prompts, seeds):
+        self.sampler, self.seeds, self.rows = sampler, list(seeds), list(range(len(prompts)))
+        self.seen = [sampler.renderer.decode(p) for p in prompts]
+
+    def observe(self, rows, new):
+        self.rows = list(rows)
+        for r, x in zip(rows, new, strict=True):
+            self.seen[r] += self.sampler.renderer.decode(x)
+
+    def generate(self, sampling):
+        self.sampler.batches.append(len(self.rows))
+        out = []
+        for r in self.rows:
+            text = self.sampler.say(self.seen[r], self.seeds[r])
+            self.seen[r] += text
+            stop = "length" if text.endswith("...") else "end"
+            said = self.sampler.renderer.turn(text)[: None if stop == "end" else -1]
+            logp = np.full(len(said), -0.5, dtype=np.float32)
+            out.append(Segment(ids=said, role="model", logp=logp, entropy=logp + 1, stop=stop, version=self.sampler.version, sampling=sampling))
+        return out

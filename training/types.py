@@ -160,7 +160,7 @@ class Terms:
     A loss never divides by a batch quantity: the learner divides once by the global count `batch.totals[denominator]`,
     so that splitting a batch into micro-batches changes nothing. values must be exactly 0 where they do not count
     (use torch.where, never a product with a mask: 0 x inf is NaN). metrics: name -> (sum, count) of plain floats or
-    0-d tensors, reduced once for the step; of a name that ends in `_max`, (largest, count) of which the largest is kept.
+    0-d tensors, reduced once for the step; of a name that ends in `_max`, (largest, 1) of which the largest is kept.
     """
 
     values: Tensor

@@ -1,3 +1,27 @@
-"""Environments: `f(*, knobs)` gives an object with `start(problem, tools) -> state, messages` and
-`step(state, text) -> messages, over, score`.
+"""Environments, one file each: `f(*, knobs) -> Env`. An environment is stateless; what an episode has come to is in the state of `start`.
+
+Model output is text to be read, never run. Whatever the model says has a verdict: a turn that makes no sense ends the episode with score 0;
+`Unscorable` is for what the model cannot help.
 """
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from synth.types import Message, Problem, Score
+
+
+class Env(Protocol):
+    """What a `Player` plays."""
+
+    def start(self, problem: Problem, tools: Mapping[str, Any]) -> tuple[dict, list[Message]]:
+        """Begin an episode: its state, and the messages that the model sees first."""
+
+    def step(self, state: dict, text: str) -> tuple[Sequence[Message], bool, Score | None]:
+        """Answer a turn of the model: what it is told, whether the episode is over, and then its score."""
+
+
+def system(instructions: str) -> list[Message]:
+    """A system message, or none where there is nothing to say."""
+    return [Message(role="system", content=instructions)] if instructions else []

@@ -13,6 +13,7 @@ from typing import Any
 
 from synth.types import Message, Problem, Score, Scored
 from synth.verify import extract_answer, verify
+from training.env import system
 
 _QUERY = re.compile(r"<search>(.*?)</search>", re.DOTALL)
 
@@ -23,8 +24,9 @@ class Search:
     instructions: str
 
     def start(self, problem: Problem, tools: Mapping[str, Any]) -> tuple[dict, list[Message]]:
-        system = [Message(role="system", content=self.instructions)] if self.instructions else []
-        return {"problem": problem, "search": tools["search"], "calls": 0}, [*system, *problem.prompt]
+        if "search" not in tools:
+            raise LookupError(f"problem {problem.id} plays in the environment 'search', but no tool 'search' was given to the player")
+        return {"problem": problem, "search": tools["search"], "calls": 0}, [*system(self.instructions), *problem.prompt]
 
     def step(self, state: dict, text: str) -> tuple[list[Message], bool, Score | None]:
         answer = extract_answer(text)

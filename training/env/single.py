@@ -8,6 +8,7 @@ from typing import Any
 
 from synth.types import Message, Problem, Score, Scored
 from synth.verify import extract_answer, verify
+from training.env import system
 
 
 @dataclass(frozen=True)
@@ -16,16 +17,16 @@ class Single:
     instructions: str
 
     def start(self, problem: Problem, tools: Mapping[str, Any]) -> tuple[dict, list[Message]]:
-        system = [Message(role="system", content=self.instructions)] if self.instructions else []
-        return {"problem": problem}, [*system, *problem.prompt]
+        return {"problem": problem}, [*system(self.instructions), *problem.prompt]
 
     def step(self, state: dict, text: str) -> tuple[list[Message], bool, Score | None]:
         answer = extract_answer(text)
         if answer is None:
             return [], True, Scored(value=0.0, parts={"answered": 0.0})
         score = verify(state["problem"], answer)
-        if isinstance(score, Scored) and score.value <= 0 < self.format_reward:
-            return [], True, Scored(value=self.format_reward, parts={**score.parts, "answered": 1.0})
+        if isinstance(score, Scored):
+            value = self.format_reward if score.value <= 0 < self.format_reward else score.value
+            score = Scored(value=value, parts={**score.parts, "answered": 1.0})
         return [], True, score
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from synth.types import Message, Problem, Sampling, Score, Scored, seed_for
+from training.env import Env
 from training.render import Renderer
 from training.rollout.torch_sampler import TorchSampler
 from training.types import Group, Rollout, Segment
@@ -16,20 +17,27 @@ from training.types import Group, Rollout, Segment
 
 @dataclass(frozen=True, kw_only=True)
 class Player:
-    """Everything needed to play: sampler, renderer, environments by name, tools by name, sampling, and the token budget of a rollout."""
+    """Everything needed to play.
+
+    envs, tools  by name; a problem names its environment, and the environment the tools it wants
+    sampling     of every turn; its `seed` is not read: each rollout has its own
+    max_tokens   of a whole conversation, prompt included: one that could grow beyond ends with score 0 (`truncated`)
+    wave         conversations in flight
+    """
 
     sampler: TorchSampler
     renderer: Renderer
-    envs: Mapping[str, Any]
+    envs: Mapping[str, Env]
     tools: Mapping[str, Callable[..., str]] = field(default_factory=dict)
     sampling: Sampling = field(default_factory=Sampling)
-    max_tokens: int = 512  # of a whole conversation
-    wave: int = 256  # conversations in flight
+    max_tokens: int = 512
+    wave: int = 256
 
     def play(self, problems: Sequence[Problem], samples: int, *seed: Any) -> list[Group]:
-        """`samples` rollouts of each problem. Group id = problem id with the position, so a problem drawn twice makes two groups.
+        """`samples` rollouts of each problem; `seed` are the parts that, with problem and place, are hashed into the seed of each.
 
-        Raises LookupError for a problem whose environment was not given.
+        Group id = problem id with its place, so that a problem drawn twice makes two groups. Raises LookupError for a problem whose environment
+        or tool was not given, and ValueError for a prompt that leaves no room for a turn.
         """
         jobs = [(g, i) for g in range(len(problems)) for i in range(samples)]
         done: list[list[Rollout]] = [[] for _ in problems]
@@ -41,6 +49,7 @@ class Player:
         return [Group(id=f"{p.id}/{g}", rollouts=tuple(r)) for g, (p, r) in enumerate(zip(problems, done, strict=True))]
 
     def _wave(self, problems: list[Problem], groups: list[str], seeds: list[int]) -> list[Rollout]:
+        """One rollout per problem, turn by turn, all that are alive in one batch."""
         n = len(problems)
         missing = sorted({p.env for p in problems} - set(self.envs))
         if missing:
@@ -48,6 +57,10 @@ class Player:
         envs = [self.envs[p.env] for p in problems]
         states, messages = map(list, zip(*(e.start(p, self.tools) for e, p in zip(envs, problems, strict=True)), strict=True))
         prompts = [self.renderer.prompt(m) for m in messages]
+        for problem, ids in zip(problems, prompts, strict=True):
+            if len(ids) + self.sampling.max_tokens > self.max_tokens:
+                raise ValueError(f"the prompt of problem {problem.id} has {len(ids)} tokens: with {self.sampling.max_tokens} for a turn that is more than "
+                                 f"max_tokens = {self.max_tokens} of a conversation; raise it or leave the problem out")  # fmt: skip
         segments: list[list[Segment]] = [[Segment(ids=ids, role="env")] for ids in prompts]
         scores: list[Score | None] = [None] * n
         session = self.sampler.open(prompts, seeds)
