@@ -20,7 +20,8 @@ from training.types import Batch, Terms, TokenStats
 class PolicyObjective:
     """Policy-gradient objective over packed rollouts with columns credit and behaviour.
 
-    prepare(batch) runs the passes the pieces need (reference, old) and each piece's own `prepare`, on the whole batch.
+    prepare(batch) runs the passes that `needs` names (reference, old), then each piece's own `prepare`, then the corrections, on the whole
+    batch. temperature is that of sampling, for the passes; the learner is told the same.
     """
 
     ratio: Callable[..., Tensor]
@@ -34,30 +35,35 @@ class PolicyObjective:
     tokens_per_microbatch: int = 16384
 
     @property
+    def credit_only(self) -> bool:
+        """Whether nothing but the surrogate is trained on: a batch without credit then has no gradient."""
+        return not self.regularisers
+
+    @property
     def row_local(self) -> bool:
         """Whether a row without credit adds exactly nothing: no regulariser, and no piece that looks at the batch as a whole."""
-        return not self.regularisers and not any(getattr(p, "prepare", None) for p in (self.ratio, self.surrogate, *self.corrections))
+        return self.credit_only and not any(getattr(p, "prepare", None) for p in (self.ratio, self.surrogate, *self.corrections))
 
     def prepare(self, batch: Batch) -> None:
+        columns, knobs = batch.columns, {"temperature": self.temperature, "tokens_per_microbatch": self.tokens_per_microbatch}
         if "reference" in self.needs:
-            batch.columns["reference"] = score(self.reference, batch, temperature=self.temperature, tokens_per_microbatch=self.tokens_per_microbatch).logp
+            columns["reference"] = score(self.reference, batch, **knobs).logp
         if "old" in self.needs:
-            batch.columns["old"] = score(self.policy, batch, temperature=self.temperature, tokens_per_microbatch=self.tokens_per_microbatch).logp
-        old = batch.columns.get("old", batch.columns["behaviour"])
-        for correct in self.corrections:
-            weight = correct(old, batch.columns["behaviour"], batch)
-            batch.columns["weight"] = batch.columns["weight"] * weight if "weight" in batch.columns else weight
+            columns["old"] = score(self.policy, batch, **knobs).logp
         for piece in (self.ratio, self.surrogate, *self.corrections, *self.regularisers):
             prepare = getattr(piece, "prepare", None)
             if prepare is not None:
                 prepare(batch)
+        for correct in self.corrections:
+            weight = correct(columns.get("old", columns["behaviour"]), columns["behaviour"], batch)
+            columns["weight"] = columns["weight"] * weight if "weight" in columns else weight
 
     def __call__(self, stats: TokenStats, batch: Batch) -> list[Terms]:
-        old = batch.columns.get("old", batch.columns["behaviour"])
-        log_ratio = self.ratio(stats.logp, old, batch)
-        main = self.surrogate(log_ratio, batch.columns["credit"], stats, batch)
-        if "weight" in batch.columns:
-            main.values = main.values * (batch.columns["weight"] if len(main.values) == len(batch.ids) else 1.0)
+        columns = batch.columns
+        log_ratio = self.ratio(stats.logp, columns.get("old", columns["behaviour"]), batch)
+        main = self.surrogate(log_ratio, columns["credit"], stats, batch)
+        if "weight" in columns:
+            main.values = main.values * columns["weight"]
         main.metrics = {**main.metrics, **_mismatch(stats, batch)}
         return [main, *(piece(stats, batch) for piece in self.regularisers)]
 
@@ -72,11 +78,16 @@ def _mismatch(stats: TokenStats, batch: Batch) -> dict[str, tuple[Tensor, Tensor
 
 @dataclass(frozen=True, kw_only=True)
 class PairObjective:
-    """A preference loss over rows 2i (chosen) and 2i + 1 (rejected); needs columns["reference"] unless `reference` is None."""
+    """A preference loss over rows 2i (chosen) and 2i + 1 (rejected).
+
+    loss       a piece of training/prefer, of the sums of log-probs of the answers
+    reference  the model whose sums the loss compares with; without one they are 0
+    sft        weight of the next-token loss of the chosen answers, each divided by its length; 0 leaves it out
+    """
 
     loss: Callable[..., Tensor]
     reference: nn.Module | None = None
-    sft: float = 0.0  # weight of the next-token loss of the chosen answers (RPO-style), 0 = none
+    sft: float = 0.0
     tokens_per_microbatch: int = 16384
 
     def prepare(self, batch: Batch) -> None:
@@ -119,5 +130,5 @@ def reward_of(stats: TokenStats, batch: Batch) -> Tensor:
 
     So a reward model is a plain causal LM: it needs no head of its own, and any engine that returns log-probs can serve it.
     """
-    logp = batch.row_sum(torch.where(batch.trainable, stats.logp, 0.0)).clamp_max(-1e-6)
+    logp = batch.row_sum(torch.where(batch.trainable, stats.logp, 0.0)).clamp_max(-1e-6)  # at 0 the odds would be infinite
     return logp - torch.log(-torch.expm1(logp))
