@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,16 +16,17 @@ import numpy as np
 from synth.types import Problem, Scored, seed_for
 from training.pack import count, pack, rollout_rows
 from training.rollout.play import Player
-from training.types import Batch, Group
+from training.types import Batch, Credit, Group, Rewards
 
 
 @dataclass(kw_only=True)
 class Experience:
-    """A `Source` of rounds: call it with a step. All that must survive a restart is in `state` (plain values and arrays).
+    """A `Source` of rounds: call it with a step. All that must survive a restart is in `state()` (plain values and arrays).
 
     problems              to draw from; groups of `samples_per_prompt` rollouts of `prompts_per_step` of them make a step
     refill                how often a step may draw again when filters dropped groups (0: train on what is left)
     epochs, minibatches   passes over the step's rollouts, and optimizer steps per pass
+    credit_only           a minibatch without credit has no gradient and is no step: true of an objective without regularisers
     skip_zero             leave rows without credit out of the model's passes: exact where no piece but the surrogate looks at a row
     max_unscorable        largest share of unscorable rollouts in a step before the run stops
     """
@@ -41,43 +42,51 @@ class Experience:
     refill: int = 2
     epochs: int = 1
     minibatches: int = 1
+    credit_only: bool = True
     skip_zero: bool = False
     max_unscorable: float = 0.05
     seed: int = 0
     device: str = "cpu"
-    state: dict[str, Any] = field(default_factory=dict)
+    pieces: dict[str, dict] = field(default_factory=dict)  # the state of each piece, by its name
     groups: list[Group] = field(default_factory=list)  # of the last step, for a look
 
     def _own(self, piece: Callable[..., Any]) -> dict:
-        return self.state.setdefault(getattr(piece, "piece", getattr(piece, "__name__", "piece")), {})
+        return self.pieces.setdefault(getattr(piece, "piece", getattr(piece, "__name__", "piece")), {})
+
+    def state(self) -> dict[str, Any]:
+        return {"pieces": self.pieces, "version": self.player.sampler.version}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        self.pieces = dict(state["pieces"])
+        self.player.sampler.version = state["version"]
 
     def __call__(self, step: int) -> tuple[Iterable[Batch], Mapping[str, float]]:
+        """Play, score and pack one step. Raises ValueError where too many rollouts have no score, or an advantage is not finite."""
         rng = np.random.default_rng(seed_for(self.seed, "rl", "step", "", step))
         began = time.monotonic()
         kept, played, dropped = self._collect(step, rng)
         seconds = time.monotonic() - began
         self.player.sampler.version += 1
-        shaped = [g.rewards for g in kept]
-        for piece in self.rewards:
-            shaped = piece(kept, shaped, self._own(piece), rng)
-        credit = self.advantage(kept, shaped, self._own(self.advantage), rng) if kept else []
-        # An unscorable rollout is no evidence: it leaves the step, denominators included.
-        credit = [[np.nan if np.isnan(r) else c for r, c in zip(g.rewards, cs, strict=True)] for g, cs in zip(kept, credit, strict=True)]
         self.groups = played
-        rollouts = [r for g in played for r in g.rollouts]
-        rewards = np.concatenate([g.rewards for g in played])
-        unscorable = float(np.isnan(rewards).mean())
-        if unscorable > self.max_unscorable:
-            first = next(r.score.reason for r in rollouts if not isinstance(r.score, Scored))
-            raise RuntimeError(f"{unscorable:.0%} of the rollouts of step {step} could not be scored (limit {self.max_unscorable:.0%}); the first reason: {first}")
-        metrics = {
-            "reward": float(np.nanmean(rewards)), "reward_max": float(np.mean([np.nanmax(g.rewards) for g in played])), "unscorable": unscorable,
-            "solve_none": float(np.mean([np.nanmax(g.rewards) <= 0 for g in played])), "solve_all": float(np.mean([np.nanmin(g.rewards) >= 1 for g in played])),
-            "groups": float(len(kept)), "groups_dropped": float(sum(dropped.values())), "tokens": float(sum(r.n_model for r in rollouts)),
-            "length": float(np.mean([r.n_model for r in rollouts])), "calls": float(np.mean([r.info.get("calls", 0) for r in rollouts])),
-            "truncated": float(np.mean([isinstance(r.score, Scored) and r.score.parts.get("truncated", 0.0) for r in rollouts])), "rollout_seconds": seconds,
-        }  # fmt: skip
-        return self._batches(kept, credit, rng), metrics
+        metrics = _metrics(played) | {"groups": float(len(kept)), "groups_dropped": float(sum(dropped.values())), "rollout_seconds": seconds}
+        if metrics["unscorable"] > self.max_unscorable:
+            first = next(r.score.reason for g in played for r in g.rollouts if not isinstance(r.score, Scored))
+            raise ValueError(
+                f"{metrics['unscorable']:.0%} of the rollouts of step {step} could not be scored, more than max_unscorable = {self.max_unscorable:.0%}; "
+                f"the first reason: {first}: mend the verifier or tool that gave it"
+            )
+        return self._batches(kept, self._credit(kept, rng) if kept else [], rng), metrics
+
+    def _credit(self, groups: list[Group], rng: np.random.Generator) -> Credit:
+        """Shaped rewards to credit; NaN for an unscorable rollout, which is no evidence: it leaves the step, denominators included."""
+        shaped: Rewards = [g.rewards for g in groups]
+        for piece in self.rewards:
+            shaped = piece(groups, shaped, self._own(piece), rng)
+        credit = self.advantage(groups, shaped, self._own(self.advantage), rng)
+        for group, credits in zip(groups, credit, strict=True):
+            if not all(np.all(np.isfinite(c)) for r, c in zip(group.rewards, credits, strict=True) if r == r):
+                raise ValueError(f"the advantage gave a credit that is not finite, for rewards {group.rewards.tolist()}: mend the piece")
+        return [[c if r == r else np.nan for r, c in zip(g.rewards, cs, strict=True)] for g, cs in zip(groups, credit, strict=True)]
 
     def _collect(self, step: int, rng: np.random.Generator) -> tuple[list[Group], list[Group], Counter]:
         """Play until `prompts_per_step` groups pass the filters, or the refills are used up."""
@@ -103,14 +112,33 @@ class Experience:
             dropped.update(v for v in verdicts if v is not None)
         return kept, played, dropped
 
-    def _batches(self, groups: list[Group], credit: Any, rng: np.random.Generator) -> Iterable[Batch]:
+    def _batches(self, groups: list[Group], credit: Credit, rng: np.random.Generator) -> Iterator[Batch]:
+        """The minibatches of every epoch; of a minibatch that has no gradient, none."""
         rows = rollout_rows(groups, credit)
-        if not any(np.any(r.columns["credit"] != 0) for r in rows):
-            return  # nothing to learn from this step: every group was equal
-        for _ in range(self.epochs):
+        for _ in range(self.epochs if rows else 0):
             order = rng.permutation(len(rows)) if self.minibatches > 1 else np.arange(len(rows))
             for part in np.array_split(order, self.minibatches):
                 whole = [rows[i] for i in part]
-                some = [r for r in whole if np.any(r.columns["credit"] != 0)] if self.skip_zero else whole
-                if some:
-                    yield pack(some, device=self.device, totals=count(whole))
+                credited = [r for r in whole if np.any(r.columns["credit"] != 0)]
+                if credited or (whole and not self.credit_only):
+                    yield pack(credited if self.skip_zero else whole, device=self.device, totals=count(whole))
+
+
+def _metrics(groups: Sequence[Group]) -> dict[str, float]:
+    """Of all rollouts played: mean reward, mean best of a group, shares of groups in which none or all are right, lengths, tool calls."""
+    rollouts = [r for g in groups for r in g.rollouts]
+    rewards = np.concatenate([g.rewards for g in groups])
+    scored = [x for x in (g.rewards[~np.isnan(g.rewards)] for g in groups) if len(x)]
+    mean = lambda values: float(np.mean(values)) if len(values) else float("nan")  # noqa: E731
+    return {
+        "reward": mean(rewards[~np.isnan(rewards)]),
+        "reward_max": mean([x.max() for x in scored]),
+        "solve_none": mean([x.max() <= 0 for x in scored]),
+        "solve_all": mean([x.min() >= 1 for x in scored]),
+        "unscorable": mean(np.isnan(rewards)),
+        "truncated": mean([isinstance(r.score, Scored) and r.score.parts.get("truncated", 0.0) for r in rollouts]),
+        "rollouts": float(len(rollouts)),
+        "tokens": float(sum(r.n_model for r in rollouts)),
+        "length": mean([r.n_model for r in rollouts]),
+        "calls": mean([r.info.get("calls", 0) for r in rollouts]),
+    }
