@@ -5,8 +5,8 @@ Chen et al. 2024, "Noise Contrastive Alignment of Language Models with Explicit 
     c = beta (chosen - ref_chosen),   r = beta (rejected - ref_rejected)
     value = -log sigmoid(c) - 1/2 log sigmoid(-c) - 1/2 log sigmoid(-r)
 
-Shapes: sums of log-probs [P] in, loss per pair [P] out. The two log-ratios are anchored one by one, not only their difference, so the chosen
-answer's log-prob does not fall with the rejected one's. Leaves out explicit rewards and more than two answers.
+Shapes: sums of log-probs [P] in, loss per pair [P] out. The two log-ratios are anchored one by one, not only their difference, so
+the chosen answer's log-prob does not fall with the rejected one's. Leaves out explicit rewards and more than two answers.
 """
 
 from __future__ import annotations
