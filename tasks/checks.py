@@ -19,6 +19,8 @@
     regulariser   rows                                       loss, gradient, descent
     prefer        chosen, rejected, ref_chosen, ...          values, gradient: {chosen, rejected}
     evaluate      scored, against                            the metrics
+    synth.clean   pairs (columns of each, and what a         actions, reasons (codes), scores
+                  pair may have: prompt, chosen, ...)
 
 Of rollouts: lengths, entropies, parts of the score, turns, one per reward. `rows` are those of training/toy.py: log-probs, or whole distributions with the sampled tokens; the gradient is then that of the
 logits. A loss is divided by its declared denominator, as the learner does.
@@ -45,6 +47,7 @@ SLOTS = {
     "rewards": "reward",
     "curriculum": "curriculum",
     "loss": "prefer",
+    "cleaners": "clean",
 }
 KEYS = {"name", "piece", "knobs", "given", "expect", "atol"}
 
@@ -90,9 +93,9 @@ def _run(recipe: Mapping[str, Any], check: Mapping[str, Any]) -> Result:
     if unknown:
         raise UserError(f"{where} has the unknown key {unknown[0]!r}: {nearest(unknown[0], KEYS)}")
     folder, _, name = check["piece"].partition("/")
-    kind = folder.removeprefix("training.")
-    if kind not in RUNNERS or not name:
-        folders = ", ".join(f"training.{k}" for k in RUNNERS)
+    kind = folder.rpartition(".")[2]
+    if kind not in RUNNERS or folder != folder_of(kind) or not name:
+        folders = ", ".join(map(folder_of, RUNNERS))
         raise UserError(f"{where} names the piece {check['piece']!r}: write folder/name, with a folder among {folders}")
     spec = _chosen(recipe, kind, name) | {"piece": name} | dict(check.get("knobs", {}))
     got = RUNNERS[kind](bind(folder, spec), check["given"], recipe)
@@ -101,6 +104,11 @@ def _run(recipe: Mapping[str, Any], check: Mapping[str, Any]) -> Result:
         raise UserError(f"{where} expects {unknown[0]!r}, which a {kind} piece does not give: {nearest(unknown[0], got)}")
     differences = [d for key, want in check["expect"].items() for d in _compare(key, want, got[key], float(check.get("atol", 1e-6)))]
     return Result(recipe=recipe["id"], name=check["name"], piece=check["piece"], differences=tuple(differences))
+
+
+def folder_of(kind: str) -> str:
+    """The folder of pieces of one kind: "training.advantage", "synth.clean"."""
+    return f"synth.{kind}" if kind == "clean" else f"training.{kind}"
 
 
 def _chosen(recipe: Mapping[str, Any], kind: str, name: str | None = None) -> dict[str, Any]:
@@ -242,6 +250,22 @@ def _curriculum(piece: Any, given: Mapping[str, Any], recipe: Mapping[str, Any])
     return {"shares": {k: drawn[k] / drawn.total() for k in sorted(set(families))}, "state": state}
 
 
+def _clean(piece: Any, given: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[str, Any]:
+    from synth.types import Message, PreferencePair
+
+    def pair(i: int, values: Mapping[str, Any]) -> PreferencePair:
+        said = {"prompt": f"question {i}", "chosen": "a good answer", "rejected": "a bad answer"} | dict(values)
+        prompt = (Message(role="user", content=said.pop("prompt")),)
+        return PreferencePair(id=f"{i:06d}", prompt=prompt, **{"source": "check", "split": "train"} | said)
+
+    decisions = piece([pair(i, values) for i, values in enumerate(given["pairs"])])
+    return {
+        "actions": [d.action for d in decisions],
+        "reasons": [d.reason.partition(":")[0] for d in decisions],
+        "scores": [d.score for d in decisions],
+    }
+
+
 RUNNERS = {
     "curriculum": _curriculum,
     "advantage": _advantage,
@@ -253,4 +277,5 @@ RUNNERS = {
     "regulariser": _regulariser,
     "prefer": _prefer,
     "evaluate": _evaluate,
+    "clean": _clean,
 }

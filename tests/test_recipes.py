@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks.checks import SLOTS, load, run_checks
+from tasks.checks import SLOTS, folder_of, load, run_checks
 from tasks.errors import UserError
 from tasks.pieces import bind
 from tasks.resolve import yaml_files
@@ -26,7 +26,7 @@ def test_file_is_complete(name):
         for slot, value in stage.items():
             for spec in value if isinstance(value, list) else [value]:
                 if slot in SLOTS:
-                    bind(f"training.{SLOTS[slot]}", spec)
+                    bind(folder_of(SLOTS[slot]), spec)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from synth.clean._columns import turn
 from synth.clean._features import features, kind
 from synth.clean.confident_learning import noise_rate, symmetric
 from synth.make.label_noise import Planted
@@ -81,14 +82,14 @@ def clean(
 
 
 def judge(pairs: Sequence[PreferencePair], cleaner: Callable[..., list[Decision]]) -> tuple[list[PreferencePair], list[PreferencePair]]:
-    """(kept, removed), the cleaner's decision appended to each; "flip" swaps the sides. Raises ValueError where decisions are missing."""
+    """(kept, removed), the cleaner's decision appended to each; "flip" swaps the sides and the columns about them. Raises ValueError where decisions are missing."""
     decisions = cleaner(pairs)
     if len(decisions) != len(pairs):
         raise ValueError(
             f"{cleaner.piece} made {len(decisions)} decisions about {len(pairs)} pairs: a cleaner returns one per pair, in order"
         )
     judged = [replace(p, decisions=(*p.decisions, d)) for p, d in zip(pairs, decisions, strict=True)]
-    turned = [replace(p, chosen=p.rejected, rejected=p.chosen) if p.decisions[-1].action == "flip" else p for p in judged]
+    turned = [turn(p) if p.decisions[-1].action == "flip" else p for p in judged]
     return [p for p in turned if p.decisions[-1].action != "remove"], [p for p in turned if p.decisions[-1].action == "remove"]
 
 
