@@ -1,0 +1,74 @@
+"""Pairs that annotators are against, weighed by how often each is right: majority, weighted vote, Dawid-Skene, GLAD, with anchors.
+
+The models are defined in `_annotators.py`: Dawid and Skene, "Maximum likelihood estimation of observer error-rates using the EM
+algorithm" (1979); Whitehill et al., "Whose vote should count more" (2009).
+
+Anchors are pairs whose label is proven right or wrong (column `anchor`, or a verified margin). They are what tells a good majority from a
+bad one. With few of them the weighted vote, which learns from nothing else, is the surest, and so the default. Without any, truth and its
+opposite explain the votes equally well; the cleaner then believes the majority, says so in its reasons, and where annotators agree by more
+than `excess` above what independent errors allow it asks in place of acting: not_identifiable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+
+from synth.clean._annotators import MODELS, dependence
+from synth.clean._columns import Action, anchor, votes
+from synth.types import Decision, PreferencePair
+
+NEEDS = {"votes"}
+
+
+def annotators(
+    pairs: Sequence[PreferencePair],
+    *,
+    model: Literal["majority", "weighted", "dawid_skene", "glad"] = "weighted",
+    action: Action = "remove",
+    threshold: float = 0.5,
+    excess: float = 0.03,
+) -> list[Decision]:
+    """Decision `action` where the probability that the label is right is below `threshold`, else "keep"; score = that probability.
+
+    Reasons: label_unlikely, label_likely, proven_wrong, proven_right, no_votes; not_identifiable with "ask". Raises ValueError where a pair
+    lacks votes, or for an unknown model.
+    """
+    if model not in MODELS:
+        raise ValueError(f"annotators has no model {model!r}: write one of {', '.join(MODELS)}")
+    if not pairs:
+        return []
+    cast = [votes(pair) for pair in pairs]
+    names = {name: j for j, name in enumerate(sorted({name for v in cast for name in v}))}
+    table = np.zeros((len(pairs), len(names)))
+    for i, given in enumerate(cast):
+        for name, vote in given.items():
+            table[i, names[name]] = vote
+    known = np.array([anchor(pair) for pair in pairs])
+    order = sorted(range(len(pairs)), key=lambda i: pairs[i].id)  # sums of floats depend on the order of rows: by id it is always the same
+    p = np.empty(len(pairs))
+    p[order] = MODELS[model](table[order], known[order])
+    note, blocked = ("", False) if known.any() else _warning(table[order], p[order], excess)
+    return [_decision(x, k, bool(v.any()), threshold, action, note, blocked) for x, k, v in zip(p, known, table, strict=True)]
+
+
+def _warning(table: np.ndarray, p: np.ndarray, excess: float) -> tuple[str, bool]:
+    """(what reasons add without anchors, whether acting is blocked)."""
+    seen, implied = dependence(table, p)
+    if seen > implied + excess:
+        return f": no anchors, and annotators agree in {seen:.2f} of votes where independent errors give {implied:.2f}", True
+    return ": no anchors, most annotators are believed to be right", False
+
+
+def _decision(p: float, known: int, voted: bool, threshold: float, action: Action, note: str, blocked: bool) -> Decision:
+    if known:
+        acts, reason = known < 0, "proven_wrong" if known < 0 else "proven_right"
+    elif not voted:
+        acts, reason = False, "no_votes"
+    else:
+        acts = bool(p < threshold)
+        reason = ("not_identifiable" if blocked else "label_unlikely" if acts else "label_likely") + note
+        action = "ask" if blocked else action
+    return Decision(step="annotators", action=action if acts else "keep", reason=reason, score=float(p))
