@@ -17,7 +17,8 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-PARENT = "ESPALIER_PREFECT"  # set by flows/pipeline.py for the stages it starts
+PARENT = "ESPALIER_PREFECT"  # set to 1 by flows/pipeline.py for the stages it starts
+ABOVE = "ESPALIER_TASK_RUN"  # the task run of `pipeline` below which a stage's flow run is shown
 _lost: list[str] = []  # why Prefect was given up in this process: it is asked no more, so a dead server costs its time-out once
 
 
@@ -58,7 +59,8 @@ def _watched(kind: str, function: Callable[..., Any] | None, options: dict[str, 
         del body.__wrapped__  # Prefect would read the arguments of `function` from it
         more = {"cache_policy": NO_CACHE} if kind == "task" else {}
         try:
-            getattr(prefect, kind)(body, **{"name": function.__name__, **more, **options})()
+            made = getattr(prefect, kind)(body, **{"name": function.__name__, **more, **options})
+            _below(made, os.environ[ABOVE]) if kind == "flow" and os.environ.get(ABOVE) else made()
         except Exception as e:
             if "error" in ended:
                 raise ended["error"] from None
@@ -71,16 +73,31 @@ def _watched(kind: str, function: Callable[..., Any] | None, options: dict[str, 
     return watched
 
 
+def _below(flow: Any, above: str) -> None:
+    """Run a Prefect flow as the child of a task run of another process."""
+    from uuid import UUID
+
+    from prefect.client.orchestration import get_client
+    from prefect.flow_engine import run_flow
+    from prefect.states import Pending
+
+    with get_client(sync_client=True) as client:
+        made = client.create_flow_run(flow, parent_task_run_id=UUID(above), state=Pending())
+    run_flow(flow, flow_run=made)
+
+
 def run_stage(name: str) -> None:
     """Run the stage `name` of the project in the working directory with the parameters that the plan wrote for it.
 
     A mistake of the user's ends the process with `error: ...` and code 2, a connection that failed or was too slow with code 75
-    (`pipeline` tries such a stage again), an error of ours with its traceback and code 1.
+    (`pipeline` tries such a stage again), an error of ours with its traceback and code 1. Ended by SIGTERM: code 143.
     """
-    from tasks import errors
+    from tasks import ending, errors
 
+    ending.on_sigterm(name)
     try:
-        _run(name)
+        with ending.disk_errors():
+            _run(name)
     except (errors.UserError, FileNotFoundError, PermissionError) as e:
         sys.exit(_say(name, e))
     except (ConnectionError, TimeoutError) as e:

@@ -153,6 +153,11 @@ class Stage:
         final = self.target / path.relative_to(self.out) if path.is_relative_to(self.out) else path
         self.emit({"kind": "artifact", "path": str(final.relative_to(self.root))})
 
+    def timings(self, stage: str = "") -> Path:
+        """A table of the times of a stage's steps (of this one's, without a name), from its last run in this checkout. Not an output: it
+        differs from run to run."""
+        return self.root / ".espalier" / "measured" / f"{stage or self.name}.csv"
+
     def measured(self) -> dict[str, dict[str, float]]:
         """Stage -> {"seconds", "peak_rss_mb"} of the last run of every stage in this checkout. Not an output: it
         differs from run to run."""

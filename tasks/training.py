@@ -1,17 +1,22 @@
-"""What the training stages share: device, model, curve of metrics, and rows of demonstrations and pairs."""
+"""What the training stages share: device, curve of metrics, steps that resume, and rows of demonstrations and pairs."""
 
 from __future__ import annotations
 
 import csv
+import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 
 from synth.types import Message, PreferencePair, seed_for
+from tasks.checkpoint import Checkpoints
 from tasks.errors import UserError
+from tasks.faults import fault
 from tasks.run import task
 from tasks.stage import Stage
 from training.learner import Learner
@@ -32,7 +37,10 @@ def prepare(stage: Stage, device: str) -> None:
 
 
 class Curve:
-    """Metrics of every step into curve.csv, and every `every` steps to the tracker and the progress bar."""
+    """Metrics of every step into curve.csv, and every `every` steps to the tracker and the progress bar.
+
+    Times are no result: they go to `stage.timings`, so that the same plan gives the same curve.csv, byte for byte, resumed or not.
+    """
 
     def __init__(self, stage: Stage, total: int, *, shown: Sequence[str], every: int = 10) -> None:
         self.stage, self.shown, self.every, self.rows = stage, shown, every, []
@@ -48,12 +56,23 @@ class Curve:
     def close(self) -> None:
         """Write curve.csv: one row per step, empty where a step has no such metric."""
         self.bar.close()
-        names = list(dict.fromkeys(k for r in self.rows for k in r))
-        with (self.stage.out / "curve.csv").open("w", encoding="utf-8", newline="") as f:
-            writer = csv.DictWriter(f, fieldnames=names, lineterminator="\n")
+        names = dict.fromkeys(k for r in self.rows for k in r)
+        times = [k for k in names if k.endswith(("seconds", "per_second"))]
+        self._write(self.stage.out / "curve.csv", [k for k in names if k not in times])
+        self._write(self.stage.timings(), ["step", *times])
+        self.stage.artifact(self.stage.out / "curve.csv")
+
+    def _write(self, path: Path, names: Sequence[str]) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("w", encoding="utf-8", newline="") as f:
+            writer = csv.DictWriter(f, fieldnames=names, lineterminator="\n", extrasaction="ignore")
             writer.writeheader()
             writer.writerows({k: f"{v:.6g}" if isinstance(v, float) else v for k, v in r.items()} for r in self.rows)
-        self.stage.artifact(self.stage.out / "curve.csv")
+
+    def restore(self, rows: list[dict[str, Any]]) -> None:
+        """Go on behind the rows of a run that died."""
+        self.bar.update(len(rows) - len(self.rows))
+        self.rows[:] = rows
 
     def mean(self, name: str, last: int = 20) -> float:
         """Mean of a metric over the last steps that have it."""
@@ -61,33 +80,88 @@ class Curve:
         return float(np.mean(values)) if values else float("nan")
 
 
-def drive(rounds: Sequence[Round], roles: Mapping[str, Learner], curve: Curve) -> None:
-    """Play all rounds. Under Prefect the steps of WATCHED seconds are one task: a task costs some 10 ms, so that is far below 2 %."""
-    steps = run(rounds, roles)
-    while learn(steps, curve):
+class Part(Protocol):
+    """What has a state beside models and optimizers: the state of pieces, counters, cursors."""
+
+    def state(self) -> Any: ...
+
+    def load_state(self, state: Any) -> None: ...
+
+
+class State:
+    """All that the steps to come depend on, as one value: models, optimizers, parts, generators of random numbers, and the curve so far."""
+
+    def __init__(self, roles: Mapping[str, Learner], parts: Mapping[str, Part], curve: Curve) -> None:
+        self.held: dict[str, Part] = {**{f"role {k}": v for k, v in roles.items()}, **{f"part {k}": v for k, v in parts.items()}}
+        self.curve = curve
+
+    def values(self) -> dict[str, Any]:
+        rng = {"cpu": torch.get_rng_state(), "cuda": torch.cuda.get_rng_state_all()}
+        return {"held": {k: v.state() for k, v in self.held.items()}, "rng": rng, "rows": self.curve.rows}
+
+    def restore(self, values: Mapping[str, Any]) -> None:
+        for name, part in self.held.items():
+            part.load_state(values["held"][name])
+        torch.set_rng_state(values["rng"]["cpu"])
+        torch.cuda.set_rng_state_all(values["rng"]["cuda"])
+        self.curve.restore(values["rows"])
+
+
+def drive(
+    rounds: Sequence[Round],
+    roles: Mapping[str, Learner],
+    curve: Curve,
+    *,
+    every: int,
+    parts: Mapping[str, Part] | None = None,
+    last: bool = True,
+) -> None:
+    """Play all rounds, from the latest checkpoint in the work folder where there is one; write one every `every` steps, and after the last.
+
+    Under Prefect the steps of WATCHED seconds are one task: a task costs some 10 ms, so that is far below 2 %.
+    last: whether the end of the last step is worth a checkpoint. Raises UserError for `every` below 1.
+    """
+    if every < 1:
+        raise UserError(f"{curve.stage.name}: checkpoint_every = {every} must be 1 or more")
+    steps = _steps(rounds, roles, curve, State(roles, parts or {}, curve), every, last)
+    while learn(steps):
         pass
 
 
+def _steps(
+    rounds: Sequence[Round], roles: Mapping[str, Learner], curve: Curve, state: State, every: int, last: bool
+) -> Iterator[int]:
+    """The steps that are left to do; yields how many are done."""
+    kept = Checkpoints(curve.stage.work / "checkpoints" / rounds[0].name)
+    done, total = 0, sum(r.steps for r in rounds)
+    if found := kept.latest():
+        done = found[0]
+        state.restore(found[1])
+        print(f"{curve.stage.name}: going on after step {done} of {total} ({rounds[0].name})", file=sys.stderr)
+    for played, _, metrics in run(rounds, roles, done):
+        curve.add(metrics, round=played.name)
+        done += 1
+        fault("train.step")
+        if done % every == 0 and done < total or done == total and last:
+            kept.save(done, state.values())
+        yield done
+
+
 @task
-def learn(steps: Iterator[tuple[Round, Any, Mapping[str, float]]], curve: Curve) -> bool:
+def learn(steps: Iterator[int]) -> bool:
     """Take steps for WATCHED seconds; False where none is left."""
     begin = time.monotonic()
-    for played, _, metrics in steps:
-        curve.add(metrics, round=played.name)
-        if time.monotonic() - begin >= WATCHED:
-            return True
-    return False
+    return any(time.monotonic() - begin >= WATCHED for _ in steps)
 
 
-def shuffled(n: int, size: int, seed: int) -> Iterator[list[int]]:
-    """Endless batches of `size` indices below n: a new order for every epoch, each index once per epoch."""
-    epoch, order = 0, []
-    while True:
-        while len(order) < size:
-            order += list(np.random.default_rng(seed_for(seed, "epoch", "", "", epoch)).permutation(n))
-            epoch += 1
-        batch, order = order[:size], order[size:]
-        yield [int(i) for i in batch]
+def shuffled(n: int, size: int, seed: int) -> Callable[[int], list[int]]:
+    """step -> `size` indices below n: a new order for every epoch, each index once per epoch. A function of the step: no cursor to keep."""
+
+    @lru_cache(maxsize=2 + size // n)
+    def order(epoch: int) -> np.ndarray:
+        return np.random.default_rng(seed_for(seed, "epoch", "", "", epoch)).permutation(n)
+
+    return lambda step: [int(order(i // n)[i % n]) for i in range(step * size, (step + 1) * size)]
 
 
 def demonstration_row(renderer: Renderer, messages: Sequence[Message], context_weight: float) -> Row:

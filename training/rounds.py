@@ -40,11 +40,16 @@ class Round:
     after: Callable[[int, Mapping[str, float]], None] = lambda step, metrics: None
 
 
-def run(rounds: Sequence[Round], roles: Mapping[str, Learner]) -> Iterator[tuple[Round, int, dict[str, float]]]:
-    """Play the rounds in order; yields (round, step, metrics) after each step. Metrics of several batches of a step are averaged."""
+def run(rounds: Sequence[Round], roles: Mapping[str, Learner], done: int = 0) -> Iterator[tuple[Round, int, dict[str, float]]]:
+    """Play the rounds in order; yields (round, step, metrics) after each step. Metrics of several batches of a step are averaged.
+
+    The first `done` steps, counted over all rounds, are left out: a run that is resumed has taken them.
+    """
     for current in rounds:
         learner = roles[current.role]
-        for step in range(current.steps):
+        first = min(done, current.steps)
+        done -= first
+        for step in range(first, current.steps):
             began = time.monotonic()
             batches, made = current.source(step)
             batches = list(batches)

@@ -34,6 +34,7 @@ def prefer(
     weight_decay: float = 0.0,
     max_grad_norm: float = 1.0,
     sft_weight: float = 0.2,
+    checkpoint_every: int = 40,
     loss: Piece("training.prefer") = {"piece": "dpo", "beta": 0.1},
 ) -> None:
     """Starts from artifacts/sft/model, which is the reference too where the loss needs one. `sft_weight` weighs the next-token loss of the
@@ -56,8 +57,8 @@ def prefer(
     drive(
         [Round(name="prefer", role="policy", objective=objective, prepare=objective.prepare, steps=steps, together=2,
                tokens_per_microbatch=tokens_per_microbatch,
-               source=lambda step: ([pack([train[2 * i + j] for i in next(order) for j in (0, 1)], device=device)], {}))],
-        {"policy": learner}, curve,
+               source=lambda step: ([pack([train[2 * i + j] for i in order(step) for j in (0, 1)], device=device)], {}))],
+        {"policy": learner}, curve, every=checkpoint_every,
     )  # fmt: skip
     curve.close()
     save_model(policy, tokenizer, stage.out / "model")

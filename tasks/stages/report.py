@@ -44,7 +44,7 @@ def report(stage: Stage, *, episodes: int = 20) -> None:
     """`episodes`: conversations shown on the page."""
     found = json.loads(stage.input("evaluate", "metrics.json").read_text(encoding="utf-8"))
     cards = {name: json.loads(stage.input(name, "card.json").read_text(encoding="utf-8")) for name in (*DATA, *TRAINED)}
-    curves = {name: pd.read_csv(stage.input(name, "curve.csv")) for name in TRAINED}
+    curves = {name: curve(stage, name) for name in TRAINED}
     played = [json.loads(line) for line in stage.input("evaluate", "episodes.jsonl").read_text(encoding="utf-8").splitlines()]
     measured = {k: v for k, v in stage.measured().items() if k != stage.name}
 
@@ -72,6 +72,12 @@ def report(stage: Stage, *, episodes: int = 20) -> None:
     (stage.out / "index.html").write_text(page.page("Espalier: what this run learned", headline(found), facts, sections), encoding="utf-8")
     stage.artifact(stage.out / "index.html")
     stage.artifact(stage.out / "summary.json")
+
+
+def curve(stage: Stage, name: str) -> pd.DataFrame:
+    """curve.csv of a stage, and beside each step its times where they were measured in this checkout."""
+    steps, times = pd.read_csv(stage.input(name, "curve.csv")), stage.timings(name)
+    return steps.merge(pd.read_csv(times), on="step", how="left") if times.exists() and "step" in steps else steps
 
 
 def percent(m: Mapping[str, float]) -> str:

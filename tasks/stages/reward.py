@@ -38,6 +38,7 @@ def reward(
     warmup: int = 10,
     weight_decay: float = 0.01,
     max_grad_norm: float = 1.0,
+    checkpoint_every: int = 40,
     loss: Piece("training.prefer") = {"piece": "bradley_terry"},
 ) -> None:
     """Starts from artifacts/sft/model."""
@@ -55,8 +56,8 @@ def reward(
     curve = Curve(stage, steps, shown=("loss", "accuracy"))
     drive(
         [Round(name="reward", role="reward", objective=RewardObjective(loss=loss), steps=steps, together=2, tokens_per_microbatch=tokens_per_microbatch,
-               source=lambda step: ([pack([train[2 * i + j] for i in next(order) for j in (0, 1)], device=device)], {}))],
-        {"reward": learner}, curve,
+               source=lambda step: ([pack([train[2 * i + j] for i in order(step) for j in (0, 1)], device=device)], {}))],
+        {"reward": learner}, curve, every=checkpoint_every,
     )  # fmt: skip
     curve.close()
     save_model(model, tokenizer, stage.out / "model")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 
 from synth.types import Problem, Sampling, Scored, digest
@@ -44,13 +45,12 @@ def rl(
     minibatches: int = 1,
     refill: int = 0,
     temperature: float = 1.0,
-    top_p: float = 1.0,
-    top_k: int = 0,
     max_turn_tokens: int = 48,
     max_tokens: int = 512,
     k: int = 3,
     max_unscorable: float = 0.02,
     max_mismatch: float = 0.05,
+    checkpoint_every: int = 20,
     envs: Pieces("training.env") = [{"piece": "search"}, {"piece": "single"}],
     curriculum: Piece("training.curriculum") = {"piece": "uniform"},
     filters: Pieces("training.filter") = [],
@@ -63,8 +63,13 @@ def rl(
 ) -> None:
     """Starts from artifacts/sft/model. A step plays `samples_per_prompt` rollouts of `prompts_per_step` training questions (`families`: of the
     verifiable families too); groups that `filters` drop are replaced at most `refill` times. `max_mismatch` is the largest KL between
-    sampler and learner (nats per token, on-policy steps) before the run stops; `max_unscorable` the largest share without a score."""
+    sampler and learner (nats per token, on-policy steps) before the run stops; `max_unscorable` the largest share without a score.
+
+    Rollouts are drawn from the whole distribution at `temperature`: the policy gradient is that of the distribution that was sampled, and a
+    truncated one (top-p, top-k) has a support of its own at every token, which the learner's log-probs would not know."""
     prepare(stage, device)
+    if temperature <= 0:
+        raise UserError(f"rl: temperature is {temperature}: a policy that is always sure has nothing to learn from; sample with 1.0")
     problems = [p for p in tables.read(stage.input("questions", "problems.parquet"), Problem) if p.split == "train"]
     if families:
         problems += [p for p in tables.read(stage.input("problems", "problems.parquet"), Problem) if p.split == "train"]
@@ -76,7 +81,7 @@ def rl(
     player = Player(
         sampler=TorchSampler(policy, renderer.end_id), renderer=renderer, envs={e.piece.rpartition("/")[2]: e() for e in envs},
         tools={"search": knowledge.search(stage, k=k)}, max_tokens=max_tokens,
-        sampling=Sampling(temperature=temperature, top_p=top_p, top_k=top_k, max_tokens=max_turn_tokens),
+        sampling=Sampling(temperature=temperature, max_tokens=max_turn_tokens),
     )  # fmt: skip
     objective = PolicyObjective(
         ratio=ratio, surrogate=surrogate, corrections=corrections, regularisers=regularisers, policy=policy, reference=reference,
@@ -85,25 +90,26 @@ def rl(
     experience = Experience(
         problems=problems, player=player, advantage=advantage, curriculum=curriculum, filters=filters, rewards=rewards,
         prompts_per_step=prompts_per_step, samples_per_prompt=samples_per_prompt, refill=refill, epochs=epochs, minibatches=minibatches,
-        skip_zero=objective.row_local, max_unscorable=max_unscorable, seed=stage.seed, device=device,
+        credit_only=objective.credit_only, skip_zero=objective.row_local, max_unscorable=max_unscorable, seed=stage.seed, device=device,
     )  # fmt: skip
     learner = Learner(
-        policy, Optim(kind=optimizer, lr=lr, matrix_lr=matrix_lr, warmup=warmup, steps=steps, decay=decay, final=0.1, weight_decay=weight_decay,
-                      max_grad_norm=max_grad_norm),
+        policy, Optim(kind=optimizer, lr=lr, matrix_lr=matrix_lr, warmup=warmup, steps=steps * epochs * minibatches, decay=decay, final=0.1,
+                      weight_decay=weight_decay, max_grad_norm=max_grad_norm),
     )  # fmt: skip
 
     def watch(step: int, metrics: Mapping[str, float]) -> None:
         if epochs * minibatches == 1 and metrics.get("mismatch_kl", 0.0) > max_mismatch:
-            raise RuntimeError(
-                f"sampler and learner disagree by {metrics['mismatch_kl']:.3g} nats per token at step {step} (limit {max_mismatch}): the weights that "
-                "sampled are not those that learn, or their log-probs are not of the same distribution"
+            raise ValueError(
+                f"sampler and learner disagree by {metrics['mismatch_kl']:.3g} nats per token at step {step} (max_mismatch = {max_mismatch}): the weights "
+                "that sampled are not those that learn, or a half-precision dtype rounds them apart; try dtype float32"
             )
 
     curve = Curve(stage, steps, shown=("reward", "entropy"))
     drive(
         [Round(name="rl", role="policy", source=experience, objective=objective, prepare=objective.prepare, steps=steps, temperature=temperature,
                tokens_per_microbatch=tokens_per_microbatch, after=watch)],
-        {"policy": learner}, curve,
+        {"policy": learner}, curve, every=checkpoint_every, parts={"experience": experience},
+        last=False,  # the last step is always played here: episodes.jsonl shows its rollouts
     )  # fmt: skip
     curve.close()
     save_model(policy, tokenizer, stage.out / "model")
@@ -112,9 +118,10 @@ def rl(
             for r in group.rollouts:
                 score = r.score.value if isinstance(r.score, Scored) else r.score.reason
                 f.write(json.dumps({"problem": r.problem.id, "answer": r.problem.answer, "score": score, "text": r.text}, ensure_ascii=False) + "\n")
+    mismatch = curve.mean("mismatch_kl")  # nan where no step had anything to learn
     stage.card({
-        "parameters": n_parameters(policy), "steps": steps, "rollouts": steps * prompts_per_step * samples_per_prompt, "problems": len(problems),
+        "parameters": n_parameters(policy), "steps": steps, "rollouts": int(sum(r["rollouts"] for r in curve.rows)), "problems": len(problems),
         "reward_first": round(float(curve.rows[0]["reward"]), 4) if curve.rows else None, "reward_last": round(curve.mean("reward"), 4),
-        "mismatch_kl": curve.mean("mismatch_kl"), "groups_dropped": sum(r["groups_dropped"] for r in curve.rows),
+        "mismatch_kl": None if math.isnan(mismatch) else float(f"{mismatch:.3g}"), "groups_dropped": sum(r["groups_dropped"] for r in curve.rows),
         "trained_on": digest([p.id for p in problems]),
     })  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 
 import numpy as np
 
@@ -50,6 +50,7 @@ def sft(
     weight_decay: float = 0.01,
     max_grad_norm: float = 1.0,
     context_weight: float = 0.2,
+    checkpoint_every: int = 100,
 ) -> None:
     """`model` is a Hub id or folder to start from; empty makes one of `hidden` x `layers` and trains it for `base_steps` steps on pages of
     generated worlds (the first `base_lists_steps` on name lists alone). Then `steps` steps of `rows_per_step` demonstrations of the split
@@ -74,23 +75,25 @@ def sft(
             init_range=init_range, seed=seed_for(stage.seed, "sft", "init"),
         )  # fmt: skip
         policy = policy.to(device)
-        batches = page_batches(stage.seed, renderer, base_rows, base_lists_steps, base_facts, context_weight, device)
+        pages_of = page_batches(stage.seed, renderer, base_rows, base_lists_steps, base_facts, context_weight, device)
         learner = Learner(policy, Optim(lr=lr, matrix_lr=matrix_lr, steps=base_steps, decay="cosine", final=0.3, **optim))
         drive(
             [Round(name="base", role="policy", steps=base_steps, objective=nll, tokens_per_microbatch=tokens_per_microbatch,
-                   source=lambda step: ([next(batches)], {}))],
-            {"policy": learner}, curve,
+                   source=lambda step: ([pages_of(step)], {}))],
+            {"policy": learner}, curve, every=checkpoint_every,
         )  # fmt: skip
     save_model(policy, tokenizer, stage.out / "base")
     rows = [demonstration_row(renderer, t.messages, context_weight) for t in demos]
     long = [r for r in rows if len(r.ids) > max_length]
     rows = [r for r in rows if len(r.ids) <= max_length]
+    if not rows:
+        raise UserError(f"sft: all {len(long)} demonstrations are longer than max_length = {max_length} tokens: raise it")
     order = shuffled(len(rows), rows_per_step, seed_for(stage.seed, "sft", "order"))
     learner = Learner(policy, Optim(lr=lr * sft_lr_factor, matrix_lr=matrix_lr * sft_lr_factor, steps=steps, decay="cosine", final=0.05, **optim))
     drive(
         [Round(name="sft", role="policy", steps=steps, objective=nll, tokens_per_microbatch=tokens_per_microbatch,
-               source=lambda step: ([weighted([rows[i] for i in next(order)], device)], {}))],
-        {"policy": learner}, curve,
+               source=lambda step: ([weighted([rows[i] for i in order(step)], device)], {}))],
+        {"policy": learner}, curve, every=checkpoint_every,
     )  # fmt: skip
     save_model(policy, tokenizer, stage.out / "model")
     curve.close()
@@ -109,14 +112,17 @@ def weighted(rows: list[Row], device: str) -> Batch:
     return batch
 
 
-def page_batches(seed: int, renderer: Renderer, rows: int, list_steps: int, facts: int, context_weight: float, device: str) -> Iterator[Batch]:
-    """Endless batches of pages: name lists for the first `list_steps`, then a mixture. A page's tail weighs 1, its head `context_weight`."""
-    step = 0
-    while True:
+def page_batches(
+    seed: int, renderer: Renderer, rows: int, list_steps: int, facts: int, context_weight: float, device: str
+) -> Callable[[int], Batch]:
+    """step -> a batch of pages: name lists for the first `list_steps`, then a mixture. A page's tail weighs 1, its head `context_weight`."""
+
+    def at(step: int) -> Batch:
         batch = []
         for page in pages(seed, step * rows, rows, lists=1.0 if step < list_steps else 0.3, facts=facts):
             head, tail = renderer.encode(page.head), renderer.turn(page.tail)
             weight = np.concatenate([np.full(len(head), context_weight), np.ones(len(tail))])
             batch.append(Row(ids=np.concatenate([head, tail]), trainable=weight > 0, columns={"loss_weight": weight}))
-        yield weighted(batch, device)
-        step += 1
+        return weighted(batch, device)
+
+    return at
