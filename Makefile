@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 export PATH := $(abspath $(BIN)):$(PATH)
 .DEFAULT_GOAL := help
-.PHONY: help install run test ui tables clean
+.PHONY: help install run test serve ui tables clean
 
 help: ## list the targets
 	@grep -hE '^[a-z%-]+:.*##' $(MAKEFILE_LIST) | sed 's/:[^#]*## /\t/' | expand -t 16
@@ -25,6 +25,9 @@ run: $(STAMP) ## the whole pipeline, from sources to an evaluated and promoted m
 
 test: $(STAMP) ## the tests
 	OMP_NUM_THREADS=2 MKL_NUM_THREADS=2 $(BIN)/python -m pytest $(ARGS)
+
+serve: $(STAMP) ## a Prefect server, the schedules of prefect.yaml and a worker, on this machine only
+	$(BIN)/espalier serve
 
 ui: $(STAMP) ## browse the runs in MLflow, on this machine only
 	$(BIN)/espalier ui

@@ -1,7 +1,7 @@
 """The only file that runs DVC: always as a process of its own, on the interpreter that runs us, so that stages find our packages.
 
-`python -m tasks.dvc ARGS` is `dvc ARGS` that ends, with all that it has started, when the process that started it is gone: the plain
-one would go on, and write into a checkout that somebody else has taken over.
+A stage alone is run through tasks/process.py, which ends DVC with us: by itself it would go on, and write into a checkout that somebody
+else has taken over.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def stage(
         said.append(line)
         each(line)
 
-    command = [sys.executable, "-m", "tasks.dvc", "repro", "-s", name]
+    command = [sys.executable, "-m", "tasks.process", "dvc", "repro", "-s", name]
     try:
         code = process.run_group(command, cwd=root, env=environment(extra), each=hear, seconds=seconds)
     except TimeoutError as e:
@@ -246,8 +246,21 @@ def _locked(file: Any) -> bool:
     return True
 
 
-if __name__ == "__main__":
-    process.end_with(process.starters(), group=True)
-    from dvc.cli import main
+def unnamed(root: Path) -> list[Path]:
+    """Objects of the cache that neither the working directory nor a commit nor an experiment names."""
+    done = subprocess.run([sys.executable, "-m", "dvc", *_gc(root), "--dry"], cwd=root, env=environment(), capture_output=True, text=True)
+    if done.returncode:
+        raise UserError(f"`dvc gc` failed: {' '.join(done.stderr.split()) or 'no message'}")
+    return [p for line in (done.stdout + done.stderr).splitlines() if line.startswith("Removing ") and (p := Path(line[9:])).exists()]
 
-    sys.exit(main(sys.argv[1:]))
+
+def collect(root: Path) -> None:
+    """Remove them. Raises UserError where DVC refuses."""
+    if code := run([*_gc(root), "-q"], root):
+        raise UserError(f"`dvc gc` ended with code {code}; the lines above say why")
+
+
+def _gc(root: Path) -> list[str]:
+    """`dvc gc` that keeps what any commit or experiment names; in a repository without a commit, what the working directory names."""
+    known = subprocess.run(["git", "rev-parse", "--verify", "-q", "HEAD"], cwd=root, capture_output=True).returncode == 0
+    return ["gc", "--workspace", "--force", *(["--all-commits", "--all-experiments"] if known else [])]

@@ -24,8 +24,7 @@ class StageError(UserError):
 def nearest(name: str, valid: Iterable[str]) -> str:
     """The end of an error sentence: "did you mean 'quantile'? (valid: grpo, quantile)"; without a near name, the list alone."""
     valid = sorted(valid)
-    close = difflib.get_close_matches(name.replace("-", "_"), valid, n=1, cutoff=0.5) or difflib.get_close_matches(
-        name, valid, n=1, cutoff=0.5
-    )
+    close = difflib.get_close_matches(name.replace("-", "_"), valid, cutoff=0.5) or difflib.get_close_matches(name, valid, cutoff=0.5)
+    swapped = [c for c in close if sorted(c) == sorted(name)]  # the commonest slip, which difflib ranks no higher than a wrong letter
     shown = ", ".join(valid) if valid else "there is none"
-    return f"did you mean {close[0]!r}? (valid: {shown})" if close else f"valid: {shown}"
+    return f"did you mean {(swapped or close)[0]!r}? (valid: {shown})" if close else f"valid: {shown}"

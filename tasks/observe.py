@@ -13,15 +13,18 @@ import json
 import os
 import re
 import select
+import socket
 import sys
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from tasks import process
-from tasks.spool import flat, read, spool, streams, write
+from tasks.spool import executions, flat, read, spool, streams, write
 from tasks.stage import Stage, graph, load
 
 EXPERIMENT = "espalier"
@@ -44,6 +47,19 @@ def client(root: Path) -> Any:
     from mlflow import MlflowClient
 
     return MlflowClient(uri(root), registry_uri=uri(root))
+
+
+def silence(where: str, seconds: float = 2.0) -> str:
+    """Why nobody answers at a tracking URI, "" where somebody does. Asked before mlflow is imported and waits for its own time-outs."""
+    if not where.startswith(("http://", "https://")):
+        return ""
+    try:
+        with urllib.request.urlopen(f"{where.rstrip('/')}/health", timeout=seconds):
+            return ""
+    except urllib.error.HTTPError:
+        return ""  # an answer, if not a friendly one
+    except (OSError, ValueError) as e:
+        return f"no answer within {seconds:g} seconds: {e}"
 
 
 class Shipping:
@@ -70,9 +86,12 @@ class Shipping:
 
     def all(self) -> Shipping:
         """Ship every execution that is not closed yet, the oldest first; close those whose process has ended."""
-        found = [(p.parent, read(p)) for p in spool(self.root).glob("*/execution.json")]
-        open_ = sorted(((f, about) for f, about in found if not about.get("closed")), key=lambda pair: pair[1]["time"])
+        open_ = [(folder, about) for folder, about in executions(self.root) if not about.get("closed")]
         if not open_:
+            return self
+        self.problem = silence(uri(self.root))
+        if self.problem:
+            self.left = sum(_waiting(f) for f, _ in open_)
             return self
         from mlflow.exceptions import MlflowException
 
@@ -82,6 +101,8 @@ class Shipping:
             except (MlflowException, OSError) as e:
                 self.problem = " ".join(str(e).split())[:300]
                 break
+        else:
+            self._bury()
         self.left = sum(_waiting(f) for f, _ in open_)
         return self
 
@@ -92,6 +113,26 @@ class Shipping:
         if not process.alive(about["pid"], about["started"]):
             self.close(folder, "")
 
+    def _bury(self) -> None:
+        """Runs of this machine whose process is gone and whose spool is too (a checkout that was deleted) stay RUNNING for ever
+        otherwise. Runs that a spool still tells of are closed by it, with all that it holds."""
+        from mlflow.exceptions import MlflowException
+
+        told = {about.get("run") for _, about in executions(self.root)}
+        try:
+            here = f"attributes.status = 'RUNNING' and tags.`espalier.host` = '{socket.gethostname()}'"
+            for run in self.client.search_runs([self.experiment], filter_string=here, max_results=100):
+                pid, _, started = run.data.tags.get("espalier.process", "").partition(" ")
+                spooled = Path(run.data.tags.get("espalier.spool", "")).is_dir()
+                if run.info.run_id in told or spooled or not pid.isdigit() or process.alive(int(pid), started):
+                    continue
+                below = f"attributes.status = 'RUNNING' and tags.`mlflow.parentRunId` = '{run.info.run_id}'"
+                for child in self.client.search_runs([self.experiment], filter_string=below, max_results=100):
+                    self.client.set_terminated(child.info.run_id, "KILLED")
+                self.client.set_terminated(run.info.run_id, "KILLED")
+        except (MlflowException, OSError) as e:
+            self.problem = " ".join(str(e).split())[:300]
+
     def parent(self, folder: Path, about: dict[str, Any]) -> str:
         """The parent run of an execution, looked up by its key before it is made."""
         if not about.get("run"):
@@ -99,6 +140,9 @@ class Shipping:
                 "espalier.recipe": about.get("recipe", ""),
                 "espalier.profile": about.get("profile", ""),
                 "mlflow.source.git.commit": about["commit"],
+                "espalier.host": socket.gethostname(),
+                "espalier.process": f"{about['pid']} {about['started']}",
+                "espalier.spool": str(folder.resolve()),
             }
             about["run"] = self._run(
                 about["key"],
@@ -199,9 +243,14 @@ class Shipping:
             self.client.set_terminated(run, first["status"], end_time=first["time"])
 
     def close(self, folder: Path, lock: str) -> str:
-        """End the parent run: link the stages that were cached, copy the last metrics, tag the digest of dvc.lock. Returns its run id."""
+        """End the parent run: link the stages that were cached, copy the last metrics, tag the digest of dvc.lock. Returns its run id.
+        One that is closed already only gets the tag."""
         about = read(folder / "execution.json")
         run = self.parent(folder, about)
+        if lock:
+            self.client.set_tag(run, "espalier.dvc_lock", lock)
+        if about.get("closed"):
+            return run
         ends = {p.stem: _last_end(p) for p in streams(folder)}
         for stage, status in ends.items():
             if status == "KILLED":
@@ -215,8 +264,6 @@ class Shipping:
             from mlflow.entities import Metric
 
             self.client.log_batch(run, metrics=[Metric(_name(k), float(v), about["time"], 0) for k, v in values.items()])
-        if lock:
-            self.client.set_tag(run, "espalier.dvc_lock", lock)
         self.client.set_terminated(run, next((s for s in ends.values() if s != "FINISHED"), "FINISHED"))
         write(folder / "execution.json", {**about, "closed": True})
         return run

@@ -4,6 +4,9 @@ DVC starts a stage through a shell and, when it is killed, leaves the stage runn
 checkout that has moved on. So a stage watches the process that started it, once a second by process id.
 `prctl(PR_SET_PDEATHSIG)` is not used: it fires on the end of the parent's *thread*, exists on Linux only, and never
 sees that the process above an intermediate shell has died.
+
+`python -m tasks.process MODULE ARGS` is `python -m MODULE ARGS` that ends, with all that it has started, when the process that
+started it is gone.
 """
 
 from __future__ import annotations
@@ -11,8 +14,10 @@ from __future__ import annotations
 import contextlib
 import os
 import queue
+import runpy
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -141,3 +146,9 @@ def _members(group: int) -> bool:
             if int(field[2]) == group and field[0] not in "ZX":
                 return True
     return False
+
+
+if __name__ == "__main__":
+    end_with(starters(), group=True)
+    del sys.argv[0]
+    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)

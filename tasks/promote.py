@@ -1,15 +1,19 @@
 """Promotion: register the trained model once per digest, and move the alias `champion` to it where it is better on the held-out set.
 
 Better is a claim about the same problems: the paired difference of mean scores (training/evaluate/paired.py) has an
-interval above zero. Where the held-out set is another than the champion's the two cannot be compared, and the alias
-stays. The scores of a version are kept beside it, so that its successors can be compared.
+interval above zero. The scores of a version are kept beside it, so that its successors can be compared. Where the
+held-out set is another than those that the champion was measured on, the two cannot be compared and the alias stays;
+`measure_champion` mends that. Every decision is an artifact of the run, gate.json.
 """
 
 from __future__ import annotations
 
 import json
-import os
+import math
+import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +25,8 @@ from tasks.stage import file_digest
 from training.evaluate.paired import paired
 
 NAME, ALIAS = "espalier", "champion"
+REIGNS = "espalier.champions"  # tag of the registered model: the versions that the alias has named and not been taken from, oldest first
+BACK = "espalier.rolled_back"  # tag of a version that the alias was taken from: it comes back by --force only
 
 
 def promote(root: Path, *, model: str = "rl", force: bool = False) -> str:
@@ -31,39 +37,130 @@ def promote(root: Path, *, model: str = "rl", force: bool = False) -> str:
     folder = root / "artifacts" / model / "model"
     if not folder.is_dir() or not (root / "artifacts" / "evaluate" / "scores.parquet").exists():
         raise UserError(f"{folder} has not been trained and evaluated yet: `espalier run` first")
+    with _registry(root, "promote") as ship:
+        return _promote(root, ship, folder, model, force)
+
+
+def rollback(root: Path) -> str:
+    """Move the alias back to the version that it named before. Raises UserError where there is none."""
+    with _registry(root, "promote --rollback") as ship:
+        client = ship.client
+        champion = _champion(client)
+        reigns = [] if champion is None else _reigns(client)
+        earlier = reigns[: reigns.index(str(champion.version))] if champion is not None and str(champion.version) in reigns else []
+        if not earlier:
+            raise UserError(f"no {ALIAS} came before the present one: `espalier ui` shows the versions of the model {NAME}")
+        client.set_model_version_tag(NAME, champion.version, BACK, "true")
+        client.set_registered_model_alias(NAME, ALIAS, earlier[-1])
+        client.set_registered_model_tag(NAME, REIGNS, ",".join(earlier))
+        return f"{NAME} version {earlier[-1]} is the {ALIAS} again; version {champion.version} is not promoted any more, except by --force"
+
+
+def measure_champion(root: Path) -> str:
+    """Play the present held-out questions with the champion and keep its scores, so that others can be compared with it."""
+    with _registry(root, "promote --measure-champion") as ship:
+        champion = _champion(ship.client)
+        if champion is None:
+            raise UserError(f"there is no {ALIAS} yet: `espalier promote` makes the first")
+        who, held_out = f"{NAME} version {champion.version}", _card(root)["held_out"]
+        if _kept(champion, held_out):
+            return f"{who}, the {ALIAS}, is measured on the present held-out questions already"
+        folder = root / ".espalier" / "work" / ALIAS / champion.tags["espalier.digest"][:16]
+        model = folder / "artifacts" / "rl" / "model"
+        if not model.is_dir() or file_digest(model) != champion.tags["espalier.digest"]:
+            shutil.rmtree(folder, ignore_errors=True)
+            model.parent.mkdir(parents=True)
+            with tempfile.TemporaryDirectory(dir=folder) as t:
+                Path(ship.client.download_artifacts(champion.run_id, f"{_place(champion)}/model", t)).rename(model)
+            if file_digest(model) != champion.tags["espalier.digest"]:
+                raise UserError(f"the artifacts of {who} are not what was registered: they were changed or damaged in the store")
+        scores, held_out = _play(root, folder)
+        _keep(ship.client, champion, scores, held_out)
+        shutil.rmtree(folder)
+        right = [x for values in scores.values() for x in values if not math.isnan(x)]
+        return f"{who}, the {ALIAS}, is measured on {len(scores)} held-out questions: mean score {sum(right) / max(1, len(right)):.3f}"
+
+
+def _play(root: Path, folder: Path) -> tuple[dict[str, list[float]], str]:
+    """The stage `evaluate` over a project of links in `folder`, with the champion in the place of the RL model and no other one."""
+    from tasks import commit, pieces
+    from tasks.stage import Stage, load
+    from tasks.stages.evaluate import evaluate
+
+    for data in ("kb", "questions", "problems"):
+        link = folder / "artifacts" / data
+        if not link.exists():
+            link.symlink_to((root / "artifacts" / data).resolve())
+    commit.seal(folder / "artifacts" / "rl")
+    stage = Stage("evaluate", plan=load("evaluate", root), root=folder)
+    with stage.running():
+        pieces.open_own()
+        params = pieces.bind_all(stage.pieces, stage.params)
+        evaluate(stage, **{**params, "models": ["rl"], "against": "rl", "per_family": 1, "family_samples": 1, "blanked_samples": 1})
+    return held_out_scores(folder, "rl"), _card(folder)["held_out"]
+
+
+@contextmanager
+def _registry(root: Path, command: str) -> Iterator[observe.Shipping]:
+    """Shipping with all events shipped. Raises UserError where tracking is off, or where MLflow cannot be reached or refuses."""
     if not spool.tracking(root):
         raise UserError("params.yaml says `tracking: off`, and the registry of models is MLflow's: set it to `local`")
-    from mlflow.exceptions import MlflowException
-
     with observe.shipping(root, 60.0) as ship:
         if ship is None:
-            raise UserError("another process is still shipping events to MLflow: run `espalier promote` again when it has ended")
+            raise UserError(f"another process is still shipping events to MLflow: run `espalier {command}` again when it has ended")
         ship.all()
         if ship.problem:
             raise UserError(
-                f"MLflow at {observe.uri(root)} does not take the events of the run ({ship.problem}): see that it runs, then "
-                "`espalier promote` again"
+                f"MLflow at {observe.uri(root)} cannot be reached ({ship.problem}): start it, then run `espalier {command}` again"
             )
+        from mlflow.exceptions import MlflowException
+
         try:
-            return _promote(root, ship, folder, model, force)
+            yield ship
         except MlflowException as e:
             raise UserError(f"MLflow at {observe.uri(root)} refused: {' '.join(str(e).split())[:300]}") from None
 
 
 def _promote(root: Path, ship: observe.Shipping, folder: Path, model: str, force: bool) -> str:
     client, scores, held_out = ship.client, held_out_scores(root, model), _card(root)["held_out"]
-    run = ship.close(spool.latest(root), dvc.lock_digest(root))
-    version = _register(client, folder, model, run, scores, held_out)
+    lock = dvc.lock_digest(root)
+    run = ship.close(spool.latest(root), lock)
+    version = _register(client, folder, model, run)
+    _keep(client, version, scores, held_out)
     name = f"{NAME} version {version.version} ({model})"
     champion = _champion(client)
     if champion is not None and champion.version == version.version:
         return f"{name} is the {ALIAS} already"
-    better, why = (True, "the first") if champion is None else _compare(client, champion, scores, held_out)
-    client.set_tag(run, "espalier.promotion", f"{name}: {why}")
+    better, why, numbers = (True, "the first", {}) if champion is None else _compare(client, champion, scores, held_out)
+    if better and version.tags.get(BACK):
+        better, why = False, f"it was rolled back before (--force moves the alias); {why}"
     if better or force:
+        said = f"{name} is now the {ALIAS}: {why}" + ("" if better else ", moved by --force")
+        reigns = [v for v in _reigns(client) if v != str(version.version)]
+        client.set_registered_model_tag(NAME, REIGNS, ",".join([*reigns, str(version.version)]))
+        client.set_model_version_tag(NAME, version.version, BACK, "")
         client.set_registered_model_alias(NAME, ALIAS, version.version)
-        return f"{name} is now the {ALIAS}: {why}" + ("" if better else ", moved by --force")
-    return f"{name} is registered; version {champion.version} stays the {ALIAS}: {why}"
+    else:
+        said = f"{name} is registered; version {champion.version} stays the {ALIAS}: {why}"
+    gate = {
+        "model": model,
+        "version": str(version.version),
+        "digest": version.tags["espalier.digest"],
+        "champion_before": str(champion.version) if champion else None,
+        "promoted": better or force,
+        "forced": force and not better,
+        "why": why,
+        "difference": numbers,
+        "held_out": held_out,
+        "dvc_lock": lock,
+    }
+    client.log_dict(run, gate, "gate.json")
+    client.set_tag(run, "espalier.promotion", said)
+    return said
+
+
+def _reigns(client: Any) -> list[str]:
+    return [v for v in client.get_registered_model(NAME).tags.get(REIGNS, "").split(",") if v]
 
 
 def _card(root: Path) -> dict[str, Any]:
@@ -84,7 +181,7 @@ def held_out_scores(root: Path, model: str) -> dict[str, list[float]]:
     return dict(sorted(out.items()))
 
 
-def _register(client: Any, folder: Path, model: str, run: str, scores: dict[str, list[float]], held_out: str) -> Any:
+def _register(client: Any, folder: Path, model: str, run: str) -> Any:
     """The version with this model's digest: found, or made."""
     from mlflow.exceptions import MlflowException
 
@@ -97,15 +194,30 @@ def _register(client: Any, folder: Path, model: str, run: str, scores: dict[str,
     same = [v for v in client.search_model_versions(f"name='{NAME}'") if v.tags.get("espalier.digest") == digest]
     if same:
         return same[0]
-    place = f"models/{digest[:16]}"
-    client.log_artifacts(run, str(folder), f"{place}/model")
+    place = f"models/{digest[:16]}/model"
+    client.log_artifacts(run, str(folder), place)
+    source = f"{client.get_run(run).info.artifact_uri}/{place}"
+    return client.create_model_version(NAME, source=source, run_id=run, tags={"espalier.digest": digest, "espalier.stage": model})
+
+
+def _place(version: Any) -> str:
+    """Folder of a version among the artifacts of its run."""
+    return f"models/{version.tags['espalier.digest'][:16]}"
+
+
+def _kept(version: Any, held_out: str) -> bool:
+    return bool(version.tags.get(f"espalier.measured.{held_out[:16]}"))
+
+
+def _keep(client: Any, version: Any, scores: dict[str, list[float]], held_out: str) -> None:
+    """Keep the scores of a version on one held-out set beside its model."""
+    if _kept(version, held_out):
+        return
     with tempfile.TemporaryDirectory() as t:
-        path = Path(t) / "held_out.json"
+        path = Path(t) / f"held_out-{held_out[:16]}.json"
         path.write_text(json.dumps(scores), encoding="utf-8")
-        client.log_artifact(run, str(path), place)
-    tags = {"espalier.digest": digest, "espalier.stage": model, "espalier.held_out": held_out}
-    source = f"{client.get_run(run).info.artifact_uri}/{place}/model"
-    return client.create_model_version(NAME, source=source, run_id=run, tags=tags)
+        client.log_artifact(version.run_id, str(path), _place(version))
+    client.set_model_version_tag(NAME, version.version, f"espalier.measured.{held_out[:16]}", path.name)
 
 
 def _champion(client: Any) -> Any:
@@ -117,13 +229,15 @@ def _champion(client: Any) -> Any:
         return None
 
 
-def _compare(client: Any, champion: Any, scores: dict[str, list[float]], held_out: str) -> tuple[bool, str]:
-    if champion.tags.get("espalier.held_out") != held_out:
-        return False, "it was measured on another held-out set, so they cannot be compared (--force moves the alias)"
+def _compare(client: Any, champion: Any, scores: dict[str, list[float]], held_out: str) -> tuple[bool, str, dict[str, float]]:
+    """Whether `scores` are better than the champion's, in words, and the paired difference."""
+    if not _kept(champion, held_out):
+        why = f"version {champion.version} was measured on another held-out set, so they cannot be compared"
+        return False, f"{why} (`espalier promote --measure-champion` measures it on this one; --force moves the alias)", {}
     with tempfile.TemporaryDirectory() as t:
-        place = os.path.dirname(champion.source.split("/artifacts/", 1)[1])
-        theirs = json.loads(Path(client.download_artifacts(champion.run_id, f"{place}/held_out.json", t)).read_text(encoding="utf-8"))
+        path = client.download_artifacts(champion.run_id, f"{_place(champion)}/held_out-{held_out[:16]}.json", t)
+        theirs = json.loads(Path(path).read_text(encoding="utf-8"))
     common = sorted(scores.keys() & theirs.keys())
     d = paired([scores[p] for p in common], [theirs[p] for p in common])["difference"]
     said = f"difference to version {champion.version} on {d['n']} held-out questions {d['mean']:+.3f} [{d['low']:+.3f}, {d['high']:+.3f}]"
-    return d["low"] > 0, said
+    return d["low"] > 0, said, dict(d)

@@ -57,6 +57,7 @@ def open_execution(root: Path, key: str, head: process.Process | None = None) ->
             "pid": head.pid if head else 0,
             "started": head.started if head else "",
             "time": _now(),
+            "order": max((a.get("order", 0) for _, a in executions(root)), default=0) + 1,
             "commit": _commit(root),
             **run,
         }
@@ -67,8 +68,14 @@ def open_execution(root: Path, key: str, head: process.Process | None = None) ->
 
 def latest(root: Path) -> Path:
     """The spool folder of the execution that began last; a new one where there is none."""
-    found = sorted(spool(root).glob("*/execution.json"), key=lambda p: read(p)["time"])
-    return found[-1].parent if found else open_execution(root, execution())
+    found = executions(root)
+    return found[-1][0] if found else open_execution(root, execution())
+
+
+def executions(root: Path) -> list[tuple[Path, dict[str, Any]]]:
+    """Folder and execution.json of every execution, in the order in which they began. The clock does not tell it: it can be set back."""
+    found = [(p.parent, read(p)) for p in spool(root).glob("*/execution.json")]
+    return sorted(found, key=lambda pair: (pair[1].get("order", 0), pair[1]["time"]))
 
 
 def _now() -> int:
@@ -169,6 +176,19 @@ class _Beside:
             self.timer.join(1.0)
         if self.child is not None and self.child.stdin is not None:
             self.child.stdin.close()
+
+
+def hand_over(root: Path, seconds: float = 3.0) -> str:
+    """Have what waits shipped by a process of its own, and say how it went, or, after `seconds`, that it goes on: a tracking server
+    that is slow or gone costs its caller no more than that."""
+    beside = _Beside(root)
+    beside.start()
+    beside.close()
+    try:
+        beside.child.wait(seconds)
+    except subprocess.TimeoutExpired:
+        return "events are still being shipped to MLflow; `espalier sync` says how that went"
+    return (root / ".espalier" / "shipping.log").read_text(encoding="utf-8").rstrip().rpartition("\n")[2]
 
 
 def flat(value: Any, at: str = "") -> Iterator[tuple[str, Any]]:

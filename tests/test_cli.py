@@ -35,7 +35,7 @@ def test_help_lists_every_command_and_imports_nothing_heavy():
     script = "import sys, atexit\natexit.register(lambda: print(sorted({m.split('.')[0] for m in sys.modules})))\n"
     script += "from flows.cli import main\nmain(['--help'])"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=CODE)
-    for command in ("run", "recipes", "show", "check", "chat", "doctor", "init", "promote", "sync", "ui"):
+    for command in ("run", "recipes", "show", "check", "chat", "doctor", "init", "promote", "sync", "ui", "serve", "deploy", "status", "stop"):
         assert f"  {command} " in done.stdout
     loaded = json.loads(done.stdout.splitlines()[-1].replace("'", '"'))
     assert not {"torch", "pandas", "numpy", "mlflow", "dvc", "prefect", "transformers", "yaml"} & set(loaded)
@@ -125,7 +125,7 @@ def test_dry_run_says_what_and_why(project, capsys, monkeypatch):
 def test_run_asks_dvc_and_prints_the_table(project, capsys, monkeypatch):
     asked = []
     monkeypatch.setattr(dvc, "run", lambda args, root, extra=None: asked.append((args, extra)) or 0)
-    monkeypatch.setattr("tasks.observe.sync", lambda root: "0 events shipped")
+    monkeypatch.setattr("tasks.spool.hand_over", lambda root: "0 events shipped")
     (project / "reports").mkdir()
     cell = {"mean": 0.5, "low": 0.45, "high": 0.55, "n": 300}
     (project / "reports/summary.json").write_text(

@@ -12,11 +12,20 @@ def add(commands: Any) -> None:
     p = commands.add_parser("promote", help="register the model; move the alias `champion` to it where its interval says that it is better")
     p.add_argument("--model", default="rl", help="stage whose model is promoted (default: rl)")
     p.add_argument("--force", action="store_true", help="move the alias whatever the comparison says")
+    p.add_argument("--rollback", action="store_true", help="move the alias back to the version that it named before")
+    p.add_argument(
+        "--measure-champion", action="store_true", help="play the present held-out questions with the champion, so that others can be compared"
+    )
     p.set_defaults(run=promote)
 
 
 def promote(args: argparse.Namespace) -> int:
     from tasks import promote as task
 
-    print(task.promote(project(), model=args.model, force=args.force))
+    if args.rollback:
+        print(task.rollback(project()))
+    elif args.measure_champion:
+        print(task.measure_champion(project()))
+    else:
+        print(task.promote(project(), model=args.model, force=args.force))
     return 0

@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ def add(commands: Any) -> None:
         help="change one value, e.g. rl.steps=50 or seed=1; may be repeated",
     )
     p.add_argument("--dry-run", action="store_true", help="print what would run and which values differ from the last plan, and stop")
+    p.add_argument("--watch", action="store_true", help="run under Prefect: every stage and its steps can be watched in a browser")
     p.set_defaults(run=run)
 
 
@@ -67,12 +69,34 @@ def run(args: argparse.Namespace) -> int:
     made = plan.plans(root, changed=lambda params: merged(params, changes))  # refuses with one sentence before anything starts
     if args.dry_run:
         return _dry(root, made)
+    if args.watch:
+        return _watch(root, args)
     with dvc.alone(root):
         return _run(root, changes)
 
 
+def _watch(root: Path, args: argparse.Namespace) -> int:
+    """The flow `pipeline` in this process. Without a server one is started, and ended with the run; what it knows is kept."""
+    from tasks import server
+
+    print("looking for a Prefect server ...", file=sys.stderr, flush=True)
+    url, fresh = server.settle(root)
+    with server.running(root, url) if fresh else nullcontext():
+        from flows.pipeline import watch
+
+        with server.client() as api:
+            server.prepare(api)
+        print(f"Watch it at {url.removesuffix('/api')}/runs", file=sys.stderr, flush=True)
+        code, said = watch(recipe=args.recipe, settings=tuple(args.set), promote=False)
+    if code:
+        print(f"\nThe run stopped: {said}. What was finished stays finished: `espalier run` goes on from there.", file=sys.stderr)
+        return code
+    _table(root)
+    return 0
+
+
 def _run(root: Path, changes: dict[str, Any]) -> int:
-    from tasks import dvc, observe, process, spool
+    from tasks import dvc, process, spool
 
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that DVC, and with it the stage, is ended too
     key = f"run-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
@@ -86,7 +110,7 @@ def _run(root: Path, changes: dict[str, Any]) -> int:
         code = dvc.experiment(changes, root, env) if changes else dvc.reproduce(root, env)
     finally:
         if spool.tracking(root):
-            print(observe.sync(root), file=sys.stderr)
+            print(spool.hand_over(root), file=sys.stderr)
     if code:
         print(
             "\nThe run stopped; the lines above say why. What was finished stays finished: `espalier run` goes on from there.",

@@ -1,0 +1,22 @@
+"""The champion on the present held-out questions: new data would otherwise leave nobody to compare a new model with."""
+
+from prefect import flow, get_run_logger
+from prefect.runtime import flow_run
+from prefect.states import Completed, State
+
+from flows.pipeline import named, queued
+from tasks import dvc, server
+from tasks.paths import project
+
+
+@flow(name="champion", flow_run_name=named)
+def champion() -> State:
+    """Measure the champion, where it has not been measured on these questions; `Cached` where it has."""
+    from tasks.promote import measure_champion
+
+    root = project()
+    server.note(root, flow_run.get_id())
+    with dvc.alone(root, queue=queued):
+        said = measure_champion(root)
+    get_run_logger().info(said)
+    return Completed(name="Cached" if said.endswith("already") else None, message=said)

@@ -1,0 +1,141 @@
+"""The whole graph under Prefect: one task per stage of dvc.yaml.
+
+A task runs `dvc repro -s STAGE` in a process group of its own and ends as `Cached` where nothing changed. The run ends as a DVC experiment
+and with promotion. What is tried again: a stage that found DVC's lock held, and one that ended with the code of a transient failure (75),
+after `retry_seconds`; nothing else. One run per checkout (.espalier/lock; a second one waits, shown as Queued) and one stage per GPU (the
+Prefect limit `gpu`).
+"""
+
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+from prefect import flow, get_run_logger, task
+from prefect.cache_policies import NO_CACHE
+from prefect.exceptions import TerminationSignal
+from prefect.runtime import flow_run, task_run
+from prefect.states import Completed, Running, State
+from pydantic import Field
+
+from flows.cli.run import merged, overrides
+from tasks import dvc, plan, process, run, server, spool
+from tasks.errors import StageError, UserError
+from tasks.paths import project
+from tasks.stage import graph, load
+
+
+def named() -> str:
+    """The name of a run: when it began, and what tells it from another of that minute."""
+    return f"{time.strftime('%Y-%m-%d-%H%M')}-{str(flow_run.get_id())[:6]}"
+
+
+@flow(name="pipeline", flow_run_name=named)
+def pipeline(
+    recipe: str | None = None,
+    settings: tuple[str, ...] = (),
+    promote: bool = True,
+    stage_minutes: Annotated[float, Field(gt=0)] | None = None,
+    retry_seconds: tuple[Annotated[float, Field(ge=0)], ...] = (30.0, 120.0),
+) -> State:
+    """Reproduce what has changed, keep it as an experiment, promote the model.
+
+    recipe, settings   for this run only, as `espalier run --recipe NAME --set STAGE.KNOB=VALUE`; params.yaml is put back afterwards
+    promote            compare the model with the champion at the end, where anything ran
+    stage_minutes      a stage that takes longer is ended with all its processes
+    retry_seconds      waits before a stage is tried again after a transient failure; their number is the number of retries
+    """
+    root = project()
+    changes = overrides(recipe, list(settings))
+    plan.plans(root, changed=lambda params: merged(params, changes))  # refuses with one sentence before anything starts
+    dvc.committed(root)
+    server.note(root, flow_run.get_id())
+    with dvc.alone(root, queue=queued), dvc.overridden(changes, root):
+        key = f"pipeline-{flow_run.get_id()}"
+        spool.open_execution(root, key, process.look(os.getpid()))
+        limit = None if stage_minutes is None else 60 * stage_minutes
+        try:
+            ran = _walk(root, {spool.EXECUTION: key}, limit, retry_seconds)
+        finally:
+            if spool.tracking(root):
+                get_run_logger().info(spool.hand_over(root))
+        if not ran:
+            return Completed(name="Cached", message="nothing has changed")
+        said = f"ran {', '.join(ran)}"
+        dvc.save(f"run-{flow_run.get_name()}", said, root)
+        if promote and spool.tracking(root):
+            promotion(root)
+        return Completed(message=said)
+
+
+def watch(**parameters: Any) -> tuple[int, str]:
+    """Run the flow in this process; the exit code that this gives, and what is to be said."""
+    try:
+        state = pipeline(**parameters, return_state=True)
+    except (TerminationSignal, KeyboardInterrupt):
+        return 143, "it was cancelled"
+    return (0 if state.is_completed() else 1), state.message or state.name
+
+
+def queued() -> None:
+    from prefect.client.orchestration import get_client
+
+    get_run_logger().info("another run is under way in this checkout; this one waits for it")
+    with get_client(sync_client=True) as api:
+        api.set_flow_run_state(flow_run.get_id(), Running(name="Queued", message="another run is under way in this checkout"), force=True)
+
+
+def _walk(root: Path, env: dict[str, str], limit: float | None, waits: Sequence[float]) -> list[str]:
+    """Bring every stage up to date, each after those that it reads; the names of those that ran. Raises StageError."""
+    bring = stage.with_options(retries=len(waits), retry_delay_seconds=list(waits) or 0)
+    ran = [] if bring.with_options(task_run_name="plan")(root, "plan", True, env, limit) == "unchanged" else ["plan"]
+    moved = set(dvc.changed_data(root))  # asked once: a dvc process per stage that has not changed would take a second each
+    for name, above in dvc.order(root).items():
+        if name != "plan":
+            due = name in moved or bool(above & set(ran) - {"plan"})
+            if bring.with_options(task_run_name=name)(root, name, due, env, limit) != "unchanged":
+                ran.append(name)
+    return ran
+
+
+def transient(_: Any, __: Any, state: State) -> bool:
+    error = state.result(raise_on_failure=False)
+    return isinstance(error, StageError) and error.transient
+
+
+@task(cache_policy=NO_CACHE, retry_condition_fn=transient)
+def stage(root: Path, name: str, due: bool, env: dict[str, str], limit: float | None) -> State:
+    """One stage: what it says goes to the run's log. Result: "ran", "restored" (from DVC's cache of runs) or "unchanged"."""
+    log = get_run_logger()
+    if not due:
+        return Completed(name="Cached", message="nothing that it reads has changed", data="unchanged")
+    below = {run.PARENT: "1", run.ABOVE: str(task_run.get_id()), "PREFECT__FLOW_RUN_ID": str(flow_run.get_id())}
+    device = str(load(name, root).get("params", {}).get("device", "")) if name in graph(root) and name != "plan" else ""
+    if device.startswith("cuda"):
+        from prefect.concurrency.sync import concurrency
+
+        with concurrency(server.GPU, strict=True):
+            how = dvc.stage(name, root, env | below, log.info, limit)
+    else:
+        how = dvc.stage(name, root, env | below, log.info, limit)
+    if how == "ran":
+        return Completed(data=how)
+    return Completed(name="Cached", message="taken from DVC's cache of runs" if how == "restored" else "nothing has changed", data=how)
+
+
+@task(cache_policy=NO_CACHE)
+def promotion(root: Path) -> State:
+    """Registry and champion. A tracking server that is away is no reason for a night's work to count as failed."""
+    from prefect.artifacts import create_markdown_artifact
+
+    from tasks.promote import promote
+
+    try:
+        said = promote(root)
+    except UserError as e:
+        get_run_logger().warning("%s", e)
+        return Completed(name="Deferred", message=str(e), data=str(e))
+    get_run_logger().info(said)
+    create_markdown_artifact(key="promotion", markdown=said, description="what the gate decided")
+    return Completed(message=said, data=said)

@@ -1,0 +1,259 @@
+"""The Prefect server of a project: starting it, what is deployed on it, what it ran. Prefect is imported inside functions only.
+
+A server that we start listens on the loopback address and keeps what it knows in .espalier/prefect, never in the user's own profile.
+PREFECT_API_URL names another one, which is then used as it is.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from tasks import process
+from tasks.errors import UserError
+
+PORT = 4200
+POOL = "espalier"  # work pool of the deployments; its worker takes one run at a time
+GPU = "gpu"  # global concurrency limit: one stage at a time on the device
+PATIENCE = 300.0  # seconds for a server to answer after its start: some ten on an idle machine
+
+
+def home(root: Path) -> Path:
+    return root / ".espalier" / "prefect"
+
+
+def environment(root: Path, url: str) -> dict[str, str]:
+    """What a process needs to talk to the server; to be set before Prefect is imported."""
+    own = {} if os.environ.get("PREFECT_API_URL") else {"PREFECT_HOME": str(home(root).resolve())}
+    return {"PREFECT_API_URL": url, "PREFECT_SERVER_ANALYTICS_ENABLED": "false", "DO_NOT_TRACK": "1", **own}
+
+
+def answers(url: str, seconds: float = 3.0) -> bool:
+    try:
+        with urllib.request.urlopen(f"{url}/health", timeout=seconds) as reply:
+            return reply.status == 200
+    except (OSError, urllib.error.HTTPError):
+        return False
+
+
+def find(root: Path) -> str | None:
+    """The address of the server in use; None where none runs. Raises UserError where PREFECT_API_URL names one that does not answer."""
+    if named := os.environ.get("PREFECT_API_URL"):
+        if not answers(named):
+            raise UserError(f"no Prefect server answers at PREFECT_API_URL={named}: start it, or unset the variable")
+        return named
+    about, alive = _noted(home(root) / "server.json")
+    return about["url"] if alive and answers(about["url"], 10.0) else None
+
+
+def connect(root: Path) -> str:
+    """The address of the server in use, with this process set up to talk to it. Raises UserError where none runs."""
+    if find(root) is None:
+        raise UserError(f"no Prefect server runs for {root}: `espalier serve` starts one")
+    return settle(root)[0]
+
+
+def settle(root: Path, port: int | None = None) -> tuple[str, bool]:
+    """The address of the server in use, or the one where `running` will start it (`port`; default PORT, or a free one), and whether it is
+    still to be started. This process is set up to talk to it: Prefect reads its settings once, when it is imported."""
+    url = find(root)
+    fresh = url is None
+    if url is None:
+        url = f"http://127.0.0.1:{_port(port)}/api"
+    os.environ.update(environment(root, url))
+    return url, fresh
+
+
+@contextmanager
+def running(root: Path, url: str) -> Iterator[None]:
+    """A server at `url`, ended with this."""
+    home(root).mkdir(parents=True, exist_ok=True)
+    command = ["server", "start", "--host", "127.0.0.1", "--port", url.rpartition(":")[2].removesuffix("/api")]
+    with beside(root, "server", command) as child:
+        until = time.monotonic() + PATIENCE
+        while not answers(url):
+            if child.poll() is not None or time.monotonic() > until:
+                raise UserError(f"the Prefect server did not start; {home(root) / 'server.log'} ends: {_last_line(root, 'server')}")
+            time.sleep(0.3)
+        _note(home(root) / "server.json", child.pid, url=url)
+        yield
+
+
+def _port(wanted: int | None) -> int:
+    for port in (PORT, 0) if wanted is None else (wanted,):
+        with socket.socket() as s:
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                s.bind(("127.0.0.1", port))
+                return s.getsockname()[1]
+            except OSError:
+                continue
+    raise UserError(f"port {wanted} is in use: name another with --port")
+
+
+@contextmanager
+def beside(root: Path, name: str, command: list[str]) -> Iterator[subprocess.Popen[bytes]]:
+    """`prefect COMMAND` in a process group of its own, its output in .espalier/prefect/<name>.log; ended with all that it started."""
+    with (home(root) / f"{name}.log").open("ab") as log:
+        child = subprocess.Popen(
+            [sys.executable, "-m", "tasks.process", "prefect", *command],
+            cwd=root,
+            env=os.environ,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+        try:
+            yield child
+        finally:
+            process.end_group(child.pid, grace=40.0)  # a worker ends its run first, which ends its stage
+            child.wait()
+
+
+def _last_line(root: Path, name: str) -> str:
+    lines = (home(root) / f"{name}.log").read_text(encoding="utf-8", errors="replace").split("\n")
+    return next((" ".join(x.split()) for x in reversed(lines) if x.strip()), "nothing")
+
+
+def client() -> Any:
+    from prefect.client.orchestration import get_client
+
+    return get_client(sync_client=True)
+
+
+def prepare(api: Any) -> None:
+    """The limit on the device and the work pool, made where they are missing."""
+    from prefect.client.schemas.actions import WorkPoolCreate
+    from prefect.exceptions import ObjectAlreadyExists
+
+    api.upsert_global_concurrency_limit_by_name(GPU, 1)
+    try:
+        api.create_work_pool(WorkPoolCreate(name=POOL, type="process"))
+    except ObjectAlreadyExists:
+        pass
+
+
+def tidy(api: Any, root: Path) -> list[str]:
+    """Make the states true before a worker starts: runs whose process is gone have crashed, and of the runs that nobody started in time
+    only the last of each deployment is still to be run. Returns a line about each."""
+    from prefect.states import Cancelled, Crashed
+
+    said = []
+    for run in _runs(api, ("RUNNING", "CANCELLING"), 200):
+        about, alive = _noted(home(root) / "runs" / f"{run.id}.json")
+        if about and not alive:
+            gone = Crashed(message="its process is gone; the next run goes on from where it was")
+            api.set_flow_run_state(run.id, gone, force=True)
+            said.append(f"{run.name}: its process is gone, now marked as crashed")
+    late: dict[Any, list[Any]] = {}
+    for run in _runs(api, ("SCHEDULED",), 200):
+        if run.deployment_id and run.expected_start_time and run.expected_start_time < datetime.now(timezone.utc):
+            late.setdefault(run.deployment_id, []).append(run)
+    for runs in late.values():
+        for run in sorted(runs, key=lambda r: r.expected_start_time)[:-1]:
+            missed = Cancelled(message="missed while no worker ran; a later one of its deployment runs")
+            api.set_flow_run_state(run.id, missed, force=True)
+            said.append(f"{run.name}: missed while no worker ran; a later one runs instead")
+    return said
+
+
+def note(root: Path, run: str) -> None:
+    """Note that this process executes the flow run `run`: what `tidy` and `stop` go by."""
+    _note(home(root) / "runs" / f"{run}.json", os.getpid())
+
+
+def _note(path: Path, pid: int, **more: str) -> None:
+    seen = process.look(pid)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"pid": pid, "started": seen.started if seen else "", **more}))
+
+
+def _noted(path: Path) -> tuple[dict[str, Any], bool]:
+    """What was noted of a process, and whether it is still there."""
+    if not path.exists():
+        return {}, False
+    about = json.loads(path.read_text(encoding="utf-8"))
+    return about, process.alive(about["pid"], about["started"])
+
+
+def _runs(api: Any, types: tuple[str, ...] = (), limit: int = 10) -> list[Any]:
+    """Flow runs of no other flow (stages are shown below them), the latest first."""
+    from prefect.client.schemas.filters import FlowRunFilter
+    from prefect.client.schemas.sorting import FlowRunSort
+
+    wanted: dict[str, Any] = {"parent_task_run_id": {"is_null_": True}}
+    if types:
+        wanted["state"] = {"type": {"any_": list(types)}}
+    return api.read_flow_runs(flow_run_filter=FlowRunFilter(**wanted), sort=FlowRunSort.EXPECTED_START_TIME_DESC, limit=limit)
+
+
+def recent(api: Any, limit: int) -> list[Any]:
+    """The latest runs that have begun or should have."""
+    begun = _runs(api, ("RUNNING", "PENDING", "CANCELLING", "COMPLETED", "FAILED", "CRASHED", "CANCELLED", "PAUSED"), limit)
+    due = [r for r in _runs(api, ("SCHEDULED",), 50) if r.expected_start_time and r.expected_start_time < datetime.now(timezone.utc)]
+    return sorted(begun + due, key=lambda r: r.expected_start_time, reverse=True)[:limit]
+
+
+def ahead(api: Any, deployment: Any) -> datetime | None:
+    """When the next run of a deployment is due."""
+    from prefect.client.schemas.filters import FlowRunFilter
+    from prefect.client.schemas.sorting import FlowRunSort
+
+    wanted = FlowRunFilter(deployment_id={"any_": [deployment.id]}, state={"type": {"any_": ["SCHEDULED"]}})
+    found = api.read_flow_runs(flow_run_filter=wanted, sort=FlowRunSort.EXPECTED_START_TIME_ASC, limit=1)
+    return found[0].expected_start_time if found else None
+
+
+def stages(api: Any, run: Any) -> dict[str, str]:
+    """Stage -> name of its state, in the order in which they began."""
+    from prefect.client.schemas.filters import FlowRunFilter
+    from prefect.client.schemas.sorting import TaskRunSort
+
+    tasks = api.read_task_runs(flow_run_filter=FlowRunFilter(id={"any_": [run.id]}), sort=TaskRunSort.EXPECTED_START_TIME_ASC, limit=200)
+    return {t.name: t.state.name for t in tasks if t.state is not None}
+
+
+def chosen(api: Any, name: str) -> Any:
+    """The flow run with this name or beginning of an id. Raises UserError where there is none, or more than one."""
+    found = [r for r in _runs(api, (), 200) if name in (r.name, str(r.id)) or (len(name) >= 4 and str(r.id).startswith(name))]
+    if len(found) != 1:
+        why = "no run has" if not found else f"{len(found)} runs have"
+        raise UserError(f"{why} the name or id {name!r}: `espalier status` lists them")
+    return found[0]
+
+
+def stop(api: Any, root: Path, run: Any, seconds: float = 60.0) -> str:
+    """Cancel a run and wait until it has ended: its worker, or we where it was started by `espalier run --watch`, ends its processes."""
+    from prefect.states import Cancelled, Cancelling
+
+    if run.state.is_final():
+        return f"{run.name} has ended already: {run.state.name}"
+    if run.state.is_scheduled():
+        api.set_flow_run_state(run.id, Cancelled(message="by `espalier stop`"), force=True)
+        return f"{run.name} is cancelled before it began"
+    api.set_flow_run_state(run.id, Cancelling(message="by `espalier stop`"), force=True)
+    path = home(root) / "runs" / f"{run.id}.json"
+    about, alive = _noted(path)
+    if alive and not run.deployment_id:
+        os.kill(about["pid"], signal.SIGTERM)
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        if not _noted(path)[1]:
+            if not api.read_flow_run(run.id).state.is_cancelled():
+                api.set_flow_run_state(run.id, Cancelled(message="by `espalier stop`"), force=True)
+            return f"{run.name} is cancelled; what was finished stays finished, and the next run goes on from there"
+        time.sleep(0.5)
+    raise UserError(f"{run.name} has not ended within {seconds:g} seconds (process {about.get('pid', 'unknown')}): is `espalier serve` still running?")
