@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from training.logprob import dense_logprob, fused_logprob
 
@@ -26,7 +27,7 @@ def test_values_and_gradients_are_those_of_the_definition(temperature, keep, sca
     logp, entropy = fused_logprob(hidden, weight, y, temperature=temperature, chunk=8, keep_elements=keep)
     h64, w64 = hidden.detach().double().requires_grad_(), weight.detach().double().requires_grad_()
     want_logp, want_entropy = dense_logprob(h64, w64, y, temperature)
-    size = want_logp.abs().max()
+    size = want_logp.detach().abs().max()
     torch.testing.assert_close(logp.double(), want_logp, atol=2e-6 * float(size), rtol=1e-5)
     torch.testing.assert_close(entropy.double(), want_entropy, atol=2e-5, rtol=1e-4)
     loss_of(logp, entropy).backward()
@@ -81,3 +82,41 @@ def test_gradcheck_through_the_definition():
     """The reference itself is right: its gradient is that of finite differences."""
     hidden, weight, y = inputs(n=3, d=4, v=5, dtype=torch.float64)
     assert torch.autograd.gradcheck(lambda h, w: loss_of(*dense_logprob(h, w, y, 0.7)), (hidden, weight))
+
+
+class Shapes(TorchDispatchMode):
+    """The largest number of elements of any tensor that an operation returns."""
+
+    def __init__(self):
+        super().__init__()
+        self.largest = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        out = function(*args, **kwargs or {})
+        for x in out if isinstance(out, tuple | list) else [out]:
+            self.largest = max(self.largest, x.numel() if isinstance(x, torch.Tensor) else 0)
+        return out
+
+
+@pytest.mark.parametrize("with_entropy", [True, False])
+def test_no_tensor_of_all_logits_is_ever_made(with_entropy):
+    """Neither forward nor backward: with nothing kept, the largest tensor is a chunk of logits, or the weight's gradient."""
+    n, d, v, chunk = 256, 8, 300, 16
+    hidden, weight, y = inputs(n=n, d=d, v=v)
+    with Shapes() as seen:
+        logp, entropy = fused_logprob(hidden, weight, y, chunk=chunk, keep_elements=0)
+        (loss_of(logp, entropy) if with_entropy else logp.sum()).backward()
+    assert seen.largest == max(chunk * v, n * d, v * d)
+    with Shapes() as seen:
+        fused_logprob(hidden, weight, y, chunk=n, keep_elements=0)
+    assert seen.largest == n * v, "the measure sees a large tensor where there is one"
+
+
+def test_what_is_kept_for_backward_is_bounded():
+    """Saved tensors are hidden states, weight, targets and two numbers per row; the logits only where they fit in `keep_elements`."""
+    hidden, weight, y = inputs(n=100, v=50)
+    for keep, extra in ((0, 0), (4999, 0), (5000, 5000)):
+        saved = []
+        with torch.autograd.graph.saved_tensors_hooks(lambda t: saved.append(t.numel()) or t, lambda t: t):
+            fused_logprob(hidden, weight, y, chunk=10, keep_elements=keep)
+        assert sum(saved) == hidden.numel() + weight.numel() + 3 * 100 + extra
