@@ -2,7 +2,10 @@
 
 A verdict is about the answer alone: text the model wrote that is malformed, too long or empty is *wrong* (value 0, with
 `parts["parsed"]` 0), because the model is to blame. `Unscorable` is for what the model cannot help: a reference that does
-not parse. No verifier evaluates its input, imports it, or spends more than linear time on it.
+not parse, and for a machine that is too slow or not safe enough to tell. No verifier evaluates its input or imports it. A verifier spends linear
+time on it, or names `SECONDS` of CPU time, and then runs in a process of the pool (`synth.verify._pool`), which is killed beyond them.
+
+`verdict` reads the word from a score: correct, wrong, unparsable, timeout, truncated, or the code of an Unscorable.
 
 Each file also holds `EXAMPLE`, the keyword arguments of a Problem that it verifies, on which the contract test runs its
 negative controls: a new file is tested the moment it exists.
@@ -12,12 +15,15 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from synth.types import Problem, Score, Scored
+from synth.types import Problem, Score, Scored, Unscorable
+from synth.verify._pool import shared
 
 OPEN, CLOSE = "<answer>", "</answer>"
 WRONG = Scored(value=0.0, parts={"parsed": 1.0})
 UNPARSABLE = Scored(value=0.0, parts={"parsed": 0.0})
 RIGHT = Scored(value=1.0, parts={"parsed": 1.0})
+TIMEOUT = Scored(value=0.0, parts={"parsed": 1.0, "timeout": 1.0})
+TRUNCATED = Scored(value=0.0, parts={"parsed": 0.0, "truncated": 1.0})
 
 
 def extract_answer(text: str) -> str | None:
@@ -37,9 +43,28 @@ def verify(problem: Problem, answer: str | None) -> Score:
     """
     name = problem.verifier.replace("-", "_")
     try:
-        piece = getattr(import_module(f"synth.verify.{name}"), name)
+        module = import_module(f"synth.verify.{name}")
     except ModuleNotFoundError as e:
         if e.name != f"synth.verify.{name}":  # the verifier exists; something that it imports does not
             raise
         raise LookupError(f"problem {problem.id} names the verifier {problem.verifier!r}, which synth/verify does not hold") from e
-    return UNPARSABLE if answer is None else piece(problem, answer, **problem.args)
+    if answer is None:
+        return UNPARSABLE
+    if hasattr(module, "SECONDS"):
+        return shared().score(problem, answer, module.SECONDS)
+    return getattr(module, name)(problem, answer, **problem.args)
+
+
+def missing(text: str) -> Scored:
+    """The verdict on a turn without a complete answer: truncated where one was begun, else unparsable."""
+    return TRUNCATED if text.rfind(OPEN) > text.rfind(CLOSE) else UNPARSABLE
+
+
+def verdict(score: Score) -> str:
+    """correct, wrong, unparsable, timeout or truncated; the reason's code for an Unscorable. Partial credit below 1 is wrong."""
+    if isinstance(score, Unscorable):
+        return score.reason.partition(":")[0]
+    if score.value == 1.0:
+        return "correct"
+    flags = [name for name in ("timeout", "truncated") if score.parts.get(name)]
+    return flags[0] if flags else "wrong" if score.parts.get("parsed", 1.0) else "unparsable"

@@ -1,0 +1,46 @@
+"""A SQL query, by its result: equal to the reference's on the problem's database and on five mutations of it (`synth.verify._database`).
+
+The query reads in-memory tables and nothing else: an authoriser denies ATTACH, PRAGMA, writes and functions that allocate or vary; steps of the
+virtual machine, rows, lengths and nesting are limited; and all of it runs in a child of the pool. Two queries are compared, not their texts.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping
+from typing import Any
+
+from synth.types import Problem, Score, Unscorable
+from synth.verify import RIGHT, TIMEOUT, UNPARSABLE, WRONG
+from synth.verify._database import MAX_SQL, Stopped, connect, mutations, query, same
+
+SECONDS = 5
+EXAMPLE = {
+    "prompt": "t(name, age). Names of those older than 30?",
+    "answer": "SELECT name FROM t WHERE age > 30",
+    "args": {"tables": {"t": {"columns": [["name", "TEXT"], ["age", "INTEGER"]], "rows": [["Ann", 31], ["Bob", 30], ["Cid", 52], ["Dot", 9]]}}},
+}
+
+
+def sql(problem: Problem, answer: str, *, tables: Mapping[str, Any] | None = None, ordered: bool = False) -> Score:
+    """1 where both queries give the same rows on all six databases; as a multiset unless `ordered`. `TIMEOUT` beyond the limits."""
+    if not answer.strip() or len(answer) > MAX_SQL:
+        return UNPARSABLE
+    for database in mutations(tables or {}):
+        connection = connect(database)
+        try:
+            try:
+                gold = query(connection, problem.answer)
+            except (sqlite3.Error, sqlite3.Warning, ValueError) as e:
+                return Unscorable(reason=f"bad_reference: {e}")
+            if not problem.answer.strip():
+                return Unscorable(reason="bad_reference: the reference is empty")
+            if not same(gold, query(connection, answer), ordered):
+                return WRONG
+        except Stopped:
+            return TIMEOUT
+        except (sqlite3.Error, sqlite3.Warning, ValueError):
+            return UNPARSABLE
+        finally:
+            connection.close()
+    return RIGHT
