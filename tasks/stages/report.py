@@ -15,7 +15,7 @@ from tasks.stage import Stage
 
 DATA = ("kb", "questions", "problems", "trajectories", "preferences", "clean")
 TRAINED = {"sft": "Supervised fine-tuning", "reward": "Reward model", "prefer": "Preference optimisation", "rl": "Reinforcement learning"}
-NAMES = {"base": "untrained base", "sft": "SFT", "prefer": "preference", "rl": "RL"}
+NAMES = {"base": "base", "sft": "SFT", "prefer": "preference", "rl": "RL"}
 CURVES = {  # column of a curve.csv -> label of its axis; other columns are shown folded, these first and in this order
     "reward": "mean score",
     "loss": "loss",
