@@ -89,7 +89,8 @@ def anchor(pair: PreferencePair) -> int:
 
 def refusal(pair: PreferencePair, column: str, wanted: str) -> ValueError:
     found = ", ".join(sorted(pair.columns)) or "none"
-    return ValueError(f"pair {pair.id} has {pair.columns.get(column)!r} in the column {column!r} (its columns: {found}): put {wanted} there")
+    given = f"pair {pair.id} has {pair.columns.get(column)!r} in the column {column!r} (its columns: {found})"
+    return ValueError(f"{given}: put {wanted} there")
 
 
 def lowest(pairs: Sequence[PreferencePair], values: Sequence[float], share: float, *, among: Sequence[int] | None = None) -> set[int]:

@@ -5,9 +5,9 @@ With p_i the probability that the label is right by a model that did not see it,
     E-step   w_i = eta_k p_i / (eta_k p_i + (1 - eta_k)(1 - p_i))
     M-step   eta_k = mean of w_i over the labels of k, within [floor, 0.999]
 
-until nothing moves. w_i is the weight of the pair as labelled, 1 - w_i that of the pair swapped. The fixed point is the true reliability only
-where p is calibrated: a model that is too sure of the labels estimates eta too high. The paper's own updates run inside training with a
-momentum; here p is given and the fixed point is reached. An annotator with labels of one kind only tells nothing about eta beyond p.
+until nothing moves. w_i is the weight of the pair as labelled, 1 - w_i that of the pair swapped. The fixed point is the true reliability
+only where p is calibrated: a model that is too sure of the labels estimates eta too high. The paper's own updates run inside training with
+a momentum; here p is given and the fixed point is reached.
 """
 
 from __future__ import annotations
@@ -44,8 +44,10 @@ def rpo_em(
 
 
 def _decision(w: float, remove_below: float, flip_below: float) -> Decision:
-    action, reason = ("flip", "em_swapped") if w < flip_below else ("remove", "em_unreliable") if w < remove_below else ("weight", "em_weight")
-    return Decision(step="rpo_em", action=action, reason=reason, score=w)
+    if w < flip_below:
+        return Decision(step="rpo_em", action="flip", reason="em_swapped", score=w)
+    acts = w < remove_below
+    return Decision(step="rpo_em", action="remove" if acts else "weight", reason="em_unreliable" if acts else "em_weight", score=w)
 
 
 def expectation(p: np.ndarray, eta: float) -> np.ndarray:

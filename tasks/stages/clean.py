@@ -82,7 +82,10 @@ def clean(
 
 
 def judge(pairs: Sequence[PreferencePair], cleaner: Callable[..., list[Decision]]) -> tuple[list[PreferencePair], list[PreferencePair]]:
-    """(kept, removed), the cleaner's decision appended to each; "flip" swaps the sides and the columns about them. Raises ValueError where decisions are missing."""
+    """(kept, removed), the cleaner's decision appended to each; "flip" swaps the sides and the columns about them.
+
+    Raises ValueError where decisions are missing.
+    """
     decisions = cleaner(pairs)
     if len(decisions) != len(pairs):
         raise ValueError(
