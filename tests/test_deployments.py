@@ -1,0 +1,116 @@
+"""prefect.yaml is checked before it is deployed: a mistake is a sentence now, not a schedule that never fires."""
+
+import shutil
+
+import pytest
+import yaml
+
+from tasks import deployments, dvc, server, spool
+from tasks.errors import UserError
+from tasks.paths import CODE
+
+
+def test_the_project_s_own(tmp_path):
+    nightly, champion = deployments.read(CODE)
+    assert (nightly["flow"].name, champion["flow"].name) == ("pipeline", "champion")
+    assert [s.schedule.cron for e in (nightly, champion) for s in e["schedules"]] == ["0 2 * * *", "30 1 * * 1"]
+    assert (CODE / "flows/template/prefect.yaml").read_bytes() == (CODE / "prefect.yaml").read_bytes(), "`espalier init` gives the same"
+
+
+GOOD = {"name": "nightly", "entrypoint": "flows.pipeline.pipeline", "parameters": {"stage_minutes": 5}, "schedules": [{"cron": "0 2 * * *"}]}
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"entrypoint": "flows/pipeline.py:pipeline"}, "is a file path"),
+        ({"entrypoint": "flows.pipeline.pipelin"}, "cannot be imported"),
+        ({"entrypoint": "flows.pipeline.watch"}, "is no flow"),
+        ({"schedule": {"cron": "0 2 * * *"}}, "unknown key 'schedule': did you mean 'schedules'"),
+        ({"name": None}, "name is missing"),
+        ({"parameters": {"stage_minutes": -1}}, "stage_minutes"),
+        ({"parameters": {"promote": "perhaps"}}, "promote"),
+        ({"parameters": {"stage_hours": 1}}, "stage_hours"),
+        ({"schedules": [{"cron": "99 2 * * *"}]}, "schedule {'cron': '99 2 * * *'}: "),
+        ({"schedules": [{"rrule": "DTSTART:20200101T000000Z\nRRULE:FREQ=DAILY;COUNT=3"}]}, "lies in the past and would never fire"),
+    ],
+)
+def test_mistakes_are_sentences(tmp_path, change, words):
+    (tmp_path / "prefect.yaml").write_text(yaml.safe_dump({"deployments": [{**GOOD, **change}]}))
+    with pytest.raises(UserError, match="prefect.yaml, deployment") as e:
+        deployments.read(tmp_path)
+    assert words in str(e.value) and "\n" not in str(e.value), str(e.value)
+
+
+def test_a_schedule_that_is_off_may_lie_in_the_past(tmp_path):
+    over = {"rrule": "DTSTART:20200101T000000Z\nRRULE:FREQ=DAILY;COUNT=3", "active": False}
+    (tmp_path / "prefect.yaml").write_text(yaml.safe_dump({"deployments": [{**GOOD, "schedules": [over]}]}))
+    assert not deployments.read(tmp_path)[0]["schedules"][0].active
+
+
+def test_nothing_to_deploy(tmp_path):
+    with pytest.raises(UserError, match="prefect.yaml does not exist"):
+        deployments.read(tmp_path)
+    (tmp_path / "prefect.yaml").write_text("deployments: []\n")
+    with pytest.raises(UserError, match="holds no deployments"):
+        deployments.read(tmp_path)
+
+
+def test_a_working_directory_that_is_gone(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    place = tmp_path / "project"
+    place.mkdir()
+    assert deployments.enter(str(place)) == {"directory": str(place)}
+    monkeypatch.chdir(tmp_path)
+    shutil.rmtree(place)
+    with pytest.raises(UserError, match="the working directory of this deployment is gone: .*project; put it back, or `espalier deploy`"):
+        deployments.enter(str(place))
+
+
+def test_no_server(tmp_path, monkeypatch):
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    with pytest.raises(UserError, match="no Prefect server runs .*: `espalier serve` starts one"):
+        server.connect(tmp_path)
+    # A note of a server that has died is no server.
+    server._note(server.home(tmp_path) / "server.json", 2**22 + 1, url="http://127.0.0.1:1/api")
+    assert server.find(tmp_path) is None
+    monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:1/api")
+    with pytest.raises(UserError, match="no Prefect server answers at PREFECT_API_URL=http://127.0.0.1:1/api"):
+        server.find(tmp_path)
+
+
+def test_a_port_in_use(monkeypatch):
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        with pytest.raises(UserError, match="is in use: name another with --port"):
+            server._port(taken.getsockname()[1])
+    assert server._port(0) > 0
+
+
+def test_parameters_are_put_back(tmp_path):
+    """Settings of one run are written into params.yaml for DVC to see, and taken out again, after a kill by the next run."""
+    path = tmp_path / "params.yaml"
+    path.write_text(before := "# mine\nrecipe: grpo  # which\nset:\n  rl:\n    advantage: {piece: quantile, k: 0.4}\n")
+    with dvc.alone(tmp_path):
+        with dvc.overridden({"recipe": "qae", "set.rl.advantage": {"piece": "rloo"}}, tmp_path):
+            now = yaml.safe_load(path.read_text())
+            assert now == {"recipe": "qae", "set": {"rl": {"advantage": {"piece": "rloo"}}}} and "# mine" in path.read_text()
+        assert path.read_text() == before
+        killed = dvc.overridden({"recipe": "qae"}, tmp_path)
+        killed.__enter__()
+    assert "qae" in path.read_text()
+    with dvc.alone(tmp_path):
+        assert path.read_text() == before
+    # What the user writes meanwhile is the user's.
+    with dvc.alone(tmp_path), dvc.overridden({"recipe": "qae"}, tmp_path):
+        path.write_text("recipe: dapo\n")
+    assert path.read_text() == "recipe: dapo\n"
+
+
+def test_the_clock_does_not_say_which_run_was_the_last(tmp_path, monkeypatch):
+    for key, now in (("first", 2000.0), ("second", 1000.0), ("third", 3000.0), ("fourth", 10.0)):  # set back, forth and back
+        monkeypatch.setattr(spool.time, "time", lambda now=now: now)
+        spool.open_execution(tmp_path, key)
+        assert spool.latest(tmp_path).name == key
+    assert [folder.name for folder, _ in spool.executions(tmp_path)] == ["first", "second", "third", "fourth"]
