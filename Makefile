@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 export PATH := $(abspath $(BIN)):$(PATH)
 .DEFAULT_GOAL := help
-.PHONY: help install run test serve ui tables clean
+.PHONY: help install run test serve ui drill-resume tables clean
 
 help: ## list the targets
 	@grep -hE '^[a-z%-]+:.*##' $(MAKEFILE_LIST) | sed 's/:[^#]*## /\t/' | expand -t 16
@@ -34,6 +34,9 @@ ui: $(STAMP) ## browse the runs in MLflow, on this machine only
 
 bench-%: $(STAMP) ## one benchmark, e.g. bench-learning; writes benchmarks/results/<name>.json
 	$(BIN)/python -m benchmarks.$(subst -,_,$*)
+
+drill-resume: $(STAMP) ## kill real runs at N=50 random points, run them again, compare every byte
+	$(BIN)/python -m tests.drill --points $(or $(N),50)
 
 tables: $(STAMP) ## write the tables of the documents anew from benchmarks/results
 	$(BIN)/python -m benchmarks.tables

@@ -235,7 +235,17 @@ def alone(root: Path, queue: Callable[[], None] | None = None) -> Iterator[None]
             while not _locked(lock):
                 time.sleep(1.0)  # not a blocking flock: a signal must be able to end the wait
         _put_back(root)
+        _mend(root)
         yield
+
+
+def _mend(root: Path) -> None:
+    """A dvc that was killed while it wrote its file of locks leaves half of one, and every later dvc refuses to read it."""
+    path = root / ".dvc" / "tmp" / "rwlock"
+    try:
+        json.loads(path.read_bytes() if path.exists() else b"{}")
+    except ValueError:
+        path.unlink()
 
 
 def _locked(file: Any) -> bool:

@@ -18,7 +18,7 @@ from tasks.errors import UserError, nearest
 from tasks.paths import folders
 from tasks.pieces import files, locate
 
-PARAMS = {"recipe": str, "profile": str, "seed": int, "set": dict, "tracking": str}
+PARAMS = {"recipe": str, "profile": str, "seed": int, "set": dict, "tracking": str, "disk_gb": int}
 RECIPE = {"id", "title", "citation", "certainty", "mechanism", "leaves_out", "extends", "stages", "checks"}
 PROFILE = {"title", "threads", "stages"}
 
