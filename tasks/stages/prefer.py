@@ -5,9 +5,10 @@ from __future__ import annotations
 from synth.types import PreferencePair, digest, seed_for
 from tasks import tables
 from tasks.errors import UserError
+from tasks.learning import Curve, drive, make_repeatable, shuffled
 from tasks.pieces import Piece
+from tasks.rows import pair_rows
 from tasks.stage import Stage
-from tasks.training import Curve, drive, pair_rows, prepare, shuffled
 from training.learner import Learner, Optim, score
 from training.model import load_model, n_parameters, save_model
 from training.objective import PairObjective
@@ -40,7 +41,7 @@ def prefer(
     """Starts from artifacts/sft/model, which is the reference too where the loss needs one. `sft_weight` weighs the next-token loss of the
     chosen answers beside the preference loss (Pang et al. 2024, "Iterative Reasoning Preference Optimization", arXiv 2404.19733): without
     it the chosen answers of a small model lose probability together with the rejected ones."""
-    prepare(stage, device)
+    make_repeatable(stage, device)
     pairs = tables.read(stage.input("clean", "pairs.parquet"), PreferencePair)
     policy, tokenizer = load_model(stage.input("sft", "model"), dtype=dtype, device=device)
     renderer = Renderer(tokenizer)

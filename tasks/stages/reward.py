@@ -9,9 +9,10 @@ import numpy as np
 from synth.types import PreferencePair, digest, seed_for
 from tasks import tables
 from tasks.errors import UserError
+from tasks.learning import Curve, drive, make_repeatable, shuffled
 from tasks.pieces import Piece
+from tasks.rows import pair_rows
 from tasks.stage import Stage
-from tasks.training import Curve, drive, pair_rows, prepare, shuffled
 from training.learner import Learner, Optim, score
 from training.model import load_model, n_parameters, save_model
 from training.objective import RewardObjective, reward_of
@@ -42,7 +43,7 @@ def reward(
     loss: Piece("training.prefer") = {"piece": "bradley_terry"},
 ) -> None:
     """Starts from artifacts/sft/model."""
-    prepare(stage, device)
+    make_repeatable(stage, device)
     pairs = tables.read(stage.input("clean", "pairs.parquet"), PreferencePair)
     model, tokenizer = load_model(stage.input("sft", "model"), dtype=dtype, device=device)
     renderer = Renderer(tokenizer)

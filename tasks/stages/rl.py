@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from synth.types import Problem, Sampling, Scored, digest
 from tasks import knowledge, tables
 from tasks.errors import UserError
+from tasks.learning import Curve, drive, make_repeatable
 from tasks.pieces import Piece, Pieces
 from tasks.stage import Stage
-from tasks.training import Curve, drive, prepare
 from training.experience import Experience
 from training.learner import Learner, Optim
 from training.model import load_model, n_parameters, save_model
@@ -67,7 +67,7 @@ def rl(
 
     Rollouts are drawn from the whole distribution at `temperature`: the policy gradient is that of the distribution that was sampled, and a
     truncated one (top-p, top-k) has a support of its own at every token, which the learner's log-probs would not know."""
-    prepare(stage, device)
+    make_repeatable(stage, device)
     if temperature <= 0:
         raise UserError(f"rl: temperature is {temperature}: a policy that is always sure has nothing to learn from; sample with 1.0")
     problems = [p for p in tables.read(stage.input("questions", "problems.parquet"), Problem) if p.split == "train"]

@@ -11,8 +11,9 @@ from synth.make.pages import pages
 from synth.types import Trajectory, digest, seed_for
 from tasks import tables
 from tasks.errors import UserError
+from tasks.learning import Curve, drive, make_repeatable, shuffled
+from tasks.rows import demonstration_row
 from tasks.stage import Stage
-from tasks.training import Curve, demonstration_row, drive, prepare, shuffled
 from training.learner import Learner, Optim, nll
 from training.model import load_model, n_parameters, new_model, save_model, train_tokenizer
 from training.pack import Row, pack
@@ -56,7 +57,7 @@ def sft(
     generated worlds (the first `base_lists_steps` on name lists alone). Then `steps` steps of `rows_per_step` demonstrations of the split
     train. `context_weight` is the loss weight of the tokens that the model is told rather than says; `sft_lr_factor` scales the learning
     rates of the fine-tuning."""
-    prepare(stage, device)
+    make_repeatable(stage, device)
     demos = [t for t in tables.read(stage.input("trajectories", "trajectories.parquet"), Trajectory) if t.split == "train"]
     if not demos:
         raise UserError("sft: artifacts/trajectories holds no demonstration of the split train: raise n of the stage trajectories")

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tasks import training
+from tasks import learning
 
 
 @pytest.mark.parametrize("seconds", [0.0, 60.0])
@@ -14,9 +14,9 @@ def test_every_step_is_taken_once_however_they_are_grouped_into_tasks(tmp_path, 
     stage = SimpleNamespace(name="sft", work=tmp_path)
     curve = SimpleNamespace(rows=[], stage=stage, add=lambda metrics, **tags: curve.rows.append(metrics["loss"]))
     tasks = []
-    monkeypatch.setattr(training, "WATCHED", seconds)
-    monkeypatch.setattr(training, "run", lambda rounds, roles, done: iter(steps))
-    monkeypatch.setattr(training, "learn", lambda *a, learn=training.learn: tasks.append(1) or learn(*a))
-    training.drive([played], {}, curve, every=2)
+    monkeypatch.setattr(learning, "WATCHED", seconds)
+    monkeypatch.setattr(learning, "run", lambda rounds, roles, done: iter(steps))
+    monkeypatch.setattr(learning, "learn", lambda *a, learn=learning.learn: tasks.append(1) or learn(*a))
+    learning.drive([played], {}, curve, every=2)
     assert curve.rows == [0.0, 1.0, 2.0, 3.0, 4.0]
     assert len(tasks) == (6 if seconds == 0.0 else 1)

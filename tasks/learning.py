@@ -1,11 +1,11 @@
-"""What the training stages share: device, curve of metrics, steps that resume, and rows of demonstrations and pairs."""
+"""What the training stages share: a repeatable device, the curve of metrics, steps that resume, the order of examples."""
 
 from __future__ import annotations
 
 import csv
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
@@ -13,21 +13,19 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from synth.types import Message, PreferencePair, seed_for
+from synth.types import seed_for
 from tasks.checkpoint import Checkpoints
 from tasks.errors import UserError
 from tasks.faults import fault
 from tasks.run import task
 from tasks.stage import Stage
 from training.learner import Learner
-from training.pack import Row
-from training.render import Renderer
 from training.rounds import Round, run
 
 WATCHED = 10.0  # seconds of steps that make one task
 
 
-def prepare(stage: Stage, device: str) -> None:
+def make_repeatable(stage: Stage, device: str) -> None:
     """Fix what makes a run repeatable: seeds, threads, deterministic kernels. Raises UserError for a device that is not there."""
     if device.startswith("cuda") and not torch.cuda.is_available():
         raise UserError(f"{stage.name}: device is {device!r}, but torch sees no CUDA device: set `profile: cpu`, or see `espalier doctor`")
@@ -162,34 +160,3 @@ def shuffled(n: int, size: int, seed: int) -> Callable[[int], list[int]]:
         return np.random.default_rng(seed_for(seed, "epoch", "", "", epoch)).permutation(n)
 
     return lambda step: [int(order(i // n)[i % n]) for i in range(step * size, (step + 1) * size)]
-
-
-def demonstration_row(renderer: Renderer, messages: Sequence[Message], context_weight: float) -> Row:
-    """Loss weight 1 on what the model should say, `context_weight` on what it is told (0: those tokens are not trained on)."""
-    ids, said = renderer.demonstration(messages)
-    weight = np.where(said, 1.0, context_weight)
-    return Row(ids=ids, trainable=weight > 0, columns={"loss_weight": weight})
-
-
-def pair_rows(renderer: Renderer, pairs: Iterable[PreferencePair], max_tokens: int) -> tuple[list[Row], int]:
-    """Rows 2i (chosen) and 2i + 1 (rejected), trainable on the answer alone; and how many pairs were left out as longer than `max_tokens`."""
-    rows: list[Row] = []
-    long = 0
-    for i, pair in enumerate(pairs):
-        prompt = prompt_ids(renderer, pair.prompt)
-        two = [np.concatenate([prompt, renderer.turn(text)]) for text in (pair.chosen, pair.rejected)]
-        if max(map(len, two)) > max_tokens:
-            long += 1
-            continue
-        rows += [Row(ids=ids, trainable=np.arange(len(ids)) >= len(prompt), group=i) for ids in two]
-    return rows, long
-
-
-def prompt_ids(renderer: Renderer, messages: Sequence[Message]) -> np.ndarray:
-    """Ids of a conversation up to where the assistant writes next, cut into the same pieces as rollouts and demonstrations are."""
-    last = max((i for i, m in enumerate(messages) if m.role == "assistant"), default=-1)
-    if last < 0:
-        return renderer.prompt(messages)
-    head, _ = renderer.demonstration(messages[: last + 1])
-    return np.concatenate([head, renderer.observation(messages[last + 1 :])])
-
