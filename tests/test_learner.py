@@ -126,7 +126,8 @@ def test_the_update_is_that_of_the_definition(kind):
                 want[n] -= lr * m[n] / (1 - 0.9 ** (t + 1)) / ((v[n] / (1 - 0.95 ** (t + 1))).sqrt() + 1e-8)
     for n, p in model.named_parameters():
         moved, error = (want[n] - start[n]).norm(), (p.detach().double() - want[n]).norm()
-        assert error <= (0.03 if kind == "muon" and p.dim() == 2 and "embed" not in n else 1e-5) * moved, n  # bfloat16 rounds the former
+        # Two orders of adding up the bfloat16 products differ by 0.021 to 0.030 here (1 and 2 threads); a wrong rate or factor by 0.1 and more.
+        assert error <= (0.05 if kind == "muon" and p.dim() == 2 and "embed" not in n else 1e-5) * moved, n
 
 
 @pytest.mark.parametrize(("decay", "want"), [("constant", [1.0] * 3), ("linear", [1.0, 0.6, 0.2]), ("cosine", [1.0, 0.6, 0.2])])
@@ -168,7 +169,12 @@ def test_pairs_are_never_parted(budget):
 
 
 def test_a_part_of_a_batch_is_the_batch_of_its_rows():
-    batch = pack([Row(ids=r.ids, trainable=r.trainable, group=r.group, columns=r.columns, scalars={"weight_of_row": i}) for i, r in enumerate(rows())])
+    batch = pack(
+        [
+            Row(ids=r.ids, trainable=r.trainable, group=r.group, columns=r.columns, scalars={"weight_of_row": i})
+            for i, r in enumerate(rows())
+        ]
+    )
     part, want = select(batch, 2, 5), pack(rows()[2:5])
     for name in ("ids", "position", "row", "trainable", "group"):
         assert torch.equal(getattr(part, name), getattr(want, name)), name
@@ -208,6 +214,7 @@ def test_tokens_of_the_environment_get_no_gradient():
 
 def test_the_target_of_an_untrained_token_changes_nothing():
     """The last token of a row is context for nobody, so its id may change the loss only as a target."""
+
     def grads(last, trainable):
         r = [Row(ids=np.array([5, 6, 7, last]), trainable=np.array([False, True, True, trainable]))]
         return gradient(tiny.build(), pack(r), nll)[1]
@@ -317,7 +324,9 @@ def test_score_is_token_stats_in_parts():
 
 def test_weighted_tokens_of_demonstrations():
     plain = rows()
-    doubled = [Row(ids=r.ids, trainable=r.trainable, columns={"loss_weight": np.where(np.arange(len(r.ids)) % 2, 1.0, 0.25)}) for r in plain]
+    doubled = [
+        Row(ids=r.ids, trainable=r.trainable, columns={"loss_weight": np.where(np.arange(len(r.ids)) % 2, 1.0, 0.25)}) for r in plain
+    ]
     batch = pack(doubled)
     batch.totals["loss_tokens"] = float((batch.columns["loss_weight"] * batch.trainable).sum())
     metrics = Learner(tiny.build(), Optim()).step(batch, nll)

@@ -323,6 +323,7 @@ def test_the_stage_writes_every_table_twice_the_same(tmp_path):
         "card.json",
         "entities.parquet",
         "facts.parquet",
+        "manifest.json",
         "passages.parquet",
         "quarantine.parquet",
         "relations.csv",
