@@ -27,6 +27,7 @@ SEEDS = (101, 202, 303, 404, 505)
 N_QUESTIONS, SAMPLES, BLANKED = 400, 8, 2
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
+RUNS = ROOT / "benchmarks" / "runs" / "learning"  # one file per finished seed: every score, and the commit it ran on
 DATA = ("kb", "questions", "problems", "trajectories")
 COMMAND = "make bench-learning"
 
@@ -97,11 +98,11 @@ def one(seed: int, root: Path) -> dict:
 
 
 def _seconds(root: Path, name: str, curve: list[dict]) -> list[float]:
-    """Seconds of each training step, from curve.csv or from timings.csv beside it."""
+    """Seconds of each training step: they are no output, so they lie beside what was measured of the stage."""
     import csv
 
     if "step_seconds" not in curve[0]:
-        curve = list(csv.DictReader((root / "artifacts" / name / "timings.csv").open()))
+        curve = list(csv.DictReader((root / ".espalier" / "measured" / f"{name}.csv").open()))
     return [float(r["step_seconds"]) for r in curve]
 
 
@@ -160,25 +161,39 @@ def _version(package: str) -> str:
     return version(package)
 
 
+def seeds_done() -> list[dict]:
+    """The finished seeds, each with the commit that it ran on."""
+    return [json.loads((RUNS / f"{seed}.json").read_text()) for seed in SEEDS if (RUNS / f"{seed}.json").exists()]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="RL against SFT and SFT continued, five seeds")
     parser.add_argument("--seed", type=int, help="train and measure this one seed (what the benchmark starts for each)")
+    parser.add_argument("--fresh", action="store_true", help="forget the finished seeds of benchmarks/runs/learning")
+    parser.add_argument("--only-summary", action="store_true", help="train nothing: results from the finished seeds")
     parser.add_argument("--folder", type=Path, default=ROOT / ".espalier" / "bench" / "learning")
     args = parser.parse_args()
+    RUNS.mkdir(parents=True, exist_ok=True)
     if args.seed is not None:
         found = one(args.seed, args.folder / str(args.seed))
-        (args.folder / f"{args.seed}.json").write_text(json.dumps(found))
+        commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
+        (RUNS / f"{args.seed}.json").write_text(json.dumps({**found, "commit": commit}, separators=(",", ":")))
         return
-    for seed in SEEDS:
-        if not (args.folder / f"{seed}.json").exists():  # a finished seed is not run again
+    for seed in () if args.only_summary else SEEDS:
+        if args.fresh:
+            (RUNS / f"{seed}.json").unlink(missing_ok=True)
+        if not (RUNS / f"{seed}.json").exists():  # a finished seed is not run again
             print(f"seed {seed}", file=sys.stderr, flush=True)
             subprocess.run([sys.executable, "-m", "benchmarks.learning", "--seed", str(seed), "--folder", str(args.folder)],
                            check=True, cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "2"})  # fmt: skip
-    runs = [json.loads((args.folder / f"{seed}.json").read_text()) for seed in SEEDS]
-    RESULTS.mkdir(parents=True, exist_ok=True)
+    runs = seeds_done()
+    print(f"seeds {', '.join(str(r['seed']) for r in runs)} of {', '.join(map(str, SEEDS))}; commits {', '.join(sorted({r['commit'] for r in runs}))}")
     (RESULTS / "learning.json").write_text(json.dumps(summarise(runs), indent=1) + "\n")
     for r in summarise(runs):
-        print(f"{r['case']:45} {r['metric']:10} {r['value']:.3f}  [{r['low']:.3f}, {r['high']:.3f}]  " + "  ".join(f"{k} {v:.3f}" for k, v in r["peers"].items()))
+        print(
+            f"{r['case']:45} {r['metric']:10} {r['value']:.3f}  [{r['low']:.3f}, {r['high']:.3f}]  "
+            + "  ".join(f"{k} {v:.3f}" for k, v in r["peers"].items())
+        )
 
 
 if __name__ == "__main__":
