@@ -7,7 +7,7 @@ search cell by cell counts all completions, and there must be one. Difficulty ax
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from itertools import product
 from random import Random
@@ -37,29 +37,24 @@ def _fits(line: str) -> bool:
 @cache
 def grids(size: int) -> tuple[tuple[str, ...], tuple[tuple[int, int], ...]]:
     """Every full grid, and for every cell the set (bits of an integer) of the grids that have 0 there and of those that have 1."""
-    lines = [x for x in map("".join, product("01", repeat=size)) if _fits(x)]
-    partial: list[tuple[str, ...]] = [()]
-    for _ in range(size):
-        longer = [(*rows, line) for rows in partial for line in lines]
+    lines = [int(x, 2) for x in map("".join, product("01", repeat=size)) if _fits(x)]
+    every = (1 << size) - 1
+    partial: list[tuple[int, ...]] = [()]
+    for _ in range(size):  # a row may not be the third equal one in any column: a bit set in all three, or in none
         partial = [
-            rows
-            for rows in longer
-            if all(max(c.count("0"), c.count("1")) <= size // 2 and c[-3:] not in ("000", "111") for c in _columns(rows))
+            (*rows, line)
+            for rows in partial
+            for line in lines
+            if len(rows) < 2 or not (rows[-1] & rows[-2] & line or every & ~(rows[-1] | rows[-2] | line))
         ]
-    full = tuple("".join(p) for p in partial)
-    sets = tuple(
-        (_bits(g[i] == "0" for g in full), _bits(g[i] == "1" for g in full)) for i in range(size * size)
-    )
-    return full, sets
+    written = ("".join(f"{row:0{size}b}" for row in rows) for rows in partial)
+    full = tuple(g for g in written if all(g[k::size].count("1") == size // 2 for k in range(size)))
+    return full, tuple((_bits(g[i] == "0" for g in full), _bits(g[i] == "1" for g in full)) for i in range(size * size))
 
 
-def _bits(flags) -> int:
+def _bits(flags: Iterable[bool]) -> int:
     """The integer whose bit k is flag k."""
     return int("".join("01"[flag] for flag in flags)[::-1], 2)
-
-
-def _columns(rows: Sequence[str]) -> list[str]:
-    return ["".join(c) for c in zip(*rows, strict=True)]
 
 
 def draw(rng: Random, *, size: int, shown: int) -> tuple[str, Spec]:

@@ -1,0 +1,43 @@
+"""A walk through a grid by letters U, D, L, R: right where it reaches the goal without leaving the grid or entering a wall.
+
+`rows` are strings of "." (free), "#" (wall), "S" (start) and "G" (goal); at most `limit` moves (0: any number up to 1000).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from synth.types import Problem, Score, Unscorable
+from synth.verify import RIGHT, UNPARSABLE, WRONG
+
+MAX_CHARS = 1000
+EXAMPLE = {"prompt": "Walk from S to G: S.G", "answer": "RR", "args": {"rows": ["S.G"], "limit": 2}}
+STEPS = {"U": (-1, 0), "D": (1, 0), "L": (0, -1), "R": (0, 1)}
+
+
+def letters(text: str) -> str | None:
+    """The moves without spaces and commas; None where something else is there."""
+    text = text.replace(" ", "").replace(",", "") if len(text) <= MAX_CHARS else ""
+    return text if text and not text.strip("UDLR") else None
+
+
+def moves(problem: Problem, answer: str, *, rows: Sequence[str] = (), limit: int = 0) -> Score:
+    """1 where `answer` leads from S to G. The reference is checked alike."""
+    gold = letters(problem.answer)
+    if gold is None or not _arrives(gold, rows, limit):
+        return Unscorable(reason=f"bad_reference: {problem.answer!r} does not lead to the goal")
+    if (given := letters(answer.strip())) is None:
+        return UNPARSABLE
+    return RIGHT if _arrives(given, rows, limit) else WRONG
+
+
+def _arrives(walk: str, rows: Sequence[str], limit: int) -> bool:
+    place = next(((r, c) for r, row in enumerate(rows) for c, x in enumerate(row) if x == "S"), None)
+    if place is None or (limit and len(walk) > limit):
+        return False
+    r, c = place
+    for step in walk:
+        r, c = r + STEPS[step][0], c + STEPS[step][1]
+        if not (0 <= r < len(rows) and 0 <= c < len(rows[r])) or rows[r][c] == "#":
+            return False
+    return rows[r][c] == "G"
