@@ -126,9 +126,7 @@ def drive(
         pass
 
 
-def _steps(
-    rounds: Sequence[Round], roles: Mapping[str, Learner], curve: Curve, state: State, every: int, last: bool
-) -> Iterator[int]:
+def _steps(rounds: Sequence[Round], roles: Mapping[str, Learner], curve: Curve, state: State, every: int, last: bool) -> Iterator[int]:
     """The steps that are left to do; yields how many are done."""
     kept = Checkpoints(curve.stage.work / "checkpoints" / rounds[0].name)
     done, total = 0, sum(r.steps for r in rounds)

@@ -19,7 +19,7 @@ def demonstration_row(renderer: Renderer, messages: Sequence[Message], context_w
 
 
 def pair_rows(renderer: Renderer, pairs: Iterable[PreferencePair], max_tokens: int) -> tuple[list[Row], int]:
-    """Rows 2i (chosen) and 2i + 1 (rejected), trainable on the answer alone; and how many pairs were left out as longer than `max_tokens`."""
+    """Rows 2i (chosen) and 2i + 1 (rejected), trainable on the answer alone; and how many pairs were left out: longer than `max_tokens`."""
     rows: list[Row] = []
     long = 0
     for i, pair in enumerate(pairs):
@@ -39,4 +39,3 @@ def prompt_ids(renderer: Renderer, messages: Sequence[Message]) -> np.ndarray:
         return renderer.prompt(messages)
     head, _ = renderer.demonstration(messages[: last + 1])
     return np.concatenate([head, renderer.observation(messages[last + 1 :])])
-

@@ -113,7 +113,7 @@ def test_the_cache_gives_what_the_packed_pass_gives():
     """Prefill of rows of different lengths, a repeated `keep`, then growth at different paces over several passes."""
     model = tiny.build()
     final = [0, 0, 1, 2, 2]  # which prefix each kept row continues
-    prefix, more = tiny.ids(4, 11, 1), [tiny.ids(*n, seed=s) for s, n in enumerate([(3, 1, 6, 2, 1), (1, 1, 1, 1, 1), (70, 2, 1, 9, 4)], 1)]
+    prefix = tiny.ids(4, 11, 1)
     cache = CachedRows(length=torch.zeros(3, dtype=torch.long))
     first = feed(model, cache, prefix)
     seen = [([prefix[f]], [first[f]]) for f in final]  # ids fed and hidden states got, per row

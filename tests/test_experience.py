@@ -44,6 +44,7 @@ def problems(n=8):
 
 def says(table):
     """A model that gives the scores of table[problem], drawn by the seed of the rollout."""
+
     def say(seen, seed):
         number = int(re.search(r"user\n(\d+)", seen).group(1))
         scores = table(number)
@@ -57,8 +58,17 @@ MIXED = says(lambda i: ["0", "1"] if i % 2 else ["1"])  # even problems are alwa
 
 def experience(say=MIXED, *, n=8, **more):
     source = tiny.Scripted(say)
-    player = Player(sampler=source, renderer=source.renderer, envs={"single": Rated(0.0, "")}, sampling=Sampling(max_tokens=40), max_tokens=200)
-    knobs = {"problems": problems(n), "player": player, "advantage": grpo, "curriculum": uniform, "prompts_per_step": 4, "samples_per_prompt": 4}
+    player = Player(
+        sampler=source, renderer=source.renderer, envs={"single": Rated(0.0, "")}, sampling=Sampling(max_tokens=40), max_tokens=200
+    )
+    knobs = {
+        "problems": problems(n),
+        "player": player,
+        "advantage": grpo,
+        "curriculum": uniform,
+        "prompts_per_step": 4,
+        "samples_per_prompt": 4,
+    }
     return Experience(**knobs | more)
 
 
@@ -147,13 +157,19 @@ def test_the_unscorable_leave_the_step_denominators_included_and_are_counted():
     assert metrics["reward"] == pytest.approx(np.nanmean(rewards))
     for i, group in enumerate(e.groups):
         r = group.rewards[~np.isnan(group.rewards)]
-        credit = [float(batch.columns["credit"][batch.row == j].max() + batch.columns["credit"][batch.row == j].min()) for j in range(batch.rows) if batch.group[j] == i]
+        credit = [
+            float(batch.columns["credit"][batch.row == j].max() + batch.columns["credit"][batch.row == j].min())
+            for j in range(batch.rows)
+            if batch.group[j] == i
+        ]
         want = (r - r.mean()) / (r.std(ddof=1) + 1e-6) if r.min() < r.max() else np.zeros(len(r))
         assert credit == pytest.approx(want, abs=1e-5), "the baseline is that of the scorable"
 
 
 def test_too_many_unscorable_stop_the_run():
-    with pytest.raises(ValueError, match=r"of the rollouts of step 7 could not be scored, more than max_unscorable = 5%; the first reason: no verdict"):
+    with pytest.raises(
+        ValueError, match=r"of the rollouts of step 7 could not be scored, more than max_unscorable = 5%; the first reason: no verdict"
+    ):
         experience(HALF)(7)
     _, metrics = experience(says(lambda i: ["?"]), max_unscorable=1.0)(0)
     assert metrics["unscorable"] == 1.0 and metrics["reward"] != metrics["reward"], "no score is no zero"
@@ -253,6 +269,10 @@ def test_batches_have_the_columns_that_pieces_read():
     batch = batch_of(experience(ALL_MIXED)(0))
     assert {"credit", "behaviour", "behaviour_entropy"} <= set(batch.columns)
     on = batch.trainable
-    assert (batch.columns["behaviour"][on] == -0.5).all() and (batch.columns["credit"][~on] == 0).all() and (batch.columns["credit"][on] != 0).any()
+    assert (
+        (batch.columns["behaviour"][on] == -0.5).all()
+        and (batch.columns["credit"][~on] == 0).all()
+        and (batch.columns["credit"][on] != 0).any()
+    )
     with pytest.raises(ValueError, match="filtered out"):
         pack([])

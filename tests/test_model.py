@@ -8,7 +8,16 @@ import tiny
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transformers import AutoModelForCausalLM, AutoTokenizer, Gemma2Config, GPT2Config, GraniteConfig, LlamaConfig, MambaConfig, MistralConfig
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    Gemma2Config,
+    GPT2Config,
+    GraniteConfig,
+    LlamaConfig,
+    MambaConfig,
+    MistralConfig,
+)
 
 from training.attention import NAME, PackedRows
 from training.model import END, TAGS, head_weight, hidden_states, load_model, new_model, save_model
@@ -127,8 +136,8 @@ def test_a_pickle_is_never_loaded(folder, tmp_path):
         load_model(path)
 
 
-SMALL = {"vocab_size": TOKENS.vocab_size + 20, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1,
-         "intermediate_size": 24, "initializer_range": 0.3}  # fmt: skip
+SMALL = {"vocab_size": TOKENS.vocab_size + 20, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2,
+         "num_key_value_heads": 1, "intermediate_size": 24, "initializer_range": 0.3}  # fmt: skip
 KINDS = {
     "llama": (LlamaConfig(**SMALL), ""),
     "gpt2 with dropout": (GPT2Config(vocab_size=SMALL["vocab_size"], n_embd=16, n_layer=2, n_head=2, initializer_range=0.3), ""),

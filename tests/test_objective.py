@@ -109,7 +109,12 @@ def test_the_mismatch_is_that_of_sampler_and_learner_on_trained_tokens():
 def test_the_largest_mismatch_is_the_largest_in_any_split():
     model, rows = tiny.build(init_range=0.1), tiny.ids(8, 5, 9)
     columns = [np.full(len(r), -v) for r, v in zip(rows, (2.0, 5.0, 40.0), strict=True)]
-    batch = pack([Row(ids=r, trainable=np.ones(len(r), dtype=bool), columns={"credit": c, "behaviour": c}) for r, c in zip(rows, columns, strict=True)])
+    batch = pack(
+        [
+            Row(ids=r, trainable=np.ones(len(r), dtype=bool), columns={"credit": c, "behaviour": c})
+            for r, c in zip(rows, columns, strict=True)
+        ]
+    )
     objective = PolicyObjective(ratio=token, surrogate=clip)
     metrics = [Learner(copy.deepcopy(model), Optim()).step(batch, objective, tokens_per_microbatch=b) for b in (100, 6)]
     assert metrics[0]["mismatch_max"] == pytest.approx(metrics[1]["mismatch_max"], rel=1e-5) and metrics[0]["mismatch_max"] > 30
@@ -120,7 +125,9 @@ def test_corrections_weigh_the_surrogate_and_multiply():
     plain = PolicyObjective(ratio=token, surrogate=clip)(t.stats, t.batch)[0].values
     t = toy_batch()
     t.batch.columns["old"] = t.batch.columns["behaviour"] + torch.tensor([0.0, 0.1, 5.0, 0.0, 0.0, -1.0])
-    objective = PolicyObjective(ratio=lambda logp, old, batch: token(logp, batch.columns["behaviour"], batch), surrogate=clip, corrections=[truncated, truncated])
+    objective = PolicyObjective(
+        ratio=lambda logp, old, batch: token(logp, batch.columns["behaviour"], batch), surrogate=clip, corrections=[truncated, truncated]
+    )
     objective.prepare(t.batch)
     want = torch.tensor([1.0, math.exp(0.1), 2.0, 1.0, 1.0, math.exp(-1.0)]).square()
     torch.testing.assert_close(t.batch.columns["weight"], want)
@@ -140,15 +147,21 @@ def test_every_piece_prepares_once_on_the_whole_batch_before_corrections_weigh()
 
     t = toy_batch()
     weigh = piece("weigh", torch.ones(6))
-    PolicyObjective(ratio=token, surrogate=piece("surrogate", None), corrections=[weigh], regularisers=[piece("rein", None)]).prepare(t.batch)
-    assert seen == ["prepare surrogate", "prepare weigh", "prepare rein", "weigh"] and {"surrogate", "weigh", "rein"} <= set(t.batch.columns)
+    PolicyObjective(ratio=token, surrogate=piece("surrogate", None), corrections=[weigh], regularisers=[piece("rein", None)]).prepare(
+        t.batch
+    )
+    assert seen == ["prepare surrogate", "prepare weigh", "prepare rein", "weigh"] and {"surrogate", "weigh", "rein"} <= set(
+        t.batch.columns
+    )
 
 
 def test_passes_are_made_where_a_piece_needs_them_at_the_temperature_of_sampling():
     model, other = tiny.build(seed=1, init_range=0.1), tiny.build(seed=2, init_range=0.1)
     rows = tiny.ids(8, 5)
     batch = pack([Row(ids=r, trainable=np.ones(len(r), dtype=bool), columns={"behaviour": np.zeros(len(r))}) for r in rows])
-    PolicyObjective(ratio=token, surrogate=clip, policy=model, reference=other, needs=frozenset({"old", "reference"}), temperature=0.7).prepare(batch)
+    PolicyObjective(
+        ratio=token, surrogate=clip, policy=model, reference=other, needs=frozenset({"old", "reference"}), temperature=0.7
+    ).prepare(batch)
     assert torch.equal(batch.columns["old"], score(model, batch, temperature=0.7).logp)
     assert torch.equal(batch.columns["reference"], score(other, batch, temperature=0.7).logp)
     del batch.columns["old"], batch.columns["reference"]

@@ -19,7 +19,14 @@ NAMES = ["Norvia", "Zelton", "Karo", "Milbe"]
 
 def question(name="Norvia", env="search", **more):
     return Problem.make(
-        prompt=f"What is the capital of {name} ?", answer=f"City{name}", verifier="exact", args={"aliases": []}, env=env, family="f", split="train", **more
+        prompt=f"What is the capital of {name} ?",
+        answer=f"City{name}",
+        verifier="exact",
+        args={"aliases": []},
+        env=env,
+        family="f",
+        split="train",
+        **more,
     )
 
 
@@ -121,7 +128,12 @@ def test_instructions_are_the_first_message():
 
 @pytest.mark.parametrize(
     ("text", "reward", "value", "answered"),
-    [("so <answer>CityNorvia</answer>", 0.1, 1.0, 1.0), ("<answer>?</answer>", 0.1, 0.1, 1.0), ("<answer>?</answer>", 0.0, 0.0, 1.0), ("CityNorvia", 0.1, 0.0, 0.0)],
+    [
+        ("so <answer>CityNorvia</answer>", 0.1, 1.0, 1.0),
+        ("<answer>?</answer>", 0.1, 0.1, 1.0),
+        ("<answer>?</answer>", 0.0, 0.0, 1.0),
+        ("CityNorvia", 0.1, 0.0, 0.0),
+    ],
 )
 def test_one_question_one_answer(text, reward, value, answered):
     rollout = one(lambda seen, seed: text, question(env="single"), envs={"single": single(format_reward=reward)})

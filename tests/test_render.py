@@ -9,16 +9,18 @@ from synth.types import Message
 from training.model import CHAT_TEMPLATE, train_tokenizer
 from training.render import Renderer
 
-# As Qwen3's does, it adds an empty thought to the last answer only, calls a tool's message a user's, and opens a turn with a thought that is
-# empty where thinking is off.
+# As Qwen3's does, it adds an empty thought to the last answer only, calls a tool's message a user's, and opens a turn with a thought that
+# is empty where thinking is off.
 THINKING = (
     "{% for m in messages %}{% set role = 'user' if m.role == 'tool' else m.role %}<|im_start|>{{ role }}\n"
     "{% if loop.last and role == 'assistant' %}<think>\n\n</think>\n\n{% endif %}{{ m.content }}<|im_end|>\n{% endfor %}"
-    "{% if add_generation_prompt %}<|im_start|>assistant\n{% if enable_thinking is defined and not enable_thinking %}<think>\n\n</think>\n\n"
-    "{% endif %}{% endif %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n"
+    "{% if enable_thinking is defined and not enable_thinking %}<think>\n\n</think>\n\n{% endif %}{% endif %}"
 )
 COUNTING = CHAT_TEMPLATE.replace("{{ m.role }}", "{{ m.role }} {{ loop.index }} of {{ messages | length }}")
-TOOLLESS = CHAT_TEMPLATE.replace("{% for m in messages %}", "{% for m in messages %}{% if m.role == 'tool' %}{{ raise_exception('roles!') }}{% endif %}")
+TOOLLESS = CHAT_TEMPLATE.replace(
+    "{% for m in messages %}", "{% for m in messages %}{% if m.role == 'tool' %}{{ raise_exception('roles!') }}{% endif %}"
+)
 ENDLESS = CHAT_TEMPLATE.replace("<|im_end|>", "")
 MESSAGES = [
     Message(role="user", content="What is the capital of Norvia?"),
@@ -54,7 +56,10 @@ def test_the_text_is_the_templates_own():
 def test_a_model_that_can_think_is_asked_not_to():
     tok = tokenizer(THINKING)
     r = Renderer(tok)
-    assert all(tok.decode(ids).endswith("<|im_start|>assistant\n<think>\n\n</think>\n\n") for ids in (r.prompt(MESSAGES[:1]), r.observation(MESSAGES[2:3])))
+    assert all(
+        tok.decode(ids).endswith("<|im_start|>assistant\n<think>\n\n</think>\n\n")
+        for ids in (r.prompt(MESSAGES[:1]), r.observation(MESSAGES[2:3]))
+    )
 
 
 @pytest.mark.parametrize("template", [COUNTING, ENDLESS, TOOLLESS], ids=["counts its messages", "never ends a turn", "knows no tool"])

@@ -1,4 +1,4 @@
-"""The stages sft, reward, prefer and rl at toy size: folders that load anywhere, the same bytes from the same seed, sentences for mistakes."""
+"""The stages sft, reward, prefer and rl at toy size: folders load anywhere, the same seed gives the same bytes, mistakes are sentences."""
 
 import csv
 import importlib
@@ -66,7 +66,9 @@ def project(whole, tmp_path):
 def test_every_model_loads_anywhere_and_says_the_same(whole, folder):
     path = whole / "artifacts" / folder
     theirs, tokenizer = AutoModelForCausalLM.from_pretrained(path), AutoTokenizer.from_pretrained(path)
-    ids = torch.tensor(tokenizer.apply_chat_template([{"role": "user", "content": "What is the capital ?"}], add_generation_prompt=True)["input_ids"])
+    ids = torch.tensor(
+        tokenizer.apply_chat_template([{"role": "user", "content": "What is the capital ?"}], add_generation_prompt=True)["input_ids"]
+    )
     ours, _ = load_model(path)
     hidden = hidden_states(ours, ids, torch.arange(len(ids)), PackedRows.of([len(ids)]))
     torch.testing.assert_close(hidden @ head_weight(ours).T, theirs(input_ids=ids[None]).logits[0], atol=1e-5, rtol=1e-5)
@@ -126,7 +128,18 @@ def test_another_seed_gives_another_model(whole, project):
 
 def test_minibatches_and_epochs_stretch_the_schedule(project):
     """Every optimizer step moves along the schedule, so that it ends with the run."""
-    play(project, "rl", steps=3, epochs=2, minibatches=2, warmup=0, decay="linear", lr=1e-3, samples_per_prompt=4, regularisers=pieces_of("kl", coef=0.01))
+    play(
+        project,
+        "rl",
+        steps=3,
+        epochs=2,
+        minibatches=2,
+        warmup=0,
+        decay="linear",
+        lr=1e-3,
+        samples_per_prompt=4,
+        regularisers=pieces_of("kl", coef=0.01),
+    )
     rates = [float(r["lr"]) for r in curve(project, "rl") if r["lr"]]
     assert rates == sorted(rates, reverse=True) and rates[-1] > 1e-4, "the last step averages four rates above the final one"
 
@@ -189,11 +202,15 @@ def test_the_gpu_profile_reaches_its_first_optimizer_step_with_a_local_model(pro
     monkeypatch.chdir(project)
     shutil.rmtree(project / "pieces")
     settings = {k: v for k, v in small.SIZES.items() if k in DATA}
-    (project / "params.yaml").write_text(yaml.safe_dump({"recipe": "grpo", "profile": "gpu", "tracking": "off", "set": {**settings, **quick}}))
+    (project / "params.yaml").write_text(
+        yaml.safe_dump({"recipe": "grpo", "profile": "gpu", "tracking": "off", "set": {**settings, **quick}})
+    )
     plan.write(project)
     for name in TRAINED:
         assert load(name, project)["params"]["dtype"] == "bfloat16"
         play(project, name)
         assert json.loads((project / "artifacts" / name / "model/config.json").read_text())["dtype"] == "bfloat16"
         assert 0 < float(curve(project, name)[-1]["grad_norm"]) < math.inf
-    assert "<search>" in json.loads((project / "artifacts/rl/episodes.jsonl").read_text().splitlines()[0])["text"], "it was told the protocol"
+    assert "<search>" in json.loads((project / "artifacts/rl/episodes.jsonl").read_text().splitlines()[0])["text"], (
+        "it was told the protocol"
+    )

@@ -77,5 +77,7 @@ class _Session:
             stop = "length" if text.endswith("...") else "end"
             said = self.sampler.renderer.turn(text)[: None if stop == "end" else -1]
             logp = np.full(len(said), -0.5, dtype=np.float32)
-            out.append(Segment(ids=said, role="model", logp=logp, entropy=logp + 1, stop=stop, version=self.sampler.version, sampling=sampling))
+            out.append(
+                Segment(ids=said, role="model", logp=logp, entropy=logp + 1, stop=stop, version=self.sampler.version, sampling=sampling)
+            )
         return out

@@ -143,11 +143,13 @@ def _attention(
         raise ValueError("this model's attention needs rows=PackedRows or rows=CachedRows: call it through training.model.hidden_states")
     if sliding_window is not None and rows.longest > sliding_window:
         raise ValueError(
-            f"a row has {rows.longest} tokens and this model looks back {sliding_window} only (sliding-window attention): keep rows within it"
+            f"a row has {rows.longest} tokens and this model looks back {sliding_window} only (sliding window): keep rows within it"
         )
     odd = sorted(k for k in ("softcap", "s_aux", "position_bias") if more.get(k) is not None)
     if odd:
-        raise ValueError(f"this model's attention has {odd[0]!r}, which packed attention does not compute: choose a model with plain attention")
+        raise ValueError(
+            f"this model's attention has {odd[0]!r}, which packed attention does not compute: choose a model with plain attention"
+        )
     return rows.attend(module.layer_idx, query, key, value, query.shape[-1] ** -0.5 if scaling is None else scaling), None
 
 

@@ -68,12 +68,16 @@ class Experience:
         seconds = time.monotonic() - began
         self.player.sampler.version += 1
         self.groups = played
-        metrics = _metrics(played) | {"groups": float(len(kept)), "groups_dropped": float(sum(dropped.values())), "rollout_seconds": seconds}
+        metrics = _metrics(played) | {
+            "groups": float(len(kept)),
+            "groups_dropped": float(sum(dropped.values())),
+            "rollout_seconds": seconds,
+        }
         if metrics["unscorable"] > self.max_unscorable:
             first = next(r.score.reason for g in played for r in g.rollouts if not isinstance(r.score, Scored))
             raise ValueError(
-                f"{metrics['unscorable']:.0%} of the rollouts of step {step} could not be scored, more than max_unscorable = {self.max_unscorable:.0%}; "
-                f"the first reason: {first}: mend the verifier or tool that gave it"
+                f"{metrics['unscorable']:.0%} of the rollouts of step {step} could not be scored, more than max_unscorable = "
+                f"{self.max_unscorable:.0%}; the first reason: {first}: mend the verifier or tool that gave it"
             )
         return self._batches(kept, self._credit(kept, rng) if kept else [], rng), metrics
 
@@ -100,14 +104,19 @@ class Experience:
                 break
             chosen = [self.problems[i] for i in self.curriculum(self.problems, self._own(self.curriculum), rng, wanted)]
             groups = self.player.play(chosen, self.samples_per_prompt, self.seed, "rl", step, attempt)
-            groups = [Group(id=f"{step}/{attempt}/{g.id}", rollouts=tuple(replace(r, group=f"{step}/{attempt}/{g.id}") for r in g.rollouts)) for g in groups]
+            groups = [
+                Group(id=f"{step}/{attempt}/{g.id}", rollouts=tuple(replace(r, group=f"{step}/{attempt}/{g.id}") for r in g.rollouts))
+                for g in groups
+            ]
             for problem, group in zip(chosen, groups, strict=True):
                 if not np.isnan(group.rewards).all():
                     scores.setdefault(problem.id, []).append(float(np.nanmean(group.rewards)))
             played += groups
             verdicts: list[str | None] = [None] * len(groups)
             for piece in self.filters:
-                verdicts = [a or b for a, b in zip(verdicts, piece(groups, [g.rewards for g in groups], self._own(piece), rng), strict=True)]
+                verdicts = [
+                    a or b for a, b in zip(verdicts, piece(groups, [g.rewards for g in groups], self._own(piece), rng), strict=True)
+                ]
             kept += [g for g, v in zip(groups, verdicts, strict=True) if v is None]
             dropped.update(v for v in verdicts if v is not None)
         return kept, played, dropped

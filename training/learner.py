@@ -62,7 +62,9 @@ def token_stats(model: nn.Module, batch: Batch, *, temperature: float = 1.0) -> 
     """logp [T] and entropy [T] of each trainable target, 0 elsewhere: only the hidden states of trainable targets reach the head."""
     hidden = hidden_states(model, batch.ids, batch.position, PackedRows.of(batch.lengths, batch.ids.device))
     at = batch.trainable.nonzero().squeeze(1)
-    logp, entropy = fused_logprob(hidden.index_select(0, at - 1), head_weight(model), batch.ids.index_select(0, at), temperature=temperature)
+    logp, entropy = fused_logprob(
+        hidden.index_select(0, at - 1), head_weight(model), batch.ids.index_select(0, at), temperature=temperature
+    )
     spread = lambda x: torch.zeros(len(batch.ids), dtype=x.dtype, device=x.device).index_add(0, at, x)  # noqa: E731
     return TokenStats(logp=spread(logp), entropy=spread(entropy))
 
@@ -97,7 +99,9 @@ class Learner:
         self.model.eval()
         names, self.weights = map(list, zip(*((n, p) for n, p in self.model.named_parameters() if p.requires_grad), strict=True))
         self.master = [p if p.dtype.itemsize >= 4 else p.detach().float() for p in self.weights]
-        hidden = [o.kind == "muon" and m.dim() == 2 and "embed" not in n and "lm_head" not in n for n, m in zip(names, self.master, strict=True)]
+        hidden = [
+            o.kind == "muon" and m.dim() == 2 and "embed" not in n and "lm_head" not in n for n, m in zip(names, self.master, strict=True)
+        ]
         rest = [m for m, h in zip(self.master, hidden, strict=True) if not h]
         groups = [
             {"params": [m for m in rest if m.dim() >= 2], "weight_decay": o.weight_decay},
@@ -124,7 +128,8 @@ class Learner:
             loss = torch.zeros((), device=part.ids.device)
             for terms in objective(token_stats(self.model, part, temperature=temperature), part):
                 if terms.denominator not in batch.totals:
-                    raise LookupError(f"a loss declares the denominator {terms.denominator!r}, which nothing counted; known: {', '.join(sorted(batch.totals))}")
+                    known = ", ".join(sorted(batch.totals))
+                    raise LookupError(f"a loss declares the denominator {terms.denominator!r}, which nothing counted; known: {known}")
                 loss = loss + terms.values.sum() / max(batch.totals[terms.denominator], 1.0)
                 _add(sums, terms.metrics)
             if loss.requires_grad:
@@ -133,7 +138,9 @@ class Learner:
             total += loss.item()
         norm = float(torch.nn.utils.clip_grad_norm_(self.master, self.optim.max_grad_norm))
         if not math.isfinite(norm):
-            raise FloatingPointError(f"the gradient norm is {norm} at step {self.step_count}: lower the learning rate or look at the batch that caused it")
+            raise FloatingPointError(
+                f"the gradient norm is {norm} at step {self.step_count}: lower the learning rate or look at the batch that caused it"
+            )
         factor = self.optim.at(self.step_count)
         for optimizer in self.optimizers:
             for group in optimizer.param_groups:
@@ -143,7 +150,8 @@ class Learner:
         self.step_count += 1
         seconds = time.monotonic() - began
         return {name: s / n for name, (s, n) in sums.items() if n} | {
-            "loss": total, "grad_norm": norm, "lr": self.optim.lr * factor, "learn_seconds": seconds, "tokens_per_second": len(batch.ids) / seconds,
+            "loss": total, "grad_norm": norm, "lr": self.optim.lr * factor,
+            "learn_seconds": seconds, "tokens_per_second": len(batch.ids) / seconds,
         }  # fmt: skip
 
     def _collect(self) -> None:
@@ -163,7 +171,12 @@ class Learner:
     def state(self) -> dict[str, Any]:
         """Everything that a resumed run needs, by reference: tensors and plain values, to be saved at once."""
         copies = [m for p, m in zip(self.weights, self.master, strict=True) if m is not p]
-        return {"step_count": self.step_count, "model": self.model.state_dict(), "master": copies, "optimizers": [o.state_dict() for o in self.optimizers]}
+        return {
+            "step_count": self.step_count,
+            "model": self.model.state_dict(),
+            "master": copies,
+            "optimizers": [o.state_dict() for o in self.optimizers],
+        }
 
     @torch.no_grad()
     def load_state(self, state: Mapping[str, Any]) -> None:
@@ -189,7 +202,7 @@ def _plain(x: Tensor | float) -> float:
 
 
 def nll(stats: TokenStats, batch: Batch) -> list[Terms]:
-    """Next-token loss of demonstrations. `columns["loss_weight"]` [T], where given, weighs tokens, and `totals["loss_tokens"]` is their sum."""
+    """Next-token loss of demonstrations. `columns["loss_weight"]` [T], where given, weighs tokens; `totals["loss_tokens"]` is their sum."""
     weight = batch.columns.get("loss_weight")
     values = -torch.where(batch.trainable, stats.logp, 0.0)
     count = batch.trainable.sum()

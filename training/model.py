@@ -34,7 +34,10 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int = 1024) -> PreTrainedT
 
     tok = Tokenizer(models.BPE())
     tok.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Split(Regex(r"\d| ?\p{L}+| ?[^\s\p{L}\d]+|\s+"), "isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
+        [
+            pre_tokenizers.Split(Regex(r"\d| ?\p{L}+| ?[^\s\p{L}\d]+|\s+"), "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
     )
     tok.decoder = decoders.ByteLevel()
     special = ["<|endoftext|>", "<|im_start|>", END]
@@ -49,7 +52,16 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int = 1024) -> PreTrainedT
 
 
 def new_model(
-    tokenizer: PreTrainedTokenizerBase, *, hidden: int, layers: int, heads: int, kv_heads: int, intermediate: int, max_length: int, init_range: float, seed: int
+    tokenizer: PreTrainedTokenizerBase,
+    *,
+    hidden: int,
+    layers: int,
+    heads: int,
+    kv_heads: int,
+    intermediate: int,
+    max_length: int,
+    init_range: float,
+    seed: int,
 ) -> nn.Module:
     """A from-scratch Qwen3-architecture model with a tied head, fp32; its vocabulary is the tokenizer's, rounded up to a multiple of 16."""
     from transformers import Qwen3Config
@@ -70,12 +82,18 @@ def new_model(
 def load_tokenizer(path: str | Path) -> PreTrainedTokenizerBase:
     """The tokenizer of a model folder or Hub name. Raises ValueError with a remedy where there is none, or no chat template."""
     folder = Path(path)
-    if folder.is_dir() and not any((folder / f).exists() for f in ("tokenizer.json", "tokenizer_config.json", "vocab.json", "tokenizer.model")):
-        raise ValueError(f"the model folder {folder} has no tokenizer (no tokenizer.json): copy the tokenizer files of the model it was trained from into it")
+    if folder.is_dir() and not any(
+        (folder / f).exists() for f in ("tokenizer.json", "tokenizer_config.json", "vocab.json", "tokenizer.model")
+    ):
+        raise ValueError(
+            f"the model folder {folder} has no tokenizer (no tokenizer.json): copy the tokenizer files of the model it comes from into it"
+        )
     with _loading(path):
         tokenizer = AutoTokenizer.from_pretrained(str(path))
     if not tokenizer.chat_template:
-        raise ValueError(f"the tokenizer of {path} has no chat template: use an instruct model, or put a chat_template.jinja beside tokenizer.json")
+        raise ValueError(
+            f"the tokenizer of {path} has no chat template: use an instruct model, or put a chat_template.jinja beside tokenizer.json"
+        )
     return tokenizer
 
 
@@ -106,7 +124,9 @@ def save_model(model: nn.Module, tokenizer: PreTrainedTokenizerBase, path: str |
     tokenizer.save_pretrained(part)
     config = part / "tokenizer_config.json"
     kept = {k: v for k, v in json.loads(config.read_text(encoding="utf-8")).items() if k not in ("is_local", "local_files_only")}
-    config.write_text(json.dumps(kept, indent=2, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")  # where it came from is no part of it
+    config.write_text(
+        json.dumps(kept, indent=2, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8"
+    )  # where it came from is no part of it
     shutil.rmtree(path, ignore_errors=True)
     os.replace(part, path)
 
@@ -141,7 +161,7 @@ def _loading(path: str | Path) -> Iterator[None]:
 
 @torch.no_grad()
 def _probe(model: nn.Module, path: str | Path) -> None:
-    """Raises ValueError unless packed rows do not see each other and logits are hidden states times the head: two rows of a few tokens tell."""
+    """Raises ValueError unless packed rows do not see each other and logits are hidden states times the head: two short rows tell."""
     device = head_weight(model).device
     ids, position = torch.arange(1, 9, device=device), torch.tensor([0, 1, 2, 3, 4, 0, 1, 2], device=device)
     rows = PackedRows.of([5, 3], device)
@@ -152,10 +172,14 @@ def _probe(model: nn.Module, path: str | Path) -> None:
     except ValueError as e:
         raise ValueError(f"{path} is a {type(model).__name__}, which cannot be trained here: {e}") from e
     if not torch.equal(hidden[5:], other[5:]):
-        raise ValueError(f"{path} is a {type(model).__name__}, whose layers let packed rows see each other: choose a model that has attention alone")
+        raise ValueError(
+            f"{path} is a {type(model).__name__}, whose layers let packed rows see each other: choose a model that has attention alone"
+        )
     if not torch.allclose(logits.float(), (hidden @ head_weight(model).T).float(), atol=1e-2, rtol=1e-2):
-        raise ValueError(f"{path} is a {type(model).__name__}, whose logits are not hidden states times the head's weight: choose one without "
-                         "soft-capped, scaled or biased logits")  # fmt: skip
+        raise ValueError(
+            f"{path} is a {type(model).__name__}, whose logits are not hidden states times the head's weight: choose one without "
+            "soft-capped, scaled or biased logits"
+        )
 
 
 def n_parameters(model: nn.Module) -> int:

@@ -73,7 +73,11 @@ def _mismatch(stats: TokenStats, batch: Batch) -> dict[str, tuple[Tensor, Tensor
     on, count = batch.trainable, batch.trainable.sum()
     d = torch.where(on, (stats.logp - batch.columns["behaviour"]).detach(), 0.0)
     entropy = torch.where(on, stats.entropy.detach(), 0.0)
-    return {"mismatch_kl": ((d.exp() - 1 - d).sum(), count), "mismatch_max": (d.abs().max(), torch.ones(())), "entropy": (entropy.sum(), count)}
+    return {
+        "mismatch_kl": ((d.exp() - 1 - d).sum(), count),
+        "mismatch_max": (d.abs().max(), torch.ones(())),
+        "entropy": (entropy.sum(), count),
+    }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +107,8 @@ class PairObjective:
         margin = ((sums - base)[0::2] - (sums - base)[1::2]).detach()
         count = torch.tensor(float(len(values)))
         terms = [Terms(values=values, denominator="pairs", metrics={
-            "accuracy": ((margin > 0).float().sum(), count), "margin": (margin.sum(), count), "chosen_logp": (sums[0::2].detach().sum(), count),
+            "accuracy": ((margin > 0).float().sum(), count), "margin": (margin.sum(), count),
+            "chosen_logp": (sums[0::2].detach().sum(), count),
         })]  # fmt: skip
         if self.sft:
             first = (torch.arange(batch.rows, device=sums.device) % 2 == 0).to(sums.dtype)
@@ -122,7 +127,9 @@ class RewardObjective:
         none = torch.zeros_like(r[0::2])
         values = self.loss(r[0::2], r[1::2], none, none, none + 1, none + 1)
         gap, count = (r[0::2] - r[1::2]).detach(), torch.tensor(float(len(values)))
-        return [Terms(values=values, denominator="pairs", metrics={"accuracy": ((gap > 0).float().sum(), count), "margin": (gap.sum(), count)})]
+        return [
+            Terms(values=values, denominator="pairs", metrics={"accuracy": ((gap > 0).float().sum(), count), "margin": (gap.sum(), count)})
+        ]
 
 
 def reward_of(stats: TokenStats, batch: Batch) -> Tensor:

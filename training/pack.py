@@ -23,7 +23,7 @@ class Row:
 
 
 def count(rows: Sequence[Row]) -> dict[str, float]:
-    """The denominators of a step: trainable tokens (the first token of a row is none), rows that have any, groups, pairs (of rows), and 1."""
+    """The denominators of a step: trainable tokens (a row's first is none), rows that have any, groups, pairs of rows, and 1."""
     targets = [int(np.count_nonzero(r.trainable[1:])) for r in rows]
     return {
         "tokens": float(sum(targets)),
@@ -46,7 +46,10 @@ def pack(rows: Sequence[Row], *, device: str = "cpu", totals: Mapping[str, float
     starts = np.cumsum([0, *lengths[:-1]])
     trainable[starts] = False  # the first token of a row has no history
     names = sorted({k for r in rows for k in r.columns})
-    columns = {k: torch.from_numpy(np.concatenate([np.asarray(r.columns.get(k, np.zeros(len(r.ids))), dtype=np.float32) for r in rows])) for k in names}
+    columns = {
+        k: torch.from_numpy(np.concatenate([np.asarray(r.columns.get(k, np.zeros(len(r.ids))), dtype=np.float32) for r in rows]))
+        for k in names
+    }
     scalar_names = sorted({k for r in rows for k in r.scalars})
     columns |= {k: torch.tensor([r.scalars.get(k, 0.0) for r in rows], dtype=torch.float32) for k in scalar_names}
     batch = Batch(
@@ -80,11 +83,13 @@ def select(batch: Batch, lo: int, hi: int) -> Batch:
     columns = {}
     for name, x in batch.columns.items():
         if len(x) not in (total, batch.rows):
-            raise ValueError(f"the column {name!r} has {len(x)} values: a piece must give one per token ({total}) or one per row ({batch.rows})")
+            raise ValueError(
+                f"the column {name!r} has {len(x)} values: a piece must give one per token ({total}) or one per row ({batch.rows})"
+            )
         columns[name] = x[a:b] if len(x) == total else x[lo:hi]
     return Batch(
-        ids=batch.ids[a:b], position=batch.position[a:b], row=batch.row[a:b] - lo, lengths=batch.lengths[lo:hi], trainable=batch.trainable[a:b],
-        group=batch.group[lo:hi], columns=columns, totals=batch.totals,
+        ids=batch.ids[a:b], position=batch.position[a:b], row=batch.row[a:b] - lo, lengths=batch.lengths[lo:hi],
+        trainable=batch.trainable[a:b], group=batch.group[lo:hi], columns=columns, totals=batch.totals,
     )  # fmt: skip
 
 

@@ -28,7 +28,9 @@ class Renderer:
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
         self.tokenizer = tokenizer
         if tokenizer.eos_token_id is None:
-            raise ValueError(f"the tokenizer of {tokenizer.name_or_path!r} has no eos_token: name the token that ends a turn in tokenizer_config.json")
+            raise ValueError(
+                f"the tokenizer of {tokenizer.name_or_path!r} has no eos_token: name the token that ends a turn in tokenizer_config.json"
+            )
         self.end_id: int = tokenizer.eos_token_id
         self.end: str = tokenizer.decode([self.end_id])
         special = {self.end, *(t.content for t in tokenizer.added_tokens_decoder.values() if t.special)}
@@ -39,8 +41,10 @@ class Renderer:
         except TemplateError as e:
             raise ValueError(f"the chat template of {tokenizer.name_or_path!r} cannot write a tool's message ({e}): {_REMEDY}") from e
         if first != later or not first.startswith(self.end):
-            raise ValueError(f"the chat template of {tokenizer.name_or_path!r} makes what follows a turn depend on what came before it, or does not end "
-                             f"a turn with {self.end!r}: {_REMEDY}")  # fmt: skip
+            raise ValueError(
+                f"the chat template of {tokenizer.name_or_path!r} makes what follows a turn depend on what came before it, or does not end "
+                f"a turn with {self.end!r}: {_REMEDY}"
+            )
 
     def _plain(self, text: str) -> str:
         """Text whose special tokens are spelled apart: a passage or an answer that quotes `<|im_end|>` must not end a turn."""

@@ -48,7 +48,9 @@ class Segment:
 
     def __post_init__(self) -> None:
         if (self.logp is not None) != (self.role == "model"):
-            raise ValueError(f"a segment of role {self.role!r} {'has' if self.logp is not None else 'lacks'} log-probs: they exist exactly where the model wrote")
+            raise ValueError(
+                f"a segment of role {self.role!r} {'has' if self.logp is not None else 'lacks'} log-probs: they exist where the model wrote"
+            )
         if self.logp is not None and len(self.logp) != len(self.ids):
             raise ValueError(f"{len(self.ids)} ids but {len(self.logp)} log-probs in one segment")
 

@@ -48,7 +48,9 @@ def prefer(
     train, long = pair_rows(renderer, (p for p in pairs if p.split == "train"), max_length)
     valid, _ = pair_rows(renderer, (p for p in pairs if p.split == "valid"), max_length)
     if not train:
-        raise UserError("prefer: no cleaned pair of the split train is left (or all are longer than max_length): see artifacts/clean/card.json")
+        raise UserError(
+            "prefer: no cleaned pair of the split train is left (or all are longer than max_length): see artifacts/clean/card.json"
+        )
     reference = load_model(stage.input("sft", "model"), dtype=dtype, device=device)[0] if "reference" in stage.needs else None
     objective = PairObjective(loss=loss, reference=reference, sft=sft_weight, tokens_per_microbatch=tokens_per_microbatch)
     learner = Learner(policy, Optim(kind=optimizer, lr=lr, matrix_lr=matrix_lr, warmup=warmup, steps=steps, weight_decay=weight_decay,

@@ -50,13 +50,16 @@ def reward(
     train = judged_rows(renderer, (p for p in pairs if p.split == "train"), max_length)
     valid = judged_rows(renderer, (p for p in pairs if p.split == "valid"), max_length)
     if not train:
-        raise UserError("reward: no cleaned pair of the split train is left (or all are longer than max_length): see artifacts/clean/card.json")
+        raise UserError(
+            "reward: no cleaned pair of the split train is left (or all are longer than max_length): see artifacts/clean/card.json"
+        )
     learner = Learner(model, Optim(kind=optimizer, lr=lr, matrix_lr=matrix_lr, warmup=warmup, steps=steps, weight_decay=weight_decay,
                                    max_grad_norm=max_grad_norm, decay="linear", final=0.1))  # fmt: skip
     order = shuffled(len(train) // 2, pairs_per_step, seed_for(stage.seed, "reward", "order"))
     curve = Curve(stage, steps, shown=("loss", "accuracy"))
     drive(
-        [Round(name="reward", role="reward", objective=RewardObjective(loss=loss), steps=steps, together=2, tokens_per_microbatch=tokens_per_microbatch,
+        [Round(name="reward", role="reward", objective=RewardObjective(loss=loss), steps=steps, together=2,
+               tokens_per_microbatch=tokens_per_microbatch,
                source=lambda step: ([pack([train[2 * i + j] for i in order(step) for j in (0, 1)], device=device)], {}))],
         {"reward": learner}, curve, every=checkpoint_every,
     )  # fmt: skip

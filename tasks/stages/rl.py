@@ -61,8 +61,8 @@ def rl(
     surrogate: Piece("training.surrogate") = {"piece": "clip"},
     regularisers: Pieces("training.regulariser") = [],
 ) -> None:
-    """Starts from artifacts/sft/model. A step plays `samples_per_prompt` rollouts of `prompts_per_step` training questions (`families`: of the
-    verifiable families too); groups that `filters` drop are replaced at most `refill` times. `max_mismatch` is the largest KL between
+    """Starts from artifacts/sft/model. A step plays `samples_per_prompt` rollouts of `prompts_per_step` training questions (`families`: of
+    the verifiable families too); groups that `filters` drop are replaced at most `refill` times. `max_mismatch` is the largest KL between
     sampler and learner (nats per token, on-policy steps) before the run stops; `max_unscorable` the largest share without a score.
 
     Rollouts are drawn from the whole distribution at `temperature`: the policy gradient is that of the distribution that was sampled, and a
@@ -100,14 +100,14 @@ def rl(
     def watch(step: int, metrics: Mapping[str, float]) -> None:
         if epochs * minibatches == 1 and metrics.get("mismatch_kl", 0.0) > max_mismatch:
             raise ValueError(
-                f"sampler and learner disagree by {metrics['mismatch_kl']:.3g} nats per token at step {step} (max_mismatch = {max_mismatch}): the weights "
-                "that sampled are not those that learn, or a half-precision dtype rounds them apart; try dtype float32"
+                f"sampler and learner disagree by {metrics['mismatch_kl']:.3g} nats per token at step {step} (max_mismatch = "
+                f"{max_mismatch}): the weights that sampled are not those that learn, or a half-precision dtype rounds them apart; try dtype float32"
             )
 
     curve = Curve(stage, steps, shown=("reward", "entropy"))
     drive(
-        [Round(name="rl", role="policy", source=experience, objective=objective, prepare=objective.prepare, steps=steps, temperature=temperature,
-               tokens_per_microbatch=tokens_per_microbatch, after=watch)],
+        [Round(name="rl", role="policy", source=experience, objective=objective, prepare=objective.prepare, steps=steps,
+               temperature=temperature, tokens_per_microbatch=tokens_per_microbatch, after=watch)],
         {"policy": learner}, curve, every=checkpoint_every, parts={"experience": experience},
         last=False,  # the last step is always played here: episodes.jsonl shows its rollouts
     )  # fmt: skip
@@ -117,11 +117,15 @@ def rl(
         for group in experience.groups:
             for r in group.rollouts:
                 score = r.score.value if isinstance(r.score, Scored) else r.score.reason
-                f.write(json.dumps({"problem": r.problem.id, "answer": r.problem.answer, "score": score, "text": r.text}, ensure_ascii=False) + "\n")
+                f.write(
+                    json.dumps({"problem": r.problem.id, "answer": r.problem.answer, "score": score, "text": r.text}, ensure_ascii=False)
+                    + "\n"
+                )
     mismatch = curve.mean("mismatch_kl")  # nan where no step had anything to learn
     stage.card({
-        "parameters": n_parameters(policy), "steps": steps, "rollouts": int(sum(r["rollouts"] for r in curve.rows)), "problems": len(problems),
+        "parameters": n_parameters(policy), "problems": len(problems), "steps": steps,
+        "rollouts": int(sum(r["rollouts"] for r in curve.rows)), "groups_dropped": sum(r["groups_dropped"] for r in curve.rows),
         "reward_first": round(float(curve.rows[0]["reward"]), 4) if curve.rows else None, "reward_last": round(curve.mean("reward"), 4),
-        "mismatch_kl": None if math.isnan(mismatch) else float(f"{mismatch:.3g}"), "groups_dropped": sum(r["groups_dropped"] for r in curve.rows),
+        "mismatch_kl": None if math.isnan(mismatch) else float(f"{mismatch:.3g}"),
         "trained_on": digest([p.id for p in problems]),
     })  # fmt: skip

@@ -68,7 +68,11 @@ def sft(
         renderer = Renderer(tokenizer)
     else:
         passages = tables.read(stage.input("kb", "passages.parquet"), Passage)
-        corpus = [p.text for p in passages] + [m.content for t in demos for m in t.messages] + [p.head + p.tail for p in pages(stage.seed, 0, 2000)]
+        corpus = (
+            [p.text for p in passages]
+            + [m.content for t in demos for m in t.messages]
+            + [p.head + p.tail for p in pages(stage.seed, 0, 2000)]
+        )
         tokenizer = train_tokenizer(corpus, vocab_size)
         renderer = Renderer(tokenizer)
         policy = new_model(
@@ -90,7 +94,9 @@ def sft(
     if not rows:
         raise UserError(f"sft: all {len(long)} demonstrations are longer than max_length = {max_length} tokens: raise it")
     order = shuffled(len(rows), rows_per_step, seed_for(stage.seed, "sft", "order"))
-    learner = Learner(policy, Optim(lr=lr * sft_lr_factor, matrix_lr=matrix_lr * sft_lr_factor, steps=steps, decay="cosine", final=0.05, **optim))
+    learner = Learner(
+        policy, Optim(lr=lr * sft_lr_factor, matrix_lr=matrix_lr * sft_lr_factor, steps=steps, decay="cosine", final=0.05, **optim)
+    )
     drive(
         [Round(name="sft", role="policy", steps=steps, objective=nll, tokens_per_microbatch=tokens_per_microbatch,
                source=lambda step: ([weighted([rows[i] for i in order(step)], device)], {}))],
@@ -116,7 +122,7 @@ def weighted(rows: list[Row], device: str) -> Batch:
 def page_batches(
     seed: int, renderer: Renderer, rows: int, list_steps: int, facts: int, context_weight: float, device: str
 ) -> Callable[[int], Batch]:
-    """step -> a batch of pages: name lists for the first `list_steps`, then a mixture. A page's tail weighs 1, its head `context_weight`."""
+    """step -> a batch of pages: name lists for the first `list_steps`, then a mixture. A tail weighs 1, a head `context_weight`."""
 
     def at(step: int) -> Batch:
         batch = []

@@ -36,15 +36,17 @@ class Player:
     def play(self, problems: Sequence[Problem], samples: int, *seed: Any) -> list[Group]:
         """`samples` rollouts of each problem; `seed` are the parts that, with problem and place, are hashed into the seed of each.
 
-        Group id = problem id with its place, so that a problem drawn twice makes two groups. Raises LookupError for a problem whose environment
-        or tool was not given, and ValueError for a prompt that leaves no room for a turn.
+        Group id = problem id with its place, so that a problem drawn twice makes two groups. Raises LookupError for a problem whose
+        environment or tool was not given, and ValueError for a prompt that leaves no room for a turn.
         """
         jobs = [(g, i) for g in range(len(problems)) for i in range(samples)]
         done: list[list[Rollout]] = [[] for _ in problems]
         for lo in range(0, len(jobs), self.wave):
             part = jobs[lo : lo + self.wave]
             seeds = [seed_for(*seed, problems[g].id, g, i) for g, i in part]
-            for (g, _), rollout in zip(part, self._wave([problems[g] for g, _ in part], [f"{problems[g].id}/{g}" for g, _ in part], seeds), strict=True):
+            for (g, _), rollout in zip(
+                part, self._wave([problems[g] for g, _ in part], [f"{problems[g].id}/{g}" for g, _ in part], seeds), strict=True
+            ):
                 done[g].append(rollout)
         return [Group(id=f"{p.id}/{g}", rollouts=tuple(r)) for g, (p, r) in enumerate(zip(problems, done, strict=True))]
 
@@ -53,14 +55,17 @@ class Player:
         n = len(problems)
         missing = sorted({p.env for p in problems} - set(self.envs))
         if missing:
-            raise LookupError(f"problem {next(p.id for p in problems if p.env in missing)} plays in the environment {missing[0]!r}, which this run was not given")
+            lost = next(p.id for p in problems if p.env == missing[0])
+            raise LookupError(f"problem {lost} plays in the environment {missing[0]!r}, which this run was not given")
         envs = [self.envs[p.env] for p in problems]
         states, messages = map(list, zip(*(e.start(p, self.tools) for e, p in zip(envs, problems, strict=True)), strict=True))
         prompts = [self.renderer.prompt(m) for m in messages]
         for problem, ids in zip(problems, prompts, strict=True):
             if len(ids) + self.sampling.max_tokens > self.max_tokens:
-                raise ValueError(f"the prompt of problem {problem.id} has {len(ids)} tokens: with {self.sampling.max_tokens} for a turn that is more than "
-                                 f"max_tokens = {self.max_tokens} of a conversation; raise it or leave the problem out")  # fmt: skip
+                raise ValueError(
+                    f"the prompt of problem {problem.id} has {len(ids)} tokens: with {self.sampling.max_tokens} for a turn that is more "
+                    f"than max_tokens = {self.max_tokens} of a conversation; raise it or leave the problem out"
+                )
         segments: list[list[Segment]] = [[Segment(ids=ids, role="env")] for ids in prompts]
         scores: list[Score | None] = [None] * n
         session = self.sampler.open(prompts, seeds)
@@ -90,7 +95,13 @@ class Player:
             if alive:
                 session.observe(alive, [observed[i] for i in alive])
         return [
-            Rollout(problem=problems[i], group=groups[i], segments=tuple(segments[i]), score=scores[i],
-                    text="\n".join(f"[{m.role}] {m.content}" for m in messages[i]), info={"calls": states[i].get("calls", 0), "messages": tuple(messages[i])})
+            Rollout(
+                problem=problems[i],
+                group=groups[i],
+                segments=tuple(segments[i]),
+                score=scores[i],
+                text="\n".join(f"[{m.role}] {m.content}" for m in messages[i]),
+                info={"calls": states[i].get("calls", 0), "messages": tuple(messages[i])},
+            )
             for i in range(n)
-        ]  # fmt: skip
+        ]

@@ -87,7 +87,9 @@ class Session:
         base = cache.length
         for t in range(limit):
             token, logp, entropy = _draw(self.last @ head_weight(model).T, sampling, uniforms[:, t])
-            token = torch.where(ended, end, token)  # an ended row is fed end tokens until all have ended; what they wrote is forgotten below
+            token = torch.where(
+                ended, end, token
+            )  # an ended row is fed end tokens until all have ended; what they wrote is forgotten below
             ids[:, t], logps[:, t], entropies[:, t] = token, logp, entropy
             length = torch.where(~ended & (token == end), t + 1, length)
             ended |= token == end
@@ -107,8 +109,8 @@ class Session:
 def _draw(logits: Tensor, sampling: Sampling, uniform: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """logits [B, V], uniform [B] float64 in [0, 1) -> ids, log-probs and entropies [B] of the truncated, renormalised distribution.
 
-    By inverse CDF: the first token whose cumulated probability exceeds u times the whole. The CDF is summed in float64 (in float32 the tail of a
-    large vocabulary vanishes), and u times the whole is kept below the whole, so that no token of probability 0 is ever drawn.
+    By inverse CDF: the first token whose cumulated probability exceeds u times the whole. The CDF is summed in float64 (in float32 the tail
+    of a large vocabulary vanishes), and u times the whole is kept below the whole, so that no token of probability 0 is ever drawn.
     """
     logits = logits.float()
     if sampling.temperature == 0:
@@ -128,5 +130,7 @@ def _draw(logits: Tensor, sampling: Sampling, uniform: Tensor) -> tuple[Tensor, 
     p = logp.exp()
     cdf = p.cumsum(-1, dtype=torch.float64)
     whole = cdf[:, -1:].contiguous()
-    token = torch.searchsorted(cdf, torch.minimum(uniform[:, None] * whole, torch.nextafter(whole, torch.zeros_like(whole))), right=True).squeeze(-1)
+    token = torch.searchsorted(
+        cdf, torch.minimum(uniform[:, None] * whole, torch.nextafter(whole, torch.zeros_like(whole))), right=True
+    ).squeeze(-1)
     return token, logp.gather(-1, token[:, None]).squeeze(-1), -torch.where(p > 0, p * logp, 0.0).sum(-1)
