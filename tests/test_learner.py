@@ -126,8 +126,8 @@ def test_the_update_is_that_of_the_definition(kind):
                 want[n] -= lr * m[n] / (1 - 0.9 ** (t + 1)) / ((v[n] / (1 - 0.95 ** (t + 1))).sqrt() + 1e-8)
     for n, p in model.named_parameters():
         moved, error = (want[n] - start[n]).norm(), (p.detach().double() - want[n]).norm()
-        # Two orders of adding up the bfloat16 products differ by 0.021 to 0.030 here (1 and 2 threads); a wrong rate or factor by 0.1 and more.
-        assert error <= (0.05 if kind == "muon" and p.dim() == 2 and "embed" not in n else 1e-5) * moved, n
+        rounded = kind == "muon" and p.dim() == 2 and "embed" not in n  # by bfloat16
+        assert error <= (0.03 if rounded else 1e-5) * moved, n
 
 
 @pytest.mark.parametrize(("decay", "want"), [("constant", [1.0] * 3), ("linear", [1.0, 0.6, 0.2]), ("cosine", [1.0, 0.6, 0.2])])
@@ -288,7 +288,7 @@ def test_interrupted_and_resumed_is_bitwise_never_interrupted(kind, dtype):
 
 def test_updates_too_small_for_bfloat16_are_not_lost():
     """60 updates of 1e-5 move a bfloat16 weight as far as a float32 one; without float32 copies most would not move at all."""
-    half, full = tiny.build().bfloat16(), tiny.build()
+    half, full = tiny.build(init_range=0.02).bfloat16(), tiny.build()
     full.load_state_dict({k: v.float() for k, v in half.state_dict().items()})
     start = {k: v.clone() for k, v in full.state_dict().items()}
     batch = pack(rows(lengths=(6, 5)))

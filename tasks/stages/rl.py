@@ -101,7 +101,7 @@ def rl(
         if epochs * minibatches == 1 and metrics.get("mismatch_kl", 0.0) > max_mismatch:
             raise ValueError(
                 f"sampler and learner disagree by {metrics['mismatch_kl']:.3g} nats per token at step {step} (max_mismatch = "
-                f"{max_mismatch}): the weights that sampled are not those that learn, or a half-precision dtype rounds them apart; try dtype float32"
+                f"{max_mismatch}): the weights that sampled are not those that learn, or half precision rounds them apart: try float32"
             )
 
     curve = Curve(stage, steps, shown=("reward", "entropy"))
