@@ -126,8 +126,8 @@ def test_the_update_is_that_of_the_definition(kind):
                 want[n] -= lr * m[n] / (1 - 0.9 ** (t + 1)) / ((v[n] / (1 - 0.95 ** (t + 1))).sqrt() + 1e-8)
     for n, p in model.named_parameters():
         moved, error = (want[n] - start[n]).norm(), (p.detach().double() - want[n]).norm()
-        rounded = kind == "muon" and p.dim() == 2 and "embed" not in n  # by bfloat16
-        assert error <= (0.03 if rounded else 1e-5) * moved, n
+        # Two orders of adding up the bfloat16 products differ by 0.021 to 0.030 here (1 and 2 threads); a wrong rate by 0.1 and more.
+        assert error <= (0.05 if kind == "muon" and p.dim() == 2 and "embed" not in n else 1e-5) * moved, n
 
 
 @pytest.mark.parametrize(("decay", "want"), [("constant", [1.0] * 3), ("linear", [1.0, 0.6, 0.2]), ("cosine", [1.0, 0.6, 0.2])])
