@@ -14,9 +14,10 @@ from typing import Any
 import torch
 
 from synth.types import Message, Problem, Sampling, digest
-from tasks import plan, search, tables
+from tasks import commit, plan, search, tables
 from tasks.errors import UserError, nearest
 from tasks.pieces import bind
+from tasks.stage import REMEDY
 from tasks.stages.evaluate import MODELS, outcome
 from training.model import load_model
 from training.render import Renderer
@@ -111,6 +112,7 @@ def model_path(root: Path, model: str) -> Path | str:
         path = root / "artifacts" / stage / folder
         if not path.is_dir():
             raise UserError(f"{path} does not exist: train it with `dvc repro {stage}` (or all with `espalier run`), or name a folder with a model")
+        commit.check(root / "artifacts" / stage, folder, remedy=REMEDY)
         return path
     if not Path(model).is_dir() and "/" not in model:
         raise UserError(f"there is no model {model!r}: {nearest(model, MODELS)}, or the path of a folder in Hugging Face layout, or a Hub id")

@@ -19,9 +19,9 @@ from typing import Any
 
 import pyarrow.parquet
 
-from tasks import dvc, observe, spool
+from tasks import commit, dvc, observe, spool
 from tasks.errors import UserError
-from tasks.stage import file_digest
+from tasks.stage import REMEDY, file_digest
 from training.evaluate.paired import paired
 
 NAME, ALIAS = "espalier", "champion"
@@ -37,6 +37,7 @@ def promote(root: Path, *, model: str = "rl", force: bool = False) -> str:
     folder = root / "artifacts" / model / "model"
     if not folder.is_dir() or not (root / "artifacts" / "evaluate" / "scores.parquet").exists():
         raise UserError(f"{folder} has not been trained and evaluated yet: `espalier run` first")
+    commit.check(folder.parent, "model", remedy=REMEDY)
     with _registry(root, "promote") as ship:
         return _promote(root, ship, folder, model, force)
 

@@ -104,6 +104,7 @@ def recording(stage: Stage) -> Iterator[None]:
     path = open_execution(stage.root, execution()) / f"{stage.name}.jsonl"
     beside = _Beside(stage.root)
     writing = threading.Lock()
+    _whole(path)
     with path.open("a", encoding="utf-8") as lines:
 
         def emit(event: dict[str, Any]) -> None:
@@ -130,6 +131,8 @@ def recording(stage: Stage) -> Iterator[None]:
             yield
             status = "FINISHED"
         except BaseException as e:
+            if isinstance(e, KeyboardInterrupt | SystemExit):  # Ctrl-C, SIGTERM
+                status = "KILLED"
             reason = f"{type(e).__name__}: {e}"
             raise
         finally:
@@ -138,6 +141,13 @@ def recording(stage: Stage) -> Iterator[None]:
             if shown and _last(stage):
                 beside.start()
             beside.close()
+
+
+def _whole(path: Path) -> None:
+    """Cut off the half line that a full disk or a kill has left: what is appended to it could never be read."""
+    if path.exists():
+        data = path.read_bytes()
+        os.truncate(path, data.rfind(b"\n") + 1)
 
 
 def _last(stage: Stage) -> bool:

@@ -6,7 +6,9 @@ Children are forked from a server that has imported everything and computed noth
 import contextlib
 import multiprocessing
 import os
+import shutil
 import sys
+import tempfile
 from pathlib import Path
 
 from tasks import faults
@@ -49,13 +51,14 @@ def write_project(root: Path, seed: int = 3) -> None:
 
 def run(root: Path, stage: str, fault: str = "", log: Path | None = None, expect: int = 0) -> str:
     """Run a stage in a process of its own, `fault` armed; what it said on stderr. AssertionError where it ends with another code."""
-    said = root / "stderr.txt"
+    said = Path(tempfile.mkdtemp()) / "stderr.txt"
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["small", "tasks.stages.sft", "tasks.stages.rl", "tasks.stages.preferences"])
     child = context.Process(target=_child, args=(str(root), stage, fault, str(log or ""), str(said)))
     child.start()
     child.join(120)
     text = said.read_text()
+    shutil.rmtree(said.parent)
     assert child.exitcode == expect, f"{stage} with the fault {fault!r} ended with {child.exitcode}, not {expect}:\n{text}"
     return text
 

@@ -112,7 +112,7 @@ def test_a_closed_execution_links_what_was_cached(root, monkeypatch):
     observe.sync(root)
     monkeypatch.setenv(spool.EXECUTION, "e2")
     stage(root, "rl")
-    with observe.shipping(root, 1.0) as ship:
+    with observe.shipping(root, 60.0) as ship:
         ship.all()
         ship.close(root / ".espalier/spool/e2", "abc")
         client = ship.client
@@ -168,6 +168,18 @@ def test_tracking_off_keeps_events_in_the_spool(root, monkeypatch):
     assert (root / ".espalier/spool/e1/kb.jsonl").read_text().count("\n") == EVENTS
 
 
+def test_a_stage_that_was_asked_to_end_is_killed_and_half_a_line_is_cut_off(root):
+    s = Stage("kb", root=root)
+    with pytest.raises(SystemExit), spool.recording(s), s.running():
+        raise SystemExit(143)
+    path = root / ".espalier/spool/e1/kb.jsonl"
+    with path.open("a") as f:
+        f.write('{"kind": "metr')
+    stage(root)
+    events = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [e["status"] for e in events if e["kind"] == "end"] == ["KILLED", "FINISHED"]
+
+
 def evaluated(root, weights, rate, held_out="h1"):
     """A trained and evaluated model: `rate` of every ten questions right."""
     (root / "artifacts/rl/model").mkdir(parents=True, exist_ok=True)
@@ -176,6 +188,7 @@ def evaluated(root, weights, rate, held_out="h1"):
     (root / "artifacts/evaluate/card.json").write_text(json.dumps({"held_out": held_out}))
     rows = [{"run": "rl", "problem": f"p{i:03d}", "score": float(i % 10 < rate)} for i in range(200)]
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), root / "artifacts/evaluate/scores.parquet")
+    seal(root)
 
 
 def test_promotion_decides_by_interval(root):

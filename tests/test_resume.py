@@ -166,7 +166,7 @@ def test_a_lock_left_by_a_dead_process_holds_nobody(project):
     small.run(project, "prefer")
 
 
-def test_a_disk_that_is_really_full(whole, tmp_path):
+def test_a_disk_that_is_really_full_and_one_that_is_read_only(whole, tmp_path):
     room = tmp_path / "room"
     room.mkdir()
     done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", room], capture_output=True, text=True)
@@ -181,6 +181,10 @@ def test_a_disk_that_is_really_full(whole, tmp_path):
         said = small.run(project, "prefer", expect=2)
         assert "no space left on device: free some space" in said and "Traceback" not in said
         assert not (project / "artifacts/prefer").exists()
+        subprocess.run(["mount", "-o", "remount,ro", room], check=True)
+        said = small.run(project, "prefer", expect=2)
+        assert said.count("\n") == 1 and "read-only file system: make it writable" in said and str(room) in said
+        subprocess.run(["mount", "-o", "remount,rw", room], check=True)
         resize(room, 64 << 20)
         small.run(project, "prefer")
         assert small.outputs(project, "prefer") == small.outputs(whole, "prefer")
