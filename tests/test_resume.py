@@ -113,6 +113,21 @@ def half_way(project):
     return kept
 
 
+def test_control_a_state_that_is_not_the_right_one_gives_other_bytes(project, whole):
+    """Were the baseline of the advantage not in the checkpoint, the comparisons above would have to see it."""
+    forget(project, "rl")
+    small.run(project, "rl", fault="train.step:5=kill", expect=-signal.SIGKILL)
+    (last,) = project.glob(".espalier/work/rl/*/checkpoints/rl/step_0000004")
+    head = json.loads((last / "state.json").read_text())
+    pieces = head["state"]["held"]["part experience"]["pieces"]
+    assert {"training.advantage/reinforce", "training.curriculum/success_band"} <= pieces.keys()
+    pieces["training.advantage/reinforce"]["baseline"] += 0.5
+    (last / "state.json").write_text(json.dumps(head))
+    commit.seal(last)
+    assert "going on after step 4 of 6" in small.run(project, "rl")
+    assert small.outputs(project, "rl")["model/model.safetensors"] != small.outputs(whole, "rl")["model/model.safetensors"]
+
+
 def test_a_damaged_checkpoint_is_left_out_with_a_warning(project, whole):
     *_, last = half_way(project)
     path = last / "tensors.safetensors"
