@@ -4,16 +4,16 @@ Every run is a fresh process in a group and session of its own, with an empty en
 and limits on CPU time, address space, processes (none), file size (none), open files and output. It is killed with its group when the wall
 clock runs out, and always at the end. On top of that comes the strongest layer that works here, found by running a probe once:
 
-    bubblewrap   namespaces for users, mounts, network, processes and IPC; nothing but the interpreter and the job is mounted, read-only; and
-                 Landlock inside where the kernel has it
-    namespaces   the same namespaces but mounts by unshare(1), and Landlock: files outside the interpreter's own cannot be opened. Run by root,
-                 the program becomes the user 65534.
+    bubblewrap   namespaces for users, mounts, network, processes and IPC; nothing but the interpreter and the job is mounted, and
+                 read-only; and Landlock inside
+    namespaces   the same namespaces but mounts by unshare(1), and Landlock: files outside the interpreter's own cannot be opened. Run
+                 by root, the program becomes the user 65534.
 
 Where neither works, `run` refuses, unless it is told `unisolated=True`, which leaves the limits and the clock alone. The layer used is in
 every outcome.
 
-The program never sees the expected outputs: it is given inputs, and the caller compares what comes back, so patching builtins, exiting early or
-writing a forged result can at best produce an answer that is right.
+The program never sees the expected outputs: it is given inputs, and the caller compares what comes back, so patching builtins, exiting
+early or writing a forged result can at best produce an answer that is right.
 
 Not covered: bugs of the kernel; side channels through time and caches; that a program can learn which files exist (`stat`) in the layer
 `namespaces`, and read the interpreter's own files in both; UDP and raw sockets inside the empty network namespace, which lead nowhere. The
@@ -57,8 +57,8 @@ class Outcome:
     """What a run came to.
 
     status   "ok": `results` holds {"value": v} or {"error": text} for every input; "error": the source does not load, or the process ended
-             without a result; "timeout": its CPU time ran out; "stalled": the clock ran out first, because the program sleeps or the machine
-             is too busy to tell; "output": it wrote too much; "refused": no layer isolates here
+             without a result; "timeout": its CPU time ran out; "stalled": the clock ran out first, because the program sleeps or the
+             machine is too busy to tell; "output": it wrote too much; "refused": no layer isolates here
     layer    the layer it ran in, "none" for an unisolated run
     """
 
@@ -202,8 +202,8 @@ def _watch(command: Sequence[str], folder: Path, layer: str, limits: Limits) -> 
 
 
 def _reap(process: subprocess.Popen, end: float) -> float | None:
-    """Wait until `end` for a process to exit and kill its group in any case; the CPU seconds that it and its children used, None where it had to
-    be killed. (Its exit code says nothing: some versions of unshare exit with 1 when their child is killed.)"""
+    """Wait until `end` for a process to exit and kill its group in any case; the CPU seconds that it and its children used, None where it
+    had to be killed. (Its exit code says nothing: some versions of unshare exit with 1 when their child is killed.)"""
     pid, cpu = 0, None
     while not pid and time.monotonic() < end:
         pid, status, used = os.wait4(process.pid, os.WNOHANG)

@@ -22,7 +22,13 @@ QUICK = Limits(seconds=1, wall=30)
 
 def attempt(body: str, limits: Limits = QUICK, **more) -> sandbox.Outcome:
     lines = "\n".join(f"        {line}" for line in body.strip().splitlines())
-    return run(f"def f():\n    try:\n{lines}\n    except Exception as e:\n        return 'no: ' + type(e).__name__\n", "f", [[]], limits=limits, **more)
+    return run(
+        f"def f():\n    try:\n{lines}\n    except Exception as e:\n        return 'no: ' + type(e).__name__\n",
+        "f",
+        [[]],
+        limits=limits,
+        **more,
+    )
 
 
 @isolated
@@ -96,7 +102,9 @@ def test_program_that_does_not_return(body, status):
 
 @isolated
 def test_the_answer_cannot_see_or_patch_the_tests():
-    source = "import json\nclass E(int):\n    def __eq__(self, o): return True\njson.dumps = lambda *a, **k: '{}'\ndef f(x):\n    return E(x)"
+    source = (
+        "import json\nclass E(int):\n    def __eq__(self, o): return True\njson.dumps = lambda *a, **k: '{}'\ndef f(x):\n    return E(x)"
+    )
     problem = Problem.make(
         prompt="?", answer="def f(x): return x + 1", verifier="python_function", family="t", split="train",
         args={"function": "f", "inputs": [[1]], "expected": [2]},

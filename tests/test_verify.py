@@ -18,7 +18,8 @@ from synth.verify.expression import parse as parse_expression
 from synth.verify.number import parse as parse_number
 
 NAMES = sorted(m.name for m in pkgutil.iter_modules(synth.verify.__path__) if not m.name.startswith("_"))
-LOOK_ALIKES = str.maketrans("aeoTAMmcpxUDLR0123456789", "аеоТАМтсрхＵＤＬＲ٠١٢٣٤٥٦٧٨٩")  # Cyrillic, full width, Arabic-Indic
+# Cyrillic letters, full width, Arabic-Indic digits
+LOOK_ALIKES = str.maketrans("aeoTAMmcpxUDLR0123456789", "аеоТАМтсрхＵＤＬＲ٠١٢٣٤٥٦٧٨٩")
 
 
 def problem(name: str, answer: str | None = None, **args) -> Problem:

@@ -1,9 +1,9 @@
 """Verifiers: `f(problem, answer, *, knobs) -> Score`, one file each, function named as its file. `Problem.args` are the knobs.
 
-A verdict is about the answer alone: text the model wrote that is malformed, too long or empty is *wrong* (value 0, with
-`parts["parsed"]` 0), because the model is to blame. `Unscorable` is for what the model cannot help: a reference that does
-not parse, and for a machine that is too slow or not safe enough to tell. No verifier evaluates its input or imports it. A verifier spends linear
-time on it, or names `SECONDS` of CPU time, and then runs in a process of the pool (`synth.verify._pool`), which is killed beyond them.
+A verdict is about the answer alone: text the model wrote that is malformed, too long or empty is *wrong* (value 0, with `parts["parsed"]`
+0), because the model is to blame. `Unscorable` is for what the model cannot help: a reference that does not parse, and for a machine that
+is too slow or not safe enough to tell. No verifier evaluates its input or imports it. A verifier spends linear time on it, or names
+`SECONDS` of CPU time, and then runs in a process of the pool (`synth.verify._pool`), which is killed beyond them.
 
 `verdict` reads the word from a score: correct, wrong, unparsable, timeout, truncated, or the code of an Unscorable.
 

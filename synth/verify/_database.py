@@ -16,7 +16,18 @@ Tables = Mapping[str, Mapping[str, Any]]
 MUTATIONS = 5
 MAX_ROWS, MAX_STEPS, MAX_SQL = 1000, 2_000_000, 5000  # rows of a result, virtual machine steps, characters of a query
 _ALLOWED = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE}
-_FORBIDDEN_FUNCTIONS = {"load_extension", "random", "randomblob", "zeroblob", "fts3_tokenizer", "readfile", "writefile", "edit", "printf", "format"}
+_FORBIDDEN_FUNCTIONS = {
+    "load_extension",
+    "random",
+    "randomblob",
+    "zeroblob",
+    "fts3_tokenizer",
+    "readfile",
+    "writefile",
+    "edit",
+    "printf",
+    "format",
+}
 
 
 class Stopped(ValueError):

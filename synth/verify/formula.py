@@ -1,9 +1,8 @@
 """An expression in variables, by its value: equal to the reference as a rational function.
 
-Own recursive-descent parser over integers, variables, + - * / ^ and parentheses, evaluated while it is read, modulo three 61-bit primes at points
-hashed from the reference: two different rational functions of degree d agree at all of them with a probability below (d / 2^60)^3
-(Schwartz 1980, Zippel 1979). Linear time, nothing is expanded and nothing is run; an integer power is at most 99.
-"""
+Own recursive-descent parser over integers, variables, + - * / ^ and parentheses, evaluated while it is read, modulo three 61-bit primes
+at points hashed from the reference: two different rational functions of degree d agree at all of them with a probability below (d /
+2^60)^3 (Schwartz 1980, Zippel 1979). Linear time, nothing is expanded and nothing is run; an integer power is at most 99."""
 
 from __future__ import annotations
 

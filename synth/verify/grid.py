@@ -1,4 +1,5 @@
-"""A filled grid, row by row: rows parted by spaces, lines, "/" or "|", cells by nothing, spaces or commas. Only the sequence of cells counts."""
+"""A filled grid, row by row: rows parted by spaces, lines, "/" or "|", cells by nothing, spaces or commas. Only the sequence of cells
+counts."""
 
 from __future__ import annotations
 

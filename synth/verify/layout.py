@@ -1,4 +1,5 @@
-"""Boxes placed in a frame: "A 0 0, B 3 1" gives the left and top edge of each. Right where every box is inside, none overlap, all relations hold.
+"""Boxes placed in a frame: "A 0 0, B 3 1" gives the left and top edge of each. Right where every box is inside, none overlap, all
+relations hold.
 
 `boxes` is {name: [width, height]}; `relations` are [name, "left of" or "above", name]: the first ends where or before the second begins.
 """

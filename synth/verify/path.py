@@ -25,7 +25,14 @@ def nodes(text: str) -> list[str]:
 
 
 def path(
-    problem: Problem, answer: str, *, edges: Sequence[Sequence] = (), start: str = "", goal: str = "", cost: float = 0, directed: bool = False
+    problem: Problem,
+    answer: str,
+    *,
+    edges: Sequence[Sequence] = (),
+    start: str = "",
+    goal: str = "",
+    cost: float = 0,
+    directed: bool = False,
 ) -> Score:
     """1 where `answer` walks along edges from `start` to `goal` at exactly `cost`. The reference is checked alike."""
     costs = {(a, b): c for a, b, c in edges} | ({} if directed else {(b, a): c for a, b, c in edges})

@@ -1,8 +1,7 @@
 """A Python function, by what it returns on hidden inputs: run in the sandbox (`synth.sandbox`), compared here.
 
-The outputs expected are not in the process that runs the answer. Results are compared with their types: True is not 1, and 2.0 is not 2; a tuple
-is a list. Where no sandbox works on this machine the answer is Unscorable ("refused"), never run.
-"""
+The outputs expected are not in the process that runs the answer. Results are compared with their types: True is not 1, and 2.0 is not 2;
+a tuple is a list. Where no sandbox works on this machine the answer is Unscorable ("refused"), never run."""
 
 from __future__ import annotations
 
@@ -25,7 +24,13 @@ _FENCE = re.compile(r"```(?:python|py)?\n(.*?)\n?```", re.DOTALL)
 
 
 def python_function(
-    problem: Problem, answer: str, *, function: str = "f", inputs: Sequence[Sequence[Any]] = (), expected: Sequence[Any] = (), seconds: int = 2
+    problem: Problem,
+    answer: str,
+    *,
+    function: str = "f",
+    inputs: Sequence[Sequence[Any]] = (),
+    expected: Sequence[Any] = (),
+    seconds: int = 2,
 ) -> Score:
     """1 where every result is the expected one. `parts["tests"]`: share of the inputs on which it is."""
     if not problem.answer.strip() or not inputs or len(inputs) != len(expected):

@@ -1,8 +1,8 @@
 """A SQL query, by its result: equal to the reference's on the problem's database and on five mutations of it (`synth.verify._database`).
 
-The query reads in-memory tables and nothing else: an authoriser denies ATTACH, PRAGMA, writes and functions that allocate or vary; steps of the
-virtual machine, rows, lengths and nesting are limited; and all of it runs in a child of the pool. Two queries are compared, not their texts.
-"""
+The query reads in-memory tables and nothing else: an authoriser denies ATTACH, PRAGMA, writes and functions that allocate or vary; steps
+of the virtual machine, rows, lengths and nesting are limited; and all of it runs in a child of the pool. Two queries are compared, not
+their texts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ SECONDS = 5
 EXAMPLE = {
     "prompt": "t(name, age). Names of those older than 30?",
     "answer": "SELECT name FROM t WHERE age > 30",
-    "args": {"tables": {"t": {"columns": [["name", "TEXT"], ["age", "INTEGER"]], "rows": [["Ann", 31], ["Bob", 30], ["Cid", 52], ["Dot", 9]]}}},
+    "args": {
+        "tables": {"t": {"columns": [["name", "TEXT"], ["age", "INTEGER"]], "rows": [["Ann", 31], ["Bob", 30], ["Cid", 52], ["Dot", 9]]}}
+    },
 }
 
 

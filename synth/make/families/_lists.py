@@ -23,7 +23,16 @@ PHRASES = {  # name -> phrase; {} is the number that the function takes, where i
     "rotate": "move the first {} to the end",
 }
 PLAIN = ("reverse", "sort", "sums", "distinct")
-RANGE = {"add": (1, 9), "times": (2, 4), "above": (1, 9), "below": (4, 15), "multiples": (2, 3), "take": (1, 4), "drop": (1, 3), "rotate": (1, 3)}
+RANGE = {
+    "add": (1, 9),
+    "times": (2, 4),
+    "above": (1, 9),
+    "below": (4, 15),
+    "multiples": (2, 3),
+    "take": (1, 4),
+    "drop": (1, 3),
+    "rotate": (1, 3),
+}
 Step = tuple[str, int]  # (name, number, 0 where the function takes none)
 STEPS: tuple[Step, ...] = tuple([(name, 0) for name in PLAIN] + [(name, k) for name, (a, b) in RANGE.items() for k in range(a, b + 1)])
 _PATTERNS = [(name, re.compile(phrase.replace("{}", r"(\d+)"))) for name, phrase in PHRASES.items()]
@@ -90,6 +99,13 @@ def replay(text: str, given: list[int]) -> list[int]:
             out.insert(0, x)
         elif name in ("sums", "add", "times"):
             out.append(total if name == "sums" else x + k if name == "add" else sum([x] * k))
-        elif {"distinct": x not in out, "above": x > k, "below": x < k, "multiples": x / k == x // k if k else False, "take": i < k, "drop": i >= k}[name]:
+        elif {
+            "distinct": x not in out,
+            "above": x > k,
+            "below": x < k,
+            "multiples": x / k == x // k if k else False,
+            "take": i < k,
+            "drop": i >= k,
+        }[name]:
             out.append(x)
     return out

@@ -119,7 +119,11 @@ def item(
         **posed,
     )
     reason = refuted(problem, solve, agree)
-    return problem if reason is None else finish(reason, seed=seed, index=index, root=root, split=split, family=family, solution="", lineage={})
+    return (
+        problem
+        if reason is None
+        else finish(reason, seed=seed, index=index, root=root, split=split, family=family, solution="", lineage={})
+    )
 
 
 def refuted(problem: Problem, solve: Callable[[str], str], agree: Callable[[Problem, str], bool] | None = None) -> str | None:

@@ -1,8 +1,8 @@
 """Binary grids (takuzu): no three equal cells in a row, as many zeros as ones in every row and column; exactly one completion.
 
-Certificate: every full grid of the size is enumerated once and the shown cells select among them by intersecting bit sets; from the text a
-search cell by cell counts all completions, and there must be one. Difficulty axes: size; cells are hidden until one more would be ambiguous.
-"""
+Certificate: every full grid of the size is enumerated once and the shown cells select among them by intersecting bit sets; from the text
+a search cell by cell counts all completions, and there must be one. Difficulty axes: size; cells are hidden until one more would be
+ambiguous."""
 
 from __future__ import annotations
 

@@ -15,7 +15,12 @@ from typing import Any
 from synth.make.families._sample import item, parsed
 from synth.types import Problem, Quarantined, Split
 
-LADDER = ({"inputs": 2, "gates": 3, "table": False}, {"inputs": 3, "gates": 6, "table": False}, {"inputs": 3, "gates": 5, "table": True}, {"inputs": 4, "gates": 9, "table": True})
+LADDER = (
+    {"inputs": 2, "gates": 3, "table": False},
+    {"inputs": 3, "gates": 6, "table": False},
+    {"inputs": 3, "gates": 5, "table": True},
+    {"inputs": 4, "gates": 9, "table": True},
+)
 CERTIFICATE = ("row by row, gate by gate, on the values", "all rows at once in the bits of integers, over the text")
 GATES = {"AND": (0, 0, 0, 1), "OR": (0, 1, 1, 1), "XOR": (0, 1, 1, 0), "NAND": (1, 1, 1, 0), "NOR": (1, 0, 0, 0)}
 _WIRES = re.compile(r"([a-z]\d?=[01](?: [a-z]\d?=[01])*)\. (.+)\. Give the bits ([a-z0-9 ]+)\.")

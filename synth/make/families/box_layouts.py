@@ -1,8 +1,7 @@
 """Place boxes in a frame so that none overlap and all relations hold; any such layout is right.
 
-Certificate: the boxes are drawn in place, so a layout exists; from the text a search over all places, largest box first, finds one on its own.
-Difficulty axes: boxes, size of the frame, relations.
-"""
+Certificate: the boxes are drawn in place, so a layout exists; from the text a search over all places, largest box first, finds one on its
+own. Difficulty axes: boxes, size of the frame, relations."""
 
 from __future__ import annotations
 
@@ -29,9 +28,7 @@ _RELATION = re.compile(r"([A-Z]) (left of|above) ([A-Z])")
 
 def box_layouts(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,)) -> Problem | Quarantined:
     """Problem `index` of a split: "A 0 0, B 3 1". `levels` are the rungs of the ladder to draw from."""
-    return item(
-        seed, split, index, levels, family="box_layouts", ladder=LADDER, certificate=CERTIFICATE, draw=draw, pose=pose, solve=solve
-    )
+    return item(seed, split, index, levels, family="box_layouts", ladder=LADDER, certificate=CERTIFICATE, draw=draw, pose=pose, solve=solve)
 
 
 def draw(rng: Random, *, boxes: int, size: int, relations: int) -> tuple[str, tuple]:
@@ -67,7 +64,12 @@ def pose(spec: tuple) -> dict[str, Any]:
         "prompt": f"Place the boxes {listed} in a {width} x {height} frame without overlap, {said}. Give the left and top edge of each.",
         "answer": ", ".join(f"{n} {x} {y}" for n, (x, y) in at.items()),
         "verifier": "layout",
-        "args": {"width": width, "height": height, "boxes": {n: list(b) for n, b in boxes.items()}, "relations": [list(r) for r in relations]},
+        "args": {
+            "width": width,
+            "height": height,
+            "boxes": {n: list(b) for n, b in boxes.items()},
+            "relations": [list(r) for r in relations],
+        },
     }
 
 
@@ -90,7 +92,9 @@ def solve(question: str) -> str:
     return ", ".join(f"{n} {x} {y}" for n, (x, y) in sorted(found.items()))
 
 
-def _search(names, boxes, relations, low, high, width: int, at: dict[str, tuple[int, int]], taken: int) -> dict[str, tuple[int, int]] | None:
+def _search(
+    names, boxes, relations, low, high, width: int, at: dict[str, tuple[int, int]], taken: int
+) -> dict[str, tuple[int, int]] | None:
     """Places for all of `names`, or None. `taken` has a bit for every cell of the frame, rows of `width` bits."""
     if len(at) == len(names):
         return at

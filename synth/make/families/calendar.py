@@ -48,7 +48,12 @@ def pose(spec: Spec) -> dict[str, Any]:
     if kind == "weekday":
         return {"prompt": f"Which day of the week is {start}?", "answer": WEEKDAYS[start.weekday()], "verifier": "exact"}
     if kind == "between":
-        return {"prompt": f"How many days is it from {start} to {end}?", "answer": str(span), "verifier": "number", "args": {"kind": "integer"}}
+        return {
+            "prompt": f"How many days is it from {start} to {end}?",
+            "answer": str(span),
+            "verifier": "number",
+            "args": {"kind": "integer"},
+        }
     return {"prompt": f"Which date is {span} days after {start}?", "answer": str(end), "verifier": "exact"}
 
 

@@ -1,8 +1,7 @@
 """Which clauses of a policy does a case break?
 
-Certificate: the drawn case is judged clause by clause on the values; from the text, the facts of the case and the limits of the clauses are read back
-and compared. Difficulty axes: clauses, exceptions.
-"""
+Certificate: the drawn case is judged clause by clause on the values; from the text, the facts of the case and the limits of the clauses
+are read back and compared. Difficulty axes: clauses, exceptions."""
 
 from __future__ import annotations
 

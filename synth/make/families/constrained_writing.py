@@ -1,8 +1,7 @@
 """Write words that keep every clause of a list: how many, the last one, one that must occur, a letter that must not.
 
-Certificate: the clauses are read off a drawn sequence of words, which keeps them; from the text another sequence is put together, and the verifier
-must accept it too. Any text that keeps the clauses is right. Difficulty axes: clauses, words.
-"""
+Certificate: the clauses are read off a drawn sequence of words, which keeps them; from the text another sequence is put together, and the
+verifier must accept it too. Any text that keeps the clauses is right. Difficulty axes: clauses, words."""
 
 from __future__ import annotations
 
@@ -17,8 +16,9 @@ from synth.types import Problem, Quarantined, Split
 LADDER = ({"words": 4, "clauses": 2}, {"words": 6, "clauses": 3}, {"words": 8, "clauses": 4}, {"words": 14, "clauses": 6})
 CERTIFICATE = ("clauses read off drawn words", "words put together from the text")
 WORDS = (
-    "apple bird cloud dance eagle forest garden harbor island jungle kettle lantern meadow needle ocean pepper quiet river silver thunder under valley "
-    "winter yellow zebra amber bridge copper desert ember falcon glass hollow iron jewel kind lemon marble north olive pearl quick rose stone tulip"
+    "apple bird cloud dance eagle forest garden harbor island jungle kettle lantern meadow needle ocean pepper quiet river silver "
+    "thunder under valley winter yellow zebra amber bridge copper desert ember falcon glass hollow iron jewel kind lemon marble north "
+    "olive pearl quick rose stone tulip"
 ).split()
 SAYS = {
     "words": "exactly {} words",
@@ -41,9 +41,11 @@ def constrained_writing(seed: int, split: Split, index: int, *, levels: Sequence
 
 
 def draw(rng: Random, *, words: int, clauses: int) -> tuple[str, tuple[list[str], list[dict[str, Any]]]]:
-    chosen = [rng.choice(WORDS) for _ in range(rng.randint(max(3, words // 2), words))]
+    absent: list[str] = []
+    while not absent:  # a letter that no word has
+        chosen = [rng.choice(WORDS) for _ in range(rng.randint(max(3, words // 2), words))]
+        absent = sorted(set("abcdefghijklmnoprstuvwyz") - set("".join(chosen)))
     loud = set(rng.sample(range(len(chosen)), rng.randint(1, len(chosen) - 1))) if clauses > 3 else set()
-    absent = sorted(set("abcdefghijklmnoprstuvwyz") - set("".join(chosen)))
     said: list[dict[str, Any]] = [
         {"kind": "words", "n": len(chosen)},
         {"kind": "begins", "text": chosen[0][0]},
@@ -78,7 +80,11 @@ def solve(question: str) -> str:
     out[0] = want.get("begins", out[0])
     out[-1] = want.get("ends", out[-1])
     if "holds" in want and want["holds"] not in out:  # where no clause has taken the place already
-        free = [i for i in range(n) if not (i == 0 and "begins" in want and want["holds"][0] != want["begins"]) and not (i == n - 1 and "ends" in want)]
+        free = [
+            i
+            for i in range(n)
+            if not (i == 0 and "begins" in want and want["holds"][0] != want["begins"]) and not (i == n - 1 and "ends" in want)
+        ]
         if not free:
             raise Refused(f"impossible: no place is left for {want['holds']}")
         out[free[-1]] = want["holds"]

@@ -1,8 +1,7 @@
 """The edit distance of two strings: the fewest insertions, deletions and substitutions of one letter.
 
-Certificate: the dynamic programme of Wagner and Fischer (1974) on the values against Ukkonen's furthest-reaching diagonals (1985) on the text.
-Difficulty axes: length, edits made.
-"""
+Certificate: the dynamic programme of Wagner and Fischer (1974) on the values against Ukkonen's furthest-reaching diagonals (1985) on the
+text. Difficulty axes: length, edits made."""
 
 from __future__ import annotations
 
@@ -45,7 +44,12 @@ def pose(pair: tuple[str, str]) -> dict[str, Any]:
         corner, row[0] = row[0], i
         for j, y in enumerate(b, 1):
             corner, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, corner + (x != y))
-    return {"prompt": f"What is the edit distance from {a} to {b}?", "answer": str(row[-1]), "verifier": "number", "args": {"kind": "integer"}}
+    return {
+        "prompt": f"What is the edit distance from {a} to {b}?",
+        "answer": str(row[-1]),
+        "verifier": "number",
+        "args": {"kind": "integer"},
+    }
 
 
 def solve(question: str) -> str:

@@ -1,8 +1,7 @@
 """Walk through a grid with walls from S to G by the fewest moves; any shortest walk is right.
 
-Certificate: breadth-first search on the values against relaxation of distances over the text until nothing changes. Difficulty axes: size of the
-grid, walls.
-"""
+Certificate: breadth-first search on the values against relaxation of distances over the text until nothing changes. Difficulty axes: size
+of the grid, walls."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Count letters: how often one occurs, how many different ones there are, how many words hold it.
 
-Certificate: `str.count` and sets on the drawn words against a tally of the text kept letter by letter. Difficulty axes: words, their length.
-"""
+Certificate: `str.count` and sets on the drawn words against a tally of the text kept letter by letter. Difficulty axes: words, their
+length."""
 
 from __future__ import annotations
 

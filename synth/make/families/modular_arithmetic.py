@@ -53,7 +53,11 @@ def pose(spec: Spec) -> dict[str, Any]:
     kind, numbers = spec
     m = numbers[-1]
     if kind == "power":
-        prompt, answer, working = f"What is {numbers[0]}^{numbers[1]} mod {m}?", pow(numbers[0], numbers[1], m), f"{numbers[0]} mod {m} = {numbers[0] % m}"
+        prompt, answer, working = (
+            f"What is {numbers[0]}^{numbers[1]} mod {m}?",
+            pow(numbers[0], numbers[1], m),
+            f"{numbers[0]} mod {m} = {numbers[0] % m}",
+        )
     elif kind == "sum":
         a, b, c = numbers[:3]
         prompt, answer, working = f"What is ({a} * {b} + {c}) mod {m}?", (a * b + c) % m, f"{a} * {b} + {c} = {a * b + c}"

@@ -1,8 +1,7 @@
 """Four statements about numbers, each labelled true or false by computation: which one is true, or which one is false?
 
-Certificate: a statement is built to be true or false from drawn numbers; from the text every statement is judged by another computation, and exactly
-one must stand out. The labels are in the worked answer. Difficulty axes: size of the numbers, kinds of statements mixed.
-"""
+Certificate: a statement is built to be true or false from drawn numbers; from the text every statement is judged by another computation,
+and exactly one must stand out. The labels are in the worked answer. Difficulty axes: size of the numbers, kinds of statements mixed."""
 
 from __future__ import annotations
 
@@ -77,7 +76,12 @@ def pose(spec: tuple[bool, list[tuple[bool, str]]]) -> dict[str, Any]:
     listed = " ".join(f"{letter}) {text}" for letter, (_, text) in zip("ABCD", options, strict=True))
     answer = "ABCD"[[label for label, _ in options].index(asked)]
     working = ", ".join(f"{letter} {'true' if label else 'false'}" for letter, (label, _) in zip("ABCD", options, strict=True))
-    return {"prompt": f"Which statement is {'true' if asked else 'false'}? {listed}", "answer": answer, "verifier": "choice", "working": working}
+    return {
+        "prompt": f"Which statement is {'true' if asked else 'false'}? {listed}",
+        "answer": answer,
+        "verifier": "choice",
+        "working": working,
+    }
 
 
 def judge(text: str) -> bool:

@@ -1,8 +1,8 @@
 """Complete a placement of n queens of which no two attack one another; the queens that stand leave exactly one way.
 
-Certificate: all solutions of a board are enumerated once by permutations with distinct diagonals, and the puzzle keeps queens of one until no
-other has them; from the text a search over bit masks counts all completions, and there must be one. Difficulty axes: size of the board.
-"""
+Certificate: all solutions of a board are enumerated once by permutations with distinct diagonals, and the puzzle keeps queens of one
+until no other has them; from the text a search over bit masks counts all completions, and there must be one. Difficulty axes: size of the
+board."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
 """Expand a product of polynomials, or differentiate a polynomial.
 
-Certificate: coefficients by convolution and by the power rule on the values; from the text the product is interpolated: it is evaluated at as many
-points as its degree needs, and Newton's divided differences (for a derivative, of the polynomial's own values) give the coefficients. The verifier
-takes any way to write the same function. Difficulty axes: degree, size of the coefficients, factors.
-"""
+Certificate: coefficients by convolution and by the power rule on the values; from the text the product is interpolated: it is evaluated
+at as many points as its degree needs, and Newton's divided differences (for a derivative, of the polynomial's own values) give the
+coefficients. The verifier takes any way to write the same function. Difficulty axes: degree, size of the coefficients, factors."""
 
 from __future__ import annotations
 
@@ -31,9 +30,7 @@ Poly = tuple[int, ...]  # coefficients from the constant up
 
 def polynomials(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,)) -> Problem | Quarantined:
     """Problem `index` of a split: a polynomial in x. `levels` are the rungs of the ladder to draw from."""
-    return item(
-        seed, split, index, levels, family="polynomials", ladder=LADDER, certificate=CERTIFICATE, draw=draw, pose=pose, solve=solve
-    )
+    return item(seed, split, index, levels, family="polynomials", ladder=LADDER, certificate=CERTIFICATE, draw=draw, pose=pose, solve=solve)
 
 
 def draw(rng: Random, *, factors: int, degree: int, size: int, kinds: Sequence[str]) -> tuple[str, tuple[str, list[Poly]]]:
@@ -42,7 +39,8 @@ def draw(rng: Random, *, factors: int, degree: int, size: int, kinds: Sequence[s
 
     kind = rng.choice(kinds)
     chosen = [
-        tuple(coefficient() if rng.random() < 0.8 or k in (0, degree) else 0 for k in range(degree + 1)) for _ in range(factors if kind == "Expand" else 1)
+        tuple(coefficient() if rng.random() < 0.8 or k in (0, degree) else 0 for k in range(degree + 1))
+        for _ in range(factors if kind == "Expand" else 1)
     ]
     return f"{kind} {sorted(chosen)}", (kind, chosen)
 

@@ -1,10 +1,9 @@
 """Write a Python function for a description; hidden inputs decide.
 
-Certificate: the outputs expected are computed by comprehensions on the values and by loops over the phrases of the text, and the reference source is
-evaluated by an interpreter of its own small language, without running it as Python; all must agree on every hidden input. The inputs tell the
-program from at least four in five of its mutants (a number moved by one, a step left out, another last step), which is checked for every item.
-Difficulty axes: steps.
-"""
+Certificate: the outputs expected are computed by comprehensions on the values and by loops over the phrases of the text, and the
+reference source is evaluated by an interpreter of its own small language, without running it as Python; all must agree on every hidden
+input. The inputs tell the program from at least four in five of its mutants (a number moved by one, a step left out, another last step),
+which is checked for every item. Difficulty axes: steps."""
 
 from __future__ import annotations
 

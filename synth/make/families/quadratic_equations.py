@@ -50,7 +50,12 @@ def pose(spec: Spec) -> dict[str, Any]:
     if c:
         text += f" {'-' if c < 0 else '+'} {abs(c)}"
     answer = " ".join(map(str, roots))
-    return {"prompt": f"Solve {text} = 0.", "answer": answer, "verifier": "item_set", "working": f"D = {b * b - 4 * a * c}, x = {', '.join(map(str, roots))}"}
+    return {
+        "prompt": f"Solve {text} = 0.",
+        "answer": answer,
+        "verifier": "item_set",
+        "working": f"D = {b * b - 4 * a * c}, x = {', '.join(map(str, roots))}",
+    }
 
 
 def solve(question: str) -> str:

@@ -1,8 +1,7 @@
 """The shortest path between two places of a road network.
 
-Certificate: Dijkstra's algorithm on the values against Bellman-Ford over the text; the verifier takes any path of the least cost. Difficulty
-axes: nodes, edges, size of the costs.
-"""
+Certificate: Dijkstra's algorithm on the values against Bellman-Ford over the text; the verifier takes any path of the least cost.
+Difficulty axes: nodes, edges, size of the costs."""
 
 from __future__ import annotations
 

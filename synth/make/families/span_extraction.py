@@ -1,8 +1,7 @@
 """Copy from a passage of invented records the words that answer a question, to the character.
 
-Certificate: the span comes from the drawn record; from the text, a pattern of the one sentence that names the asked record finds it, and no other
-sentence may name it. Difficulty axes: records, distractors with the same fields.
-"""
+Certificate: the span comes from the drawn record; from the text, a pattern of the one sentence that names the asked record finds it, and
+no other sentence may name it. Difficulty axes: records, distractors with the same fields."""
 
 from __future__ import annotations
 
@@ -20,12 +19,14 @@ FIRST = "Tora Milo Runa Ivo Selma Oskar Lina Per Nadia Emil".split()
 LAST = "Lind Varga Holt Osei Brandt Kato Novak Silva Moreau Quist".split()
 PLACES = "Velm Torrin Askel Duna Morfa Kesti Brale Osta".split()
 MONTHS = "January March May June August October November".split()
-SENTENCES = ("Ledger {n} was signed by {who} in {where} on {day}.", "On {day}, {who} signed ledger {n} in {where}.", "In {where}, ledger {n} was signed on {day} by {who}.")
+SENTENCES = (
+    "Ledger {n} was signed by {who} in {where} on {day}.",
+    "On {day}, {who} signed ledger {n} in {where}.",
+    "In {where}, ledger {n} was signed on {day} by {who}.",
+)
 QUESTIONS = {"who": "Who signed ledger {}?", "where": "Where was ledger {} signed?", "day": "When was ledger {} signed?"}
 _TEXT = re.compile(r"(.+\.) (Who signed|Where was|When was) ledger (\d+)(?: signed)?\? Copy it from the text\.")
-_PATTERNS = [
-    re.compile(re.sub(r"\\\{(\w+)\\\}", lambda m: f"(?P<{m[1]}>.+?)", re.escape(s))) for s in SENTENCES
-]
+_PATTERNS = [re.compile(re.sub(r"\\\{(\w+)\\\}", lambda m: f"(?P<{m[1]}>.+?)", re.escape(s))) for s in SENTENCES]
 
 
 def span_extraction(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,)) -> Problem | Quarantined:
@@ -38,7 +39,12 @@ def span_extraction(seed: int, split: Split, index: int, *, levels: Sequence[int
 def draw(rng: Random, *, records: int) -> tuple[str, tuple[str, list[dict[str, str]], list[str]]]:
     numbers = rng.sample(range(1000, 10_000), records)
     made = [
-        {"n": str(n), "who": f"{rng.choice(FIRST)} {rng.choice(LAST)}", "where": rng.choice(PLACES), "day": f"{rng.randint(1, 30)} {rng.choice(MONTHS)}"}
+        {
+            "n": str(n),
+            "who": f"{rng.choice(FIRST)} {rng.choice(LAST)}",
+            "where": rng.choice(PLACES),
+            "day": f"{rng.randint(1, 30)} {rng.choice(MONTHS)}",
+        }
         for n in numbers
     ]
     kind = rng.choice(sorted(QUESTIONS))

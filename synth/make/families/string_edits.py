@@ -88,7 +88,12 @@ def pose(spec: Spec) -> dict[str, Any]:
             text = re.sub(r"\(\[[^)]*\)", arg, text, count=1)
         texts.append(text)
     values = _values(word, steps)
-    return {"prompt": f"Take {word}: {', then '.join(texts)}.", "answer": values[-1], "verifier": "literal", "working": ", ".join(values[:-1])}
+    return {
+        "prompt": f"Take {word}: {', then '.join(texts)}.",
+        "answer": values[-1],
+        "verifier": "literal",
+        "working": ", ".join(values[:-1]),
+    }
 
 
 def solve(question: str) -> str:

@@ -1,8 +1,7 @@
 """A question about a table that is in the question: a sum, a count, the largest, the average.
 
-Certificate: comprehensions over the drawn rows against a query that sqlite runs over the table read back from the text. Difficulty axes: rows,
-conditions.
-"""
+Certificate: comprehensions over the drawn rows against a query that sqlite runs over the table read back from the text. Difficulty axes:
+rows, conditions."""
 
 from __future__ import annotations
 
@@ -18,7 +17,10 @@ from synth.verify._database import connect, query
 
 LADDER = ({"rows": 4, "conditions": 0}, {"rows": 6, "conditions": 1}, {"rows": 9, "conditions": 2}, {"rows": 14, "conditions": 2})
 CERTIFICATE = ("comprehensions over the rows", "sqlite over the table of the text")
-_TEXT = re.compile(r"(\w+): (.+)\. (How many rows have|What is the sum of (\w+) where|What is the largest (\w+) where|Which name has the largest (\w+) where) (.+)\?")
+_TEXT = re.compile(
+    r"(\w+): (.+)\. (How many rows have|What is the sum of (\w+) where|What is the largest (\w+) where|"
+    r"Which name has the largest (\w+) where) (.+)\?"
+)
 _CONDITION = re.compile(r"(\w+) (=|<|>) (\w+)")
 ASKS = {
     "count": "How many rows have {1}?",
@@ -56,7 +58,12 @@ def pose(spec: tuple) -> dict[str, Any]:
     listed = "; ".join([" ".join(columns), *(" ".join(map(str, r)) for r in records)])
     ask = ASKS[kind].format(number, " and ".join(f"{c} {s} {v}" for c, s, v in where))
     working = ", ".join(f"{r[0]} {v}" for r, v in zip(kept, values, strict=True))
-    return {"prompt": f"{name}: {listed}. {ask}", "answer": str(answer), "verifier": "exact" if kind == "who" else "number", "working": working}
+    return {
+        "prompt": f"{name}: {listed}. {ask}",
+        "answer": str(answer),
+        "verifier": "exact" if kind == "who" else "number",
+        "working": working,
+    }
 
 
 def solve(question: str) -> str:

@@ -1,8 +1,8 @@
 """Write a SQL query for a question about a table whose schema is given.
 
-Certificate: sqlite runs the drawn query, and comprehensions evaluate a plan that is read from the text; both must agree on the problem's database
-and on five mutations of it. The verifier compares results on the same six. Difficulty axes: conditions, grouping and order, rows.
-"""
+Certificate: sqlite runs the drawn query, and comprehensions evaluate a plan that is read from the text; both must agree on the problem's
+database and on five mutations of it. The verifier compares results on the same six. Difficulty axes: conditions, grouping and order,
+rows."""
 
 from __future__ import annotations
 

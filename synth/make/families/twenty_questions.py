@@ -1,8 +1,7 @@
 """Which thing is meant? The answers to yes/no questions leave one of the things listed with their properties.
 
-Certificate: the drawn answers are intersected as sets of bits; from the text every thing is checked against every answer, and one must be left.
-Every answer is needed: without any one of them another thing would fit too. Difficulty axes: things, properties.
-"""
+Certificate: the drawn answers are intersected as sets of bits; from the text every thing is checked against every answer, and one must be
+left. Every answer is needed: without any one of them another thing would fit too. Difficulty axes: things, properties."""
 
 from __future__ import annotations
 

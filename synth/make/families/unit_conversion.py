@@ -27,7 +27,15 @@ TABLE = {  # unit -> how many of the kind's smallest unit
 CHAIN = [  # (1 of the first) = (number) of the second
     *[("km", 1000, "m"), ("m", 100, "cm"), ("cm", 10, "mm"), ("t", 1000, "kg"), ("kg", 1000, "g"), ("g", 1000, "mg")],
     *[("weeks", 7, "days"), ("days", 24, "h"), ("h", 60, "min"), ("min", 60, "s"), ("miles", 1760, "yards"), ("yards", 3, "feet")],
-    *[("feet", 12, "inches"), ("hl", 100, "l"), ("l", 100, "cl"), ("cl", 10, "ml"), ("MiB", 1024, "KiB"), ("KiB", 1024, "bytes"), ("bytes", 8, "bits")],
+    *[
+        ("feet", 12, "inches"),
+        ("hl", 100, "l"),
+        ("l", 100, "cl"),
+        ("cl", 10, "ml"),
+        ("MiB", 1024, "KiB"),
+        ("KiB", 1024, "bytes"),
+        ("bytes", 8, "bits"),
+    ],
 ]
 LADDER = (
     {"distance": 1, "size": 99, "decimals": 0},
@@ -75,7 +83,12 @@ def decimal(value: Fraction) -> str | None:
 
 def pose(spec: Spec) -> dict[str, Any]:
     text, source, target, written = spec
-    return {"prompt": f"How many {target} are {text} {source}?", "answer": written, "verifier": "number", "working": f"{text} {source} = {written} {target}"}
+    return {
+        "prompt": f"How many {target} are {text} {source}?",
+        "answer": written,
+        "verifier": "number",
+        "working": f"{text} {source} = {written} {target}",
+    }
 
 
 def solve(question: str) -> str:

@@ -1,9 +1,8 @@
 """Houses in a row, each with a person, a pet and a drink: clues leave exactly one arrangement, and every clue is needed.
 
-Certificate: all arrangements are enumerated once, a clue is the set (bits of an integer) of those that satisfy it, clues are added until one is
-left and dropped while one is left; from the text a search places value after value, gives up where a clue fails, and counts all solutions.
-Difficulty axes: houses, kinds.
-"""
+Certificate: all arrangements are enumerated once, a clue is the set (bits of an integer) of those that satisfy it, clues are added until
+one is left and dropped while one is left; from the text a search places value after value, gives up where a clue fails, and counts all
+solutions. Difficulty axes: houses, kinds."""
 
 from __future__ import annotations
 
@@ -97,7 +96,8 @@ def pose(spec: tuple) -> dict[str, Any]:
     last = sorted(range(len(words) - houses, len(words)), key=lambda v: world[v])
     listed = "; ".join(" ".join(sorted(g)) for g in groups)
     return {
-        "prompt": f"{houses} houses in a row. One of each in every house: {listed}. {text}. Name the {' '.join(sorted(groups[-1]))}, from left to right.",
+        "prompt": f"{houses} houses in a row. One of each in every house: {listed}. {text}. "
+        f"Name the {' '.join(sorted(groups[-1]))}, from left to right.",
         "answer": " ".join(words[v] for v in last),
         "verifier": "ordered_list",
     }
