@@ -154,7 +154,7 @@ def main() -> int:
         "seconds": round(time.monotonic() - begin, 1),
         "rows": rows,
     }
-    path = CODE / "benchmarks/results/drill-resume.json"
+    path = CODE / "benchmarks/runs/drill-resume.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(result, indent=1) + "\n")
     print(f"{len(rows)} points tried, {len(fired)} fired, {len(fired) - len(bad)} survived, {len(result['points_named'])} names; {path}")
