@@ -189,6 +189,7 @@ def test_counts():
     all_masked = Row(ids=np.arange(4), trainable=np.array([True, False, False, False]), group=9)
     assert count([*rows(), all_masked]) == {"tokens": 33.0, "sequences": 8.0, "groups": 5.0, "pairs": 4.5, "constant": 1.0}
     assert float(pack(rows()).trainable.sum()) == 33
+    assert not pack([all_masked]).trainable.any(), "the first token of a row has no history to be predicted from"
     with pytest.raises(ValueError, match="fewer than two tokens"):
         pack([Row(ids=np.arange(1), trainable=np.ones(1, dtype=bool))])
     with pytest.raises(ValueError, match="every group was filtered out"):
@@ -300,6 +301,15 @@ def test_updates_too_small_for_bfloat16_are_not_lost():
     moved = {k: (m.state_dict()[name].float() - start[name]).abs().mean() for k, m in (("half", half), ("full", full))}
     assert half.state_dict()[name].dtype == torch.bfloat16
     assert float(moved["half"]) == pytest.approx(float(moved["full"]), rel=0.15)
+
+
+def test_gradients_of_half_precision_weights_are_summed_over_micro_batches():
+    grads = []
+    for budget in (10**6, 12):
+        learner = Learner(tiny.build().bfloat16(), Optim(max_grad_norm=1e9))
+        learner.step(pack(rows()), nll, tokens_per_microbatch=budget)
+        grads.append(torch.cat([m.grad.flatten() for m in learner.master]))
+    assert float((grads[0] - grads[1]).norm()) < 0.05 * float(grads[0].norm())
 
 
 def test_dropout_is_off():

@@ -160,10 +160,20 @@ def test_a_token_without_probability_is_never_drawn(u):
 
 
 def test_the_tail_of_a_large_vocabulary_is_reached():
-    """60,000 tokens of 1e-9 beside one: float32 sums of probabilities would lose them all."""
+    """60,000 tokens of 1e-9 beside one of nearly 1: in float32 sixty of them would share a number."""
     logits = torch.full((1, 60_001), math.log(1e-9))
-    logits[0, 0] = 0.0
-    n, u = 2000, torch.linspace(0, 1 - 1e-12, 2000, dtype=torch.float64)
-    tail = u > 1 - 5e-5
-    token, _, _ = _draw(logits.expand(n, -1)[tail], Sampling(), u[tail])
-    assert (token > 0).all() and token.unique().numel() == int(tail.sum())
+    logits[0, 0] = math.log(1 - 6e-5)
+    u = 1 - torch.linspace(5.9e-5, 1e-6, 500, dtype=torch.float64)
+    token, _, _ = _draw(logits.expand(len(u), -1), Sampling(), u)
+    want = 1 + (u - (1 - 6e-5)) / 1e-9
+    assert float((token - want).abs().max()) < 20  # the probabilities themselves are float32
+
+
+def test_every_turn_draws_numbers_of_its_own(monkeypatch):
+    seen = []
+    monkeypatch.setattr(
+        "training.rollout.torch_sampler._draw", lambda logits, sampling, uniform: seen.append(uniform) or _draw(logits, sampling, uniform)
+    )
+    play(sampler(), PROMPTS, range(5), Sampling(max_tokens=30), TOLD)
+    numbers = torch.cat(seen).tolist()
+    assert len(set(numbers)) == len(numbers) > 60, "no number serves two turns, samples or positions"

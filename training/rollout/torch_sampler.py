@@ -109,8 +109,8 @@ class Session:
 def _draw(logits: Tensor, sampling: Sampling, uniform: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """logits [B, V], uniform [B] float64 in [0, 1) -> ids, log-probs and entropies [B] of the truncated, renormalised distribution.
 
-    By inverse CDF: the first token whose cumulated probability exceeds u times the whole. The CDF is summed in float64 (in float32 the tail
-    of a large vocabulary vanishes), and u times the whole is kept below the whole, so that no token of probability 0 is ever drawn.
+    By inverse CDF: the first token whose cumulated probability exceeds u times the whole. In float64: in float32 the tail of a large
+    vocabulary vanishes, and u may round to 1, where a token of probability 0 would be drawn.
     """
     logits = logits.float()
     if sampling.temperature == 0:
@@ -129,8 +129,5 @@ def _draw(logits: Tensor, sampling: Sampling, uniform: Tensor) -> tuple[Tensor, 
     logp = torch.log_softmax(logits, -1)
     p = logp.exp()
     cdf = p.cumsum(-1, dtype=torch.float64)
-    whole = cdf[:, -1:].contiguous()
-    token = torch.searchsorted(
-        cdf, torch.minimum(uniform[:, None] * whole, torch.nextafter(whole, torch.zeros_like(whole))), right=True
-    ).squeeze(-1)
+    token = torch.searchsorted(cdf, uniform[:, None] * cdf[:, -1:], right=True).squeeze(-1)
     return token, logp.gather(-1, token[:, None]).squeeze(-1), -torch.where(p > 0, p * logp, 0.0).sum(-1)
