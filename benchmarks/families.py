@@ -86,7 +86,7 @@ def measure(name: str, items: int, budget: float) -> list[dict]:
         result(name_, "generated", statistics.median(parts), "items/s", "higher", min(parts), max(parts), left),
         result(name_, "scored", rate, "answers/s", "higher", *spread, len(problems)),
         result(name_, "set aside", 100 * aside / (2 * left), "%", "lower", None, None, 2 * left),
-        result(name_, "duplicates", 100 * repeats / total if total else 0.0, "%", "lower", None, None, total),
+        *([result(name_, "duplicates", 100 * repeats / total, "%", "lower", None, None, total)] if total else []),  # no large level: no row
         result(name_, "overlap of seeds", across / within if within else float(across), "", "lower", None, None, 2 * left),
         result(name_, "proved again", 100 * proved(problems), "%", "higher", None, None, len(problems)),
     ]
@@ -148,7 +148,8 @@ def main() -> int:
     found = []
     for name in sorted(files("synth.make.families")):
         found += measure(name, args.items, args.budget)
-        print("  ".join([f"{found[-6]['case']}:", *(f"{r['metric']} {r['value']:,.4g}{r['unit']}" for r in found[-6:])]), flush=True)
+        new = [r for r in found if r["case"] == found[-1]["case"]]
+        print("  ".join([f"{found[-1]['case']}:", *(f"{r['metric']} {r['value']:,.4g}{r['unit']}" for r in new)]), flush=True)
     RESULTS.mkdir(parents=True, exist_ok=True)
     (RESULTS / "families.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     return 0

@@ -39,7 +39,7 @@ def test_measure_counts_repeats_and_proves_in_another_process(name, small):
     found = {r["metric"]: r for r in bench.measure(name, 200, 5.0)}
     assert all(r.keys() >= KEYS and r["n"] for r in found.values())
     assert found["proved again"]["value"] == 100 and found["set aside"]["value"] == 0
-    assert ("small: 1" in found["generated"]["case"]) == small and found["duplicates"]["value"] <= 0.1
+    assert ("small: 1" in found["generated"]["case"]) == small and ("duplicates" not in found or found["duplicates"]["value"] <= 0.1)
     assert found["generated"]["low"] <= found["generated"]["value"] <= found["generated"]["high"]
 
 

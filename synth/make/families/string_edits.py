@@ -110,7 +110,7 @@ def _edit(text: str, word: str) -> str:
     out: list[str] = []
     if name in ("rotate", "swap"):
         out = list(word)
-        for _ in range(int(found[1]) % len(out) if name == "rotate" else 0):
+        for _ in range(int(found[1]) if name == "rotate" and int(found[1]) < len(out) else 0):
             out.append(out.pop(0))
         if name == "swap":
             out[0], out[-1] = out[-1], out[0]
