@@ -34,7 +34,7 @@ from tasks.pieces import files
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
-SEEDS, ITEMS, BUDGET, PARTS = (42, 43), 20_000, 30.0, 5
+SEEDS, ITEMS, BUDGET, PARTS = (42, 43), 20_000, 10.0, 5
 SMALL = 0.001
 COMMAND = "make bench-families"
 
