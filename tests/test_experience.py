@@ -4,6 +4,7 @@ import copy
 import json
 import re
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -263,6 +264,15 @@ def test_the_old_policy_is_the_one_that_sampled_in_every_minibatch():
         torch.testing.assert_close(batch.columns["old"], old, atol=1e-6, rtol=1e-6)
     assert moved[0] < 1e-5 < 1e-3 < moved[3], "the ratio is 1 at first, and the policy then moves away"
     assert metrics["reward"] <= 1.0 and "clip_fraction" in metrics
+
+
+def test_metrics_of_a_step_of_several_batches():
+    learned = iter([{"loss": 1.0, "d_max": 3.0, "learn_seconds": 1.0}, {"loss": 2.0, "d_max": 1.0, "learn_seconds": 2.0, "clip": 0.5}])
+    learner = SimpleNamespace(step=lambda batch, objective, **knobs: next(learned))
+    rounds = [Round(name="r", role="policy", source=lambda step: ([None, None], {"reward": 0.25}), objective=None, steps=1)]
+    ((_, _, metrics),) = run(rounds, {"policy": learner})
+    assert metrics.pop("step_seconds") >= 0
+    assert metrics == {"reward": 0.25, "loss": 1.5, "d_max": 3.0, "learn_seconds": 3.0, "clip": 0.5}
 
 
 def test_batches_have_the_columns_that_pieces_read():

@@ -41,7 +41,7 @@ class Round:
 
 
 def run(rounds: Sequence[Round], roles: Mapping[str, Learner], done: int = 0) -> Iterator[tuple[Round, int, dict[str, float]]]:
-    """Play the rounds in order; yields (round, step, metrics) after each step. Metrics of several batches of a step are averaged.
+    """Play the rounds in order; yields (round, step, metrics) after each step.
 
     The first `done` steps, counted over all rounds, are left out: a run that is resumed has taken them.
     """
@@ -66,8 +66,14 @@ def run(rounds: Sequence[Round], roles: Mapping[str, Learner], done: int = 0) ->
                         temperature=current.temperature,
                     )
                 )
-            names = {k for m in learned for k in m}
-            metrics = dict(made) | {k: sum(m[k] for m in learned if k in m) / sum(k in m for m in learned) for k in sorted(names)}
+            metrics = dict(made) | {k: _over(k, [m[k] for m in learned if k in m]) for k in sorted({k for m in learned for k in m})}
             metrics["step_seconds"] = time.monotonic() - began
             current.after(step, metrics)
             yield current, step, metrics
+
+
+def _over(name: str, values: Sequence[float]) -> float:
+    """A metric over the batches of a step: the largest of what is a largest value, the sum of times, the mean of all else."""
+    if name.endswith("_max"):
+        return max(values)
+    return sum(values) / (1 if name.endswith("_seconds") else len(values))
