@@ -30,7 +30,7 @@ from pathlib import Path
 
 from synth.types import Problem, from_row, to_row
 from synth.verify import verify
-from tasks.pieces import files
+from tasks.planning.pieces import files
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"

@@ -37,8 +37,10 @@ def one(seed: int, root: Path) -> dict:
     import csv
 
     from synth.types import Problem, Sampling
-    from tasks import knowledge, pieces, plan, tables
-    from tasks.search import NOTHING
+    from tasks.disk import tables
+    from tasks.planning import pieces, plan
+    from tasks.play import knowledge
+    from tasks.play.search import NOTHING
     from tasks.stage import Stage
     from training.env.search import search as search_env
     from training.model import load_model

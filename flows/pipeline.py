@@ -20,10 +20,15 @@ from prefect.states import Completed, Running, State
 from pydantic import Field
 
 from flows.cli.run import merged, overrides
-from tasks import dvc, plan, process, run, server, spool
+from tasks import dvc, process, run
 from tasks.errors import StageError, UserError
 from tasks.paths import project
+from tasks.planning import plan
+from tasks.schedule import server
 from tasks.stage import graph, load
+from tasks.tracking import spool
+
+SAME = ("nothing that it reads has changed", "what it reads was made anew and is the same")  # why a stage is Cached, nothing having moved
 
 
 def named() -> str:
@@ -89,12 +94,14 @@ def queued() -> None:
 def _walk(root: Path, env: dict[str, str], limit: float | None, waits: Sequence[float]) -> list[str]:
     """Bring every stage up to date, each after those that it reads; the names of those that ran. Raises StageError."""
     bring = stage.with_options(retries=len(waits), retry_delay_seconds=list(waits) or 0)
-    ran = [] if bring.with_options(task_run_name="plan")(root, "plan", True, env, limit) == "unchanged" else ["plan"]
+    done = bring.with_options(task_run_name="plan")(root, "plan", True, env, limit)
+    ran = [] if done.message in SAME else ["plan"]
     moved = set(dvc.changed_data(root))  # asked once: a dvc process per stage that has not changed would take a second each
     for name, above in dvc.order(root).items():
         if name != "plan":
             due = name in moved or bool(above & set(ran) - {"plan"})
-            if bring.with_options(task_run_name=name)(root, name, due, env, limit) != "unchanged":
+            done = bring.with_options(task_run_name=name)(root, name, due, env, limit)
+            if done.message not in SAME:
                 ran.append(name)
     return ran
 
@@ -106,10 +113,10 @@ def transient(_: Any, __: Any, state: State) -> bool:
 
 @task(cache_policy=NO_CACHE, retry_condition_fn=transient)
 def stage(root: Path, name: str, due: bool, env: dict[str, str], limit: float | None) -> State:
-    """One stage: what it says goes to the run's log. Result: "ran", "restored" (from DVC's cache of runs) or "unchanged"."""
+    """One stage: what it says goes to the run's log."""
     log = get_run_logger()
     if not due:
-        return Completed(name="Cached", message="nothing that it reads has changed", data="unchanged")
+        return Completed(name="Cached", message=SAME[0])
     below = {run.PARENT: "1", run.ABOVE: str(task_run.get_id()), "PREFECT__FLOW_RUN_ID": str(flow_run.get_id())}
     device = str(load(name, root).get("params", {}).get("device", "")) if name in graph(root) and name != "plan" else ""
     if device.startswith("cuda"):
@@ -120,8 +127,8 @@ def stage(root: Path, name: str, due: bool, env: dict[str, str], limit: float | 
     else:
         how = dvc.stage(name, root, env | below, log.info, limit)
     if how == "ran":
-        return Completed(data=how)
-    return Completed(name="Cached", message="taken from DVC's cache of runs" if how == "restored" else "nothing has changed", data=how)
+        return Completed()
+    return Completed(name="Cached", message="taken from DVC's cache of runs" if how == "restored" else SAME[1])
 
 
 @task(cache_policy=NO_CACHE)
@@ -129,13 +136,13 @@ def promotion(root: Path) -> State:
     """Registry and champion. A tracking server that is away is no reason for a night's work to count as failed."""
     from prefect.artifacts import create_markdown_artifact
 
-    from tasks.promote import promote
+    from tasks.tracking.promote import promote
 
     try:
         said = promote(root)
     except UserError as e:
         get_run_logger().warning("%s", e)
-        return Completed(name="Deferred", message=str(e), data=str(e))
+        return Completed(name="Deferred", message=str(e))
     get_run_logger().info(said)
     create_markdown_artifact(key="promotion", markdown=said, description="what the gate decided")
-    return Completed(message=said, data=said)
+    return Completed(message=said)

@@ -3,7 +3,7 @@
 import sys
 
 from tasks.errors import UserError
-from tasks.plan import write
+from tasks.planning.plan import write
 from tasks.run import flow
 
 

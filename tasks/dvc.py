@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from tasks import process
-from tasks.config import read_yaml
 from tasks.errors import TRANSIENT, StageError, UserError
+from tasks.planning.config import read_yaml
 from tasks.stage import OUT, graph
 
 BUSY = re.compile(r"Unable to acquire lock|rwlock|is busy, it is being blocked by")  # another dvc command touches the same files right now

@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-
 TRANSIENT = 75  # exit code of a stage that may succeed when it is tried again (EX_TEMPFAIL of sysexits.h)
 
 

@@ -14,9 +14,9 @@ import numpy as np
 import torch
 
 from synth.types import seed_for
-from tasks.checkpoint import Checkpoints
+from tasks.disk.checkpoint import Checkpoints
+from tasks.disk.faults import fault
 from tasks.errors import UserError
-from tasks.faults import fault
 from tasks.run import task
 from tasks.stage import Stage
 from training.learner import Learner

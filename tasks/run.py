@@ -119,8 +119,10 @@ def _say(name: str, error: BaseException, code: int = 2) -> int:
 
 
 def _run(name: str) -> None:
-    from tasks import pieces, process, spool
+    from tasks import process
+    from tasks.planning import pieces
     from tasks.stage import Stage, load
+    from tasks.tracking import spool
 
     process.end_with(process.starters())
     stage = Stage(name, plan=load(name))

@@ -5,7 +5,7 @@ its inputs (the dependencies that dvc.yaml lists). DVC empties a stage's outputs
 nothing under way may live there: outputs are written to `<work>/out` and moved into place in one rename at the end,
 and the work folder is then removed. A run that died leaves its work folder; the next run of the same identity finds
 it again (`stage.work`) and goes on. One lock per stage: two runs of a stage in one checkout would move each other's
-outputs. Outputs are sealed with a manifest of hashes (tasks/commit.py) that `input` verifies: what a stage reads is what another wrote.
+outputs. Outputs are sealed with a manifest of hashes (tasks/disk/commit.py) that `input` verifies: what a stage reads is what another wrote.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from typing import Any
 import yaml
 
 from synth.types import digest
-from tasks import commit, faults
+from tasks.disk import commit, faults
+from tasks.disk.faults import fault
+from tasks.disk.finished import Finished
 from tasks.errors import UserError
-from tasks.faults import fault
-from tasks.finished import Finished
 from tasks.progress import Progress
 
 OUT = {"report": "reports"}  # stages whose outputs are not in artifacts/<stage>
@@ -84,7 +84,7 @@ class Stage:
         self.work = self.root / ".espalier" / "work" / name / self.identity
         self.target = self.root / OUT.get(name, f"artifacts/{name}")
         self.resumed = self.work.is_dir()
-        self.emit: Callable[[dict[str, Any]], None] = lambda event: None  # tasks.spool sets it when a stage runs in earnest
+        self.emit: Callable[[dict[str, Any]], None] = lambda event: None  # tasks.tracking.spool sets it when a stage runs in earnest
 
     @property
     def out(self) -> Path:
@@ -141,7 +141,7 @@ class Stage:
         self.emit({"kind": "card", "card": full})
 
     def finished(self, name: str, *types: type) -> Finished:
-        """The rows called `name` that a run of this identity has finished (tasks/finished.py); kept until the stage is through."""
+        """The rows called `name` that a run of this identity has finished (tasks/disk/finished.py); kept until the stage is through."""
         return Finished(self.work / f"{name}.jsonl", *types)
 
     def dataset(self, path: Path, rows: int) -> None:

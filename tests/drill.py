@@ -1,7 +1,7 @@
 """`make drill-resume N=50`: kill real runs at N random points, run them again, and compare every byte with a run that nobody touched.
 
 Who is killed (SIGKILL): the stage, DVC alone (the stage must then end by itself), or the whole process group. Where: any passage of any
-fault point (tasks/faults.py) of an unbroken run, drawn by a seed that the output names. A point survives when the same command, given
+fault point (tasks/disk/faults.py) of an unbroken run, drawn by a seed that the output names. A point survives when the same command, given
 again, succeeds, gives the same outputs and the same dvc.lock, and leaves no process behind. 0 failures of n say: below 3/n, at 95 %.
 """
 
@@ -24,7 +24,8 @@ sys.path[:0] = [str(CODE), str(CODE / "tests")]
 import small  # noqa: E402
 
 from flows import cli  # noqa: E402
-from tasks import faults, process  # noqa: E402
+from tasks import process  # noqa: E402
+from tasks.disk import faults
 
 STAGES, VICTIMS = ("questions", "sft", "prefer", "rl"), ("stage", "dvc", "group")
 PATIENCE = 600.0  # seconds for anything to happen; a run that takes longer counts as hung

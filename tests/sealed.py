@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tasks import commit
+from tasks.disk import commit
 
 
 def seal(root: Path) -> None:

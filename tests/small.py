@@ -11,8 +11,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tasks import faults
-from tasks.commit import MANIFEST
+from tasks.disk import faults
+from tasks.disk.commit import MANIFEST
 
 MODEL = {"hidden": 16, "layers": 1, "heads": 2, "kv_heads": 1, "intermediate": 32, "vocab_size": 400, "max_length": 256}
 SIZES = {  # stage -> knobs; the whole project is made in seconds
@@ -38,7 +38,7 @@ def write_project(root: Path, seed: int = 3) -> None:
     """params.yaml and the plan of every stage; on one thread, for two wait for each other on a busy machine."""
     import yaml
 
-    from tasks import plan
+    from tasks.planning import plan
 
     own = root / "pieces/flows/profiles/small.yaml"
     own.parent.mkdir(parents=True, exist_ok=True)

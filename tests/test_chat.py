@@ -4,12 +4,13 @@ import sys
 
 import numpy as np
 import pytest
+from sealed import seal
 
 from flows import cli
-from sealed import seal
 from synth.kb import Passage
 from synth.types import Problem
-from tasks import chat, tables
+from tasks.disk import tables
+from tasks.play import chat
 from training.model import new_model, save_model, train_tokenizer
 from training.types import Segment
 

@@ -14,10 +14,10 @@ from synth.clean._features import features, kind, overlap, share, tokens
 from synth.clean.confident_learning import confident_joint, confident_learning, noise_rate, prune_by_noise_rate, symmetric
 from synth.clean.duplicates import duplicates
 from synth.make.families.countdown import countdown
-from synth.make.injected_errors import injected_errors
-from synth.make.label_noise import label_noise
 from synth.make.families.linear_equations import linear_equations
 from synth.make.families.list_sorting import list_sorting
+from synth.make.injected_errors import injected_errors
+from synth.make.label_noise import label_noise
 from synth.types import Message, PreferencePair
 
 

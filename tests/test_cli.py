@@ -8,10 +8,11 @@ import pytest
 
 from flows import cli
 from flows.cli.run import merged, overrides
-from tasks import dvc, plan
-from tasks.config import read_yaml
+from tasks import dvc
 from tasks.errors import UserError
 from tasks.paths import CODE
+from tasks.planning import plan
+from tasks.planning.config import read_yaml
 
 
 @pytest.fixture
@@ -125,7 +126,7 @@ def test_dry_run_says_what_and_why(project, capsys, monkeypatch):
 def test_run_asks_dvc_and_prints_the_table(project, capsys, monkeypatch):
     asked = []
     monkeypatch.setattr(dvc, "run", lambda args, root, extra=None: asked.append((args, extra)) or 0)
-    monkeypatch.setattr("tasks.spool.hand_over", lambda root: "0 events shipped")
+    monkeypatch.setattr("tasks.tracking.spool.hand_over", lambda root: "0 events shipped")
     (project / "reports").mkdir()
     cell = {"mean": 0.5, "low": 0.45, "high": 0.55, "n": 300}
     (project / "reports/summary.json").write_text(

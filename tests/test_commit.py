@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks import commit, faults
-from tasks.commit import Damaged
+from tasks.disk import commit, faults
+from tasks.disk.commit import Damaged
 from tasks.errors import UserError
 
 CODE = Path(__file__).parents[1]
@@ -79,7 +79,7 @@ def test_a_manifest_that_is_none(folder, text):
 PLACE = """
 import sys
 from pathlib import Path
-from tasks import commit
+from tasks.disk import commit
 part, target = Path("part"), Path("target")
 part.mkdir(exist_ok=True)
 (part / "a").write_text("new")

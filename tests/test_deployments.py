@@ -5,9 +5,11 @@ import shutil
 import pytest
 import yaml
 
-from tasks import deployments, dvc, server, spool
+from tasks import dvc
 from tasks.errors import UserError
 from tasks.paths import CODE
+from tasks.schedule import deployments, server
+from tasks.tracking import spool
 
 
 def test_the_project_s_own(tmp_path):

@@ -16,7 +16,7 @@ from synth.tree import Clue, Node, Pattern, canonical, constants, deletions, ext
 from synth.types import Problem, Quarantined, split_of, to_row
 from synth.verify import verify
 from synth.wording import Wording
-from tasks.search import Search
+from tasks.play.search import Search
 
 COUNTS = {("train", 1): 60, ("train", 2): 60, ("train", 3): 60, ("valid", 2): 10, ("test", 1): 15, ("test", 2): 15, ("test", 3): 15}
 

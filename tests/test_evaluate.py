@@ -6,20 +6,20 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
-
 from sealed import seal
+
 from synth.kb import Passage
 from synth.types import Problem, Scored, Unscorable
-from tasks import tables
+from tasks.disk import tables
+from tasks.disk.finished import Finished
 from tasks.errors import UserError
-from tasks.finished import Finished
-from tasks.pieces import bind
+from tasks.planning.pieces import bind
 from tasks.stage import Stage
 from tasks.stages import evaluate as module
 from tasks.stages.evaluate import OUTCOMES, by_problem, evaluate, held_out, measure, outcome, resumable
 from training import toy
-from training.evaluate.pass_at_k import pass_at_k
 from training.evaluate.paired import paired
+from training.evaluate.pass_at_k import pass_at_k
 from training.model import new_model, save_model, train_tokenizer
 from training.types import Segment
 

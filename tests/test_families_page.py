@@ -5,12 +5,12 @@ import pytest
 from benchmarks import families as bench
 from benchmarks.tables import KEYS
 from flows import cli
-from tasks.families import families
-from tasks.pieces import files
+from tasks.planning.pieces import files
+from tasks.play.families import families
 
 
 def test_a_line_for_every_family(capsys, monkeypatch):
-    monkeypatch.setattr("tasks.families.time.process_time", iter(range(10**6)).__next__)  # one item each
+    monkeypatch.setattr("tasks.play.families.time.process_time", iter(range(10**6)).__next__)  # one item each
     assert cli.main(["families"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines[1:]] == sorted(files("synth.make.families")) and len(lines) > 30

@@ -5,8 +5,8 @@ import os
 import pytest
 
 from synth.types import Problem, Quarantined
-from tasks import faults
-from tasks.finished import Finished
+from tasks.disk import faults
+from tasks.disk.finished import Finished
 from training.toy import problems
 
 ROWS = [*problems(6), Quarantined(id="q", stage="s", reason="r", evidence="é\n\u2028"), None, [{"a": 0.1, "b": None}], "text\r\n"]

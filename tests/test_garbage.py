@@ -7,11 +7,13 @@ import os
 from types import SimpleNamespace as N
 
 import pytest
+from sealed import seal
 
 from flows import cli
-from sealed import seal
-from tasks import dvc, garbage, observe, spool
+from tasks import dvc
+from tasks.disk import garbage
 from tasks.stage import Stage, load
+from tasks.tracking import observe, spool
 
 
 @pytest.fixture

@@ -13,11 +13,11 @@ from pathlib import Path
 import pyarrow
 import pyarrow.parquet
 import pytest
-
 from sealed import seal
-from tasks import observe, spool
-from tasks.promote import promote
+
 from tasks.stage import Stage
+from tasks.tracking import observe, spool
+from tasks.tracking.promote import promote
 
 EVENTS = 11  # of `stage`: begin, five steps, card, artifact, dataset, what was measured, end
 
@@ -150,7 +150,7 @@ def test_a_dead_server_costs_a_bounded_time_and_loses_nothing(root, monkeypatch)
 def test_the_process_beside_a_stage_ships_and_ends_when_the_stage_does(root):
     stage(root)
     beside = subprocess.Popen(
-        [sys.executable, "-m", "tasks.observe"], cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=_path()
+        [sys.executable, "-m", "tasks.tracking.observe"], cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=_path()
     )
     out, _ = beside.communicate(timeout=120)  # closes its standard input
     assert beside.returncode == 0 and f"{EVENTS} events shipped" in out

@@ -6,18 +6,18 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-
 from sealed import seal
+
 from synth.kb import KB, Entity, Fact, Passage, Relation, passages
-from synth.make.families.countdown import countdown
 from synth.make.entity_tree import EntityTrees, entity_tree
+from synth.make.families.countdown import countdown
 from synth.make.oracle import Oracle, query_of, replays
 from synth.make.worked_answer import worked_answer
 from synth.make.world import world
 from synth.types import Message, Problem, Quarantined, Trajectory, to_row
 from synth.verify import extract_answer, verify
-from tasks import tables
-from tasks.search import NOTHING, Search
+from tasks.disk import tables
+from tasks.play.search import NOTHING, Search
 from tasks.stage import Stage
 from tasks.stages.questions import cells, questions
 from tasks.stages.trajectories import trajectories

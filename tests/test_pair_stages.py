@@ -8,17 +8,17 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-
 from sealed import seal
+
 from synth.kb import Entity, Fact, Passage, Relation, passages
 from synth.make.families.countdown import countdown
 from synth.make.label_noise import Planted
 from synth.make.world import world
 from synth.types import Decision, Message, PreferencePair, Problem, Quarantined
 from synth.verify import extract_answer, verify
-from tasks import tables
+from tasks.disk import tables
 from tasks.errors import UserError
-from tasks.pieces import bind_all
+from tasks.planning.pieces import bind_all
 from tasks.stage import Stage
 from tasks.stages import clean as clean_module
 from tasks.stages.clean import Judgement, clean, judge, out_of_fold, with_columns

@@ -4,8 +4,8 @@ import sys
 
 import pytest
 
-from tasks import pieces
 from tasks.errors import UserError
+from tasks.planning import pieces
 
 
 def test_a_piece_is_found_by_its_file_and_bound_with_its_knobs():

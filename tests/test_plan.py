@@ -7,12 +7,12 @@ import json
 
 import pytest
 
-from tasks import plan, resolve
-from tasks.config import parse
 from tasks.errors import UserError
+from tasks.planning import plan, resolve
+from tasks.planning.config import parse
 
 STAGE = """
-from tasks.pieces import Piece, Pieces
+from tasks.planning.pieces import Piece, Pieces
 PROVIDES = {"reference"}
 def toy(stage, *, steps: int = 10, lr: float = 1e-3, name: str = "x", samples_per_prompt: int = 4, init: str | None = None,
         credit: Piece("training.toy_credit") = {"piece": "mean", "eps": 1e-6},
@@ -163,7 +163,7 @@ def test_what_a_change_of_code_concerns(own, tmp_path):
 
 def test_a_folder_opened_by_computed_names_counts_for_the_names_that_are_spoken(own, tmp_path):
     (own / "tasks/stages/other.py").write_text(
-        'def other(stage, *, kind: str = "spread"):\n    from tasks.pieces import find\n    find("training.toy_filter", kind)\n'
+        'def other(stage, *, kind: str = "spread"):\n    from tasks.planning.pieces import find\n    find("training.toy_filter", kind)\n'
     )
     assert set(made("profile: toy", tmp_path)["other"]["sources"]) >= {"own/training/toy_filter/spread.py"}
     assert "own/training/toy_filter/heavy.py" not in made("profile: toy", tmp_path)["other"]["sources"]

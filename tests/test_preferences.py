@@ -8,10 +8,10 @@ import pytest
 
 from synth.make import injected_errors as injected
 from synth.make.families.countdown import countdown
-from synth.make.injected_errors import injected_errors, severity
-from synth.make.label_noise import label_noise
 from synth.make.families.linear_equations import linear_equations
 from synth.make.families.list_sorting import list_sorting
+from synth.make.injected_errors import injected_errors, severity
+from synth.make.label_noise import label_noise
 from synth.make.wrong_turns import ERRORS, World, evidence, wrong_turns
 from synth.types import Message, PreferencePair, Problem, Quarantined, Trajectory
 from synth.verify import extract_answer, verify

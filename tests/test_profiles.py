@@ -4,8 +4,8 @@ import pytest
 
 from synth.types import Problem
 from synth.verify import extract_answer
-from tasks import plan, resolve
-from tasks.pieces import bind
+from tasks.planning import plan, resolve
+from tasks.planning.pieces import bind
 
 
 @pytest.fixture

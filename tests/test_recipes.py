@@ -2,10 +2,10 @@
 
 import pytest
 
-from tasks.checks import SLOTS, folder_of, load, run_checks
 from tasks.errors import UserError
-from tasks.pieces import bind
-from tasks.resolve import yaml_files
+from tasks.planning.checks import SLOTS, folder_of, load, run_checks
+from tasks.planning.pieces import bind
+from tasks.planning.resolve import yaml_files
 
 NAMES = sorted(yaml_files("flows.recipes"))
 FIRST = {"grpo", "dr-grpo", "dapo", "rloo", "reinforce", "dpo", "qae", "nsr-w-reinforce", "high-entropy-tokens"}

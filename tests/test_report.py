@@ -7,9 +7,9 @@ from html.parser import HTMLParser
 import numpy as np
 import pandas as pd
 import pytest
-
 from sealed import seal
-from tasks import page, plots
+
+from tasks.pages import page, plots
 from tasks.stage import Stage
 from tasks.stages.report import DATA, TRAINED, chosen, headline, report
 

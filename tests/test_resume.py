@@ -9,9 +9,9 @@ import subprocess
 from collections import Counter
 
 import pytest
-
 import small
-from tasks import commit, faults
+
+from tasks.disk import commit, faults
 
 pytestmark = pytest.mark.slow
 KILLED = ("questions", "sft", "prefer", "rl")

@@ -2,9 +2,9 @@
 
 import random
 
+import drill
 import pytest
 
-import drill
 from tasks import dvc
 
 pytestmark = pytest.mark.slow

@@ -9,7 +9,7 @@ import pytest
 
 from synth.kb import Passage, passages
 from synth.make.world import world
-from tasks.search import NOTHING, Search, words
+from tasks.play.search import NOTHING, Search, words
 
 
 def passage(i: int, title: str, text: str) -> Passage:

@@ -13,7 +13,7 @@ from synth.kb import Entity, Fact, Relation
 from synth.make.world import RELATIONS
 from synth.sources import read_source
 from synth.types import Quarantined
-from tasks import tables
+from tasks.disk import tables
 from tasks.errors import UserError
 from tasks.stage import Stage
 from tasks.stages.kb import kb as kb_stage

@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 
 import pytest
-
 from sealed import seal
+
 from tasks import process
 from tasks.errors import UserError
 from tasks.progress import Progress

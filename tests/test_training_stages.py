@@ -13,8 +13,9 @@ import yaml
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from synth.types import Problem
-from tasks import commit, pieces, plan, tables
+from tasks.disk import commit, tables
 from tasks.errors import UserError
+from tasks.planning import pieces, plan
 from tasks.stage import Stage, load
 from training.attention import PackedRows
 from training.model import head_weight, hidden_states, load_model

@@ -35,7 +35,7 @@ def add(commands: Any) -> None:
 def chat(args: argparse.Namespace) -> int:
     from rich.console import Console
 
-    from tasks.chat import Chat
+    from tasks.play.chat import Chat
 
     out = Console(highlight=False, soft_wrap=True)
     with Console(stderr=True).status("loading the model"):

@@ -16,15 +16,15 @@ def add(commands: Any) -> None:
 
 def check(args: argparse.Namespace) -> int:
     from tasks.errors import UserError
-    from tasks.resolve import yaml_files
+    from tasks.planning.resolve import yaml_files
 
     if bool(args.recipe) == args.all:
         raise UserError("name one recipe to check, or give --all (`espalier recipes` lists them)")
-    from tasks.checks import load, run_checks
+    from tasks.planning.checks import load, run_checks
 
     results = [r for name in (sorted(yaml_files("flows.recipes")) if args.all else [args.recipe]) for r in run_checks(load(name))]
     if not results:
-        raise UserError(f"the recipe {args.recipe!r} has no checks: write some under its key `checks` (tasks/checks.py says how)")
+        raise UserError(f"the recipe {args.recipe!r} has no checks: write some under its key `checks` (tasks/planning/checks.py says how)")
     width = max(len(r.recipe) for r in results)
     for r in results:
         print(f"{'ok    ' if r.passed else 'FAILED'}  {r.recipe:<{width}}  {r.name}  ({r.piece})")

@@ -18,7 +18,8 @@ def add(commands: Any) -> None:
 
 def gc(args: argparse.Namespace) -> int:
     """Raises UserError outside a project, and while a run is under way."""
-    from tasks import dvc, garbage
+    from tasks import dvc
+    from tasks.disk import garbage
 
     root = project()
     if not (root / "dvc.yaml").exists():

@@ -20,7 +20,7 @@ def add(commands: Any) -> None:
 
 
 def promote(args: argparse.Namespace) -> int:
-    from tasks import promote as task
+    from tasks.tracking import promote as task
 
     if args.rollback:
         print(task.rollback(project()))

@@ -17,7 +17,7 @@ def add(commands: Any) -> None:
 
 
 def recipes(args: argparse.Namespace) -> int:
-    from tasks.resolve import read_recipe, yaml_files
+    from tasks.planning.resolve import read_recipe, yaml_files
 
     found = [read_recipe(name) for name in yaml_files("flows.recipes")]
     width = max((len(str(r.get("id", ""))) for r in found), default=0)
@@ -28,8 +28,8 @@ def recipes(args: argparse.Namespace) -> int:
 
 def show(args: argparse.Namespace) -> int:
     from tasks.paths import project
-    from tasks.plan import changes, plans
-    from tasks.resolve import read_recipe
+    from tasks.planning.plan import changes, plans
+    from tasks.planning.resolve import read_recipe
 
     recipe = read_recipe(args.recipe)
     cite = recipe.get("citation") or {}

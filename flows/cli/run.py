@@ -33,8 +33,8 @@ def add(commands: Any) -> None:
 
 def overrides(recipe: str | None, settings: list[str]) -> dict[str, Any]:
     """Dotted key of params.yaml -> value. `rl.steps=50` means `set.rl.steps`; keys of the top level stay. Raises UserError."""
-    from tasks.config import parse
-    from tasks.resolve import PARAMS
+    from tasks.planning.config import parse
+    from tasks.planning.resolve import PARAMS
 
     out: dict[str, Any] = {"recipe": recipe} if recipe is not None else {}
     for setting in settings:
@@ -60,7 +60,8 @@ def merged(params: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
 
 
 def run(args: argparse.Namespace) -> int:
-    from tasks import dvc, plan
+    from tasks import dvc
+    from tasks.planning import plan
 
     root = project()
     if not (root / "dvc.yaml").exists():
@@ -77,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _watch(root: Path, args: argparse.Namespace) -> int:
     """The flow `pipeline` in this process. Without a server one is started, and ended with the run; what it knows is kept."""
-    from tasks import server
+    from tasks.schedule import server
 
     print("looking for a Prefect server ...", file=sys.stderr, flush=True)
     url, fresh = server.settle(root)
@@ -96,7 +97,8 @@ def _watch(root: Path, args: argparse.Namespace) -> int:
 
 
 def _run(root: Path, changes: dict[str, Any]) -> int:
-    from tasks import dvc, process, spool
+    from tasks import dvc, process
+    from tasks.tracking import spool
 
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that DVC, and with it the stage, is ended too
     key = f"run-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
@@ -123,7 +125,8 @@ def _run(root: Path, changes: dict[str, Any]) -> int:
 
 
 def _dry(root: Path, made: dict[str, Any]) -> int:
-    from tasks import dvc, plan
+    from tasks import dvc
+    from tasks.planning import plan
     from tasks.stage import OUT, graph
 
     known = plan.written(root)

@@ -31,7 +31,8 @@ def add(commands: Any) -> None:
 
 def serve(args: argparse.Namespace) -> int:
     """Until Ctrl-C or SIGTERM, which also cancel the run under way."""
-    from tasks import deployments, dvc, server
+    from tasks import dvc
+    from tasks.schedule import deployments, server
 
     root = project()
     dvc.committed(root)
@@ -59,7 +60,7 @@ def serve(args: argparse.Namespace) -> int:
 
 
 def deploy(args: argparse.Namespace) -> int:
-    from tasks import deployments, server
+    from tasks.schedule import deployments, server
 
     root = project()
     server.connect(root)
@@ -69,7 +70,7 @@ def deploy(args: argparse.Namespace) -> int:
 
 
 def status(args: argparse.Namespace) -> int:
-    from tasks import deployments, server
+    from tasks.schedule import deployments, server
 
     root = project()
     url = server.connect(root)
@@ -90,7 +91,7 @@ def status(args: argparse.Namespace) -> int:
 
 
 def stop(args: argparse.Namespace) -> int:
-    from tasks import server
+    from tasks.schedule import server
 
     root = project()
     server.connect(root)

@@ -19,7 +19,7 @@ def add(commands: Any) -> None:
 
 
 def sync(args: argparse.Namespace) -> int:
-    from tasks import observe
+    from tasks.tracking import observe
 
     said = observe.sync(project())
     print(said)
@@ -27,7 +27,7 @@ def sync(args: argparse.Namespace) -> int:
 
 
 def ui(args: argparse.Namespace) -> int:
-    from tasks import observe
+    from tasks.tracking import observe
 
     root = project()
     print(observe.sync(root), file=sys.stderr)

@@ -18,9 +18,9 @@ from synth.clean._features import features, kind
 from synth.clean.confident_learning import noise_rate, symmetric
 from synth.make.label_noise import Planted
 from synth.types import Decision, PreferencePair, Quarantined, digest
-from tasks import tables
+from tasks.disk import tables
 from tasks.errors import UserError
-from tasks.pieces import Pieces
+from tasks.planning.pieces import Pieces
 from tasks.stage import Stage
 
 

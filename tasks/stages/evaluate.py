@@ -15,11 +15,12 @@ import pandas as pd
 import pandera.pandas as pa
 
 from synth.types import Problem, Sampling, Scored, digest
-from tasks import knowledge, tables
+from tasks.disk import tables
+from tasks.disk.finished import Finished
 from tasks.errors import UserError, nearest
-from tasks.finished import Finished
-from tasks.pieces import Pieces
-from tasks.search import NOTHING
+from tasks.planning.pieces import Pieces
+from tasks.play import knowledge
+from tasks.play.search import NOTHING
 from tasks.stage import Stage
 from training.evaluate.mean import mean
 from training.evaluate.paired import paired

@@ -7,7 +7,7 @@ from synth.kb import KB, Entity, Fact, Passage, Relation, merge, passages
 from synth.make.world import RELATIONS, world
 from synth.sources import read_source
 from synth.types import Quarantined
-from tasks import tables
+from tasks.disk import tables
 from tasks.errors import UserError
 from tasks.stage import Stage
 

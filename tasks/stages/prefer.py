@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from synth.types import PreferencePair, digest, seed_for
-from tasks import tables
+from tasks.disk import tables
 from tasks.errors import UserError
 from tasks.learning import Curve, drive, make_repeatable, shuffled
-from tasks.pieces import Piece
+from tasks.planning.pieces import Piece
 from tasks.rows import pair_rows
 from tasks.stage import Stage
 from training.learner import Learner, Optim, score

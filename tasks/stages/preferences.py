@@ -14,8 +14,9 @@ from synth.make.injected_errors import injected_errors
 from synth.make.label_noise import Planted, label_noise
 from synth.make.wrong_turns import World, wrong_turns
 from synth.types import PreferencePair, Problem, Quarantined, Trajectory, digest, seed_for
-from tasks import knowledge, tables
+from tasks.disk import tables
 from tasks.errors import UserError
+from tasks.play import knowledge
 from tasks.stage import Stage
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from synth.types import Problem, Quarantined, Scored, digest
 from synth.verify import extract_answer, verify
-from tasks import tables
+from tasks.disk import tables
 from tasks.errors import UserError
-from tasks.pieces import Pieces
+from tasks.planning.pieces import Pieces
 from tasks.stage import Stage
 
 

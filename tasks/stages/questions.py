@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from synth.make.entity_tree import EntityTrees, entity_tree
 from synth.types import Problem, Quarantined, Split, digest
 from synth.verify.exact import normalise
-from tasks import knowledge, tables
+from tasks.disk import tables
 from tasks.errors import UserError
-from tasks.search import Search
+from tasks.play import knowledge
+from tasks.play.search import Search
 from tasks.stage import Stage
 
 

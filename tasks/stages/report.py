@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from synth.types import digest
-from tasks import page, plots
+from tasks.pages import page, plots
 from tasks.stage import Stage
 
 DATA = ("kb", "questions", "problems", "trajectories", "preferences", "clean")

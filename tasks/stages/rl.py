@@ -7,10 +7,11 @@ import math
 from collections.abc import Mapping
 
 from synth.types import Problem, Sampling, Scored, digest
-from tasks import knowledge, tables
+from tasks.disk import tables
 from tasks.errors import UserError
 from tasks.learning import Curve, drive, make_repeatable
-from tasks.pieces import Piece, Pieces
+from tasks.planning.pieces import Piece, Pieces
+from tasks.play import knowledge
 from tasks.stage import Stage
 from training.experience import Experience
 from training.learner import Learner, Optim

@@ -9,7 +9,7 @@ import numpy as np
 from synth.kb import Passage
 from synth.make.pages import pages
 from synth.types import Trajectory, digest, seed_for
-from tasks import tables
+from tasks.disk import tables
 from tasks.errors import UserError
 from tasks.learning import Curve, drive, make_repeatable, shuffled
 from tasks.rows import demonstration_row

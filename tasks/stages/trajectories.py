@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from synth.make.oracle import Oracle, replays
 from synth.make.worked_answer import worked_answer
 from synth.types import Problem, Quarantined, Split, Trajectory, digest, seed_for
-from tasks import knowledge, tables
+from tasks.disk import tables
+from tasks.play import knowledge
 from tasks.stage import Stage
 
 

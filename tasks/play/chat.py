@@ -14,9 +14,11 @@ from typing import Any
 import torch
 
 from synth.types import Message, Problem, Sampling, digest
-from tasks import commit, plan, search, tables
+from tasks.disk import commit, tables
 from tasks.errors import UserError, nearest
-from tasks.pieces import bind
+from tasks.planning import plan
+from tasks.planning.pieces import bind
+from tasks.play import search
 from tasks.stage import REMEDY
 from tasks.stages.evaluate import MODELS, outcome
 from training.model import load_model

@@ -1,4 +1,4 @@
-"""The stage `plan`: one file of resolved parameters per stage (tasks/resolve.py says how they are resolved).
+"""The stage `plan`: one file of resolved parameters per stage (tasks/planning/resolve.py says how they are resolved).
 
 A plan file holds what can change the result of its stage and nothing else: parameters, seed, and the digest of every source file in the
 stage's import closure, its pieces included. DVC compares it, so only the stages that a change concerns run again. Nothing heavy is
@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from synth.types import digest
-from tasks import commit
-from tasks import source as src
-from tasks.config import read_yaml
-from tasks.faults import fault
+from tasks.disk import commit
+from tasks.disk.faults import fault
 from tasks.paths import folders, project
-from tasks.pieces import locate
-from tasks.resolve import check_params, resolve
+from tasks.planning import code as src
+from tasks.planning.config import read_yaml
+from tasks.planning.pieces import locate
+from tasks.planning.resolve import check_params, resolve
 
 
 def plans(root: Path, changed: Callable[[dict[str, Any]], dict[str, Any]] | None = None) -> dict[str, dict[str, Any]]:

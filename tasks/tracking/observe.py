@@ -1,9 +1,9 @@
-"""Shipping the spool (tasks/spool.py) to MLflow: the one file that imports mlflow.
+"""Shipping the spool (tasks/tracking/spool.py) to MLflow: the one file that imports mlflow.
 
 What a pass cannot ship, the next one ships. Each event counts once: the offset moves only after MLflow has taken a batch, a batch
 that is sent again after a crash carries the same time stamps and steps (MLflow keeps one copy), and runs are looked up by a key before
 they are made.
-`python -m tasks.observe` ships while its standard input is open, and once more when that closes.
+`python -m tasks.tracking.observe` ships while its standard input is open, and once more when that closes.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Any
 
 from tasks import process
-from tasks.spool import executions, flat, read, spool, streams, write
 from tasks.stage import Stage, graph, load
+from tasks.tracking.spool import executions, flat, read, spool, streams, write
 
 EXPERIMENT = "espalier"
 EVERY = 5.0  # seconds between two passes beside a stage

@@ -4,7 +4,7 @@
     .espalier/spool/<execution>/<stage>.jsonl     one event per line, written by the stage
     .espalier/spool/<execution>/<stage>.sent      how many bytes of it have been shipped, and to which child run
 
-Importing mlflow takes longer than most stages, so a stage never does: `tasks.observe` ships the spool in a process of its own, beside
+Importing mlflow takes longer than most stages, so a stage never does: `tasks.tracking.observe` ships the spool in a process of its own, beside
 a stage that lasts, after the last stage of the graph, and at the end of `espalier run`, `promote`, `sync` and `ui`. No stage waits for it.
 """
 
@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from tasks import process
-from tasks.config import read_yaml
+from tasks.planning.config import read_yaml
 from tasks.stage import Stage, graph, load
 
 EXECUTION = "ESPALIER_EXECUTION"  # set by `espalier run` and `pipeline`: what belongs to one parent run
@@ -172,7 +172,7 @@ class _Beside:
         if self.child is None:
             with (self.root / ".espalier" / "shipping.log").open("a") as log:
                 self.child = subprocess.Popen(
-                    ["nice", sys.executable, "-m", "tasks.observe"],
+                    ["nice", sys.executable, "-m", "tasks.tracking.observe"],
                     cwd=self.root,
                     stdin=subprocess.PIPE,
                     stdout=log,

@@ -19,7 +19,7 @@ import bm25s
 import numpy as np
 
 from synth.kb import Passage
-from tasks import tables
+from tasks.disk import tables
 
 NOTHING = "nothing found"
 

@@ -10,9 +10,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from tasks import server
-from tasks.config import read_yaml
 from tasks.errors import UserError, nearest
+from tasks.planning.config import read_yaml
+from tasks.schedule import server
 
 KEYS = {"name", "entrypoint", "description", "parameters", "schedules", "tags", "work_pool", "concurrency_limit", "paused"}
 
@@ -108,7 +108,7 @@ def apply(api: Any, root: Path) -> list[str]:
             paused=bool(entry.get("paused")),
             concurrency_limit=entry.get("concurrency_limit"),
             work_pool_name=pool,
-            pull_steps=[{"tasks.deployments.enter": {"directory": str(root.resolve())}}],
+            pull_steps=[{"tasks.schedule.deployments.enter": {"directory": str(root.resolve())}}],
         )
         when = ", ".join(str(said_of(s.schedule)) for s in entry["schedules"]) or "no schedule"
         said.append(f"{flow.name}/{entry['name']}: {when}")

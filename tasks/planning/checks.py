@@ -34,8 +34,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tasks.errors import UserError, nearest
-from tasks.pieces import bind
-from tasks.resolve import read_recipe, recipe_layers
+from tasks.planning.pieces import bind
+from tasks.planning.resolve import read_recipe, recipe_layers
 
 SLOTS = {
     "advantage": "advantage",

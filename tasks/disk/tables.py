@@ -83,7 +83,7 @@ SCHEMAS = _schemas()
 
 def schema_of(cls: type) -> Schema:
     if cls.__name__ not in SCHEMAS:
-        raise LookupError(f"there is no table schema for {cls.__name__}: add one to tasks/tables.py")
+        raise LookupError(f"there is no table schema for {cls.__name__}: add one to tasks/disk/tables.py")
     return SCHEMAS[cls.__name__]
 
 

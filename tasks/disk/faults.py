@@ -54,7 +54,7 @@ def fault(point: str) -> None:
     if armed is None and log is None:
         return
     if point not in POINTS:
-        raise LookupError(f"there is no fault point {point!r}: add it to POINTS of tasks/faults.py")
+        raise LookupError(f"there is no fault point {point!r}: add it to POINTS of tasks/disk/faults.py")
     if log is not None:
         with Path(log).open("a", encoding="utf-8") as f:
             f.write(f"{stage}/{point}\n")

@@ -18,10 +18,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlparse
 
-from tasks import commit, dvc, observe, process, spool
-from tasks.config import read_yaml
+from tasks import dvc, process
+from tasks.disk import commit
 from tasks.errors import UserError
+from tasks.planning.config import read_yaml
 from tasks.stage import OUT, Stage, graph, load
+from tasks.tracking import observe, spool
 
 BUDGET = 20  # disk_gb, where params.yaml does not say
 CLOSED = 5  # executions whose events stay after they were shipped: `promote` and `status` look at them

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tasks import source as src
-from tasks.config import read_yaml
 from tasks.errors import UserError, nearest
 from tasks.paths import folders
-from tasks.pieces import files, locate
+from tasks.planning import code as src
+from tasks.planning.config import read_yaml
+from tasks.planning.pieces import files, locate
 
 PARAMS = {"recipe": str, "profile": str, "seed": int, "set": dict, "tracking": str, "disk_gb": int}
 RECIPE = {"id", "title", "citation", "certainty", "mechanism", "leaves_out", "extends", "stages", "checks"}

@@ -19,9 +19,11 @@ from typing import Any
 
 import pyarrow.parquet
 
-from tasks import commit, dvc, observe, spool
+from tasks import dvc
+from tasks.disk import commit
 from tasks.errors import UserError
 from tasks.stage import REMEDY, file_digest
+from tasks.tracking import observe, spool
 from training.evaluate.paired import paired
 
 NAME, ALIAS = "espalier", "champion"
@@ -84,7 +86,8 @@ def measure_champion(root: Path) -> str:
 
 def _play(root: Path, folder: Path) -> tuple[dict[str, list[float]], str]:
     """The stage `evaluate` over a project of links in `folder`, with the champion in the place of the RL model and no other one."""
-    from tasks import commit, pieces
+    from tasks.disk import commit
+    from tasks.planning import pieces
     from tasks.stage import Stage, load
     from tasks.stages.evaluate import evaluate
 

@@ -72,6 +72,7 @@ def settle(root: Path, port: int | None = None) -> tuple[str, bool]:
     fresh = url is None
     if url is None:
         url = f"http://127.0.0.1:{_port(port)}/api"
+    home(root).mkdir(parents=True, exist_ok=True)
     os.environ.update(environment(root, url))
     return url, fresh
 
@@ -79,7 +80,6 @@ def settle(root: Path, port: int | None = None) -> tuple[str, bool]:
 @contextmanager
 def running(root: Path, url: str) -> Iterator[None]:
     """A server at `url`, ended with this."""
-    home(root).mkdir(parents=True, exist_ok=True)
     command = ["server", "start", "--host", "127.0.0.1", "--port", url.rpartition(":")[2].removesuffix("/api")]
     with beside(root, "server", command) as child:
         until = time.monotonic() + PATIENCE

@@ -20,8 +20,8 @@ import shutil
 from functools import lru_cache
 from pathlib import Path
 
+from tasks.disk.faults import fault
 from tasks.errors import UserError
-from tasks.faults import fault
 
 MANIFEST, VERSION = "manifest.json", 1
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from synth.types import from_row, to_row
-from tasks.faults import fault
+from tasks.disk.faults import fault
 
 T = TypeVar("T")
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from tasks.errors import UserError
 from tasks.paths import CODE, PACKAGES, own
-from tasks.pieces import locate
+from tasks.planning.pieces import locate
 
 # Modules that run, show and record a stage but cannot change a byte of what it writes: editing them re-runs nothing.
 PLUMBING = {

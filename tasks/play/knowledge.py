@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from synth.kb import KB, Entity, Fact, Passage, Relation
-from tasks import tables
-from tasks.search import Search
+from tasks.disk import tables
+from tasks.play.search import Search
 from tasks.stage import Stage
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from synth.types import Problem
-from tasks.pieces import files, find, module
+from tasks.planning.pieces import files, find, module
 
 FOLDER = "synth.make.families"
 

@@ -2,7 +2,7 @@
 
     .espalier/work/<stage>/<identity>/checkpoints/<name>/step_0000040/{tensors.safetensors, state.json, manifest.json}
 
-A checkpoint is whole or absent (tasks/commit.py). One that is damaged is left out with a warning, and the one before it is taken: every
+A checkpoint is whole or absent (tasks/disk/commit.py). One that is damaged is left out with a warning, and the one before it is taken: every
 step is a function of the state before it, so nothing but time is lost.
 """
 
@@ -20,9 +20,9 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from tasks import commit
+from tasks.disk import commit
+from tasks.disk.faults import fault
 from tasks.errors import UserError
-from tasks.faults import fault
 
 KEEP, VERSION = 2, 1
 

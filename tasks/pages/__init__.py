@@ -1,0 +1,1 @@
+"""HTML and SVG, self-contained."""

@@ -1,0 +1,1 @@
+"""The Prefect server of a project and what is deployed on it."""

@@ -1,0 +1,1 @@
+"""The spool of events, its shipping to MLflow, and the registry of models."""

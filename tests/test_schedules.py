@@ -1,0 +1,203 @@
+"""Schedules fire: a real Prefect server and worker on a free port, over a project of toy stages (tests/toy.py).
+
+Prefect's own test harness runs no scheduler, and a deployment that is only registered proves nothing: with SQLAlchemy 2.1 every
+registration succeeds and no run is ever created (ARCHITECTURE.md, "Pins"). So these tests wait for what the scheduler makes.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+import toy
+
+from tasks.schedule import server
+
+pytestmark = pytest.mark.slow
+PATIENCE = 240.0  # seconds: a bound on waiting that only a failure reaches
+QUICK = {  # polling, which is all that is changed of the server and the worker
+    "PREFECT_WORKER_QUERY_SECONDS": "1",
+    "PREFECT_SERVER_SERVICES_SCHEDULER_RECENT_DEPLOYMENTS_LOOP_SECONDS": "1",
+    "PREFECT_SERVER_SERVICES_SCHEDULER_LOOP_SECONDS": "5",
+    "PREFECT_RUNNER_POLL_FREQUENCY": "2",
+}
+
+
+class Served:
+    """A project under `espalier serve`."""
+
+    def __init__(self, root):
+        self.root = root
+        self.env = {**toy.environment(), **QUICK, "PYTHONPATH": str(root), "PYTHONUNBUFFERED": "1"}
+        self.process, self.url = None, ""
+
+    def start(self):
+        command = [sys.executable, "-c", "import sys; from flows.cli import main; sys.exit(main())", "serve", "--port", "0"]
+        with (self.root / "serve.log").open("wb") as log:
+            self.process = subprocess.Popen(command, cwd=self.root, env=self.env, stdout=log, stderr=log)
+        self.until(lambda: "Prefect: http" in self.log("serve.log"))
+        self.url = json.loads((server.home(self.root) / "server.json").read_text())["url"]
+
+    def end(self):
+        self.process.terminate()
+        self.process.wait(PATIENCE)
+
+    def espalier(self, *args, code=0):
+        command = [sys.executable, "-c", "import sys; from flows.cli import main; sys.exit(main())", *args]
+        done = subprocess.run(command, cwd=self.root, env=self.env, capture_output=True, text=True)
+        assert done.returncode == code, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    def api(self, path, **body):
+        request = urllib.request.Request(f"{self.url}/{path}", json.dumps(body).encode(), {"Content-Type": "application/json"})
+        for _ in range(20):
+            try:
+                with urllib.request.urlopen(request, timeout=60) as reply:
+                    return json.load(reply)
+            except urllib.error.HTTPError as e:
+                if e.code != 503:  # SQLite is busy: Prefect's own client tries again too
+                    raise
+                time.sleep(0.5)
+        raise TimeoutError(path)
+
+    def runs(self, flow="pipeline"):
+        return self.api("flow_runs/filter", flows={"name": {"any_": [flow]}}, sort="EXPECTED_START_TIME_ASC")
+
+    def run(self, id):
+        return self.api("flow_runs/filter", flow_runs={"id": {"any_": [id]}})[0]
+
+    def begin(self, **parameters):
+        """Start a run of the deployment `nightly` now; its id."""
+        (deployment,) = self.api("deployments/filter", deployments={"name": {"any_": ["nightly"]}})
+        return self.api(f"deployments/{deployment['id']}/create_flow_run", parameters=parameters)["id"]
+
+    def ended(self, id):
+        self.until(lambda: self.run(id)["state"]["type"] in ("COMPLETED", "FAILED", "CRASHED", "CANCELLED"))
+        return self.run(id)
+
+    def tasks(self, id):
+        found = self.api("task_runs/filter", flow_runs={"id": {"any_": [id]}}, sort="EXPECTED_START_TIME_ASC")
+        return {t["name"].rpartition("-")[0] or t["name"]: t for t in found}
+
+    def states(self, id):
+        found = self.api("task_runs/filter", flow_runs={"id": {"any_": [id]}})
+        return {t["name"]: t["state"]["name"] for t in found}
+
+    def said(self, id):
+        found = self.api("logs/filter", logs={"flow_run_id": {"any_": [id]}}, limit=200)
+        return "\n".join(line["message"] for line in found)
+
+    def log(self, name):
+        path = self.root / name
+        return path.read_text() if path.exists() else ""
+
+    def until(self, true):
+        end = time.monotonic() + PATIENCE
+        while not true():
+            if time.monotonic() > end or self.process.poll() is not None:
+                pytest.fail("\n".join(self.log(n)[-3000:] for n in ("serve.log", ".espalier/prefect/server.log", ".espalier/prefect/worker.log")))
+            time.sleep(0.25)
+
+
+def deployments(**schedule):
+    """A prefect.yaml whose nightly run has this schedule."""
+    listed = f"[{json.dumps(schedule)}]" if schedule else "[]"
+    return (
+        "deployments:\n- name: nightly\n  entrypoint: flows.pipeline.pipeline\n"
+        f"  parameters: {{promote: false, retry_seconds: [0.1]}}\n  schedules: {listed}\n"
+    )
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    root = toy.project(tmp_path_factory.mktemp("schedules") / "repo")
+    (root / "prefect.yaml").write_text(deployments())
+    it = Served(root)
+    it.start()
+    try:
+        yield it
+    finally:
+        if it.process.poll() is None:
+            it.end()
+
+
+def processes(root):
+    """Ids of the processes that work on the toy stages of `root`."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            if b"toy.py" in (path / "cmdline").read_bytes() and Path(os.readlink(path / "cwd")) == root:
+                found.append(int(path.name))
+        except OSError:
+            continue
+    return found
+
+
+def test_a_schedule_fires_and_shows_what_was_cached_and_every_step(served):
+    """One change, of a number of the RL stage: the run that the scheduler makes runs `plan`, `rl` and what reads it."""
+    commit = toy.git(served.root, "rev-parse", "HEAD")
+    (served.root / "params.yaml").write_text("recipe: grpo\nprofile: cpu\ntracking: off\nset: {rl: {lr: 0.0101}}\n")
+    soon = datetime.now(UTC) + timedelta(seconds=4)
+    (served.root / "prefect.yaml").write_text(deployments(interval=86400, anchor_date=soon.isoformat()))
+    assert "pipeline/nightly: every 1 day" in served.espalier("deploy")
+    served.until(lambda: any(r["state"]["type"] in ("COMPLETED", "FAILED", "CRASHED") for r in served.runs()))
+    run = next(r for r in served.runs() if r["state"]["type"] != "SCHEDULED")
+    assert run["auto_scheduled"] and run["state"]["type"] == "COMPLETED", served.said(run["id"])
+    served.until(lambda: len(served.states(run["id"])) == 13)
+    states = served.states(run["id"])
+    assert {n for n, s in states.items() if s == "Completed"} == {"plan", "rl", "evaluate", "report"}
+    assert {s for n, s in states.items() if n not in ("plan", "rl", "evaluate", "report")} == {"Cached"}
+    # The steps of `rl` are tasks of its own flow run, which is shown below the task `rl` of the pipeline.
+    (rl,) = (r for r in served.runs("rl") if r["parent_task_run_id"] == served.tasks(run["id"])["rl"]["id"])
+    served.until(lambda: "Completed" in served.states(rl["id"]).values())
+    assert [n.rpartition("-")[0] for n in served.states(rl["id"])] == ["steps"]
+    assert "rl: at work" in served.said(run["id"]), "the stage's lines are in the run's log"
+    assert f"run-{run['name']}" in toy.sh(served.root, "exp", "list", "--all"), "the run is kept as an experiment"
+    assert toy.git(served.root, "rev-parse", "HEAD") == commit, "the branch stays where it was"
+    said = served.espalier("status")
+    assert "nightly" in said and "4 Completed, 9 Cached" in said
+
+
+def test_overlapping_runs_queue_and_a_failed_stage_fails_with_its_log(served):
+    (served.root / "slow-report").write_text("1")
+    (served.root / "fail-report").write_text("2 1")  # with code 2, once
+    both = [served.begin(settings=[f"report.episodes={n}"]) for n in (21, 22)]
+    failed, good = sorted(map(served.ended, both), key=lambda r: r["start_time"])
+    assert failed["end_time"] <= good["start_time"], "one after the other"
+    assert failed["state"]["type"] == "FAILED" and good["state"]["type"] == "COMPLETED", served.said(good["id"])
+    assert "the stage report failed: report: no rows left: lower `least`" in failed["state"]["message"]
+    assert "error: report: no rows left: lower `least`" in served.said(failed["id"])
+    served.until(lambda: "report" in served.states(failed["id"]))
+    assert served.tasks(failed["id"])["report"]["run_count"] == 1, "an error of the work is not tried again"
+    assert "episodes" not in (served.root / "params.yaml").read_text(), "settings hold for their run only"
+    (served.root / "slow-report").unlink()
+
+
+def test_a_stopped_run_leaves_no_process_and_a_state_to_go_on_from(served):
+    (served.root / "slow-report").write_text("600")
+    id = served.begin(settings=["report.episodes=23"])
+    served.until(lambda: processes(served.root))
+    assert "is cancelled" in served.espalier("stop", id[:8])
+    assert served.run(id)["state"]["type"] == "CANCELLED" and processes(served.root) == []
+    assert "episodes" not in (served.root / "params.yaml").read_text()
+    (served.root / "slow-report").unlink()
+    (served.root / "fail-report").write_text("75 1")  # with the code of a transient failure, once
+    again = served.ended(served.begin(settings=["report.episodes=23"]))
+    assert again["state"]["type"] == "COMPLETED", served.said(again["id"])
+    served.until(lambda: len(served.states(again["id"])) == 13)
+    assert served.tasks(again["id"])["report"]["run_count"] == 2, "which is tried again"
+
+
+def test_a_restarted_server_knows_what_was(served):
+    before = {r["id"]: r["state"]["type"] for r in served.runs()}
+    served.end()
+    assert processes(served.root) == []
+    served.start()
+    assert {r["id"]: r["state"]["type"] for r in served.runs()} == before
+    assert served.ended(served.begin())["state"]["type"] == "COMPLETED"
