@@ -1,0 +1,86 @@
+"""Numbers with units and dates, as texts write them, in one normal form.
+
+    quantity("28,748 sq km")              -> Quantity("28748", "sq km")
+    quantity("$1.29 trillion (2023 est.)")-> Quantity("1290000000000", "$")
+    quantity("about a dozen")             -> None
+    date("14 July 1789"), date("July 14, 1789"), date("1789-07-14")  -> "1789-07-14"
+    date("in 1789")                       -> None: a year alone is no date; `year` reads "1789"
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from decimal import Decimal
+
+_MAGNITUDES = {"hundred": 2, "thousand": 3, "million": 6, "billion": 9, "trillion": 12}
+_QUANTITY = re.compile(
+    r"(?P<sign>[-+\N{MINUS SIGN}]?)\s?(?P<money>[$\N{EURO SIGN}\N{POUND SIGN}\N{YEN SIGN}]?)(?P<sign2>[-\N{MINUS SIGN}]?)"
+    r"(?P<whole>\d{1,3}(?:,\d{3})+|\d{1,15})(?:\.(?P<part>\d{1,12}))?"
+    r"(?:\s?(?P<magnitude>hundred|thousand|million|billion|trillion)\b)?\s?(?P<unit>(?:[^\W\d_]|[%\N{DEGREE SIGN}])[^\d;:()\[\]]{0,39}(?:(?<=/)\d[\d,]*\s[^\d;:()\[\]]{1,39})?)?"
+)
+_NOTE = re.compile(r"\s*[(\[][^()\[\]]{0,200}[)\]]\s*\.?$")
+MONTHS = ("january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november", "december")
+_MONTH = "|".join([*MONTHS, *(m[:3] for m in MONTHS), "sept"])
+_DATES = (
+    re.compile(rf"(?P<d>\d{{1,2}})(?:st|nd|rd|th)?\s+(?:of\s+)?(?P<m>{_MONTH})\.?,?\s+(?P<y>\d{{3,4}})\b", re.IGNORECASE),
+    re.compile(rf"\b(?P<m>{_MONTH})\.?\s+(?P<d>\d{{1,2}})(?:st|nd|rd|th)?,?\s+(?P<y>\d{{3,4}})\b", re.IGNORECASE),
+    re.compile(r"\b(?P<y>\d{4})-(?P<m>\d{2})-(?P<d>\d{2})(?!\d)"),
+)
+_YEAR = re.compile(r"\b(1\d{3}|20\d{2})\b")
+_DAYS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """number: plain decimal digits, no exponent, no separators; unit: as written, without the note in brackets ("" for none)."""
+
+    number: str
+    unit: str
+
+
+def without_note(text: str) -> str:
+    """The text without remarks in brackets at its end: "82.6 years (2024 est.)" -> "82.6 years"."""
+    for _ in range(4):  # a few; not a loop that hostile text could keep busy
+        shorter = _NOTE.sub("", text[-400:])
+        if len(shorter) == len(text[-400:]):
+            break
+        text = text[:-400] + shorter
+    return text.strip()
+
+
+def quantity(text: str) -> Quantity | None:
+    """The number that the whole text is, with its unit; None where the text is anything else or more."""
+    found = _QUANTITY.fullmatch(without_note(text)) if len(text) <= 400 else None
+    if found is None:
+        return None
+    value = Decimal(found["whole"].replace(",", "") + ("." + found["part"] if found["part"] else ""))
+    value = value.scaleb(_MAGNITUDES.get(found["magnitude"] or "", 0))
+    minus = any(found[s] in ("-", "\N{MINUS SIGN}") for s in ("sign", "sign2") if found[s])
+    digits = f"{value:f}"
+    digits = digits.rstrip("0").rstrip(".") if "." in digits else digits
+    unit = " ".join(filter(None, (found["money"], (found["unit"] or "").strip().rstrip("."))))
+    return Quantity("-" + digits if minus and digits.strip("0.") else digits, unit)
+
+
+def find_date(text: str) -> tuple[str, int, int] | None:
+    """(ISO date, start, end) of the first date in the text; None for none. Days that no month has are no dates."""
+    found = [(m.start(), m) for pattern in _DATES for m in pattern.finditer(text[:2000])]
+    for _, m in sorted(found, key=lambda f: f[0]):
+        month = int(m["m"]) if m["m"].isdigit() else 1 + next(i for i, name in enumerate(MONTHS) if name.startswith(m["m"].lower()[:3]))
+        if 1 <= month <= 12 and 1 <= int(m["d"]) <= _DAYS[month - 1]:
+            return f"{int(m['y']):04}-{month:02}-{int(m['d']):02}", m.start(), m.end()
+    return None
+
+
+def date(text: str) -> str | None:
+    """The ISO date that the whole text is, up to spaces and a note in brackets."""
+    text = without_note(text).strip(" .")
+    found = find_date(text)
+    return found[0] if found and (found[1], found[2]) == (0, len(text)) else None
+
+
+def year(text: str) -> str | None:
+    """The year (1000 to 2099) that a text names, where it names one alone."""
+    found = set(_YEAR.findall(text[:2000]))
+    return found.pop() if len(found) == 1 else None
