@@ -1,4 +1,4 @@
-"""Entity trees: questions as patterns over a knowledge base, their answers by postings, and the proof by SQL.
+"""Entity trees: questions as patterns over a knowledge base, and their answers by postings.
 
 A *term* is a constant (an entity id, or a literal) or a `Node`: a variable of one type, described by clues. A `Clue` is one fact about the
 variable whose other end is again a term. A `Pattern` asks one relation of a root term:
@@ -6,20 +6,57 @@ variable whose other end is again a term. A `Pattern` asks one relation of a roo
     What is the capital of the country that the Danu flows through?
     Pattern(relation="capital", forward=True, root=Node(type="country", clues=(Clue(relation="river", forward=False, target="danu"),)))
 
-Two routes compute the answers, and they share no code: `answers` walks the postings of the `KB` by entity id; `Prover` writes one SQL query
-over the tables of the KB, in which a constant is what the reader of the question sees: every entity that bears the name. A question is
-accepted only where both give exactly one answer and where the deletion of any clue gives more than one.
+The other end of a clue may also be fuzzy: a `Span` of values, a `Third` of a ranking, more or less `Than` another term's value, or
+`Nothing` at all; and `Named` says something about the variable's own name. Each has an extension that a program can compute, which is what
+makes a fuzzy question provable (`synth.trees`). `answers` and `extension` here walk the postings of a `KB` for patterns of constants and
+nodes; `synth.prove` answers every pattern by SQL, and the two share no code.
 """
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from synth.kb import KB
 from synth.types import digest
+
+
+@dataclass(frozen=True, kw_only=True)
+class Span:
+    """A value between `low` and `high`, both included. `said` is how it is put into words ("about 1,300"); `synth.trees.spans` reads it."""
+
+    low: float
+    high: float
+    said: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Third:
+    """A value in the top (`largest`) or bottom third of all values of the relation; values equal to the last of the third count."""
+
+    largest: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Than:
+    """A value of the same relation above (`larger`) or below that of another term."""
+
+    larger: bool
+    other: str | Node
+
+
+@dataclass(frozen=True)
+class Nothing:
+    """No value at all: a fact only where the relation is complete."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Named:
+    """The variable's name begins with `initial` and has `words` words (0: any number)."""
+
+    initial: str
+    words: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +65,7 @@ class Clue:
 
     relation: str
     forward: bool
-    target: str | Node
+    target: str | Node | Span | Third | Than | Nothing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +73,7 @@ class Node:
     """A variable: the entities of `type` that satisfy every clue."""
 
     type: str
-    clues: tuple[Clue, ...]
+    clues: tuple[Clue | Named, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,11 +91,13 @@ def follow(kb: KB, value: str, relation: str, forward: bool) -> tuple[str, ...]:
 
 
 def extension(kb: KB, term: str | Node) -> frozenset[str]:
-    """The ids that satisfy a term, bottom-up over postings, the clues of a node intersected."""
+    """The ids that satisfy a term of constants and nodes, bottom-up over postings. Raises ValueError for a fuzzy clue."""
     if isinstance(term, str):
         return frozenset({term})
     sets = []
     for clue in term.clues:
+        if isinstance(clue, Named) or not isinstance(clue.target, str | Node):
+            raise ValueError(f"{clue} is fuzzy: synth.trees.graph and synth.prove compute what satisfies it")
         sets.append({x for value in extension(kb, clue.target) for x in follow(kb, value, clue.relation, not clue.forward)})
     found = set.intersection(*sets) if sets else set(kb.entities)
     return frozenset(x for x in found if x in kb.entities and kb.entities[x].type == term.type)
@@ -89,17 +128,25 @@ def support(kb: KB, pattern: Pattern, answer: str) -> list[str]:
     return out
 
 
+def inner(clue: Clue | Named) -> str | Node | None:
+    """The term that a clue leads to, if it leads to one."""
+    target = clue.target if isinstance(clue, Clue) else None
+    target = target.other if isinstance(target, Than) else target
+    return target if isinstance(target, str | Node) else None
+
+
 def nodes(term: str | Node) -> Iterator[Node]:
     """Every variable of a term, the outermost first."""
     if isinstance(term, Node):
         yield term
         for clue in term.clues:
-            yield from nodes(clue.target)
+            if (target := inner(clue)) is not None:
+                yield from nodes(target)
 
 
 def constants(term: str | Node) -> list[str]:
     """The constants of a term, in reading order."""
-    return [term] if isinstance(term, str) else [c for clue in term.clues for c in constants(clue.target)]
+    return [term] if isinstance(term, str) else [c for clue in term.clues if (t := inner(clue)) is not None for c in constants(t)]
 
 
 def deletions(term: str | Node) -> Iterator[Node]:
@@ -109,8 +156,14 @@ def deletions(term: str | Node) -> Iterator[Node]:
     for i, clue in enumerate(term.clues):
         rest, after = term.clues[:i], term.clues[i + 1 :]
         yield Node(type=term.type, clues=rest + after)
-        for smaller in deletions(clue.target):
-            yield Node(type=term.type, clues=(*rest, Clue(relation=clue.relation, forward=clue.forward, target=smaller), *after))
+        if isinstance(target := inner(clue), Node):
+            for smaller in deletions(target):
+                yield Node(type=term.type, clues=(*rest, _redirected(clue, smaller), *after))
+
+
+def _redirected(clue: Clue, term: Node) -> Clue:
+    """The clue, leading to another term."""
+    return replace(clue, target=replace(clue.target, other=term) if isinstance(clue.target, Than) else term)
 
 
 def to_json(pattern: Pattern | Node | str) -> Any:
@@ -119,22 +172,51 @@ def to_json(pattern: Pattern | Node | str) -> Any:
         return pattern
     if isinstance(pattern, Pattern):
         return {"relation": pattern.relation, "forward": pattern.forward, "root": to_json(pattern.root)}
-    return {
-        "type": pattern.type,
-        "clues": [{"relation": c.relation, "forward": c.forward, "target": to_json(c.target)} for c in pattern.clues],
-    }
+    return {"type": pattern.type, "clues": [_clue_to_json(c) for c in pattern.clues]}
+
+
+def _clue_to_json(clue: Clue | Named) -> dict[str, Any]:
+    if isinstance(clue, Named):
+        return {"initial": clue.initial, "words": clue.words}
+    target = clue.target
+    if isinstance(target, Span):
+        said: Any = {"low": target.low, "high": target.high, "said": target.said}
+    elif isinstance(target, Third):
+        said = {"third": "top" if target.largest else "bottom"}
+    elif isinstance(target, Than):
+        said = {"than": "more" if target.larger else "less", "other": to_json(target.other)}
+    else:
+        said = None if isinstance(target, Nothing) else to_json(target)
+    return {"relation": clue.relation, "forward": clue.forward, "target": said}
 
 
 def term_from_json(data: str | Mapping[str, Any]) -> str | Node:
     """The inverse of `to_json` for a term."""
     if isinstance(data, str):
         return data
-    clues = (Clue(relation=c["relation"], forward=c["forward"], target=term_from_json(c["target"])) for c in data["clues"])
-    return Node(type=data["type"], clues=tuple(clues))
+    return Node(type=data["type"], clues=tuple(map(_clue_from_json, data["clues"])))
+
+
+def _clue_from_json(data: Mapping[str, Any]) -> Clue | Named:
+    if "initial" in data:
+        return Named(initial=data["initial"], words=data["words"])
+    given = data["target"]
+    target: Any
+    if given is None:
+        target = Nothing()
+    elif isinstance(given, Mapping) and "said" in given:
+        target = Span(low=given["low"], high=given["high"], said=given["said"])
+    elif isinstance(given, Mapping) and "third" in given:
+        target = Third(largest=given["third"] == "top")
+    elif isinstance(given, Mapping) and "than" in given:
+        target = Than(larger=given["than"] == "more", other=term_from_json(given["other"]))
+    else:
+        target = term_from_json(given)
+    return Clue(relation=data["relation"], forward=data["forward"], target=target)
 
 
 def from_json(data: Mapping[str, Any]) -> Pattern:
-    """The inverse of `to_json` for a pattern."""
+    """The inverse of `to_json` for a pattern. Raises KeyError where a part is missing."""
     return Pattern(relation=data["relation"], forward=data["forward"], root=term_from_json(data["root"]))
 
 
@@ -142,83 +224,14 @@ def canonical(pattern: Pattern) -> str:
     """64 hex digits, equal for patterns that differ in the order of clues only: the key of structural duplicates."""
 
     def normal(data: Any) -> Any:
-        if isinstance(data, str):
+        if not isinstance(data, Mapping):
             return data
-        return [data["type"], sorted(([c["relation"], c["forward"], normal(c["target"])] for c in data["clues"]), key=digest)]
+        if "other" in data:
+            return [data["than"], normal(data["other"])]
+        if "clues" not in data:
+            return data
+        clues = ([c["relation"], c["forward"], normal(c["target"])] if "relation" in c else c for c in data["clues"])
+        return [data["type"], sorted(clues, key=digest)]
 
     data = to_json(pattern)
     return digest(data["relation"], data["forward"], normal(data["root"]))
-
-
-class Prover:
-    """Answers patterns by SQL over the tables `entity` and `fact` that `KB.sqlite` wrote into `connection`.
-
-    Names instead of ids: an entity constant stands for every entity that bears one of its names or aliases, case ignored.
-    """
-
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self.connection = connection
-        connection.executescript(
-            """
-            CREATE TEMP TABLE IF NOT EXISTS called AS
-                SELECT id AS entity, lower(name) AS text, 1 AS main FROM entity
-                UNION SELECT e.id, lower(a.value), 0 FROM entity e, json_each(e.aliases) a WHERE lower(a.value) <> lower(e.name);
-            CREATE INDEX IF NOT EXISTS called_text ON called(text);
-            CREATE INDEX IF NOT EXISTS called_entity ON called(entity);
-            """
-        )
-
-    def query(self, pattern: Pattern) -> tuple[str, list[str]]:
-        """The SQL text of a pattern and its parameters. Every clue is one row of `fact`, every variable one row of `entity`."""
-        tables: list[str] = []
-        where: list[str] = []
-        values: list[str] = []
-
-        def fact(relation: str) -> str:
-            name = f"f{sum(t.startswith('fact') for t in tables)}"
-            tables.append(f"fact {name}")
-            where.append(f"{name}.relation = ?")
-            values.append(relation)
-            return name
-
-        def constrain(term: str | Node, column: str) -> None:
-            if isinstance(term, str):
-                known = self.connection.execute("SELECT 1 FROM entity WHERE id = ?", (term,)).fetchone()
-                if not known:
-                    where.append(f"{column.replace('.object', '.literal')} = ?")
-                else:
-                    where.append(
-                        f"{column} IN (SELECT entity FROM called WHERE text = (SELECT text FROM called WHERE entity = ? AND main))"
-                    )
-                values.append(term)
-                return
-            node = f"e{sum(t.startswith('entity') for t in tables)}"
-            tables.append(f"entity {node}")
-            where.append(f"{column} = {node}.id AND {node}.type = ?")
-            values.append(term.type)
-            for clue in term.clues:
-                name = fact(clue.relation)
-                mine, other = ("subject", "object") if clue.forward else ("object", "subject")
-                where.append(f"{name}.{mine} = {node}.id")
-                constrain(clue.target, f"{name}.{other}")
-
-        asked = fact(pattern.relation)
-        result = f"COALESCE({asked}.object, {asked}.literal)" if pattern.forward else f"{asked}.subject"
-        constrain(pattern.root, f"{asked}.subject" if pattern.forward else f"{asked}.object")
-        return f"SELECT DISTINCT {result} FROM {', '.join(tables)} WHERE {' AND '.join(where)}", values
-
-    def answers(self, pattern: Pattern, *, limit: int = -1) -> set[str]:
-        """The distinct answers, at most `limit` of them where it is not negative."""
-        text, values = self.query(pattern)
-        return {row[0] for row in self.connection.execute(f"{text} LIMIT {int(limit)}", values)}
-
-    def refute(self, pattern: Pattern, answer: str) -> tuple[str, str] | None:
-        """None where `answer` is the only one and every clue is needed for that; else the reason code and the evidence."""
-        found = self.answers(pattern, limit=5)
-        if found != {answer}:
-            return "not_unique", f"{len(found)} answers by SQL: {', '.join(sorted(found))}"
-        for root in deletions(pattern.root):
-            smaller = Pattern(relation=pattern.relation, forward=pattern.forward, root=root)
-            if len(self.answers(smaller, limit=2)) < 2:
-                return "redundant_clue", f"the same answer without a clue: {to_json(root)}"
-        return None

@@ -8,7 +8,8 @@ import pytest
 
 from synth.kb import KB, Entity, Fact, Relation
 from synth.make.world import world
-from synth.tree import Clue, Node, Pattern, Prover, answers, canonical, deletions, extension, from_json, to_json
+from synth.prove import Prover
+from synth.tree import Clue, Node, Pattern, answers, canonical, deletions, extension, from_json, to_json
 
 
 def small(*more: Fact, aliases: dict[str, tuple[str, ...]] | None = None, cities: tuple[str, ...] = ()) -> KB:

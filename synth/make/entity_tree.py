@@ -7,7 +7,7 @@
 
 Difficulty: hops = searches that an oracle needs; clues = the most clues of one variable (0 where the root is named, 2 for an intersection).
 A question is grown (`synth.grow`), put into words (`synth.wording`), and must then pass every gate of `refute`, the proof by
-SQL (`synth.tree.Prover`) among them; the first gate that it fails is its reason code in quarantine. Question i of a cell (split, hops)
+SQL (`synth.prove`) among them; the first gate that it fails is its reason code in quarantine. Question i of a cell (split, hops)
 depends on the seed, the cell and i alone. The split is that of the root. A test root is sealed: no train or valid question names it,
 passes through it, or has it as its answer.
 
@@ -26,7 +26,8 @@ from collections.abc import Callable, Mapping
 from synth.grow import Grower
 from synth.kb import KB, Fact
 from synth.make.oracle import Oracle
-from synth.tree import Node, Pattern, Prover, answers, canonical, constants, extension, nodes, support, to_json
+from synth.prove import Prover
+from synth.tree import Node, Pattern, answers, canonical, constants, extension, nodes, support, to_json
 from synth.types import Problem, Quarantined, Split, Trajectory, seed_for, split_of
 from synth.verify.exact import normalise
 from synth.wording import Wording
