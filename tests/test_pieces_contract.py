@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import torch
 
+from tasks.planning import code
 from training import toy
 from training.pack import split
 from training.types import TokenStats
@@ -32,8 +33,11 @@ POSITIONAL = {
     "regulariser": ("stats", "batch"),
     "prefer": ("chosen", "rejected", "ref_chosen", "ref_rejected", "n_chosen", "n_rejected"),
     "evaluate": ("scored",),
+    "guide": ("groups", "table", "state", "rng"),
+    "value_loss": ("value", "batch"),
+    "schedule": ("step", "steps"),
 }
-KNOWN_NEEDS = {"reference", "entropy", "behaviour_entropy", "old", "hidden", "greedy", "topk", "value"}
+KNOWN_NEEDS = set(code.constant(ROOT / "tasks/stages/rl.py", "PROVIDES", {}))
 NAN = float("nan")
 
 
@@ -224,11 +228,18 @@ def make(rows):
     """A toy whose entropy also asks for gradient, so that regularisers of it are tested too."""
     t = toy.batch(rows)
     entropy = torch.linspace(0.1, 2.0, len(t.batch.ids)).requires_grad_()
-    return t.batch, TokenStats(logp=t.leaf, entropy=entropy)
+    return t.batch, stats_of(t.batch, t.leaf, entropy, torch.sin(torch.arange(len(t.batch.ids) * 4.0)).reshape(-1, 4).requires_grad_())
+
+
+def stats_of(batch, logp, entropy, logits):
+    """Statistics whose distributions [N, 4] belong to no log-prob: only that they are asked for in the same way matters here."""
+    return TokenStats(
+        logp=logp, entropy=entropy, extras={"logits": logits}, distribution=lambda: torch.log_softmax(logits[batch.trainable], -1)
+    )
 
 
 def gradients(loss, stats):
-    found = torch.autograd.grad(loss, [stats.logp, stats.entropy], allow_unused=True)
+    found = torch.autograd.grad(loss, [stats.logp, stats.entropy, stats.extras["logits"]], allow_unused=True)
     return [torch.zeros_like(stats.logp) if g is None else g for g in found]
 
 
@@ -259,7 +270,8 @@ def test_splitting_a_batch_changes_nothing(f, prepare):
     parts, at = torch.zeros(()), 0
     for part in split(batch, 5):
         n = len(part.ids)
-        t = terms_of(f, part, TokenStats(logp=stats.logp[at : at + n], entropy=stats.entropy[at : at + n]))
+        here = slice(at, at + n)
+        t = terms_of(f, part, stats_of(part, stats.logp[here], stats.entropy[here], stats.extras["logits"][here]))
         parts = parts + t.values.sum() / part.totals[t.denominator]
         at += n
     assert at == len(batch.ids)
@@ -302,6 +314,50 @@ def test_correction_is_a_detached_finite_weight(f, _, case):
     assert torch.isfinite(weight).all() and (weight >= 0).all() and (weight[~batch.trainable] == 1).all()
     finite = torch.where(torch.isfinite(stats.logp), stats.logp, -1.0)
     assert torch.allclose(f(finite, finite.detach(), batch), torch.ones(()))
+
+
+# --- a critic's losses, schedules, guides -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", ["ordinary", *ADVERSARIAL])
+@pytest.mark.parametrize(("f", "_"), variants("value_loss"))
+def test_a_critics_loss_is_finite_split_proof_and_smallest_at_the_return(f, _, case):
+    rows = [{**row, "returns": 0.75, "value": row["logp"]} for row in ADVERSARIAL.get(case, ROWS)]
+    batch = toy.batch(rows).batch
+    value = torch.linspace(-0.4, 1.4, len(batch.ids)).requires_grad_()
+    terms = f(value, batch)
+    assert torch.isfinite(terms.values).all() and (terms.values[~batch.trainable] == 0).all() and (terms.values >= 0).all()
+    (whole,) = torch.autograd.grad(terms.values.sum() / batch.totals[terms.denominator], value)
+    assert torch.isfinite(whole).all() and (whole[~batch.trainable] == 0).all()
+    parts, at = torch.zeros(()), 0
+    for part in split(batch, 5):
+        t = f(value[at : at + len(part.ids)], part)
+        parts, at = parts + t.values.sum() / part.totals[t.denominator], at + len(part.ids)
+    assert torch.allclose(torch.autograd.grad(parts, value)[0], whole, atol=1e-7)
+    if case == "ordinary":
+        batch.columns["value"] = torch.full_like(value, 0.75)
+        right, off = f(torch.full_like(value, 0.75), batch), f(torch.full_like(value, 0.9), batch)
+        assert right.values.sum() < off.values.sum()
+
+
+@pytest.mark.parametrize(("f", "_"), variants("schedule"))
+def test_a_schedule_gives_whole_numbers_that_a_turn_can_have(f, _):
+    assert all(isinstance(f(step, 40), int) and f(step, 40) >= 1 for step in range(41))
+    assert f(3, 40) == f(3, 40)
+
+
+@pytest.mark.parametrize(("f", "_"), variants("guide"))
+def test_a_guide_keeps_groups_and_never_touches_what_needs_no_help(f, _):
+    given = toy.groups(REWARDS)
+    out = f(given, toy.Table(plays=[[0.0, 1.0, 0.0]] * 20), {}, rng())
+    assert [g.id for g in out] == [g.id for g in given] and all(g.rollouts for g in out)
+    assert all(r.group == g.id for g in out for r in g.rollouts)
+    assert f(toy.groups([[NAN, NAN]]), toy.Table(), {}, rng())[0].rollouts, "a group without a score is left as it is"
+    again = f(toy.groups(REWARDS), toy.Table(plays=[[0.0, 1.0, 0.0]] * 20), {}, rng())
+    assert [[r.score for r in g.rollouts] for g in out] == [[r.score for r in g.rollouts] for g in again]
+    state = {}
+    f(given, toy.Table(plays=[[0.0, 1.0, 0.0]] * 20), state, rng())
+    assert all(isinstance(v, (int, float, str, list, dict, np.ndarray)) for v in state.values()), "state must survive a checkpoint"
 
 
 # --- prefer ----------------------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """Experience: the data path of one reinforcement-learning step, from problems to packed batches.
 
-curriculum -> problems -> play -> groups -> filter (with refill) -> reward shaping -> advantage -> rows -> minibatches
+curriculum -> problems -> play -> groups -> guides -> filter (with refill) -> reward shaping -> values -> advantage -> rows -> minibatches
 """
 
 from __future__ import annotations
@@ -14,8 +14,11 @@ from typing import Any
 import numpy as np
 
 from synth.types import Problem, Scored, seed_for
+from training.critic import Critic
 from training.pack import count, pack, rollout_rows
+from training.rollout.asides import with_greedy, with_reference_answer
 from training.rollout.play import Player
+from training.rollout.table import Table
 from training.types import Batch, Credit, Group, Rewards
 
 
@@ -29,6 +32,10 @@ class Experience:
     credit_only           a minibatch without credit has no gradient and is no step: true of an objective without regularisers
     skip_zero             leave rows without credit out of the model's passes: exact where no piece but the surrogate looks at a row
     max_unscorable        largest share of unscorable rollouts in a step before the run stops
+    guides                change groups after they were played: other prompts, demonstrations, replays
+    critic                gives each token a value and learns from the step; while it warms up, the policy gets no batch
+    budget                step -> the tokens that a turn may have
+    needs                 of the pieces: "greedy" and "reference_answer" are made here, "chance" is a column of uniform random numbers
     """
 
     problems: Sequence[Problem]
@@ -37,6 +44,10 @@ class Experience:
     curriculum: Callable[..., list[int]]
     filters: Sequence[Callable[..., list[str | None]]] = ()
     rewards: Sequence[Callable[..., Any]] = ()
+    guides: Sequence[Callable[..., list[Group]]] = ()
+    critic: Critic | None = None
+    budget: Callable[[int], int] | None = None
+    needs: frozenset[str] = frozenset()
     prompts_per_step: int = 16
     samples_per_prompt: int = 8
     refill: int = 2
@@ -50,8 +61,16 @@ class Experience:
     pieces: dict[str, dict] = field(default_factory=dict)  # the state of each piece, by its name
     groups: list[Group] = field(default_factory=list)  # of the last step, for a look
 
+    def __post_init__(self) -> None:
+        """A name for each piece's state: its own, and for the same piece a second time in a list, its own with a number."""
+        self.names: list[tuple[Callable[..., Any], str]] = []
+        for piece in (self.curriculum, *self.guides, *self.filters, *self.rewards, self.advantage):
+            name = getattr(piece, "piece", getattr(piece, "__name__", "piece"))
+            again = sum(other.partition("#")[0] == name for _, other in self.names)
+            self.names.append((piece, f"{name}#{again + 1}" if again else name))
+
     def _own(self, piece: Callable[..., Any]) -> dict:
-        return self.pieces.setdefault(getattr(piece, "piece", getattr(piece, "__name__", "piece")), {})
+        return self.pieces.setdefault(next(name for known, name in self.names if known is piece), {})
 
     def state(self) -> dict[str, Any]:
         return {"pieces": self.pieces, "version": self.player.sampler.version}
@@ -64,7 +83,10 @@ class Experience:
         """Play, score and pack one step. Raises ValueError where too many rollouts have no score, or an advantage is not finite."""
         rng = np.random.default_rng(seed_for(self.seed, "rl", "step", "", step))
         began = time.monotonic()
-        kept, played, dropped = self._collect(step, rng)
+        player = self.player
+        if self.budget is not None:
+            player = replace(player, sampling=replace(player.sampling, max_tokens=self.budget(step)))
+        kept, played, dropped, guided = self._collect(player, step, rng)
         seconds = time.monotonic() - began
         self.player.sampler.version += 1
         self.groups = played
@@ -72,6 +94,7 @@ class Experience:
             "groups": float(len(kept)),
             "groups_dropped": float(sum(dropped.values())),
             "rollout_seconds": seconds,
+            **guided,
         }
         if metrics["unscorable"] > self.max_unscorable:
             first = next(r.score.reason for g in played for r in g.rollouts if not isinstance(r.score, Scored))
@@ -79,21 +102,32 @@ class Experience:
                 f"{metrics['unscorable']:.0%} of the rollouts of step {step} could not be scored, more than max_unscorable = "
                 f"{self.max_unscorable:.0%}; the first reason: {first}: mend the verifier or tool that gave it"
             )
-        return self._batches(kept, self._credit(kept, rng) if kept else [], rng), metrics
-
-    def _credit(self, groups: list[Group], rng: np.random.Generator) -> Credit:
-        """Shaped rewards to credit; NaN for an unscorable rollout, which is no evidence: it leaves the step, denominators included."""
-        shaped: Rewards = [g.rewards for g in groups]
+        if not kept:
+            return [], metrics
+        shaped: Rewards = [g.rewards for g in kept]
         for piece in self.rewards:
-            shaped = piece(groups, shaped, self._own(piece), rng)
+            shaped = piece(kept, shaped, self._own(piece), rng)
+        if self.critic is None:
+            return self._batches(kept, self._credit(kept, shaped, rng), rng), metrics
+        kept = self.critic.estimate(kept)
+        credit = self._credit(kept, shaped, rng)
+        metrics |= self.critic.learn(kept, shaped)
+        return [] if step < self.critic.warmup else self._batches(kept, credit, rng), metrics
+
+    def _credit(self, groups: list[Group], shaped: Rewards, rng: np.random.Generator) -> Credit:
+        """Shaped rewards to credit; NaN for an unscorable rollout, which is no evidence: it leaves the step, denominators included."""
         credit = self.advantage(groups, shaped, self._own(self.advantage), rng)
         for group, credits in zip(groups, credit, strict=True):
             if not all(np.all(np.isfinite(c)) for r, c in zip(group.rewards, credits, strict=True) if r == r):
                 raise ValueError(f"the advantage gave a credit that is not finite, for rewards {group.rewards.tolist()}: mend the piece")
         return [[c if r == r else np.nan for r, c in zip(g.rewards, cs, strict=True)] for g, cs in zip(groups, credit, strict=True)]
 
-    def _collect(self, step: int, rng: np.random.Generator) -> tuple[list[Group], list[Group], Counter]:
-        """Play until `prompts_per_step` groups pass the filters, or the refills are used up."""
+    def _collect(
+        self, player: Player, step: int, rng: np.random.Generator
+    ) -> tuple[list[Group], list[Group], Counter, dict[str, float]]:
+        """Play until `prompts_per_step` groups pass the filters, or the refills are used up: (kept, all as played, reasons, help given)."""
+        table = Table(player=player, seed=(self.seed, "rl", step, "guide"), temperature=player.sampling.temperature)
+        external = 0
         kept: list[Group] = []
         played: list[Group] = []
         dropped: Counter = Counter()
@@ -103,7 +137,7 @@ class Experience:
             if not wanted:
                 break
             chosen = [self.problems[i] for i in self.curriculum(self.problems, self._own(self.curriculum), rng, wanted)]
-            groups = self.player.play(chosen, self.samples_per_prompt, self.seed, "rl", step, attempt)
+            groups = player.play(chosen, self.samples_per_prompt, self.seed, "rl", step, attempt)
             groups = [
                 Group(id=f"{step}/{attempt}/{g.id}", rollouts=tuple(replace(r, group=f"{step}/{attempt}/{g.id}") for r in g.rollouts))
                 for g in groups
@@ -112,6 +146,13 @@ class Experience:
                 if not np.isnan(group.rewards).all():
                     scores.setdefault(problem.id, []).append(float(np.nanmean(group.rewards)))
             played += groups
+            for guide in self.guides:
+                groups = guide(groups, table, self._own(guide), rng)
+            external += sum(r.external for g in groups for r in g.rollouts)
+            if "greedy" in self.needs:
+                groups = with_greedy(player, chosen, groups, self.seed, "rl", step, attempt, "greedy")
+            if "reference_answer" in self.needs:
+                groups = with_reference_answer(player, groups, player.sampling.temperature)
             verdicts: list[str | None] = [None] * len(groups)
             for piece in self.filters:
                 verdicts = [
@@ -119,11 +160,13 @@ class Experience:
                 ]
             kept += [g for g, v in zip(groups, verdicts, strict=True) if v is None]
             dropped.update(v for v in verdicts if v is not None)
-        return kept, played, dropped
+        return kept, played, dropped, {"external": float(external), "guide_tokens": float(table.tokens)} if self.guides else {}
 
     def _batches(self, groups: list[Group], credit: Credit, rng: np.random.Generator) -> Iterator[Batch]:
         """The minibatches of every epoch; of a minibatch that has no gradient, none."""
         rows = rollout_rows(groups, credit)
+        if "chance" in self.needs:
+            rows = [replace(r, columns={**r.columns, "chance": rng.random(len(r.ids))}) for r in rows]
         for _ in range(self.epochs if rows else 0):
             order = rng.permutation(len(rows)) if self.minibatches > 1 else np.arange(len(rows))
             for part in np.array_split(order, self.minibatches):

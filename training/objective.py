@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +21,8 @@ class PolicyObjective:
     """Policy-gradient objective over packed rollouts with columns credit and behaviour.
 
     prepare(batch) runs the passes that `needs` names (reference, old), then each piece's own `prepare`, then the corrections, on the whole
-    batch. temperature is that of sampling, for the passes; the learner is told the same.
+    batch; last the pass "corrupted", over the tokens that a piece marked in the column "corrupt". temperature is that of sampling, for
+    the passes; the learner is told the same.
     """
 
     ratio: Callable[..., Tensor]
@@ -57,6 +58,9 @@ class PolicyObjective:
         for correct in self.corrections:
             weight = correct(columns.get("old", columns["behaviour"]), columns["behaviour"], batch)
             columns["weight"] = columns["weight"] * weight if "weight" in columns else weight
+        if "corrupted" in self.needs:
+            ids = torch.where(columns["corrupt"].bool() & ~batch.trainable & (batch.position > 0), batch.ids[0], batch.ids)
+            columns["corrupted"] = score(self.policy, replace(batch, ids=ids), **knobs).logp
 
     def __call__(self, stats: TokenStats, batch: Batch) -> list[Terms]:
         columns = batch.columns

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -26,32 +26,82 @@ def groups(
     entropies: Sequence[Sequence[Any]] | None = None,
     parts: Sequence[Sequence[Mapping[str, float]]] | None = None,
     turns: Sequence[Sequence[int]] | None = None,
+    steps: Sequence[Sequence[Sequence[float]]] | None = None,
+    seen: Sequence[Sequence[Sequence[int]]] | None = None,
+    values: Sequence[Sequence[Any]] | None = None,
+    logps: Sequence[Sequence[Any]] | None = None,
+    texts: Sequence[Sequence[str]] | None = None,
+    external: Sequence[Sequence[bool]] | None = None,
+    greedy: Sequence[float] | None = None,
+    families: Sequence[str] | None = None,
 ) -> list[Group]:
     """One group per list of rewards; NaN is an Unscorable rollout.
 
-    Per rollout: `lengths` are the numbers of tokens the model wrote (3), `entropies` theirs (0; a number or a list), `parts` those of
-    the score (none), `turns` how often the model spoke (once; the tokens are in the last turn but one each).
+    Per rollout: `lengths` are the numbers of tokens the model wrote (3), `entropies`, `values` and `logps` theirs (0, 0, -1; a number or
+    a list), `parts` those of the score (none), `turns` how often the model spoke (once; the tokens are in the last turn but one
+    each), `steps` the rewards of the turns (none), `seen` a number per turn for what the environment showed before it (0), `texts`,
+    `external` (False). Per group: the reward of the `greedy` answer (0), the problem's family ("toy").
     """
 
-    def rollout(problem: Problem, reward: float, n: int, entropy: Any, part: Mapping[str, float], spoke: int) -> Rollout:
-        values = np.broadcast_to(np.asarray(entropy, dtype=np.float32), n)
+    def rollout(
+        problem: Problem, reward: float, n: int, entropy: Any, part: Mapping[str, float], spoke: int, step: Sequence[float],
+        shown: Sequence[int], value: Any, logp: Any, text: str, foreign: bool,
+    ) -> Rollout:  # fmt: skip
+        spoke = len(step) or len(shown) or spoke
+        h, v, p = (np.broadcast_to(np.asarray(x, dtype=np.float32), n) for x in (entropy, value, logp))
         cuts = [*range(spoke), n]
-        asked = Segment(ids=np.zeros(2, dtype=np.int64), role="env")
-        said = [
-            Segment(ids=np.ones(b - a, dtype=np.int64), role="model", logp=np.full(b - a, -1.0, dtype=np.float32), entropy=values[a:b])
-            for a, b in zip(cuts, cuts[1:])
-        ]
+        segments = [
+            s
+            for i, (a, b) in enumerate(zip(cuts, cuts[1:]))
+            for s in (
+                Segment(ids=np.array([0, shown[i] if len(shown) else 0]), role="env"),
+                Segment(ids=np.ones(b - a, dtype=np.int64), role="model", logp=p[a:b], entropy=h[a:b], extras={"value": v[a:b]},
+                        reward=step[i] if len(step) else None),
+            )
+        ]  # fmt: skip
         score = Scored(value=reward, parts=part) if reward == reward else Unscorable(reason="toy")
-        return Rollout(problem=problem, group=problem.id, segments=tuple(s for turn in said for s in (asked, turn)), score=score)
+        info = {"external": True} if foreign else {}
+        return Rollout(problem=problem, group=problem.id, segments=tuple(segments), score=score, text=text, info=info)
 
     def given(values: Sequence[Sequence[Any]] | None, default: Any) -> Sequence[Sequence[Any]]:
         return [[default] * len(r) for r in rewards] if values is None else values
 
-    columns = zip(rewards, given(lengths, 3), given(entropies, 0.0), given(parts, {}), given(turns, 1), strict=True)
+    columns = zip(
+        rewards, given(lengths, 3), given(entropies, 0.0), given(parts, {}), given(turns, 1), given(steps, ()), given(seen, ()),
+        given(values, 0.0), given(logps, -1.0), given(texts, ""), given(external, False), strict=True,
+    )  # fmt: skip
+    asked = [replace(p, family=f) for p, f in zip(problems(len(rewards)), families or ["toy"] * len(rewards), strict=True)]
+    best = [rollout(p, float(x), 3, 0.0, {}, 1, (), (), 0.0, -1.0, "", False) for p, x in zip(asked, greedy or [0.0] * len(asked), strict=True)]
     return [
-        Group(id=problem.id, rollouts=tuple(rollout(problem, float(x), *rest) for x, *rest in zip(*column, strict=True)))
-        for problem, column in zip(problems(len(rewards)), columns, strict=True)
+        Group(id=problem.id, rollouts=tuple(rollout(problem, float(x), *rest) for x, *rest in zip(*column, strict=True)), greedy=first)
+        for problem, column, first in zip(asked, columns, best, strict=True)
     ]
+
+
+@dataclass
+class Table:
+    """In the place of training/rollout/table.py: what is played has the rewards of `plays` in turn, what is said the reward `worth`.
+
+    asked   every text that was asked of the model, or put into its mouth, in order
+    """
+
+    plays: list[Sequence[float]] = field(default_factory=list)
+    worth: float = 1.0
+    tokens: int = 0
+    asked: list[str] = field(default_factory=list)
+
+    def play(self, problem: Problem, samples: int, group: str, *, opening: str = "") -> Group:
+        self.asked.append(problem.question + opening)
+        (made,) = groups([[float(x) for x in (self.plays.pop(0) if self.plays else [0.0])][:samples]])
+        return Group(id=group, rollouts=tuple(replace(r, group=group, problem=problem) for r in made.rollouts))
+
+    def say(self, problem: Problem, turns: Sequence[str], group: str) -> Rollout:
+        self.asked.append("\n".join(turns))
+        (made,) = groups([[self.worth]], external=[[True]], texts=[["\n".join(turns)]])
+        return replace(made.rollouts[0], group=group, problem=problem)
+
+    def again(self, rollout: Rollout, problem: Problem, group: str) -> Rollout:
+        return replace(rollout, group=group, problem=problem, info={**rollout.info, "external": True})
 
 
 @dataclass
@@ -79,7 +129,8 @@ def batch(rows: Sequence[Mapping[str, Any]]) -> Toy:
 
     A row gives `logp: [n]` (or one number with `n`), or `probs: [n][V]` (distributions over a small vocabulary) with the sampled
     `tokens: [n]`. Optional, a number or a list [n] each: credit (0), old (the given logp), behaviour (old), reference (the given logp),
-    trainable (true), behaviour_entropy (that of the distribution).
+    trainable (true), behaviour_entropy (that of the distribution), chance, value and returns (0.5), corrupted (the given logp); and
+    of the row as a whole reward (0), external (0), group (its own).
     """
     if len({"probs" in row for row in rows}) != 1:
         raise ValueError("either all rows of a toy batch give probs, or none")
@@ -99,12 +150,15 @@ def batch(rows: Sequence[Mapping[str, Any]]) -> Toy:
             "behaviour": row.get("behaviour", old),
             "reference": row.get("reference", logp),
             "behaviour_entropy": row.get("behaviour_entropy", entropy),
+            **{k: row.get(k, 0.5) for k in ("chance", "value", "returns")},
+            "corrupted": row.get("corrupted", logp),
         }
         n = len(logp)
         columns = {k: np.concatenate([[0.0], np.broadcast_to(np.asarray(v, dtype=np.float64), n)]) for k, v in values.items()}
         trainable = np.concatenate([[False], np.broadcast_to(row.get("trainable", True), n)])
         ids = np.concatenate([[0], row.get("tokens", np.ones(n))]).astype(np.int64)
-        packed.append(Row(ids=ids, trainable=trainable, group=len(packed), columns=columns))
+        scalars = {k: float(row.get(k, 0.0)) for k in ("reward", "external")}
+        packed.append(Row(ids=ids, trainable=trainable, group=row.get("group", len(packed)), columns=columns, scalars=scalars))
         given += [np.concatenate([[0.0], logp])]
         entropies += [np.concatenate([[0.0], entropy])]
     out = pack(packed)
@@ -116,4 +170,6 @@ def batch(rows: Sequence[Mapping[str, Any]]) -> Toy:
     at = (out.position > 0).nonzero().squeeze(1)
     spread = lambda x: torch.zeros(len(out.ids)).index_add(0, at, x)  # noqa: E731
     chosen = full.gather(1, out.ids.index_select(0, at)[:, None]).squeeze(1)
-    return Toy(batch=out, leaf=leaf, stats=TokenStats(logp=spread(chosen), entropy=spread(-(full.exp() * full).sum(-1))))
+    trained = out.trainable.index_select(0, at)
+    stats = TokenStats(logp=spread(chosen), entropy=spread(-(full.exp() * full).sum(-1)), distribution=lambda: full[trained])
+    return Toy(batch=out, leaf=leaf, stats=stats)

@@ -9,7 +9,7 @@ Conventions, the same everywhere:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -32,7 +32,7 @@ class Segment:
     entropy   [n] float32 entropy in nats of that distribution; where the sampler was asked for it
     stop      why a model segment ended
     version   of the weights that sampled it
-    reward    step reward of the turn that ends here, or None
+    reward    step reward of the turn that ends here, or None; an environment gives it as state["step_reward"]
     extras    per-token arrays [n] that a piece asked for
     """
 
@@ -79,13 +79,30 @@ class Rollout:
     def turns(self) -> int:
         return sum(s.role == "model" for s in self.segments)
 
+    @property
+    def external(self) -> bool:
+        """Whether another than the policy, asked this prompt, wrote it: a demonstration, a replay, an answer that had help."""
+        return bool(self.info.get("external", False))
+
+    def each(self, name: str) -> np.ndarray:
+        """[n_model] float64: "entropy", "logp" or an extra of the tokens that the model wrote. Raises ValueError where none was kept."""
+        said = [s for s in self.segments if s.role == "model"]
+        kept = [getattr(s, name) if name in ("entropy", "logp") else s.extras.get(name) for s in said]
+        if any(x is None for x in kept):
+            raise ValueError(f"a piece needs {name!r} of the sampled tokens, and the rollouts of problem {self.problem.id} have none")
+        return np.concatenate([np.asarray(x, dtype=np.float64) for x in kept]) if kept else np.zeros(0)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Group:
-    """The rollouts of one prompt (or of one role on one prompt). Identity is carried, never inferred from a stride."""
+    """The rollouts of one prompt (or of one role on one prompt). Identity is carried, never inferred from a stride.
+
+    greedy   the answer of the policy at temperature 0, where a piece needs it ("greedy"): it is never trained on
+    """
 
     id: str
     rollouts: tuple[Rollout, ...]
+    greedy: Rollout | None = None
 
     def __post_init__(self) -> None:
         wrong = [r.group for r in self.rollouts if r.group != self.id]
@@ -148,11 +165,17 @@ class Batch:
 
 @dataclass(kw_only=True)
 class TokenStats:
-    """All that a loss sees of the model: logp [T] and entropy [T] in nats, with gradient, 0 at the first token of each row."""
+    """All that a loss sees of the model: logp [T] and entropy [T] in nats, with gradient, 0 at the first token of each row.
+
+    extras         [T] tensors that another reading of a model gives (a critic: value)
+    distribution   asked, gives log p [N, V] of the N trainable targets in order: the one tensor of tokens x vocabulary, made only for
+                   a piece that NEEDS "distribution"
+    """
 
     logp: Tensor
     entropy: Tensor | None = None
     extras: dict[str, Tensor] = field(default_factory=dict)
+    distribution: Callable[[], Tensor] | None = None
 
 
 @dataclass(kw_only=True)

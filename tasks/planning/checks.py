@@ -14,15 +14,20 @@
     reward        as for advantage                           rewards, state
     curriculum    families, scores, state, n, draws          shares: {family: share of what was drawn}, state
     ratio         rows                                       log_ratio
+    guide         as for advantage, plays (lists of rewards  rewards, external, asked (every text that was asked or said)
+                  that further plays give), worth (1)
     correct       rows                                       weight
     surrogate     rows (the recipe's ratio applies)          loss, gradient, descent (= -gradient)
     regulariser   rows                                       loss, gradient, descent
+    value_loss    rows (value is what the critic says now;   loss, gradient, descent
+                  before: what it said before the step)
+    schedule      steps, at (a list of steps)                values
     prefer        chosen, rejected, ref_chosen, ...          values, gradient: {chosen, rejected}
     evaluate      scored, against                            the metrics
     synth.clean   pairs (columns of each, and what a         actions, reasons (codes), scores
                   pair may have: prompt, chosen, ...)
 
-Of rollouts: lengths, entropies, parts of the score, turns, one per reward. `rows` are those of training/toy.py: log-probs, or whole distributions with the sampled tokens; the gradient is then that of the
+Of rollouts: lengths, entropies, parts, turns and what else training/toy.py `groups` takes. `rows` are those of training/toy.py: log-probs, or whole distributions with the sampled tokens; the gradient is then that of the
 logits. A loss is divided by its declared denominator, as the learner does.
 """
 
@@ -46,6 +51,9 @@ SLOTS = {
     "filters": "filter",
     "rewards": "reward",
     "curriculum": "curriculum",
+    "guides": "guide",
+    "critic": "value_loss",
+    "turn_budget": "schedule",
     "loss": "prefer",
     "cleaners": "clean",
 }
@@ -145,7 +153,7 @@ def _groups(given: Mapping[str, Any]) -> tuple:
     from training import toy
 
     rewards = [np.array(r, dtype=np.float64) for r in given["rewards"]]
-    rollouts = {k: given[k] for k in ("lengths", "entropies", "parts", "turns") if k in given}
+    rollouts = {k: v for k, v in given.items() if k not in ("rewards", "state", "plays", "worth")}
     return toy.groups(given["rewards"], **rollouts), rewards, dict(given.get("state", {}))
 
 
@@ -229,6 +237,32 @@ def _prefer(piece: Any, given: Mapping[str, Any], recipe: Mapping[str, Any]) -> 
     return {"values": values.tolist(), "gradient": {k: g.tolist() for k, g in zip(sides, gradient, strict=True)}}
 
 
+def _guide(piece: Any, given: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[str, Any]:
+    import numpy as np
+
+    from training import toy
+
+    groups, _, state = _groups(given)
+    table = toy.Table(plays=list(given.get("plays", [])), worth=given.get("worth", 1.0))
+    out = piece(groups, table, state, np.random.default_rng(0))
+    return {
+        "rewards": [[float(x) for x in g.rewards] for g in out],
+        "external": [[r.external for r in g.rollouts] for g in out],
+        "asked": table.asked,
+    }
+
+
+def _value_loss(piece: Any, given: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[str, Any]:
+    from training import toy
+
+    t = toy.batch([{**row, "logp": row["value"], "value": row.get("before", row["value"])} for row in given["rows"]])
+    return _loss(t, piece(t.leaf, t.batch))
+
+
+def _schedule(piece: Any, given: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[str, Any]:
+    return {"values": [piece(step, given["steps"]) for step in given["at"]]}
+
+
 def _evaluate(piece: Any, given: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[str, Any]:
     return piece(given["scored"], *([given["against"]] if "against" in given else []))
 
@@ -276,6 +310,9 @@ RUNNERS = {
     "surrogate": _surrogate,
     "regulariser": _regulariser,
     "prefer": _prefer,
+    "value_loss": _value_loss,
+    "guide": _guide,
+    "schedule": _schedule,
     "evaluate": _evaluate,
     "clean": _clean,
 }

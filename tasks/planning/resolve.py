@@ -223,28 +223,40 @@ def _unread(folder: str, piece: str, name: str, known: Mapping[str, Any]) -> str
 
 
 def _combine(stage: Resolved) -> None:
-    """Refuse pieces that cannot work together, with the reason and an alternative: MIN_GROUP, EXCLUDES and NEEDS of the pieces' files."""
+    """Refuse pieces that cannot work together, with the reason and an alternative: MIN_GROUP, EXCLUDES and NEEDS of the pieces' files.
+
+    PROVIDES of the stage says what a piece may need: a set of names, or name -> the knob that must be set for it ("": always there).
+    """
     used = [(knob, folder, name, locate(folder, name)) for knob, folder, name in stage.used]
     names = {f"{folder}/{name}" for _, folder, name, _ in used}
     provided = src.constant(stage.path, "PROVIDES", None)
-    for knob, folder, name, path in used:
+    for knob, folder, piece, path in used:
         least = src.constant(path, "MIN_GROUP", 1)
         samples = stage.params.get("samples_per_prompt")
         if samples is not None and samples < least:
             fits = [n for n, p in files(folder).items() if src.constant(p, "MIN_GROUP", 1) <= samples]
             raise UserError(
-                f"{stage.name}: {folder}/{name} compares at least {least} samples of a prompt, but samples_per_prompt is "
+                f"{stage.name}: {folder}/{piece} compares at least {least} samples of a prompt, but samples_per_prompt is "
                 f"{samples}: set {stage.name}.samples_per_prompt to {least} or more"
                 + (f", or choose {stage.name}.{knob} among {', '.join(fits)}" if fits else "")
             )
         for other, why in src.constant(path, "EXCLUDES", {}).items():
             if other.replace("-", "_") in names:
-                raise UserError(f"{stage.name}: {folder}/{name} and {other} cannot be combined: {why}")
-        lacking = sorted(set(src.constant(path, "NEEDS", ())) - set(provided)) if provided is not None else []
+                raise UserError(f"{stage.name}: {folder}/{piece} and {other} cannot be combined: {why}")
+        needs = sorted(src.constant(path, "NEEDS", ()))
+        for name in needs:
+            other = provided.get(name) if isinstance(provided, dict) else ""
+            if other and not stage.params.get(other):
+                fits = [n for n, p in files(folder).items() if name not in src.constant(p, "NEEDS", ())]
+                raise UserError(
+                    f"{stage.name}: {folder}/{piece} needs {name}, which is there only where {stage.name}.{other} is set: set it to one of "
+                    f"{', '.join(files(stage.knobs[other].piece))}, or choose {stage.name}.{knob} among {', '.join(fits)}"
+                )
+        lacking = [name for name in needs if provided is not None and name not in provided]
         if lacking:
             fits = [n for n, p in files(folder).items() if set(src.constant(p, "NEEDS", ())) <= set(provided)]
             raise UserError(
-                f"{stage.name}: {folder}/{name} needs {' and '.join(lacking)}, which the stage {stage.name} does not "
+                f"{stage.name}: {folder}/{piece} needs {' and '.join(lacking)}, which the stage {stage.name} does not "
                 f"compute (it computes: {', '.join(sorted(provided))})"
                 + (f": choose {stage.name}.{knob} among {', '.join(fits)}" if fits else "")
             )

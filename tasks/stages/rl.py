@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
+from functools import partial
+from typing import Any
 
 from synth.types import Problem, Sampling, Scored, digest
 from tasks.disk import tables
@@ -13,6 +15,7 @@ from tasks.learning import Curve, drive, make_repeatable
 from tasks.planning.pieces import Piece, Pieces
 from tasks.play import knowledge
 from tasks.stage import Stage
+from training.critic import Critic, ValueModel, value_stats
 from training.experience import Experience
 from training.learner import Learner, Optim
 from training.model import load_model, n_parameters, save_model
@@ -22,7 +25,11 @@ from training.rollout.play import Player
 from training.rollout.torch_sampler import TorchSampler
 from training.rounds import Round
 
-PROVIDES = {"reference", "old", "entropy", "behaviour_entropy"}  # what a piece's NEEDS may name here
+# What a piece's NEEDS may name here, and the knob without which it is not there.
+PROVIDES = {
+    "reference": "", "old": "", "entropy": "", "behaviour_entropy": "", "greedy": "", "reference_answer": "", "chance": "", "corrupted": "",
+    "distribution": "", "value": "critic",
+}  # fmt: skip
 
 
 def rl(
@@ -52,6 +59,13 @@ def rl(
     max_unscorable: float = 0.02,
     max_mismatch: float = 0.05,
     checkpoint_every: int = 20,
+    teacher: str = "",
+    critic: Piece("training.value_loss") = None,
+    critic_lr: float = 1e-3,
+    critic_lambda: float = 1.0,
+    critic_warmup: int = 0,
+    turn_budget: Piece("training.schedule") = None,
+    guides: Pieces("training.guide") = [],
     envs: Pieces("training.env") = [{"piece": "search"}, {"piece": "single"}],
     curriculum: Piece("training.curriculum") = {"piece": "uniform"},
     filters: Pieces("training.filter") = [],
@@ -67,7 +81,11 @@ def rl(
     sampler and learner (nats per token, on-policy steps) before the run stops; `max_unscorable` the largest share without a score.
 
     Rollouts are drawn from the whole distribution at `temperature`: the policy gradient is that of the distribution that was sampled, and a
-    truncated one (top-p, top-k) has a support of its own at every token, which the learner's log-probs would not know."""
+    truncated one (top-p, top-k) has a support of its own at every token, which the learner's log-probs would not know.
+
+    `teacher` (a model folder or Hub name with the same tokenizer) takes the place of the SFT model as the reference of KL terms. `critic`
+    is the loss of a value model that starts from the SFT model too; in its first `critic_warmup` steps the policy waits. `guides` may
+    change groups after they were played; `turn_budget`, where given, replaces max_turn_tokens step by step."""
     make_repeatable(stage, device)
     if temperature <= 0:
         raise UserError(f"rl: temperature is {temperature}: a policy that is always sure has nothing to learn from; sample with 1.0")
@@ -77,7 +95,7 @@ def rl(
     if not problems:
         raise UserError("rl: there is no problem of the split train: raise n_train of the stage questions")
     policy, tokenizer = load_model(stage.input("sft", "model"), dtype=dtype, device=device)
-    reference = load_model(stage.input("sft", "model"), dtype=dtype, device=device)[0] if "reference" in stage.needs else None
+    reference = load_reference(stage, teacher, tokenizer, dtype, device) if teacher or "reference" in stage.needs else None
     renderer = Renderer(tokenizer)
     player = Player(
         sampler=TorchSampler(policy, renderer.end_id), renderer=renderer, envs={e.piece.rpartition("/")[2]: e() for e in envs},
@@ -92,7 +110,15 @@ def rl(
         problems=problems, player=player, advantage=advantage, curriculum=curriculum, filters=filters, rewards=rewards,
         prompts_per_step=prompts_per_step, samples_per_prompt=samples_per_prompt, refill=refill, epochs=epochs, minibatches=minibatches,
         credit_only=objective.credit_only, skip_zero=objective.row_local, max_unscorable=max_unscorable, seed=stage.seed, device=device,
+        guides=guides, needs=frozenset(stage.needs), budget=partial(turn_budget, steps=steps) if turn_budget else None,
     )  # fmt: skip
+    if critic is not None:
+        body = load_model(stage.input("sft", "model"), dtype=dtype, device=device)[0]
+        experience.critic = Critic(
+            learner=Learner(ValueModel(body), Optim(lr=critic_lr, warmup=warmup, steps=steps, decay=decay, final=0.1, weight_decay=weight_decay,
+                                                    max_grad_norm=max_grad_norm), read=value_stats),
+            loss=critic, lam=critic_lambda, warmup=critic_warmup, tokens_per_microbatch=tokens_per_microbatch,
+        )  # fmt: skip
     learner = Learner(
         policy, Optim(kind=optimizer, lr=lr, matrix_lr=matrix_lr, warmup=warmup, steps=steps * epochs * minibatches, decay=decay, final=0.1,
                       weight_decay=weight_decay, max_grad_norm=max_grad_norm),
@@ -109,7 +135,8 @@ def rl(
     drive(
         [Round(name="rl", role="policy", source=experience, objective=objective, prepare=objective.prepare, steps=steps,
                temperature=temperature, tokens_per_microbatch=tokens_per_microbatch, after=watch)],
-        {"policy": learner}, curve, every=checkpoint_every, parts={"experience": experience},
+        {"policy": learner}, curve, every=checkpoint_every,
+        parts={"experience": experience, **({"critic": experience.critic} if experience.critic else {})},
         last=False,  # the last step is always played here: episodes.jsonl shows its rollouts
     )  # fmt: skip
     curve.close()
@@ -130,3 +157,17 @@ def rl(
         "mismatch_kl": None if math.isnan(mismatch) else float(f"{mismatch:.3g}"),
         "trained_on": digest([p.id for p in problems]),
     })  # fmt: skip
+
+
+def load_reference(stage: Stage, teacher: str, tokenizer: Any, dtype: str, device: str) -> Any:
+    """The model that KL terms compare with: the SFT model, or a teacher. Raises UserError for a teacher that reads other tokens."""
+    if not teacher:
+        return load_model(stage.input("sft", "model"), dtype=dtype, device=device)[0]
+    source = stage.source(teacher)
+    model, theirs = load_model(source if source.is_dir() else teacher, dtype=dtype, device=device)
+    if theirs.get_vocab() != tokenizer.get_vocab():
+        raise UserError(
+            f"rl: the teacher {teacher} has another tokenizer than the policy: its log-probs speak of other tokens; choose a teacher of the "
+            "same family, or learn from its texts with sft"
+        )
+    return model

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -33,8 +33,9 @@ class Player:
     max_tokens: int = 512
     wave: int = 256
 
-    def play(self, problems: Sequence[Problem], samples: int, *seed: Any) -> list[Group]:
+    def play(self, problems: Sequence[Problem], samples: int, *seed: Any, openings: Sequence[np.ndarray] = ()) -> list[Group]:
         """`samples` rollouts of each problem; `seed` are the parts that, with problem and place, are hashed into the seed of each.
+        openings: per problem, ids that the first turn begins with: given, not sampled, so never trained on.
 
         Group id = problem id with its place, so that a problem drawn twice makes two groups. Raises LookupError for a problem whose
         environment or tool was not given, and ValueError for a prompt that leaves no room for a turn.
@@ -44,13 +45,13 @@ class Player:
         for lo in range(0, len(jobs), self.wave):
             part = jobs[lo : lo + self.wave]
             seeds = [seed_for(*seed, problems[g].id, g, i) for g, i in part]
-            for (g, _), rollout in zip(
-                part, self._wave([problems[g] for g, _ in part], [f"{problems[g].id}/{g}" for g, _ in part], seeds), strict=True
-            ):
+            opened = [openings[g] if len(openings) else np.zeros(0, dtype=np.int64) for g, _ in part]
+            played = self._wave([problems[g] for g, _ in part], [f"{problems[g].id}/{g}" for g, _ in part], seeds, opened)
+            for (g, _), rollout in zip(part, played, strict=True):
                 done[g].append(rollout)
         return [Group(id=f"{p.id}/{g}", rollouts=tuple(r)) for g, (p, r) in enumerate(zip(problems, done, strict=True))]
 
-    def _wave(self, problems: list[Problem], groups: list[str], seeds: list[int]) -> list[Rollout]:
+    def _wave(self, problems: list[Problem], groups: list[str], seeds: list[int], opened: list[np.ndarray]) -> list[Rollout]:
         """One rollout per problem, turn by turn, all that are alive in one batch."""
         n = len(problems)
         missing = sorted({p.env for p in problems} - set(self.envs))
@@ -59,7 +60,7 @@ class Player:
             raise LookupError(f"problem {lost} plays in the environment {missing[0]!r}, which this run was not given")
         envs = [self.envs[p.env] for p in problems]
         states, messages = map(list, zip(*(e.start(p, self.tools) for e, p in zip(envs, problems, strict=True)), strict=True))
-        prompts = [self.renderer.prompt(m) for m in messages]
+        prompts = [np.concatenate([self.renderer.prompt(m), x]) for m, x in zip(messages, opened, strict=True)]
         for problem, ids in zip(problems, prompts, strict=True):
             if len(ids) + self.sampling.max_tokens > self.max_tokens:
                 raise ValueError(
@@ -74,13 +75,14 @@ class Player:
         while alive:
             observed: dict[int, np.ndarray] = {}
             for i, segment in zip(alive, session.generate(self.sampling), strict=True):
+                text = self.renderer.decode(segment.ids if len(segments[i]) > 1 else np.concatenate([opened[i], segment.ids]))
                 segments[i].append(segment)
-                text = self.renderer.decode(segment.ids)
                 messages[i].append(Message(role="assistant", content=text))
                 if segment.stop == "length":  # an unfinished turn is never acted on
                     scores[i] = Scored(value=0.0, parts={"truncated": 1.0})
                     continue
                 said, over, scores[i] = envs[i].step(states[i], text)
+                segments[i][-1] = replace(segment, reward=states[i].pop("step_reward", None))
                 messages[i].extend(said)
                 if over:
                     continue

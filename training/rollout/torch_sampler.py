@@ -79,25 +79,33 @@ class Session:
         draws = np.stack([np.random.Generator(np.random.Philox(key=[self.seeds[r], self.turn])).random(limit) for r in self.rows])
         uniforms = torch.from_numpy(draws).to(self.last.device)  # [n, limit] float64
         self.turn += 1
-        ids = torch.full((n, limit), end, dtype=torch.long, device=self.last.device)
-        logps, entropies = torch.zeros(n, limit, device=ids.device), torch.zeros(n, limit, device=ids.device)
-        length = torch.full((n,), limit, dtype=torch.long, device=ids.device)
-        ended = torch.zeros(n, dtype=torch.bool, device=ids.device)
-        cache, one = self.cache, torch.ones(n, dtype=torch.long, device=ids.device)
-        base = cache.length
+        base = self.cache.length
+        device = self.last.device
+        ids = torch.full((n, limit), end, dtype=torch.long, device=device)
+        logps, entropies = torch.zeros(n, limit, device=device), torch.zeros(n, limit, device=device)
+        length, ended = torch.full((n,), limit, device=device), torch.zeros(n, dtype=torch.bool, device=device)
+        since = int(self.cache.length.min())
+        # Turns end at their own pace: when half of the rows at work have ended, the others go on in a cache of their own.
+        rows, cache, last = torch.arange(n, device=device), self.cache, self.last
         for t in range(limit):
-            token, logp, entropy = _draw(self.last @ head_weight(model).T, sampling, uniforms[:, t])
-            token = torch.where(
-                ended, end, token
-            )  # an ended row is fed end tokens until all have ended; what they wrote is forgotten below
-            ids[:, t], logps[:, t], entropies[:, t] = token, logp, entropy
-            length = torch.where(~ended & (token == end), t + 1, length)
-            ended |= token == end
-            self.last = hidden_states(model, token[:, None], cache.begin(one), cache)[:, 0]
+            token, logp, entropy = _draw(last @ head_weight(model).T, sampling, uniforms[rows, t])
+            over = ended[rows]
+            token = torch.where(over, end, token)  # an ended row is fed end tokens; what they wrote is forgotten below
+            ids[rows, t], logps[rows, t], entropies[rows, t] = token, logp, entropy
+            now = rows[~over & (token == end)]
+            length[now], ended[now] = t + 1, True
+            last = hidden_states(model, token[:, None], cache.begin(torch.ones_like(token)), cache)[:, 0]
             cache.advance()
-            if bool(ended.all()):
+            going = (~ended[rows]).nonzero().squeeze(1)
+            if not len(going):
                 break
-        cache.length = base + length
+            if len(going) <= len(rows) // 2:
+                if cache is not self.cache:
+                    self.cache.put(rows, cache, since)
+                rows, cache, last = rows[going], cache.keep(going), last[going]
+        if cache is not self.cache:
+            self.cache.put(rows, cache, since)
+        self.cache.length = base + length
         host = [x.cpu().numpy() for x in (ids, logps, entropies, length, ended)]
         return [
             Segment(ids=host[0][i, : (k := int(host[3][i]))], role="model", logp=host[1][i, :k], entropy=host[2][i, :k],

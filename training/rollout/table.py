@@ -1,0 +1,74 @@
+"""The table at which guides sit: they may have a problem played again, or put words into the policy's mouth and see what it gives them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from synth.types import Message, Problem, Score, Scored
+from training.learner import score
+from training.pack import pack, rollout_row
+from training.rollout.play import Player
+from training.types import Group, Rollout, Segment
+
+
+@dataclass(kw_only=True)
+class Table:
+    """One step's table. seed: the parts that, with a counter, are hashed into the seeds of what is played. tokens: how many were sampled."""
+
+    player: Player
+    seed: tuple[Any, ...] = ()
+    temperature: float = 1.0
+    tokens: int = 0
+    played: int = field(default=0, init=False)
+
+    def play(self, problem: Problem, samples: int, group: str, *, opening: str = "") -> Group:
+        """`samples` rollouts of a problem under the name `group`; `opening` is text that the first turn begins with, never trained on."""
+        self.played += 1
+        opened = [self.player.renderer.encode(opening)] if opening else []
+        (made,) = self.player.play([problem], samples, *self.seed, self.played, openings=opened)
+        self.tokens += sum(r.n_model for r in made.rollouts)
+        return Group(id=group, rollouts=tuple(replace(r, group=group) for r in made.rollouts))
+
+    def say(self, problem: Problem, turns: Sequence[str], group: str) -> Rollout:
+        """What the environment makes of these turns of the model, as an external rollout with the policy's own log-probs of them."""
+        return self.tell(problem, [self.player.renderer.turn(t) for t in turns], group)
+
+    def again(self, rollout: Rollout, problem: Problem, group: str) -> Rollout:
+        """The same turns in answer to another prompt (the one without the help they had), as an external rollout."""
+        return self.tell(problem, [s.ids for s in rollout.segments if s.role == "model"], group)
+
+    def tell(self, problem: Problem, turns: Sequence[np.ndarray], group: str) -> Rollout:
+        env, render = self.player.envs[problem.env], self.player.renderer
+        state, messages = env.start(problem, self.player.tools)
+        segments = [Segment(ids=render.prompt(messages), role="env")]
+        result: Score = Scored(value=0.0, parts={"truncated": 1.0})
+        for ids in turns:
+            text = render.decode(ids)
+            said, over, found = env.step(state, text)
+            blank = np.zeros(len(ids), dtype=np.float32)
+            segments.append(Segment(ids=ids, role="model", logp=blank, entropy=blank, stop="end", reward=state.pop("step_reward", None)))
+            messages += [Message(role="assistant", content=text), *said]
+            if over:
+                result = found if found is not None else result
+                break
+            segments.append(Segment(ids=render.observation(said), role="env"))
+        told = Rollout(
+            problem=problem, group=group, segments=tuple(segments), score=result, info={"external": True, "messages": tuple(messages)},
+            text="\n".join(f"[{m.role}] {m.content}" for m in messages),
+        )  # fmt: skip
+        return self._believed(told)
+
+    def _believed(self, rollout: Rollout) -> Rollout:
+        """The rollout with the log-probs and entropies that the policy gives to its turns now."""
+        batch = pack([rollout_row(rollout, 0.0, 0)], device=str(next(self.player.sampler.model.parameters()).device))
+        stats = score(self.player.sampler.model, batch, temperature=self.temperature)
+        cuts = np.cumsum([len(s.ids) for s in rollout.segments])[:-1]
+        logp, entropy = (np.split(x.cpu().numpy(), cuts) for x in (stats.logp, stats.entropy))
+        segments = tuple(
+            replace(s, logp=a, entropy=b) if s.role == "model" else s for s, a, b in zip(rollout.segments, logp, entropy, strict=True)
+        )
+        return replace(rollout, segments=segments)
