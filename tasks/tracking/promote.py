@@ -14,6 +14,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +22,14 @@ import pyarrow.parquet
 
 from tasks import dvc
 from tasks.disk import commit
-from tasks.errors import UserError
+from tasks.errors import UserError, nearest
 from tasks.stage import REMEDY, file_digest
 from tasks.tracking import observe, spool
 from training.evaluate.paired import paired
 
 NAME, ALIAS = "espalier", "champion"
 REIGNS = "espalier.champions"  # tag of the registered model: the versions that the alias has named and not been taken from, oldest first
+LOCK = "espalier.lock"  # tag of a version: the digest of the dvc.lock that is kept beside it
 BACK = "espalier.rolled_back"  # tag of a version that the alias was taken from: it comes back by --force only
 
 
@@ -42,6 +44,41 @@ def promote(root: Path, *, model: str = "rl", force: bool = False) -> str:
     commit.check(folder.parent, "model", remedy=REMEDY)
     with _registry(root, "promote") as ship:
         return _promote(root, ship, folder, model, force)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Registered:
+    """A version of the registry: the stage that made it, the SHA-256 of its files, its run, commit, and the dvc.lock that it was made under."""
+
+    version: str
+    stage: str
+    digest: str
+    run: str
+    commit: str
+    lock: str
+    aliases: tuple[str, ...]
+
+
+def registered(root: Path, name: str) -> Registered:
+    """The version that an alias (`champion`), a number (`3`, `v3`) or the id of its run names.
+
+    Raises UserError where there is none, or where MLflow cannot be reached.
+    """
+    with _refusals(root):
+        client = observe.client(root)
+        known = client.search_model_versions(f"name='{NAME}'")
+        named = {a: v for v in known for a in client.get_model_version(NAME, v.version).aliases}
+        numbered = {str(v.version): v for v in known}
+        found = named.get(name) or numbered.get(name.removeprefix("v")) or next((v for v in known if v.run_id == name), None)
+        if found is None:
+            raise UserError(f"the registry has no model {name!r}: {nearest(name, [*named, *numbered])} (`espalier promote` registers one)")
+        lock = ""
+        if found.tags.get(LOCK):
+            with tempfile.TemporaryDirectory() as t:
+                lock = Path(client.download_artifacts(found.run_id, f"{_place(found)}/dvc.lock", t)).read_text(encoding="utf-8")
+        commit = client.get_run(found.run_id).data.tags.get("mlflow.source.git.commit", "")
+        return Registered(version=str(found.version), stage=found.tags.get("espalier.stage", ""), digest=found.tags["espalier.digest"],
+                          run=found.run_id, commit=commit, lock=lock, aliases=tuple(a for a, v in named.items() if v is found))  # fmt: skip
 
 
 def rollback(root: Path) -> str:
@@ -117,12 +154,21 @@ def _registry(root: Path, command: str) -> Iterator[observe.Shipping]:
             raise UserError(
                 f"MLflow at {observe.uri(root)} cannot be reached ({ship.problem}): start it, then run `espalier {command}` again"
             )
-        from mlflow.exceptions import MlflowException
-
-        try:
+        with _refusals(root):
             yield ship
-        except MlflowException as e:
-            raise UserError(f"MLflow at {observe.uri(root)} refused: {' '.join(str(e).split())[:300]}") from None
+
+
+@contextmanager
+def _refusals(root: Path) -> Iterator[None]:
+    """What MLflow refuses, as one sentence."""
+    if why := observe.silence(observe.uri(root)):
+        raise UserError(f"MLflow at {observe.uri(root)} cannot be reached ({why}): start it, then try again")
+    from mlflow.exceptions import MlflowException
+
+    try:
+        yield
+    except MlflowException as e:
+        raise UserError(f"MLflow at {observe.uri(root)} refused: {' '.join(str(e).split())[:300]}") from None
 
 
 def _promote(root: Path, ship: observe.Shipping, folder: Path, model: str, force: bool) -> str:
@@ -131,6 +177,7 @@ def _promote(root: Path, ship: observe.Shipping, folder: Path, model: str, force
     run = ship.close(spool.latest(root), lock)
     version = _register(client, folder, model, run)
     _keep(client, version, scores, held_out)
+    _remember(client, version, root)
     name = f"{NAME} version {version.version} ({model})"
     champion = _champion(client)
     if champion is not None and champion.version == version.version:
@@ -202,6 +249,14 @@ def _register(client: Any, folder: Path, model: str, run: str) -> Any:
     client.log_artifacts(run, str(folder), place)
     source = f"{client.get_run(run).info.artifact_uri}/{place}"
     return client.create_model_version(NAME, source=source, run_id=run, tags={"espalier.digest": digest, "espalier.stage": model})
+
+
+def _remember(client: Any, version: Any, root: Path) -> None:
+    """Keep the dvc.lock that a version was made under beside it: with DVC's cache that is its whole lineage."""
+    path = root / "dvc.lock"
+    if path.exists() and not version.tags.get(LOCK):
+        client.log_artifact(version.run_id, str(path), _place(version))
+        client.set_model_version_tag(NAME, version.version, LOCK, dvc.lock_digest(root))
 
 
 def _place(version: Any) -> str:

@@ -1,0 +1,33 @@
+"""What commands print: columns, and text of a model that is harmless in a terminal."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+
+def columns(rows: Iterable[Sequence[Any]], indent: str = "  ") -> str:
+    """Rows of cells as aligned columns."""
+    cells = [[plain(str(c)) for c in row] for row in rows]
+    widths = [max(len(r[i]) for r in cells if i < len(r)) for i in range(max(map(len, cells), default=0))]
+    return "\n".join((indent + "  ".join(c.ljust(w) for c, w in zip(r, widths, strict=False))).rstrip() for r in cells)
+
+
+def plain(text: str) -> str:
+    """Text without control characters, which could move the cursor or set the title."""
+    return "".join(c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+def short(value: Any, width: int = 60) -> str:
+    """A value on one line, cut where it is long."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    line = " ".join(plain(text).split())
+    return line if len(line) <= width else line[: width - 1] + "…"
+
+
+def dump(value: Any) -> None:
+    """A value as JSON on standard output: the whole output of a command with --json."""
+    json.dump(value, sys.stdout, indent=1, ensure_ascii=False)
+    print()
