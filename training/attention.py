@@ -108,6 +108,16 @@ class CachedRows:
         keys, values = ({i: x.index_select(0, rows) for i, x in cache.items()} for cache in (self.keys, self.values))
         return CachedRows(length=self.length.index_select(0, rows), keys=keys, values=values, capacity=self.capacity)
 
+    def put(self, rows: Tensor, part: CachedRows, since: int) -> None:
+        """Take over what `keep(rows)`, made when every row held at least `since` tokens, has come to hold after passes of its own."""
+        for mine, theirs in ((self.keys, part.keys), (self.values, part.values)):
+            for layer, new in theirs.items():
+                if mine[layer].shape[2] < new.shape[2]:
+                    mine[layer] = F.pad(mine[layer], (0, 0, 0, new.shape[2] - mine[layer].shape[2]))
+                mine[layer][rows, :, since : part.longest] = new[:, :, since : part.longest]
+        self.capacity = max(self.capacity, part.capacity)
+        self.length = self.length.index_copy(0, rows, part.length)
+
     def _store(self, cache: dict[int, Tensor], layer: int, new: Tensor) -> Tensor:
         """Write new [B, G, n, D] at each row's own end; returns the columns in use [B, G, longest, D]."""
         held = cache.get(layer)

@@ -19,10 +19,12 @@ from torch import Tensor, nn
 from training.attention import PackedRows
 from training.logprob import fused_logprob
 from training.model import head_weight, hidden_states
+from training.muon import Muon
 from training.pack import split
 from training.types import Batch, Terms, TokenStats
 
 Objective = Callable[[TokenStats, Batch], Iterable[Terms]]
+Read = Callable[..., TokenStats]  # (model, batch, *, temperature) -> what an objective sees of the model
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,18 +64,27 @@ def token_stats(model: nn.Module, batch: Batch, *, temperature: float = 1.0) -> 
     """logp [T] and entropy [T] of each trainable target, 0 elsewhere: only the hidden states of trainable targets reach the head."""
     hidden = hidden_states(model, batch.ids, batch.position, PackedRows.of(batch.lengths, batch.ids.device))
     at = batch.trainable.nonzero().squeeze(1)
-    logp, entropy = fused_logprob(
-        hidden.index_select(0, at - 1), head_weight(model), batch.ids.index_select(0, at), temperature=temperature
-    )
+    before = hidden.index_select(0, at - 1)
+    logp, entropy = fused_logprob(before, head_weight(model), batch.ids.index_select(0, at), temperature=temperature)
     spread = lambda x: torch.zeros(len(batch.ids), dtype=x.dtype, device=x.device).index_add(0, at, x)  # noqa: E731
-    return TokenStats(logp=spread(logp), entropy=spread(entropy))
+    return TokenStats(
+        logp=spread(logp),
+        entropy=spread(entropy),
+        distribution=lambda: torch.log_softmax((before @ head_weight(model).T).float() / temperature, -1),
+    )
 
 
 @torch.no_grad()
-def score(model: nn.Module, batch: Batch, *, temperature: float = 1.0, tokens_per_microbatch: int = 16384) -> TokenStats:
-    """`token_stats` without gradient, in parts: for reference, old-policy and check passes."""
-    parts = [token_stats(model, b, temperature=temperature) for b in split(batch, tokens_per_microbatch)]
-    return TokenStats(logp=torch.cat([p.logp for p in parts]), entropy=torch.cat([p.entropy for p in parts]))
+def score(
+    model: nn.Module, batch: Batch, *, temperature: float = 1.0, tokens_per_microbatch: int = 16384, read: Read = token_stats
+) -> TokenStats:
+    """What `read` gives, without gradient, in parts: for reference, old-policy, value and check passes."""
+    parts = [read(model, b, temperature=temperature) for b in split(batch, tokens_per_microbatch)]
+    return TokenStats(
+        logp=torch.cat([p.logp for p in parts]),
+        entropy=None if parts[0].entropy is None else torch.cat([p.entropy for p in parts]),
+        extras={k: torch.cat([p.extras[k] for p in parts]) for k in parts[0].extras},
+    )
 
 
 @dataclass
@@ -84,12 +95,15 @@ class Learner:
     master   what the optimizers update: the weights themselves, or float32 copies of half-precision ones. An update of 1e-5 is lost in
              bfloat16, whose numbers near 0.02 lie 1e-4 apart; gradients of micro-batches are summed in float32 too.
 
+    read     how the model's pass becomes statistics: log-probs of a policy, or values of a critic
+
     Dropout is off, in training too: the policy that learns is the policy that sampled.
     """
 
     model: nn.Module
     optim: Optim
     step_count: int = 0
+    read: Read = token_stats
     weights: list[Tensor] = field(init=False)
     master: list[Tensor] = field(init=False)
     optimizers: list[torch.optim.Optimizer] = field(init=False)
@@ -110,7 +124,7 @@ class Learner:
         self.optimizers = [torch.optim.AdamW([g for g in groups if g["params"]], lr=o.lr, betas=o.betas, fused=True)]
         if any(hidden):
             matrices = [m for m, h in zip(self.master, hidden, strict=True) if h]
-            self.optimizers.append(torch.optim.Muon(matrices, lr=o.matrix_lr, momentum=0.95, weight_decay=o.weight_decay))
+            self.optimizers.append(Muon(matrices, lr=o.matrix_lr, momentum=0.95, weight_decay=o.weight_decay))
         for optimizer in self.optimizers:
             for group in optimizer.param_groups:
                 group["base_lr"] = group["lr"]
@@ -126,7 +140,7 @@ class Learner:
         total, sums = 0.0, {}
         for part in split(batch, tokens_per_microbatch, together):
             loss = torch.zeros((), device=part.ids.device)
-            for terms in objective(token_stats(self.model, part, temperature=temperature), part):
+            for terms in objective(self.read(self.model, part, temperature=temperature), part):
                 if terms.denominator not in batch.totals:
                     known = ", ".join(sorted(batch.totals))
                     raise LookupError(f"a loss declares the denominator {terms.denominator!r}, which nothing counted; known: {known}")
