@@ -2,6 +2,7 @@
 
 import sys
 
+from tasks.ending import disk_errors
 from tasks.errors import UserError
 from tasks.planning.plan import write
 from tasks.run import flow
@@ -10,7 +11,8 @@ from tasks.run import flow
 @flow
 def plan() -> None:
     try:
-        write()
+        with disk_errors():
+            write()
     except UserError as e:
         print(f"error: plan: {e}", file=sys.stderr)
         sys.exit(2)

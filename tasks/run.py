@@ -102,8 +102,8 @@ def run_stage(name: str) -> None:
         sys.exit(_say(name, e))
     except (ConnectionError, TimeoutError) as e:
         sys.exit(_say(name, e, errors.TRANSIENT))
-    except (ValueError, LookupError) as e:
-        if type(e) not in (ValueError, LookupError):  # a KeyError or a decoding error is no sentence of ours
+    except (ValueError, LookupError, FloatingPointError) as e:  # the last: training has diverged
+        if type(e) not in (ValueError, LookupError, FloatingPointError):  # a KeyError or a decoding error is no sentence of ours
             raise
         sys.exit(_say(name, e))
     except KeyboardInterrupt:

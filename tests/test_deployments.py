@@ -1,6 +1,8 @@
 """prefect.yaml is checked before it is deployed: a mistake is a sentence now, not a schedule that never fires."""
 
 import shutil
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -116,3 +118,41 @@ def test_the_clock_does_not_say_which_run_was_the_last(tmp_path, monkeypatch):
         spool.open_execution(tmp_path, key)
         assert spool.latest(tmp_path).name == key
     assert [folder.name for folder, _ in spool.executions(tmp_path)] == ["first", "second", "third", "fourth"]
+
+
+class Api:
+    """What `tidy` asks of a server, which has these runs; `told` is what it was told of them."""
+
+    def __init__(self, *runs):
+        self.runs, self.told = runs, {}
+
+    def read_flow_runs(self, flow_run_filter, sort, limit):
+        return [r for r in self.runs if r.state in {t.value for t in flow_run_filter.state.type.any_}]
+
+    def set_flow_run_state(self, id, state, force):
+        self.told[id] = state.name
+
+
+def run(id, state, hours=0.0, deployment="nightly"):
+    due = datetime.now(UTC) + timedelta(hours=hours)
+    return SimpleNamespace(id=id, name=id, state=state, expected_start_time=due, deployment_id=deployment)
+
+
+def test_of_missed_runs_the_last_of_each_deployment_is_still_to_be_run(tmp_path):
+    """As after a night without power, or where the clock was set 400 days forward."""
+    late = [run("a", "SCHEDULED", -9600), run("c", "SCHEDULED", -2), run("b", "SCHEDULED", -24), run("d", "SCHEDULED", -30, "champion")]
+    api = Api(*late, run("e", "SCHEDULED", 22), run("f", "COMPLETED", -50))
+    assert server.tidy(api, tmp_path) == [f"{n}: missed while no worker ran; a later one runs instead" for n in "ab"]
+    assert api.told == {"a": "Cancelled", "b": "Cancelled"}
+    # Where the clock was set back, all are still to come.
+    api = Api(*(run(n, "SCHEDULED", 9600 + i) for i, n in enumerate("abc")))
+    assert server.tidy(api, tmp_path) == [] and api.told == {}
+
+
+def test_runs_of_dead_processes_have_crashed(tmp_path):
+    """Prefect would show them as running for ever, and they would hold the place of the next."""
+    api = Api(run("dead", "RUNNING"), run("alive", "RUNNING"), run("elsewhere", "RUNNING"))
+    server._note(server.home(tmp_path) / "runs/dead.json", 2**22 + 1)
+    server.note(tmp_path, "alive")
+    assert len(server.tidy(api, tmp_path)) == 1
+    assert api.told == {"dead": "Crashed"}

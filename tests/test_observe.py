@@ -1,20 +1,25 @@
 """Observation: the spool comes first, a dead server costs a bounded time, and every event counts once; promotion decides by interval."""
 
 import contextlib
+import itertools
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
 import threading
+from collections import Counter
 from pathlib import Path
 
 import pyarrow
 import pyarrow.parquet
 import pytest
+from mlflow.exceptions import MlflowException
 from sealed import seal
 
+from tasks import process
 from tasks.stage import Stage
 from tasks.tracking import observe, spool
 from tasks.tracking.promote import promote
@@ -157,7 +162,7 @@ def test_the_process_beside_a_stage_ships_and_ends_when_the_stage_does(root):
 
 
 def _path():
-    return {**os.environ, "PYTHONPATH": str(Path(observe.__file__).parents[1])}
+    return {**os.environ, "PYTHONPATH": str(Path(observe.__file__).parents[2])}
 
 
 def test_tracking_off_keeps_events_in_the_spool(root, monkeypatch):
@@ -178,6 +183,112 @@ def test_a_stage_that_was_asked_to_end_is_killed_and_half_a_line_is_cut_off(root
     stage(root)
     events = [json.loads(line) for line in path.read_text().splitlines()]
     assert [e["status"] for e in events if e["kind"] == "end"] == ["KILLED", "FINISHED"]
+
+
+class Flaky:
+    """An MLflow client whose server goes at the `n`-th call: before it is carried out, or after it and before the reply."""
+
+    def __init__(self, client, n, carried_out):
+        self.client, self.left, self.carried_out = client, n, carried_out
+
+    def __getattr__(self, name):
+        def call(*args, **kwargs):
+            self.left -= 1
+            if self.left > 0 or self.left == 0 and self.carried_out:
+                reply = getattr(self.client, name)(*args, **kwargs)
+            if self.left <= 0:
+                raise MlflowException("connection reset by peer")
+            return reply
+
+        return call
+
+
+@pytest.mark.parametrize("carried_out", [False, True])
+def test_a_server_that_goes_at_any_call_and_comes_back_doubles_nothing(root, monkeypatch, carried_out):
+    client = observe.client(root)
+    for n in itertools.count(1):
+        monkeypatch.setenv(spool.EXECUTION, f"e{n}")
+        stage(root)
+        flaky = Flaky(client, n, carried_out)
+        with observe.shipping(root, 60.0) as ship:
+            ship._make = lambda root, flaky=flaky: flaky
+            ship.all()
+        if flaky.left > 0:
+            break
+        assert "connection reset" in ship.problem
+        assert "shipped to" in observe.sync(root)
+    (experiment,) = [e.experiment_id for e in client.search_experiments() if e.name == observe.EXPERIMENT]
+    children = client.search_runs([experiment], filter_string="tags.`espalier.stage` = 'kb'")
+    assert n > 8 and len(children) == n and len(client.search_runs([experiment])) == 2 * n
+    for child in children:
+        assert [(m.step, m.value) for m in client.get_metric_history(child.info.run_id, "loss")] == [(i, 1 / (i + 1)) for i in range(5)]
+        assert child.info.status == "FINISHED" and len(child.inputs.dataset_inputs) == 1
+
+
+KILLED = """
+import os, signal
+from pathlib import Path
+from tasks import process
+from tasks.stage import Stage
+from tasks.tracking import spool
+s = Stage("rl", plan={"params": {"rows": 3}}, root=Path.cwd())
+spool.open_execution(s.root, "killed", process.look(os.getpid()))
+with spool.recording(s), s.running():
+    s.log({"loss": 1.0}, step=0)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def counted(client):
+    """(what it is, how it ended) -> how many runs."""
+    (experiment,) = [e.experiment_id for e in client.search_experiments() if e.name == observe.EXPERIMENT]
+    kinds = [("child" if "mlflow.parentRunId" in r.data.tags else "parent", r.info.status) for r in client.search_runs([experiment])]
+    return Counter(kinds)
+
+
+def test_runs_are_counted_after_a_full_a_cached_a_partial_and_a_killed_execution(root, monkeypatch):
+    (root / "dvc.yaml").write_text(
+        "stages:\n  kb: {cmd: x, deps: [], outs: [artifacts/kb]}\n  rl: {cmd: x, deps: [], outs: [artifacts/rl]}\n"
+    )
+    client = observe.client(root)
+    for key, stages, expected in (("full", ("kb", "rl"), (1, 2)), ("cached", (), (2, 2)), ("partial", ("rl",), (3, 3))):
+        monkeypatch.setenv(spool.EXECUTION, key)
+        folder = spool.open_execution(root, key)
+        for name in stages:
+            stage(root, name)
+        for _ in range(2):  # what is told twice counts once
+            with observe.shipping(root, 60.0) as ship:
+                ship.all().close(folder, "")
+        parents, children = expected
+        assert ship.problem == "" and counted(client) == {("parent", "FINISHED"): parents, ("child", "FINISHED"): children}, key
+    done = subprocess.run([sys.executable, "-c", KILLED], cwd=root, env={**_path(), spool.EXECUTION: "killed"})
+    assert done.returncode == -signal.SIGKILL
+    observe.sync(root)
+    observe.sync(root)
+    assert counted(client) == {("parent", "FINISHED"): 3, ("child", "FINISHED"): 3, ("parent", "KILLED"): 1, ("child", "KILLED"): 1}
+    monkeypatch.setenv(spool.EXECUTION, "again")
+    stage(root, "rl")
+    observe.sync(root)
+    assert counted(client)["child", "FINISHED"] == 4 and counted(client).total() == 10
+
+
+def test_the_janitor_closes_runs_of_dead_processes_and_no_others(root):
+    """As a checkout leaves them that was deleted while it ran: no spool tells of them."""
+    stage(root)
+    observe.sync(root)
+    client = observe.client(root)
+    me = process.look(os.getpid())
+
+    def begin(host=socket.gethostname(), about=f"{2**22 + 1} 1", parent="", **more):
+        tags = {"mlflow.parentRunId": parent} if parent else {"espalier.host": host, "espalier.process": about, "espalier.spool": "/gone", **more}
+        return client.create_run(client.get_experiment_by_name(observe.EXPERIMENT).experiment_id, tags=tags).info.run_id
+
+    dead = begin()
+    below = begin(parent=dead)
+    others = [begin(host="elsewhere"), begin(about=f"{me.pid} {me.started}"), begin(**{"espalier.spool": str(root)}), begin(about="")]
+    observe.sync(root)
+    assert [client.get_run(r).info.status for r in (dead, below)] == ["KILLED", "KILLED"]
+    assert {client.get_run(r).info.status for r in others} == {"RUNNING"}
 
 
 def evaluated(root, weights, rate, held_out="h1"):

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 
+from tasks.ending import disk_errors
 from tasks.errors import UserError, nearest
 
 
@@ -25,7 +26,8 @@ def parser() -> tuple[argparse.ArgumentParser, list[str]]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; its exit code. A mistake of the user's is one sentence and code 2; no command at all shows the help."""
+    """Run one command; its exit code. A mistake of the user's, or a fault of the disk, is one sentence and code 2; no command at all shows
+    the help."""
     words = list(sys.argv[1:] if argv is None else argv) or ["--help"]
     top, commands = parser()
     if not words[0].startswith("-") and words[0] not in commands:
@@ -33,7 +35,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     args = top.parse_args(words)
     try:
-        return args.run(args) or 0
+        with disk_errors():
+            return args.run(args) or 0
     except UserError as e:
         print(f"error: {e}", file=sys.stderr)
         return 2

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import signal
 import sys
 import time
 from contextlib import nullcontext
@@ -97,10 +96,10 @@ def _watch(root: Path, args: argparse.Namespace) -> int:
 
 
 def _run(root: Path, changes: dict[str, Any]) -> int:
-    from tasks import dvc, process
+    from tasks import dvc, ending, process
     from tasks.tracking import spool
 
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that DVC, and with it the stage, is ended too
+    ending.on_sigterm("run")  # so that DVC, and with it the stage, is ended too
     key = f"run-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
     begin = time.monotonic()
     env = {spool.EXECUTION: key}
@@ -110,6 +109,9 @@ def _run(root: Path, changes: dict[str, Any]) -> int:
     spool.open_execution(root, key, process.look(os.getpid()))
     try:
         code = dvc.experiment(changes, root, env) if changes else dvc.reproduce(root, env)
+    except KeyboardInterrupt:
+        print(f"run: interrupted; {ending.KEPT}", file=sys.stderr)
+        raise
     finally:
         if spool.tracking(root):
             print(spool.hand_over(root), file=sys.stderr)
