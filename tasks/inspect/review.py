@@ -1,0 +1,156 @@
+"""A person decides about pairs: blind, one at a time, and never twice; what they say becomes anchors of the stage `clean`.
+
+Which side is shown first is decided by a hash, so that neither the label nor the cleaner can be guessed from the place. Every decision is
+a line that is appended and flushed at once; the last line about a pair counts, so an undo is a line too. With `clean.reviews` naming the
+file, a decision becomes the column `anchor` of its pair: 1 = the label is right, -1 = it is wrong; ties leave it without.
+"""
+
+from __future__ import annotations
+
+import getpass
+import json
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from synth.types import Message, PreferencePair, digest
+from tasks.disk import tables
+from tasks.errors import UserError
+
+Verdict = Literal["first", "second", "tie", "skip"]
+VERDICTS = ("first", "second", "tie", "skip")
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A pair as a person sees it: `first` and `second` are its sides in the order of a hash; `swapped`: the chosen side is the second."""
+
+    pair: PreferencePair
+    swapped: bool
+
+    @property
+    def sides(self) -> tuple[str, str]:
+        both = (self.pair.chosen, self.pair.rejected)
+        return both[::-1] if self.swapped else both
+
+    def label(self, verdict: Verdict) -> int | None:
+        """1 where the verdict agrees with the label, -1 where it does not, 0 for a tie, None for a skip. The label is the one that the pair
+        came with: one that a cleaner has flipped since counts as it was before."""
+        if verdict in ("tie", "skip"):
+            return 0 if verdict == "tie" else None
+        flipped = sum(d.action == "flip" for d in self.pair.decisions) % 2 == 1
+        return 1 if ((verdict == "second") == self.swapped) != flipped else -1
+
+
+class Review:
+    """Decisions about the pairs of a file, kept in `to`. `asked`: only pairs that a cleaner asks about; else `sample` pairs by hash (0: all).
+
+    Raises UserError for a file that holds no pairs, and where there is nothing to decide about.
+    """
+
+    def __init__(self, path: Path, to: Path, *, sample: int | None = None, reviewer: str = "") -> None:
+        self.to, self.reviewer = to, reviewer or getpass.getuser()
+        pairs = read(path)
+        if sample is None:
+            pairs = [p for p in pairs if p.decisions and p.decisions[-1].action == "ask"]
+            if not pairs:
+                raise UserError(f"no cleaner asks about a pair of {path}: look at some of all with --sample 50 (0: every pair)")
+        pairs.sort(key=lambda p: digest("review", p.id))
+        self.pairs = pairs[:sample] if sample else pairs
+        self.said = decisions(to)
+        self._since = time.monotonic()
+        self._order: list[str] = []  # what was decided in this sitting, for an undo
+
+    @property
+    def left(self) -> int:
+        return sum(p.id not in self.said for p in self.pairs)
+
+    def next(self) -> Shown | None:
+        """The pair to decide about, None where all are decided."""
+        pair = next((p for p in self.pairs if p.id not in self.said), None)
+        return None if pair is None else Shown(pair, int(digest("order", pair.id)[:8], 16) % 2 == 1)
+
+    def decide(self, shown: Shown, verdict: Verdict) -> None:
+        """Append the verdict. Raises ValueError for another word than those of VERDICTS."""
+        if verdict not in VERDICTS:
+            raise ValueError(f"the verdict {verdict!r} is none of {', '.join(VERDICTS)}")
+        seconds = round(time.monotonic() - self._since, 1)
+        self._append({"id": shown.pair.id, "label": shown.label(verdict), "verdict": verdict, "swapped": shown.swapped, "seconds": seconds,
+                      "reviewer": self.reviewer, "shown": digest(list(shown.sides))[:16]})  # fmt: skip
+        self._order.append(shown.pair.id)
+
+    def undo(self) -> bool:
+        """Take the last decision of this sitting back; False where there is none."""
+        if not self._order:
+            return False
+        self._append({"id": self._order.pop(), "verdict": "undone", "reviewer": self.reviewer})
+        return True
+
+    def _append(self, line: Mapping[str, Any]) -> None:
+        self.to.parent.mkdir(parents=True, exist_ok=True)
+        with self.to.open("a", encoding="utf-8") as f:
+            f.write(json.dumps(line, ensure_ascii=False) + "\n")
+        self._since = time.monotonic()
+        if line["verdict"] == "undone":
+            self.said.pop(line["id"], None)
+        else:
+            self.said[line["id"]] = dict(line)
+
+    def summary(self) -> list[str]:
+        """What was decided, and how often a person agrees with each cleaner that would act, with Wilson's interval."""
+        from training.evaluate._tests import wilson
+
+        known = {p.id: p for p in self.pairs}
+        mine = [(known[i], d["label"]) for i, d in self.said.items() if i in known]
+        count = Counter(label for _, label in mine)
+        out = [f"{len(mine)} decided: {count[1]} labels right, {count[-1]} wrong, {count[0]} ties, {count[None]} skipped; {self.left} left"]
+        for step in sorted({d.step for p, _ in mine for d in p.decisions if d.action != "keep"}):
+            acted = [label for p, label in mine if label in (1, -1) and any(d.step == step and d.action != "keep" for d in p.decisions)]
+            wrong = sum(label == -1 for label in acted)
+            low, high = wilson(wrong, len(acted))
+            out.append(f"{step}: of {len(acted)} labels that it doubts {wrong} are wrong ({wrong / max(1, len(acted)):.0%} [{low:.0%}, {high:.0%}])")
+        return out
+
+
+def decisions(path: Path) -> dict[str, dict[str, Any]]:
+    """Pair id -> the last decision about it; {} where there is no file. Raises UserError for a line that is no decision."""
+    out: dict[str, dict[str, Any]] = {}
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    for n, line in enumerate(lines, 1):
+        try:
+            said = json.loads(line)
+            out.pop(said["id"], None)
+            if said["verdict"] != "undone":
+                out[said["id"]] = {**said, "label": said["label"]}
+        except (ValueError, KeyError, TypeError) as e:
+            if n == len(lines):
+                break  # a line that was being written when the machine went down
+            raise UserError(f"{path}, line {n}, is no decision of `espalier review` ({e}): remove the line") from None
+    return out
+
+
+def anchors(path: Path) -> dict[str, int]:
+    """Pair id -> 1 (the label is right) or -1 (it is wrong), of every pair that a person decided about."""
+    return {i: d["label"] for i, d in decisions(path).items() if d["label"] in (1, -1)}
+
+
+def read(path: Path) -> list[PreferencePair]:
+    """The pairs of a Parquet table of pairs, or of a JSONL file whose objects have prompt, chosen and rejected."""
+    if not path.exists():
+        raise UserError(f"{path} does not exist: name a file of pairs, for example artifacts/clean/pairs.parquet")
+    if path.suffix == ".parquet":
+        return tables.read(path, PreferencePair)
+    out = []
+    for n, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        try:
+            row = json.loads(line)
+            prompt = row["prompt"] if isinstance(row["prompt"], list) else [{"role": "user", "content": row["prompt"]}]
+            messages = tuple(Message(role=m["role"], content=m["content"]) for m in prompt)
+            sides = [s if isinstance(s, str) else s[-1]["content"] for s in (row["chosen"], row["rejected"])]
+        except (ValueError, KeyError, TypeError, IndexError) as e:
+            raise UserError(f"{path}, line {n}, is no pair ({e!r}): write {{\"prompt\": ..., \"chosen\": ..., \"rejected\": ...}}") from None
+        out.append(PreferencePair.make(prompt=messages, chosen=sides[0], rejected=sides[1], source=row.get("source", path.name), split="train"))
+    return out
