@@ -140,10 +140,10 @@ class Postings:
         return self._slice(relation, value, False)
 
     def _slice(self, relation: int, x: int, forward: bool) -> Ints:
-        keys, others = self._block(relation, forward)
+        keys, others = self.block(relation, forward)
         return others[keys.searchsorted(x) : keys.searchsorted(x, "right")]
 
-    def _block(self, relation: int, forward: bool) -> tuple[np.ndarray, np.ndarray]:
+    def block(self, relation: int, forward: bool) -> tuple[np.ndarray, np.ndarray]:
         """(keys, others) of one relation, sorted by key, then by other."""
         part = slice(self._start[relation], self._start[relation + 1])
         keys, others = self._by[forward]
@@ -151,7 +151,7 @@ class Postings:
 
     def reach(self, relation: int, xs: Ints, forward: bool) -> Ints:
         """The union over xs of `forward` (or `backward`)."""
-        keys, others = self._block(relation, forward)
+        keys, others = self.block(relation, forward)
         lo, hi = keys.searchsorted(xs), keys.searchsorted(xs, "right")
         n = hi - lo
         if not n.any():
@@ -161,11 +161,11 @@ class Postings:
 
     def subjects(self, relation: int) -> Ints:
         """The subjects that have any value under a relation."""
-        return np.unique(self._block(relation, True)[0])
+        return np.unique(self.block(relation, True)[0])
 
     def fan(self, relation: int, forward: bool) -> np.ndarray:
         """[keys with any] int64: how many others each key has; its median says how sharp a clue is."""
-        return np.unique(self._block(relation, forward)[0], return_counts=True)[1]
+        return np.unique(self.block(relation, forward)[0], return_counts=True)[1]
 
     def between(self, relation: int, low: float, high: float) -> Ints:
         """The subjects with a number in [low, high] under a relation."""
@@ -176,7 +176,7 @@ class Postings:
         """(float64 numbers ascending, their subjects) of a relation whose range is number or year; literals that are no numbers are
         left out. Computed once."""
         if relation not in self._numbers:
-            keys, subjects = self._block(relation, False)
+            keys, subjects = self.block(relation, False)
             found, place = np.unique(keys, return_inverse=True)
             numbers = np.array([as_number(self.text(i)) for i in found], np.float64)[place] if len(found) else np.zeros(0)
             some = ~np.isnan(numbers)
