@@ -18,6 +18,7 @@ import torch
 
 from tasks.planning import code
 from training import toy
+from training.evaluate import columns
 from training.pack import split
 from training.types import TokenStats
 
@@ -196,11 +197,12 @@ def test_curriculum_chooses_and_resumes(f, _):
 MASKED = {"trainable": [True, False, True], "credit": [1.0, 1e6, -2.0]}
 ROWS = [
     {"logp": [-1.0, -2.0, -0.3], "old": [-1.2, -1.0, -0.9], "behaviour": [-1.1, -3.0, -0.8], "reference": [-0.5, -2.0, -1.3],
-     "behaviour_entropy": [0.3, 2.0, 0.9], **MASKED},
+     "behaviour_entropy": [0.3, 2.0, 0.9], "reward": 1.0, "turn": [1, 0, 2], "turn_reward": [0.5, 0.0, 1.0], "corrupted": -2.0, **MASKED},
     {"logp": [-0.1], "old": [-0.7], "credit": -1.0, "behaviour_entropy": 0.2},
     {"logp": [-3.0, -0.2], "credit": 0.5, "trainable": False},
     {"logp": [-0.4, -0.9, -2.2, -0.6, -1.5], "old": [-0.5, -0.9, -1.0, -2.5, -1.4], "credit": 0.7,
-     "behaviour_entropy": [1.1, 0.1, 0.5, 0.7, 1.3]},
+     "behaviour_entropy": [1.1, 0.1, 0.5, 0.7, 1.3], "reward": 1.0, "external": 1.0, "group": 0, "turn": [1, 1, 2, 2, 2],
+     "turn_reward": [0.0, 0.0, 1.0, 1.0, 1.0], "reference": -1.0},
 ]  # fmt: skip
 INF = float("inf")
 ADVERSARIAL = {
@@ -385,10 +387,23 @@ def test_preference_loss_falls_as_the_margin_grows_and_stays_finite(f, _):
 @pytest.mark.parametrize(("f", "_"), variants("evaluate"))
 def test_metrics_have_intervals_and_repeat(f, _):
     scored = [[1.0, 0.0] * 4, [0.0] * 8, [1.0] * 8, [NAN, 1.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0]]
-    extra = {"against": [s[::-1] for s in scored]} if "against" in inspect.signature(f).parameters else {}
+    draw = np.random.default_rng(3)
+    make = {  # a column of samples by its name
+        "against": lambda s, i, j: s[::-1][j],
+        "answers": lambda s, i, j: ["Paris", "the Paris", "Rome", ""][(i + j) % 4],
+        "references": lambda s, i, j: "Paris",
+        "texts": lambda s, i, j: ["", "I'm sorry, but I cannot.", "<answer>Paris</answer>", "so 3 + 4 = 7"][(i * j) % 4],
+        "outcomes": lambda s, i, j: ["right", "wrong", "malformed"][j % 3],
+        "confidences": lambda s, i, j: NAN if j == 5 else float(draw.random()),
+        "features": lambda s, i, j: draw.normal(size=4).tolist(),
+        "trained": lambda s, i, j: ["", "a", "b"][j % 3],
+        "tested": lambda s, i, j: "ab"[i % 2],
+    }
+    extra = {c: [[make.get(c, lambda s, i, j: float(3 * i + j % 5))(s, i, j) for j in range(len(s))] for i, s in enumerate(scored)] for c in columns(f.func)}
     out = f(scored, **extra)
     assert out == f(scored, **extra)
-    for metric in out.values():
-        assert set(metric) == {"mean", "low", "high", "n"} and metric["low"] <= metric["mean"] <= metric["high"] and metric["n"] == 4
-    nothing = f([[NAN]], **({"against": [[NAN]]} if extra else {}))
+    for name, metric in out.items():
+        assert set(metric) == {"mean", "low", "high", "n"} and metric["low"] <= metric["mean"] <= metric["high"]
+        assert metric["n"] == 4 or "->" in name, "every problem with a score counts; a cell of a matrix has its own"
+    nothing = f([[NAN]], **{c: [[column[0][0]]] for c, column in extra.items()})
     assert all(m["n"] == 0 and math.isnan(m["mean"]) for m in nothing.values())

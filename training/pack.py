@@ -111,7 +111,8 @@ def split(batch: Batch, max_tokens: int, together: int = 1) -> Iterator[Batch]:
 def rollout_row(rollout: Rollout, credit: float | np.ndarray, group: int) -> Row:
     """The row of one rollout: its sampled ids, credit on model tokens, behaviour log-probs; env tokens are never trainable.
 
-    Columns of the row as a whole: reward (its score as the environment gave it), external (1 where it is `Rollout.external`).
+    Also turn (1, 2, ... on the model's tokens) and, where the environment rewards turns, turn_reward. Columns of the row as a whole: reward
+    (its score as the environment gave it), external (1 where it is `Rollout.external`).
     """
     ids = rollout.ids
     model = np.concatenate([np.full(len(s.ids), s.role == "model") for s in rollout.segments])
@@ -120,6 +121,10 @@ def rollout_row(rollout: Rollout, credit: float | np.ndarray, group: int) -> Row
     columns["behaviour"][model] = np.concatenate([s.logp for s in rollout.segments if s.role == "model"])
     for name in sorted({k for s in rollout.segments for k in (*s.extras, *(("behaviour_entropy",) if s.entropy is not None else ()))}):
         columns[name] = np.concatenate([_extra(s, name) for s in rollout.segments])
+    turn = np.cumsum([s.role == "model" for s in rollout.segments])
+    columns["turn"] = np.concatenate([np.full(len(s.ids), t * (s.role == "model")) for s, t in zip(rollout.segments, turn, strict=True)])
+    if any(s.reward is not None for s in rollout.segments):
+        columns["turn_reward"] = np.concatenate([np.full(len(s.ids), s.reward or 0.0) for s in rollout.segments])
     value = getattr(rollout.score, "value", 0.0)
     return Row(ids=ids, trainable=model, group=group, columns=columns, scalars={"reward": value, "external": float(rollout.external)})
 

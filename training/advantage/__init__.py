@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from training.types import Rewards
+from training.types import Rewards, Rollout
 
 
 def relative(rewards: Rewards, formula: Callable[[np.ndarray], np.ndarray]) -> list[np.ndarray]:
@@ -28,3 +28,18 @@ def relative(rewards: Rewards, formula: Callable[[np.ndarray], np.ndarray]) -> l
             out[scorable] = formula(values)
         credit.append(out)
     return credit
+
+
+def standard(x: np.ndarray, eps: float = 1e-6) -> np.ndarray:
+    """[n] less the mean, in units of the population's deviation; exactly 0 where all are equal, or for a single one."""
+    return np.zeros(len(x)) if len(x) < 2 or x.min() == x.max() else (x - x.mean()) / (x.std() + eps)
+
+
+def turns(rollout: Rollout) -> list[tuple[slice, float]]:
+    """Per turn of the model: where its tokens are among the `n_model`, and the reward that the environment gave it (0 where none)."""
+    out, at = [], 0
+    for s in rollout.segments:
+        if s.role == "model":
+            out.append((slice(at, at + len(s.ids)), float(s.reward or 0.0)))
+            at += len(s.ids)
+    return out
