@@ -21,6 +21,8 @@ COLUMNS = {  # an example of each column that a cleaner may need
     "votes": lambda r: {a: r.choice((1, 1, 1, 0, -1)) for a in "abcde"},
     "both_orders": lambda r: {a: [r.choice((1, 1, -1)), r.choice((1, 1, 0, -1))] for a in "abc"},
     "out_of_fold": lambda r: round(r.betavariate(4, 1), 6),
+    "out_of_fold_blind": lambda r: round(r.betavariate(3, 1), 6),
+    "overlap": lambda r: round(r.random(), 6),
     "tags": lambda r: r.sample(["math", "code", "history", "short"], r.randrange(4)),
     "annotator": lambda r: r.choice("pqr"),
     "anchor": lambda r: r.choice((0, 0, 0, 1, -1)),
@@ -111,4 +113,5 @@ def test_turning_twice_gives_the_pair_back():
     for p in PAIRS:
         assert turn(p) != p and to_row(replace(turn(turn(p)), columns={})) == to_row(replace(p, columns={}))
         back = turn(turn(p)).columns
-        assert back == {**p.columns, "out_of_fold": pytest.approx(p.columns["out_of_fold"])}
+        approximately = {name: pytest.approx(p.columns[name]) for name in ("out_of_fold", "out_of_fold_blind")}
+        assert back == {**p.columns, **approximately}

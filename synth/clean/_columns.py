@@ -5,6 +5,8 @@
     votes        {annotator: 1 | -1 | 0}                                  1 = the chosen side is better, 0 = a tie or an abstention
     both_orders  {judge: [vote shown as is, vote shown swapped]}          votes as above, each about the chosen side
     out_of_fold  probability that the chosen side is better, by a model that saw no pair of the same group
+    out_of_fold_blind   the same by a model that is blind to length and style
+    overlap      the greatest share of the pair's n-grams in a protected text
     anchor       1 = the label is proven right, -1 = proven wrong; a pair with a verified margin is an anchor without it
     tags         [tag, ...] of the prompt
     features     {name: [of the chosen side, of the rejected side]}
@@ -50,6 +52,7 @@ _TURNS = {
     "both_orders": _negated,
     "anchor": _negated,
     "out_of_fold": lambda p: 1 - p,
+    "out_of_fold_blind": lambda p: 1 - p,
 }
 
 

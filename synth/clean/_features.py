@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from synth.types import Message
 
 _TOKEN = re.compile(r"\w+|[-+*/=]")
+BLIND = {"length", "words"}  # what a detector that is blind to length leaves out
 _TAGGED = re.compile(r"<(\w+)>([^<]*)</\1>\s*$")
 
 

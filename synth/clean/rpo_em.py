@@ -8,6 +8,10 @@ With p_i the probability that the label is right by a model that did not see it,
 until nothing moves. w_i is the weight of the pair as labelled, 1 - w_i that of the pair swapped. The fixed point is the true reliability
 only where p is calibrated: a model that is too sure of the labels estimates eta too high. The paper's own updates run inside training with
 a momentum; here p is given and the fixed point is reached.
+
+A p that was *fitted to the noisy labels*, as `out_of_fold` is, is a probability of the observed order, p = eta q + (1 - eta)(1 - q), with
+q that of the true one: the EM above takes it for q and trusts every label. With `fitted_to_labels`, eta is one minus the noise rate that the
+confident joint of p gives (`confident_learning`; no fixed point can tell it), q = (p - (1 - eta)) / (2 eta - 1) in [0, 1], and w = eta q / p.
 """
 
 from __future__ import annotations
@@ -18,13 +22,20 @@ from collections.abc import Sequence
 import numpy as np
 
 from synth.clean._columns import probability
+from synth.clean.confident_learning import noise_rate, symmetric
 from synth.types import Decision, PreferencePair
 
 NEEDS = {"out_of_fold"}
 
 
 def rpo_em(
-    pairs: Sequence[PreferencePair], *, start: float = 0.9, floor: float = 0.5, remove_below: float = 0.0, flip_below: float = 0.0
+    pairs: Sequence[PreferencePair],
+    *,
+    fitted_to_labels: bool = False,
+    start: float = 0.9,
+    floor: float = 0.5,
+    remove_below: float = 0.0,
+    flip_below: float = 0.0,
 ) -> list[Decision]:
     """Decision "weight" with score = w_i and reason em_weight; "remove" (em_unreliable) or "flip" (em_swapped) below the two limits.
 
@@ -39,7 +50,9 @@ def rpo_em(
     p = np.array([probability(pair, "out_of_fold") for pair in pairs])
     weight = np.ones(len(pairs))
     for mine in rows.values():
-        weight[mine] = expectation(p[mine], reliability(p[mine], start=start, floor=floor))
+        weight[mine] = (
+            unmixed(p[mine], floor=floor) if fitted_to_labels else expectation(p[mine], reliability(p[mine], start=start, floor=floor))
+        )
     return [_decision(float(w), remove_below, flip_below) for w in weight]
 
 
@@ -64,6 +77,15 @@ def reliability(p: np.ndarray, *, start: float = 0.9, floor: float = 0.5, rounds
             break
         eta = new
     return eta
+
+
+def unmixed(p: np.ndarray, *, floor: float = 0.5) -> np.ndarray:
+    """w [n] from probabilities of the observed order; all ones where no noise is found, p where half of the labels are."""
+    eta = float(np.clip(1 - noise_rate(*symmetric(p)), floor, 1.0))
+    if eta <= 0.5:
+        return p
+    q = np.clip((p - (1 - eta)) / (2 * eta - 1), 0.0, 1.0)
+    return np.minimum(eta * q / np.maximum(p, 1e-12), 1.0)
 
 
 def reliability_interval(p: np.ndarray, groups: Sequence[str], *, seed: int = 0, draws: int = 200) -> tuple[float, float, float]:

@@ -23,7 +23,7 @@
                   before: what it said before the step)
     schedule      steps, at (a list of steps)                values
     prefer        chosen, rejected, ref_chosen, ...          values, gradient: {chosen, rejected}
-    evaluate      scored, against                            the metrics
+    evaluate      scored, and the columns that it reads      the metrics
     synth.clean   pairs (columns of each, and what a         actions, reasons (codes), scores
                   pair may have: prompt, chosen, ...)
 
@@ -264,7 +264,9 @@ def _schedule(piece: Any, given: Mapping[str, Any], recipe: Mapping[str, Any]) -
 
 
 def _evaluate(piece: Any, given: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[str, Any]:
-    return piece(given["scored"], *([given["against"]] if "against" in given else []))
+    from training.evaluate import columns
+
+    return piece(given["scored"], *(given[c] for c in columns(piece.func)))
 
 
 def _curriculum(piece: Any, given: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[str, Any]:
@@ -285,10 +287,11 @@ def _curriculum(piece: Any, given: Mapping[str, Any], recipe: Mapping[str, Any])
 
 
 def _clean(piece: Any, given: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[str, Any]:
-    from synth.types import Message, PreferencePair
+    from synth.types import Decision, Message, PreferencePair
 
     def pair(i: int, values: Mapping[str, Any]) -> PreferencePair:
         said = {"prompt": f"question {i}", "chosen": "a good answer", "rejected": "a bad answer"} | dict(values)
+        said["decisions"] = tuple(Decision(**d) for d in said.get("decisions", ()))
         prompt = (Message(role="user", content=said.pop("prompt")),)
         return PreferencePair(id=f"{i:06d}", prompt=prompt, **{"source": "check", "split": "train"} | said)
 
