@@ -6,6 +6,7 @@ A series has a colour class `c-<name>` (c-base, c-sft, c-prefer, c-rl, else c-ot
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from html import escape
 
@@ -74,6 +75,23 @@ def lines(series: Mapping[str, Points], *, x: str, y: str, width: int = 330, hei
         )
     title = escape(f"{y} over {x}: {', '.join(f'{n} ends at {b[-1]:.4g}' for n, (_, b) in found.items())}")
     return f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{title}"><title>{title}</title>{"".join(out)}</svg>'
+
+
+def standalone(svg: str, names: Mapping[str, str]) -> str:
+    """A plot as a file of its own: colours inside, on white, with a legend above (series -> name)."""
+    shade = {"base": "#8a93a3", "sft": "#3b73c4", "prefer": "#b8791f", "rl": "#14865a", "other": "#7a4fb5"}
+    style = (
+        "svg { font: 10.5px ui-sans-serif, system-ui, sans-serif; background: #fff } text { fill: #5c6577 } .name { fill: #1d2330 } "
+        ".grid { stroke: #dfe3ea } .axis { stroke: #5c6577 } .line { fill: none; stroke-width: 2; stroke-linejoin: round } "
+        ".faint { opacity: .28; stroke-width: 1 } "
+    ) + " ".join(f".c-{k} {{ stroke: {v} }} circle.c-{k}, text.c-{k} {{ fill: {v}; stroke: none }}" for k, v in shade.items())
+    x0, legend = 56, ""
+    for series, name in names.items():
+        legend += f'<text class="c-{series}" x="{x0}" y="-4">{escape(name)}</text>'
+        x0 += 7 * len(name) + 16
+    width, height = re.search(r'viewBox="0 0 (\d+) (\d+)"', svg).groups()  # type: ignore[union-attr]
+    svg = svg.replace(f'viewBox="0 0 {width} {height}"', f'xmlns="http://www.w3.org/2000/svg" viewBox="0 -18 {width} {int(height) + 18}"', 1)
+    return svg.replace("</title>", f"</title><style>{style}</style>{legend}", 1) + "\n"
 
 
 def whiskers(rows: Sequence[tuple[str, str, Mapping[str, float]]], *, x: str, width: int = 560, row: int = 24) -> str:

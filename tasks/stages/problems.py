@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from collections import Counter
 from typing import Any
 
@@ -9,7 +11,7 @@ from synth.types import Problem, Quarantined, Scored, digest
 from synth.verify import extract_answer, verify
 from tasks.disk import tables
 from tasks.errors import UserError
-from tasks.planning.pieces import Pieces
+from tasks.planning.pieces import Piece, Pieces
 from tasks.stage import Stage
 
 
@@ -24,15 +26,34 @@ def problems(
     n_train: int = 1000,
     n_valid: int = 100,
     n_test: int = 150,
+    rounds: int = 0,
+    proposals: int = 64,
+    attempts: int = 8,
+    held: int = 0,
+    model: str = "",
+    stop: bool = True,
+    proposer: Piece("synth.propose") = None,
+    solver: Piece("synth.solve") = None,
+    curriculum: Piece("training.curriculum") = None,
+    pay: Piece("training.reward") = None,
 ) -> None:
     """`n_*` problems of each family are wanted for each split; those that a certificate refuses or that were made before are set aside.
 
     A family that holds fewer different problems ends short after three tries for each wanted one; the card says so.
+
+    With `rounds`, self-play (docs/selfplay.md) makes the problems of the split train in place of `n_train`: a `proposer` proposes
+    `proposals` specs a round for what `curriculum` wants, what is certified is attempted `attempts` times by `solver` (or by the model of
+    the folder `model`), `pay` is what a proposal earns, success on `held` problems of each family is measured, and `stop` ends it where
+    nothing is gained any more.
     """
     accepted: dict[str, Problem] = {}
     aside: list[Quarantined] = []
     short: dict[str, int] = {}
     finished = stage.finished("problems", Problem, Quarantined)
+    told: list[dict[str, Any]] = []
+    if rounds:
+        n_train = 0
+        told = played(stage, accepted, aside)
     for number, family in enumerate(stage.progress(families, "families")):
         for split, n in (("train", n_train), ("valid", n_valid), ("test", n_test)):
             wanted = n
@@ -64,8 +85,41 @@ def problems(
         "gates": {"certificate": "two routes agree", "solution": "scored 1 by the verifier", "splits": "disjoint by normal form"},
         "problems": digest(list(accepted)),
     }
+    if rounds:
+        card["rounds"] = [{k: s[k] for k in ("success", "held", "validity", "duplicates", "reward", "weak", "stop")} for s in told]
     stage.card(card)
     stage.log({"accepted": len(accepted), "quarantined": len(aside)})
+
+
+def played(stage: Stage, accepted: dict[str, Problem], aside: list[Quarantined]) -> list[dict[str, Any]]:
+    """The rounds of self-play; what they certified and set aside is added. The ledger lies in the work folder,
+    so that a run that was killed goes on from it."""
+    from tasks.play import selfplay
+
+    model = stage.params["model"]
+    stage.out.mkdir(parents=True, exist_ok=True)
+    running = selfplay.loop(
+        stage.params, seed=stage.seed, ledger=stage.work / "ledger.db", solver=selfplay.model_solver(model) if model else None
+    )
+    told = []
+    for summary, line in selfplay.played(running):
+        told.append(summary)
+        stage.log({k: v for k, v in summary.items() if isinstance(v, float)}, step=summary["round"])
+        print(line, file=sys.stderr)
+    for item in (admit(p, accepted) for p in running.accepted.values()):
+        if isinstance(item, Problem):
+            accepted[item.id] = item
+        else:
+            aside.append(item)
+    for number, place, body in running.ledger.rows("certificate"):
+        if "aside" in body:
+            aside.append(Quarantined(**{**body["aside"], "id": f"round {number}/{place}"}))
+    with (stage.out / "rounds.jsonl").open("w", encoding="utf-8") as f:
+        f.writelines(json.dumps(s, sort_keys=True) + "\n" for s in told)
+    target = getattr(stage.params["curriculum"], "keywords", {}).get("target", 0.5)
+    (stage.out / "rounds.svg").write_text(selfplay.plot(told, target), encoding="utf-8")
+    running.ledger.close()
+    return told
 
 
 def admit(item: Problem | Quarantined, known: dict[str, Problem]) -> Problem | Quarantined:

@@ -45,6 +45,36 @@ def evaluate(tree: Tree, steps: list[str]) -> Fraction:
     return value
 
 
+def parse(text: str) -> Tree:
+    """The tree of a text, by recursive descent. Raises Refused outside the grammar, and for what is nested deeper than 50."""
+    tokens = _TOKEN.findall(text)
+    if "".join(tokens) != text.replace(" ", ""):
+        raise Refused(f"roundtrip: {text!r} is no expression")
+
+    def level(at: int, rank: int, depth: int) -> tuple[Tree, int]:
+        if depth > 50:
+            raise Refused("roundtrip: nested deeper than 50")
+        if rank == 3:
+            if at < len(tokens) and tokens[at] == "(":
+                tree, at = level(at + 1, 1, depth + 1)
+                if at == len(tokens) or tokens[at] != ")":
+                    raise Refused(f"roundtrip: a parenthesis of {text!r} is not closed")
+                return tree, at + 1
+            if at == len(tokens) or not tokens[at][0].isdigit() or tokens[at].endswith("/0"):
+                raise Refused(f"roundtrip: a number is missing in {text!r}")
+            return Fraction(tokens[at]), at + 1
+        tree, at = level(at, rank + 1, depth + 1)
+        while at < len(tokens) and RANK.get(tokens[at]) == rank:
+            right, after = level(at + 1, rank + 1, depth + 1)
+            tree, at = (tokens[at], tree, right), after
+        return tree, at
+
+    tree, end = level(0, 1, 0)
+    if end != len(tokens):
+        raise Refused(f"roundtrip: {tokens[end]!r} is unexpected in {text!r}")
+    return tree
+
+
 def shunting_yard(text: str) -> Fraction:
     """The value of a text. Raises Refused where it does not parse."""
     values: list[Fraction] = []

@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from random import Random
+from typing import Any
 
 from synth.make.families._sample import Refused, finish, parsed, rung, sample
 from synth.types import Problem, Quarantined, Split
@@ -123,4 +124,40 @@ def _search(parts: list[tuple[int, str]], target: int) -> str | None:
             for value, operator in joined:
                 if found := _search([*rest, (value, f"({left} {operator} {right})")], target):
                     return found
+    return None
+
+
+def posed(question: str) -> dict[str, Any]:
+    """A question that was proposed: its normal form, text and an expression, found from the table over subsets. Raises Refused for another
+    text, for more than five numbers or one above 999, and where the target cannot be made."""
+    target, *numbers = map(int, re.findall(r"\d+", parsed(_TEXT, question)[0]))
+    if len(numbers) > 5 or max(target, *numbers) > 999 or min(target, *numbers) < 1:
+        raise Refused("roundtrip: countdown takes two to five numbers from 1 to 999")
+    text = _rebuilt(numbers, target)
+    if text is None:
+        raise Refused(f"impossible: {numbers} cannot make {target}")
+    return {
+        "form": f"{sorted(numbers)}:{target}",
+        "prompt": f"Make {target} from {' '.join(map(str, numbers))}.",
+        "answer": text,
+        "verifier": "expression",
+        "args": {"numbers": numbers, "target": target},
+    }
+
+
+def _rebuilt(numbers: Sequence[int], target: int) -> str | None:
+    """An expression for the target, going backwards through the sets that parts of the numbers can make; None where there is none."""
+    if len(numbers) == 1:
+        return str(target) if numbers[0] == target else None
+    if target not in reachable(numbers):
+        return None
+    for chosen in range(1, (1 << len(numbers)) - 1):
+        one = [n for i, n in enumerate(numbers) if chosen >> i & 1]
+        two = [n for i, n in enumerate(numbers) if not chosen >> i & 1]
+        right = reachable(two)
+        for a in sorted(reachable(one)):
+            wanted = [("+", target - a), ("-", a - target), ("*", target // a if target % a == 0 else 0), ("/", a // target if a % target == 0 else 0)]
+            for operator, b in wanted:
+                if b > 0 and b in right:
+                    return f"({_rebuilt(one, a)}) {operator} ({_rebuilt(two, b)})"
     return None

@@ -11,8 +11,8 @@ from fractions import Fraction
 from random import Random
 from typing import Any
 
-from synth.make.families._arithmetic import Tree, evaluate, grow, shunting_yard, write
-from synth.make.families._sample import item, parsed
+from synth.make.families._arithmetic import Tree, evaluate, grow, parse, shunting_yard, write
+from synth.make.families._sample import Refused, item, parsed
 from synth.types import Problem, Quarantined, Split
 
 LADDER = (
@@ -46,3 +46,12 @@ def pose(tree: Tree) -> dict[str, Any]:
 
 def solve(question: str) -> str:
     return str(shunting_yard(parsed(_TEXT, question)[1]))
+
+
+def posed(question: str) -> dict[str, Any]:
+    """A question that was proposed, read back into a tree: its normal form, text and answer. Raises Refused for another text."""
+    text = parsed(_TEXT, question)[1]
+    if len(re.findall(r"\d+", text)) > 12 or re.search(r"\d{7}|/|÷", text):
+        raise Refused(f"roundtrip: {text!r} has more than 12 numbers, one above 999999, or a division")
+    tree = parse(text)
+    return {"form": write(tree), **pose(tree)}

@@ -13,6 +13,7 @@ from fractions import Fraction
 from itertools import permutations
 from math import gcd, prod
 from random import Random
+from typing import Any
 
 from synth.make.families._sample import Refused, finish, parsed, rung, sample
 from synth.types import Problem, Quarantined, Split
@@ -162,3 +163,25 @@ def _read(text: str) -> dict[str, int]:
         if size or name:
             row[name] = row.get(name, 0) + int(f"{sign}{size or 1}")
     return row
+
+
+def posed(question: str) -> dict[str, Any]:
+    """Equations that were proposed: normal form, text, and x by elimination and Cramer's rule. Raises Refused for another text, for more
+    than three equations or a number above 9999, and where the solution is not unique."""
+    text = parsed(_TEXT, question)[1]
+    read = [_read(one) for one in text.split("; ") if re.fullmatch(r"[-+ \dxyz]+ = -?\d+", one)]
+    names = sorted({name for row in read for name in row if name not in ("", "=")})
+    if len(read) != text.count(";") + 1 or len(read) > 3 or names != list("xyz"[: len(names)]) or re.search(r"\d{5}", text):
+        raise Refused("roundtrip: up to three equations in x, y, z with numbers up to 9999")
+    rows = [(tuple(row.get(name, 0) for name in names), row.get("", 0), row["="]) for row in read]
+    if len(rows) != len(names):
+        raise Refused(f"not_unique: {len(rows)} equations in {len(names)} unknowns")
+    roots, reason = certify(rows)
+    if reason is not None:
+        raise Refused(reason)
+    return {
+        "form": str(sorted(map(_normal_form, rows))),
+        "prompt": f"Solve {'; '.join(map(write, rows))}." if len(rows) == 1 else f"Solve for x: {'; '.join(map(write, rows))}.",
+        "answer": str(roots[0]),
+        "verifier": "number",
+    }

@@ -10,8 +10,9 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from random import Random
+from typing import Any
 
-from synth.make.families._sample import finish, parsed, rung, sample
+from synth.make.families._sample import Refused, finish, parsed, rung, sample
 from synth.types import Problem, Quarantined, Split
 
 LADDER = (
@@ -72,3 +73,18 @@ def _ranked(numbers: Sequence[int], direction: str) -> list[int]:
     for i, n in enumerate(numbers):
         ranked[sum(sign * m < sign * n or (m == n and j < i) for j, m in enumerate(numbers))] = n
     return ranked
+
+
+def posed(question: str) -> dict[str, Any]:
+    """A list that was proposed: its normal form, text and the sorted list. Raises Refused for another text."""
+    direction, listed = parsed(_TEXT, question).groups()
+    numbers = [int(n) for n in listed.split()]
+    if max(map(abs, numbers)) > 10**6:
+        raise Refused("roundtrip: numbers up to a million")
+    ordered = sorted(numbers, reverse=direction == "descending")
+    return {
+        "form": str(sorted(numbers)),
+        "prompt": f"Sort {direction}: {' '.join(map(str, numbers))}",
+        "answer": " ".join(map(str, ordered)),
+        "verifier": "ordered_list",
+    }

@@ -1,0 +1,47 @@
+"""`espalier selfplay`: play the rounds of a recipe here and now, a line for each."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+
+def add(commands: Any) -> None:
+    p = commands.add_parser("selfplay", help="play a recipe's rounds of self-play: propose, certify, attempt, score, reward, update")
+    p.add_argument("--recipe", metavar="NAME", help="a recipe that plays, e.g. socratic-zero")
+    p.add_argument("--set", metavar="STAGE.KNOB=VALUE", action="append", default=[], help="change one value, e.g. problems.rounds=20")
+    p.add_argument("--model", metavar="FOLDER", help="who solves: a trained model, e.g. artifacts/sft/model (default: the recipe's solver)")
+    p.add_argument("--out", metavar="DIR", help="where ledger and plot go (default: .espalier/selfplay/RECIPE); a run is gone on with there")
+    p.set_defaults(run=selfplay)
+
+
+def selfplay(args: argparse.Namespace) -> int:
+    from flows.cli.run import merged, overrides
+    from tasks.paths import project
+    from tasks.planning import plan
+    from tasks.planning.pieces import bind_all
+    from tasks.play import selfplay as play
+
+    root = project()
+    changes = overrides(args.recipe, args.set)
+    if args.model:
+        changes["set.problems.model"] = args.model
+    made = plan.plans(root, changed=lambda params: merged(params, changes))
+    params = bind_all(made["problems"]["pieces"], made["problems"]["params"])
+    out = Path(args.out) if args.out else root / ".espalier" / "selfplay" / made["_run"]["recipe"]
+    out.mkdir(parents=True, exist_ok=True)
+    solver = play.model_solver(params["model"]) if params["model"] else None
+    running = play.loop(params, seed=made["_run"]["seed"], ledger=out / "ledger.db", solver=solver)
+    print(play.HEADER)
+    told = []
+    for summary, line in play.played(running):
+        told.append(summary)
+        print(line, flush=True)
+    target = params["curriculum"].keywords.get("target", 0.5)
+    (out / "rounds.svg").write_text(play.plot(told, target), encoding="utf-8")
+    running.ledger.close()
+    if told[-1]["stop"]:
+        print(f"\nstopped: {told[-1]['stop']}")
+    print(f"\n{len(running.accepted)} certified problems. Look next:  {out / 'rounds.svg'} (the plot)   {out / 'ledger.db'} (every row)")
+    return 0

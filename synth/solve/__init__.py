@@ -1,0 +1,1 @@
+"""Solvers, one file each: `f(*, knobs) -> Solver` (`synth.selfplay.loop`): problems in, texts out."""
