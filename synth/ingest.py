@@ -16,9 +16,13 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from synth.kb import KB, Entity, Fact, Relation
 from synth.types import Quarantined, digest
+
+if TYPE_CHECKING:
+    from synth.documents import Document
 
 STAGE = "kb"
 THING = "thing"  # the type of an entity whose type nothing states
@@ -49,6 +53,7 @@ class Reading:
     schema       relation name -> the fields of `Relation` that the source states
     closed       whether `schema` is the whole schema, so that another relation is a mistake
     aliases      (type, name) -> other names
+    documents    the pages themselves, where the source has any: for the search engine
     """
 
     rows: list[Row] = field(default_factory=list)
@@ -56,6 +61,7 @@ class Reading:
     schema: dict[str, dict[str, object]] = field(default_factory=dict)
     closed: bool = False
     aliases: dict[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
+    documents: list[Document] = field(default_factory=list)
 
     def aside(self, reason: str, source: str, why: str, span: str) -> None:
         """Set a row aside."""
@@ -294,6 +300,8 @@ def _problem(row: Row, reading: Reading, relations: Mapping[str, Relation]) -> t
                 f"the {part} is said to be a {stated!r}, but that of {row.relation!r} is a {wanted!r}: mend the type, or give "
                 "the relation a name of its own",
             )
+    if row.subject == row.object and relation.domain == relation.range:
+        return "self_reference", f"the {relation.label} of {row.subject!r} is said to be itself: mend one of the two, or delete the row"
     if relation.range == "number" and not _NUMBER.fullmatch(row.object):
         return (
             "not_a_number",

@@ -1,10 +1,10 @@
 """Numbers with units and dates, as texts write them, in one normal form.
 
-    quantity("28,748 sq km")              -> Quantity("28748", "sq km")
-    quantity("$1.29 trillion (2023 est.)")-> Quantity("1290000000000", "$")
-    quantity("about a dozen")             -> None
-    date("14 July 1789"), date("July 14, 1789"), date("1789-07-14")  -> "1789-07-14"
-    date("in 1789")                       -> None: a year alone is no date; `year` reads "1789"
+quantity("28,748 sq km")              -> Quantity("28748", "sq km")
+quantity("$1.29 trillion (2023 est.)")-> Quantity("1290000000000", "$")
+quantity("about a dozen")             -> None
+date("14 July 1789"), date("July 14, 1789"), date("1789-07-14")  -> "1789-07-14"
+date("in 1789")                       -> None: a year alone is no date; `year` reads "1789"
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ _MAGNITUDES = {"hundred": 2, "thousand": 3, "million": 6, "billion": 9, "trillio
 _QUANTITY = re.compile(
     r"(?P<sign>[-+\N{MINUS SIGN}]?)\s?(?P<money>[$\N{EURO SIGN}\N{POUND SIGN}\N{YEN SIGN}]?)(?P<sign2>[-\N{MINUS SIGN}]?)"
     r"(?P<whole>\d{1,3}(?:,\d{3})+|\d{1,15})(?:\.(?P<part>\d{1,12}))?"
-    r"(?:\s?(?P<magnitude>hundred|thousand|million|billion|trillion)\b)?\s?(?P<unit>(?:[^\W\d_]|[%\N{DEGREE SIGN}])[^\d;:()\[\]]{0,39}(?:(?<=/)\d[\d,]*\s[^\d;:()\[\]]{1,39})?)?"
+    r"(?:\s?(?P<magnitude>hundred|thousand|million|billion|trillion)\b)?\s?(?P<unit>"
+    r"(?:[^\W\d_]|[%\N{DEGREE SIGN}])(?:[^\d;:()\[\]]|\(s\)){0,39}(?:(?<=/)\d[\d,]*\s[^\d;:()\[\]]{1,39})?)?"
 )
 _NOTE = re.compile(r"\s*[(\[][^()\[\]]{0,200}[)\]]\s*\.?$")
 MONTHS = ("january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november", "december")

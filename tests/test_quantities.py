@@ -14,6 +14,7 @@ from synth.quantities import Quantity, date, find_date, quantity, without_note, 
         ("-$30.334 billion (2023 est.)", "-30334000000", "$"),
         ("12.3% of GDP (2021)", "12.3", "% of GDP"),
         ("10.88 births/1,000 population (2025 est.)", "10.88", "births/1,000 population"),
+        ("0.97 male(s)/female", "0.97", "male(s)/female"),
         ("12% male, 13% female", None, None),
         ("\N{MINUS SIGN}2 m", "-2", "m"),
         ("1.50 kg.", "1.5", "kg"),
@@ -31,7 +32,9 @@ def test_quantity(text: str, number: str | None, unit: str | None) -> None:
     assert quantity(text) == (None if number is None else Quantity(number, unit))
 
 
-@pytest.mark.parametrize("text", ["14 July 1789", "July 14, 1789", "14th of July 1789", "1789-07-14", "Jul. 14 1789", "14 July 1789 (Paris)"])
+@pytest.mark.parametrize(
+    "text", ["14 July 1789", "July 14, 1789", "14th of July 1789", "1789-07-14", "Jul. 14 1789", "14 July 1789 (Paris)"]
+)
 def test_dates_have_one_form(text: str) -> None:
     assert date(text) == "1789-07-14"
 

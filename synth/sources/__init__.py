@@ -7,11 +7,14 @@ import inspect
 from pathlib import Path
 
 from synth.ingest import Reading
+from synth.sources.csv_records import csv_records
 from synth.sources.csv_triples import csv_triples
+from synth.sources.documents import documents
 from synth.sources.json_records import json_records
 from synth.sources.jsonl_triples import jsonl_triples
+from synth.sources.sqlite_tables import sqlite_tables
 
-READERS = {reader.__name__: reader for reader in (csv_triples, json_records, jsonl_triples)}
+READERS = {reader.__name__: reader for reader in (csv_triples, jsonl_triples, csv_records, json_records, sqlite_tables, documents)}
 
 
 def read_source(path: Path | str, kind: str, *, name: str = "", **options: object) -> Reading:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import fields as dataclass_fields
 from pathlib import Path
 from typing import Any
 
-from synth.ingest import Reading, Row, read_text, tidy
-from synth.kb import Relation
-
-_STATED = {f.name for f in dataclass_fields(Relation)} - {"name", "domain"}
+from synth.ingest import Reading, read_text
+from synth.sources.records import mapping, read_records
 
 
 def json_records(
@@ -25,85 +22,40 @@ def json_records(
     records: str = "",
     fields: Mapping[str, Any] | None = None,
 ) -> Reading:
-    """Read records.
+    """Read records: a file with a list of objects, or a folder (its subfolders too) with one object in each *.json.
 
     type      entity type of the records
     id        path of the field that names a record; paths are keys joined by dots, `*` is every value, a list is walked on its own
     key       path of another field by which records refer to each other ("cca3"), for fields with `by_key: true`
     aliases   path of further names
     records   path to the list of records, where the file is an object
-    fields    relation -> path, or {path, range, by_key, functional, label, passage, ...} (any field of `Relation`). Without it every
-              field is a relation: nested objects that have a name are entities of their own, other nested objects are flattened.
+    fields    relation -> path, or {path, range, by_key, read, pattern, functional, label, passage, ...} (how a text is read: `Mapped` in
+              synth/sources/records.py; and any field of `Relation`). Without it every field is a relation: nested objects that have a name
+              are entities of their own, other nested objects are flattened.
 
     null, [] and {} state nothing; an empty string is a missing object. A record without a name, or with the name of an earlier one, is set
     aside whole. Raises ValueError for a file that is not a list of objects, and for a wrong entry of `fields`.
     """
-    wanted = {relation: _field(name, relation, given) for relation, given in (fields or {}).items()}
-    reading = Reading(schema={r: {"domain": type, **{k: v for k, v in f.items() if k in _STATED}} for r, f in wanted.items()})
-    found = list(_records(read_text(path, name), name, records))
+    wanted = mapping(name, fields)
+    found = list(_folder(path, name) if path.is_dir() else _records(read_text(path, name), name, records))
     if not found:
-        raise ValueError(f"{name} line 1 begins an empty list of records: add records, or take it out of the list of sources")
-    by_key = (
-        {scalar(k): tidy(scalar(n)) for _, r in found if isinstance(r, dict) for k in _follow(r, key) for n in _follow(r, id)}
-        if key
-        else {}
-    )
-    seen: dict[str, str] = {}
-    for place, record in found:
-        text = json.dumps(record, ensure_ascii=False)
-        names = [tidy(scalar(v)) for v in _follow(record, id)] if isinstance(record, dict) else []
-        if len(names) != 1 or not names[0]:
-            reading.aside("missing_name", place, f"the record has no single name at {id!r}: give one, or state its path as `id`", text)
-            continue
-        if names[0] in seen:
-            reading.aside(
-                "duplicate_record",
-                place,
-                f"the name {names[0]!r} is already that of {seen[names[0]]}: merge the two records, or tell their names apart",
-                text,
-            )
-            continue
-        seen[names[0]] = place
-        others = (
-            tuple(n for n in dict.fromkeys(tidy(scalar(v)) for v in _follow(record, aliases)) if n and n != names[0]) if aliases else ()
-        )
-        if others:
-            reading.aliases[type, names[0]] = others
-        if fields is None:
-            reading.rows += _all_rows(record, names[0], type, id, "", place)
-            continue
-        for relation, f in wanted.items():
-            for value in map(scalar, _follow(record, f["path"])):
-                row = {
-                    "subject": names[0],
-                    "relation": relation,
-                    "subject_type": type,
-                    "source": place,
-                    "span": f"{names[0]} {f['path']} = {value}",
-                }
-                if not f.get("by_key"):
-                    reading.rows.append(Row(object=tidy(value), **row))
-                elif value in by_key:
-                    reading.rows.append(Row(object=by_key[value], **row))
-                else:
-                    reading.aside(
-                        "unknown_reference",
-                        place,
-                        f"{relation!r} refers to {value!r}, which no record has at {key!r}: add that record, or mend the reference",
-                        row["span"],
-                    )
-    return reading
-
-
-def _field(name: str, relation: str, given: Any) -> dict[str, Any]:
-    field = {"path": given} if isinstance(given, str) else dict(given) if isinstance(given, Mapping) else {}
-    unknown = sorted(set(field) - _STATED - {"path", "by_key"})
-    if unknown or not isinstance(field.get("path"), str):
         raise ValueError(
-            f"the field {relation!r} of {name} {f'has an unknown key {unknown[0]!r}' if unknown else 'has no path'}: write a "
-            f"path, or {{path: ..., range: ..., by_key: true}}"
+            f"{name} holds no file *.json: add some, or take it out of the list of sources"
+            if path.is_dir()
+            else f"{name} line 1 begins an empty list of records: add records, or take it out of the list of sources"
         )
-    return field
+    return read_records(found, type=type, id=id, key=key, aliases=aliases, fields=wanted)
+
+
+def _folder(path: Path, name: str) -> Iterator[tuple[str, Any]]:
+    """(place, record) of every file of a folder."""
+    for file in sorted(path.rglob("*.json")):
+        label = f"{name.rstrip('/')}/{file.relative_to(path).as_posix()}"
+        try:
+            record = json.loads(read_text(file, label), object_pairs_hook=no_repeated_key)
+        except json.JSONDecodeError as error:
+            raise ValueError(f"{label} line {error.lineno} column {error.colno} is not JSON ({error.msg}): mend it there") from error
+        yield label, record
 
 
 def _records(text: str, name: str, records: str) -> Iterator[tuple[str, Any]]:
@@ -144,49 +96,3 @@ def no_repeated_key(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = next(k for i, (k, _) in enumerate(pairs) if any(k == other for other, _ in pairs[:i]))
         raise ValueError(f"gives the key {twice!r} twice in one object")
     return out
-
-
-def scalar(value: Any) -> str:
-    """The text of a JSON value: yes/no for booleans, whole floats as integers, "" for null."""
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def _follow(value: Any, path: str) -> Iterator[Any]:
-    """The scalars at a path; lists are walked wherever they stand, `*` walks the values of an object."""
-    if isinstance(value, list):
-        for item in value:
-            yield from _follow(item, path)
-        return
-    step, _, rest = path.partition(".")
-    if not step:
-        if value is not None and not isinstance(value, dict):
-            yield value
-    elif isinstance(value, dict):
-        for item in value.values() if step == "*" else [value[step]] if step in value else []:
-            yield from _follow(item, rest)
-
-
-def _all_rows(record: Mapping[str, Any], subject: str, type: str, id: str, prefix: str, place: str) -> list[Row]:
-    """A row for every leaf of a record (see `json_records`); relations of nested entities begin with the field that holds them."""
-    rows: list[Row] = []
-    for field, value in record.items():
-        if field == id:
-            continue
-        relation = prefix + field
-        for item in value if isinstance(value, list) else [value]:
-            row = {"subject": subject, "subject_type": type, "relation": relation, "source": place}
-            if isinstance(item, dict) and isinstance(item.get(id), str) and item[id].strip():
-                named = tidy(item[id])
-                rows.append(Row(object=named, object_type=field, span=f"{subject} {relation} = {named}", **row))
-                rows += _all_rows(item, named, field, id, f"{field}_", place)
-            elif isinstance(item, dict):
-                rows += _all_rows(item, subject, type, id, f"{relation}_", place)
-            elif item is not None and not isinstance(item, list):
-                rows.append(Row(object=tidy(scalar(item)), span=f"{subject} {relation} = {scalar(item)}", **row))
-    return rows

@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 
 from synth.ingest import Reading, Row, read_schema, read_text, tidy
-from synth.sources.json_records import no_repeated_key, scalar
+from synth.sources.json_records import no_repeated_key
+from synth.sources.records import scalar
 
 _KEYS = ("subject", "relation", "object", "subject_type", "object_type")
 
