@@ -9,14 +9,15 @@ import pytest
 from sealed import seal
 
 from synth.kb import Passage
-from synth.types import Problem, Scored, Unscorable
+from synth.types import Message, PreferencePair, Problem, Scored, Trajectory, Unscorable
 from tasks.disk import tables
 from tasks.disk.finished import Finished
 from tasks.errors import UserError
+from tasks.measure import OUTCOMES, by_problem, measure
 from tasks.planning.pieces import bind
 from tasks.stage import Stage
 from tasks.stages import evaluate as module
-from tasks.stages.evaluate import OUTCOMES, by_problem, evaluate, held_out, measure, outcome, resumable
+from tasks.stages.evaluate import evaluate, held_out, outcome, resumable
 from training import toy
 from training.evaluate.paired import paired
 from training.evaluate.pass_at_k import pass_at_k
@@ -54,6 +55,10 @@ def project(tmp_path_factory):
     model = new_model(tokenizer, hidden=16, layers=1, heads=2, kv_heads=1, intermediate=32, max_length=256, init_range=0.05, seed=1)
     for stage, folder in module.MODELS.values():
         save_model(model, tokenizer, root / "artifacts" / stage / folder)
+    said = [Message(role="user", content="Who teaches ?"), Message(role="assistant", content="<answer>Karo</answer>")]
+    tables.write(root / "artifacts/trajectories/trajectories.parquet", [Trajectory.make(problem="p", messages=said, split="train")], Trajectory)
+    pair = PreferencePair.make(prompt=said[:1], chosen="<answer>Karo</answer>", rejected="<answer>Milbe</answer>", source="test", split="train")
+    tables.write(root / "artifacts/clean/pairs.parquet", [pair], PreferencePair)
     seal(root)
     return root
 
@@ -93,7 +98,7 @@ class Oracle:
 
 
 def run(root, **changes):
-    stage = Stage("evaluate", root=root, deps=["artifacts"])
+    stage = Stage("evaluate", root=root, deps=["artifacts", "data"])
     pieces = {
         "envs": [bind("training.env", {"piece": "search"}), bind("training.env", {"piece": "single"})],
         "metrics": [bind("training.evaluate", {"piece": "pass_at_k", "ks": [1, 4]})],
@@ -110,7 +115,7 @@ def test_an_untrained_model_end_to_end(project):
     assert set(frame["outcome"]) <= set(OUTCOMES)
     found = json.loads((out / "metrics.json").read_text())
     assert found["models"]["base"] == found["models"]["rl"], "the same weights and random numbers give the same numbers"
-    assert found["difference"]["rl - base"] == {"mean": 0.0, "low": 0.0, "high": 0.0, "n": 6}
+    assert found["difference"]["rl - base"] == {"mean": 0.0, "low": 0.0, "high": 0.0, "n": 6, "p": 1.0, "p_holm": 1.0}
     assert set(found["hops"]["rl"]) == {"1", "2"} and set(found["families"]["rl"]) == {"family0", "family1"}
     first = (out / "scores.parquet").read_bytes()
     assert (run(project, models=["base", "rl"], against="base") / "scores.parquet").read_bytes() == first
@@ -123,7 +128,8 @@ def test_search_is_what_the_scores_come_from(project, monkeypatch):
     monkeypatch.setattr(module, "Player", lambda **kw: player(**kw | {"sampler": Oracle(kw["renderer"], kw["sampler"])}))
     out = run(project, models=["sft", "rl"])
     found = json.loads((out / "metrics.json").read_text())
-    assert found["models"]["rl"]["pass@1"] == {"mean": 1.0, "low": 1.0, "high": 1.0, "n": 6}
+    low = 0.025 ** (1 / 6)  # all of six: Clopper and Pearson, where a bootstrap would be certain
+    assert found["models"]["rl"]["pass@1"] == pytest.approx({"mean": 1.0, "low": low, "high": 1.0, "n": 6})
     assert found["models"]["rl"]["calls"]["mean"] == 1.0
     assert 0 < found["models"]["sft"]["pass@1"]["mean"] < 0.7
     assert found["difference"]["rl - sft"]["low"] > 0
@@ -231,3 +237,37 @@ def test_measure_leaves_out_samples_without_a_score():
     found = measure(frame, ["rl"], "sft", [bind("training.evaluate", {"piece": "pass_at_k", "ks": [1]})])
     assert found["models"]["rl"]["pass@1"]["mean"] == 1.0
     assert len(by_problem(frame[frame["run"] == "rl"])[0]) == 2
+
+
+def test_a_set_of_ones_own_is_asked_and_one_that_was_trained_on_is_refused(project, monkeypatch):
+    file = project / "data/mine.jsonl"
+    file.parent.mkdir(exist_ok=True)
+    rows = [{"question": "Who teaches ?", "answer": "Karo"}, {"question": "Where is Tasun ?", "answer": "Orrel"}]
+    file.write_text("".join(json.dumps(r) + "\n" for r in rows))
+    own = {"sets": [{"name": "mine", "path": "data/mine.jsonl", "samples": 2, "ask": ""}], "models": ["base", "rl"], "against": "base"}
+    with pytest.raises(UserError, match="1 evaluation rows stand in what was trained on .*'Who teaches .' is 100% of artifacts/trajectories"):
+        run(project, **own)
+    found = json.loads((run(project, **own, overlap="drop") / "metrics.json").read_text())
+    assert found["sets"]["mine"]["rl"]["pass@1"]["n"] == 1 and "rl - base, mine" in found["difference"]
+    card = json.loads((project / "artifacts/evaluate/card.json").read_text())
+    assert card["overlap"] == {"gate": "drop", "dropped": 1} and card["sets"]["mine"]["problems"] == 2
+    file.write_text(json.dumps(rows[0]) + "\n")
+    with pytest.raises(UserError, match="every problem of 'base, mine' was trained on"):
+        run(project, **own, overlap="drop")
+
+
+def test_metrics_read_columns_of_samples(project):
+    metrics = [bind("training.evaluate", {"piece": p}) for p in ("pass_at_k", "majority_at_k", "calibration", "behaviour", "diversity")]
+    found = json.loads((run(project, models=["rl"], against="rl", metrics=metrics) / "metrics.json").read_text())
+    assert {"pass@1", "ece", "format", "across"} <= set(found["models"]["rl"]) and "ece" not in found["hops"]["rl"]["1"]
+    frame = pd.read_parquet(project / "artifacts/evaluate/scores.parquet")
+    assert frame["confidence"].between(0, 1).all() and (frame["text"].str.len() > 0).any()
+    assert not frame.duplicated(["run", "problem", "sample"]).any() and {"temperature", "top_p", "max_turn_tokens"} <= set(frame)
+    found = measure(frame, ["rl"], "rl", metrics)
+    assert found == json.loads((project / "artifacts/evaluate/metrics.json").read_text()), "offline is what the loop gave"
+
+    def odd(scored, moods):
+        return {}
+
+    with pytest.raises(UserError, match="reads 'moods', which no row holds"):
+        run(project, models=["rl"], metrics=[odd])

@@ -111,15 +111,19 @@ def _above(root: Path, stage: str) -> list[str]:
 
 
 def _whole(folder: Path, stage: str, full: Mapping[str, Any], n: int) -> float | None:
-    """Seconds of the stage at full size: what it costs whatever its size, and what each row adds, from a run five times as large and the
-    preview again, now that everything is imported. None where the preview was the whole."""
+    """Seconds of the stage at full size: what it costs whatever its size, and what each row adds. The rate is that of larger runs, for the
+    first rows pay for caches that later ones use. None where the preview was the whole. The preview itself is made last: it is what stays."""
     if not SMALL[stage](full["params"], n):
         return None
-    more = _run(folder, stage, full, 5 * n)
+    sizes, took = [n * 10, n * 30], []
+    for size in sizes:
+        took.append(_run(folder, stage, full, size))
+        if took[-1] > 3.0:
+            break
     less = _run(folder, stage, full, n)
-    rows = {k: _wanted({**full["params"], **SMALL[stage](full["params"], m)}) for k, m in (("more", 5 * n), ("less", n))}
-    each = max(0.0, more - less) / max(1, rows["more"] - rows["less"])
-    return less + each * max(0, _wanted(full["params"]) - rows["less"])
+    at = [(_wanted({**full["params"], **SMALL[stage](full["params"], m)}), t) for m, t in zip([n, *sizes], [less, *took], strict=False)]
+    (few, fast), (many, slow) = at[-2:]
+    return slow + max(0.0, slow - fast) / max(1, many - few) * max(0, _wanted(full["params"]) - many)
 
 
 def _wanted(params: Mapping[str, Any]) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,19 +10,22 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pandera.pandas as pa
 
-from synth.types import Problem, Sampling, Scored, digest
+from synth.contamination import Hit, contaminated
+from synth.types import PreferencePair, Problem, Sampling, Scored, Trajectory, digest
+from synth.verify import extract_answer
 from tasks.disk import tables
 from tasks.disk.finished import Finished
 from tasks.errors import UserError, nearest
+from tasks.measure import OUTCOMES, measure, needed
 from tasks.planning.pieces import Pieces
 from tasks.play import knowledge
+from tasks.play import sets as test_sets
 from tasks.play.search import NOTHING
 from tasks.stage import Stage
-from training.evaluate.mean import mean
-from training.evaluate.paired import paired
 from training.model import load_model
 from training.render import Renderer
 from training.rollout.play import Player
@@ -31,7 +33,6 @@ from training.rollout.torch_sampler import TorchSampler
 from training.types import Rollout
 
 MODELS = {"base": ("sft", "base"), "sft": ("sft", "model"), "prefer": ("prefer", "model"), "rl": ("rl", "model")}  # name -> stage, folder
-OUTCOMES = ("right", "wrong", "malformed", "out_of_calls", "truncated", "unscorable")
 SCORES = pa.DataFrameSchema(
     {
         "run": tables.text(empty=False),
@@ -49,6 +50,11 @@ SCORES = pa.DataFrameSchema(
         "tokens": tables.number(0, whole=True),
         "temperature": tables.number(0),
         "top_p": tables.number(0),
+        "said": tables.text(),
+        "reference": tables.text(),
+        "text": tables.text(),
+        "confidence": tables.number(0, nullable=True),
+        "reward": tables.number(nullable=True),
         "max_turn_tokens": tables.number(1, whole=True),
         "search_k": tables.number(1, whole=True),
     },
@@ -84,7 +90,18 @@ def evaluate(
     max_tokens: int = 512,
     k: int = 3,
     envs: Pieces("training.env") = [{"piece": "search"}, {"piece": "single"}],
-    metrics: Pieces("training.evaluate") = [{"piece": "pass_at_k", "ks": [1, 8]}],
+    metrics: Pieces("training.evaluate") = [
+        {"piece": "pass_at_k", "ks": [1, 8]},
+        {"piece": "majority_at_k", "ks": [8]},
+        {"piece": "answer_overlap"},
+        {"piece": "cost_per_right"},
+        {"piece": "calibration"},
+        {"piece": "diversity"},
+        {"piece": "behaviour"},
+        {"piece": "length_bias"},
+    ],
+    sets: list = [],
+    overlap: str = "refuse",
     max_unscorable: float = 0.02,
     wave: int = 256,
     device: str = "cpu",
@@ -92,16 +109,32 @@ def evaluate(
 ) -> None:
     """`samples` rollouts of each of `questions` test questions per model, `family_samples` of `per_family` problems of each verifiable
     family; differences are taken to the model `against`. `max_unscorable` is the largest share of rollouts without a score before the
-    numbers would mean something else."""
+    numbers would mean something else.
+
+    sets: test sets of one's own (`tasks/play/sets.py` has the keys). overlap: "refuse" stops where an evaluation row stands in what was
+    trained on, and names the rows; "drop" leaves those rows out and counts them. A metric that reads `rewards` (best_of_n) has every
+    rollout judged by artifacts/reward."""
+    if overlap not in ("refuse", "drop"):
+        raise UserError(f"evaluate: overlap = {overlap!r} is neither refuse nor drop")
+    wanted = needed(metrics)
     for name in [*models, against]:
         if name not in MODELS:
             raise UserError(f"evaluate: there is no model {name!r}: {nearest(name, MODELS)}")
     asked = held_out(stage.input("questions", "problems.parquet"), questions, stage.seed)
     solved = held_out(stage.input("problems", "problems.parquet"), per_family, stage.seed, by_family=True)
+    own = [test_sets.load(stage, spec, i) for i, spec in enumerate(sets)]
+    if twice := [name for name, n in Counter(s.name for s in own).items() if n > 1]:
+        raise UserError(f"evaluate.sets: two sets are called {twice[0]!r}: give each a name of its own")
+    leaked = overlaps(stage, {"questions": asked, "families": solved} | {s.name: s.problems for s in own}, refuse=overlap == "refuse")
+    asked, solved = ([p for p in problems if p.id not in leaked] for problems in (asked, solved))
     search, blank = {"search": knowledge.search(stage, k=k)}, {"search": lambda query: NOTHING}
     runs = [Run(name, name, asked, samples, search) for name in models]
     runs += [Run(f"{name}, families", name, solved, family_samples, search) for name in models]
+    runs += [Run(f"{name}, {s.name}", name, [p for p in s.problems if p.id not in leaked], s.samples, search) for name in models for s in own]
     runs += [Run(f"{models[-1]}, search blanked", models[-1], asked, blanked_samples, blank)]
+    for r in runs:
+        if not r.problems:
+            raise UserError(f"evaluate: every problem of {r.name!r} was trained on: there is nothing left to ask")
     hosts = {e.piece.rpartition("/")[2]: e() for e in envs}
     sampling = Sampling(temperature=temperature, top_p=top_p, max_tokens=max_turn_tokens)
 
@@ -110,6 +143,12 @@ def evaluate(
         model, tokenizer = load_model(stage.input(*MODELS[name]), dtype=dtype, device=device)
         renderer = Renderer(tokenizer)
         return TorchSampler(model=model, end_id=renderer.end_id), renderer
+
+    judge = None
+    if "rewards" in wanted:
+        from tasks.play.rewards import RewardModel
+
+        judge = RewardModel(stage.input("reward", "model"), dtype=dtype, device=device)
 
     def play(run: Run, part: Sequence[Problem]) -> list[Rollout]:
         source, renderer = sampler(run.model)
@@ -120,7 +159,7 @@ def evaluate(
     rows: list[dict[str, Any]] = []
     with stage.progress(sum(len(r.problems) * r.samples for r in runs), "rollouts") as bar:
         for run in sorted(runs, key=lambda r: models.index(r.model)):
-            for part in resumable(stage.finished(run.name), run.problems, max(1, wave // run.samples), partial(play, run)):
+            for part in resumable(stage.finished(run.name), run.problems, max(1, wave // run.samples), partial(play, run), judge):
                 rows += [{"run": run.name, "model": run.model, "blanked": run.tools is blank, **row} for row in part]
                 bar.update(len(part), model=run.name)
 
@@ -133,13 +172,15 @@ def evaluate(
         )
     decoding = {"temperature": temperature, "top_p": top_p, "max_turn_tokens": max_turn_tokens, "search_k": k}
     frame = pd.DataFrame([{c: r[c] if c in r else decoding[c] for c in SCORES.columns} for r in rows])
-    frame["score"] = frame["score"].astype("float64")
+    for column in ("score", "confidence", "reward"):
+        frame[column] = frame[column].astype("float64")
     SCORES.validate(frame).to_parquet(stage.out / "scores.parquet", compression="zstd", index=False)
     with (stage.out / "episodes.jsonl").open("w", encoding="utf-8") as f:
         for r in rows:
             if r["messages"] is not None:
-                f.write(json.dumps({c: v for c, v in r.items() if c != "reason" or v}, ensure_ascii=False) + "\n")
-    found = measure(frame, models, against, metrics)
+                shown = {c: v for c, v in r.items() if c not in ("reference", "text") and (c not in ("reason", "reward") or v)}
+                f.write(json.dumps(shown, ensure_ascii=False) + "\n")
+    found = measure(frame, models, against, metrics, [s.name for s in own])
     if any("pass@1" not in values for values in found["models"].values()):
         raise UserError(
             "evaluate: no metric gives pass@1, which the report shows: keep {piece: pass_at_k, ks: [1, ...]} among evaluate.metrics"
@@ -153,6 +194,8 @@ def evaluate(
             "problems": len(solved),
             "samples": samples,
             **decoding,
+            "sets": {s.name: {"source": s.source, "problems": len(s.problems), "quarantined": tables.counts(s.aside)} for s in own},
+            "overlap": {"gate": overlap, "dropped": len(leaked)},
             "held_out": digest([p.id for p in asked]),
         }
     )
@@ -176,16 +219,57 @@ def held_out(path: Path, n: int, seed: int, *, by_family: bool = False) -> list[
     return [p for family in sorted(families) for p in sorted(families[family], key=lambda p: digest("evaluate", seed, p.id))[:n]]
 
 
+def overlaps(stage: Stage, held_out: Mapping[str, Sequence[Problem]], *, refuse: bool) -> set[str]:
+    """The ids of problems that were trained on: every problem of the split train, every demonstration and every pair is compared.
+
+    Raises UserError with the rows where `refuse`; all of them are then in overlap.jsonl of the work folder.
+    """
+    trained = list(training_texts(stage))
+    hits: list[Hit] = []
+    for name, problems in held_out.items():
+        texts = [(p.id, str(p.lineage.get("question", p.question))) for p in problems]
+        # Of questions and families only the same text counts: what one template makes is alike by construction, and split by its root.
+        hits += contaminated(texts, trained, near=name not in ("questions", "families"))
+    if hits and refuse:
+        path = stage.out / "overlap.jsonl"
+        path.write_text("".join(json.dumps(vars(h), ensure_ascii=False) + "\n" for h in hits), encoding="utf-8")
+        first = "; ".join(f"{h.text[:80]!r} is {h.overlap:.0%} of {h.where} {h.trained}" for h in hits[:3])
+        raise UserError(
+            f"evaluate: {len(hits)} evaluation rows stand in what was trained on ({first}; all in {path.relative_to(stage.root)}): take them "
+            f"out of one of the two, or set evaluate.overlap to drop"
+        )
+    return {h.row for h in hits}
+
+
+def training_texts(stage: Stage) -> Iterator[tuple[str, str, str]]:
+    """(id, where, text) of all that any model of the run may have learned from."""
+    for source in ("questions", "problems"):
+        for p in tables.read(stage.input(source, "problems.parquet"), Problem):
+            if p.split == "train":
+                yield p.id, f"artifacts/{source}", p.question
+    for t in tables.read(stage.input("trajectories", "trajectories.parquet"), Trajectory):
+        yield t.id, "artifacts/trajectories", next((m.content for m in t.messages if m.role == "user"), "")
+    for pair in tables.read(stage.input("clean", "pairs.parquet"), PreferencePair):
+        if pair.split == "train":
+            for text in (*(m.content for m in pair.prompt if m.role == "user"), pair.chosen, pair.rejected):
+                yield pair.id, "artifacts/clean", text
+
+
 def resumable(
-    finished: Finished, problems: Sequence[Problem], size: int, play: Callable[[Sequence[Problem]], list[Rollout]]
+    finished: Finished,
+    problems: Sequence[Problem],
+    size: int,
+    play: Callable[[Sequence[Problem]], list[Rollout]],
+    judge: Callable[[Sequence[Rollout]], list[float]] | None = None,
 ) -> Iterator[list[dict[str, Any]]]:
     """Rows of the rollouts of `problems`, `size` problems at a time. A part that is finished is not played again."""
 
     def rows(part: Sequence[Problem]) -> list[dict[str, Any]]:
         counts: Counter[str] = Counter()
-        out = []
-        for r in play(part):
-            out.append(row(r, counts[r.group]))
+        out, played = [], play(part)
+        rewards = judge(played) if judge else [None] * len(played)
+        for r, reward in zip(played, rewards, strict=True):
+            out.append({**row(r, counts[r.group]), "reward": reward})
             counts[r.group] += 1
         return out
 
@@ -196,6 +280,8 @@ def resumable(
 def row(rollout: Rollout, sample: int) -> dict[str, Any]:
     """What is kept of one rollout; the conversation itself of each problem's first sample only."""
     problem, score = rollout.problem, rollout.score
+    written = [m.content for m in rollout.info["messages"] if m.role == "assistant"]
+    last = next((s.logp for s in reversed(rollout.segments) if s.logp is not None), None)
     return {
         "problem": problem.id,
         "sample": sample,
@@ -208,7 +294,11 @@ def row(rollout: Rollout, sample: int) -> dict[str, Any]:
         "calls": int(rollout.info.get("calls", 0)),
         "turns": rollout.turns,
         "tokens": rollout.n_model,
+        "said": extract_answer(written[-1]) or "" if written else "",
+        "text": "\n".join(written),
+        "confidence": None if last is None else float(np.exp(np.sum(last, dtype=np.float64))),
         "answer": problem.answer,
+        "reference": problem.answer,
         "messages": [{"role": m.role, "content": m.content} for m in rollout.info["messages"]] if sample == 0 else None,
     }
 
@@ -225,38 +315,3 @@ def outcome(rollout: Rollout) -> str:
     if parts.get("answered", 1.0):
         return "wrong"
     return "out_of_calls" if parts.get("malformed") == 0.0 else "malformed"
-
-
-def by_problem(frame: pd.DataFrame, column: str = "score") -> list[list[float]]:
-    """Per problem, in the order of their ids, the values of its samples."""
-    return [list(values) for _, values in frame.groupby("problem", sort=True)[column]]
-
-
-def measure(frame: pd.DataFrame, models: Sequence[str], against: str, metrics: Sequence[Callable]) -> dict[str, Any]:
-    """All numbers of metrics.json: per model over the questions, per number of hops, per family; paired differences; the blanked search."""
-    scored = {run: rows for run, rows in frame.groupby("run", sort=False)}
-
-    def over(rows: pd.DataFrame) -> dict[str, Any]:
-        return {name: value for metric in metrics for name, value in metric(by_problem(rows)).items()}
-
-    out: dict[str, Any] = {"models": {}, "hops": {}, "families": {}, "difference": {}, "blanked": {}, "outcomes": {}}
-    for name in models:
-        rows = scored[name]
-        out["models"][name] = over(rows) | mean(by_problem(rows, "calls"), name="calls") | mean(by_problem(rows, "tokens"), name="tokens")
-        out["hops"][name] = {str(h): over(part) for h, part in rows.groupby("hops")}
-        out["families"][name] = {f: over(part) for f, part in scored[f"{name}, families"].groupby("family")}
-        out["outcomes"][name] = {o: int((rows["outcome"] == o).sum()) for o in OUTCOMES}
-        if name != against and against in models:
-            out["difference"][f"{name} - {against}"] = paired(by_problem(rows), by_problem(scored[against]))["difference"]
-    last = models[-1]
-    blank = scored[f"{last}, search blanked"]
-    out["blanked"] = {last: over(blank)}
-    out["difference"][f"{last}, search blanked - {last}"] = paired(by_problem(blank), by_problem(scored[last]))["difference"]
-    return _plain(out)
-
-
-def _plain(value: Any) -> Any:
-    """NaN as null: JSON has no NaN."""
-    if isinstance(value, dict):
-        return {k: _plain(v) for k, v in value.items()}
-    return None if isinstance(value, float) and math.isnan(value) else value

@@ -128,10 +128,10 @@ def _play(root: Path, folder: Path) -> tuple[dict[str, list[float]], str]:
     from tasks.stage import Stage, load
     from tasks.stages.evaluate import evaluate
 
-    for data in ("kb", "questions", "problems"):
-        link = folder / "artifacts" / data
-        if not link.exists():
-            link.symlink_to((root / "artifacts" / data).resolve())
+    for data in ("data", *(f"artifacts/{stage}" for stage in ("kb", "questions", "problems", "trajectories", "clean", "reward"))):
+        link = folder / data
+        if not link.exists() and (root / data).exists():
+            link.symlink_to((root / data).resolve())
     commit.seal(folder / "artifacts" / "rl")
     stage = Stage("evaluate", plan=load("evaluate", root), root=folder)
     with stage.running():

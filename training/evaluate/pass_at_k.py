@@ -5,7 +5,8 @@ Chen et al. 2021, "Evaluating Large Language Models Trained on Code" (arXiv 2107
     for a problem with c right among n samples:   pass@k = 1 - C(n - c, k) / C(n, k)
 
 unbiased for any n >= k, unlike 1 - (1 - c/n)^k. Input: per problem its sample scores; right means score >= threshold; NaN samples
-are not counted in n. Returns {"pass@k": {"mean", "low", "high", "n"}} for each k, the interval by bootstrap over problems. A problem
+are not counted in n. Returns {"pass@k": {"mean", "low", "high", "n"}} for each k, the interval by bootstrap over problems, by
+Clopper and Pearson where no problem, or every one, was ever solved. A problem
 with fewer than k scorable samples says nothing about that k; a k for which no problem has enough is left out. Leaves out the variance
 within a problem.
 """
@@ -32,5 +33,5 @@ def pass_at_k(
     for k in ks:
         values = [1 - comb(n - c, k) / comb(n, k) for n, c in counts if n >= k]
         if values:
-            out[f"pass@{k}"] = interval(values, level=level, resamples=resamples, seed=seed)
+            out[f"pass@{k}"] = interval(values, level=level, resamples=resamples, seed=seed, shares=True)
     return out
