@@ -7,12 +7,15 @@ import pytest
 import tiny
 
 from synth.types import Message, Problem, Sampling, Scored, Unscorable
+from synth.verify import verdict
 from training.env.search import search
 from training.env.single import single
 from training.learner import token_stats
 from training.pack import pack, rollout_rows
+from training.reward import part
 from training.rollout.play import Player
 from training.rollout.torch_sampler import TorchSampler
+from training.types import Group
 
 NAMES = ["Norvia", "Zelton", "Karo", "Milbe"]
 
@@ -138,6 +141,22 @@ def test_instructions_are_the_first_message():
 def test_one_question_one_answer(text, reward, value, answered):
     rollout = one(lambda seen, seed: text, question(env="single"), envs={"single": single(format_reward=reward)})
     assert rollout.score.value == value and rollout.score.parts["answered"] == answered and rollout.turns == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("it is <answer>CityNorvia", "truncated"),
+        ("CityNorvia", "unparsable"),
+        ("<answer>Karo</answer> or <answer>CityNor", "wrong"),  # the last complete answer counts
+        ("<answer>CityNorvia</answer>", "correct"),
+    ],
+)
+def test_an_answer_that_was_begun_is_truncated_and_reads_as_unanswered(text, word):
+    rollout = one(lambda seen, seed: text, question(env="single"))
+    assert verdict(rollout.score) == word
+    answered = [float(a) for a in part(Group(id=rollout.group, rollouts=(rollout,)), np.array([rollout.score.value]), "answered")]
+    assert answered == [float(word in ("wrong", "correct"))], "what advantages of several parts read (gdpo, pama)"
 
 
 @pytest.mark.parametrize("env", ["search", "single"])

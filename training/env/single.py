@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from synth.types import Message, Problem, Score, Scored
-from synth.verify import extract_answer, verify
+from synth.verify import extract_answer, missing, verify
 from training.env import system
 
 
@@ -22,7 +22,7 @@ class Single:
     def step(self, state: dict, text: str) -> tuple[list[Message], bool, Score | None]:
         answer = extract_answer(text)
         if answer is None:
-            return [], True, Scored(value=0.0, parts={"answered": 0.0})
+            return [], True, Scored(value=0.0, parts={**missing(text).parts, "answered": 0.0})
         score = verify(state["problem"], answer)
         if isinstance(score, Scored):
             value = self.format_reward if score.value <= 0 < self.format_reward else score.value
