@@ -10,9 +10,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Mapping
 
-from synth.tree import Clue, Named, Node, Nothing, Pattern, Span, Than, Third, deletions, inner, to_json
-
-_FAR = 99  # steps to a constant where there is none
+from synth.tree import FAR, Clue, Named, Node, Nothing, Pattern, Span, Than, Third, deletions, inner, steps, to_json
 
 
 class Prover:
@@ -29,8 +27,9 @@ class Prover:
             CREATE INDEX IF NOT EXISTS called_text ON called(text);
             CREATE INDEX IF NOT EXISTS called_entity ON called(entity);
             CREATE TEMP TABLE IF NOT EXISTS quantity AS
-                SELECT f.relation, f.subject, CAST(f.literal AS REAL) AS value FROM fact f JOIN relation r ON r.name = f.relation
-                WHERE f.literal IS NOT NULL AND r.range IN ('number', 'year');
+                SELECT f.relation, f.subject, CAST(CASE r.range WHEN 'date' THEN replace(f.literal, '-', '') ELSE f.literal END AS REAL) AS value
+                FROM fact f JOIN relation r ON r.name = f.relation
+                WHERE f.literal IS NOT NULL AND r.range IN ('number', 'year', 'date');
             CREATE INDEX IF NOT EXISTS quantity_value ON quantity(relation, value, subject);
             CREATE INDEX IF NOT EXISTS quantity_subject ON quantity(subject, relation, value);
             """
@@ -68,8 +67,8 @@ class Prover:
         return None
 
     def refute_tree(self, pattern: Pattern, root: str, answer: str, witnesses: Mapping[int, str] | None = None) -> tuple[str, str] | None:
-        """As `refute`, for a pattern that asks a described root: moreover `root` alone satisfies the description, no single clue of it
-        suffices, and of every deletion another answer is *shown*.
+        """As `refute`, for a pattern that asks a described root: moreover `root` alone satisfies the description, and there are two clues or
+        more. No clue suffices alone then: what remains without another one still has two answers.
 
         witnesses   of deletion i (in the order of `deletions`) an entity that satisfies what is left of the description and has another
                     answer: then its word is checked by one query about it alone. Without one, all entities are searched.
@@ -89,11 +88,6 @@ class Prover:
                     return "redundant_clue", f"{other} is no other answer without a clue: {to_json(smaller)}"
             elif len(self.answers(Pattern(relation=pattern.relation, forward=pattern.forward, root=smaller), limit=2)) < 2:
                 return "redundant_clue", f"the same answer without a clue: {to_json(smaller)}"
-        for i, clue in enumerate(pattern.root.clues if len(pattern.root.clues) > 2 else ()):  # of two, each was just deleted
-            other = (witnesses or {}).get(-1 - i)
-            alone = Node(type=pattern.root.type, clues=(clue,))
-            if not (other != root and self.holds(alone, other) if other is not None else len(self.members(alone, limit=2)) > 1):
-                return "single_clue", f"this clue alone describes the root: {to_json(alone)}"
         return None
 
     def _asked(self, pattern: Pattern, root: str) -> set[str]:
@@ -105,8 +99,8 @@ class Prover:
     def _select(self, node: Node, values: list, depth: int = 0) -> str:
         """SELECT of the ids that satisfy a node: one clue from its end, the others checked."""
         x = f"x{depth}"
-        lead = min(range(len(node.clues)), key=lambda i: (_steps(node.clues[i]), i), default=None)
-        driven = lead is not None and _steps(node.clues[lead]) < _FAR
+        lead = min(range(len(node.clues)), key=lambda i: (steps(node.clues[i]), i), default=None)
+        driven = lead is not None and steps(node.clues[lead]) < FAR
         parts = []
         if driven:
             clue = node.clues[lead]
@@ -176,13 +170,3 @@ class Prover:
         among = self._among(target.other, f"v{depth}.subject", values, depth + 1)
         return f"EXISTS (SELECT 1 FROM quantity v{depth} WHERE v{depth}.relation = ? AND {f}.value {sign} v{depth}.value AND {among})"
 
-
-def _steps(clue: Clue | Named) -> int:
-    """How soon a clue leads to a constant: 0 at once, `_FAR` never. A span counts as far but one: an index finds its members too."""
-    if isinstance(clue, Named) or isinstance(clue.target, Third | Than | Nothing):
-        return _FAR
-    if isinstance(clue.target, Span):
-        return _FAR - 1
-    if isinstance(clue.target, str):
-        return 0
-    return min((1 + _steps(c) for c in clue.target.clues), default=_FAR) if clue.target.clues else _FAR

@@ -21,6 +21,7 @@ from typing import Any
 from synth.kb import KB
 from synth.types import digest
 
+FAR = 99  # steps to a constant where there is none
 
 @dataclass(frozen=True, kw_only=True)
 class Span:
@@ -133,6 +134,17 @@ def inner(clue: Clue | Named) -> str | Node | None:
     target = clue.target if isinstance(clue, Clue) else None
     target = target.other if isinstance(target, Than) else target
     return target if isinstance(target, str | Node) else None
+
+
+def steps(clue: Clue | Named) -> int:
+    """How soon a clue leads to a constant: 0 at once, `FAR` never. A span is almost as far: only an index of values finds its members."""
+    if isinstance(clue, Named) or isinstance(clue.target, Third | Than | Nothing):
+        return FAR
+    if isinstance(clue.target, Span):
+        return FAR - 1
+    if isinstance(clue.target, str):
+        return 0
+    return min((min(FAR, 1 + steps(c)) for c in clue.target.clues), default=FAR)
 
 
 def nodes(term: str | Node) -> Iterator[Node]:

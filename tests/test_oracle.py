@@ -14,6 +14,7 @@ from synth.make.families.countdown import countdown
 from synth.make.oracle import Oracle, query_of, replays
 from synth.make.worked_answer import worked_answer
 from synth.make.world import world
+from synth.reading import Reader
 from synth.types import Message, Problem, Quarantined, Trajectory, to_row
 from synth.verify import extract_answer, verify
 from tasks.disk import tables
@@ -120,12 +121,12 @@ def test_lists_of_names_that_contain_and_or_commas() -> None:
     names = ("Bosnia and Herzegovina", "Trinidad and Tobago", "Pol", "Korea, South", "Ost")
     relation = Relation(name="near", domain="country", range="country", label="neighbour", passage="{x} borders {y}.")
     kb = KB([Entity.make("country", n) for n in names], [relation], [])
-    oracle = Oracle(kb)
+    reader = Reader.of(kb)
     for some in (names[:1], names[:2], names[1:4], names):
         text = relation.sentence("Ost", some)
-        assert oracle.read("near", text, "Ost", back=False) == list(some)
-        assert all(oracle.read("near", f"noise\n{text}", n, back=True) == ["Ost"] for n in some)
-    assert oracle.split("near", "Bosnia and Pol") == [] and oracle.read("near", "nothing found", "Ost", back=False) == []
+        assert reader.read("near", text, "Ost", back=False) == list(some)
+        assert all(reader.read("near", f"noise\n{text}", n, back=True) == ["Ost"] for n in some)
+    assert reader.split("near", "Bosnia and Pol") == [] and reader.read("near", "nothing found", "Ost", back=False) == []
 
 
 def test_worked_answers() -> None:

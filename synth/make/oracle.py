@@ -20,6 +20,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from synth.kb import KB
+from synth.reading import Reader
 from synth.tree import Clue, Node, from_json
 from synth.types import Message, Problem, Quarantined, Trajectory
 from synth.verify.exact import normalise
@@ -36,13 +37,7 @@ class Oracle:
 
     def __init__(self, kb: KB) -> None:
         self.kb = kb
-        self._names: dict[str, set[str]] = {}
-        for e in kb.entities.values():
-            self._names.setdefault(e.type, set()).add(e.name)
-        self._sentences = {}
-        for r in kb.relations.values():
-            text = re.escape(r.sentence("\0", ["\1"]))
-            self._sentences[r.name] = re.compile(text.replace(re.escape("\0"), "(?P<x>.+)").replace(re.escape("\1"), "(?P<y>.+)"))
+        self.read = Reader.of(kb).read
 
     def play(self, problem: Problem, search: Search, *, rng: random.Random | None = None, detour: float = 0.0) -> Trajectory | Quarantined:
         """The conversation that answers `problem`; with probability `detour` one search is first done wrong (drawn from `rng`)."""
@@ -86,31 +81,6 @@ class Oracle:
     def query(self, relation: str, known: str, back: bool) -> str:
         r = self.kb.relations[relation]
         return r.query_back(known) if back else r.query(known)
-
-    def read(self, relation: str, text: str, known: str, back: bool) -> list[str]:
-        """The names at the other end of `known` that the passages in `text` state, in order, without repetition."""
-        found: list[str] = []
-        for line in text.split("\n"):
-            match = self._sentences[relation].fullmatch(line)
-            if not match:
-                continue
-            x, ys = match["x"], self.split(relation, match["y"])
-            if back and known in ys:
-                found.append(x)
-            elif not back and known[:1].upper() + known[1:] in (x, x[:1].upper() + x[1:]):
-                found += ys
-        return list(dict.fromkeys(found))
-
-    def split(self, relation: str, text: str) -> list[str]:
-        """The objects of a sentence: "A, B and C and D" is three names where "B and C" is one. Empty where it cannot be told apart."""
-        r = self.kb.relations[relation]
-        names = self._names.get(r.range, set())
-        if r.literal or text in names:
-            return [text]
-        for gap in re.finditer(", | and ", text):
-            if text[: gap.start()] in names and (rest := self.split(relation, text[gap.end() :])):
-                return [text[: gap.start()], *rest]
-        return []
 
     def misses(self, relation: str, known: str, back: bool, rng: random.Random) -> Iterator[str]:
         """Queries that a careless searcher might send instead, in random order."""
