@@ -28,6 +28,7 @@ STAGE = "kb"
 THING = "thing"  # the type of an entity whose type nothing states
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _YEAR = re.compile(r"-?\d{1,4}")
+_DATE = re.compile(r"\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])")
 _FLAGS = ("functional", "inverse_functional", "complete")
 
 
@@ -181,7 +182,7 @@ def infer(name: str, rows: Sequence[Row], stated: Mapping[str, object], subjects
     """The relation of `rows`, as far as `stated` leaves it open.
 
     domain, range         the type most rows state; else objects that are all numbers make "number" ("year" where the name says so),
-                          objects most of which are subjects elsewhere (`subjects`: name -> type) are entities of that type;
+                          all dates "date", objects most of which are subjects elsewhere (`subjects`: name -> type) are entities of that type;
                           the rest is "string"
     functional, inverse_functional   as the rows have it
     complete              false: only a user can know that nothing is missing
@@ -194,6 +195,8 @@ def infer(name: str, rows: Sequence[Row], stated: Mapping[str, object], subjects
     known = [subjects[o] for o in objects if o in subjects]
     if all(_NUMBER.fullmatch(o) for o in objects):
         kind = "year" if "year" in name.lower() and all(_YEAR.fullmatch(o) for o in objects) else "number"
+    elif all(_DATE.fullmatch(o) for o in objects):
+        kind = "date"
     else:
         kind = _most(known) if 2 * len(known) > len(objects) else "string"
     guess = {
@@ -312,6 +315,11 @@ def _problem(row: Row, reading: Reading, relations: Mapping[str, Relation]) -> t
         return (
             "not_a_year",
             f"{row.object!r} is not a year, as the range of {row.relation!r} asks: write up to four digits, or change the range to string",
+        )
+    if relation.range == "date" and not _DATE.fullmatch(row.object):
+        return (
+            "not_a_date",
+            f"{row.object!r} is not a date, as the range of {row.relation!r} asks: write 1789-07-14, or change the range to string",
         )
     return None
 

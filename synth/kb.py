@@ -18,7 +18,7 @@ from dataclasses import astuple, dataclass, fields, replace
 from synth.types import digest
 
 _BLANK = re.compile(r"\{(x|y|label|domain)\}")
-LITERALS = ("number", "string", "year")  # ranges whose values are text of their own, not entities
+LITERALS = ("number", "string", "year", "date")  # ranges whose values are text of their own, not entities
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +46,7 @@ class Relation:
     """A kind of fact, and everything that is ever said about it.
 
     domain               entity type of its subjects
-    range                entity type of its objects, or "number", "string", "year"
+    range                entity type of its objects, or "number", "string", "year", "date" (written 1789-07-14)
     functional           a subject has at most one object
     inverse_functional   an object has at most one subject
     complete             every true fact is listed, so that absence is a fact too

@@ -173,12 +173,13 @@ class Postings:
         return np.unique(subjects[numbers.searchsorted(low) : numbers.searchsorted(high, "right")])
 
     def sorted_numbers(self, relation: int) -> tuple[np.ndarray, np.ndarray]:
-        """(float64 numbers ascending, their subjects) of a relation whose range is number or year; literals that are no numbers are
-        left out. Computed once."""
+        """(float64 numbers ascending, their subjects) of a relation whose range is number, year or date (1789-07-14 is 17890714);
+        literals that are none are left out. Computed once."""
         if relation not in self._numbers:
             keys, subjects = self.block(relation, False)
             found, place = np.unique(keys, return_inverse=True)
-            numbers = np.array([as_number(self.text(i)) for i in found], np.float64)[place] if len(found) else np.zeros(0)
+            dates = self.relations[relation].range == "date"
+            numbers = np.array([as_number(self.text(i), date=dates) for i in found], np.float64)[place] if len(found) else np.zeros(0)
             some = ~np.isnan(numbers)
             order = np.argsort(numbers[some], kind="stable")
             self._numbers[relation] = numbers[some][order], subjects[some][order]
@@ -210,10 +211,10 @@ class Postings:
             raise ValueError(f"{path} holds no postings ({error}): `espalier kb build` writes them") from error
 
 
-def as_number(text: str) -> float:
-    """The number that a literal is, thousands separated by commas or not; NaN for anything else."""
+def as_number(text: str, *, date: bool = False) -> float:
+    """The number that a literal is, thousands separated by commas or not, or the digits of a date; NaN for anything else."""
     try:
-        return float(text.replace(",", ""))
+        return float(text.replace("-" if date else ",", ""))
     except ValueError:
         return float("nan")
 

@@ -95,6 +95,16 @@ def test_wrong_arrays_are_refused(postings: Postings) -> None:
                  facts=(np.zeros(1), np.zeros(1), np.ones(1)))  # fmt: skip
 
 
+def test_dates_are_in_order() -> None:
+    r = Relation(name="born", domain="box", range="date", label="born")
+    days = ("1999-12-31", "0800-01-02", "2000-01-01")
+    p = Postings.of(
+        KB([Entity.make("box", f"B{i}") for i in range(3)], [r], [Fact.make(f"box:B{i}", "born", literal=d) for i, d in enumerate(days)])
+    )
+    assert list(p.sorted_numbers(0)[0]) == [8000102, 19991231, 20000101]
+    assert [p.ids[i] for i in p.between(0, 19990000, 19999999)] == ["box:B0"]
+
+
 @pytest.mark.parametrize("text, number", [("1,234.5", 1234.5), ("-2", -2.0), ("x", np.nan), ("", np.nan)])
 def test_as_number(text: str, number: float) -> None:
     np.testing.assert_equal(as_number(text), number)

@@ -52,6 +52,7 @@ def test_foreign_keys_are_relations_between_entities(shop):
     assert Counter(q.reason for q in built.quarantined) == {"unknown_reference": 3, "self_reference": 1}
     assert built.produced == built.accepted + len(built.quarantined)
     assert built.kb.relations["artist"].functional and not built.kb.relations["list_album"].functional
+    assert built.kb.relations["released"].range == "date"
     assert built.kb.relations["list_album"].sentence("Hits", ["First"]) == "Hits has the album First."
 
 

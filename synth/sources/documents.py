@@ -166,7 +166,7 @@ def _settle(
     if kind == "number" and unit:
         label = f"{label} ({unit})" if unit[0] in "%$" else f"{label} in {unit}"
     pages = Counter(types[known[x.lower()]] for s in some for x in (s.value, *names(s.value)) if x.lower() in known)
-    ranges = {"number": "number", "year": "year", "date": "string", "text": "string"}
+    ranges = {"number": "number", "year": "year", "date": "date", "text": "string"}
     range_ = ranges.get(kind) or (pages.most_common(1)[0][0] if pages else type)
     reading.schema[relation] = {"domain": domain, "label": label, "range": range_}
     if kind == "date":
