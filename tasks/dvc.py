@@ -1,6 +1,6 @@
 """The only file that runs DVC: always as a process of its own, on the interpreter that runs us, so that stages find our packages.
 
-A stage alone is run through tasks/process.py, which ends DVC with us: by itself it would go on, and write into a checkout that somebody
+What writes is run through tasks/process.py, which ends DVC with us: by itself it would go on, and write into a checkout that somebody
 else has taken over.
 """
 
@@ -37,7 +37,7 @@ def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
 
 def run(args: Sequence[str], root: Path, extra: Mapping[str, str] | None = None) -> int:
     """Run `dvc <args>` in `root`, its output on ours, and return its exit code. DVC is ended when we are: its stage then ends itself."""
-    child = subprocess.Popen([sys.executable, "-m", "dvc", *args], cwd=root, env=environment(extra))
+    child = subprocess.Popen([sys.executable, "-m", "tasks.process", "dvc", *args], cwd=root, env=environment(extra))
     try:
         return child.wait()
     finally:

@@ -6,7 +6,7 @@ checkout that has moved on. So a stage watches the process that started it, once
 sees that the process above an intermediate shell has died.
 
 `python -m tasks.process MODULE ARGS` is `python -m MODULE ARGS` that ends, with all that it has started, when the process that
-started it is gone.
+started it is gone; where it does not lead a process group of its own, it ends alone.
 """
 
 from __future__ import annotations
@@ -89,6 +89,17 @@ def end_with(chain: list[Process], every: float = 1.0, group: bool = False) -> N
         threading.Thread(target=watch, name="parent-watch", daemon=True).start()
 
 
+def end_with_starters() -> None:
+    """What a stage calls first: it ends when those who started it are gone, and at once where DVC was gone before it could look."""
+    chain = starters()
+    above = chain[-1] if chain else None
+    first = look(1)  # takes over whom nobody waits for; in a container it may be DVC itself
+    alone = above is None or above.name.lstrip("-") in SHELLS and above.parent <= 1
+    if alone and "DVC_ROOT" in os.environ and not (first and first.name.startswith(("dvc", "python"))):
+        os.kill(os.getpid(), signal.SIGTERM)
+    end_with(chain)
+
+
 def run_group(
     command: Sequence[str], *, cwd: Path, env: Mapping[str, str], each: Callable[[str], None], seconds: float | None = None
 ) -> int:
@@ -149,6 +160,6 @@ def _members(group: int) -> bool:
 
 
 if __name__ == "__main__":
-    end_with(starters(), group=True)
+    end_with(starters(), group=os.getpgrp() == os.getpid())  # a group that is not our own holds others: the shell script that began it all
     del sys.argv[0]
     runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)

@@ -124,7 +124,7 @@ def _run(name: str) -> None:
     from tasks.stage import Stage, load
     from tasks.tracking import spool
 
-    process.end_with(process.starters())
+    process.end_with_starters()
     stage = Stage(name, plan=load(name))
     os.environ.setdefault("OMP_NUM_THREADS", str(stage.threads))  # before torch is imported; results are bitwise the same per thread count
     with spool.recording(stage), stage.running():

@@ -1,6 +1,7 @@
 """A project whose stages are toys: the real dvc.yaml and the real plan over a copy of the code; the other stages are played by a
 script that writes what it was told, and that fails or lingers where a file beside it says so."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -13,19 +14,21 @@ CODE = Path(__file__).parents[1]
 WHO = {k: "test@example.org" for k in ("GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL")}
 STAGES = """
 import json, pathlib, sys, time
+from tasks import process
 from tasks.run import flow, task
 
 name = sys.argv[1]
+process.end_with_starters()  # as a real stage does
 
 @task(name="steps")
 def steps():
     print(f"{name}: at work", flush=True)
-    for slow in pathlib.Path(".").glob(f"slow-{name}"):
-        time.sleep(float(slow.read_text()))
 
 def play():
     if name in ("sft", "rl"):
         steps()
+    for slow in pathlib.Path(".").glob(f"slow-{name}"):
+        time.sleep(float(slow.read_text()))
     for broken in pathlib.Path(".").glob(f"fail-{name}"):
         code, *times = map(int, broken.read_text().split())
         if times:  # fails that often
@@ -80,3 +83,15 @@ def sh(root: Path, *args: str) -> str:
     done = subprocess.run([sys.executable, "-m", "dvc", *args], cwd=root, env=environment(), capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
+
+
+def processes(root: Path) -> list[int]:
+    """Ids of the processes that work on stages of `root`."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            if b"toy.py" in (path / "cmdline").read_bytes() and Path(os.readlink(path / "cwd")) == root:
+                found.append(int(path.name))
+        except OSError:
+            continue
+    return found
