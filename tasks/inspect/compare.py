@@ -75,7 +75,7 @@ def data(a: Snapshot, b: Snapshot, missing: list[str]) -> dict[str, Any]:
         same = a.digests.get(stage) is not None and a.digests.get(stage) == b.digests.get(stage)
         if not same:
             ids = [s.rows(name, ["id"]) for s in (a, b)]
-            missing += [f"{s.name}: {name}" for s, found in zip((a, b), ids, strict=True) if found is None]
+            missing += [f"{s.name}: {name}" for s, found in zip((a, b), ids, strict=True) if found is None and stage in s.lock]
             left, right = ({r["id"] for r in found or ()} for found in ids)
             if left != right and None not in ids:
                 rows.append({"rows": what, "a": len(left), "b": len(right), "only_a": len(left - right), "only_b": len(right - left)})
