@@ -5,9 +5,11 @@ and limits on CPU time, address space, processes (none), file size (none), open 
 clock runs out, and always at the end. On top of that comes the strongest layer that works here, found by running a probe once:
 
     bubblewrap   namespaces for users, mounts, network, processes and IPC; nothing but the interpreter and the job is mounted, and
-                 read-only; and Landlock inside
-    namespaces   the same namespaces but mounts by unshare(1), and Landlock: files outside the interpreter's own cannot be opened. Run
-                 by root, the program becomes the user 65534.
+                 read-only; and Landlock and a filter of system calls (seccomp) inside
+    namespaces   the same namespaces but mounts by unshare(1), Landlock and the filter: files outside the interpreter's own cannot be
+                 opened. Run by root, the program becomes the user 65534.
+
+The filter denies forks, threads, other programs, sockets, tracing, io_uring, userfaultfd, bpf, keys, mounts and namespaces.
 
 Where neither works, `run` refuses, unless it is told `unisolated=True`, which leaves the limits and the clock alone. The layer used is in
 every outcome.
@@ -16,8 +18,8 @@ The program never sees the expected outputs: it is given inputs, and the caller 
 early or writing a forged result can at best produce an answer that is right.
 
 Not covered: bugs of the kernel; side channels through time and caches; that a program can learn which files exist (`stat`) in the layer
-`namespaces`, and read the interpreter's own files in both; UDP and raw sockets inside the empty network namespace, which lead nowhere. The
-limits bound one run: it is for the caller to bound how many run at once.
+`namespaces`, and read the interpreter's own files in both; on processors that are neither x86_64 nor aarch64, what the filter of system
+calls denies and no other layer does (UDP and raw sockets inside the empty network namespace, io_uring). The limits bound one run: it is for the caller to bound how many run at once.
 """
 
 from __future__ import annotations
@@ -194,7 +196,8 @@ def _watch(command: Sequence[str], folder: Path, layer: str, limits: Limits) -> 
         answer, results = {}, None
     if isinstance(results, list) and all(isinstance(r, dict) for r in results):
         return Outcome(status="ok", results=tuple(results), layer=layer)
-    if cpu is not None and cpu > 0.75 * limits.seconds:  # the kernel counts by ticks, and stops a little early
+    killed = layer == "bubblewrap" and process.returncode == 128 + signal.SIGKILL  # it does not pass on how much CPU time was used
+    if killed or (cpu is not None and cpu > 0.75 * limits.seconds):  # the kernel counts by ticks, and stops a little early
         return Outcome(status="timeout", detail=f"over {limits.seconds} s of CPU", layer=layer)
     if "refused" in answer:
         return Outcome(status="refused", detail=str(answer["refused"]), layer=layer)
@@ -203,7 +206,7 @@ def _watch(command: Sequence[str], folder: Path, layer: str, limits: Limits) -> 
 
 def _reap(process: subprocess.Popen, end: float) -> float | None:
     """Wait until `end` for a process to exit and kill its group in any case; the CPU seconds that it and its children used, None where it
-    had to be killed. (Its exit code says nothing: some versions of unshare exit with 1 when their child is killed.)"""
+    had to be killed. (The exit code of unshare says nothing: some versions exit with 1 when their child is killed.)"""
     pid, cpu = 0, None
     while not pid and time.monotonic() < end:
         pid, status, used = os.wait4(process.pid, os.WNOHANG)

@@ -63,6 +63,9 @@ def doctor(args: argparse.Namespace) -> int:
     _devices()
     print()
     _engines(wrong)
+    from tasks.play.families import sandbox
+
+    print(f"sandbox   {sandbox()}")
     print()
     from tasks.paths import own, project
 

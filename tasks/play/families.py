@@ -41,3 +41,10 @@ def families(*, seconds: float = 0.05) -> Iterator[Family]:
             rate = made / used if used else None
         example = first.question if isinstance(first, Problem) else ""
         yield Family(name, ladder, tuple(getattr(source, "CERTIFICATE", ())), rate, example)
+
+
+def sandbox() -> str:
+    """Which layer isolates model-written Python here, in words."""
+    from synth.sandbox import strongest
+
+    return strongest() or "none works here, so Python answers are refused: install bubblewrap, or unshare and a kernel with Landlock"

@@ -12,6 +12,7 @@ from synth.verify import extract_answer, verify
 from tasks.disk import tables
 from tasks.errors import UserError
 from tasks.planning.pieces import Piece, Pieces
+from tasks.play.families import sandbox
 from tasks.stage import Stage
 
 
@@ -85,6 +86,9 @@ def problems(
         "gates": {"certificate": "two routes agree", "solution": "scored 1 by the verifier", "splits": "disjoint by normal form"},
         "problems": digest(list(accepted)),
     }
+    if any(p.verifier == "python_function" for p in accepted.values()):
+        card["sandbox"] = sandbox()
+        print(f"problems: Python answers run in the sandbox layer {card['sandbox']}", file=sys.stderr)
     if rounds:
         card["rounds"] = [{k: s[k] for k in ("success", "held", "validity", "duplicates", "reward", "weak", "stop")} for s in told]
     stage.card(card)
