@@ -235,3 +235,23 @@ def test_the_page_serves_one_who_knows_its_address_alone(asked, tmp_path):
     assert sitting.left == 0 and not server.is_alive()
     shown = Shown(states.pair(states.problems()[0]).__class__(**{**vars(sitting.pairs[0]), "chosen": "<script>x</script>"}), False)
     assert "&lt;script&gt;" in review_page.page(sitting, shown)
+
+
+def test_decisions_of_a_person_become_anchors_of_the_stage_clean(tmp_path):
+    from sealed import seal
+
+    from tasks.planning.pieces import bind
+    from tasks.stage import Stage
+    from tasks.stages.clean import clean
+
+    pairs = [states.pair(p) for p in states.problems()[:3]]
+    tables.write(tmp_path / "artifacts/preferences/pairs.parquet", pairs, PreferencePair)
+    seal(tmp_path)
+    lines = [{"id": pairs[0].id, "verdict": "first", "label": -1}, {"id": pairs[1].id, "verdict": "first", "label": 1}]
+    (tmp_path / "reviews.jsonl").write_text("".join(json.dumps(x) + "\n" for x in lines))
+    stage = Stage("clean", root=tmp_path)
+    with stage.running():
+        clean(stage, cleaners=[bind("synth.clean", {"piece": "verified"})], reviews="reviews.jsonl")
+    removed = tables.read(tmp_path / "artifacts/clean/removed.parquet", PreferencePair)
+    assert [p.id for p in removed] == [pairs[0].id] and removed[0].decisions[0].reason.startswith("proven_wrong")
+    assert json.loads((tmp_path / "artifacts/clean/card.json").read_text())["reviewed"] == 2

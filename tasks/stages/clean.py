@@ -27,6 +27,7 @@ from synth.make.label_noise import Planted
 from synth.types import Decision, PreferencePair, Quarantined, digest
 from tasks.disk import tables
 from tasks.errors import UserError
+from tasks.inspect.review import anchors
 from tasks.planning.pieces import Piece, Pieces
 from tasks.stage import Stage
 
@@ -47,12 +48,16 @@ def clean(
     *,
     cleaners: Pieces("synth.clean") = [{"piece": "duplicates"}, {"piece": "confident_learning"}],  # noqa: B006 (read by ast)
     policy: Piece("synth.clean") = None,
+    reviews: str = "",
     folds: int = 5,
     regularisation: float = 1.0,
 ) -> None:
-    """`folds`, `regularisation` (inverse strength C): of the logistic regression behind `out_of_fold` and `out_of_fold_blind`."""
+    """`reviews`: decisions of `espalier review`; each becomes the column `anchor` of its pair, for cleaners that read anchors. `folds`,
+    `regularisation` (inverse strength C): of the logistic regression behind `out_of_fold` and `out_of_fold_blind`."""
     pairs = tables.read(stage.input("preferences", "pairs.parquet"), PreferencePair)
     train = [p for p in pairs if p.split == "train"]
+    known = anchors(stage.source(reviews)) if reviews else {}
+    train = [replace(p, columns={**p.columns, "anchor": known[p.id]}) if p.id in known else p for p in train]
     rest, removed, noise = run_cleaners(train, stage.progress(cleaners, "cleaners"), policy, folds=folds, c=regularisation)
     kept = rest + [p for p in pairs if p.split != "train"]
     if len(kept) + len(removed) != len(pairs):
@@ -76,6 +81,7 @@ def clean(
         "noise_interval": noise_interval(rest + removed),
         "length": length_report([p.chosen for p in train], [p.rejected for p in train]),
         "pairs": digest([p.id for p in kept]),
+        **({"reviewed": sum(p.id in known for p in train)} if reviews else {}),
     }
     if (stage.root / "artifacts" / "preferences" / "truth.parquet").exists():
         card["against_truth"] = against_truth(tables.read(stage.input("preferences", "truth.parquet"), Planted), kept, removed)
