@@ -16,7 +16,7 @@ import numpy as np
 from synth.types import Problem, Scored, seed_for
 from training.critic import Critic
 from training.pack import count, pack, rollout_rows
-from training.rollout.asides import with_greedy, with_reference_answer
+from training.rollout.asides import with_effective_rank, with_greedy, with_reference_answer
 from training.rollout.play import Player
 from training.rollout.table import Table
 from training.types import Batch, Credit, Group, Rewards
@@ -35,7 +35,7 @@ class Experience:
     guides                change groups after they were played: other prompts, demonstrations, replays
     critic                gives each token a value and learns from the step; while it warms up, the policy gets no batch
     budget                step -> the tokens that a turn may have
-    needs                 of the pieces: "greedy" and "reference_answer" are made here, "chance" is a column of uniform random numbers
+    needs                 of the pieces: "greedy", "reference_answer" and "effective_rank" are made here, "chance" is a column of uniform random numbers
     """
 
     problems: Sequence[Problem]
@@ -153,6 +153,8 @@ class Experience:
                 groups = with_greedy(player, chosen, groups, self.seed, "rl", step, attempt, "greedy")
             if "reference_answer" in self.needs:
                 groups = with_reference_answer(player, groups, player.sampling.temperature)
+            if "effective_rank" in self.needs:
+                groups = with_effective_rank(player, groups)
             verdicts: list[str | None] = [None] * len(groups)
             for piece in self.filters:
                 verdicts = [

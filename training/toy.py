@@ -32,6 +32,7 @@ def groups(
     logps: Sequence[Sequence[Any]] | None = None,
     texts: Sequence[Sequence[str]] | None = None,
     external: Sequence[Sequence[bool]] | None = None,
+    infos: Sequence[Sequence[Mapping[str, Any]]] | None = None,
     greedy: Sequence[float] | None = None,
     families: Sequence[str] | None = None,
 ) -> list[Group]:
@@ -40,12 +41,13 @@ def groups(
     Per rollout: `lengths` are the numbers of tokens the model wrote (3), `entropies`, `values` and `logps` theirs (0, 0, -1; a number or
     a list), `parts` those of the score (none), `turns` how often the model spoke (once; the tokens are in the last turn but one
     each), `steps` the rewards of the turns (none), `seen` a number per turn for what the environment showed before it (0), `texts`,
-    `external` (False). Per group: the reward of the `greedy` answer (0), the problem's family ("toy").
+    `external` (False), `infos` (none). Per group: the reward of the `greedy` answer (0), the problem's family ("toy").
     """
 
     def rollout(
         problem: Problem, reward: float, n: int, entropy: Any, part: Mapping[str, float], spoke: int, step: Sequence[float],
         shown: Sequence[int], value: Any, logp: Any, text: str, foreign: bool,
+        more: Mapping[str, Any],
     ) -> Rollout:  # fmt: skip
         spoke = len(step) or len(shown) or spoke
         h, v, p = (np.broadcast_to(np.asarray(x, dtype=np.float32), n) for x in (entropy, value, logp))
@@ -60,7 +62,7 @@ def groups(
             )
         ]  # fmt: skip
         score = Scored(value=reward, parts=part) if reward == reward else Unscorable(reason="toy")
-        info = {"external": True} if foreign else {}
+        info = {**more, "external": True} if foreign else dict(more)
         return Rollout(problem=problem, group=problem.id, segments=tuple(segments), score=score, text=text, info=info)
 
     def given(values: Sequence[Sequence[Any]] | None, default: Any) -> Sequence[Sequence[Any]]:
@@ -68,10 +70,10 @@ def groups(
 
     columns = zip(
         rewards, given(lengths, 3), given(entropies, 0.0), given(parts, {}), given(turns, 1), given(steps, ()), given(seen, ()),
-        given(values, 0.0), given(logps, -1.0), given(texts, ""), given(external, False), strict=True,
+        given(values, 0.0), given(logps, -1.0), given(texts, ""), given(external, False), given(infos, {}), strict=True,
     )  # fmt: skip
     asked = [replace(p, family=f) for p, f in zip(problems(len(rewards)), families or ["toy"] * len(rewards), strict=True)]
-    best = [rollout(p, float(x), 3, 0.0, {}, 1, (), (), 0.0, -1.0, "", False) for p, x in zip(asked, greedy or [0.0] * len(asked), strict=True)]
+    best = [rollout(p, float(x), 3, 0.0, {}, 1, (), (), 0.0, -1.0, "", False, {}) for p, x in zip(asked, greedy or [0.0] * len(asked), strict=True)]
     return [
         Group(id=problem.id, rollouts=tuple(rollout(problem, float(x), *rest) for x, *rest in zip(*column, strict=True)), greedy=first)
         for problem, column, first in zip(asked, columns, best, strict=True)
@@ -99,6 +101,10 @@ class Table:
         self.asked.append("\n".join(turns))
         (made,) = groups([[self.worth]], external=[[True]], texts=[["\n".join(turns)]])
         return replace(made.rollouts[0], group=group, problem=problem)
+
+    def until(self, rollout: Rollout, marker: str) -> tuple[str, int]:
+        text, found, _ = rollout.text.partition(marker)
+        return (text, 1) if found else ("", 0)
 
     def again(self, rollout: Rollout, problem: Problem, group: str) -> Rollout:
         return replace(rollout, group=group, problem=problem, info={**rollout.info, "external": True})

@@ -1,4 +1,4 @@
-"""What pieces ask to know beside the rollouts themselves: the greedy answer to each prompt, the policy's belief in the reference answer."""
+"""What pieces ask to know beside the rollouts themselves: the greedy answer, the policy's belief in the reference answer, the rank of states."""
 
 from __future__ import annotations
 
@@ -7,10 +7,14 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from synth.types import Problem, Scored
+from training.attention import PackedRows
 from training.learner import score
-from training.pack import Row, pack
+from training.model import hidden_states
+from training.pack import Row, pack, rollout_row
 from training.rollout.play import Player
 from training.types import Group, Rollout
 
@@ -47,10 +51,7 @@ def with_reference_answer(player: Player, groups: Sequence[Group], temperature: 
     means = dict(zip(places, (batch.row_sum(logp) / batch.row_tokens).tolist(), strict=True))
 
     def known(g: int, i: int, rollout: Rollout) -> Rollout:
-        if not isinstance(rollout.score, Scored):
-            return rollout
-        parts = {**rollout.score.parts, "reference": means.get((g, i), 0.0), "reference_bare": means[g, None]}
-        return replace(rollout, score=replace(rollout.score, parts=parts))
+        return with_parts(rollout, {"reference": means.get((g, i), 0.0), "reference_bare": means[g, None]})
 
     return [replace(group, rollouts=tuple(known(g, i, r) for i, r in enumerate(group.rollouts))) for g, group in enumerate(groups)]
 
@@ -62,3 +63,42 @@ def _until_answer(player: Player, rollout: Rollout) -> np.ndarray | None:
     if not tag or last.role != "model":
         return None
     return np.concatenate([*(s.ids for s in before), player.renderer.encode(text)])
+
+
+def with_effective_rank(player: Player, groups: Sequence[Group], stride: int = 8) -> list[Group]:
+    """The groups with parts "rank", "rank_velocity" and "rank_acceleration" in the scores of their rollouts.
+
+    The effective rank of n hidden states [n, d] is exp of the entropy of their singular values' shares. It is taken of growing prefixes,
+    `stride` tokens apart, of the last layer's states at what the model wrote; velocity is the mean first difference of these values,
+    acceleration the mean second difference (0 where there are too few).
+    """
+    rows = [rollout_row(r, 0.0, g) for g, group in enumerate(groups) for r in group.rollouts if r.n_model]
+    batch = pack(rows, device=str(next(player.sampler.model.parameters()).device))
+    with torch.no_grad():
+        hidden = hidden_states(player.sampler.model, batch.ids, batch.position, PackedRows.of(batch.lengths, batch.ids.device)).float()
+    states = iter(h[t].cpu() for h, t in zip(hidden.split(batch.lengths), batch.trainable.split(batch.lengths), strict=True))
+
+    def known(rollout: Rollout) -> Rollout:
+        if not rollout.n_model:
+            return rollout
+        z = next(states)
+        ranks = [rank_of(z[:n]) for n in sorted({*range(stride, len(z), stride), len(z)})]
+        first, second = np.diff(ranks), np.diff(ranks, n=2)
+        parts = {"rank": ranks[-1], "rank_velocity": first.mean() if len(first) else 0.0, "rank_acceleration": second.mean() if len(second) else 0.0}
+        return with_parts(rollout, {k: float(v) for k, v in parts.items()})
+
+    return [replace(group, rollouts=tuple(known(r) for r in group.rollouts)) for group in groups]
+
+
+def rank_of(states: Tensor) -> float:
+    """Effective rank of states [n, d]: r for r equal orthogonal directions. Roy and Vetterli 2007, "The effective rank"."""
+    s = torch.linalg.svdvals(states.double())
+    q = s / s.sum().clamp_min(1e-12)
+    return float(torch.exp(-torch.where(q > 0, q * q.clamp_min(1e-300).log(), 0.0).sum()))
+
+
+def with_parts(rollout: Rollout, parts: dict[str, float]) -> Rollout:
+    """The rollout with more parts in its score; an unscorable one stays as it is."""
+    if not isinstance(rollout.score, Scored):
+        return rollout
+    return replace(rollout, score=replace(rollout.score, parts={**rollout.score.parts, **parts}))

@@ -41,6 +41,15 @@ class Table:
         """The same turns in answer to another prompt (the one without the help they had), as an external rollout."""
         return self.tell(problem, [s.ids for s in rollout.segments if s.role == "model"], group)
 
+    def until(self, rollout: Rollout, marker: str) -> tuple[str, int]:
+        """The text of the first turn before a marker, and how many of its tokens that is; ("", 0) where the marker is not in it."""
+        first = next(s for s in rollout.segments if s.role == "model")
+        decode = self.player.renderer.decode
+        for n in range(len(first.ids) if marker in decode(first.ids) else 0):
+            if marker in decode(first.ids[: n + 1]):
+                return decode(first.ids[:n]), n
+        return "", 0
+
     def tell(self, problem: Problem, turns: Sequence[np.ndarray], group: str) -> Rollout:
         env, render = self.player.envs[problem.env], self.player.renderer
         state, messages = env.start(problem, self.player.tools)

@@ -1,0 +1,43 @@
+"""Group-relative advantage whose mean and deviation are those of the policy's own rollouts.
+
+Dong et al. 2025, "RL-PLUS: Countering Capability Boundary Collapse of LLMs in Reinforcement Learning with Hybrid-policy Optimization"
+(arXiv 2508.00222), where external solutions join a group.
+
+    A_i = (r_i - mean(own r)) / (std(own r) or 1)              external rollouts: the same, or 0 where external is "none"
+
+Shapes: one reward per rollout in, one credit per rollout out. `std` false leaves the division out. A demonstration that raised the
+mean would punish every answer of the policy; here it does not. A group with fewer than two own scores has deviation 1. Equal rewards
+of the own rollouts give 0 to them, and to an external one what it is better by: only there equal rewards keep their credit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+
+from training.types import Credit, Group, Rewards
+
+
+def own_group(
+    groups: Sequence[Group],
+    rewards: Rewards,
+    state: dict,
+    rng: np.random.Generator,
+    *,
+    std: bool = False,
+    external: Literal["scaled", "none"] = "scaled",
+) -> Credit:
+    credit = []
+    for group, r in zip(groups, rewards, strict=True):
+        foreign = np.array([rollout.external for rollout in group.rollouts], dtype=bool)
+        own = r[~foreign & ~np.isnan(r)]
+        if not len(own):
+            credit.append(np.zeros(len(r)))
+            continue
+        same = own.min() == own.max()
+        scale = own.std() if std and not same else 1.0
+        out = np.where(np.isnan(r), 0.0, r - (own[0] if same else own.mean())) / scale
+        credit.append(np.where(foreign, 0.0, out) if external == "none" else out)
+    return credit
