@@ -11,13 +11,14 @@ Noise. Each kind of `synth/make/noise_kinds.py` at 5, 10, 20 and 35 % (gsm8k: ra
 setting of any cleaner was chosen on them. The mask stays in the memory of this process: cleaners run in a process of their own that is
 handed the noisy pairs alone, and is given no seed.
 Cleaners: benchmarks/cleaning_methods.py, with defaults; what they know beside the labels is in the column `knows`.
-Detection. AUROC, AUPRC, precision at the true rate, all of the rank of suspicion; precision and recall of what the cleaner acts on;
-calibration (ECE, ten bins) where its score is a probability; estimated rate and whether its interval holds the true one.
-Downstream, at 20 %. Reward model: Bradley-Terry, linear in the features, on what the cleaner leaves (weighted where it weighs), accuracy on
+Detection, on pairs that are no anchors (50 are, drawn at random; only methods that name them read them). AUROC, AUPRC, precision at the
+true rate, all of the rank of suspicion; precision and recall of what the cleaner acts on; calibration (ECE, ten bins) where its score is a
+probability; estimated rate and whether its interval holds the true one.
+Downstream. Reward model: Bradley-Terry, linear in the features, on what the cleaner leaves (weighted where it weighs), accuracy on
 the held-out pairs; all rates. Policy: a network of 32 hidden units over the answers of a prompt, trained with this project's DPO loss from
-a uniform reference, share of held-out prompts whose first choice the verifier calls right; at 20 %.
+a uniform reference, share of held-out prompts whose first choice the verifier calls right (simulated: the best of eight); at 20 %.
 Baselines: no cleaning, removal of the true flips (oracle), of the longest chosen sides (as many as are wrong), and for every cleaner a
-random removal of as many pairs as it removes.
+random removal of as many pairs as it removes (reward model).
 Statistics. Differences to no cleaning and to random removal of equal size, paired by seed and held-out pair, with a bootstrap interval over
 seeds and pairs (1,000 draws); p-values two-sided from it, Holm over the cleaners within a kind of noise. A cleaner `loses` where the
 interval of its difference to random removal lies below zero.
@@ -69,10 +70,8 @@ def run_one(data: str, kind: str, rate: float, seed: int, pool: multiprocessing.
     out = []
     models = {"none": (np.ones(made.n), np.zeros(made.n, bool))}
     models["oracle"] = (np.where(made.wrong, 0.0, 1.0), np.zeros(made.n, bool))
-    models["longest first"] = (
-        np.where(np.isin(np.arange(made.n), np.argsort(-made.chosen_length)[: made.wrong.sum()]), 0.0, 1.0),
-        models["none"][1],
-    )
+    longest = np.argsort(-made.chosen_length, kind="stable")[: made.wrong.sum()]
+    models["longest first"] = (np.where(np.isin(np.arange(made.n), longest), 0.0, 1.0), np.zeros(made.n, bool))
     for name, said in decisions.items():
         models[name] = (said["weight"], said["flip"])
     policy = rate == MAIN
@@ -85,7 +84,6 @@ def run_one(data: str, kind: str, rate: float, seed: int, pool: multiprocessing.
         if name not in ("none", "oracle") and left:
             keep = np.where(np.isin(np.arange(made.n), random.permutation(made.n)[:left]), 0.0, 1.0)
             row["random_held_out"] = made.held_out(keep, np.zeros(made.n, bool))
-            row["random_policy"] = made.policy(keep, np.zeros(made.n, bool)) if policy else None
         out.append(row)
     return out
 
@@ -94,7 +92,7 @@ def detection(made: Trial, said: dict) -> dict:
     """Of one method: figures of its ranking, of what it acts on, of its probabilities and its estimate."""
     from sklearn.metrics import average_precision_score, roc_auc_score
 
-    wrong, suspicion, acts = made.wrong, said["suspicion"], (said["weight"] <= 0) | said["flip"]
+    wrong, suspicion, acts = (v[made.scored] for v in (made.wrong, said["suspicion"], (said["weight"] <= 0) | said["flip"]))
     k = int(wrong.sum())
     top = np.argsort(-suspicion, kind="stable")[:k]
     row = {
@@ -110,7 +108,7 @@ def detection(made: Trial, said: dict) -> dict:
         bins = np.minimum((p * 10).astype(int), 9)
         row["ece"] = float(sum(abs(p[bins == b].mean() - (~wrong)[bins == b].mean()) * (bins == b).mean() for b in np.unique(bins)))
     if said["estimate"]:
-        rate = float(wrong.mean())
+        rate = float(made.wrong.mean())
         row |= {"estimated": said["estimate"]["rate"], "covered": said["estimate"]["low"] <= rate <= said["estimate"]["high"]}
     return row
 
@@ -118,10 +116,8 @@ def detection(made: Trial, said: dict) -> dict:
 def difference(rows: list[dict], key: str, other: list[dict] | str, rng: np.random.Generator) -> tuple[float, float, float, float]:
     """(mean, low, high, p) of the paired difference in share right, by bootstrap over seeds and held-out items."""
     mine = [np.asarray(r[key], float) for r in rows]
-    theirs = [
-        np.asarray(r[other] if isinstance(other, str) else o[key], float)
-        for r, o in zip(rows, rows if isinstance(other, str) else other, strict=True)
-    ]
+    beside = rows if isinstance(other, str) else other
+    theirs = [np.asarray(o[other if isinstance(other, str) else key], float) for o in beside]
     gaps = [a - b for a, b in zip(mine, theirs, strict=True)]
     draws = np.empty(DRAWS)
     for d in range(DRAWS):
@@ -151,7 +147,8 @@ def summarise(rows: list[dict]) -> dict[str, list[dict]]:
     for data, noise, rate in dict.fromkeys(key[:3] for key in cells):
         names = [m for d, n, r, m in cells if (d, n, r) == (data, noise, rate)]
         none = cells[data, noise, rate, "none"]
-        compared = {m: difference(cells[data, noise, rate, m], "held_out", none, rng) for m in names if m != "none"}
+        others = [m for m in names if m != "none" and rate == MAIN]
+        compared = {m: difference(cells[data, noise, rate, m], "held_out", none, rng) for m in others}
         adjusted = holm({m: c[3] for m, c in compared.items() if m not in ("oracle", "longest first")})
         for m in names:
             mine = cells[data, noise, rate, m]
@@ -186,13 +183,15 @@ def result(case, metric, values, better, unit="", low=None, high=None, n=None) -
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="three conditions, one seed: does it run at all; nothing is written")
+    parser.add_argument(
+        "--quick", action="store_true", help="a few conditions, a seed of their own: does it run at all; nothing is written"
+    )
     args = parser.parse_args()
     rows = []
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         for data, kind, rate in conditions(args.quick):
             start = time.perf_counter()
-            for seed in SEEDS[:1] if args.quick else SEEDS:
+            for seed in (1,) if args.quick else SEEDS:
                 rows += run_one(data, kind, rate, seed, pool)
             mine = [r for r in rows if (r["data"], r["noise"], r["rate"]) == (data, kind, rate)]
             best = {
@@ -203,19 +202,14 @@ def main() -> int:
     if args.quick:
         return 0
     tables = summarise(rows)
-    from benchmarks.judges import judges
+    from benchmarks.judges import judges, warnings
 
-    tables["cleaning-judges"] = judges()
+    tables |= {"cleaning-judges": judges(), "cleaning-warning": warnings()}
     for name, found in tables.items():
         if found:
             (RESULTS / f"{name}.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    small = [
-        {
-            k: (100 * float(np.mean(v)) if k in ("held_out", "policy", "random_held_out", "random_policy") and v is not None else v)
-            for k, v in r.items()
-        }
-        for r in rows
-    ]
+    shares = ("held_out", "policy", "random_held_out")
+    small = [{k: 100 * float(np.mean(v)) if k in shares and v is not None else v for k, v in r.items()} for r in rows]
     RAW.write_text("[\n" + ",\n".join(json.dumps(r) for r in small) + "\n]\n", encoding="utf-8")
     from benchmarks.cleaning_plot import plot
 

@@ -63,7 +63,7 @@ class Trial:
         model.fit(np.concatenate([x, -x]), np.repeat([1, 0], len(x)), sample_weight=np.tile(w, 2))
         return self.pool.test @ model.coef_[0] > 0
 
-    def policy(self, weight: np.ndarray, flip: np.ndarray, *, steps: int = 150, hidden: int = 32) -> np.ndarray:
+    def policy(self, weight: np.ndarray, flip: np.ndarray, *, steps: int = 100, hidden: int = 32) -> np.ndarray:
         """[prompts] whether the first choice of a policy trained with the DPO loss is right."""
         import torch
 

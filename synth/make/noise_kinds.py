@@ -10,8 +10,8 @@ rate is known:
     adversarial   the k greatest margins, all of them          the clearest pairs are turned around
     mixture       annotators of their own: expert (right in .97), careless (.8), lazy (always the first side shown, .5), malicious (.05);
                   one of them labels each pair, in the shares that give the rate in expectation
-    duplicate     none is swapped: round(rate * n / (1 - rate)) pairs come a second time with their sides swapped, so that the share of wrong
-                  labels is the rate
+    duplicate     none is swapped: round(rate * n / (1 - rate)) pairs come a second time with their sides swapped, so that the share of
+                  wrong labels is the rate
 
 margin > 0 is how much better the better side is; all arrays are [n], about better and worse, before any label is given.
 """
