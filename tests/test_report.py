@@ -2,6 +2,7 @@
 
 import json
 import re
+import runpy
 from html.parser import HTMLParser
 
 import numpy as np
@@ -9,12 +10,17 @@ import pandas as pd
 import pytest
 from sealed import seal
 
+from synth.kb import Fact
+from synth.types import Message, Problem, Trajectory
+from tasks.disk import tables
+from tasks.pages import cards as written
 from tasks.pages import page, plots
+from tasks.pages.flowchart import flowchart
 from tasks.stage import Stage
 from tasks.stages.report import DATA, TRAINED, chosen, headline, report
 
 EVIL = "<script>alert(1)</script><img src=x onerror=alert(2)>"
-VOID = {"meta", "line", "circle", "path", "img", "br"}
+VOID = {"meta", "line", "circle", "path", "rect", "img", "br"}
 
 
 def metric(mean, spread=0.05, n=300):
@@ -25,9 +31,8 @@ def make(root, difference=0.23):
     """A finished run: metrics of four models, cards, curves, episodes, one of them hostile."""
     rng = np.random.default_rng(0)
     means = {"base": 0.0, "sft": 0.38, "prefer": 0.41, "rl": 0.38 + difference}
-    models = {
-        m: {"pass@1": metric(v), "pass@8": metric(min(1, v * 1.4)), "calls": metric(1.9), "tokens": metric(21.3)} for m, v in means.items()
-    }
+    more = {"calls": metric(1.9), "tokens": metric(21.3), "ece": metric(0.12), "majority@8": metric(0.4), "tokens_per_right": metric(55.0)}
+    models = {m: {"pass@1": metric(v), "pass@8": metric(min(1, v * 1.4)), **more} for m, v in means.items()}
     gap = {"mean": difference, "low": difference - 0.05, "high": difference + 0.05, "n": 300}
     found = {
         "models": models,
@@ -37,6 +42,8 @@ def make(root, difference=0.23):
         },
         "difference": {"base - sft": metric(0.0) | {"mean": -0.38, "low": -0.43, "high": -0.33}, "rl - sft": gap},
         "blanked": {"rl": {"pass@1": metric(0.04)}},
+        "reliability": {"rl": [{"confidence": 0.3, "right": 0.25, "n": 40}, {"confidence": 0.9, "right": 0.95, "n": 160}]},
+        "sets": {"mine <b>": {m: {"pass@1": metric(v / 2)} for m, v in means.items()}},
         "outcomes": {
             m: {
                 "right": int(2400 * v),
@@ -52,6 +59,14 @@ def make(root, difference=0.23):
     folder = root / "artifacts" / "evaluate"
     folder.mkdir(parents=True)
     (folder / "metrics.json").write_text(json.dumps(found))
+    (folder / "card.json").write_text(json.dumps({"samples": 8, "temperature": 1.0}))
+    fact = Fact.make("city:Zelton", "mayor", literal="Karo", source="data/mine.csv line 7", span=f"Zelton,mayor,{EVIL}")
+    asked = Problem.make(prompt=f"Who is the mayor of {EVIL}?", answer="Karo", verifier="exact", family="entity_tree", split="train",
+                         lineage={"facts": [fact.id], "root": "city:Zelton"})  # fmt: skip
+    said = [*asked.prompt, Message(role="assistant", content="<answer>Karo</answer>")]
+    tables.write(root / "artifacts/kb/facts.parquet", [fact], Fact)
+    tables.write(root / "artifacts/questions/problems.parquet", [asked], Problem)
+    tables.write(root / "artifacts/trajectories/trajectories.parquet", [Trajectory.make(problem=asked.id, messages=said, split="train")], Trajectory)
     talk = [
         ("user", "What is the currency of the country with capital Zelton?"),
         ("assistant", "<search>country with capital Zelton</search>"),
@@ -169,6 +184,50 @@ def test_everything_that_was_promised_is_on_the_page(made):
         assert axis in html
     assert "1,110 MB" in html or "1,200 MB" in html
     assert "Recipe: qae." in html
+
+
+def test_metrics_calibration_sets_and_lineage_are_on_the_page(made):
+    html = made[1]
+    assert "calibration error" in html and "majority of 8" in html and "share right over confidence" in html
+    assert "Test set mine &lt;b&gt;" in html and "tokens per right answer" in html
+    assert "data/mine.csv line 7" in html and "The way of one row" in html and "trained on by" in html
+    assert len(html) < 5_000_000
+
+
+def test_money_is_shown_where_it_has_a_price(tmp_path):
+    make(tmp_path)
+    assert "At 3.6 an hour that is " in run(tmp_path, price_per_hour=3.6) and "an hour that" not in run(tmp_path)
+
+
+def test_the_graph_of_stages():
+    svg = flowchart({"a": ("1 row", "sft"), "b<": ("2", "rl"), "c": ("3", "rl")}, {"b<": ["a"], "c": ["b<", "a", "gone"]})
+    assert svg.count("<rect") == 3 and svg.count('class="edge"') == 3 and "b&lt;" in svg
+    places = [float(x) for x in re.findall(r'<rect class="[^"]*" x="([\d.]+)"', svg)]
+    assert places == sorted(places) and len(set(places)) == 3, "each stands to the right of what it reads"
+
+
+def test_cards_say_what_the_run_says_and_their_snippets_run(made, tmp_path, capsys, monkeypatch):
+    import yaml
+    from tiny import build, tokenizer
+
+    from training.model import save_model
+
+    text = (made[0] / "reports/model_card.md").read_text(encoding="utf-8")
+    front = yaml.safe_load(text.split("---\n")[1])
+    assert front["model-index"][0]["results"][0]["metrics"][0] == {
+        "type": "pass@1", "value": 0.61, "name": "pass@1 (95 % interval 0.5600 to 0.6600, n = 300)"}  # fmt: skip
+    assert "| pass@8 |" in text and "With its search blanked it answers 4%." in text
+    monkeypatch.chdir(made[0])
+    save_model(build(), tokenizer(), made[0] / "artifacts/rl/model")
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
+    for name in ("model_card", "data_card"):
+        (code,) = re.findall(r"```python\n(.*?)```", (made[0] / f"reports/{name}.md").read_text(encoding="utf-8"), re.S)
+        (tmp_path / f"{name}.py").write_text(code, encoding="utf-8")
+        runpy.run_path(str(tmp_path / f"{name}.py"))
+        assert capsys.readouterr().out.strip()
+    data = (made[0] / "reports/data_card.md").read_text(encoding="utf-8")
+    assert "not_unique 250" in data and yaml.safe_load(data.split("---\n")[1])["configs"][0]["config_name"] == "questions"
+    assert "\\|" in written._table(["a|b"], [["c"]])
 
 
 def test_summary_has_the_agreed_shape(made):

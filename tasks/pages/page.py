@@ -45,6 +45,8 @@ svg text.name, svg text.row { fill: var(--ink); }
 svg .grid { stroke: var(--line); stroke-width: 1; }
 svg .axis { stroke: var(--soft); stroke-width: 1; }
 svg .line { fill: none; stroke-width: 2; stroke-linejoin: round; }
+svg .node { fill: var(--tint); stroke-width: 1.5; }
+svg .edge { fill: none; stroke: var(--soft); stroke-width: 1.2; opacity: .55; }
 svg .faint { opacity: .28; stroke-width: 1; }
 .wide { max-width: 44rem; }
 .bar { background: var(--tint); border-radius: 3px; height: .6rem; min-width: 6rem; overflow: hidden; }
@@ -69,6 +71,11 @@ summary .q { flex: 1; min-width: 0; }
 .call { font-weight: 600; color: var(--sft); }
 .answer { font-weight: 600; color: var(--ink); }
 li { margin: .25rem 0; }
+ol.way { padding-left: 1.2rem; }
+ol.way code { white-space: pre-wrap; }
+@media (max-width: 36rem) { body { padding: 1.2rem .8rem 3rem; } h1 { font-size: 1.45rem; } .turn { max-width: 100%; }
+  summary { flex-wrap: wrap; } summary .q { flex-basis: 100%; } .plots { grid-template-columns: 1fr; } }
+@media print { nav, footer { display: none; } details { break-inside: avoid; } }
 footer { margin-top: 4rem; color: var(--soft); font-size: .85rem; }
 """ + "".join(
     f".c-{c} {{ stroke: var(--{c}); }} circle.c-{c}, .b-{c} {{ fill: var(--{c}); background: var(--{c}); stroke: none; }}\n"

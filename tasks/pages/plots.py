@@ -113,6 +113,30 @@ def whiskers(rows: Sequence[tuple[str, str, Mapping[str, float]]], *, x: str, wi
     return f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{escape(x)}">{"".join(out)}</svg>'
 
 
+def reliability(series: Mapping[str, Sequence[Mapping[str, float]]], *, width: int = 330, height: int = 230) -> str:
+    """Share right over confidence, bin by bin: series -> points {"confidence", "right", "n"}; a dot's area is its share of the samples."""
+    left, right, top, bottom = 52, 14, 12, 36
+    px = lambda v: left + v * (width - left - right)  # noqa: E731
+    py = lambda v: height - bottom - v * (height - top - bottom)  # noqa: E731
+    out = [f'<line class="axis" x1="{px(0):.1f}" y1="{py(0):.1f}" x2="{px(1):.1f}" y2="{py(1):.1f}" stroke-dasharray="4 4"/>']
+    for t in (0, 0.25, 0.5, 0.75, 1):
+        out.append(f'<line class="grid" x1="{left}" x2="{width - right}" y1="{py(t):.1f}" y2="{py(t):.1f}"/>')
+        out.append(f'<text x="{left - 6}" y="{py(t) + 3.5:.1f}" text-anchor="end">{t:.0%}</text>')
+        out.append(f'<text x="{px(t):.1f}" y="{height - bottom + 15}" text-anchor="middle">{t:.0%}</text>')
+    for name, points in series.items():
+        total = sum(p["n"] for p in points) or 1
+        out += [
+            f'<circle class="c-{escape(name)}" cx="{px(p["confidence"]):.1f}" cy="{py(p["right"]):.1f}" r="{2 + 9 * math.sqrt(p["n"] / total):.1f}" '
+            'fill-opacity="0.75"/>'
+            for p in points
+        ]
+    middle = (height - bottom + top) / 2
+    out.append(f'<text class="name" x="{(left + width - right) / 2:.0f}" y="{height - 4}" text-anchor="middle">confidence</text>')
+    out.append(f'<text class="name" x="12" y="{middle:.0f}" text-anchor="middle" transform="rotate(-90 12 {middle:.0f})">share right</text>')
+    title = "share right over confidence; on the dashed line a model is as often right as it is sure"
+    return f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{title}"><title>{title}</title>{"".join(out)}</svg>'
+
+
 def _finite(points: Points) -> tuple[np.ndarray, np.ndarray]:
     a, b = (np.asarray(v, dtype=np.float64) for v in points)
     ok = np.isfinite(a) & np.isfinite(b)

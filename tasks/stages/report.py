@@ -9,9 +9,13 @@ from typing import Any
 
 import pandas as pd
 
-from synth.types import digest
+from synth.kb import Fact
+from synth.types import Problem, Trajectory, digest
+from tasks.disk import tables
+from tasks.pages import cards as written
 from tasks.pages import page, plots
-from tasks.stage import Stage
+from tasks.pages.flowchart import flowchart
+from tasks.stage import OUT, Stage, graph
 
 DATA = ("kb", "questions", "problems", "trajectories", "preferences", "clean")
 TRAINED = {"sft": "Supervised fine-tuning", "reward": "Reward model", "prefer": "Preference optimisation", "rl": "Reinforcement learning"}
@@ -40,8 +44,28 @@ CURVES = {  # column of a curve.csv -> label of its axis; other columns are show
 SERIES = {"sft": "sft", "reward": "other", "prefer": "prefer", "rl": "rl"}  # stage -> colour
 
 
-def report(stage: Stage, *, episodes: int = 20) -> None:
-    """`episodes`: conversations shown on the page."""
+METRICS = {  # metric -> what the page calls it, and whether it is a share
+    "majority@8": ("majority of 8", True),
+    "exact_match": ("exact match", True),
+    "f1": ("word F1", True),
+    "best_of@8": ("best of 8 by the reward model", True),
+    "format": ("proper format", True),
+    "refusal": ("refusals", True),
+    "calls_per_right": ("searches per right answer", False),
+    "tokens_per_right": ("tokens per right answer", False),
+    "ece": ("calibration error", False),
+    "brier": ("Brier score", False),
+    "right@50%": ("right among the surer half", True),
+    "answer_entropy": ("entropy of answers, nats", False),
+    "distinct@2": ("different word pairs", True),
+    "self_bleu": ("self-BLEU", False),
+    "length_correlation": ("correlation of score and length", False),
+    "length_p95": ("tokens, 95th percentile", False),
+}
+
+
+def report(stage: Stage, *, episodes: int = 20, price_per_hour: float = 0.0) -> None:
+    """`episodes`: conversations shown on the page. `price_per_hour`: of the machine, in any currency; 0 shows time alone."""
     found = json.loads(stage.input("evaluate", "metrics.json").read_text(encoding="utf-8"))
     cards = {name: json.loads(stage.input(name, "card.json").read_text(encoding="utf-8")) for name in (*DATA, *TRAINED)}
     curves = {name: curve(stage, name) for name in TRAINED}
@@ -56,14 +80,17 @@ def report(stage: Stage, *, episodes: int = 20) -> None:
     }
     (stage.out / "summary.json").write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
     drawn = chosen(played, episodes, stage.seed)
+    write_cards(stage, found, cards, played, measured)
     recipe = cards["rl"].get("recipe") or "the defaults"
     sections = [
         ("Results", results(found)),
+        ("Metrics", metrics(found)),
         ("Reinforcement learning", panels(curves["rl"], "rl")),
         ("Learning curves", "".join(f"<h3>{escape(TRAINED[s])}</h3>{panels(curves[s], s)}" for s in ("sft", "reward", "prefer"))),
         ("Episodes", "".join(page.episode(e, shown=not i) for i, e in enumerate(drawn)) or "<p>No episode was recorded.</p>"),
         ("Data: what was made, what was dropped and why", dropped(cards)),
-        ("Time and memory", spent(measured)),
+        ("Lineage", lineage(stage, cards)),
+        ("Time, memory, cost", spent(measured, price_per_hour)),
         ("What to look at next", advice(found, cards)),
     ]
     n = next(iter(found["models"].values()))["pass@1"]["n"]
@@ -86,6 +113,11 @@ def percent(m: Mapping[str, float]) -> str:
 
 def points(m: Mapping[str, float]) -> str:
     return f"{100 * m['mean']:+.1f} points, interval {100 * m['low']:+.1f} to {100 * m['high']:+.1f}"
+
+
+def chance(m: Mapping[str, float]) -> str:
+    """The p-value of a difference, corrected for the number of differences of the page."""
+    return "" if m.get("p_holm") is None else f" <small class='soft'>p = {m['p_holm']:.2g} after Holm</small>"
 
 
 def headline(found: Mapping[str, Any]) -> str:
@@ -119,7 +151,7 @@ def results(found: Mapping[str, Any]) -> str:
         for name, m in found["blanked"].items()
     ]
     out = page.table(["model", *ks, "searches", "tokens written"], rows, range(1, len(ks) + 3))
-    differences = "".join(f"<li><b>{escape(name)}</b>: {points(m)}</li>" for name, m in found["difference"].items())
+    differences = "".join(f"<li><b>{escape(name)}</b>: {points(m)}{chance(m)}</li>" for name, m in found["difference"].items())
     out += "<p class='soft'>pass@k: the chance that at least one of k samples is right, estimated without bias.</p>"
     out += f"<h3>Differences on the same questions</h3><ul>{differences}</ul>"
     hops = [
@@ -146,6 +178,95 @@ def results(found: Mapping[str, Any]) -> str:
         [[escape(NAMES.get(name, name)), page.stack(counts)] for name, counts in found["outcomes"].items()],
     )
     return out + f"<h3>Outcomes</h3>{ended}<p>{legend}</p>"
+
+
+def metrics(found: Mapping[str, Any]) -> str:
+    """Every other metric of every model, the reliability diagram, and the test sets of the user's."""
+    models = found["models"]
+    shown = [k for k in METRICS if any(k in m for m in models.values())]
+    rows = []
+    for k in shown:
+        name, share = METRICS[k]
+        cells = [m.get(k, {}) for m in models.values()]
+        rows.append([escape(name), *("" if c.get("mean") is None else percent(c) if share else number(c) for c in cells)])
+    out = page.table(["metric", *(NAMES.get(m, m) for m in models)], rows, range(1, len(models) + 1)) if rows else "<p>None was asked for.</p>"
+    if found.get("reliability"):
+        diagrams = "".join(
+            page.figure(f"{NAMES.get(name, name)}: sure and right", plots.reliability({name: points})) for name, points in found["reliability"].items()
+        )
+        note = "<p class='soft'>A model's confidence is the probability that it gave its last turn. A dot is a tenth of that scale.</p>"
+        out += f'<h3>Calibration</h3><div class="plots">{diagrams}</div>{note}'
+    for name, by_model in found.get("sets", {}).items():
+        ks = [k for k in next(iter(by_model.values())) if k.startswith("pass@")]
+        rows = [[page.dot(m) + escape(NAMES.get(m, m)), *(percent(v[k]) for k in ks), str(v[ks[0]]["n"]) if ks else ""] for m, v in by_model.items()]
+        out += f"<h3>Test set {escape(name)}</h3>" + page.table(["model", *ks, "problems"], rows, range(1, len(ks) + 2))
+    return out
+
+
+def number(m: Mapping[str, float]) -> str:
+    return f"{m['mean']:.3g} <small>{m['low']:.3g} to {m['high']:.3g}</small>"
+
+
+def lineage(stage: Stage, cards: Mapping[str, Mapping[str, Any]]) -> str:
+    """The graph with what every stage made, and the way of one row from its source to the model."""
+    edges, nodes = {}, {"your files": ("data", "base")}
+    stages = {n: s for n, s in graph(stage.root).items() if n in (*DATA, *TRAINED)} or dict.fromkeys((*DATA, *TRAINED), {})
+    for name, entry in stages.items():
+        reads = [r for r in stages if any(d == (p := OUT.get(r, f"artifacts/{r}")) or d.startswith(p + "/") for d in entry.get("deps", []))]
+        edges[name] = reads + (["your files"] if name == "kb" else [])
+        card = cards[name]
+        made = f"{card['accepted']:,} rows" if "accepted" in card else f"{card.get('steps', 0):,} steps"
+        nodes[name] = (made, SERIES.get(name, "other"))
+    out = f'<div class="scroll">{flowchart(nodes, edges)}</div>'
+    way = one_row(stage)
+    if way:
+        out += "<h3>The way of one row</h3><ol class='way'>" + "".join(f"<li>{escape(k)}: <code>{escape(v)}</code></li>" for k, v in way) + "</ol>"
+    return out + "<p>Any other row: <code>espalier why ID</code>. Any model: <code>espalier lineage champion</code>.</p>"
+
+
+def one_row(stage: Stage) -> list[tuple[str, str]]:
+    """(what, text) from the source line of a fact to the demonstration that was trained on; the demonstration is drawn by hash, from those
+    that need two facts where there are any."""
+    problems = {p.id: p for p in tables.read(stage.input("questions", "problems.parquet"), Problem)}
+    shown = [t for t in tables.read(stage.input("trajectories", "trajectories.parquet"), Trajectory) if t.problem in problems and t.split == "train"]
+    if not shown:
+        return []
+    facts = {f.id: f for f in tables.read(stage.input("kb", "facts.parquet"), Fact)}
+    t = min(shown, key=lambda t: (-min(2, len(problems[t.problem].lineage.get("facts", ()))), digest("way", stage.seed, t.id)))
+    p = problems[t.problem]
+    way = [("source", f"{facts[i].source}: {facts[i].span}") for i in p.lineage.get("facts", ()) if i in facts]
+    way += [("question", f"{p.question} ({p.id})"), ("its answer, proved by query", p.answer)]
+    way += [("demonstration", f"{t.id}: " + "\n".join(m.content for m in t.messages if m.role == "assistant"))]
+    return [*way, ("trained on by", "sft, and what starts from it: rl, prefer, reward")]
+
+
+def write_cards(
+    stage: Stage, found: Mapping[str, Any], cards: Mapping[str, Any], played: Sequence[Mapping[str, Any]], measured: Mapping[str, Any]
+) -> None:
+    """model_card.md of the last model and data_card.md, beside the page."""
+    last = list(found["models"])[-1]
+    trained = last if last in TRAINED else "sft"
+    folder = "base" if last == "base" else "model"
+    question = next((m["content"] for e in played for m in e["messages"] if m["role"] == "user"), "What is the capital of Norvia?")
+    seconds = sum(m["seconds"] for m in measured.values())
+    first = found["models"][last]
+    decoding = json.loads(stage.input("evaluate", "card.json").read_text(encoding="utf-8"))
+    facts = {
+        "stage": trained, "card": cards[trained], "metrics": first, "recipe": cards["rl"].get("recipe"), "profile": stage.profile,
+        "seed": stage.seed, "n": first["pass@1"]["n"], "question": question,
+        "decoding": ", ".join(f"{k} {decoding[k]}" for k in ("temperature", "top_p", "max_turn_tokens", "samples") if k in decoding),
+        "blanked": (found["blanked"].get(last, {}).get("pass@1") or {}).get("mean"),
+        "made": [[n, f"{c.get('produced', ''):,}" if c.get("produced") else "", f"{c.get('accepted', ''):,}" if c.get("accepted") else "",
+                  str(next((c[k] for k in ("problems", "pairs", "trajectories", "trained_on", "kb") if isinstance(c.get(k), str)), ""))[:12]]
+                 for n, c in cards.items()],
+        "cost": f"{seconds:.0f} seconds of this machine for the whole run, {max(m['peak_rss_mb'] for m in measured.values()):,.0f} MB of memory at most."
+        if measured else "",
+    }  # fmt: skip
+    (stage.out / "model_card.md").write_text(written.model_card(f"espalier-{last}", f"artifacts/{trained}/{folder}", facts), encoding="utf-8")
+    files = {"questions": "artifacts/questions/problems.parquet", "demonstrations": "artifacts/trajectories/trajectories.parquet",
+             "pairs": "artifacts/clean/pairs.parquet", "facts": "artifacts/kb/facts.parquet"}  # fmt: skip
+    about = {"cards": {n: cards[n] for n in DATA}, "sources": cards["kb"].get("sources", []), "seed": stage.seed, "recipe": cards["rl"].get("recipe")}
+    (stage.out / "data_card.md").write_text(written.data_card("espalier data", files, about), encoding="utf-8")
 
 
 def panels(curve: pd.DataFrame, stage: str) -> str:
@@ -193,7 +314,7 @@ def dropped(cards: Mapping[str, Mapping[str, Any]]) -> str:
     return text + page.table(["stage", "produced", "accepted", "set aside, by reason; the gates"], rows, (1, 2))
 
 
-def spent(measured: Mapping[str, Mapping[str, float]]) -> str:
+def spent(measured: Mapping[str, Mapping[str, float]], price: float) -> str:
     if not measured:
         return "<p>The outputs came from the cache: no stage ran in this checkout.</p>"
     longest = max(m["seconds"] for m in measured.values()) or 1.0
@@ -203,7 +324,8 @@ def spent(measured: Mapping[str, Mapping[str, float]]) -> str:
         for k, m in ((k, measured[k]) for k in (*order, *(k for k in measured if k not in order)))
     ]
     total = sum(m["seconds"] for m in measured.values())
-    note = f"<p>{total:.0f} seconds in all; a stage that came from the cache shows its last run.</p>"
+    cost = f" At {price:g} an hour that is {total / 3600 * price:.4g}." if price else ""
+    note = f"<p>{total:.0f} seconds in all ({total / 3600:.3f} machine hours).{cost} A stage that came from the cache shows its last run.</p>"
     return page.table(["stage", "seconds", "", "peak memory"], rows, (1, 3)) + note
 
 

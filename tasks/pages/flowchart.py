@@ -1,0 +1,47 @@
+"""A graph of stages as inline SVG, from left to right: who read what, and what each made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+
+WIDTH, HEIGHT, GAP_X, GAP_Y = 148, 46, 40, 16
+
+
+def flowchart(nodes: Mapping[str, tuple[str, str]], edges: Mapping[str, Sequence[str]]) -> str:
+    """nodes: name -> (text below the name, colour class); edges: name -> the names that it reads. A column is the longest way from a source."""
+    depth: dict[str, int] = {}
+
+    def place(name: str) -> int:
+        if name not in depth:
+            depth[name] = 0  # a circle, which DVC refuses, would end here
+            depth[name] = max((place(e) + 1 for e in edges.get(name, ()) if e in nodes), default=0)
+        return depth[name]
+
+    columns: dict[int, list[str]] = {}
+    for name in nodes:
+        columns.setdefault(place(name), []).append(name)
+    rows = max(map(len, columns.values()), default=1)
+    width, height = len(columns) * (WIDTH + GAP_X) - GAP_X + 4, rows * (HEIGHT + GAP_Y) - GAP_Y + 4
+    at = {}
+    for x, names in columns.items():
+        top = (height - len(names) * (HEIGHT + GAP_Y) + GAP_Y) / 2
+        for i, name in enumerate(names):
+            at[name] = (2 + x * (WIDTH + GAP_X), top + i * (HEIGHT + GAP_Y))
+    out = []
+    for name, sources in edges.items():
+        for source in sources:
+            if name in at and source in at:
+                (x0, y0), (x1, y1) = at[source], at[name]
+                x0, y0, y1 = x0 + WIDTH, y0 + HEIGHT / 2, y1 + HEIGHT / 2
+                bend = max(20.0, (x1 - x0) / 2)
+                curve = f"M{x0:.0f},{y0:.1f} C{x0 + bend:.0f},{y0:.1f} {x1 - bend:.0f},{y1:.1f} {x1:.0f},{y1:.1f}"
+                out.append(f'<path class="edge" d="{curve}"/>')
+    for name, (text, colour) in nodes.items():
+        x, y = at[name]
+        out.append(f'<rect class="node c-{escape(colour)}" x="{x:.0f}" y="{y:.1f}" width="{WIDTH}" height="{HEIGHT}" rx="8"/>')
+        out.append(f'<text class="name" x="{x + 10:.0f}" y="{y + 19:.1f}">{escape(name)}</text>')
+        out.append(f'<text x="{x + 10:.0f}" y="{y + 35:.1f}">{escape(text)}</text>')
+    said = escape("; ".join(f"{n} reads {', '.join(s)}" for n, s in edges.items() if s))
+    style = f'style="min-width:{width * 0.72:.0f}px"'
+    return f'<svg viewBox="0 0 {width} {height:.0f}" {style} role="img" aria-label="{said}"><title>{said}</title>{"".join(out)}</svg>'
