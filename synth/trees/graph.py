@@ -7,6 +7,7 @@ them. `extension` is the generator's own route to what satisfies a description; 
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -96,6 +97,7 @@ class Graph:
             self.initial[i] = ord(name[0]) if "A" <= name[:1] <= "Z" else 0
             self.words[i] = min(name.count(" ") + 1, 255)
         self._known: dict[str, int] = {}
+        self._id = lru_cache(maxsize=1 << 16)(postings.value)
 
     @staticmethod
     def of(kb: KB) -> Graph:
@@ -104,7 +106,7 @@ class Graph:
 
     def id(self, number: int) -> str:
         """The id of an entity, or a literal."""
-        return self.postings.value(number)
+        return self._id(number)
 
     def end(self, constant: str) -> int:
         """The number of a constant. Raises KeyError for one that no fact has."""

@@ -11,8 +11,9 @@ that fits what is left and has another answer; `synth.prove` checks its word.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -22,7 +23,8 @@ from synth.trees.graph import Graph
 from synth.trees.spans import span
 
 NAMED, THAN, NOTHING = 2, 2, 3  # fuzz levels of these kinds
-_TRIES = 6  # branches tried for one of the right size
+_TRIES = 3  # branches to choose from: the higher the level, the more entities one leaves
+_CHOICE = 3  # clues to choose from
 
 
 class Grown(NamedTuple):
@@ -40,6 +42,24 @@ class Shape:
 
     depth: int
     level: int
+
+
+class Closed(frozenset):
+    """Entities that a branch may not come to: those it came by, and those that are `sealed`."""
+
+    sealed: Callable[[int], bool]
+
+    @staticmethod
+    def of(entities: Iterable[int], sealed: Callable[[int], bool]) -> Closed:
+        made = Closed(entities)
+        made.sealed = sealed
+        return made
+
+    def __contains__(self, entity: object) -> bool:
+        return super().__contains__(entity) or self.sealed(entity)  # type: ignore[arg-type]
+
+    def __or__(self, more: Set[int]) -> Closed:  # type: ignore[override]
+        return Closed.of({*self, *more}, self.sealed)
 
 
 class Grower:
@@ -74,28 +94,33 @@ class Grower:
             if not r.literal and r.range in self._links:
                 self._links[r.range].append((name, False))
 
-    def grow(self, root: int, asked: str, shape: Shape, rng: random.Random) -> Grown | str:
-        """A tree of which `root` is the only instance and whose `asked` value it is asked for; else why there is none."""
+    def grow(
+        self, root: int, asked: str, shape: Shape, rng: random.Random, *, sealed: Callable[[int], bool] = lambda entity: False
+    ) -> Grown | str:
+        """A tree of which `root` is the only instance and whose `asked` value it is asked for; else why there is none.
+
+        `sealed` says which entities it may not touch.
+        """
         graph = self.graph
         type_ = graph.types[graph.type_of[root]]
         column = graph.columns[asked]
         (value,) = graph.neighbours(root, asked, True)
-        path = {root} if column.relation.literal else {root, int(value)}
+        path = Closed.of({root} if column.relation.literal else {root, int(value)}, sealed)
         first = self._first(root, asked, shape, path, rng)
         if first is None:
             return "no_branch"
         clues: list[Clue | Named] = [first]
         left = graph.extension(Node(type=type_, clues=(first,)))
         for level in dict.fromkeys((shape.level, max(1, shape.level - 1), 1)):
-            for clue in self._proposals(root, asked, level, path, rng):
-                if len(left) == 1 or len(clues) == self.most_clues:
+            proposals = (c for c in self._proposals(root, asked, level, path, rng) if not any(self._same_side(c, d) for d in clues))
+            while len(left) > 1 and len(clues) < self.most_clues:
+                some = [(clue, left[graph.holds(clue, left)]) for clue in islice(proposals, _CHOICE)]
+                if not some:
                     break
-                if any(self._same_side(clue, c) for c in clues):
-                    continue
-                fits = graph.holds(clue, left)
-                if not fits.all():
+                some = sorted((s for s in some if len(s[1]) < len(left)), key=lambda s: len(s[1]))
+                if some:  # a high level prefers what says least
+                    clue, left = some[0 if level < 3 else -1]
                     clues.append(clue)
-                    left = left[fits]
         if len(left) > 1:
             return "not_unique"
         node = self._minimal(type_, clues, root, rng)
@@ -111,16 +136,23 @@ class Grower:
 
     # ---- clues
 
-    def _first(self, root: int, asked: str, shape: Shape, path: set[int], rng: random.Random) -> Clue | None:
+    def _first(self, root: int, asked: str, shape: Shape, path: Closed, rng: random.Random) -> Clue | None:
         """A branch to a constant that fits the root and a few others."""
         type_ = self.graph.types[self.graph.type_of[root]]
-        for _ in range(_TRIES):
+        found: list[tuple[int, Clue]] = []
+        for _ in range(2 * _TRIES):
             clue = self._branch(root, asked, shape.depth, path, rng)
-            if clue is not None and 2 <= len(self.graph.extension(Node(type=type_, clues=(clue,)))) <= self.most_members:
-                return clue
-        return None
+            if clue is None:
+                break
+            size = len(self.graph.extension(Node(type=type_, clues=(clue,))))
+            if 2 <= size <= self.most_members:
+                found.append((size, clue))
+                if len(found) == _TRIES:
+                    break
+        found.sort(key=lambda f: f[0])
+        return found[(len(found) - 1) * (shape.level - 1) // 3][1] if found else None
 
-    def _branch(self, x: int, asked: str, depth: int, path: set[int], rng: random.Random) -> Clue | None:
+    def _branch(self, x: int, asked: str, depth: int, path: Closed, rng: random.Random) -> Clue | None:
         """A clue of x that leads through depth - 1 variables to a constant; the asked fact is not used, no entity twice."""
         for relation, forward, ends in self._sides(x, asked, rng):
             ends = [e for e in ends if e not in path]
@@ -142,7 +174,7 @@ class Grower:
             if len(ends):
                 yield relation, forward, ends
 
-    def _anchor(self, x: int, path: set[int], rng: random.Random) -> Clue | None:
+    def _anchor(self, x: int, path: Closed, rng: random.Random) -> Clue | None:
         """A clue of x with a constant that few share."""
         sides = self._links[self.graph.types[self.graph.type_of[x]]]
         for relation, forward in rng.sample(sides, len(sides)):
@@ -156,14 +188,14 @@ class Grower:
                     return Clue(relation=relation, forward=forward, target=self.graph.id(end))
         return None
 
-    def _proposals(self, x: int, asked: str, level: int, path: set[int], rng: random.Random) -> Iterator[Clue | Named]:
+    def _proposals(self, x: int, asked: str, level: int, path: Closed, rng: random.Random) -> Iterator[Clue | Named]:
         """Vague clues of x, near a fuzz level, in random order, made when they are asked for."""
         graph = self.graph
         type_ = graph.types[graph.type_of[x]]
         makers: list[Callable[[], Clue | Named | None]] = []
         for relation in self._ordered[type_]:
             if relation != asked:
-                makers.append(lambda r=relation: self._value(x, r, _near(level, rng), rng))
+                makers.append(lambda r=relation: self._value(x, r, _near(level, rng), path, rng))
         for relation, forward in self._links[type_]:
             if not (relation == asked and forward) and not (forward and graph.columns[relation].relation.literal):
                 makers.append(lambda r=relation, f=forward: self._linked(x, r, f, _near(level, rng), path, rng))
@@ -174,7 +206,7 @@ class Grower:
             if clue is not None:
                 yield clue
 
-    def _value(self, x: int, relation: str, level: int, rng: random.Random) -> Clue | None:
+    def _value(self, x: int, relation: str, level: int, path: Closed, rng: random.Random) -> Clue | None:
         column = self.graph.columns[relation]
         value = float(column.values[x])
         if value != value:
@@ -184,27 +216,27 @@ class Grower:
             top, bottom = self.graph.cut(relation, True), self.graph.cut(relation, False)
             if top > bottom and (value >= top or value <= bottom):
                 return Clue(relation=relation, forward=True, target=Third(largest=value >= top))
-        if level == THAN and kind == "number" and rng.random() < 0.25 and (clue := self._than(x, relation, value, rng)) is not None:
+        if level == THAN and kind == "number" and rng.random() < 0.25 and (clue := self._than(x, relation, value, path, rng)) is not None:
             return clue
         said = span(value, kind, level, rng)
         return None if said is None else Clue(relation=relation, forward=True, target=said)
 
-    def _than(self, x: int, relation: str, value: float, rng: random.Random) -> Clue | None:
+    def _than(self, x: int, relation: str, value: float, path: Closed, rng: random.Random) -> Clue | None:
         """More or less than another entity of the type, which a constant of its own tells apart."""
         graph = self.graph
         column = graph.columns[relation]
         for _ in range(3):
             other = int(column.order[rng.randrange(len(column.order))])
             against = float(column.values[other])
-            if other == x or against == value:
+            if other in path or against == value:
                 continue
-            clue = self._anchor(other, {x, other}, rng)
+            clue = self._anchor(other, path | {x, other}, rng)
             node = clue and Node(type=graph.types[graph.type_of[other]], clues=(clue,))
             if node and len(graph.extension(node)) == 1:
                 return Clue(relation=relation, forward=True, target=Than(larger=value > against, other=node))
         return None
 
-    def _linked(self, x: int, relation: str, forward: bool, level: int, path: set[int], rng: random.Random) -> Clue | None:
+    def _linked(self, x: int, relation: str, forward: bool, level: int, path: Closed, rng: random.Random) -> Clue | None:
         graph = self.graph
         ends = [int(e) for e in graph.neighbours(x, relation, forward)]
         if not ends:
@@ -216,14 +248,14 @@ class Grower:
         type_ = graph.types[graph.type_of[y]]
         inside: list[Clue | Named | None] = []
         if level == 1:
-            inside = [self._value(y, r, rng.choice((1, 2)), rng) for r in self._ordered[type_]]
+            inside = [self._value(y, r, rng.choice((1, 2)), path, rng) for r in self._ordered[type_]]
             inside = [c for c in inside if c is not None and not isinstance(c.target, Than)] or [self._anchor(y, path | {y}, rng)]
             inside = [rng.choice(inside)]
         elif level < 4:
             inside = [self._class(y, up=level - 2, path=path, rng=rng)]
         return Clue(relation=relation, forward=forward, target=Node(type=type_, clues=tuple(c for c in inside if c is not None)))
 
-    def _class(self, y: int, *, up: int, path: set[int], rng: random.Random) -> Clue | None:
+    def _class(self, y: int, *, up: int, path: Closed, rng: random.Random) -> Clue | None:
         """The class of an entity (its country, its genre), or the class of that (`up` 1), as a clue; None where it has none."""
         graph = self.graph
         for relation in rng.sample(classes := self._classes[graph.types[graph.type_of[y]]], len(classes)):

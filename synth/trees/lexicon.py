@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 
 from synth.kb import KB, Fact
 from synth.tree import Clue, Node, Pattern, inner
@@ -16,6 +17,7 @@ class Lexicon:
 
     def __init__(self, graph: Graph, aliases: Mapping[str, Sequence[str]] | None = None) -> None:
         self.graph, self.aliases = graph, dict(aliases or {})
+        self._name = lru_cache(maxsize=1 << 16)(lambda value: graph.postings.text(graph.end(value)))
         self._bearers: dict[tuple[str, str], list[str]] = {}
         self._bearing: Counter[str] = Counter()
         p = graph.postings
@@ -31,7 +33,7 @@ class Lexicon:
 
     def name(self, value: str) -> str:
         """The name of an entity id; a literal is its own text."""
-        return self.graph.postings.text(self.graph.end(value))
+        return self._name(value)
 
     def names(self, value: str) -> tuple[str, ...]:
         """All names of a value, the first that of `name`."""

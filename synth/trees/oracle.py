@@ -9,11 +9,12 @@ A table of all values of one relation ("countries by area") counts as one page: 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
-from synth.kb import Passage
+from synth.kb import Passage, Relation
 from synth.reading import Reader
 from synth.tree import FAR, Clue, Named, Node, Nothing, Pattern, Span, Than, Third, steps
-from synth.trees.graph import Graph
+from synth.trees.graph import Graph, Rows
 from synth.trees.spans import value_of
 
 Open = Callable[[str], str]  # name -> sentences about it, one per line; "" where there is no such page
@@ -34,6 +35,7 @@ class Oracle:
         self, reader: Reader, name: Callable[[str], str], open: Open, table: Callable[[str], Sequence[str]], *, most: int = 600
     ) -> None:
         self.reader, self.name, self.open, self.table, self.most = reader, name, open, table, most
+        self.said = lru_cache(maxsize=1 << 17)(self._said)  # pages do not change, and popular ones are read again and again
         self._cuts: dict[str, tuple[float, float]] = {}
 
     def play(self, pattern: Pattern) -> tuple[list[str], int]:
@@ -42,6 +44,10 @@ class Oracle:
         assert isinstance(pattern.root, Node)
         found = [a for root in game.resolve(pattern.root) for a in game.read(root, pattern.relation, pattern.forward)]
         return list(dict.fromkeys(found)), len(game.pages)
+
+    def _said(self, name: str, relation: str, forward: bool) -> list[str]:
+        """What the page of a name says under a relation: its objects (`forward`), or those whose object it is."""
+        return self.reader.read(relation, self.open(name), name, not forward)
 
     def cuts(self, relation: str) -> tuple[float, float]:
         """(least value of the top third, greatest of the bottom third)."""
@@ -56,18 +62,15 @@ class Oracle:
 class _Game:
     def __init__(self, oracle: Oracle) -> None:
         self.oracle = oracle
-        self.pages: dict[str, str] = {}
+        self.pages: set[str] = set()
 
-    def page(self, name: str) -> str:
+    def read(self, name: str, relation: str, forward: bool) -> list[str]:
+        """`Oracle.said`, the page opened once. Raises Stuck for one page too many."""
         if name not in self.pages:
             if len(self.pages) == self.oracle.most:
                 raise Stuck(f"more than {self.oracle.most} pages would have to be opened")
-            self.pages[name] = self.oracle.open(name)
-        return self.pages[name]
-
-    def read(self, name: str, relation: str, forward: bool) -> list[str]:
-        """What the page of a name says under a relation: its objects (`forward`), or those whose object it is."""
-        return self.oracle.reader.read(relation, self.page(name), name, not forward)
+            self.pages.add(name)
+        return self.oracle.said(name, relation, forward)
 
     def resolve(self, node: Node) -> list[str]:
         """The names of all that satisfy a node, from its clue nearest to a constant."""
@@ -101,7 +104,7 @@ class _Game:
         if isinstance(target, Span):
             return target.low <= value <= target.high
         if isinstance(target, Third):
-            self.pages.setdefault(f"\0table {relation}", "")
+            self.pages.add(f"\0table {relation}")
             top, bottom = self.oracle.cuts(relation)
             return value >= top if target.largest else value <= bottom
         others = [self.oracle.name(target.other)] if isinstance(target.other, str) else self.resolve(target.other)
@@ -122,16 +125,19 @@ def pages_of(passages: Sequence[Passage], mentions: Callable[[Passage], Sequence
 def pages_from(graph: Graph, bearers: Callable[[str], Sequence[int]]) -> Open:
     """Pages written when they are opened, from a graph: for worlds too large to write down. `bearers`: the numbers of what bears a name."""
 
+    of: dict[str, list[tuple[Rows, bool, Relation]]] = {}  # entity type, or relation of a literal -> what may be said of it
+    for column in graph.columns.values():
+        r = column.relation
+        of.setdefault(r.domain, []).append((column.forward, True, r))
+        of.setdefault("\0" if r.literal else r.range, []).append((column.backward, False, r))
+
     def page(name: str) -> str:
         lines = []
         text = graph.postings.text
         for x in bearers(name):
-            for column in graph.columns.values():
-                r = column.relation
-                if x < graph.n:
-                    lines += [r.sentence(name, [text(int(y))]) for y in column.forward.row(x)]
-                if (x >= graph.n) == r.literal:
-                    lines += [r.sentence(text(int(y)), [name]) for y in column.backward.row(x)]
+            for rows, forward, r in of.get(graph.types[graph.type_of[x]] if x < graph.n else "\0", ()):
+                ends = (text(int(y)) for y in rows.row(x))
+                lines += [r.sentence(name, [y]) if forward else r.sentence(y, [name]) for y in ends]
         return "\n".join(lines)
 
     return page
