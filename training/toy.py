@@ -106,7 +106,11 @@ class Table:
         text, found, _ = rollout.text.partition(marker)
         return (text, 1) if found else ("", 0)
 
+    def tell(self, problem: Problem, turns: Sequence[np.ndarray], group: str) -> Rollout:
+        return self.say(problem, [" ".join(map(str, t)) for t in turns], group)
+
     def again(self, rollout: Rollout, problem: Problem, group: str) -> Rollout:
+        self.asked.append(problem.question)
         return replace(rollout, group=group, problem=problem, info={**rollout.info, "external": True})
 
 
