@@ -7,6 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 from importlib import import_module
 from itertools import permutations
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -22,6 +23,7 @@ from synth.make.families.linear_equations import determinant, linear_equations
 from synth.make.families.list_sorting import certify as certify_order
 from synth.types import Problem, Quarantined, split_of
 from synth.verify import extract_answer, verify
+from synth.verify._database import mutations
 from synth.verify.expression import parse
 
 NAMES = sorted(m.name for m in pkgutil.iter_modules(synth.make.families.__path__) if not m.name.startswith("_"))
@@ -175,3 +177,68 @@ def test_reachable_is_what_enumeration_of_expressions_finds(numbers):
         return value is not None and value > 0 and value.denominator == 1
 
     assert reachable(numbers) == {int(node.value) for text, node in inner if whole(text)}
+
+
+CHINOOK = Path(__file__).parents[2] / "shared" / "data" / "chinook" / "Chinook_Sqlite.sql"
+
+
+@pytest.mark.skipif(not CHINOOK.exists(), reason=f"{CHINOOK} is not here: take Chinook_Sqlite.sql from github.com/lerocha/chinook-database")
+def test_queries_over_chinook_on_six_databases():
+    from synth.make.families import music_shop_sql as module
+
+    kinds = set()
+    for level in range(1, 5):
+        for index in range(6):
+            problem = module.music_shop_sql(4, "train", index, levels=[level], database=str(CHINOOK))
+            kinds.add(module.read(problem.question)[0])
+            assert certify(problem) is None and verify(problem, problem.answer).value == 1.0
+            artists = {r[1] for r in problem.args["tables"]["artist"]["rows"]}
+            assert artists <= {a for a, _ in module._chinook(str(CHINOOK))}
+            databases = mutations(problem.args["tables"])
+            assert len(databases) >= 6 and all(d["track"]["rows"] != problem.args["tables"]["track"]["rows"] for d in databases[1:])
+            assert verify(problem, "SELECT 1 FROM nothing").value == 0.0
+            assert len({str(d["track"]["rows"]) for d in databases}) == len(databases)
+    assert len(kinds) >= 7
+
+
+def test_a_missing_chinook_is_a_sentence(tmp_path):
+    from synth.make.families.music_shop_sql import music_shop_sql
+
+    with pytest.raises(ValueError, match="there is no file"):
+        music_shop_sql(1, "train", 0, database=str(tmp_path / "none.sql"))
+    (tmp_path / "other.sql").write_text("CREATE TABLE x (y);")
+    with pytest.raises(ValueError, match="no script of the Chinook"):
+        music_shop_sql(1, "train", 0, database=str(tmp_path / "other.sql"))
+
+
+def test_claims_and_critiques_are_balanced_and_siblings_share_their_root():
+    for name, words in (("claims", ("proved", "disproved")), ("critiques", ("True", "False"))):
+        items = [MODULES[name].__dict__[name](2, "train", i, levels=[1, 2, 3]) for i in range(400)]
+        share = sum(p.answer == words[0] for p in items) / 400
+        assert {p.answer for p in items} == set(words) and 0.42 < share < 0.58
+        assert all(any(c in p.question for c in p.lineage["root"].partition(":")[2]) for p in items)
+    from random import Random
+
+    forms = {claims_draw(Random(i))[0] for i in range(50)}
+    assert all(not any(w in f for w in ("equal", "above", "below", "divisible")) for f in forms), "the root is the expression alone"
+
+
+def claims_draw(rng):
+    return MODULES["claims"].draw(rng, terms=2, size=9)
+
+
+def test_an_edit_scores_by_the_similarity_of_its_patch():
+    problem = MODULES["program_repair"].program_repair(1, "train", 0, levels=[2])
+    old, new = problem.answer.split("\n")
+    near = verify(problem, f"{old}\n{new[:-1]}{(int(new[-1]) % 9) + 1}")
+    assert 0 < near.value < 1 and verify(problem, problem.answer).value == 1.0
+    assert verify(problem, f"- x = x + 777\n{new}").parts["parsed"] == 0.0, "what is not there cannot be replaced"
+
+
+def test_graded_sql_by_hand():
+    from synth.verify.sql_graded import measures
+
+    four = [("a",), ("b",), ("c",), ("d",)]
+    assert measures(four, four[:3]) == (1.0, 0.75, 0.75)
+    assert measures(four, four[::-1]) == (1.0, 1.0, 1.0)
+    assert measures(four, []) == (0.0, 0.0, 0.0) and measures([], []) == (1.0, 1.0, 1.0)

@@ -1,0 +1,42 @@
+"""A search-and-replace edit of a small program, by how near its patch is to the reference's (SWE-RL, Wei et al. 2025, arXiv 2502.18449).
+
+The answer is two lines, `- old line` and `+ new line`; the old line must occur in the program once. It is applied, both patches are written
+as unified diffs, and the score is `difflib.SequenceMatcher.ratio` of the two texts: 1 for the same patch, less for another, 0 for what
+does not apply (`parsed` 0, for which the reward `graded` gives -1).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from difflib import SequenceMatcher, unified_diff
+
+from synth.types import Problem, Score, Scored, Unscorable
+from synth.verify import RIGHT, UNPARSABLE
+
+MAX_CHARS = 200
+EXAMPLE = {
+    "prompt": "Mend one line: x = x + 3; x = x * 2. It should turn 1 into -4.",
+    "answer": "- x = x + 3\n+ x = x - 3",
+    "args": {"program": ["x = x + 3", "x = x * 2"]},
+}
+_LINE = r"x = x [-+*] [0-9]{1,3}"
+_EDIT = re.compile(rf"- ({_LINE})\n\+ ({_LINE})")
+
+
+def applied(text: str, program: Sequence[str]) -> str | None:
+    """The unified diff of an edit; None where it is malformed, does not apply, or changes nothing."""
+    found = _EDIT.fullmatch(text.strip()) if len(text) <= MAX_CHARS else None
+    if found is None or list(program).count(found[1]) != 1 or found[1] == found[2]:
+        return None
+    after = [found[2] if line == found[1] else line for line in program]
+    return "\n".join(unified_diff(list(program), after, lineterm=""))
+
+
+def patch(problem: Problem, answer: str, *, program: Sequence[str] = ()) -> Score:
+    """1 for the reference's patch, else the similarity of the two; 0 where the edit does not apply."""
+    if (gold := applied(problem.answer, program)) is None:
+        return Unscorable(reason=f"bad_reference: {problem.answer!r} does not apply")
+    if (given := applied(answer, program)) is None:
+        return UNPARSABLE
+    return RIGHT if given == gold else Scored(value=SequenceMatcher(None, given, gold).ratio(), parts={"parsed": 1.0})

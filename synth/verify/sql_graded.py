@@ -1,0 +1,61 @@
+"""A SQL query, by how much of the right result it gives: for rewards that should not be all or nothing.
+
+Think2SQL, Papicchio et al. 2025 (arXiv 2504.15077), with the measures of QATCH: the mean of
+
+    cell precision   the share of the cells given that are in the right result     cell recall   the share of the right cells given
+    cardinality      fewer rows over more rows
+
+averaged over the problem's database and five mutations of it. 1 is given exactly where `sql` gives 1; a result that only looks like it (other
+order of cells) stays below. Limits and sandbox are those of `sql`; a query that does not run is 0.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from synth.types import Problem, Score, Scored, Unscorable
+from synth.verify import RIGHT, TIMEOUT, UNPARSABLE
+from synth.verify._database import MAX_SQL, Stopped, connect, mutations, query, same
+from synth.verify.sql import EXAMPLE as WHOLE
+from synth.verify.sql import SECONDS as SECONDS
+
+EXAMPLE = WHOLE | {"answer": "SELECT name FROM (SELECT * FROM t WHERE age > 30) AS old"}
+ALMOST = 0.95  # the most that a wrong result can get
+
+
+def sql_graded(problem: Problem, answer: str, *, tables: Mapping[str, Any] | None = None, ordered: bool = False) -> Score:
+    """1 where the query is right on all databases, else at most 0.95: the mean of the three measures over the databases."""
+    if not answer.strip() or len(answer) > MAX_SQL:
+        return UNPARSABLE
+    worth, right = [], True
+    for database in mutations(tables or {}):
+        connection = connect(database)
+        try:
+            try:
+                gold = query(connection, problem.answer)
+            except (sqlite3.Error, sqlite3.Warning, ValueError) as e:
+                return Unscorable(reason=f"bad_reference: {e}")
+            if not problem.answer.strip():
+                return Unscorable(reason="bad_reference: the reference is empty")
+            given = query(connection, answer)
+            right = right and same(gold, given, ordered)
+            worth.append(sum(measures(gold, given)) / 3)
+        except Stopped:
+            return TIMEOUT
+        except (sqlite3.Error, sqlite3.Warning, ValueError):
+            return UNPARSABLE
+        finally:
+            connection.close()
+    return RIGHT if right else Scored(value=min(ALMOST, sum(worth) / len(worth)), parts={"parsed": 1.0})
+
+
+def measures(gold: Sequence[tuple], given: Sequence[tuple]) -> tuple[float, float, float]:
+    """(cell precision, cell recall, cardinality) of a result; all 1 where both are empty."""
+    one, two = (Counter(repr(cell) for row in rows for cell in row) for rows in (gold, given))
+    both = (one & two).total()
+    share = lambda n, total: n / total if total else float(not one and not two)  # noqa: E731
+    fewer, more = sorted((len(gold), len(given)))
+    return share(both, two.total()), share(both, one.total()), fewer / more if more else 1.0
