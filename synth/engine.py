@@ -5,7 +5,8 @@
     find(words, page)    lines that hold these words in this order (SQLite FTS5), on one page or on all
 
 All three return text, and "nothing found" for nothing; what looks like the markup of a chat is spelled apart (`documents.harmless`). A line
-is a line of a page, cut at sentences where it is longer than `LINE` characters; a page of a knowledge base has a line for each passage.
+is a line of a page, cut at sentences where it is longer than `LINE` characters. A page of a knowledge base has a line for each passage about
+its entity, and below them those of other pages that mention it: these are opened and found there, but ranked on their own page only.
 Same index, same call, same bytes: that is what the replay of a trajectory checks.
 """
 
@@ -28,7 +29,8 @@ LINE, PART = 400, 1600  # characters
 _SCHEMA = """
 CREATE TABLE page (number INTEGER PRIMARY KEY, id TEXT UNIQUE NOT NULL, title TEXT NOT NULL);
 CREATE TABLE name (text TEXT NOT NULL, page INTEGER NOT NULL, PRIMARY KEY (text, page)) WITHOUT ROWID;
-CREATE TABLE line (number INTEGER PRIMARY KEY, page INTEGER NOT NULL, text TEXT NOT NULL);
+CREATE TABLE line (number INTEGER PRIMARY KEY, page INTEGER NOT NULL, text TEXT NOT NULL, rank INTEGER);
+CREATE UNIQUE INDEX line_rank ON line (rank);
 CREATE INDEX line_page ON line (page);
 CREATE TABLE content (digest TEXT NOT NULL);
 CREATE VIRTUAL TABLE words USING fts5(text, content='line', content_rowid='number', tokenize="unicode61 remove_diacritics 0");
@@ -37,12 +39,13 @@ CREATE VIRTUAL TABLE words USING fts5(text, content='line', content_rowid='numbe
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """id: unique; title and aliases: names it opens under; text: lines."""
+    """id: unique; title and aliases: names it opens under; text: its lines; mentions: lines of other pages that belong on this one too."""
 
     id: str
     title: str
     text: str
     aliases: tuple[str, ...] = ()
+    mentions: tuple[str, ...] = ()
 
 
 def pages_of(documents: Iterable[Document]) -> Iterator[Page]:
@@ -52,13 +55,18 @@ def pages_of(documents: Iterable[Document]) -> Iterator[Page]:
 
 
 def pages_of_kb(kb: KB) -> Iterator[Page]:
-    """A page for every entity that anything is said about: its passages, one per line."""
-    lines: dict[str, list[str]] = {}
+    """A page for every entity that anything is said about."""
+    about: dict[str, list[str]] = {}
+    mention: dict[str, list[str]] = {}
     for p in passages(kb):
-        lines.setdefault(p.entity, []).append(p.text)
-    for entity, said in lines.items():
-        e = kb.entities[entity]
-        yield Page(id=entity, title=e.name, text="\n".join(said), aliases=e.aliases)
+        about.setdefault(p.entity, []).append(p.text)
+        for thing in dict.fromkeys(kb.facts[f].object for f in p.facts):
+            if thing is not None and thing != p.entity:
+                mention.setdefault(thing, []).append(p.text)
+    for e in kb.entities.values():
+        if e.id in about or e.id in mention:
+            text, mentions = "\n".join(about.get(e.id, ())), tuple(mention.get(e.id, ()))
+            yield Page(id=e.id, title=e.name, text=text, aliases=e.aliases, mentions=mentions)
 
 
 def lines_of(text: str) -> Iterator[str]:
@@ -105,10 +113,11 @@ def build_index(pages: Iterable[Page], folder: Path | None = None) -> Engine:
             raise ValueError(f"two pages have the id {page.id!r}: give each an id of its own") from error
         names = {n.casefold() for n in (page.title, page.id, *page.aliases)}
         connection.executemany("INSERT INTO name VALUES (?, ?)", ((n, number) for n in sorted(names)))
-        lines = list(lines_of(page.text)) or [page.title]
-        connection.executemany("INSERT INTO line (page, text) VALUES (?, ?)", ((number, line) for line in lines))
+        lines = list(lines_of(page.text)) or ([] if page.mentions else [page.title])
+        rows = [(number, line, len(ranked) + i) for i, line in enumerate(lines)] + [(number, line, None) for line in page.mentions]
+        connection.executemany("INSERT INTO line (page, text, rank) VALUES (?, ?, ?)", rows)
         ranked += (f"{page.title} {line}" for line in lines)
-        content.update(digest(page.id, page.title, sorted(names), lines).encode())
+        content.update(digest(page.id, page.title, sorted(names), lines, list(page.mentions)).encode())
     if not ranked:
         raise ValueError("there are no pages to search: check the sources")
     connection.execute("INSERT INTO words (words) VALUES ('rebuild')")
@@ -127,7 +136,7 @@ def open_index(folder: Path) -> Engine:
     ranking = Ranking.load(folder / "ranking")
     try:
         connection = sqlite3.connect(f"{(folder / 'pages.sqlite').resolve().as_uri()}?mode=ro", uri=True, check_same_thread=False)
-        lines = connection.execute("SELECT count(*), (SELECT digest FROM content) FROM line").fetchone()[0]
+        lines = connection.execute("SELECT count(rank), (SELECT digest FROM content) FROM line").fetchone()[0]
     except sqlite3.Error as error:
         raise ValueError(f"{folder} holds no pages ({error}): build the index anew") from error
     if lines != len(ranking):
@@ -151,7 +160,7 @@ class Engine:
         self._connection, self._ranking = connection, ranking
 
     def size(self) -> dict[str, int]:
-        """The numbers of pages and of lines."""
+        """The numbers of pages and of lines (those that mention a page counted there too)."""
         return {t: self._connection.execute(f"SELECT count(*) FROM {t}").fetchone()[0] for t in ("page", "line")}
 
     def digest(self) -> str:
@@ -186,7 +195,7 @@ class Engine:
     def hits(self, query: str, k: int = 3) -> list[Line]:
         """The k best lines, best first."""
         found = self._ranking.top(query, k)
-        return [self._line("l.number = ?", (i + 1,))[0] for i in found]
+        return [self._line("l.rank = ?", (i,))[0] for i in found]
 
     def pages(self, name: str) -> list[str]:
         """The ids of the pages that bear a name, case ignored; an id is a name of its page alone."""
@@ -201,10 +210,9 @@ class Engine:
         if not phrase:
             return []
         where, values = "l.number IN (SELECT rowid FROM words WHERE words MATCH ?)", ['"' + " ".join(phrase) + '"']
-        if page:
-            ids = self.pages(page)
-            where += f" AND p.id IN ({', '.join('?' * len(ids))})"
-            values += ids
+        ids = self.pages(page) if page else []
+        where += f" AND p.id IN ({', '.join('?' * len(ids))})" if page else " AND l.rank IS NOT NULL"
+        values += ids
         return self._line(where, values, k)
 
     def _line(self, where: str, values: Sequence[object], k: int = 1) -> list[Line]:

@@ -214,8 +214,11 @@ def _most(values: Sequence[str]) -> str:
     return Counter(values).most_common(1)[0][0] if values else ""
 
 
-def schema_of(readings: Sequence[Reading], known: Iterable[Relation] = ()) -> dict[str, Relation]:
-    """Relation name -> relation: stated by a reading first, then as `known` has it, then inferred from all rows that use it."""
+def schema_of(
+    readings: Sequence[Reading], known: Iterable[Relation] = (), edited: Mapping[str, Mapping[str, object]] | None = None
+) -> dict[str, Relation]:
+    """Relation name -> relation: as `edited` first, then as a reading states it, then as `known` has it, then inferred from all rows
+    that use it. Raises ValueError where `edited` names a relation that no row has, or another domain."""
     stated = {r.name: {f.name: getattr(r, f.name) for f in fields(r) if f.name != "name"} for r in known}
     for reading in readings:
         for name, given in reading.schema.items():
@@ -227,6 +230,19 @@ def schema_of(readings: Sequence[Reading], known: Iterable[Relation] = ()) -> di
                         f"{given[side]!r} in another: rename one of the two relations"
                     )
             stated[name] = {**stated.get(name, {}), **given}
+    used = {r.relation for reading in readings for r in reading.rows} if edited else set()
+    for name, given in (edited or {}).items():
+        if name not in used:
+            near = difflib.get_close_matches(name, used, 1, 0.0)
+            raise ValueError(
+                f"the schema edits the relation {name!r}, which no row has (nearest: {near[0] if near else 'none'!r}): mend its name"
+            )
+        was = stated.get(name, {}).get("domain", given.get("domain"))
+        if given.get("domain", was) != was:
+            raise ValueError(
+                f"the schema gives {name!r} the domain {given['domain']!r}, but its source says {was!r}: change the type in the source"
+            )
+        stated[name] = {**stated.get(name, {}), **given}
     rows: dict[str, list[Row]] = defaultdict(list)
     subjects: dict[str, str] = {}
     for reading in readings:
@@ -237,13 +253,16 @@ def schema_of(readings: Sequence[Reading], known: Iterable[Relation] = ()) -> di
     return {name: infer(name, found, stated.get(name, {}), subjects) for name, found in rows.items()}
 
 
-def build(readings: Sequence[Reading], *, known: Iterable[Relation] = ()) -> Built:
+def build(
+    readings: Sequence[Reading], *, known: Iterable[Relation] = (), edited: Mapping[str, Mapping[str, object]] | None = None
+) -> Built:
     """A knowledge base of all rows that can be facts; every other row in quarantine.
 
     Of two objects under a functional relation (a duplicate key) the first row stands and the second is set aside, its evidence
-    naming both places. `known`: relations that bare rows of the same name take on.
+    naming both places. `known`: relations that bare rows of the same name take on; `edited`: fields of relations that stand whatever else
+    is said (`schema_of`).
     """
-    relations = schema_of(readings, known)
+    relations = schema_of(readings, known, edited)
     entities: dict[str, Entity] = {}
     facts: dict[str, Fact] = {}
     first: dict[tuple[str, ...], Fact] = {}

@@ -88,6 +88,10 @@ def test_pages_of_a_kb_are_found_as_its_passages_are():
     assert same >= 0.99 * len(asked)
     country = next(e for e in kb.entities.values() if e.type == "country")
     assert f"The capital of {country.name} is" in engine.open(country.name)
+    capital = kb.text(kb.forward(country.id, "capital")[0])
+    said = f"The capital of {country.name} is {capital}."
+    assert said in engine.open(capital) and engine.find(said, capital) == said  # on the page of the object too
+    assert [x.text for x in engine.lines(said)] == [said] and engine.search(said, 9).split("\n").count(said) == 1  # but ranked once
 
 
 def test_no_pages_and_an_id_given_twice():

@@ -51,6 +51,12 @@ def sqlite_tables(path: Path, name: str, *, tables: Mapping[str, Any] | None = N
     return reading
 
 
+def tables_of(path: Path, name: str) -> dict[str, dict[str, Any]]:
+    """What the tables of a database are about, as far as it says it: the option `tables` to begin with."""
+    with _open(path, name) as connection:
+        return inferred(connection)
+
+
 class _open:
     """A read-only connection to the database, or to what the script makes in memory."""
 

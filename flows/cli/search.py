@@ -1,0 +1,84 @@
+"""`espalier search`: look something up in a knowledge base, serve it over HTTP on this machine, play a recording back. docs/search.md"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from flows.cli._text import plain
+
+
+def add(commands: Any) -> None:
+    p = commands.add_parser("search", help="search, open and find in a knowledge base: here, or as a service on this machine")
+    kinds = p.add_subparsers(required=True, metavar="ask|open|find|serve|replay")
+    folder = argparse.ArgumentParser(add_help=False)
+    folder.add_argument(
+        "--kb", type=Path, default=Path("artifacts/kb"), metavar="DIR", help="folder of `espalier kb build` (default: artifacts/kb)"
+    )
+    for name, what in (
+        ("ask", "the best lines for a query"),
+        ("open", "a page by its title, part by part"),
+        ("find", "lines with these words in this order"),
+    ):
+        one = kinds.add_parser(name, help=what, parents=[folder])
+        one.add_argument("text", metavar="TEXT")
+        if name == "open":
+            one.add_argument("--part", type=int, default=1)
+        else:
+            one.add_argument("-k", type=int, default=5, help="lines (default: 5)")
+        if name == "find":
+            one.add_argument("--page", default="", help="on this page only")
+        one.set_defaults(run=ask, tool="search" if name == "ask" else name)
+    s = kinds.add_parser("serve", help="POST /search, /open, /find; GET /health, /metrics", parents=[folder])
+    s.add_argument("--host", default="127.0.0.1", help="interface to listen on (default: this machine alone)")
+    s.add_argument("--port", type=int, default=8008)
+    s.add_argument("--allow-host", action="append", default=[], metavar="NAME", help="answer requests for this host name too")
+    s.add_argument("--record", type=Path, metavar="FILE", help="append every call and its answer to this file")
+    s.set_defaults(run=serve)
+    r = kinds.add_parser("replay", help="send the calls of a recording again and compare every byte", parents=[folder])
+    r.add_argument("file", type=Path, metavar="FILE")
+    r.set_defaults(run=replay)
+
+
+def ask(args: argparse.Namespace) -> int:
+    from tasks.play import bases
+
+    engine = bases.engine(args.kb)
+    if args.tool == "search":
+        print(plain_lines(engine.search(args.text, args.k)))
+    elif args.tool == "open":
+        print(plain_lines(engine.open(args.text, args.part)))
+    else:
+        print(plain_lines(engine.find(args.text, args.page, args.k)))
+    return 0
+
+
+def plain_lines(text: str) -> str:
+    return "\n".join(map(plain, text.split("\n")))
+
+
+def serve(args: argparse.Namespace) -> int:
+    from tasks.play import bases
+    from tasks.play.service import LOCAL, serve, service
+
+    app = service(bases.engine(args.kb), hosts=tuple(args.allow_host), record=args.record)
+    if args.host not in LOCAL:
+        print(
+            f"anyone who can reach {args.host} can search {args.kb}; they must name this host as one of --allow-host or {', '.join(LOCAL)}"
+        )
+    print(f"searching {args.kb} at http://{args.host}:{args.port}   (Ctrl-C ends it)", flush=True)
+    serve(app, host=args.host, port=args.port)
+    return 0
+
+
+def replay(args: argparse.Namespace) -> int:
+    """Exit code 1 where an answer is another."""
+    from tasks.errors import UserError
+    from tasks.play import bases, recording
+
+    if not args.file.is_file():
+        raise UserError(f"{args.file} does not exist: `espalier search serve --record {args.file}` writes it")
+    made, other = recording.replay(args.file, bases.engine(args.kb))
+    print(f"{made} calls, {len(other)} answers differ" + (f" (lines {', '.join(map(str, other[:20]))})" if other else ""))
+    return 1 if other else 0
