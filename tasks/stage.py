@@ -153,6 +153,10 @@ class Stage:
         final = self.target / path.relative_to(self.out) if path.is_relative_to(self.out) else path
         self.emit({"kind": "artifact", "path": str(final.relative_to(self.root))})
 
+    def episodes(self, path: Path, n: int) -> None:
+        """Record n conversations of a file of `out` (JSONL as the stage `evaluate` writes it), to be opened turn by turn."""
+        self.emit({"kind": "episodes", "path": str((self.target / path.relative_to(self.out)).relative_to(self.root)), "n": int(n)})
+
     def timings(self, stage: str = "") -> Path:
         """A table of the times of a stage's steps (of this one's, without a name), from its last run in this checkout. Not an output: it
         differs from run to run."""

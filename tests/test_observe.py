@@ -103,7 +103,6 @@ def test_any_name_of_a_metric_is_taken(root):
         run = ship.all().client.get_run(ship.close(root / ".espalier/spool/e1", ""))
     assert ship.problem == "" and run.data.metrics == {
         "difference.rl_ search blanked - rl.mean": -0.25,
-        "difference.rl_ search blanked - rl.n": 3.0,
         "models.rl.pass_at_1.mean": 0.5,
     }
 
@@ -321,3 +320,44 @@ def test_promotion_decides_by_interval(root):
         [client.get_experiment_by_name(observe.EXPERIMENT).experiment_id], filter_string="tags.`espalier.key` = 'e1'"
     )[0]
     assert parent.info.status == "FINISHED" and "espalier.promotion" in parent.data.tags
+
+
+TALK = [
+    {"role": "user", "content": "What is the capital of <b>Norvia</b>?"},
+    {"role": "assistant", "content": "<search>capital of Norvia</search>"},
+    {"role": "tool", "content": "The capital of Norvia is Zelton."},
+    {"role": "assistant", "content": "<answer>Zelton</answer>"},
+]
+
+
+def write_episodes(path, n=3):
+    with path.open("w") as f:
+        for run in ("sft", "rl"):
+            for i in range(n):
+                e = {"run": run, "model": run, "problem": f"p{i}", "sample": 0, "family": "f", "hops": 1, "outcome": "right", "score": 1.0}
+                f.write(json.dumps({**e, "calls": 1, "turns": 2, "tokens": 9, "said": "Zelton", "answer": "Zelton", "messages": TALK}) + "\n")
+
+
+def test_episodes_become_traces_that_open_turn_by_turn_and_are_sent_once(root):
+    s = stage(root, "evaluate")
+    write_episodes(s.target / "episodes.jsonl")
+    path = root / ".espalier/spool/e1/evaluate.jsonl"
+    with spool.recording(s):
+        s.episodes(s.out / "episodes.jsonl", 4)
+    with observe.shipping(root, 60.0) as ship:
+        client = ship.all().client
+        assert ship.problem == "" and ship.left == 0
+        traces = client.search_traces(locations=[ship.experiment])
+        assert len(traces) == 4 and {t.info.tags["run"] for t in traces} == {"sft", "rl"}
+        spans = sorted(traces[0].data.spans, key=lambda x: x.start_time_ns)
+        assert [x.span_type for x in spans] == ["AGENT", "LLM", "TOOL", "LLM"] and [x.name for x in spans[1:]] == ["turn 1", "search", "turn 2"]
+        assert spans[0].outputs["answer"] == "Zelton" and spans[2].outputs == TALK[2]["content"] and len(spans[3].inputs["messages"]) == 3
+        run = next(r for r in client.search_runs([ship.experiment]) if r.data.tags.get("espalier.stage") == "evaluate").info.run_id
+        assert {t.info.request_metadata.get("mlflow.sourceRun") for t in traces} == {run}
+        table = json.loads(Path(client.download_artifacts(run, "episodes.json", str(root))).read_text())
+        assert len(table["data"]) == 4 and "question" in table["columns"]
+    mark = path.with_suffix(".sent")
+    mark.write_text(json.dumps({**json.loads(mark.read_text()), "offset": 0}))  # as after a crash before the offset was written
+    with observe.shipping(root, 60.0) as ship:
+        ship.all()
+        assert len(ship.client.search_traces(locations=[ship.experiment])) == 4, "each trace counts once"

@@ -33,6 +33,7 @@ from training.rollout.torch_sampler import TorchSampler
 from training.types import Rollout
 
 MODELS = {"base": ("sft", "base"), "sft": ("sft", "model"), "prefer": ("prefer", "model"), "rl": ("rl", "model")}  # name -> stage, folder
+WATCHED = ("pass@1", "pass@8", "majority@8", "ece", "calls", "tokens")  # of each model, in MLflow; all others are in metrics.json
 SCORES = pa.DataFrameSchema(
     {
         "run": tables.text(empty=False),
@@ -102,6 +103,7 @@ def evaluate(
     ],
     sets: list = [],
     overlap: str = "refuse",
+    traces: int = 48,
     max_unscorable: float = 0.02,
     wave: int = 256,
     device: str = "cpu",
@@ -112,8 +114,8 @@ def evaluate(
     numbers would mean something else.
 
     sets: test sets of one's own (`tasks/play/sets.py` has the keys). overlap: "refuse" stops where an evaluation row stands in what was
-    trained on, and names the rows; "drop" leaves those rows out and counts them. A metric that reads `rewards` (best_of_n) has every
-    rollout judged by artifacts/reward."""
+    trained on, and names the rows; "drop" leaves those rows out and counts them. traces: conversations that MLflow shows turn by turn. A
+    metric that reads `rewards` (best_of_n) has every rollout judged by artifacts/reward."""
     if overlap not in ("refuse", "drop"):
         raise UserError(f"evaluate: overlap = {overlap!r} is neither refuse nor drop")
     wanted = needed(metrics)
@@ -200,9 +202,9 @@ def evaluate(
         }
     )
     for name, values in found["models"].items():
-        stage.log(
-            {f"{name}/{metric}": value["mean"] for metric, value in values.items() if value.get("mean") is not None}
-        )
+        stage.log({f"{name}/{m}": v["mean"] for m, v in values.items() if m in WATCHED and v.get("mean") is not None})
+    if traces:
+        stage.episodes(stage.out / "episodes.jsonl", traces)
     stage.artifact(stage.out / "metrics.json")
 
 

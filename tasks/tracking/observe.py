@@ -25,6 +25,7 @@ from typing import Any
 
 from tasks import process
 from tasks.stage import Stage, graph, load
+from tasks.tracking import episodes
 from tasks.tracking.spool import executions, flat, read, spool, streams, write
 
 EXPERIMENT = "espalier"
@@ -235,12 +236,26 @@ class Shipping:
         elif first["kind"] == "artifact":
             if (self.root / first["path"]).exists():
                 self.client.log_artifact(run, str(self.root / first["path"]))
+        elif first["kind"] == "episodes":
+            self._episodes(run, self.root / first["path"], first["n"], first["time"])
         elif first["kind"] == "card":
             self.client.log_dict(run, first["card"], "card.json")
         elif first["kind"] == "end":
             if first["reason"]:
                 self.client.set_tag(run, "espalier.error", first["reason"])
             self.client.set_terminated(run, first["status"], end_time=first["time"])
+
+    def _episodes(self, run: str, path: Path, n: int, at: int) -> None:
+        """Conversations as traces and as a table. Traces are flushed before the offset moves."""
+        if not path.exists():
+            return
+        import mlflow
+
+        drawn = episodes.chosen(path, n)
+        self.client.log_table(run, episodes.table(drawn), "episodes.json")
+        for i, e in enumerate(episodes.missing(self.client, self.experiment, run, drawn)):
+            episodes.trace(self.client, self.experiment, run, e, at * 1_000_000 + i * 1_000_000_000)
+        mlflow.flush_trace_async_logging()
 
     def close(self, folder: Path, lock: str) -> str:
         """End the parent run: link the stages that were cached, copy the last metrics, tag the digest of dvc.lock. Returns its run id.
@@ -260,10 +275,15 @@ class Shipping:
                 self.client.set_tag(run, f"stage.{stage}", f"cached: {self._earlier(stage)}")
         metrics = self.root / "artifacts" / "evaluate" / "metrics.json"
         if "evaluate" in ends and metrics.exists():
-            values = {k: v for k, v in flat(read(metrics)) if isinstance(v, int | float) and not isinstance(v, bool)}
+            # MLflow's page draws a chart for every key: the means of the models and of their differences; the rest is in metrics.json.
+            shown = [(k, v) for k, v in flat(read(metrics)) if k.startswith(("models.", "difference.")) and k.endswith(".mean")]
+            values = {k: v for k, v in shown if isinstance(v, int | float) and not isinstance(v, bool)}
             from mlflow.entities import Metric
 
             self.client.log_batch(run, metrics=[Metric(_name(k), float(v), about["time"], 0) for k, v in values.items()])
+        card = self.root / "reports" / "model_card.md"
+        if "report" in ends and card.exists():
+            self.client.set_tag(run, "mlflow.note.content", card.read_text(encoding="utf-8").split("\n---\n", 1)[-1].strip()[:5000])
         self.client.set_terminated(run, next((s for s in ends.values() if s != "FINISHED"), "FINISHED"))
         write(folder / "execution.json", {**about, "closed": True})
         return run

@@ -28,6 +28,7 @@ from tasks.tracking import observe, spool
 from training.evaluate.paired import paired
 
 NAME, ALIAS = "espalier", "champion"
+CHALLENGER = "challenger"  # alias of the version that was compared last and was not better
 REIGNS = "espalier.champions"  # tag of the registered model: the versions that the alias has named and not been taken from, oldest first
 LOCK = "espalier.lock"  # tag of a version: the digest of the dvc.lock that is kept beside it
 BACK = "espalier.rolled_back"  # tag of a version that the alias was taken from: it comes back by --force only
@@ -191,7 +192,9 @@ def _promote(root: Path, ship: observe.Shipping, folder: Path, model: str, force
         client.set_registered_model_tag(NAME, REIGNS, ",".join([*reigns, str(version.version)]))
         client.set_model_version_tag(NAME, version.version, BACK, "")
         client.set_registered_model_alias(NAME, ALIAS, version.version)
+        client.delete_registered_model_alias(NAME, CHALLENGER)
     else:
+        client.set_registered_model_alias(NAME, CHALLENGER, version.version)
         said = f"{name} is registered; version {champion.version} stays the {ALIAS}: {why}"
     gate = {
         "model": model,
@@ -206,8 +209,16 @@ def _promote(root: Path, ship: observe.Shipping, folder: Path, model: str, force
         "dvc_lock": lock,
     }
     client.log_dict(run, gate, "gate.json")
+    client.update_model_version(NAME, version.version, _description(root, said))
     client.set_tag(run, "espalier.promotion", said)
     return said
+
+
+def _description(root: Path, said: str) -> str:
+    """What the page of a version says: the decision, then the model card, where the report has written one."""
+    card = root / "reports" / "model_card.md"
+    text = card.read_text(encoding="utf-8").split("\n---\n", 1)[-1].strip() if card.exists() else ""
+    return f"{said}\n\n{text}"[:5000]
 
 
 def _reigns(client: Any) -> list[str]:
