@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -20,11 +21,13 @@ CERTIFICATE = ("breadth-first search on the values", "relaxation of distances ov
 _TEXT = re.compile(r"Go from S to G by U, D, L, R in the fewest moves, # is a wall: ([.#SG/]+)")
 
 
-def grid_navigation(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,)) -> Problem | Quarantined:
-    """Problem `index` of a split: the moves. `levels` are the rungs of the ladder to draw from."""
-    return item(
+def grid_navigation(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,), env: str = "single") -> Problem | Quarantined:
+    """Problem `index` of a split: the moves. `levels` are the rungs of the ladder to draw from; env "walk" has it played
+    in turns (training/env/walk.py)."""
+    made = item(
         seed, split, index, levels, family="grid_navigation", ladder=LADDER, certificate=CERTIFICATE, draw=draw, pose=pose, solve=solve
     )
+    return replace(made, env=env) if isinstance(made, Problem) else made
 
 
 def draw(rng: Random, *, size: int, walls: int) -> tuple[str, tuple[list[str], str]]:

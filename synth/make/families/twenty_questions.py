@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -22,11 +23,13 @@ _THING = re.compile(r"(\w+): ([\w ]+)")
 _ANSWER = re.compile(r"Is it (\w+)\? (yes|no)")
 
 
-def twenty_questions(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,)) -> Problem | Quarantined:
-    """Problem `index` of a split: the name of the thing. `levels` are the rungs of the ladder to draw from."""
-    return item(
+def twenty_questions(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,), env: str = "single") -> Problem | Quarantined:
+    """Problem `index` of a split: the name of the thing. `levels` are the rungs of the ladder to draw from; env "ask" has it played
+    in turns (training/env/ask.py)."""
+    made = item(
         seed, split, index, levels, family="twenty_questions", ladder=LADDER, certificate=CERTIFICATE, draw=draw, pose=pose, solve=solve
     )
+    return replace(made, env=env) if isinstance(made, Problem) else made
 
 
 def draw(rng: Random, *, things: int, properties: int) -> tuple[str, tuple]:
