@@ -72,7 +72,7 @@ class Trial:
         x, w = (torch.from_numpy(v.astype(np.float32)) for v in self._kept(weight, flip))
         torch.manual_seed(self.seed)
         net = torch.nn.Sequential(torch.nn.Linear(x.shape[1], hidden), torch.nn.Tanh(), torch.nn.Linear(hidden, 1, bias=False))
-        # Log-probs of answers are logits up to a term of the prompt that cancels in each pair; an answer is placed at +-half its difference.
+        # Log-probs of answers are logits up to a term of the prompt that cancels in a pair; its sides are placed at +-half their difference.
         optimizer = torch.optim.AdamW(net.parameters(), lr=0.01, weight_decay=0.01)
         none = torch.zeros(len(x))
         for _ in range(steps):

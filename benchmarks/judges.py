@@ -1,8 +1,8 @@
 """Annotator models where the truth is known: real judges, real models that vote, simulated annotators. Part of `make bench-cleaning`.
 
 PROTOCOL, committed before the first run. Judges: LLMBar's 65 judge configurations, one order, each subset apart. Voters: the models of
-GSM8K that wrote neither side of a pair vote for the side that ends in their own answer. Simulated: 400 pairs, nine annotators whose accuracies
-are drawn from [0.55, 0.95], independent; or five, three of them malicious (0.1). 10 anchors, drawn 30 times; accuracy on all other pairs
+GSM8K that wrote neither side of a pair vote for the side that ends in their own answer. Simulated: 400 pairs, nine annotators whose
+accuracies are drawn from [0.55, 0.95], independent; or five, three of them malicious (0.1). 10 anchors, drawn 30 times; accuracy on all other pairs
 where anybody voted. `gain` is the weighted vote's accuracy above the majority's, with a 95 % interval of its mean over the draws.
 
 The defaults of `annotators` (the weighted vote; the warning above an excess agreement of 0.03) were chosen when LLMBar's figures had been

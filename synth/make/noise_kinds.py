@@ -50,18 +50,16 @@ def flips(kind: str, rate: float, rng: np.random.Generator, *, margin: np.ndarra
 def mixture(n: int, rate: float, rng: np.random.Generator, *, votes: int = 3) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(flip [n] bool, labeller [n] index into ANNOTATORS, votes [n, A] in {1, -1, 0} about the better side).
 
-    The labeller's vote is the label; `votes` annotators vote on each pair, the labeller among them. Expert and careless share what lazy
-    and malicious leave, two to one; lazy and malicious come three to one.
+    The labeller's vote is the label; `votes` annotators vote on each pair, the labeller among them. Two experts come to one careless, three
+    lazy ones to one malicious, in the mixture of both groups that errs at the rate; below what the first group errs, experts take over.
     """
     accuracy = np.array(list(ANNOTATORS.values()))
     good, bad = np.array([2 / 3, 1 / 3, 0, 0]), np.array([0, 0, 3 / 4, 1 / 4])
     error = [float(share @ (1 - accuracy)) for share in (good, bad)]
-    if not error[0] <= rate <= error[1]:
-        share = good * min(1.0, rate / error[0])
-        share[0] += 1 - share.sum()  # less than these annotators err at their best: more experts
-    else:
-        part = (rate - error[0]) / (error[1] - error[0])
-        share = (1 - part) * good + part * bad
+    best = np.array([1.0, 0, 0, 0])
+    low, high, ends = (best, good, (1 - accuracy[0], error[0])) if rate < error[0] else (good, bad, tuple(error))
+    part = float(np.clip((rate - ends[0]) / (ends[1] - ends[0]), 0, 1))
+    share = (1 - part) * low + part * high
     labeller = rng.choice(4, n, p=share)
     shown_first = rng.random(n) < 0.5  # whether the better side is shown first: all that the lazy one looks at
     right = rng.random((n, 4)) < accuracy
