@@ -148,7 +148,7 @@ class FuzzyTrees:
         shape = Shape(depth=depth, level=rng.choice(self.levels))
         sealed = (lambda x: False) if split == "test" else (lambda x: x < self.graph.n and self.split(x) == "test")
         grown = self.grower.grow(root, asked, shape, rng, sealed=sealed)
-        where = f"{split}/{depth}/{index}"
+        where = f"tree/{split}/{depth}/{index}"
         if isinstance(grown, str):
             return Quarantined(id=where, stage=STAGE, reason=grown, evidence=f"{asked} of {self.graph.id(root)}, depth {depth}, level {shape.level}")
         try:
@@ -309,7 +309,7 @@ def fuzzy_tree(
             if near is not None:
                 reason = "near_duplicate" if same is None else "duplicate"
                 evidence = f"{item.question} | as {near.id}: {near.question}"
-                aside.append(Quarantined(id=f"{split}/{depth}/{index}", stage=STAGE, reason=reason, evidence=evidence))
+                aside.append(Quarantined(id=f"tree/{split}/{depth}/{index}", stage=STAGE, reason=reason, evidence=evidence))
                 continue
             structures[item.lineage["structure"]] = item
             about.setdefault(item.lineage["root"], []).append(item)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
 from synth.documents import harmless
-from synth.engine import NOTHING
-from synth.kb import Passage
+from synth.engine import NOTHING, Engine, Page, build_index, pages_of_kb
+from synth.kb import KB, Entity, Fact, Passage, Relation
 from synth.ranking import Ranking, words
 from tasks.disk import tables
 
@@ -19,16 +20,20 @@ __all__ = ["NOTHING", "Search", "load", "words"]
 class Search:
     """`search(query) -> str`: the texts of the k best passages, one per line, best first, or "nothing found".
 
-    Only passages that share a word with the query are returned. Raises ValueError for an empty collection or k < 1.
+    Only passages that share a word with the query are returned. `engine` opens and finds too, on `pages` (without them on
+    one for each entity that passages are about). Raises ValueError for an empty collection or k < 1.
     """
 
-    def __init__(self, passages: Sequence[Passage], *, k: int = 3, cache: int = 65536) -> None:
+    def __init__(
+        self, passages: Sequence[Passage], *, k: int = 3, cache: int = 65536, pages: Callable[[], Iterable[Page]] | None = None
+    ) -> None:
         if not passages:
             raise ValueError("there are no passages to search: the knowledge base is empty, check the sources of the stage kb")
         if k < 1:
             raise ValueError(f"the search tool was asked for k = {k} passages per query: k must be at least 1")
         self.passages = tuple(passages)
         self.k = k
+        self._pages = pages or (lambda: own_pages(self.passages))
         self._ranking = Ranking.of((f"{p.title} {p.text}" for p in self.passages), cache=cache)
 
     def __call__(self, query: str) -> str:
@@ -38,11 +43,40 @@ class Search:
         """The k best passages, best first; empty where no word of the query occurs anywhere."""
         return [self.passages[i] for i in self._ranking.top(query, self.k)]
 
+    @cached_property
+    def engine(self) -> Engine:
+        """search, open and find over the pages; made when first asked for."""
+        return build_index(self._pages())
+
     def scores(self, query: str) -> np.ndarray:
         """[passages] float64 BM25 scores of a query."""
         return self._ranking.scores(query)
 
 
+def own_pages(passages: Sequence[Passage]) -> Iterator[Page]:
+    """A page for each entity that passages are about: its passages."""
+    lines: dict[str, list[str]] = {}
+    titles = {p.entity: p.title for p in passages}
+    for p in passages:
+        lines.setdefault(p.entity, []).append(p.text)
+    for entity, said in lines.items():
+        yield Page(id=entity, title=titles[entity], text="\n".join(said))
+
+
 def load(path: Path, *, k: int = 3) -> Search:
-    """The search tool over `passages.parquet` of the stage kb."""
-    return Search(tables.read(path, Passage), k=k)
+    """The search tool over `passages.parquet` of the stage kb, with the pages of the tables beside it."""
+    return Search(tables.read(path, Passage), k=k, pages=lambda: pages_in(path.parent))
+
+
+def pages_in(folder: Path) -> list[Page]:
+    """The pages of a knowledge base in a folder: its documents, where it has any, and a page for each entity that they are not about."""
+    kinds = (("entities", Entity), ("relations", Relation), ("facts", Fact))
+    kb = KB(*(tables.read(folder / f"{name}.parquet", cls) for name, cls in kinds))
+    documents = tables.read(folder / "documents.parquet", Page) if (folder / "documents.parquet").exists() else []
+    return [*documents, *rest(documents, kb)]
+
+
+def rest(documents: Iterable[Page], kb: KB) -> Iterator[Page]:
+    """A page for each entity that no document is about: a document says it in its own words."""
+    seen = {d.title for d in documents}
+    return (p for p in pages_of_kb(kb) if p.title not in seen)

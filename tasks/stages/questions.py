@@ -11,6 +11,7 @@ from synth.verify.exact import normalise
 from tasks.disk import tables
 from tasks.errors import UserError
 from tasks.play import knowledge
+from tasks.play import trees as fuzzy_trees
 from tasks.play.search import Search
 from tasks.stage import Stage
 
@@ -27,8 +28,20 @@ def questions(
     k: int = 3,
     max_words: int = 25,
     max_guess: float = 0.1,
+    n_tree_train: int = 0,
+    n_tree_valid: int = 0,
+    n_tree_test: int = 0,
+    depths: list = [2, 3],  # noqa: B006
+    levels: list = [1, 2, 3, 4],  # noqa: B006
+    max_tree_words: int = 90,
+    phrases: dict = {},  # noqa: B006
+    workers: int = 1,
 ) -> None:
-    """`hops` are the shares of questions of 1, 2, 3, ... hops; `k` the passages per search with which an oracle must be able to answer."""
+    """`hops` are the shares of questions of 1, 2, 3, ... hops; `k` the passages per search with which an oracle must be able to answer.
+
+    `n_tree_*`: fuzzy trees besides (docs/questions.md), as many of each of `depths`, aiming at the fuzz `levels` by turns; `phrases`: words of
+    the user's own for them; `workers`: processes that make them, which changes nothing but the time.
+    """
     if not hops or min(hops) < 0 or sum(hops) <= 0:
         raise UserError(f"questions: hops = {hops} must be shares of 1, 2, 3, ... hops, not negative and not all zero")
     kb, search = knowledge.kb(stage), knowledge.search(stage, k=k)
@@ -38,18 +51,26 @@ def questions(
     )
     made = stage.finished("questions", Problem, Quarantined)
     accepted, aside = entity_tree(lambda s, hops, i: made(f"{s}/{hops}/{i}", lambda: trees(s, hops, i)), wanted)
-    if not accepted:
+    fuzzy, fuzzy_aside, fuzzy_card = [], [], {}
+    if n_tree_train + n_tree_valid + n_tree_test:
+        sought = fuzzy_trees.cells({"train": n_tree_train, "valid": n_tree_valid, "test": n_tree_test}, depths)
+        fuzzy, fuzzy_aside = fuzzy_trees.grow(
+            stage.input("kb", "passages.parquet").parent, sought, workers=workers, finished=stage.finished("trees", Problem, Quarantined),
+            seed=stage.seed, levels=levels, closed_world=closed_world, max_words=max_tree_words, max_guess=max_guess, extra=phrases,
+        )  # fmt: skip
+        fuzzy_card = {"trees": fuzzy_trees.counts(fuzzy, fuzzy_aside, sought) | {"gates": fuzzy_trees.GATES}, "phrases": phrases}
+    if not accepted and not fuzzy:
         raise UserError(
             f"questions: no question passed the gates ({dict(tables.counts(aside))}): "
             "the knowledge base is too small or too sparse, add sources, or set world_countries of the stage kb"
         )
-    tables.write(stage.out / "problems.parquet", accepted, Problem)
-    tables.write(stage.out / "quarantine.parquet", aside, Quarantined)
+    tables.write(stage.out / "problems.parquet", [*accepted, *fuzzy], Problem)
+    tables.write(stage.out / "quarantine.parquet", [*aside, *fuzzy_aside], Quarantined)
     count = Counter((p.split, int(p.difficulty["hops"])) for p in accepted)
     card = {
-        "produced": len(accepted) + len(aside),
-        "accepted": len(accepted),
-        "quarantined": tables.counts(aside),
+        "produced": len(accepted) + len(aside) + len(fuzzy) + len(fuzzy_aside),
+        "accepted": len(accepted) + len(fuzzy),
+        "quarantined": tables.counts([*aside, *fuzzy_aside]),
         "cells": {f"{split}, {h} hops": count[split, h] for split, h in wanted},
         "short": {f"{split}, {h} hops": n - count[split, h] for (split, h), n in wanted.items() if count[split, h] < n},
         "two_clues": sum(p.difficulty["clues"] > 1 for p in accepted),
@@ -62,13 +83,14 @@ def questions(
             if closed_world
             else "clues only by relations that are complete or functional",
         },
-        "oracle_answers": round(len(accepted) / (len(accepted) + tables.counts(aside).get("not_answerable", 0)), 4),
+        "oracle_answers": round(len(accepted) / max(1, len(accepted) + tables.counts(aside).get("not_answerable", 0)), 4),
         "one_search_answers": {f"{h} hops": share for h, share in one_search(accepted, search).items()},
         "kb": kb.digest(),
-        "problems": digest([p.id for p in accepted]),
+        "problems": digest([p.id for p in (*accepted, *fuzzy)]),
+        **fuzzy_card,
     }
     stage.card(card)
-    stage.log({"accepted": len(accepted), "quarantined": len(aside), "short": sum(card["short"].values())})
+    stage.log({"accepted": card["accepted"], "quarantined": len(aside) + len(fuzzy_aside), "short": sum(card["short"].values())})
 
 
 def cells(sizes: dict[Split, int], shares: Sequence[float]) -> dict[tuple[Split, int], int]:

@@ -16,7 +16,7 @@ from tasks.stage import Stage
 def trajectories(stage: Stage, *, n: int = 1500, n_valid: int = 100, n_family: int = 200, detour: float = 0.2, k: int = 3) -> None:
     """`n` questions of the split train (`n_valid` of valid, to see when to stop), `n_family` worked answers of each family (train);
     `detour` is the probability that a game contains a query that misses, `k` the passages per search."""
-    problems = tables.read(stage.input("questions", "problems.parquet"), Problem)
+    problems = [p for p in tables.read(stage.input("questions", "problems.parquet"), Problem) if p.family == "entity_tree"]
     families = tables.read(stage.input("problems", "problems.parquet"), Problem)
     search, again = knowledge.search(stage, k=k), knowledge.search(stage, k=k)  # two indexes, so that a replay does not read a cache
     oracle = Oracle(knowledge.kb(stage))

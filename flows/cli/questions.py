@@ -1,0 +1,89 @@
+"""`espalier questions`: grow questions from a knowledge base, and look at twenty of them at rising difficulty. docs/questions.md"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+
+def add(commands: Any) -> None:
+    p = commands.add_parser("questions", help="grow questions with proofs from a knowledge base; show twenty at rising difficulty")
+    p.set_defaults(run=show, folder=Path("artifacts/questions"), n=20, page=None, kb=Path("artifacts/kb"), seed=0)
+    kinds = p.add_subparsers(metavar="grow|show")
+    g = kinds.add_parser("grow", help="grow fuzzy-tree questions and write problems.parquet, questions.jsonl, quarantine.parquet, card.json")
+    g.add_argument("--kb", type=Path, default=Path("artifacts/kb"), metavar="DIR", help="of `espalier kb build` or the stage kb")
+    g.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder to write")
+    g.add_argument("--n", type=int, default=1000, help="questions wanted (default 1000)")
+    g.add_argument("--depths", type=_numbers, default=[2, 3], metavar="2,3", help="depths, equally many of each")
+    g.add_argument("--levels", type=_numbers, default=[1, 2, 3, 4], metavar="1,2,3,4", help="fuzz levels")
+    g.add_argument("--closed-world", action="store_true", help="take every relation as completely listed (the card says so)")
+    g.add_argument("--phrases", type=Path, metavar="FILE", help="YAML of your own phrases: {relation: {subject: ['that borders {y}']}}")
+    g.add_argument("--max-guess", type=float, default=0.1, help="share of the most frequent answer to what is asked (default 0.1)")
+    g.add_argument("--seed", type=int, default=0)
+    g.add_argument("--workers", type=int, default=1, help="processes; the result does not depend on it")
+    g.set_defaults(run=grow)
+    s = kinds.add_parser("show", help="twenty questions from the easiest to the hardest, in the terminal or as a page")
+    s.add_argument("folder", nargs="?", type=Path, default=Path("artifacts/questions"), metavar="DIR", help="default: artifacts/questions")
+    s.add_argument("--kb", type=Path, default=Path("artifacts/kb"), metavar="DIR", help="what the questions were grown from (default: artifacts/kb)")
+    s.add_argument("--n", type=int, default=20, help="how many (default 20)")
+    s.add_argument("--page", type=Path, metavar="FILE", help="write an HTML page")
+    s.add_argument("--seed", type=int, default=0, help="another seed, another twenty")
+    s.set_defaults(run=show)
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(x) for x in text.split(",")]
+
+
+def grow(args: argparse.Namespace) -> int:
+    import yaml
+
+    from tasks.errors import UserError
+    from tasks.play import knowledge, trees
+
+    phrases = yaml.safe_load(args.phrases.read_text(encoding="utf-8")) if args.phrases else {}
+    wanted = trees.cells({"train": args.n - args.n // 5, "test": args.n // 5}, args.depths)
+    knobs = {"seed": args.seed, "levels": args.levels, "closed_world": args.closed_world, "max_guess": args.max_guess, "extra": phrases}
+    accepted, aside = trees.grow(args.kb, wanted, workers=args.workers, **knobs)
+    if not accepted:
+        raise UserError(
+            f"no question passed the gates ({trees.tables.counts(aside)}): the knowledge base is too sparse, or says of no relation that it is "
+            "complete: state so in its schema, or take it as it is with --closed-world"
+        )
+    card = trees.counts(accepted, aside, wanted) | {
+        "gates": trees.GATES,
+        "knobs": {k: v for k, v in knobs.items() if k != "extra"},
+        "phrases": phrases,
+        "world": "closed: every relation taken as complete" if args.closed_world else "clues only by relations that are complete",
+        "kb": knowledge.kb_at(args.kb).digest(),
+    }
+    trees.write(args.out, args.kb, accepted, aside, card)
+    print(f"accepted {card['accepted']} of {card['produced']}; set aside: {card['quarantined'] or 'none'}")
+    for cell, values in card["difficulty"].items():
+        print(f"  {cell}: " + ", ".join(f"{k} {v:g}" for k, v in values.items()))
+    for cell, n in card["short"].items():
+        print(f"  {cell}: {n} fewer than wanted")
+    print(f"written: {args.out}   espalier questions show {args.out} --kb {args.kb}   espalier verify {args.out / 'questions.jsonl'} --kb {args.kb}")
+    return 0
+
+
+def show(args: argparse.Namespace) -> int:
+    from tasks.errors import UserError
+    from tasks.pages.questions import lines, page
+    from tasks.play import knowledge, trees
+
+    path = args.folder / "problems.parquet" if args.folder.is_dir() else args.folder
+    if not path.exists():
+        raise UserError(f"{path} does not exist: `dvc repro questions` makes it, or `espalier questions grow --kb DIR --out {args.folder}`")
+    problems = [p for p in trees.read(path)[0] if p.family in ("entity_tree", "fuzzy_tree")]
+    if not problems:
+        raise UserError(f"{path} holds no question about a knowledge base")
+    sample, kb = trees.rising(problems, args.n, seed=args.seed), knowledge.kb_at(args.kb)
+    if args.page is None:
+        print("\n".join(lines(sample, kb)))
+        return 0
+    args.page.parent.mkdir(parents=True, exist_ok=True)
+    args.page.write_text(page(sample, kb, len(problems)), encoding="utf-8")
+    print(f"written: {args.page}")
+    return 0

@@ -1,0 +1,95 @@
+"""A sample of questions, for the terminal and as a page: the text, what it rests on, and why each clue is needed."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from html import escape
+
+from synth.kb import KB
+from synth.tree import Clue, Named, Node, Nothing, Span, Than, Third, deletions, from_json, inner
+from synth.types import Problem
+from tasks.pages.page import page as document
+from tasks.pages.page import tags
+
+
+def facts(p: Problem, kb: KB) -> list[str]:
+    """The sentences that the answer rests on, the asked one last."""
+    known = (kb.facts[f] for f in p.lineage["facts"] if f in kb.facts)
+    return [kb.relations[f.relation].sentence(kb.text(f.subject), [kb.text(f.value)]) for f in known]
+
+
+def needed(p: Problem, kb: KB) -> Iterator[tuple[str, str]]:
+    """(a clue in a few words, another that would fit without it), as far as the row names them."""
+    root = from_json(p.lineage["pattern"]).root
+    witnesses = p.lineage.get("witnesses", {})
+    if isinstance(root, Node):
+        for i, (clue, _) in enumerate(zip(_clues(root), deletions(root), strict=True)):
+            if str(i) in witnesses:
+                yield _said(clue, kb), kb.text(witnesses[str(i)])
+
+
+def _clues(node: Node) -> Iterator[Clue | Named]:
+    """In the order of `deletions`."""
+    for clue in node.clues:
+        yield clue
+        if isinstance(target := inner(clue), Node):
+            yield from _clues(target)
+
+
+def _said(clue: Clue | Named, kb: KB) -> str:
+    if isinstance(clue, Named):
+        return f"name: {clue.initial}…" + (f" ({clue.words} words)" if clue.words else "")
+    target, label = clue.target, kb.relations[clue.relation].label
+    label = label if clue.forward else f"{label} of"
+    if isinstance(target, Span):
+        return f"{label}: {target.said}"
+    if isinstance(target, Third):
+        return f"{label}: {'top' if target.largest else 'bottom'} third"
+    if isinstance(target, Nothing):
+        return f"{label}: none"
+    term = inner(clue)
+    return f"{label}: {kb.text(term) if isinstance(term, str) else 'another ' + term.type.replace('_', ' ')}" + (
+        " (compared)" if isinstance(target, Than) else ""
+    )
+
+
+def difficulty(p: Problem) -> dict[str, str]:
+    """Its axes, as they are shown."""
+    names = {"hops": "depth", "clues": "clues", "level": "level", "lookups": "pages to open", "bits": "bits given up"}
+    return {names[k]: f"{p.difficulty[k]:g}" for k in names if k in p.difficulty}
+
+
+def lines(sample: Sequence[Problem], kb: KB) -> list[str]:
+    """For the terminal."""
+    out = []
+    for i, p in enumerate(sample, 1):
+        out += textwrap.wrap(p.question, 110, initial_indent=f"{i:2d}. ", subsequent_indent="    ")
+        out.append("    " + ", ".join(f"{k} {v}" for k, v in difficulty(p).items()) + f"; answer: {p.answer}")
+    return [_plain(line) for line in out]
+
+
+def _plain(text: str) -> str:
+    """Without control characters: names come from files."""
+    return "".join(c if c.isprintable() else " " for c in text)
+
+
+def page(sample: Sequence[Problem], kb: KB, total: int) -> str:
+    """One HTML document; everything in it is escaped."""
+    body = []
+    for i, p in enumerate(sample, 1):
+        why = "".join(f"<li>{escape(clue)} <span class='soft'>(without it: {escape(other)} too)</span></li>" for clue, other in needed(p, kb))
+        rests = "".join(f"<li>{escape(sentence)}</li>" for sentence in facts(p, kb))
+        body.append(
+            f'<details{" open" if i == 1 else ""}><summary><b>{i}</b><span class="q">{escape(p.question)}</span></summary>'
+            f'<div class="chat"><div><b class="answer">{escape(p.answer)}</b></div>{tags(difficulty(p))}'
+            f'<div><span class="soft">What it rests on</span><ul>{rests}</ul></div>'
+            + (f'<div><span class="soft">Why each clue is needed</span><ul>{why}</ul></div>' if why else "")
+            + "</div></details>"
+        )
+    return document(
+        "Questions at rising difficulty",
+        f"{len(sample)} of {total} questions, from the easiest to the hardest: one of each {len(sample)}-th part, chosen by hash.",
+        f"Each has one answer in a knowledge base of {len(kb.facts):,} facts, by a query that shares nothing with what made it; each clue is needed.",
+        [("Questions", "".join(body))],
+    )

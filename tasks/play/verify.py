@@ -1,0 +1,65 @@
+"""What `espalier verify` says: our questions proved again, others' questions inspected."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from synth.certify import certify
+from synth.reprove import FAMILIES, Reprover, reprove
+from synth.trees.triples import inspect, read
+from synth.types import Problem
+from tasks.play import knowledge
+
+
+def ours(problems: Sequence[Problem], kb: Path, card: Path) -> dict[str, Any]:
+    """{rows, proved, refuted: {reason: n}, evidence: [(id, reason, evidence)]}. Questions about a knowledge base are proved from the folder
+    `kb`, problems of families from their text alone; `card`, where it exists, holds the phrases that the user gave."""
+    extra = json.loads(card.read_text(encoding="utf-8")).get("phrases") if card.exists() else None
+    about = [p for p in problems if p.family in FAMILIES]
+    found: dict[str, Any] = {"rows": 0, "proved": 0, "refuted": {}, "evidence": []}
+    if about:
+        found = reprove(Reprover(knowledge.kb_at(kb), extra=extra), about)
+    for p in problems:
+        if p.family not in FAMILIES:
+            said = certify(p)
+            found["rows"] += 1
+            found["proved"] += said is None
+            if said is not None:
+                reason, _, evidence = said.partition(": ")
+                found["evidence"].append((p.id, reason, evidence))
+                found["refuted"][reason] = found["refuted"].get(reason, 0) + 1
+    return found
+
+
+def theirs(rows: Sequence[tuple[str, str]], kb: Path | None) -> tuple[list[dict[str, Any]], list[str], Counter]:
+    """(findings, rows set aside as sentences, how many questions have what) of rows with triples; with `kb`, their answers too."""
+    formal, aside = read(rows)
+    connection = None
+    if kb is not None:
+        connection = sqlite3.connect(":memory:")
+        knowledge.kb_at(kb).sqlite(connection)
+    findings = [inspect(f, connection) for f in formal]
+    count: Counter = Counter()
+    for f in findings:
+        count["a constant beside what is asked"] += bool(f.beside)
+        count["a triple of two constants"] += bool(f.pairs)
+        count["a triple that nothing ties to what is asked"] += bool(f.unconnected)
+        count["the answer given away"] += bool(f.leak)
+        if connection is not None:
+            count["a relation or name that the knowledge base lacks"] += bool(f.unknown)
+            count["no answer, or several"] += f.answers is not None and len(f.answers) != 1
+            count["a triple that can go"] += bool(f.redundant)
+    return [asdict(f) | {"clean": f.clean} for f in findings], [q.evidence for q in aside], count
+
+
+def sentences(findings: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """One line for each question with a finding."""
+    for f in findings:
+        if not f["clean"]:
+            yield f"{f['id']}: " + ", ".join(f"{k} {v}" for k, v in f.items() if k not in ("id", "clean") and v)
