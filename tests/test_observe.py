@@ -20,9 +20,10 @@ from mlflow.exceptions import MlflowException
 from sealed import seal
 
 from tasks import process
+from tasks.errors import UserError
 from tasks.stage import Stage
 from tasks.tracking import observe, spool
-from tasks.tracking.promote import promote
+from tasks.tracking.promote import promote, registered
 
 EVENTS = 11  # of `stage`: begin, five steps, card, artifact, dataset, what was measured, end
 
@@ -304,10 +305,16 @@ def evaluated(root, weights, rate, held_out="h1"):
 def test_promotion_decides_by_interval(root):
     stage(root)
     evaluated(root, "one", 5)
+    (root / "dvc.lock").write_text("schema: '2.0'\nstages: {}\n")
     assert "version 1 (rl) is now the champion: the first" in promote(root)
+    (root / "dvc.lock").write_text("schema: '2.0'\nstages: {later: {}}\n")
     assert "is the champion already" in promote(root), "the same digest is registered once"
     evaluated(root, "two", 5)
     assert "version 1 stays the champion" in promote(root)
+    known = [registered(root, name) for name in ("champion", "v1", "challenger")]
+    assert [(r.version, r.stage, r.lock.endswith("{}\n")) for r in known] == [("1", "rl", True)] * 2 + [("2", "rl", False)]
+    with pytest.raises(UserError, match="no model 'v9'"):
+        registered(root, "v9")
     evaluated(root, "three", 7)
     said = promote(root)
     assert "version 3 (rl) is now the champion" in said and "+0.200" in said

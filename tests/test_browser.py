@@ -1,0 +1,132 @@
+"""The pages that people open, in a real browser against a real MLflow server: they load, curves are drawn, a trace opens turn by turn."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import browser
+import pytest
+from sealed import seal
+from test_observe import stage, write_episodes
+
+from tasks.tracking import observe, spool
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(browser.BROWSER is None, reason="needs a browser: install chromium, then these tests open the pages of MLflow in it"),
+]
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    """A run with curves, a card and episodes in a store, and MLflow's server over it: (address, client, experiment, run)."""
+    root = tmp_path_factory.mktemp("project")
+    before, old = Path.cwd(), os.environ.get(spool.EXECUTION)
+    os.chdir(root)
+    os.environ[spool.EXECUTION] = "e1"
+    os.environ.pop("MLFLOW_TRACKING_URI", None)
+    (root / "params.yaml").write_text("seed: 0\ntracking: off\n")
+    (root / "artifacts/plan").mkdir(parents=True)
+    s = stage(root, "evaluate")
+    write_episodes(s.target / "episodes.jsonl", 2)
+    with spool.recording(s):
+        s.episodes(s.out / "episodes.jsonl", 4)
+    (root / "params.yaml").write_text("seed: 0\n")
+    seal(root)
+    with observe.shipping(root, 60.0) as ship:
+        client = ship.all().client
+        assert ship.problem == ""
+        experiment = ship.experiment
+    run = next(r for r in client.search_runs([experiment]) if r.data.tags.get("espalier.stage") == "evaluate").info.run_id
+    port = free_port()
+    command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
+    command += ["--backend-store-uri", observe.uri(root), "--artifacts-destination", str(root / "mlartifacts")]
+    with (root / "server.log").open("w") as log:
+        server = subprocess.Popen(command, cwd=root, stdout=log, stderr=log, start_new_session=True,
+                                  env={**os.environ, "MLFLOW_DISABLE_TELEMETRY": "true"})  # fmt: skip
+    address = f"http://127.0.0.1:{port}"
+    try:
+        wait(address, server, root / "server.log")
+        yield address, client, experiment, run
+    finally:
+        os.killpg(server.pid, 15)
+        server.wait(30)
+        os.chdir(before)
+        os.environ.pop(spool.EXECUTION, None) if old is None else os.environ.__setitem__(spool.EXECUTION, old)
+
+
+def wait(address, server, log):
+    for _ in range(600):
+        assert server.poll() is None, log.read_text()[-2000:]
+        try:
+            with urllib.request.urlopen(f"{address}/health", timeout=1):
+                return
+        except OSError:
+            time.sleep(0.1)
+    raise AssertionError(f"the server does not answer: {log.read_text()[-2000:]}")
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    with browser.page(tmp_path_factory.mktemp("browser")) as shown:
+        yield shown
+
+
+def keep(page, name):
+    """The picture of the page among those of the documents, where ESPALIER_PICTURES names their folder."""
+    if os.environ.get("ESPALIER_PICTURES"):
+        page.picture(Path(os.environ["ESPALIER_PICTURES"]) / f"{name}.png")
+
+
+def test_curves_are_drawn(served, page):
+    address, _, experiment, run = served
+    page.open(f"{address}/#/experiments/{experiment}/runs/{run}/model-metrics", until="document.querySelectorAll('.js-plotly-plot path.js-line').length")
+    assert "loss" in page.text() and "Failed to load" not in page.text()
+    keep(page, "mlflow-curves")
+
+
+def test_the_list_of_runs_opens(served, page):
+    address, _, experiment, _ = served
+    page.open(f"{address}/#/experiments/{experiment}/runs", until="document.body.innerText.includes('2 matching runs')")
+    assert "Failed to load" not in page.text()
+
+
+def test_a_trace_opens_turn_by_turn(served, page):
+    address, client, experiment, _ = served
+    trace = client.search_traces(locations=[experiment])[0].info.trace_id
+    page.open(f"{address}/#/experiments/{experiment}/traces?selectedEvaluationId={trace}", until="document.body.innerText.includes('turn 2')")
+    said = page.text()
+    assert said.index("turn 1") < said.index("search") < said.index("turn 2")
+    assert "<b>Norvia</b>" in said, "markup of a question is text"
+    keep(page, "mlflow-trace")
+
+
+def test_the_card_of_a_run_can_be_read(served):
+    address, _, _, run = served
+    with urllib.request.urlopen(f"{address}/get-artifact?path=card.json&run_uuid={run}", timeout=10) as answer:
+        assert json.load(answer)["produced"] == 3
+
+
+def test_the_report_fits_a_phone_and_has_a_dark_side(page, tmp_path):
+    import test_report
+
+    test_report.make(tmp_path)
+    test_report.run(tmp_path)
+    page.size(380, 800)
+    page.open((tmp_path / "reports/index.html").as_uri(), until="document.querySelector('main section')")
+    assert page.run("document.documentElement.scrollWidth") <= 380, "nothing but tables and graphs scrolls sideways"
+    light = page.run("getComputedStyle(document.body).backgroundColor")
+    page.size(1100, 900, dark=True)
+    assert page.run("getComputedStyle(document.body).backgroundColor") != light
+    assert page.run("document.querySelectorAll('script').length") == 0
