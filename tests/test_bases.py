@@ -15,6 +15,7 @@ from tasks.errors import UserError
 from tasks.play import bases
 from tasks.play.guess import guess, named
 from tasks.play.recording import Recorder
+from tasks.play.schema import read_schema
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 EXAMPLES = Path(__file__).parents[1] / "docs" / "examples"
@@ -153,7 +154,7 @@ def test_what_a_source_is(tmp_path):
 )
 def test_the_examples_of_the_documents(name, facts, aside, depth, tmp_path, monkeypatch):
     monkeypatch.chdir(EXAMPLES.parents[1])
-    sources, relations = bases.read_schema(EXAMPLES / f"{name}.yaml")
+    sources, relations = read_schema(EXAMPLES / f"{name}.yaml")
     card = bases.build_base(sources, tmp_path / name, relations=relations)
     assert card["facts"] > facts and set(card["quarantined"]) == aside and card["density"]["depth"] == depth
     assert json.loads((tmp_path / name / "card.json").read_text())["kb"] == card["kb"]

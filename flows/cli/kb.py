@@ -30,8 +30,9 @@ def add(commands: Any) -> None:
 def build(args: argparse.Namespace) -> int:
     from tasks.errors import UserError
     from tasks.play import bases
+    from tasks.play.schema import read_schema
 
-    sources, relations = bases.read_schema(args.schema) if args.schema else ([], {})
+    sources, relations = read_schema(args.schema) if args.schema else ([], {})
     sources = bases.sources_of(args.sources, sources)
     if not sources and not args.world:
         raise UserError("there is nothing to read: name a SOURCE, a --schema with sources, or a --world")

@@ -73,6 +73,7 @@ def _schemas() -> dict[str, Schema]:
         "Fact": key
         | {"subject": said, "relation": said, "object": text(nullable=True), "literal": text(nullable=True)}
         | {"source": text(), "span": text()},
+        "Page": key | {"title": said, "text": text(), "aliases": items(), "mentions": items()},
         "Passage": key | {"entity": said, "title": said, "text": said, "facts": items()},
     }
     return {name: Schema(c, strict=False, name=name) for name, c in columns.items()}

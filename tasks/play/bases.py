@@ -3,6 +3,7 @@
 schema.yaml                                  sources (kinds and options, as they were understood) and relations: edit it, build again
 entities, relations, facts, passages, quarantine .parquet, relations.csv        as the stage `kb` writes them
 kb.sqlite, postings.npz                      the same facts as tables and as sorted integers
+documents.parquet                            the documents themselves, where there are any
 index/                                       the search engine over documents and over a page for each entity
 card.json                                    counts, reasons, density, and the depth of questions that it carries
 """
@@ -19,7 +20,7 @@ from typing import Any
 
 import yaml
 
-from synth.engine import Engine, build_index, open_index, pages_of, pages_of_kb
+from synth.engine import Engine, Page, build_index, open_index, pages_of
 from synth.ingest import Reading, build, write_schema
 from synth.kb import KB, Entity, Fact, Passage, Relation, merge, passages
 from synth.make.world import RELATIONS, world
@@ -28,31 +29,11 @@ from synth.sources import read_source
 from synth.sources.sqlite_tables import tables_of
 from synth.types import Quarantined
 from tasks.disk import commit, tables
-from tasks.errors import UserError, nearest
+from tasks.errors import UserError
 from tasks.play.guess import guess
+from tasks.play.search import pages_in, rest
 
 REMEDY = "build it anew with `espalier kb build`"
-
-
-def read_schema(path: Path) -> tuple[list[dict[str, Any]], dict[str, dict[str, Any]]]:
-    """(sources, relations) of a schema.yaml. Raises UserError where it is none."""
-    try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise UserError(f"{path} cannot be read ({' '.join(str(error).split())[:300]}): mend it") from error
-    if not isinstance(data, dict) or set(data) - {"sources", "relations"}:
-        raise UserError(f"{path} must hold `sources` and `relations` and nothing else: `espalier kb build` writes one to begin with")
-    sources, relations = data.get("sources") or [], data.get("relations") or {}
-    for i, source in enumerate(sources):
-        if not isinstance(source, dict) or not isinstance(source.get("path"), str) or not isinstance(source.get("kind"), str):
-            raise UserError(f"{path}: sources[{i}] must say {{kind: ..., path: ...}}: mend it")
-    known = {f.name for f in fields(Relation)} - {"name"}
-    for name, given in relations.items():
-        unknown = sorted(set(given) - known) if isinstance(given, dict) else []
-        if not isinstance(given, dict) or unknown:
-            what = f"has no field {unknown[0]!r}: {nearest(unknown[0], known)}" if unknown else "must be a mapping"
-            raise UserError(f"{path}: the relation {name!r} {what}")
-    return sources, relations
 
 
 def sources_of(paths: Sequence[Path], sources: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -132,9 +113,10 @@ def write(folder: Path, kb: KB, quarantined: Sequence[Quarantined], readings: Se
     connection.close()
     Postings.of(kb).save(folder / "postings.npz")
     documents = [d for reading in readings for d in reading.documents]
-    seen = {d.title for d in documents}
-    pages = [*pages_of(documents), *(p for p in pages_of_kb(kb) if p.title not in seen)]  # a document says it in its own words
-    engine = build_index(pages, folder / "index")
+    pages = list(pages_of(documents))
+    if pages:
+        tables.write(folder / "documents.parquet", pages, Page)
+    engine = build_index([*pages, *rest(pages, kb)], folder / "index")
     return {
         "entities": len(kb.entities),
         "facts": len(kb.facts),
@@ -168,7 +150,7 @@ def load(folder: Path) -> KB:
 def engine(folder: Path) -> Engine:
     """The search engine over a knowledge base in a folder; of one that the stage `kb` wrote the index is made in memory."""
     _known(folder)
-    return open_index(folder / "index") if (folder / "index").is_dir() else build_index(pages_of_kb(load(folder)))
+    return open_index(folder / "index") if (folder / "index").is_dir() else build_index(pages_in(folder))
 
 
 def card(folder: Path) -> dict[str, Any]:

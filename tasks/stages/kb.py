@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from synth.engine import Page, pages_of
 from synth.ingest import Built, Reading, build, write_schema
 from synth.kb import KB, Entity, Fact, Passage, Relation, merge, passages
 from synth.make.world import RELATIONS, world
@@ -9,6 +10,7 @@ from synth.sources import read_source
 from synth.types import Quarantined
 from tasks.disk import tables
 from tasks.errors import UserError
+from tasks.play.schema import read_schema
 from tasks.stage import Stage
 
 
@@ -19,11 +21,15 @@ def kb(
     world_countries: int = 120,  # noqa: B006 (read by ast)
     passage_objects: int = 4,
     bad_rows: int = 0,
+    schema: str = "",
 ) -> None:
     """`sources`: {kind, path, and the options of that reader in synth/sources}. `world_countries`: size of the fictional world, 0 for none.
-    `bad_rows`: how many rows of the sources may be set aside; with one more the stage stops."""
+    `bad_rows`: how many rows of the sources may be set aside; with one more the stage stops. `schema`: a schema.yaml of `espalier kb build`;
+    its relations stand whatever the sources say, and its sources are read where `sources` is empty."""
+    listed, relations = read_schema(stage.source(schema)) if schema else ([], {})
+    sources = sources or listed
     readings = [_read(stage, i, source) for i, source in enumerate(sources)]
-    built = build(readings, known=RELATIONS if world_countries else ())
+    built = build(readings, known=RELATIONS if world_countries else (), edited=relations)
     tables.write(stage.out / "quarantine.parquet", built.quarantined, Quarantined)
     _refuse(stage, built, bad_rows, asked=bool(sources))
     names = {e.name for e in built.kb.entities.values()}
@@ -33,6 +39,9 @@ def kb(
         raise UserError("kb: there are no facts: name a source under kb.sources, or set kb.world_countries to 3 or more")
     texts = passages(whole, objects=passage_objects)
     _write(stage, whole, texts)
+    documents = [page for reading in readings for page in pages_of(reading.documents)]
+    if documents:
+        tables.write(stage.out / "documents.parquet", documents, Page)
     words = [len(p.text.split()) for p in texts]
     card = {
         "produced": built.produced + len(whole.facts) - built.accepted,

@@ -7,14 +7,16 @@ an answer ends the episode and is scored by the problem's verifier. Anything els
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from synth.types import Message, Problem, Score, Scored
 from synth.verify import extract_answer, verify
 from training.env import system
+from training.env._browse import Browse
 
+TOOLS = ("search", "open", "find")
 _QUERY = re.compile(r"<search>(.*?)</search>", re.DOTALL)
 
 
@@ -41,6 +43,15 @@ class Search:
         return [Message(role="tool", content=state["search"](query.group(1)))], False, None
 
 
-def search(*, max_calls: int = 5, instructions: str = "") -> Search:
-    """Question answering with `tools["search"]: query -> passages`. At most `max_calls` searches; one more ends the episode with 0."""
-    return Search(max_calls, instructions)
+def search(*, max_calls: int = 5, instructions: str = "", tools: Sequence[str] = ("search",), max_context: int = 12_000) -> Search | Browse:
+    """Question answering with `tools["search"]: query -> passages`. At most `max_calls` searches; one more ends the episode with 0.
+
+    `tools`: with more than `search`, the pages can be opened and read (`training.env._browse`), and `max_context` is the number of
+    characters that all results may have together. Raises ValueError for a tool that there is not, and for budgets below 1.
+    """
+    unknown = [t for t in tools if t not in TOOLS]
+    if unknown or not tools:
+        raise ValueError(f"the environment search has no tool {unknown[0] if unknown else ''!r}: its tools are {', '.join(TOOLS)}")
+    if max_calls < 1 or max_context < 1:
+        raise ValueError(f"max_calls is {max_calls} and max_context {max_context}: both must be at least 1")
+    return Search(max_calls, instructions) if list(tools) == ["search"] else Browse(tuple(tools), max_calls, max_context, instructions)

@@ -1,0 +1,81 @@
+"""Question answering with `search`, `open` and `find`, within budgets of calls and of context. Hosted by the piece `search`.
+
+A turn is one of
+
+    <search>query</search>           the best lines
+    <open>page</open>                a page by its title, `<open>page | 2</open>` its second part
+    <find>words</find>               lines of the page that was opened last (of all pages before that); `<find>words | page</find>` of another
+    <answer>text</answer>            ends the episode; scored by the problem's verifier
+
+Anything else ends it with score 0 (`malformed`). A result is cut at what is left of the context; with the last call, or the last of the
+context, the model is told to answer, and one more call ends the episode with score 0. A call that was made before is answered again, and
+counted (`repeated`). What the tools return is text of documents: it stays in the role `tool`, with the markup of chats spelled apart.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from synth.types import Message, Problem, Score, Scored
+from synth.verify import extract_answer, verify
+from training.env import system
+
+LAST = "(No more calls: answer now.)"
+_CALL = re.compile(r"<(search|open|find)>(.*?)</\1>", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Browse:
+    """tools: which of search, open, find may be used; max_calls: of all of them; max_context: characters of all results together."""
+
+    tools: tuple[str, ...]
+    max_calls: int
+    max_context: int
+    instructions: str
+
+    def start(self, problem: Problem, tools: Mapping[str, Any]) -> tuple[dict, list[Message]]:
+        engine = getattr(tools.get("search"), "engine", None)
+        if engine is None:
+            raise LookupError(
+                f"problem {problem.id} is to be played with {', '.join(self.tools)}, but no search engine was given to the player"
+            )
+        state = {"problem": problem, "engine": engine, "calls": 0, "context": 0, "page": "", "seen": set(), "repeated": 0}
+        return state, [*system(self.instructions), *problem.prompt]
+
+    def step(self, state: dict, text: str) -> tuple[list[Message], bool, Score | None]:
+        answer = extract_answer(text)
+        parts = {k: float(state[k]) for k in ("calls", "context", "repeated")} | {"answered": float(answer is not None)}
+        if answer is not None:
+            score = verify(state["problem"], answer)
+            return [], True, Scored(value=score.value, parts={**score.parts, **parts}) if isinstance(score, Scored) else score
+        call = _CALL.search(text)
+        known = call is not None and call[1] in self.tools
+        if not known or self._spent(state):
+            return [], True, Scored(value=0.0, parts={**parts, "malformed": float(not known)})
+        assert call is not None
+        tool, said = call[1], " ".join(call[2].split())
+        state["calls"] += 1
+        state["repeated"] += (tool, said, state["page"]) in state["seen"]
+        state["seen"].add((tool, said, state["page"]))
+        found = self._use(state, tool, said)[: self.max_context - state["context"]]
+        state["context"] += len(found)
+        return [Message(role="tool", content=f"{found}\n{LAST}" if self._spent(state) else found)], False, None
+
+    def _spent(self, state: Mapping[str, Any]) -> bool:
+        return state["calls"] >= self.max_calls or state["context"] >= self.max_context
+
+    def _use(self, state: dict, tool: str, said: str) -> str:
+        """The result of one call."""
+        what, _, more = (part.strip() for part in said.rpartition(" | ")) if " | " in said else (said, "", "")
+        if tool == "search":
+            return state["engine"].search(said)
+        if tool == "find":
+            return state["engine"].find(what, more or state["page"])
+        page, part = (what, int(more)) if more.isascii() and more.isdigit() and len(more) < 7 else (said, 1)
+        found = state["engine"].open(page, part)
+        if state["engine"].pages(page):
+            state["page"] = page
+        return found
