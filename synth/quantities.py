@@ -16,7 +16,7 @@ from decimal import Decimal
 _MAGNITUDES = {"hundred": 2, "thousand": 3, "million": 6, "billion": 9, "trillion": 12}
 _QUANTITY = re.compile(
     r"(?P<sign>[-+\N{MINUS SIGN}]?)\s?(?P<money>[$\N{EURO SIGN}\N{POUND SIGN}\N{YEN SIGN}]?)(?P<sign2>[-\N{MINUS SIGN}]?)"
-    r"(?P<whole>\d{1,3}(?:,\d{3})+|\d{1,15})(?:\.(?P<part>\d{1,12}))?"
+    r"(?P<whole>[0-9]{1,3}(?:,[0-9]{3})+|[0-9]{1,15})(?:\.(?P<part>[0-9]{1,12}))?"
     r"(?:\s?(?P<magnitude>hundred|thousand|million|billion|trillion)\b)?\s?(?P<unit>"
     r"(?:[^\W\d_]|[%\N{DEGREE SIGN}])(?:[^\d;:()\[\]]|\(s\)){0,39}(?:(?<=/)\d[\d,]*\s[^\d;:()\[\]]{1,39})?)?"
 )
@@ -24,11 +24,11 @@ _NOTE = re.compile(r"\s*[(\[][^()\[\]]{0,200}[)\]]\s*\.?$")
 MONTHS = ("january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november", "december")
 _MONTH = "|".join([*MONTHS, *(m[:3] for m in MONTHS), "sept"])
 _DATES = (
-    re.compile(rf"(?P<d>\d{{1,2}})(?:st|nd|rd|th)?\s+(?:of\s+)?(?P<m>{_MONTH})\.?,?\s+(?P<y>\d{{3,4}})\b", re.IGNORECASE),
-    re.compile(rf"\b(?P<m>{_MONTH})\.?\s+(?P<d>\d{{1,2}})(?:st|nd|rd|th)?,?\s+(?P<y>\d{{3,4}})\b", re.IGNORECASE),
-    re.compile(r"\b(?P<y>\d{4})-(?P<m>\d{2})-(?P<d>\d{2})(?!\d)"),
+    re.compile(rf"(?P<d>[0-9]{{1,2}})(?:st|nd|rd|th)?\s+(?:of\s+)?(?P<m>{_MONTH})\.?,?\s+(?P<y>[0-9]{{3,4}})\b", re.IGNORECASE),
+    re.compile(rf"\b(?P<m>{_MONTH})\.?\s+(?P<d>[0-9]{{1,2}})(?:st|nd|rd|th)?,?\s+(?P<y>[0-9]{{3,4}})\b", re.IGNORECASE),
+    re.compile(r"\b(?P<y>[0-9]{4})-(?P<m>[0-9]{2})-(?P<d>[0-9]{2})(?!\d)"),
 )
-_YEAR = re.compile(r"\b(1\d{3}|20\d{2})\b")
+_YEAR = re.compile(r"\b(1[0-9]{3}|20[0-9]{2})\b")
 _DAYS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 
