@@ -16,7 +16,7 @@ import numpy as np
 from synth.types import Problem, Scored, seed_for
 from training.critic import Critic
 from training.pack import count, pack, rollout_rows
-from training.rollout.asides import with_effective_rank, with_greedy, with_reference_answer
+from training.rollout.asides import concentration, with_effective_rank, with_greedy, with_reference_answer
 from training.rollout.play import Player
 from training.rollout.table import Table
 from training.types import Batch, Credit, Group, Rewards
@@ -35,7 +35,7 @@ class Experience:
     guides                change groups after they were played: other prompts, demonstrations, replays
     critic                gives each token a value and learns from the step; while it warms up, the policy gets no batch
     budget                step -> the tokens that a turn may have
-    needs                 of the pieces: "greedy", "reference_answer" and "effective_rank" are made here, "chance" is a column of uniform random numbers
+    needs                 of the pieces: "greedy", "reference_answer", "effective_rank" and "concentration" are made here, "chance" is a column of uniform random numbers
     """
 
     problems: Sequence[Problem]
@@ -120,6 +120,11 @@ class Experience:
         for group, credits in zip(groups, credit, strict=True):
             if not all(np.all(np.isfinite(c)) for r, c in zip(group.rewards, credits, strict=True) if r == r):
                 raise ValueError(f"the advantage gave a credit that is not finite, for rewards {group.rewards.tolist()}: mend the piece")
+        latest: dict[str, list[float]] = {}
+        for group, credits in zip(groups, credit, strict=True):
+            sizes = [float(np.mean(np.abs(c))) for r, c in zip(group.rewards, credits, strict=True) if r == r and np.size(c)]
+            latest.setdefault(group.rollouts[0].problem.family, []).extend(sizes)
+        self._own(self.curriculum)["latest"] = latest  # what each family taught, for curricula that ask
         return [[c if r == r else np.nan for r, c in zip(g.rewards, cs, strict=True)] for g, cs in zip(groups, credit, strict=True)]
 
     def _collect(
@@ -131,7 +136,10 @@ class Experience:
         kept: list[Group] = []
         played: list[Group] = []
         dropped: Counter = Counter()
-        scores = self._own(self.curriculum).setdefault("scores", {})
+        own = self._own(self.curriculum)
+        scores = own.setdefault("scores", {})
+        if "concentration" in self.needs and "signal" not in own:
+            own["signal"] = concentration(player, self.problems)
         for attempt in range(1 + (self.refill if self.filters else 0)):
             wanted = self.prompts_per_step - len(kept)
             if not wanted:

@@ -28,7 +28,7 @@ from training.rounds import Round
 # What a piece's NEEDS may name here, and the knob without which it is not there.
 PROVIDES = {
     "reference": "", "old": "", "entropy": "", "behaviour_entropy": "", "greedy": "", "reference_answer": "", "chance": "", "corrupted": "",
-    "distribution": "", "effective_rank": "", "value": "critic",
+    "distribution": "", "effective_rank": "", "concentration": "", "value": "critic",
 }  # fmt: skip
 
 

@@ -102,3 +102,16 @@ def with_parts(rollout: Rollout, parts: dict[str, float]) -> Rollout:
     if not isinstance(rollout.score, Scored):
         return rollout
     return replace(rollout, score=replace(rollout.score, parts={**rollout.score.parts, **parts}))
+
+
+def concentration(player: Player, problems: Sequence[Problem]) -> dict[str, float]:
+    """Problem id -> mean cosine between the last hidden states of the tokens of its prompt (each with those before it, itself included)."""
+    prompts = [player.renderer.prompt(player.envs[p.env].start(p, player.tools)[1]) for p in problems]
+    found: dict[str, float] = {}
+    for lo in range(0, len(problems), 64):
+        batch = pack([Row(ids=ids, trainable=np.ones(len(ids), dtype=bool)) for ids in prompts[lo : lo + 64]])
+        with torch.no_grad():
+            hidden = hidden_states(player.sampler.model, batch.ids, batch.position, PackedRows.of(batch.lengths, batch.ids.device)).float()
+        for problem, z in zip(problems[lo : lo + 64], torch.nn.functional.normalize(hidden, dim=-1).split(batch.lengths), strict=True):
+            found[problem.id] = float((z @ z.T).tril().sum() / (len(z) * (len(z) + 1) / 2))
+    return found
