@@ -26,6 +26,7 @@
     evaluate      scored, and the columns that it reads      the metrics
     synth.clean   pairs (columns of each, and what a         actions, reasons (codes), scores
                   pair may have: prompt, chosen, ...)
+    synth.verify, synth.make.families, synth.propose, training.env: see tasks/planning/problem_checks.py
 
 Of rollouts: lengths, entropies, parts, turns and what else training/toy.py `groups` takes. `rows` are those of training/toy.py: log-probs, or whole distributions with the sampled tokens; the gradient is then that of the
 logits. A loss is divided by its declared denominator, as the learner does.
@@ -39,6 +40,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tasks.errors import UserError, nearest
+from tasks.planning import problem_checks
 from tasks.planning.pieces import bind
 from tasks.planning.resolve import read_recipe, recipe_layers
 
@@ -56,6 +58,9 @@ SLOTS = {
     "turn_budget": "schedule",
     "loss": "prefer",
     "cleaners": "clean",
+    "pay": "reward",
+    "proposer": "propose",
+    "envs": "env",
 }
 KEYS = {"name", "piece", "knobs", "given", "expect", "atol"}
 
@@ -116,7 +121,7 @@ def _run(recipe: Mapping[str, Any], check: Mapping[str, Any]) -> Result:
 
 def folder_of(kind: str) -> str:
     """The folder of pieces of one kind: "training.advantage", "synth.clean"."""
-    return f"synth.{kind}" if kind == "clean" else f"training.{kind}"
+    return {"clean": "synth.clean", **problem_checks.FOLDERS}.get(kind, f"training.{kind}")
 
 
 def _chosen(recipe: Mapping[str, Any], kind: str, name: str | None = None) -> dict[str, Any]:
@@ -318,4 +323,5 @@ RUNNERS = {
     "schedule": _schedule,
     "evaluate": _evaluate,
     "clean": _clean,
+    **problem_checks.RUNNERS,
 }

@@ -1,0 +1,99 @@
+"""Numeric checks of what makes, plays and scores problems; `tasks.planning.checks` runs them as it runs those of training's pieces.
+
+    folder                 given                                                        may expect
+    synth.verify           problem (prompt, answer, args), answers                      values, verdicts, parts
+    synth.make.families    n (items of the split train), words                          right (worked answers scored 1), proved, families,
+                                                                                        words: {word: count in each worked answer}
+    synth.propose          families, level, n, rounds (1), failed: {family: count},     shares: {family: share}, certified, state
+                           weak
+    training.env           problem (and family, level, knobs in place of it), turns     value, parts, said, step_rewards
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+
+def _problem(values: Mapping[str, Any], **rest: Any) -> Any:
+    from synth.types import Problem
+
+    return Problem.make(**{"family": "check", "split": "train"} | rest | dict(values))
+
+
+def _verify(piece: Any, given: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[str, Any]:
+    from synth.types import Scored
+    from synth.verify import verdict
+
+    problem = _problem(given["problem"], verifier=piece.piece.rpartition("/")[2])
+    scores = [piece(problem, answer, **problem.args) for answer in given["answers"]]
+    return {
+        "values": [s.value if isinstance(s, Scored) else None for s in scores],
+        "verdicts": [verdict(s) for s in scores],
+        "parts": [dict(s.parts) if isinstance(s, Scored) else {} for s in scores],
+    }
+
+
+def _families(piece: Any, given: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[str, Any]:
+    from synth.certify import certify
+    from synth.types import Problem, Scored
+    from synth.verify import extract_answer, verify
+
+    items = [p for i in range(given["n"]) if isinstance(p := piece(0, "train", i), Problem)]
+    told = [p.lineage["solution"] for p in items]
+    scores = [verify(p, extract_answer(t)) for p, t in zip(items, told, strict=True)]
+    return {
+        "right": sum(isinstance(s, Scored) and s.value == 1.0 for s in scores),
+        "proved": sum(certify(p) is None for p in items),
+        "families": sorted({p.family for p in items}),
+        "words": {w: [t.split().count(w) for t in told] for w in given.get("words", ())},
+    }
+
+
+def _propose(piece: Any, given: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[str, Any]:
+    import json
+
+    import numpy as np
+
+    from synth.selfplay.loop import View, cells
+    from synth.selfplay.spec import certify
+    from synth.types import Problem
+    from tasks.planning.pieces import bind
+    from tasks.play.selfplay import registry
+
+    families = registry([bind("synth.make.families", {"piece": f}) for f in given["families"]])
+    known = cells(families, 0)
+    at = [c for c in known if c.level == given.get("level", 1)]
+    failed = [(families[f].make(1, "train", i, levels=[at[0].level]), "?") for f, n in given.get("failed", {}).items() for i in range(n)]
+    state, rng, texts = {}, np.random.default_rng(0), []
+    for number in range(given.get("rounds", 1)):
+        wanted = [at[i % len(at)] for i in range(given["n"])]
+        view = View(wanted=wanted, cells=known, families=families, failed=failed, weak=given.get("weak", ()), round=number, state=state)
+        texts += list(piece(view, rng, given["n"]))
+    drawn = Counter(json.loads(t)["family"] for t in texts)
+    return {
+        "shares": {f: drawn[f] / len(texts) for f in sorted(given["families"])},
+        "certified": sum(isinstance(certify(t, families, 0), Problem) for t in texts),
+        "state": state,
+    }
+
+
+def _env(piece: Any, given: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[str, Any]:
+    from synth.types import Scored
+
+    env, problem = piece(), _problem(given["problem"])
+    state, _ = env.start(problem, {})
+    said, rewards, score = [], [], None
+    for text in given["turns"]:
+        messages, over, score = env.step(state, text)
+        said += [m.content for m in messages]
+        rewards.append(state.pop("step_reward", 0.0))
+        if over:
+            break
+    parts = dict(score.parts) if isinstance(score, Scored) else {}
+    return {"value": score.value if isinstance(score, Scored) else None, "parts": parts, "said": said, "step_rewards": rewards}
+
+
+FOLDERS = {"verify": "synth.verify", "families": "synth.make.families", "propose": "synth.propose", "env": "training.env"}
+RUNNERS = {"verify": _verify, "families": _families, "propose": _propose, "env": _env}
