@@ -242,3 +242,17 @@ def test_graded_sql_by_hand():
     assert measures(four, four[:3]) == (1.0, 0.75, 0.75)
     assert measures(four, four[::-1]) == (1.0, 1.0, 1.0)
     assert measures(four, []) == (0.0, 0.0, 0.0) and measures([], []) == (1.0, 1.0, 1.0)
+
+
+@pytest.mark.parametrize("b", [0, 1, 5])
+def test_a_trace_has_exactly_b_dead_ends_and_a_right_answer(b):
+    for index in range(20):
+        plain, item = countdown(1, "train", index, levels=[1, 3]), countdown(1, "train", index, levels=[1, 3], backtracks=b)
+        solution = item.lineage["solution"]
+        assert item.id == plain.id and solution.count("back") == b and verify(item, extract_answer(solution)).value == 1.0
+        for step in solution.split(", back")[:-1]:
+            a, operator, other, _, value = step.split(", ")[-1].split()
+            rest = [str(n) for n in item.args["numbers"]]
+            rest.remove(a)
+            rest.remove(other)
+            assert item.args["target"] not in reachable([*map(int, rest), int(value)]), "a dead end is one"

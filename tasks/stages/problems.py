@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 from synth.types import Problem, Quarantined, Scored, digest
@@ -27,6 +28,7 @@ def problems(
     n_train: int = 1000,
     n_valid: int = 100,
     n_test: int = 150,
+    env: str = "",
     rounds: int = 0,
     proposals: int = 64,
     attempts: int = 8,
@@ -40,7 +42,8 @@ def problems(
 ) -> None:
     """`n_*` problems of each family are wanted for each split; those that a certificate refuses or that were made before are set aside.
 
-    A family that holds fewer different problems ends short after three tries for each wanted one; the card says so.
+    A family that holds fewer different problems ends short after three tries for each wanted one; the card says so. `env` has all of them
+    played in an environment that is not their own.
 
     With `rounds`, self-play (docs/selfplay.md) makes the problems of the split train in place of `n_train`: a `proposer` proposes
     `proposals` specs a round for what `curriculum` wants, what is certified is attempted `attempts` times by `solver` (or by the model of
@@ -75,7 +78,8 @@ def problems(
     roots = {split: {p.lineage["root"] for p in accepted.values() if p.split == split} for split in ("train", "valid", "test")}
     if roots["train"] & roots["test"] or roots["train"] & roots["valid"] or roots["valid"] & roots["test"]:
         raise AssertionError("a normal form lies in two splits")
-    tables.write(stage.out / "problems.parquet", accepted.values(), Problem)
+    hosted = [replace(p, env=env) if env else p for p in accepted.values()]
+    tables.write(stage.out / "problems.parquet", hosted, Problem)
     tables.write(stage.out / "quarantine.parquet", aside, Quarantined)
     card: dict[str, Any] = {
         "produced": len(accepted) + len(aside),

@@ -6,7 +6,7 @@ Cheng et al. 2025, "Revisiting Reinforcement Learning for LLM Reasoning from A C
 
 weak and strong are the pass rates of two models, parts of the scores with these names (the mean over the group). A program cannot be worse
 for being stronger: where it is, the label is likely wrong. Shapes: one verdict per group: None (keep) or a reason, "unscorable" without
-a score, "unrated" where no score has both parts.
+a score. A group whose scores lack these parts is kept: nobody rated it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def two_models(
             return "unscorable"
         rated = [s.parts for s in scores if {"weak", "strong"} <= s.parts.keys()]
         if not rated:
-            return "unrated"
+            return None
         weak, strong = (float(np.mean([p[k] for p in rated])) for k in ("weak", "strong"))
         return "too_easy" if weak >= always else "too_hard" if strong <= never else "mislabelled" if weak > strong else None
 

@@ -14,7 +14,7 @@ from random import Random
 from typing import Any
 
 from synth.make.families._sample import Refused, finish, parsed, rung, sample
-from synth.types import Problem, Quarantined, Split
+from synth.types import Problem, Quarantined, Split, seed_for
 from synth.verify.expression import parse
 
 LADDER = (
@@ -28,8 +28,12 @@ CERTIFICATE = ("subset_dp", "evaluation")
 _TEXT = re.compile(r"Make (\d+) from (\d+(?: \d+)*)\.")
 
 
-def countdown(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,)) -> Problem | Quarantined:
-    """Problem `index` of a split. `levels` are the rungs of the ladder to draw from, 1 the easiest."""
+def countdown(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,), backtracks: int = 0) -> Problem | Quarantined:
+    """Problem `index` of a split. `levels` are the rungs of the ladder to draw from, 1 the easiest.
+
+    backtracks: how many first steps that lead nowhere the worked solution takes, each followed by "back" (Cai et al. 2025, "How Much
+    Backtracking is Enough?", arXiv 2505.24273). Problem and answer do not depend on it.
+    """
 
     def draw(rng: Random) -> tuple[str, tuple]:
         level, knobs = rung(LADDER, levels, rng, "countdown")
@@ -52,7 +56,7 @@ def countdown(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1
         verifier="expression",
         args={"numbers": numbers, "target": target},
         difficulty={"level": level, "numbers": len(numbers), "target": target},
-        solution=f"{', '.join(steps)} <answer>{text}</answer>",
+        solution=f"{', '.join([*_dead_ends(numbers, target, backtracks, root), *steps])} <answer>{text}</answer>",
         lineage={"certificate": list(CERTIFICATE)},
     )
 
@@ -101,6 +105,20 @@ def _combine(rng: Random, numbers: Sequence[int]) -> tuple[int, str, list[str]]:
         parts.append((value, f"({left} {operator} {right})"))
     value, text = parts[0]
     return value, text[1:-1], steps
+
+
+def _dead_ends(numbers: Sequence[int], target: int, n: int, root: str) -> list[str]:
+    """`n` first steps after which the target cannot be made, each with "back" behind it; repeated where there are fewer."""
+    wrong = []
+    for i, a in enumerate(numbers) if n else ():
+        for j, b in enumerate(numbers):
+            if i != j and a >= b:
+                rest = [x for k, x in enumerate(numbers) if k not in (i, j)]
+                values = {"+": a + b, "*": a * b} | ({"-": a - b} if a > b else {}) | ({"/": a // b} if b > 1 and a % b == 0 else {})
+                wrong += [f"{a} {o} {b} = {v}, back" for o, v in values.items() if target not in reachable([*rest, v])]
+    wrong = sorted(set(wrong))
+    Random(seed_for("countdown", "dead ends", root)).shuffle(wrong)
+    return (wrong * n)[:n] if wrong else []
 
 
 def solve(question: str) -> str:

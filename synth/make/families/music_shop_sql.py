@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from random import Random
@@ -57,12 +58,15 @@ _TEXT = re.compile(re.escape(_SCHEMA) + r" Write SQL for (.+)\.")
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z ]{1,24}")
 
 
-def music_shop_sql(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,), database: str = "") -> Problem | Quarantined:
-    """Problem `index` of a split: a query. `levels` are the rungs of the ladder to draw from, `database` the path of a Chinook script.
+def music_shop_sql(
+    seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,), database: str = "", graded: bool = False
+) -> Problem | Quarantined:
+    """Problem `index` of a split: a query. `levels` are the rungs of the ladder to draw from, `database` the path of a Chinook script,
+    `graded` as in text_to_sql.
 
     Raises ValueError where there is no such file, or it holds no such tables.
     """
-    return item(
+    made = item(
         *(seed, split, index, levels),
         family="music_shop_sql",
         ladder=LADDER,
@@ -72,6 +76,7 @@ def music_shop_sql(seed: int, split: Split, index: int, *, levels: Sequence[int]
         solve=solve,
         agree=agree,
     )
+    return replace(made, verifier="sql_graded") if graded and isinstance(made, Problem) else made
 
 
 def draw(rng: Random, *, artists: int, joins: int, kinds: Sequence[str], database: str = "") -> tuple[str, tuple]:

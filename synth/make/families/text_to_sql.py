@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Sequence
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -55,9 +56,10 @@ _ASKS = [(kind, _pattern(text)) for kind, text in ASKS.items()]
 Condition = tuple[str, str, str | int]
 
 
-def text_to_sql(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,)) -> Problem | Quarantined:
-    """Problem `index` of a split: a query. `levels` are the rungs of the ladder to draw from."""
-    return item(
+def text_to_sql(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,), graded: bool = False) -> Problem | Quarantined:
+    """Problem `index` of a split: a query. `levels` are the rungs of the ladder to draw from; `graded` has a result that is partly right
+    scored by how much of it is (synth/verify/sql_graded.py)."""
+    made = item(
         *(seed, split, index, levels),
         family="text_to_sql",
         ladder=LADDER,
@@ -67,6 +69,7 @@ def text_to_sql(seed: int, split: Split, index: int, *, levels: Sequence[int] = 
         solve=solve,
         agree=agree,
     )
+    return replace(made, verifier="sql_graded") if graded and isinstance(made, Problem) else made
 
 
 def draw(rng: Random, *, conditions: int, rows: int, kinds: Sequence[str]) -> tuple[str, tuple]:
