@@ -12,6 +12,7 @@ def add(commands: Any) -> None:
     p.add_argument("--recipe", metavar="NAME", help="a recipe that plays, e.g. socratic-zero")
     p.add_argument("--set", metavar="STAGE.KNOB=VALUE", action="append", default=[], help="change one value, e.g. problems.rounds=20")
     p.add_argument("--model", metavar="FOLDER", help="who solves: a trained model, e.g. artifacts/sft/model (default: the recipe's solver)")
+    p.add_argument("--learn", metavar="N", type=int, default=0, help="N rounds in which solver and proposer learn, both from --model")
     p.add_argument("--out", metavar="DIR", help="where ledger and plot go (default: .espalier/selfplay/RECIPE); a run is gone on with there")
     p.set_defaults(run=selfplay)
 
@@ -29,6 +30,8 @@ def selfplay(args: argparse.Namespace) -> int:
         changes["set.problems.model"] = args.model
     made = plan.plans(root, changed=lambda params: merged(params, changes))
     params = bind_all(made["problems"]["pieces"], made["problems"]["params"])
+    if args.learn:
+        return _learn(args, root, params, made["_run"]["seed"])
     out = Path(args.out) if args.out else root / ".espalier" / "selfplay" / made["_run"]["recipe"]
     out.mkdir(parents=True, exist_ok=True)
     solver = play.model_solver(params["model"]) if params["model"] else None
@@ -44,4 +47,20 @@ def selfplay(args: argparse.Namespace) -> int:
     if told[-1]["stop"]:
         print(f"\nstopped: {told[-1]['stop']}")
     print(f"\n{len(running.accepted)} certified problems. Look next:  {out / 'rounds.svg'} (the plot)   {out / 'ledger.db'} (every row)")
+    return 0
+
+
+def _learn(args: argparse.Namespace, root: Path, params: dict[str, Any], seed: int) -> int:
+    import json
+
+    from tasks.errors import UserError
+    from tasks.play.proposing import learn
+
+    if not args.model:
+        raise UserError("--learn needs a model to start from: --model artifacts/sft/model, or a Hub id")
+    folder = learn(root, params, model=args.model, seed=seed, rounds=args.learn)
+    card = json.loads((folder / "card.json").read_text(encoding="utf-8"))
+    for line in card["told"]:
+        print(f"{line.pop('round'):<12}{'  '.join(f'{k} {v:.3f}' for k, v in line.items())}")
+    print(f"\n{card['problems']} certified problems in the pool. Look next:  {folder}")
     return 0
