@@ -1,7 +1,9 @@
-"""A progress line on stderr: redrawn in place on a terminal, one plain line every few seconds elsewhere (a log, CI)."""
+"""A progress line on stderr: redrawn in place on a terminal, one plain line every few seconds elsewhere (a log, CI); nothing
+where ESPALIER_QUIET is set."""
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sized
@@ -18,7 +20,7 @@ class Progress(Generic[T]):
         self.work = () if isinstance(work, int) or work is None else work
         self.total = work if isinstance(work, int) else len(work) if isinstance(work, Sized) else None
         self.label, self.done, self.shown = label, 0, ""
-        self.terminal = sys.stderr.isatty()
+        self.terminal, self.quiet = sys.stderr.isatty(), bool(os.environ.get("ESPALIER_QUIET"))
         self.begin = self.drawn = time.monotonic()
 
     def __iter__(self) -> Iterator[T]:
@@ -49,6 +51,8 @@ class Progress(Generic[T]):
 
     def _draw(self, last: bool = False) -> None:
         self.drawn = time.monotonic()
+        if self.quiet:
+            return
         seconds = self.drawn - self.begin
         text = f"{self.label}  {self.done}"
         if self.total:

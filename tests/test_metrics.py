@@ -115,7 +115,7 @@ def test_diversity():
         assert diversity([[0.0] * 4], varied, [["x"] * 4])[name]["mean"] == 1.0
     assert diversity([[0.0] * 4], same, [["x", "X.", "y", "y"]])["answer_entropy"]["mean"] == pytest.approx(log(2))
     # V = 3, C = 12, N = 3: 3 / (3 (1 - (2/3)^12)) = 1 / 0.992293
-    assert ead([["a", "b", "c"]] * 4, 1, {1: 3}) == pytest.approx(1 / (1 - (2 / 3) ** 12))
+    assert ead({1: [("a",), ("b",), ("c",)] * 4}, {1: 3}) == pytest.approx(1 / (1 - (2 / 3) ** 12))
     collapsed = diversity([[0.0]] * 40, [["always the same words"]] * 40, [["x"]] * 40)["across"]["mean"]
     assert collapsed < diversity([[0.0]] * 40, [[f"w{i} x{i} y{i}"] for i in range(40)], [["x"]] * 40)["across"]["mean"]
 

@@ -7,7 +7,8 @@ import json
 import os
 import sys
 import time
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,8 @@ def add(commands: Any) -> None:
         help="change one value, e.g. rl.steps=50 or seed=1; may be repeated",
     )
     p.add_argument("--dry-run", action="store_true", help="print what would run and which values differ from the last plan, and stop")
+    p.add_argument("-q", "--quiet", action="store_true", help="say nothing but errors")
+    p.add_argument("--json", action="store_true", help="print the summary of the run as JSON; all else goes to stderr")
     p.add_argument("--watch", action="store_true", help="run under Prefect: every stage and its steps can be watched in a browser")
     p.set_defaults(run=run)
 
@@ -71,8 +74,29 @@ def run(args: argparse.Namespace) -> int:
         return _dry(root, made)
     if args.watch:
         return _watch(root, args)
-    with dvc.alone(root):
-        return _run(root, changes)
+    if args.quiet:
+        os.environ["ESPALIER_QUIET"] = "1"
+    with _stdout_is_stderr() if args.json or args.quiet else nullcontext():
+        with dvc.alone(root):
+            code = _run(root, changes, quiet=args.quiet)
+    path = root / "reports" / "summary.json"
+    if args.json and code == 0 and path.exists():
+        print(path.read_text(encoding="utf-8"), end="")
+    return code
+
+
+@contextmanager
+def _stdout_is_stderr() -> Iterator[None]:
+    """What DVC and the stages print goes to stderr, so that stdout holds the result alone."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 def _watch(root: Path, args: argparse.Namespace) -> int:
@@ -95,7 +119,7 @@ def _watch(root: Path, args: argparse.Namespace) -> int:
     return 0
 
 
-def _run(root: Path, changes: dict[str, Any]) -> int:
+def _run(root: Path, changes: dict[str, Any], *, quiet: bool = False) -> int:
     from tasks import dvc, ending, process
     from tasks.tracking import spool
 
@@ -114,15 +138,18 @@ def _run(root: Path, changes: dict[str, Any]) -> int:
         raise
     finally:
         if spool.tracking(root):
-            print(spool.hand_over(root), file=sys.stderr)
+            said = spool.hand_over(root)
+            if not quiet:
+                print(said, file=sys.stderr)
     if code:
         print(
             "\nThe run stopped; the lines above say why. What was finished stays finished: `espalier run` goes on from there.",
             file=sys.stderr,
         )
         return 1
-    print(f"\nDone in {time.monotonic() - begin:.0f} s.\n")
-    _table(root)
+    if not quiet:
+        print(f"\nDone in {time.monotonic() - begin:.0f} s.\n")
+        _table(root)
     return 0
 
 
@@ -142,21 +169,48 @@ def _dry(root: Path, made: dict[str, Any]) -> int:
     if not first | missing | set(data):
         print("Nothing would run: all is up to date.")
         return 0
+    times = seconds(root, known, made)
     print("Would run:")
     for n in graph(root):
         if n in first and n in known:
-            print(f"  {n}")
+            print(f"  {n}{_about(times.get(n))}")
             for at, old, new in plan.changes(known[n], made[n]):
                 at = at.removeprefix("params.")
                 file = at.removeprefix("sources.")
                 print(f"    {file} changed" if file != at else f"    {at}: {json.dumps(old)} -> {json.dumps(new)}")
         elif n in first | missing:
-            print(f"  {n}  (has not run yet)")
+            print(f"  {n}  (has not run yet){_about(times.get(n))}")
         elif n in data:
-            print(f"  {n}  ({'; '.join(data[n])})")
+            print(f"  {n}  ({'; '.join(data[n])}){_about(times.get(n))}")
         elif n in after:
-            print(f"  {n}  (if what it reads changes)")
+            print(f"  {n}  (if what it reads changes){_about(times.get(n))}")
+    run = [n for n in graph(root) if n in first | missing | set(data) | set(after)]
+    told = [n for n in run if n in times]
+    price = made["report"]["params"].get("price_per_hour", 0.0)
+    total = sum(times[n] for n in told)
+    money = f", {total / 3600 * price:.4g} at {price:g} an hour" if price else ""
+    unknown = [n for n in run if n not in times and n != "plan"]
+    if told:
+        print(f"At most about {_clock(total)}{money}, by the last run of these stages in this checkout" + (f"; not known: {', '.join(unknown)}" if unknown else ""))
     return 0
+
+
+def seconds(root: Path, known: dict[str, Any], made: dict[str, Any]) -> dict[str, float]:
+    """Stage -> seconds that it will take: those of its last run here, times what its number of steps or rows has grown by."""
+    out = {}
+    for path in (root / ".espalier" / "measured").glob("*.json"):
+        old, new = ((plans.get(path.stem) or {}).get("params", {}) for plans in (known, made))
+        size = next((k for k in ("steps", "questions", "n_train", "n") if isinstance(old.get(k), int) and old[k] and isinstance(new.get(k), int)), None)
+        out[path.stem] = json.loads(path.read_text(encoding="utf-8"))["seconds"] * (new[size] / old[size] if size else 1.0)
+    return out
+
+
+def _about(seconds: float | None) -> str:
+    return "" if seconds is None else f"  ~{_clock(seconds)}"
+
+
+def _clock(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def _table(root: Path) -> None:

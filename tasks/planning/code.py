@@ -22,7 +22,8 @@ PLUMBING = {
     f"tasks/{name}.py"
     for name in (
         # tables.py is not among them: it writes the bytes
-        "config dvc errors observe paths pieces plan process progress promote resolve run source spool stage"
+        "dvc ending errors paths process progress run stage planning/config planning/code planning/pieces planning/plan planning/resolve "
+        "tracking/episodes tracking/observe tracking/promote tracking/spool"
     ).split()
 }
 OPENERS = {"import_module", "find", "bind", "module"}  # calls that import by name
@@ -148,19 +149,19 @@ def _piece(annotation: ast.expr | None) -> tuple[str, bool]:
 def mismatch(annotation: ast.expr | None, value: Any, path: Path) -> str:
     """ "" where `value` fits the annotation, else what was expected. Annotations that are not spelled with built-in
     names fit everything."""
-    wanted = _alternatives(annotation, path)
+    wanted = alternatives(annotation, path)
     if wanted is None or any(_fits(w, value, path) for w in wanted):
         return ""
     return " or ".join(ast.unparse(w) for w in wanted)
 
 
-def _alternatives(node: ast.expr | None, path: Path) -> list[ast.expr] | None:
+def alternatives(node: ast.expr | None, path: Path) -> list[ast.expr] | None:
     if node is None:
         return None
     if isinstance(node, ast.Constant) and isinstance(node.value, str):  # a quoted annotation
-        return _alternatives(ast.parse(node.value, mode="eval").body, path)
+        return alternatives(ast.parse(node.value, mode="eval").body, path)
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
-        sides = [_alternatives(node.left, path), _alternatives(node.right, path)]
+        sides = [alternatives(node.left, path), alternatives(node.right, path)]
         return None if None in sides else [*sides[0], *sides[1]]  # type: ignore[misc]
     if isinstance(node, ast.Name) and node.id not in {"int", "float", "str", "bool", "list", "dict", "tuple"}:
         return _alias(node.id, path)
@@ -171,12 +172,12 @@ def _alias(name: str, path: Path) -> list[ast.expr] | None:
     """What `Aggregate = Literal[...]` stands for, in this file or in the one that it is imported from."""
     here = source(path)
     if name in here.constants:
-        return _alternatives(here.constants[name], path)
+        return alternatives(here.constants[name], path)
     for node in here.tree.body:
         if isinstance(node, ast.ImportFrom) and any(a.name == name and not a.asname for a in node.names):
             for other in _files_of(node.module or ""):
                 if name in source(other).constants:
-                    return _alternatives(source(other).constants[name], other)
+                    return alternatives(source(other).constants[name], other)
     return None
 
 

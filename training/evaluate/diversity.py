@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -36,16 +36,19 @@ def diversity(
     resamples: int = 2000,
     seed: int = 0,
 ) -> dict[str, Metric]:
-    problems = [([_WORD.findall(t[:4000]) for t in said], given) for _, said, given in scored_samples(scored, texts, answers)]
+    problems = scored_samples(scored, texts, answers)
+    words = [[_WORD.findall(t[:4000]) for t in said] for _, said, _ in problems]
     more = {"level": level, "resamples": resamples, "seed": seed}
-    size = {n: max(2, len({g for said, _ in problems for words in said for g in grams(words, n)})) for n in {*ns, *range(1, orders + 1)}}
+    cut = {n: [[grams(w, n) for w in said] for said in words] for n in {*ns, *range(1, orders + 1)}}  # order -> problem -> sample -> n-grams
+    size = {n: max(2, len({g for said in bags for bag in said for g in bag})) for n, bags in cut.items()}
     out = {}
     for n in ns:
-        bags = [[g for words in said for g in grams(words, n)] for said, _ in problems]
-        out[f"distinct@{n}"] = interval([len(set(b)) / len(b) if b else 0.0 for b in bags], **more)
-    out["ead"] = interval([ead(said, orders, size) for said, _ in problems], **more)
-    out["answer_entropy"] = interval([entropy(given) for _, given in problems], **more)
-    out["across"] = _across([said[0] for said, _ in problems], orders, size, level, seed)
+        out[f"distinct@{n}"] = interval([_share([g for bag in said for g in bag]) for said in cut[n]], **more)
+    bags = [{n: [g for bag in cut[n][i] for g in bag] for n in range(1, orders + 1)} for i in range(len(words))]
+    out["ead"] = interval([ead(bag, size) for bag in bags], **more)
+    out["answer_entropy"] = interval([entropy(given) for _, _, given in problems], **more)
+    first = [{n: cut[n][i][0] for n in range(1, orders + 1)} for i in range(len(words))]
+    out["across"] = _across(first, size, level, seed)
     return out
 
 
@@ -53,14 +56,13 @@ def grams(words: Sequence[str], n: int) -> list[tuple[str, ...]]:
     return [tuple(words[i : i + n]) for i in range(len(words) - n + 1)]
 
 
-def ead(samples: Sequence[Sequence[str]], orders: int, size: dict[int, int]) -> float:
-    """Expectation-adjusted share of different n-grams, mean over n = 1 ... orders that the samples are long enough for; 0 where none is."""
-    values = []
-    for n in range(1, orders + 1):
-        found = [g for words in samples for g in grams(words, n)]
-        if found:
-            v = size[n]
-            values.append(len(set(found)) / (v * (1 - ((v - 1) / v) ** len(found))))
+def _share(found: Sequence[tuple[str, ...]]) -> float:
+    return len(set(found)) / len(found) if found else 0.0
+
+
+def ead(bags: Mapping[int, Sequence[tuple[str, ...]]], size: Mapping[int, int]) -> float:
+    """Expectation-adjusted share of different n-grams (order -> n-grams), mean over the orders that have any; 0 where none has."""
+    values = [len(set(found)) / (size[n] * (1 - ((size[n] - 1) / size[n]) ** len(found))) for n, found in bags.items() if found]
     return float(np.mean(values)) if values else 0.0
 
 
@@ -71,27 +73,23 @@ def entropy(answers: Sequence[str]) -> float:
     return float(-(p * np.log(p)).sum()) + 0.0
 
 
-def _across(first: Sequence[Sequence[str]], orders: int, size: dict[int, int], level: float, seed: int, resamples: int = 100) -> Metric:
+def _across(first: Sequence[Mapping[int, Sequence]], size: Mapping[int, int], level: float, seed: int, resamples: int = 100) -> Metric:
     """ead of one sample of every problem. A redraw counts an n-gram as often as its problem was drawn."""
     if not first:
         return interval([])
     drawn = np.concatenate([np.ones((1, len(first))), counts(len(first), resamples, seed)])
     values, present = np.zeros(len(drawn)), np.zeros(len(drawn))
-    for n in range(1, orders + 1):
+    for n, v in size.items():
         known: dict[tuple[str, ...], int] = {}
-        owner, ids = [], []
-        for i, words in enumerate(first):
-            for g in grams(words, n):
-                owner.append(i)
-                ids.append(known.setdefault(g, len(known)))
-        if not ids:
+        found = [(i, known.setdefault(g, len(known))) for i, bags in enumerate(first) for g in bags.get(n, ())]
+        if not found:
             continue
-        v = size[n]
+        owner, ids = np.array(found).T
         for r, weights in enumerate(drawn):
             times = weights[owner]
             total = times.sum()
             if total:
-                values[r] += (np.bincount(ids, times) > 0).sum() / (v * (1 - ((v - 1) / v) ** total))
+                values[r] += np.count_nonzero(np.bincount(ids, times)) / (v * (1 - ((v - 1) / v) ** total))
                 present[r] += 1
     values /= np.maximum(present, 1)
     low, high = np.quantile(values[1:], [(1 - level) / 2, (1 + level) / 2])

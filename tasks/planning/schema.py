@@ -1,0 +1,102 @@
+"""A JSON schema (draft-07) of params.yaml, from the signatures that the plan itself reads: an editor then completes keys and marks slips.
+
+Nothing is imported: stages and pieces are read by `ast`. What the schema cannot say (pieces that exclude each other, a file that must exist)
+`plan` still refuses.
+"""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import Any
+
+from tasks.planning import code
+from tasks.planning.pieces import files
+from tasks.planning.resolve import yaml_files
+
+KINDS = {"int": {"type": "integer"}, "float": {"type": "number"}, "str": {"type": "string"}, "bool": {"type": "boolean"},
+         "list": {"type": "array"}, "dict": {"type": "object"}, "tuple": {"type": "array"}}  # fmt: skip
+
+
+def schema() -> dict[str, Any]:
+    """The schema of params.yaml of the project in the working directory, its own pieces and recipes included."""
+    pieces: dict[str, Any] = {}
+    stages = {name: _stage(path, pieces) for name, path in files("tasks.stages").items()}
+    return {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "title": "params.yaml of an Espalier project",
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {
+            "recipe": {"enum": ["", *yaml_files("flows.recipes"), None], "description": "a published method (`espalier recipes`)"},
+            "profile": {"enum": list(yaml_files("flows.profiles")), "description": "the machine"},
+            "seed": {"type": "integer", "description": "of the whole run; all others are hashed from it"},
+            "tracking": {"enum": ["local", "off"], "description": "whether runs are recorded in MLflow"},
+            "disk_gb": {"type": "integer", "minimum": 1, "description": "budget that `espalier gc` keeps"},
+            "set": {"type": ["object", "null"], "additionalProperties": False, "properties": stages, "description": "knobs of stages"},
+        },
+        "definitions": pieces,
+    }
+
+
+def _stage(path: Path, pieces: dict[str, Any]) -> dict[str, Any]:
+    knobs = {name: _knob(knob, path, pieces) for name, knob in code.knobs(path).items()}
+    return {"type": ["object", "null"], "additionalProperties": False, "properties": knobs, "description": _first(path)}
+
+
+def _knob(knob: code.Knob, path: Path, pieces: dict[str, Any]) -> dict[str, Any]:
+    if knob.piece:
+        name = _definition(knob.piece, pieces)
+        one = {"$ref": f"#/definitions/{name}"}
+        found = {"type": "array", "items": one} if knob.many else {"anyOf": [one, {"type": "null"}] if knob.default is None else [one]}
+    else:
+        found = _type(knob.annotation, path)
+        if knob.default is None:
+            found = {"anyOf": [found, {"type": "null"}]}
+    return {**found, "default": knob.default}
+
+
+def _definition(folder: str, pieces: dict[str, Any]) -> str:
+    """The name of the definition of a folder: a piece by its name, or a mapping of its name and knobs; without a name, changed knobs."""
+    name = folder.replace(".", "_")
+    if name not in pieces:
+        pieces[name] = {}  # a piece whose knobs are pieces of its own folder ends here
+        every, shapes = list(files(folder).items()), []
+        for piece, path in every:
+            knobs = {k: _knob(v, path, pieces) for k, v in code.knobs(path).items()}
+            spelled = {"enum": sorted({piece, piece.replace("_", "-")})}
+            shapes.append({"type": "object", "required": ["piece"], "additionalProperties": False, "properties": {"piece": spelled, **knobs},
+                           "description": _first(path)})  # fmt: skip
+        names = sorted({s for piece, _ in every for s in (piece, piece.replace("_", "-"))})
+        changed = {"type": "object", "not": {"required": ["piece"]}}
+        pieces[name] = {"anyOf": [{"enum": names}, *shapes, changed]}
+    return name
+
+
+def _type(annotation: ast.expr | None, path: Path) -> dict[str, Any]:
+    """The schema of an annotation; {} (everything) for one that is not spelled with built-in names."""
+    wanted = code.alternatives(annotation, path)
+    if wanted is None:
+        return {}
+    shapes = [_one(node, path) for node in wanted]
+    return shapes[0] if len(shapes) == 1 else {"anyOf": shapes}
+
+
+def _one(node: ast.expr, path: Path) -> dict[str, Any]:
+    if isinstance(node, ast.Constant):
+        return {"const": node.value}
+    head = node.value if isinstance(node, ast.Subscript) else node
+    name = head.id if isinstance(head, ast.Name) else getattr(head, "attr", "")
+    if name == "Literal" and isinstance(node, ast.Subscript):
+        options = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        return {"enum": [o.value for o in options if isinstance(o, ast.Constant)]}
+    if name in ("list", "tuple", "Sequence") and isinstance(node, ast.Subscript):
+        inner = node.slice.elts[0] if isinstance(node.slice, ast.Tuple) else node.slice
+        return {"type": "array", "items": _type(inner, path)}
+    return dict(KINDS.get({"Sequence": "list", "Mapping": "dict"}.get(name, name), {}))
+
+
+def _first(path: Path) -> str:
+    """The first sentence of a file's docstring."""
+    doc = ast.get_docstring(code.source(path).tree) or ""
+    return " ".join(doc.split("\n\n")[0].split())
