@@ -6,8 +6,9 @@ necessary by SQL, and answered by the oracle from pages alone: only accepted que
 CPU time of one process, the median of PARTS parts with their least and greatest; the index is built before (case "load").
 
 The peer is the pure-Python algorithm that the design began with: postings as sets, the rarest clue first, lazy checks from the top, vague
-clues added until one entity is left and then taken away one by one. It makes patterns alone: no words, no proof by SQL, no oracle, no
-gates; so "patterns alone" is what it is to be compared with. It runs in the same process on the same facts, each part after one of ours.
+clues added until one entity is left and then taken away one by one. Its questions pass the same gates, in the same code, but for the
+witnesses, which it does not name: the proof that a clue is necessary then searches all entities. "patterns alone" is growth and minimisation
+without words, gates and proofs, of both. It runs in the same process on the same facts, each part after one of ours.
 
 Checked in the same run, over all accepted questions: unique, necessary (without the witnesses that the generator names), answered by the
 oracle (a second one, on new pages), read back; and the same bytes from two processes as from one.
@@ -30,7 +31,7 @@ import tempfile
 import time
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -40,16 +41,19 @@ from synth.kb import KB, Relation
 from synth.make.fuzzy_tree import FuzzyTrees, fuzzy_tree
 from synth.make.world import FIRST, LAST
 from synth.postings import Postings
-from synth.tree import canonical, from_json
+from synth.tree import Clue, Node, Pattern, Span, canonical, from_json
 from synth.trees.graph import Graph
-from synth.trees.lexicon import Lexicon
+from synth.trees.grow import Grown, Shape
+from synth.trees.lexicon import Lexicon, support
 from synth.trees.oracle import pages_from
+from synth.trees.spans import span
 from synth.types import Problem, digest, to_row
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULT = ROOT / "benchmarks" / "results" / "questions.json"
 COMMAND = "make bench-questions"
 SEED, PARTS, SKEW = 7, 5, 2.0
+PEER = "pure Python"
 TYPES = ("country", "city", "person", "company", "river", "museum", "book", "bridge")
 CASES = {"5k, depth 2": (5_000, 2, 400), "5k, depth 3": (5_000, 3, 400), "200k, depth 2": (200_000, 2, 150)}  # entities, depth, questions
 
@@ -142,11 +146,11 @@ def maker(postings: Postings, connection: sqlite3.Connection) -> FuzzyTrees:
 class PurePython:
     """The peer: vague, unique, minimal trees by sets, sorted lists and dictionaries.
 
-    A clue is (relation, value) for a constant, (relation, (low, high)) for a number or year, (relation, [clues]) for a described value.
+    A clue is (relation, value) for a constant, (relation, Span) for a number or year, (relation, [clues]) for a described value.
     """
 
     def __init__(self, postings: Postings) -> None:
-        self.entities = len(postings.ids)
+        self.entities, self.postings = len(postings.ids), postings
         self.facts: dict[int, dict[int, int]] = defaultdict(dict)  # subject -> relation -> value
         self.backward: dict[tuple[int, int], set[int]] = defaultdict(set)  # (relation, value) -> subjects
         self.number: dict[int, float] = {}  # literal -> number
@@ -165,8 +169,7 @@ class PurePython:
         """A vague clue of x: a range for a number, a described value for a link; constants only at the ends."""
         v = self.facts[x][r]
         if r in self.order:
-            below = rng.random()
-            return r, (self.number[v] * (1 - 0.2 * below), self.number[v] * (1.2 - 0.2 * below))
+            return r, span(self.number[v], self.postings.relations[r].range, 2, rng)
         links = [r2 for r2 in self.facts[v] if r2 not in self.order]
         if not links:
             return r, v
@@ -181,7 +184,7 @@ class PurePython:
             return False
         if isinstance(target, list):
             return all(self.fits(v, c) for c in target)
-        return target[0] <= self.number[v] <= target[1] if isinstance(target, tuple) else v == target
+        return target.low <= self.number[v] <= target.high if isinstance(target, Span) else v == target
 
     def span(self, r: int, low: float, high: float) -> tuple[int, int]:
         return bisect_left(self.order[r], (low, -1)), bisect_right(self.order[r], (high, self.entities))
@@ -190,15 +193,18 @@ class PurePython:
         r, target = clue
         if isinstance(target, list):
             return min(map(self.size, target))
-        return (lambda a, b: b - a)(*self.span(r, *target)) if isinstance(target, tuple) else len(self.backward[clue])
+        if isinstance(target, Span):
+            a, b = self.span(r, target.low, target.high)
+            return b - a
+        return len(self.backward[clue])
 
     def members(self, clue: tuple) -> set[int]:
         """From the bottom."""
         r, target = clue
         if isinstance(target, list):
             return {x for v in self.extension(target) for x in self.backward.get((r, v), ())}
-        if isinstance(target, tuple):
-            a, b = self.span(r, *target)
+        if isinstance(target, Span):
+            a, b = self.span(r, target.low, target.high)
             return {x for _, x in self.order[r][a:b]}
         return self.backward[clue]
 
@@ -229,6 +235,21 @@ class PurePython:
                     break
         return clues
 
+    def grown(self, root: int, clues: list, rng: random.Random) -> Grown:
+        """The same as a pattern that asks a relation which the clues do not use, as `synth.trees.grow` gives it."""
+        used = {r for r, _ in clues}
+        asked = rng.choice([r for r in self.facts[root] if r not in used])
+
+        def node(x: int, clues: list) -> Node:
+            made = []
+            for r, target in clues:
+                value = node(self.facts[x][r], target) if isinstance(target, list) else target if isinstance(target, Span) else self.postings.value(target)
+                made.append(Clue(relation=self.postings.relations[r].name, forward=True, target=value))
+            return Node(type=self.postings.type_names[self.postings.types[x]], clues=tuple(made))
+
+        pattern = Pattern(relation=self.postings.relations[asked].name, forward=True, root=node(root, clues))
+        return Grown(pattern, self.postings.value(root), self.postings.value(self.facts[root][asked]), {})
+
     def smaller(self, clues: list) -> Iterator[list]:
         for i, (r, target) in enumerate(clues):
             yield clues[:i] + clues[i + 1 :]
@@ -248,10 +269,11 @@ def measure(case: str) -> list[dict]:
     peer = PurePython(postings)
     rng = random.Random(SEED)
     accepted: list[Problem] = []
-    aside, index, rates, theirs = 0, 0, [], []
+    aside, index, rates, theirs, ours_alone, theirs_alone = 0, 0, [], [], [], []
+    part = wanted // PARTS
     for _ in range(PARTS):
         start, made = time.process_time(), 0
-        while made < wanted // PARTS:
+        while made < part:
             item = trees("train", depth, index)
             index += 1
             if isinstance(item, Problem):
@@ -260,18 +282,44 @@ def measure(case: str) -> list[dict]:
             else:
                 aside += 1
         rates.append(made / (time.process_time() - start))
-        start, made = time.process_time(), 0
-        while made < (wanted // PARTS if n < 50_000 else 3):
-            made += peer.question(rng.randrange(peer.entities), depth, rng) is not None
-        theirs.append(made / (time.process_time() - start))
-    ours, other = statistics.median(rates), statistics.median(theirs)
-    rows = [result(case, "questions_per_second_per_core", ours, "questions/s", "higher", rates, len(accepted), {"pure Python, no proofs": other})]
+        peers = part if n < 50_000 else 3
+        theirs.append(rate(lambda: proved(peer, trees, depth, rng), peers))
+        ours_alone.append(rate(lambda: pattern_alone(trees, depth, rng), part))
+        theirs_alone.append(rate(lambda: peer.question(rng.randrange(peer.entities), depth, rng) is not None, part))
+    rows = [
+        result(case, "questions_per_second_per_core", statistics.median(rates), "questions/s", "higher", rates, len(accepted), {PEER: statistics.median(theirs)}),
+        result(case, "patterns alone", statistics.median(ours_alone), "patterns/s", "higher", ours_alone, len(accepted), {PEER: statistics.median(theirs_alone)}),
+    ]  # fmt: skip
     rows.append(result(case, "set aside", 100 * aside / index, "%", "lower", [], index))
     rows += [result(case, metric, 100 * share, "%", "higher", [], len(accepted)) for metric, share in checked(postings, trees, accepted).items()]
     rows.append(result(case, "load: postings, tables, indexes", loaded, "s", "lower", [], n))
     if n < 50_000:
         rows.append(result(case, "same bytes from 1, 2 and 3 processes", float(same_bytes(n, depth)), "", "higher", [], 3))
     return rows
+
+
+def rate(make: Callable[[], bool], wanted: int) -> float:
+    """How many are made in a second of CPU time."""
+    start, made = time.process_time(), 0
+    while made < wanted:
+        made += make()
+    return made / (time.process_time() - start)
+
+
+def pattern_alone(trees: FuzzyTrees, depth: int, rng: random.Random) -> bool:
+    asked, root = rng.choice(trees.roots("train"))
+    return isinstance(trees.grower.grow(root, asked, Shape(depth=depth, level=rng.choice(trees.levels)), rng), Grown)
+
+
+def proved(peer: PurePython, trees: FuzzyTrees, depth: int, rng: random.Random) -> bool:
+    """One question of the peer: whether it passes the gates."""
+    root = rng.randrange(peer.entities)
+    clues = peer.question(root, depth, rng)
+    if clues is None or len(clues) < 2:
+        return False
+    grown = peer.grown(root, clues, rng)
+    facts = support(trees.graph, grown.pattern, grown.root, grown.answer)
+    return trees.refute(grown, trees.wording.write(grown.pattern, rng), "test", facts)[0] is None
 
 
 def checked(postings: Postings, trees: FuzzyTrees, accepted: list[Problem]) -> dict[str, float]:
@@ -341,7 +389,7 @@ def load(n: int) -> list[dict]:
 
 def read(path: Path) -> list[float]:
     """[seconds to load, peak memory in GB, facts] of this process."""
-    from synth.trees.grow import Grower, Grown, Shape
+    from synth.trees.grow import Grower
 
     begin = time.perf_counter()
     postings = Postings.load(path)

@@ -17,12 +17,12 @@ from typing import Any
 
 from synth.kb import KB
 from synth.prove import Prover
-from synth.tree import Clue, Node, Pattern, Span, Than, canonical, constants, from_json, nodes
+from synth.tree import Clue, Node, Pattern, Span, Than, canonical, constants, from_json, nodes, to_json
 from synth.trees import phrases
 from synth.trees.graph import Graph
 from synth.trees.lexicon import Lexicon
 from synth.trees.spans import read_span
-from synth.trees.text import Realiser
+from synth.trees.text import Realiser, misread
 from synth.types import Problem, split_of
 from synth.verify.exact import normalise
 from synth.wording import Wording
@@ -40,7 +40,8 @@ class Reprover:
         self.prover = Prover(connection)
         self.wording = Wording(kb)
         lexicon = Lexicon.of(kb, Graph.of(kb))
-        both = frozenset(r.name for r in kb.relations.values() if phrases.symmetric(r) and r.name in self.wording.symmetric)
+        self.either = frozenset(r.name for r in kb.relations.values() if phrases.symmetric(r))
+        both = self.either & self.wording.symmetric
         self.realiser = Realiser(kb.relations.values(), lexicon.name, lexicon.find, symmetric=both, extra=extra)
 
     def refute(self, problem: Problem) -> tuple[str, str] | None:
@@ -60,7 +61,7 @@ class Reprover:
         if missing:
             return "unknown_fact", f"{len(missing)} facts are not in the knowledge base, the first {missing[0]}: it is another one, or was edited"
         try:
-            return self._meaning(problem, pattern) or self._answer(problem, pattern, root) or self._rules(problem, pattern)
+            return self._answer(problem, pattern, root) or self._meaning(problem, pattern) or self._rules(problem, pattern)
         except (KeyError, ValueError) as error:
             return "unknown_name", f"the pattern names {error}, which the knowledge base does not have"
 
@@ -73,10 +74,15 @@ class Reprover:
                         return "span_differs", f"{span.said!r} means {meant}, the pattern says {(span.low, span.high)}"
         if problem.lineage.get("wording", "templates") != "templates":
             return None  # what a model wrote was read back by a model when it was made: no program can do that again
-        read = (self.realiser if problem.family == "fuzzy_tree" else self.wording).read(problem.question)
-        if [canonical(p) for p in read] != [canonical(pattern)]:
-            return "roundtrip_mismatch", f"{problem.question!r} reads as {len(read)} patterns, the stored one {'among them' if pattern in read else 'not'}"
-        return None
+        if problem.family == "entity_tree":
+            read = self.wording.read(problem.question)
+            return None if [canonical(p) for p in read] == [canonical(pattern)] else ("roundtrip_mismatch", f"the text reads as {list(map(to_json, read))}")
+        (answer,) = self.prover.answers(pattern, limit=2) or ("",)
+        other = misread(
+            pattern, self.realiser.read(problem.question), self.either,
+            lambda p: self.prover.refute_tree(p, problem.lineage["root"], answer) is None,
+        )  # fmt: skip
+        return None if other is None else ("roundtrip_mismatch", other)
 
     def _answer(self, problem: Problem, pattern: Pattern, root: str) -> tuple[str, str] | None:
         found = self.prover.answers(pattern, limit=3)

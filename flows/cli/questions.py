@@ -19,6 +19,8 @@ def add(commands: Any) -> None:
     g.add_argument("--levels", type=_numbers, default=[1, 2, 3, 4], metavar="1,2,3,4", help="fuzz levels")
     g.add_argument("--closed-world", action="store_true", help="take every relation as completely listed (the card says so)")
     g.add_argument("--phrases", type=Path, metavar="FILE", help="YAML of your own phrases: {relation: {subject: ['that borders {y}']}}")
+    g.add_argument("--only", type=lambda text: text.split(","), default=[], metavar="R,R*", help="relations that questions may use (default: all)")
+    g.add_argument("--schema", type=Path, metavar="FILE", help="a schema.yaml: questions use the relations that it names and no others")
     g.add_argument("--max-guess", type=float, default=0.1, help="share of the most frequent answer to what is asked (default 0.1)")
     g.add_argument("--seed", type=int, default=0)
     g.add_argument("--workers", type=int, default=1, help="processes; the result does not depend on it")
@@ -44,7 +46,8 @@ def grow(args: argparse.Namespace) -> int:
 
     phrases = yaml.safe_load(args.phrases.read_text(encoding="utf-8")) if args.phrases else {}
     wanted = trees.cells({"train": args.n - args.n // 5, "test": args.n // 5}, args.depths)
-    knobs = {"seed": args.seed, "levels": args.levels, "closed_world": args.closed_world, "max_guess": args.max_guess, "extra": phrases}
+    only = args.only + (trees.named(args.schema) if args.schema else [])
+    knobs = {"seed": args.seed, "only": only, "levels": args.levels, "closed_world": args.closed_world, "max_guess": args.max_guess, "extra": phrases}
     accepted, aside = trees.grow(args.kb, wanted, workers=args.workers, **knobs)
     if not accepted:
         raise UserError(

@@ -19,12 +19,14 @@ the root) and WebShaper (arXiv:2507.15061: no constant beside what is asked). Ne
 
 from __future__ import annotations
 
+import difflib
 import math
 import random
 import re
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
 
 import numpy as np
 
@@ -37,7 +39,7 @@ from synth.trees.graph import Graph
 from synth.trees.grow import Grower, Grown, Shape, depth, fuzz
 from synth.trees.lexicon import Lexicon, hidden, support
 from synth.trees.oracle import Open, Oracle, Stuck, pages_of
-from synth.trees.text import Realiser, Wording
+from synth.trees.text import Realiser, Wording, misread
 from synth.types import Problem, Quarantined, Split, digest, seed_for, split_of
 from synth.verify.exact import normalise
 
@@ -79,8 +81,9 @@ class FuzzyTrees:
         self.lexicon, self.graph, self.seed, self.levels = lexicon, lexicon.graph, seed, tuple(levels)
         self.max_words, self.max_guess, self.hits = max_words, max_guess, hits
         relations = [c.relation for c in self.graph.columns.values()]
-        both = frozenset(r.name for r in relations if phrases.symmetric(r) and _same_both_ways(self.graph, r.name))
-        self.grower = Grower(self.graph, symmetric=both, closed_world=closed_world)
+        self.either = frozenset(r.name for r in relations if phrases.symmetric(r))  # the words do not tell their direction
+        both = frozenset(r for r in self.either if _same_both_ways(self.graph, r))  # nor do the facts
+        self.grower = Grower(self.graph, symmetric=self.either, closed_world=closed_world)
         self.wording = wording or Realiser(relations, lexicon.name, lexicon.find, symmetric=both, extra=extra)
         self.prover = Prover(connection)
         self.oracle = Oracle(Reader(relations, lexicon.known), lexicon.name, open, self._table, most=most_pages)
@@ -94,9 +97,15 @@ class FuzzyTrees:
             )
 
     @staticmethod
-    def of(kb: KB, passages: Sequence[Passage], *, seed: int, **knobs: object) -> FuzzyTrees:
-        """The questions of a knowledge base in memory, whose passages are the pages. `knobs` are those of the class."""
-        graph = Graph.of(kb)
+    def of(kb: KB, passages: Sequence[Passage], *, seed: int, only: Sequence[str] = (), **knobs: object) -> FuzzyTrees:
+        """The questions of a knowledge base in memory, whose passages are the pages. `only`: the relations that questions may use (default:
+        all; wildcards * and ? are understood); `knobs` are those of the class. Raises ValueError for an `only` that fits no relation."""
+        wanted = {r for r in kb.relations if any(fnmatchcase(r, pattern) for pattern in only)}
+        lost = [pattern for pattern in only if not any(fnmatchcase(r, pattern) for r in kb.relations)]
+        if lost:
+            near = difflib.get_close_matches(lost[0], kb.relations, 1, 0.0)
+            raise ValueError(f"no relation of the knowledge base is called {lost[0]!r} (nearest: {near[0]!r}): mend the name, or leave it out")
+        graph = Graph.of(kb, wanted)
         connection = sqlite3.connect(":memory:")
         kb.sqlite(connection)
         ends = {f.id: f.object or f.literal for f in kb.facts.values()}
@@ -231,9 +240,11 @@ class FuzzyTrees:
         failed = self.prover.refute_tree(pattern, grown.root, grown.answer, grown.witnesses)
         if failed is not None:
             return failed, 0
-        read = self.wording.read(text)
-        if [canonical(p) for p in read] != [canonical(pattern)]:
-            return ("roundtrip_mismatch", f"the text reads as {[to_json(p) for p in read]}"), 0
+        other = misread(
+            pattern, self.wording.read(text), self.either, lambda p: self.prover.refute_tree(p, grown.root, grown.answer) is None
+        )
+        if other is not None:
+            return ("roundtrip_mismatch", other), 0
         try:
             found, pages = self.oracle.play(pattern)
         except Stuck as stuck:

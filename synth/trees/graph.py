@@ -7,23 +7,26 @@ them. `extension` is the generator's own route to what satisfies a description; 
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import NamedTuple
 
 import numpy as np
 
 from synth.kb import KB
 from synth.postings import Postings
-from synth.tree import Clue, Named, Node, Nothing, Span, Than
+from synth.tree import Clue, Named, Node, Nothing, Span, Than, Third
 from synth.trees.spans import KINDS, value_of
 
 
-class Rows(NamedTuple):
+SMALL = 64  # so few entities are looked at one by one: a call to numpy costs as much as looking at dozens
+
+
+class Rows:
     """Compressed rows: the ends of row i are ends[start[i]:start[i + 1]], sorted. With `keys`, row i is that of the key at place i."""
 
-    start: np.ndarray
-    ends: np.ndarray
-    keys: np.ndarray | None = None
+    def __init__(self, start: np.ndarray, ends: np.ndarray, keys: np.ndarray | None = None) -> None:
+        self.start, self.ends, self.keys = start, ends, keys
+        self._lists: dict[int, list[int]] = {}
 
     @staticmethod
     def of(source: np.ndarray, ends: np.ndarray, n: int) -> Rows:
@@ -41,9 +44,16 @@ class Rows(NamedTuple):
             i = int(self.keys.searchsorted(i))
         return self.ends[self.start[i] : self.start[i + 1]]
 
+    def list(self, i: int) -> list[int]:
+        """The same as a list, kept."""
+        found = self._lists.get(i)
+        if found is None:
+            found = self._lists[i] = self.row(i).tolist()
+        return found
+
     def size(self, i: int) -> int:
         """How many ends a source has."""
-        return len(self.row(i))
+        return len(self.list(i))
 
     def gather(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The ends of many entities one after the other, and for each the position in `rows` that it belongs to."""
@@ -65,6 +75,8 @@ class Column:
         n = len(postings.ids)
         self.forward = Rows.of(*postings.block(number, True), n)
         self.backward = Rows.of(*postings.block(number, False), n)
+        each = (len(r.ends) / max(1, np.count_nonzero(np.diff(r.start))) for r in (self.backward, self.forward))
+        self.fan = dict(zip((False, True), each, strict=True))  # mean ends of a source that has any
         self.values: np.ndarray | None = None
         if self.relation.range in KINDS:
             keys, subjects = postings.block(number, False)
@@ -84,11 +96,12 @@ class Column:
 class Graph:
     """Entities by number (`type_of` [n] int16 into `types`; `initial`, `words` of their names) and relations by name (`columns`)."""
 
-    def __init__(self, postings: Postings) -> None:
+    def __init__(self, postings: Postings, only: Collection[str] = ()) -> None:
+        """only: the relations to hold (default: all)."""
         self.postings, self.types, self.type_of = postings, postings.type_names, postings.types
         self.type_number = {t: i for i, t in enumerate(self.types)}
         self.n = len(postings.ids)
-        self.columns = {name: Column(postings, i) for name, i in sorted(postings.number.items())}
+        self.columns = {name: Column(postings, i) for name, i in sorted(postings.number.items()) if not only or name in only}
         self.of_type = [postings.of_type(t) for t in self.types]
         self.initial = np.zeros(self.n, np.uint8)
         self.words = np.zeros(self.n, np.uint8)
@@ -100,9 +113,9 @@ class Graph:
         self._id = lru_cache(maxsize=1 << 16)(postings.value)
 
     @staticmethod
-    def of(kb: KB) -> Graph:
+    def of(kb: KB, only: Collection[str] = ()) -> Graph:
         """The graph of a knowledge base in memory."""
-        return Graph(Postings.of(kb))
+        return Graph(Postings.of(kb), only)
 
     def id(self, number: int) -> str:
         """The id of an entity, or a literal."""
@@ -131,14 +144,64 @@ class Graph:
             return np.zeros(0, np.int32)
         if not node.clues:
             return self.of_type[type_]
-        sizes = [self.estimate(c) for c in node.clues]
-        lead = sizes.index(min(sizes))
-        found = self._members(node.clues[lead], type_)
+        lead, rest, size = self._lead(node)
+        if size <= SMALL:
+            return np.array(sorted(self._few(lead, rest, type_)), np.int32)
+        found = self._members(lead, type_)
         found = found[self.type_of[found] == type_]
-        for i in sorted(range(len(sizes)), key=sizes.__getitem__):
-            if i != lead and len(found):
-                found = found[self.holds(node.clues[i], found)]
+        for clue in rest:
+            if len(found):
+                found = found[self.holds(clue, found)]
         return found
+
+    def others(self, node: Node, entity: int) -> Iterator[int]:
+        """The entities but one that satisfy a node, looked for only as far as they are asked for where they are few."""
+        lead, rest, size = self._lead(node) if node.clues else (None, [], self.n)
+        if size <= SMALL:
+            yield from (x for x in self._few(lead, rest, self.type_number.get(node.type, -1)) if x != entity)
+        else:
+            yield from (x for x in self.extension(node).tolist() if x != entity)
+
+    def _lead(self, node: Node) -> tuple[Clue | Named, list[Clue | Named], float]:
+        """(rarest clue, the others with the rare first, about how many satisfy the rarest)."""
+        if len(node.clues) == 1:
+            return node.clues[0], [], self.estimate(node.clues[0])
+        sizes = sorted((self.estimate(c), i) for i, c in enumerate(node.clues))
+        lead, *rest = (node.clues[i] for _, i in sizes)
+        return lead, rest, sizes[0][0]
+
+    def _few(self, lead: Clue | Named, rest: Sequence[Clue | Named], type_: int) -> Iterator[int]:
+        """The same as `extension`, one by one and in any order."""
+        if not isinstance(lead, Clue):
+            members: Iterable[int] = self._members(lead, type_).tolist()
+        elif isinstance(lead.target, str):
+            members = self.columns[lead.relation].rows(not lead.forward).list(self.end(lead.target))
+        elif isinstance(lead.target, Node):
+            rows = self.columns[lead.relation].rows(not lead.forward)
+            ends = self.extension(lead.target).tolist()
+            members = rows.list(ends[0]) if len(ends) == 1 else {x for e in ends for x in rows.list(e)}
+        else:
+            members = self._members(lead, type_).tolist()
+        for x in members:
+            if self.type_of[x] == type_ and all(self.true(c, x) for c in rest):
+                yield x
+
+    def true(self, clue: Clue | Named, x: int) -> bool:
+        """Whether one entity satisfies a clue."""
+        if isinstance(clue, Named):
+            return self.initial[x] == ord(clue.initial) and clue.words in (0, self.words[x])
+        target, column = clue.target, self.columns[clue.relation]
+        if isinstance(target, Span):
+            return bool(target.low <= column.values[x] <= target.high)
+        if isinstance(target, str):
+            return self.end(target) in column.rows(clue.forward).list(x)
+        if isinstance(target, Node):
+            return any(self.fits(target, y) for y in column.rows(clue.forward).list(x))
+        return bool(self.holds(clue, np.array([x], np.int32), few=False)[0])
+
+    def fits(self, node: Node, x: int) -> bool:
+        """Whether one entity satisfies a node."""
+        return self.types[self.type_of[x]] == node.type and all(self.true(c, x) for c in node.clues)
 
     def estimate(self, clue: Clue | Named) -> float:
         """About how many entities satisfy a clue; exact for spans and constants."""
@@ -146,14 +209,12 @@ class Graph:
             return self.n / 8
         target, column = clue.target, self.columns[clue.relation]
         if isinstance(target, Span):
-            return float(np.searchsorted(column.sorted, target.high, "right") - np.searchsorted(column.sorted, target.low, "left"))
+            return float(column.sorted.searchsorted(target.high, "right") - column.sorted.searchsorted(target.low))
         if isinstance(target, str):
             return float(column.rows(not clue.forward).size(self.end(target)))
         if isinstance(target, Node):
-            rows = column.rows(not clue.forward)
-            fan = len(rows.ends) / max(1, len(rows.start) - 1)
             inside = min((self.estimate(c) for c in target.clues), default=self.n)
-            return inside * max(fan, 1.0) + 1
+            return inside * column.fan[not clue.forward] + 1
         return self.n if isinstance(target, Nothing) else len(column.order) / 2
 
     def _members(self, clue: Clue | Named, type_: int) -> np.ndarray:
@@ -161,7 +222,7 @@ class Graph:
         if isinstance(clue, Clue):
             target, column = clue.target, self.columns[clue.relation]
             if isinstance(target, Span):
-                low, high = np.searchsorted(column.sorted, target.low, "left"), np.searchsorted(column.sorted, target.high, "right")
+                low, high = column.sorted.searchsorted(target.low), column.sorted.searchsorted(target.high, "right")
                 return np.sort(column.order[low:high])
             if isinstance(target, str):
                 return column.rows(not clue.forward).row(self.end(target))
@@ -170,8 +231,10 @@ class Graph:
         everyone = self.of_type[type_]
         return everyone[self.holds(clue, everyone)]
 
-    def holds(self, clue: Clue | Named, some: np.ndarray) -> np.ndarray:
-        """[len(some)] bool: which of some entities satisfy a clue."""
+    def holds(self, clue: Clue | Named, some: np.ndarray, *, few: bool = True) -> np.ndarray:
+        """[len(some)] bool: which of some entities satisfy a clue; `few` may be looked at one by one."""
+        if few and len(some) <= SMALL and not (isinstance(clue, Clue) and isinstance(clue.target, Nothing | Third | Than)):
+            return np.fromiter((self.true(clue, x) for x in some.tolist()), bool, len(some))
         if isinstance(clue, Named):
             same = self.initial[some] == ord(clue.initial)
             return same & (self.words[some] == clue.words) if clue.words else same
@@ -211,10 +274,6 @@ class Graph:
         values = self.columns[relation].sorted
         last = max(0, len(values) // 3 - 1)
         return float(values[-1 - last] if largest else values[last]) if len(values) else np.nan
-
-    def fits(self, node: Node, entity: int) -> bool:
-        """Whether an entity satisfies a node."""
-        return bool(self._fits(node, np.array([entity], np.int32))[0])
 
     def _fits(self, node: Node, some: np.ndarray) -> np.ndarray:
         """[len(some)] bool: which of some entities satisfy a node; the rarest way first."""

@@ -19,11 +19,11 @@ from typing import NamedTuple
 import numpy as np
 
 from synth.tree import Clue, Named, Node, Nothing, Pattern, Span, Than, Third, deletions, inner
-from synth.trees.graph import Graph
+from synth.trees.graph import Graph, Rows
 from synth.trees.spans import span
 
 NAMED, THAN, NOTHING = 2, 2, 3  # fuzz levels of these kinds
-_TRIES = 3  # branches to choose from: the higher the level, the more entities one leaves
+_TRIES = 3  # branches to choose from: at a high level the one that leaves most entities
 _CHOICE = 3  # clues to choose from
 
 
@@ -128,7 +128,7 @@ class Grower:
             return "single_clue"
         if depth(node) != shape.depth:
             return "shallow"
-        witnesses = self._witnesses(node, root, column.forward.ends, column.forward.start, int(value))
+        witnesses = self._witnesses(node, root, column.forward, int(value))
         if witnesses is None:
             return "redundant_clue"
         pattern = Pattern(relation=asked, forward=True, root=node)
@@ -147,10 +147,10 @@ class Grower:
             size = len(self.graph.extension(Node(type=type_, clues=(clue,))))
             if 2 <= size <= self.most_members:
                 found.append((size, clue))
-                if len(found) == _TRIES:
+                if len(found) == (1 if shape.level < 3 else _TRIES):
                     break
         found.sort(key=lambda f: f[0])
-        return found[(len(found) - 1) * (shape.level - 1) // 3][1] if found else None
+        return found[(len(found) - 1) * (shape.level - 2) // 2 if shape.level > 2 else 0][1] if found else None
 
     def _branch(self, x: int, asked: str, depth: int, path: Closed, rng: random.Random) -> Clue | None:
         """A clue of x that leads through depth - 1 variables to a constant; the asked fact is not used, no entity twice."""
@@ -158,20 +158,20 @@ class Grower:
             ends = [e for e in ends if e not in path]
             if not ends:
                 continue
-            y = int(rng.choice(ends))
+            y = rng.choice(ends)
             clue = self._anchor(y, path | {y}, rng) if depth == 2 else self._branch(y, "", depth - 1, path | {y}, rng)
             if clue is not None:
                 return Clue(relation=relation, forward=forward, target=Node(type=self.graph.types[self.graph.type_of[y]], clues=(clue,)))
         return None
 
-    def _sides(self, x: int, asked: str, rng: random.Random) -> Iterator[tuple[str, bool, np.ndarray]]:
+    def _sides(self, x: int, asked: str, rng: random.Random) -> Iterator[tuple[str, bool, list[int]]]:
         """The entities that x is linked to, by relation and direction, in random order."""
         sides = self._links[self.graph.types[self.graph.type_of[x]]]
         for relation, forward in rng.sample(sides, len(sides)):
             if relation == asked and forward or forward and self.graph.columns[relation].relation.literal:
                 continue
-            ends = self.graph.neighbours(x, relation, forward)
-            if len(ends):
+            ends = self.graph.columns[relation].rows(forward).list(x)
+            if ends:
                 yield relation, forward, ends
 
     def _anchor(self, x: int, path: Closed, rng: random.Random) -> Clue | None:
@@ -179,7 +179,7 @@ class Grower:
         sides = self._links[self.graph.types[self.graph.type_of[x]]]
         for relation, forward in rng.sample(sides, len(sides)):
             column = self.graph.columns[relation]
-            ends = [int(e) for e in self.graph.neighbours(x, relation, forward)]
+            ends = column.rows(forward).list(x)
             if not (forward and column.relation.literal):
                 ends = [e for e in ends if e not in path]
             if ends:
@@ -238,7 +238,7 @@ class Grower:
 
     def _linked(self, x: int, relation: str, forward: bool, level: int, path: Closed, rng: random.Random) -> Clue | None:
         graph = self.graph
-        ends = [int(e) for e in graph.neighbours(x, relation, forward)]
+        ends = graph.columns[relation].rows(forward).list(x)
         if not ends:
             return Clue(relation=relation, forward=forward, target=Nothing()) if level >= NOTHING else None
         ends = [e for e in ends if e not in path]
@@ -259,10 +259,10 @@ class Grower:
         """The class of an entity (its country, its genre), or the class of that (`up` 1), as a clue; None where it has none."""
         graph = self.graph
         for relation in rng.sample(classes := self._classes[graph.types[graph.type_of[y]]], len(classes)):
-            ends = graph.neighbours(y, relation, True)
-            if not len(ends):
+            ends = graph.columns[relation].forward.list(y)
+            if not ends:
                 continue
-            end, literal = int(ends[0]), graph.columns[relation].relation.literal
+            end, literal = ends[0], graph.columns[relation].relation.literal
             if up and not literal and (above := self._class(end, up=0, path=path, rng=rng)) is not None:
                 return Clue(relation=relation, forward=True, target=Node(type=graph.types[graph.type_of[end]], clues=(above,)))
             if literal or end not in path:
@@ -300,18 +300,16 @@ class Grower:
         return Node(type=type_, clues=tuple(kept))
 
     def _alone(self, type_: str, clues: list[Clue | Named], root: int) -> bool:
-        return len(self.graph.extension(Node(type=type_, clues=tuple(clues)))) == 1
+        return next(self.graph.others(Node(type=type_, clues=tuple(clues)), root), None) is None
 
-    def _witnesses(self, node: Node, root: int, ends: np.ndarray, start: np.ndarray, value: int) -> dict[int, str] | None:
+    def _witnesses(self, node: Node, root: int, asked: Rows, value: int) -> dict[int, str] | None:
         """Of every deletion an entity that fits what is left and has another answer; None where one has none."""
         out = {}
         for i, smaller in enumerate(deletions(node)):
-            others = self.graph.extension(smaller)
-            others = others[start[others] < start[others + 1]]
-            others = others[ends[start[others]] != value]
-            if not len(others):
+            other = next((x for x in self.graph.others(smaller, root) if asked.list(x) and asked.list(x)[0] != value), None)
+            if other is None:
                 return None
-            out[i] = self.graph.id(int(others[0]))
+            out[i] = self.graph.id(other)
         return out
 
 

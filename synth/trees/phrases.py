@@ -146,7 +146,7 @@ def _variants(clause: str, w: Words) -> _Said:
     if first == "whose":
         return _Said([clause], [f"{w.owner} {rest}", f"{w.other_owner} {rest}"])
     both = [f"{w.that} {rest}", f"{'that' if w.that == 'who' else 'which'} {rest}"]
-    if re.match(rf"(the |a |an )?[^ ]* ?{SLOT}|(the|a|an) ", rest):  # the slot or another noun acts upon the variable
+    if re.match(rf"{SLOT}|(the|a|an) ", rest):  # the slot or another noun acts upon the variable
         upper = rest[:1].upper() + rest[1:]
         return _Said(both, [f"{upper} {w.it}", f"{upper} {w.other_subject[:1].lower()}{w.other_subject[1:]}"])
     return _Said(both, [f"{w.subject} {rest}", f"{w.other_subject} {rest}"])

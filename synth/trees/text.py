@@ -15,11 +15,12 @@ from __future__ import annotations
 import random
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from synth.kb import Relation
-from synth.tree import Clue, Named, Node, Nothing, Pattern, Span, Than, Third, canonical, inner
+from synth.tree import Clue, Named, Node, Nothing, Pattern, Span, Than, Third, canonical, inner, to_json
 from synth.trees.phrases import PEOPLE, SLOT, Phrase, check, indefinite, names, phrases, spoken
 from synth.trees.spans import read_span
 
@@ -228,6 +229,33 @@ class Realiser:
             return [Node(type=type_, clues=())]
         head = f"{article} {spoken(type_)} "
         return [Node(type=type_, clues=c) for c in self._clauses(text.removeprefix(head), type_)] if last and text.startswith(head) else []
+
+
+def undirected(pattern: Pattern, relations: Collection[str]) -> str:
+    """The canonical form of a pattern in which the direction of some relations is not told: "shares a border with" says neither."""
+
+    def erased(node: Node) -> Node:
+        return Node(type=node.type, clues=tuple(map(clue, node.clues)))
+
+    def clue(c: Clue | Named) -> Clue | Named:
+        term = inner(c)
+        if isinstance(term, Node):
+            assert isinstance(c, Clue)
+            c = replace(c, target=replace(c.target, other=erased(term)) if isinstance(c.target, Than) else erased(term))
+        return replace(c, forward=False) if isinstance(c, Clue) and c.relation in relations else c
+
+    return canonical(replace(pattern, root=erased(pattern.root)) if isinstance(pattern.root, Node) else pattern)
+
+
+def misread(pattern: Pattern, read: Sequence[Pattern], either: Collection[str], proved: Callable[[Pattern], bool]) -> str | None:
+    """None where a text says its pattern, else what it says instead. Readings that differ in the direction of `either` relations alone, which
+    the words do not tell, are one question where each of them is `proved`."""
+    if pattern not in read and canonical(pattern) not in map(canonical, read):
+        return f"the text reads as {[to_json(p) for p in read]}"
+    others = [p for p in read if canonical(p) != canonical(pattern)]
+    if any(undirected(p, either) != undirected(pattern, either) for p in others) or not all(map(proved, others)):
+        return f"the text reads as {[to_json(p) for p in others]} too"
+    return None
 
 
 def nested(clue: Clue | Named) -> bool:

@@ -11,6 +11,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from synth.kb import Passage
 from synth.make.fuzzy_tree import FuzzyTrees, fuzzy_tree
 from synth.tree import from_json
@@ -187,6 +189,15 @@ def _object(line: str) -> dict[str, Any]:
     except ValueError:
         return {}
     return row if isinstance(row, dict) else {}
+
+
+def named(schema: Path) -> list[str]:
+    """The relations that a schema.yaml names. Raises UserError where it is none."""
+    try:
+        data = yaml.safe_load(schema.read_text(encoding="utf-8"))
+        return [*(f for source in data.get("sources", ()) for f in source.get("fields", ())), *data.get("relations", ())]
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, AttributeError, TypeError) as error:
+        raise UserError(f"{schema} is no schema ({' '.join(str(error).split())[:200]}): `espalier kb build` writes one to begin with") from error
 
 
 def rising(problems: Sequence[Problem], n: int = 20, *, seed: int = 0) -> list[Problem]:

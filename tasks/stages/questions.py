@@ -34,13 +34,14 @@ def questions(
     depths: list = [2, 3],  # noqa: B006
     levels: list = [1, 2, 3, 4],  # noqa: B006
     max_tree_words: int = 90,
+    only: list = [],  # noqa: B006
     phrases: dict = {},  # noqa: B006
     workers: int = 1,
 ) -> None:
     """`hops` are the shares of questions of 1, 2, 3, ... hops; `k` the passages per search with which an oracle must be able to answer.
 
-    `n_tree_*`: fuzzy trees besides (docs/questions.md), as many of each of `depths`, aiming at the fuzz `levels` by turns; `phrases`: words of
-    the user's own for them; `workers`: processes that make them, which changes nothing but the time.
+    `n_tree_*`: fuzzy trees besides (docs/questions.md), as many of each of `depths`, aiming at the fuzz `levels` by turns; `only`: relations
+    that they may use (none named: all); `phrases`: words of the user's own for them; `workers`: processes that make them, which changes nothing but the time.
     """
     if not hops or min(hops) < 0 or sum(hops) <= 0:
         raise UserError(f"questions: hops = {hops} must be shares of 1, 2, 3, ... hops, not negative and not all zero")
@@ -56,7 +57,7 @@ def questions(
         sought = fuzzy_trees.cells({"train": n_tree_train, "valid": n_tree_valid, "test": n_tree_test}, depths)
         fuzzy, fuzzy_aside = fuzzy_trees.grow(
             stage.input("kb", "passages.parquet").parent, sought, workers=workers, finished=stage.finished("trees", Problem, Quarantined),
-            seed=stage.seed, levels=levels, closed_world=closed_world, max_words=max_tree_words, max_guess=max_guess, extra=phrases,
+            seed=stage.seed, levels=levels, closed_world=closed_world, max_words=max_tree_words, max_guess=max_guess, only=only, extra=phrases,
         )  # fmt: skip
         fuzzy_card = {"trees": fuzzy_trees.counts(fuzzy, fuzzy_aside, sought) | {"gates": fuzzy_trees.GATES}, "phrases": phrases}
     if not accepted and not fuzzy:
