@@ -13,6 +13,7 @@ Same index, same call, same bytes: that is what the replay of a trajectory check
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,7 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from synth.documents import Document, harmless
-from synth.kb import KB, passages
+from synth.kb import KB, Relation, passages
+from synth.postings import as_number
 from synth.ranking import Ranking, words
 from synth.types import digest
 
@@ -55,7 +57,7 @@ def pages_of(documents: Iterable[Document]) -> Iterator[Page]:
 
 
 def pages_of_kb(kb: KB) -> Iterator[Page]:
-    """A page for every entity that anything is said about."""
+    """A page for every entity that anything is said about, and a table for every relation of literals."""
     about: dict[str, list[str]] = {}
     mention: dict[str, list[str]] = {}
     for p in passages(kb):
@@ -67,6 +69,22 @@ def pages_of_kb(kb: KB) -> Iterator[Page]:
         if e.id in about or e.id in mention:
             text, mentions = "\n".join(about.get(e.id, ())), tuple(mention.get(e.id, ()))
             yield Page(id=e.id, title=e.name, text=text, aliases=e.aliases, mentions=mentions)
+    tables: dict[str, list[tuple[float, str, str]]] = {}
+    for f in kb.facts.values():
+        kind = kb.relations[f.relation].range
+        if f.literal is not None:
+            number = as_number(f.literal, date=kind == "date") if kind != "string" else math.nan
+            tables.setdefault(f.relation, []).append((math.inf if math.isnan(number) else number, f.literal, kb.text(f.subject)))
+    for name, values in tables.items():
+        r = kb.relations[name]
+        rows = tuple(f"{subject}: {value}" for _, value, subject in sorted(values))
+        if len(rows) > 2:
+            yield Page(id=f"table:{r.name}", title=table_title(r), text="", mentions=rows)
+
+
+def table_title(relation: Relation) -> str:
+    """The page that lists all values of a relation, smallest first."""
+    return f"table of {relation.domain.replace('_', ' ')} by {relation.label}"
 
 
 def lines_of(text: str) -> Iterator[str]:

@@ -4,7 +4,8 @@ A turn is one of
 
     <search>query</search>           the best lines
     <open>page</open>                a page by its title, `<open>page | 2</open>` its second part
-    <find>words</find>               lines of the page that was opened last (of all pages before that); `<find>words | page</find>` of another
+    <find>words</find>               lines of the page that was opened last (of all pages before that); `<find>words | page</find>` of another,
+                                     `<find>words | *</find>` of all
     <answer>text</answer>            ends the episode; scored by the problem's verifier
 
 Anything else ends it with score 0 (`malformed`). A result is cut at what is left of the context; with the last call, or the last of the
@@ -73,7 +74,7 @@ class Browse:
         if tool == "search":
             return state["engine"].search(said)
         if tool == "find":
-            return state["engine"].find(what, more or state["page"])
+            return state["engine"].find(what, "" if more == "*" else more or state["page"])
         page, part = (what, int(more)) if more.isascii() and more.isdigit() and len(more) < 7 else (said, 1)
         found = state["engine"].open(page, part)
         if state["engine"].pages(page):
