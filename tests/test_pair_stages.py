@@ -27,7 +27,8 @@ from tasks.stages.problems import admit, problems
 from tasks.stages.questions import questions
 from tasks.stages.trajectories import trajectories
 
-PIECES = {"problems": {"families": "synth.make.families"}, "clean": {"cleaners": "synth.clean"}}
+PIECES = {"problems": {"families": "synth.make.families"}, "clean": {"cleaners": "synth.clean", "policy": "synth.clean"}}
+PIECES["preferences"] = {"makers": "synth.make.pairs"}
 FAMILIES = [{"piece": f, "levels": [1]} for f in ("linear_equations", "countdown", "list_sorting")]
 CLEANERS = [{"piece": "duplicates"}, {"piece": "confident_learning"}]
 
@@ -35,7 +36,7 @@ CLEANERS = [{"piece": "duplicates"}, {"piece": "confident_learning"}]
 def run(root: Path, function, **params) -> dict:
     stage = Stage(function.__name__, plan={"params": params, "seed": 7}, root=root)
     with stage.running():
-        function(stage, **bind_all(PIECES.get(function.__name__, {}), params))
+        function(stage, **bind_all({k: v for k, v in PIECES.get(function.__name__, {}).items() if k in params}, params))
     return json.loads((stage.target / "card.json").read_text())
 
 
@@ -114,6 +115,41 @@ def test_valid_pairs_are_as_verified_and_train_pairs_leak_nothing(two_runs):
     for p in valid:
         if (wrong := extract_answer(p.rejected)) is not None:
             assert verify(known[p.problem], wrong).value == 0.0
+
+
+def test_further_makers_and_no_noise(two_runs, tmp_path):
+    root, cards = two_runs[0]
+    for stage in ("kb", "questions", "problems", "trajectories"):
+        (tmp_path / "artifacts" / stage).parent.mkdir(exist_ok=True)
+        (tmp_path / "artifacts" / stage).symlink_to(root / "artifacts" / stage)
+    makers = [{"piece": m} for m in ("amplified_errors", "step_values", "recovery", "best_vs_worst", "follow_up")]
+    card = run(tmp_path, preferences, n_family=10, n_valid=2, makers=makers, n_made=8, flip=0.0, exact=0.0, near=0.0, contradiction=0.0)
+    assert card["produced"] == card["accepted"] + sum(card["quarantined"].values()) and card["quarantined"]["no_follow_up"] > 0
+    assert {"amplified_errors", "step_values", "recovery", "best_vs_worst", "injected_errors"} <= set(card["made"]) and card["planted"][
+        "copies"
+    ] == 0
+    pairs = read(tmp_path, "preferences", "pairs", PreferencePair)
+    assert all(p.margin == 1.0 for p in pairs) and any("steps" in p.columns for p in pairs), (
+        "without noise pairs come as they were verified"
+    )
+    known = {p.id: p for p in read(root, "problems", "problems", Problem)}
+    for p in pairs:
+        if p.problem in known and p.source.partition("/")[0] in ("step_values", "recovery"):
+            assert known[p.problem].split == p.split and verify(known[p.problem], extract_answer(p.chosen)).value == 1.0
+
+
+def test_a_policy_decides_once(two_runs, tmp_path):
+    root, _ = two_runs[0]
+    (tmp_path / "artifacts").mkdir()
+    (tmp_path / "artifacts" / "preferences").symlink_to(root / "artifacts" / "preferences")
+    card = run(tmp_path, clean, cleaners=[*CLEANERS, {"piece": "blind_margin"}], policy={"piece": "policy"})
+    train = [p for p in read(tmp_path, "clean", "pairs", PreferencePair) if p.split == "train"]
+    removed = read(tmp_path, "clean", "removed", PreferencePair)
+    assert removed and all(
+        [d.step for d in p.decisions] == ["duplicates", "confident_learning", "blind_margin", "policy"] for p in train + removed
+    )
+    assert card["against_truth"]["flips"]["rate_after"] < 0.7 * card["against_truth"]["flips"]["rate_before"]
+    assert card["noise_interval"]["low"] < card["noise_interval"]["rate"] < card["noise_interval"]["high"]
 
 
 def test_kept_and_removed_are_the_input_and_every_decision_is_written(two_runs):

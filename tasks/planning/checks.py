@@ -26,7 +26,7 @@
     evaluate      scored, and the columns that it reads      the metrics
     synth.clean   pairs (columns of each, and what a         actions, reasons (codes), scores
                   pair may have: prompt, chosen, ...)
-    synth.verify, synth.make.families, synth.propose, training.env: see tasks/planning/problem_checks.py
+    synth.verify, synth.make.families, synth.make.pairs, synth.propose, training.env: see tasks/planning/problem_checks.py
 
 Of rollouts: lengths, entropies, parts, turns and what else training/toy.py `groups` takes. `rows` are those of training/toy.py: log-probs, or whole distributions with the sampled tokens; the gradient is then that of the
 logits. A loss is divided by its declared denominator, as the learner does.
@@ -58,6 +58,7 @@ SLOTS = {
     "turn_budget": "schedule",
     "loss": "prefer",
     "cleaners": "clean",
+    "makers": "pairs",
     "pay": "reward",
     "proposer": "propose",
     "envs": "env",

@@ -6,6 +6,7 @@
                                                                                         words: {word: count in each worked answer}
     synth.propose          families, level, n, rounds (1), failed: {family: count},     shares: {family: share}, certified, state
                            weak
+    synth.make.pairs       problem, says (what a model says, in order), index           chosen, rejected, margin, columns; reason (set aside)
     training.env           problem (and family, level, knobs in place of it), turns     value, parts, said, step_rewards
 """
 
@@ -95,5 +96,24 @@ def _env(piece: Any, given: Mapping[str, Any], recipe: Mapping[str, Any]) -> dic
     return {"value": score.value if isinstance(score, Scored) else None, "parts": parts, "said": said, "step_rewards": rewards}
 
 
-FOLDERS = {"verify": "synth.verify", "families": "synth.make.families", "propose": "synth.propose", "env": "training.env"}
-RUNNERS = {"verify": _verify, "families": _families, "propose": _propose, "env": _env}
+def _pairs(piece: Any, given: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[str, Any]:
+    from synth.types import Message, Quarantined
+
+    said = {"answer": "", "verifier": "exact", **given["problem"]}
+    if not isinstance(said["prompt"], str):
+        said["prompt"] = tuple(Message(**m) for m in said["prompt"])
+    lines = iter(given.get("says", ()))
+    found = piece(0, _problem(said), given.get("index", 0), lambda conversations, sampling: [next(lines) for _ in conversations])
+    if isinstance(found, Quarantined):
+        return {"reason": found.reason}
+    return {"chosen": found.chosen, "rejected": found.rejected, "margin": found.margin, "columns": dict(found.columns)}
+
+
+FOLDERS = {
+    "verify": "synth.verify",
+    "families": "synth.make.families",
+    "pairs": "synth.make.pairs",
+    "propose": "synth.propose",
+    "env": "training.env",
+}
+RUNNERS = {"verify": _verify, "families": _families, "pairs": _pairs, "propose": _propose, "env": _env}

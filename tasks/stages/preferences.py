@@ -10,12 +10,14 @@ from collections import Counter
 from random import Random
 
 from synth.kb import Entity, Relation
+from synth.make.flawed import Flawed
 from synth.make.injected_errors import injected_errors
 from synth.make.label_noise import Planted, label_noise
 from synth.make.wrong_turns import World, wrong_turns
 from synth.types import PreferencePair, Problem, Quarantined, Trajectory, digest, seed_for
 from tasks.disk import tables
 from tasks.errors import UserError
+from tasks.planning.pieces import Pieces
 from tasks.play import knowledge
 from tasks.stage import Stage
 
@@ -32,18 +34,22 @@ def preferences(
     near: float = 0.02,
     contradiction: float = 0.01,
     k: int = 3,
+    makers: Pieces("synth.make.pairs") = [],  # noqa: B006 (read by ast)
+    n_made: int = 60,
+    flaws: float = 0.3,
 ) -> None:
     """`n_family` problems of each family (`n_valid` of valid) give a pair each, every search demonstration `per_trajectory`.
 
     errors: types planted in demonstrations. flip, exact, near, contradiction: shares of label noise (`synth.make.label_noise`).
-    k: passages per search.
+    k: passages per search. makers: further sources of pairs (`synth/make/pairs`), each over the first `n_made` problems with a worked
+    solution of every family and split; what a model would say to them, a program says that errs in each step with probability `flaws`.
     """
     world = World(
         knowledge.search(stage, k=k),
         {e.name: e.type for e in tables.read(stage.input("kb", "entities.parquet"), Entity)},
         [r.label for r in tables.read(stage.input("kb", "relations.parquet"), Relation)],
     )
-    items = from_families(stage, n_family, n_valid)
+    items = from_families(stage, n_family, n_valid) + from_makers(stage, makers, n_made, flaws)
     questions = {p.id: p for p in tables.read(stage.input("questions", "problems.parquet"), Problem)}
     demonstrations = tables.read(stage.input("trajectories", "trajectories.parquet"), Trajectory)
     games = [t for t in demonstrations if t.problem in questions and t.split != "test"]
@@ -60,7 +66,8 @@ def preferences(
     if not verified:
         raise UserError(f"preferences: every pair was set aside ({dict(tables.counts(aside))}): give it more problems or demonstrations")
     rng, train = Random(seed_for(stage.seed, "preferences", "label_noise", "train", 0)), [p for p in verified if p.split == "train"]
-    noisy, truth = label_noise(train, rng, flip=flip, exact=exact, near=near, contradiction=contradiction)
+    shares = {"flip": flip, "exact": exact, "near": near, "contradiction": contradiction}
+    noisy, truth = label_noise(train, rng, **shares) if any(shares.values()) else (train, [])
     pairs = noisy + [p for p in verified if p.split != "train"]
     tables.write(stage.out / "pairs.parquet", pairs, PreferencePair)
     tables.write(stage.out / "truth.parquet", truth, Planted)
@@ -71,7 +78,8 @@ def preferences(
             "accepted": len(pairs),
             "quarantined": tables.counts(aside),
             "splits": dict(sorted(Counter(p.split for p in pairs).items())),
-            "errors": dict(sorted(Counter(p.columns["error"]["type"] for p in verified).items())),
+            "errors": dict(sorted(Counter(p.columns["error"]["type"] for p in verified if "error" in p.columns).items())),
+            **({"made": dict(sorted(Counter(p.source.partition("/")[0] for p in verified).items()))} if makers else {}),
             "planted": {"copies": len(noisy) - len(train), "flipped": sum(t.flip for t in truth)},
             "gates": {"rejected": "wrong by the verifier, or its search misses every passage that is needed", "flip": flip, "search_k": k},
             "pairs": digest([p.id for p in pairs]),
@@ -88,6 +96,26 @@ def from_families(stage: Stage, n_train: int, n_valid: int) -> list[PreferencePa
         for split, n in (("train", n_train), ("valid", n_valid)):
             mine = [p for p in problems if p.family == family and p.split == split]
             out += [injected_errors(stage.seed, p, 0) for p in sorted(mine, key=lambda p: seed_for(stage.seed, "preferences", p.id))[:n]]
+    return out
+
+
+def from_makers(stage: Stage, makers: list, n: int, flaws: float) -> list[PreferencePair | Quarantined]:
+    """One pair of each maker for each of the first `n` problems of every family and split, by the hash of the problem."""
+    if not makers:
+        return []
+    worked = [
+        p for p in tables.read(stage.input("problems", "problems.parquet"), Problem) if p.lineage.get("solution") and p.split != "test"
+    ]
+    solver = Flawed(worked, error=flaws)
+    finished = stage.finished("made", PreferencePair, Quarantined)
+    out = []
+    for maker in stage.progress(makers, "makers"):
+        for family, split in sorted({(p.family, p.split) for p in worked}):
+            mine = sorted(
+                (p for p in worked if (p.family, p.split) == (family, split)), key=lambda p: seed_for(stage.seed, maker.piece, p.id)
+            )
+            for p in mine[:n]:
+                out.append(finished(f"{maker.piece}/{p.id}", lambda m=maker, p=p: m(stage.seed, p, 0, solver)))
     return out
 
 
