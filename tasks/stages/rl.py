@@ -15,15 +15,12 @@ from tasks.learning import Curve, drive, make_repeatable
 from tasks.planning.pieces import Piece, Pieces
 from tasks.play import knowledge
 from tasks.stage import Stage
-from training.critic import Critic, ValueModel, value_stats
-from training.experience import Experience
-from training.learner import Learner, Optim
+from training.compose import compose
+from training.learner import Optim
 from training.model import load_model, n_parameters, save_model
-from training.objective import PolicyObjective
 from training.render import Renderer
 from training.rollout.play import Player
 from training.rollout.torch_sampler import TorchSampler
-from training.rounds import Round
 
 # What a piece's NEEDS may name here, and the knob without which it is not there.
 PROVIDES = {
@@ -102,27 +99,7 @@ def rl(
         tools={"search": knowledge.search(stage, k=k)}, max_tokens=max_tokens,
         sampling=Sampling(temperature=temperature, max_tokens=max_turn_tokens),
     )  # fmt: skip
-    objective = PolicyObjective(
-        ratio=ratio, surrogate=surrogate, corrections=corrections, regularisers=regularisers, policy=policy, reference=reference,
-        needs=frozenset(stage.needs), temperature=temperature, tokens_per_microbatch=tokens_per_microbatch,
-    )  # fmt: skip
-    experience = Experience(
-        problems=problems, player=player, advantage=advantage, curriculum=curriculum, filters=filters, rewards=rewards,
-        prompts_per_step=prompts_per_step, samples_per_prompt=samples_per_prompt, refill=refill, epochs=epochs, minibatches=minibatches,
-        credit_only=objective.credit_only, skip_zero=objective.row_local, max_unscorable=max_unscorable, seed=stage.seed, device=device,
-        guides=guides, needs=frozenset(stage.needs), budget=partial(turn_budget, steps=steps) if turn_budget else None,
-    )  # fmt: skip
-    if critic is not None:
-        body = load_model(stage.input("sft", "model"), dtype=dtype, device=device)[0]
-        experience.critic = Critic(
-            learner=Learner(ValueModel(body), Optim(lr=critic_lr, warmup=warmup, steps=steps, decay=decay, final=0.1, weight_decay=weight_decay,
-                                                    max_grad_norm=max_grad_norm), read=value_stats),
-            loss=critic, lam=critic_lambda, warmup=critic_warmup, tokens_per_microbatch=tokens_per_microbatch,
-        )  # fmt: skip
-    learner = Learner(
-        policy, Optim(kind=optimizer, lr=lr, matrix_lr=matrix_lr, warmup=warmup, steps=steps * epochs * minibatches, decay=decay, final=0.1,
-                      weight_decay=weight_decay, max_grad_norm=max_grad_norm),
-    )  # fmt: skip
+    decayed = partial(Optim, warmup=warmup, decay=decay, final=0.1, weight_decay=weight_decay, max_grad_norm=max_grad_norm)
 
     def watch(step: int, metrics: Mapping[str, float]) -> None:
         if epochs * minibatches == 1 and metrics.get("mismatch_kl", 0.0) > max_mismatch:
@@ -131,12 +108,19 @@ def rl(
                 f"{max_mismatch}): the weights that sampled are not those that learn, or half precision rounds them apart: try float32"
             )
 
-    curve = Curve(stage, steps, shown=("reward", "entropy"))
+    made = compose(
+        policy=policy, reference=reference, body=lambda: load_model(stage.input("sft", "model"), dtype=dtype, device=device)[0], player=player,
+        problems=problems, needs=frozenset(stage.needs), seed=stage.seed, device=device, steps=steps,
+        optim=decayed(kind=optimizer, lr=lr, matrix_lr=matrix_lr, steps=steps * epochs * minibatches), prompts_per_step=prompts_per_step,
+        samples_per_prompt=samples_per_prompt, tokens_per_microbatch=tokens_per_microbatch, epochs=epochs, minibatches=minibatches,
+        refill=refill, max_unscorable=max_unscorable, critic=critic, critic_optim=decayed(lr=critic_lr, steps=steps),
+        critic_lambda=critic_lambda, critic_warmup=critic_warmup, turn_budget=turn_budget, guides=guides, curriculum=curriculum,
+        filters=filters, rewards=rewards, advantage=advantage, ratio=ratio, corrections=corrections, surrogate=surrogate,
+        regularisers=regularisers, after=watch,
+    )  # fmt: skip
+    experience, curve = made.experience, Curve(stage, steps, shown=("reward", "entropy"))
     drive(
-        [Round(name="rl", role="policy", source=experience, objective=objective, prepare=objective.prepare, steps=steps,
-               temperature=temperature, tokens_per_microbatch=tokens_per_microbatch, after=watch)],
-        {"policy": learner}, curve, every=checkpoint_every,
-        parts={"experience": experience, **({"critic": experience.critic} if experience.critic else {})},
+        [made.round], made.roles, curve, every=checkpoint_every, parts=made.parts,
         last=False,  # the last step is always played here: episodes.jsonl shows its rollouts
     )  # fmt: skip
     curve.close()

@@ -23,6 +23,7 @@ from training.types import Batch, Terms, TokenStats
 
 NEEDS = {"chance"}
 EXCLUDES = {"training.ratio/sequence": "covariance chooses single tokens, and a sequence ratio gives all tokens of an answer one gradient; use token"}
+CREDIT_ONLY = False  # it has a gradient where there is no credit
 
 
 def prepare(

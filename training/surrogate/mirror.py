@@ -17,6 +17,7 @@ from training.tokens import LIMIT, live
 from training.types import Batch, Terms, TokenStats
 
 EXCLUDES = {"training.ratio/sequence": "mirror sums the log-ratios of a row itself; use ratio token"}
+CREDIT_ONLY = False  # it has a gradient where there is no credit
 
 
 def mirror(log_ratio: Tensor, credit: Tensor, stats: TokenStats, batch: Batch, *, tau: float = 0.1) -> Terms:

@@ -16,6 +16,8 @@ from torch import Tensor
 from training.tokens import LIMIT, live
 from training.types import Batch, Terms, TokenStats
 
+CREDIT_ONLY = False  # it has a gradient where there is no credit
+
 
 def random_value(log_ratio: Tensor, credit: Tensor, stats: TokenStats, batch: Batch, *, rho: float = 1.0) -> Terms:
     q = rho * live(log_ratio, batch).clamp(-LIMIT, LIMIT)

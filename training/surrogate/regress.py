@@ -23,6 +23,7 @@ from training.types import Batch, Terms, TokenStats
 
 NEEDS = {"reference"}
 EXCLUDES = {"training.ratio/sequence": "regress compares with the reference and reads no ratio; use ratio token"}
+CREDIT_ONLY = False  # it has a gradient where there is no credit
 
 
 def regress(

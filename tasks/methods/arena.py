@@ -1,0 +1,276 @@
+"""Small worlds in which a recipe shows what it does: a one-layer model, a dozen questions, seconds of one core.
+
+Each world fixes by supervised training how likely the model gives which answer to which question, so that a check starts from a known
+policy: some answers likely, some rare, some impossible. Everything else is the real thing: tokenizer, renderer, player, environments.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from torch import nn
+
+from synth.types import Message, Problem, Sampling, Score, Scored, seed_for
+from synth.verify import extract_answer
+from training.env.single import Single
+from training.learner import Learner, Optim, nll
+from training.model import new_model, train_tokenizer
+from training.pack import Row, pack
+from training.render import Renderer
+from training.rollout.play import Player
+from training.rollout.torch_sampler import TorchSampler
+from training.types import Group
+
+LETTERS = "bcdefghjklmn"
+MOVES = 3  # turns of a dialogue
+
+
+@dataclass(frozen=True)
+class Said:
+    """What the base policy says: these turns in answer to the question (and `more` after it), with a share of its probability."""
+
+    share: float
+    turns: tuple[str, ...]
+    more: str = ""
+
+
+@dataclass(frozen=True)
+class World:
+    """problems to learn and to be judged by; what the base policy says to each, in the same order."""
+
+    problems: tuple[Problem, ...]
+    said: tuple[tuple[Said, ...], ...]
+
+
+@dataclass(frozen=True)
+class Marked(Single):
+    """One question, one answer, and what a judge would say: parts think (working before the answer), short, honest (not the letter h)."""
+
+    def step(self, state: dict, text: str) -> tuple[list[Message], bool, Score | None]:
+        said, over, score = super().step(state, text)
+        if isinstance(score, Scored):
+            working = text.partition("<answer>")[0].strip()
+            hacked = extract_answer(text) == "h" and state["problem"].lineage.get("hackable", False)
+            parts = {**score.parts, "think": float(bool(working)), "short": float(not working), "honest": float(not hacked)}
+            score = Scored(value=2.0 if hacked else score.value, parts=parts)
+        return said, over, score
+
+
+@dataclass(frozen=True)
+class Dialogue:
+    """MOVES turns; each has its right letter, named by the problem's answer. A turn is rewarded if `steps`; the episode if all are right."""
+
+    steps: bool = True
+
+    def start(self, problem: Problem, tools: Mapping[str, Any]) -> tuple[dict, list[Message]]:
+        return {"problem": problem, "turn": 0, "right": 0}, list(problem.prompt)
+
+    def step(self, state: dict, text: str) -> tuple[list[Message], bool, Score | None]:
+        right = extract_answer(text) == state["problem"].answer[state["turn"]]
+        state["turn"] += 1
+        state["right"] += right
+        state["step_reward"] = float(right) if self.steps else 0.0
+        if state["turn"] == MOVES:
+            return [], True, Scored(value=float(state["right"] == MOVES), parts={"answered": 1.0, "share": state["right"] / MOVES})
+        return [Message(role="tool", content=f"t{state['turn']}")], False, None
+
+
+def answer(letter: str) -> str:
+    return f"<answer>{letter}</answer>"
+
+
+def _problem(i: int, right: Sequence[str], family: str, **lineage: Any) -> Problem:
+    return Problem.make(
+        prompt=f"q{LETTERS[i]}", answer=right[0], verifier="exact", args={"aliases": list(right[1:])}, env="marked", family=family,
+        lineage=lineage, split="train",
+    )  # fmt: skip
+
+
+def _spread(right: Mapping[str, float], letters: str = LETTERS) -> tuple[Said, ...]:
+    """The right letters with their shares, the others with equal shares of what is left."""
+    rest = [x for x in letters if x not in right]
+    left = (1 - sum(right.values())) / len(rest)
+    return tuple(Said(right.get(x, left), (answer(x),)) for x in letters)
+
+
+def _letters(i: int, n: int) -> list[str]:
+    """n different letters that belong to question i."""
+    order = np.random.default_rng(seed_for(0, "arena", "letters", "", i)).permutation(len(LETTERS))
+    return [LETTERS[j] for j in order[:n]]
+
+
+def mixed() -> World:
+    """Six easy questions, half of whose answers are right, and six hard ones with three in a hundred."""
+    shares = {"easy": 0.5, "hard": 0.03}
+    made = [(_letters(i, 1)[0], "hard" if i % 2 else "easy") for i in range(12)]
+    return World(
+        tuple(_problem(i, [x], family) for i, (x, family) in enumerate(made)), tuple(_spread({x: shares[family]}) for x, family in made)
+    )
+
+
+def many() -> World:
+    """Eight questions with five right answers each: one that the policy likes, four that it seldom gives."""
+    made = [_letters(i, 5) for i in range(8)]
+    said = tuple(_spread({x: 0.3 if j == 0 else 0.06 for j, x in enumerate(right)}) for right in made)
+    return World(tuple(_problem(i, right, "many") for i, right in enumerate(made)), said)
+
+
+def working() -> World:
+    """Eight questions, half of whose answers are right; before the answer stand none to six idle letters."""
+    made = [_letters(i, 1)[0] for i in range(8)]
+    said = tuple(
+        tuple(Said(s.share / 7, (" z" * k + s.turns[0],)) for s in _spread({x: 0.5}, "".join(sorted({x, *"bcdfg"}))) for k in range(7))
+        for x in made
+    )
+    return World(tuple(_problem(i, [x], "working") for i, x in enumerate(made)), said)
+
+
+def rare() -> World:
+    """Six questions whose right answer is all but impossible, unless it is shown, and six easy ones."""
+    problems, said = [], []
+    for i in range(12):
+        (x,) = _letters(i, 1)
+        hard = bool(i % 2)
+        problems.append(_problem(i, [x], "hard" if hard else "easy"))
+        shown = tuple(
+            Said(0.3 * (0.7 if y == x else 0.3 / 11), (answer(y),), more=more) for y in LETTERS for more in (f" see <answer>{x}", f" see {answer(x)}")
+        )
+        said.append((*_spread({x: 0.0005 if hard else 0.5}), *shown))
+    return World(tuple(problems), tuple(said))
+
+
+def hack() -> World:
+    """Eight questions, three in ten of whose answers are right; the letter h earns twice as much as a right answer."""
+    made = [next(x for x in _letters(i, 3) if x != "h") for i in range(8)]
+    said = tuple(_spread({x: 0.3, "h": 0.1}) for x in made)
+    return World(tuple(_problem(i, [x], "hack", hackable=True) for i, x in enumerate(made)), said)
+
+
+def thinking() -> World:
+    """Four questions that are answered as well without working as with it, four that are not: 80 and 10 in a hundred against 85."""
+    problems, said = [], []
+    for i in range(8):
+        x, y = _letters(i, 2)
+        hard = bool(i % 2)
+        without = 0.1 if hard else 0.8
+        problems.append(_problem(i, [x], "hard" if hard else "easy"))
+        said.append(
+            (Said(0.5 * 0.85, (f" z z z{answer(x)}",)), Said(0.5 * 0.15, (f" z z z{answer(y)}",)), Said(0.5 * without, (answer(x),)),
+             Said(0.5 * (1 - without), (answer(y),)))
+        )  # fmt: skip
+    return World(tuple(problems), tuple(said))
+
+
+def dialogue() -> World:
+    """Six dialogues of three turns; each turn has one right letter of four, which is given four times in ten."""
+    problems, said = [], []
+    for i in range(6):
+        right = "".join(np.random.default_rng(seed_for(0, "arena", "dialogue", "", i)).choice(list("bcdf"), MOVES))
+        problems.append(Problem.make(prompt=f"q{LETTERS[i]}", answer=right, verifier="exact", env="dialogue", family="dialogue", split="train"))
+        turns = [[(0.4 if x == right[t] else 0.2, x) for x in "bcdf"] for t in range(MOVES)]
+        said.append(tuple(Said(a * b * c, (answer(x), answer(y), answer(z))) for a, x in turns[0] for b, y in turns[1] for c, z in turns[2]))
+    return World(tuple(problems), tuple(said))
+
+
+WORLDS: dict[str, Callable[[], World]] = {f.__name__: f for f in (mixed, many, working, rare, hack, thinking, dialogue)}
+
+
+@dataclass
+class Arena:
+    """A world with its base policy; `player()` plays a fresh copy of it."""
+
+    world: World
+    base: nn.Module
+    renderer: Renderer
+    envs: dict[str, Any] = field(default_factory=lambda: {"marked": Marked(0.0, ""), "dialogue": Dialogue()})
+
+    def player(self, **knobs: Any) -> Player:
+        model = copy.deepcopy(self.base)
+        return Player(
+            sampler=TorchSampler(model, self.renderer.end_id), renderer=self.renderer, envs=self.envs,
+            sampling=Sampling(temperature=1.0, max_tokens=knobs["max_turn_tokens"]), max_tokens=knobs["max_tokens"],
+        )  # fmt: skip
+
+    def copy(self) -> nn.Module:
+        return copy.deepcopy(self.base)
+
+
+@lru_cache
+def tokenizer() -> Any:
+    texts = ["<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n<|im_start|>tool\n see z"] * 3
+    return train_tokenizer(texts, vocab_size=296)
+
+
+@lru_cache
+def arena(name: str, steps: int = 160) -> Arena:
+    """The world of a name with a base policy that says what the world wants it to say, to within a few parts in a hundred."""
+    world, renderer = WORLDS[name](), Renderer(tokenizer())
+    model = new_model(
+        tokenizer(), hidden=48, layers=1, heads=2, kv_heads=1, intermediate=64, max_length=192, init_range=0.1, seed=seed_for(0, "arena", name)
+    )
+    batch = _demonstrations(world, renderer)
+    learner = Learner(model, Optim(lr=1e-2, warmup=10, steps=steps, decay="cosine", weight_decay=0.0))
+    for _ in range(steps):
+        learner.step(batch, nll)
+    return Arena(world=world, base=model, renderer=renderer)
+
+
+def _demonstrations(world: World, renderer: Renderer) -> Any:
+    rows = []
+    for problem, said in zip(world.problems, world.said, strict=True):
+        for one in said:
+            messages = [Message(role="user", content=problem.question + one.more)]
+            for t, text in enumerate(one.turns):
+                messages += [Message(role="assistant", content=text)] + (
+                    [Message(role="tool", content=f"t{t + 1}")] if t + 1 < len(one.turns) else []
+                )
+            ids, mask = renderer.demonstration(messages)
+            rows.append(Row(ids=ids, trainable=mask, columns={"loss_weight": mask * one.share}))
+    batch = pack(rows)
+    batch.totals["loss_tokens"] = float((batch.columns["loss_weight"] * batch.trainable).sum())
+    return batch
+
+
+def measure(groups: Sequence[Group]) -> dict[str, float]:
+    """What a policy does, from samples of it: each number is a mean over problems."""
+    hard = [g for g in groups if g.rollouts[0].problem.family == "hard"]
+    easy = [g for g in groups if g.rollouts[0].problem.family == "easy"]
+    part = lambda gs, name: _mean([r.score.parts.get(name, 0.0) for g in gs for r in g.rollouts])  # noqa: E731
+    out = {
+        "pass1": _mean([min(x, 1.0) for g in groups for x in g.rewards]),
+        "pass8": _mean([_best_of(g.rewards, 8) for g in groups]),
+        "right_kinds": _mean([len({extract_answer(_last(r)) for r, x in zip(g.rollouts, g.rewards, strict=True) if x > 0}) for g in groups]),
+        "entropy": _mean([float(np.mean(r.each("entropy"))) for g in groups for r in g.rollouts]),
+        "length": _mean([r.n_model for g in groups for r in g.rollouts]),
+        "honest": part(groups, "honest"),
+        "think": part(groups, "think"),
+    }
+    if hard:
+        out |= {"hard": _mean([x for g in hard for x in g.rewards]), "easy": _mean([x for g in easy for x in g.rewards])}
+        out |= {"hard_nll": _mean([_surprise(g) for g in hard]), "think_gap": part(hard, "think") - part(easy, "think")}
+    return out
+
+
+def _mean(values: Sequence[float]) -> float:
+    return float(np.mean(values)) if len(values) else 0.0
+
+
+def _best_of(rewards: np.ndarray, k: int) -> float:
+    """Chance that one of k of these answers is right."""
+    n, wrong = len(rewards), int((rewards <= 0).sum())
+    return 1.0 - float(np.prod([(wrong - i) / (n - i) for i in range(min(k, n))])) if n else 0.0
+
+
+def _last(rollout: Any) -> str:
+    return next((m.content for m in reversed(rollout.info["messages"]) if m.role == "assistant"), "")
+
+
+def _surprise(group: Group) -> float:
+    """Minus the log of the share of right answers, half an answer counted in."""
+    r = group.rewards
+    return -float(np.log(((r > 0).sum() + 0.5) / (len(r) + 1)))
