@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pkgutil
+import threading
 from fractions import Fraction
 from importlib import import_module
+from importlib.util import find_spec
 
 import pytest
 from hypothesis import given
@@ -17,7 +19,13 @@ from synth.verify.exact import normalise
 from synth.verify.expression import parse as parse_expression
 from synth.verify.number import parse as parse_number
 
-NAMES = sorted(m.name for m in pkgutil.iter_modules(synth.verify.__path__) if not m.name.startswith("_"))
+ALL = sorted(m.name for m in pkgutil.iter_modules(synth.verify.__path__) if not m.name.startswith("_"))
+REQUIRES = {name: getattr(import_module(f"synth.verify.{name}"), "REQUIRES", None) for name in ALL}
+HERE = [name for name in ALL if REQUIRES[name] is None or find_spec(REQUIRES[name])]
+NAMES = [
+    name if name in HERE else pytest.param(name, marks=pytest.mark.skip(reason=f"{REQUIRES[name]} is not installed: pip install 'espalier[math]'"))
+    for name in ALL
+]
 # Cyrillic letters, full width, Arabic-Indic digits
 LOOK_ALIKES = str.maketrans("aeoTAMmcpxUDLR0123456789", "аеоТАМтсрхＵＤＬＲ٠١٢٣٤٥٦٧٨٩")
 
@@ -218,3 +226,69 @@ def test_ordered_list():
     ]
     assert verify(p, "7 3 10").parts["in_place"] == pytest.approx(1 / 3)
     assert value(problem("ordered_list", "Bern, New York"), "bern, new york") == 1.0
+
+
+EQUAL = [
+    ("x*(x+1)", "x^2 + x"), ("(x+1)^2/2", "x^2/2 + x + 1/2"), ("2x", "x*2"), ("1/3", "2/6"), ("0.5", "1/2"), ("sqrt(8)", "2*sqrt(2)"),
+    ("sin(x)^2 + cos(x)^2", "1"), ("(x^2 - 1)/(x - 1)", "x + 1"), ("-(x - y)", "y - x"), ("exp(log(2))", "2"), ("3(x + 1)", "3x + 3"),
+    ("x**2", "x^2"), ("2^(1/2)", "sqrt(2)"), ("--x", "x"), ("abs(-3)", "3"),
+]  # fmt: skip
+DIFFERENT = [
+    ("x^2", "x^3"), ("1/3", "0.3333333333"), ("sqrt(2)", "1.4142135623730951"), ("x + y", "x - y"), ("x", "y"), ("2x", "x^2"),
+    ("pi", "22/7"), ("-x", "x"), ("1", "-1"), ("x^2", "2x"), ("sin(x)", "cos(x)"), ("(x+1)^2", "x^2 + 1"),
+]  # fmt: skip
+HOSTILE = [
+    "9^9^9^9", "9^(9^9)", "2^99999999999", "(((((x+1)^40)^40)^40)^40)", "10^40^40", "exp(exp(exp(100)))", "x" * 150, "0^0", "0^-1", "1/0", "1/(x-x)",
+    "sqrt(-1)", "log(0)", "lambda: 0", "x.__class__", "().__class__", "__import__('os')", "S(1)", "oo", "zoo", "I", "E", "x[0]", "x if x else y", "x=1",
+    "1e999", "2 3", "x x", "(", ")", "sqrt x", "sqrt()", "1..2", "x!", "^x", "x^", "2^x^x", "2^x", "+" * 150 + "x", "(" * 60 + "x" + ")" * 60,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("gold", "answer"), EQUAL)
+def test_equal_functions_in_two_forms(gold, answer):
+    for a, b in ((gold, answer), (answer, gold)):
+        assert value(problem("symbolic", a, variables=["x", "y"]), b) == 1.0
+
+
+@pytest.mark.parametrize(("gold", "answer"), DIFFERENT)
+def test_near_misses_are_wrong(gold, answer):
+    assert value(problem("symbolic", gold, variables=["x", "y"]), answer) == 0.0
+
+
+@pytest.mark.parametrize("answer", HOSTILE)
+def test_a_hostile_expression_is_no_more_than_wrong(answer):
+    assert value(problem("symbolic", "x^2 + 1", variables=["x", "y"]), answer) == 0.0
+
+
+def test_expressions_are_scored_off_the_main_thread():
+    found = []
+    thread = threading.Thread(target=lambda: found.append(value(problem("symbolic", "x^2", variables=["x"]), "x*x")))
+    thread.start()
+    thread.join()
+    assert found == [1.0]
+
+
+@pytest.mark.skipif("latex" not in HERE, reason="math_verify is not installed: pip install 'espalier[math]'")
+@pytest.mark.parametrize(
+    ("gold", "answer", "right"),
+    [
+        ("\\frac{1}{2}", "0.5", True),
+        ("\\frac{1}{2}", "\\dfrac{2}{4}", True),
+        ("2\\sqrt{2}", "\\sqrt{8}", True),
+        ("x^{2}+x", "x(x+1)", True),
+        ("\\frac{1}{2}", "\\frac{1}{3}", False),
+        ("2", "9^{9^{9^{9}}}", False),
+        ("2", "2 or 3", False),
+        ("2", "x=2", False),
+        ("2", "10^{99999}", False),
+        ("2", "\\input{/etc/passwd}", False),
+    ],
+)
+def test_latex(gold, answer, right):
+    assert value(problem("latex", gold), answer) == float(right)
+
+
+@pytest.mark.skipif("latex" not in HERE, reason="math_verify is not installed: pip install 'espalier[math]'")
+def test_symbolic_and_math_verify_agree_where_both_read():
+    for gold, answer in [("x*(x+1)", "x^2 + x"), ("1/3", "2/6"), ("x^2", "x^3"), ("x + y", "x - y"), ("2*x", "x*2")]:
+        assert value(problem("symbolic", gold, variables=["x", "y"]), answer) == value(problem("latex", gold), answer)
