@@ -1,4 +1,5 @@
-"""`espalier check NAME` and `espalier check --all`: do the recipes' pieces still give the numbers that their papers and our hands say?"""
+"""`espalier check NAME` and `espalier check --all`: do the recipes' pieces give the numbers that papers and hands say, and do policies
+that learn with them do what the recipe claims?"""
 
 from __future__ import annotations
 
@@ -7,24 +8,39 @@ from typing import Any
 
 
 def add(commands: Any) -> None:
-    p = commands.add_parser("check", help="run the numeric checks of a recipe")
-    p.add_argument("recipe", metavar="RECIPE", nargs="?", default="")
-    p.add_argument("--all", action="store_true", help="of every recipe")
-    p.add_argument("--numeric", action="store_true", help="the hand-computed numbers beside the recipe (the default)")
+    p = commands.add_parser("check", help="run the checks of recipes: hand-computed numbers, and what a policy does in a small world")
+    p.add_argument("recipe", metavar="RECIPE", nargs="*", default=[])
+    p.add_argument("--all", action="store_true", help="every recipe")
+    kind = p.add_mutually_exclusive_group()
+    kind.add_argument("--numeric", action="store_true", help="the hand-computed numbers alone (all that --all runs unless told otherwise)")
+    kind.add_argument("--behaviour", action="store_true", help="the behavioural protocols alone: seconds to minutes each")
+    p.add_argument("--record", action="store_true", help="write what was seen to flows/recipes/evidence")
     p.set_defaults(run=check)
 
 
 def check(args: argparse.Namespace) -> int:
     from tasks.errors import UserError
-    from tasks.planning.resolve import yaml_files
+    from tasks.planning.resolve import read_recipe, yaml_files
 
     if bool(args.recipe) == args.all:
-        raise UserError("name one recipe to check, or give --all (`espalier recipes` lists them)")
+        raise UserError("name recipes to check, or give --all (`espalier recipes` lists them)")
+    names = sorted(yaml_files("flows.recipes")) if args.all else args.recipe
+    with_protocol = [n for n in names if read_recipe(n).get("behaviour")]
+    failed = 0 if args.behaviour else _numeric(names)
+    if args.behaviour or not (args.numeric or args.all):
+        if args.behaviour and not with_protocol:
+            raise UserError(f"no behavioural protocol in {', '.join(names)}: write one under the key `behaviour` (docs/recipes.md says how)")
+        failed += _behaviour(with_protocol, args.record)
+    return 1 if failed else 0
+
+
+def _numeric(names: list[str]) -> int:
+    from tasks.errors import UserError
     from tasks.planning.checks import load, run_checks
 
-    results = [r for name in (sorted(yaml_files("flows.recipes")) if args.all else [args.recipe]) for r in run_checks(load(name))]
+    results = [r for name in names for r in run_checks(load(name))]
     if not results:
-        raise UserError(f"the recipe {args.recipe!r} has no checks: write some under its key `checks` (tasks/planning/checks.py says how)")
+        raise UserError(f"{', '.join(names)} has no checks: write some under its key `checks` (tasks/planning/checks.py says how)")
     width = max(len(r.recipe) for r in results)
     for r in results:
         print(f"{'ok    ' if r.passed else 'FAILED'}  {r.recipe:<{width}}  {r.name}  ({r.piece})")
@@ -32,4 +48,27 @@ def check(args: argparse.Namespace) -> int:
             print(f"        {difference}")
     failed = sum(not r.passed for r in results)
     print(f"{len(results) - failed} of {len(results)} checks passed")
-    return 1 if failed else 0
+    return failed
+
+
+def _behaviour(names: list[str], record: bool) -> int:
+    """Run the protocols; a claim whose interval does not exclude zero in its direction counts as failed."""
+    import sys
+
+    import torch
+
+    from tasks.methods.behaviour import behave, write
+
+    torch.set_num_threads(1)  # worlds are so small that threads would only wait for each other
+    failed = 0
+    for name in names:
+        found = behave(name, progress=lambda text: print(f"        {text}", file=sys.stderr))
+        effect, protocol = found["effect"], found["protocol"]
+        failed += not found["holds"]
+        print(
+            f"{'holds ' if found['holds'] else 'UNSEEN'}  {name}  {protocol['metric']} {protocol['direction']} than {protocol['against']}: "
+            f"{effect['mean']:+.4g} [{effect['low']:.4g}, {effect['high']:.4g}], {effect['n']} seeds, {found['seconds']} s"
+        )
+        if record:
+            print(f"        {write(found)}")
+    return failed

@@ -138,7 +138,7 @@ def rare() -> World:
         hard = bool(i % 2)
         problems.append(_problem(i, [x], "hard" if hard else "easy"))
         shown = tuple(
-            Said(0.3 * (0.7 if y == x else 0.3 / 11), (answer(y),), more=more) for y in LETTERS for more in (f" see <answer>{x}", f" see {answer(x)}")
+            Said(0.1 * (0.7 if y == x else 0.3 / 11), (answer(y),), more=more) for y in LETTERS for more in (f" see <answer>{x}", f" see {answer(x)}")
         )
         said.append((*_spread({x: 0.0005 if hard else 0.5}), *shown))
     return World(tuple(problems), tuple(said))
