@@ -4,15 +4,18 @@ Children are forked from a server that has imported everything and computed noth
 """
 
 import contextlib
+import itertools
 import multiprocessing
 import os
 import shutil
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 from tasks.disk import faults
 from tasks.disk.commit import MANIFEST
+from tasks.stage import OUT
 
 MODEL = {"hidden": 16, "layers": 1, "heads": 2, "kv_heads": 1, "intermediate": 32, "vocab_size": 400, "max_length": 256}
 SIZES = {  # stage -> knobs; the whole project is made in seconds
@@ -30,6 +33,11 @@ SIZES = {  # stage -> knobs; the whole project is made in seconds
         "curriculum": {"piece": "success_band"}, "advantage": {"piece": "reinforce", "decay": 0.5},
         "regularisers": [{"piece": "kl", "coef": 0.01}],
     },
+    "evaluate": {
+        "questions": 3, "samples": 2, "per_family": 2, "family_samples": 1, "blanked_samples": 1, "max_turn_tokens": 4, "wave": 2,
+        "metrics": [{"piece": "pass_at_k", "ks": [1, 2]}],
+    },
+    "report": {"episodes": 4},
 }  # fmt: skip
 STAGES = tuple(SIZES)
 
@@ -49,12 +57,13 @@ def write_project(root: Path, seed: int = 3) -> None:
         plan.write(root)
 
 
-def run(root: Path, stage: str, fault: str = "", log: Path | None = None, expect: int = 0) -> str:
-    """Run a stage in a process of its own, `fault` armed; what it said on stderr. AssertionError where it ends with another code."""
+def run(root: Path, stage: str, fault: str = "", log: Path | None = None, expect: int = 0, clock: float = 0.0) -> str:
+    """Run a stage in a process of its own, `fault` armed, its clock set `clock` seconds forward (back) and back (forward) again by turns;
+    what it said on stderr. AssertionError where it ends with another code."""
     said = Path(tempfile.mkdtemp()) / "stderr.txt"
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["small", "tasks.stages.sft", "tasks.stages.rl", "tasks.stages.preferences"])
-    child = context.Process(target=_child, args=(str(root), stage, fault, str(log or ""), str(said)))
+    child = context.Process(target=_child, args=(str(root), stage, fault, str(log or ""), str(said), clock))
     child.start()
     child.join(120)
     text = said.read_text()
@@ -63,7 +72,7 @@ def run(root: Path, stage: str, fault: str = "", log: Path | None = None, expect
     return text
 
 
-def _child(root: str, stage: str, fault: str, log: str, said: str) -> None:
+def _child(root: str, stage: str, fault: str, log: str, said: str, clock: float) -> None:
     sys.stderr = open(said, "w", buffering=1)  # noqa: SIM115 (open until the process ends)
     os.chdir(root)
     for name, value in ((faults.ARM, fault), (faults.LOG, log)):
@@ -71,13 +80,21 @@ def _child(root: str, stage: str, fault: str, log: str, said: str) -> None:
             os.environ[name] = value
         else:
             os.environ.pop(name, None)
-    from tasks.run import run_stage
+    if clock:
+        steps, now = itertools.cycle((clock, -clock)), time.time
+        time.time = lambda: now() + next(steps)
+    if stage == "plan":
+        from flows.plan import plan
 
-    run_stage(stage)
+        plan()
+    else:
+        from tasks.run import run_stage
+
+        run_stage(stage)
 
 
 def outputs(root: Path, stage: str) -> dict[str, bytes]:
     """Name -> bytes of every output of a stage."""
-    folder = root / "artifacts" / stage
+    folder = root / OUT.get(stage, f"artifacts/{stage}")
     assert (folder / MANIFEST).exists()
     return {p.relative_to(folder).as_posix(): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}

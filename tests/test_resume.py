@@ -5,16 +5,18 @@ import os
 import random
 import shutil
 import signal
-import subprocess
+import time
 from collections import Counter
 
 import pytest
+import room
 import small
 
 from tasks.disk import commit, faults
+from tasks.stage import OUT
+from tasks.tracking import spool
 
 pytestmark = pytest.mark.slow
-KILLED = ("questions", "sft", "prefer", "rl")
 SEED = 3
 
 
@@ -39,7 +41,7 @@ def project(whole, tmp_path):
 
 def forget(root, stage):
     """As DVC does before a stage runs: its outputs are gone."""
-    shutil.rmtree(root / "artifacts" / stage)
+    shutil.rmtree(root / OUT.get(stage, f"artifacts/{stage}"))
 
 
 def passages(whole, stage):
@@ -57,12 +59,12 @@ def test_every_fault_point_is_passed_by_some_stage(whole):
     assert passed == set(faults.POINTS)
 
 
-@pytest.mark.parametrize("stage", KILLED)
+@pytest.mark.parametrize("stage", small.STAGES)
 def test_killed_twice_at_random_points(project, whole, stage):
     rng = random.Random(f"{SEED} {stage}")
     forget(project, stage)
     for point, number in rng.sample(passages(whole, stage), 2):
-        if not (project / "artifacts" / stage).exists():  # the second point may lie behind what is left to do
+        if not (project / OUT.get(stage, f"artifacts/{stage}")).exists():  # the second point may lie behind what is left to do
             try:
                 small.run(project, stage, fault=f"{point}:{number}=kill", expect=-signal.SIGKILL)
             except AssertionError as e:
@@ -73,6 +75,16 @@ def test_killed_twice_at_random_points(project, whole, stage):
     small.run(project, stage)
     assert small.outputs(project, stage) == small.outputs(whole, stage)
     assert not list((project / ".espalier/work" / stage).glob("*/")), "nothing is left to resume"
+
+
+@pytest.mark.parametrize("point", ["plan.write", "commit.seal", "commit.manifest"])
+def test_the_plan_killed_in_the_middle(project, whole, point):
+    forget(project, "plan")
+    small.run(project, "plan", fault=f"{point}=kill", expect=-signal.SIGKILL)
+    said = small.run(project, "kb", expect=2)
+    assert said.count("\n") == 1 and "dvc repro" in said, "half a plan is read by nobody"
+    small.run(project, "plan")
+    assert small.outputs(project, "plan") == small.outputs(whole, "plan")
 
 
 def test_steps_are_not_taken_twice(project, whole, tmp_path):
@@ -102,6 +114,41 @@ def test_each_ending_is_one_sentence_and_nothing_is_lost(project, whole, action,
     assert not (project / "artifacts/prefer").exists()
     small.run(project, "prefer")
     assert small.outputs(project, "prefer") == small.outputs(whole, "prefer")
+
+
+@pytest.mark.parametrize("stage", ["questions", "prefer"])
+def test_sigterm_at_every_fault_point(project, whole, stage):
+    """One run, ended again and again, each time a point later."""
+    forget(project, stage)
+    for point in dict.fromkeys(p for p, _ in passages(whole, stage)):
+        said = small.run(project, stage, fault=f"{point}=term", expect=143)
+        assert said.count(f"{stage}: ended by SIGTERM; what is finished is kept") == 1 and "Traceback" not in said, point
+    small.run(project, stage)
+    assert small.outputs(project, stage) == small.outputs(whole, stage)
+
+
+def test_a_clock_that_steps_back_and_forth(project, whole):
+    """400 days at a time, at every look at it, and the files of the run that died are from the future."""
+    forget(project, "prefer")
+    small.run(project, "prefer", fault="train.step:5=kill", expect=-signal.SIGKILL, clock=400 * 86400.0)
+    ahead = time.time() + 400 * 86400
+    for path in (project / ".espalier/work/prefer").rglob("*"):
+        os.utime(path, (ahead, ahead))
+    assert "going on after step 4 of 6" in small.run(project, "prefer", clock=-400 * 86400.0)
+    assert small.outputs(project, "prefer") == small.outputs(whole, "prefer")
+    seconds = json.loads((project / ".espalier/measured/prefer.json").read_text())["seconds"]
+    assert 0 <= seconds < 86400, "durations are of the monotonic clock"
+    assert (spool.executions(project)[-1][0] / "prefer.jsonl").read_text().count('"FINISHED"') == 1, "the last run is known as the last"
+
+
+def test_training_that_diverges_is_one_sentence(project):
+    plan = project / "artifacts/plan/prefer.json"
+    values = json.loads(plan.read_text())
+    values["params"] |= {"lr": 1e30, "warmup": 0}
+    plan.write_text(json.dumps(values))
+    commit.seal(plan.parent)
+    lines = [line for line in small.run(project, "prefer", expect=2).splitlines() if "steps " not in line]
+    assert len(lines) == 1 and lines[0].startswith("error: prefer: the gradient norm is nan at step ") and "lower the learning rate" in lines[0]
 
 
 def half_way(project):
@@ -182,30 +229,17 @@ def test_a_lock_left_by_a_dead_process_holds_nobody(project):
 
 
 def test_a_disk_that_is_really_full_and_one_that_is_read_only(whole, tmp_path):
-    room = tmp_path / "room"
-    room.mkdir()
-    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", room], capture_output=True, text=True)
-    if done.returncode:
-        pytest.skip(f"a file system cannot be mounted here: {done.stderr.strip()}")
-    try:
-        project = shutil.copytree(whole, room / "project")
+    with room.mounted(tmp_path / "room", 64) as disk:
+        project = shutil.copytree(whole, disk.folder / "project")
         forget(project, "prefer")
-        disk = os.statvfs(room)
-        used = (disk.f_blocks - disk.f_bavail) * disk.f_frsize
-        resize(room, used + 150_000)
+        disk.leave(150_000)
         said = small.run(project, "prefer", expect=2)
         assert "no space left on device: free some space" in said and "Traceback" not in said
         assert not (project / "artifacts/prefer").exists()
-        subprocess.run(["mount", "-o", "remount,ro", room], check=True)
+        disk.remount("ro")
         said = small.run(project, "prefer", expect=2)
-        assert said.count("\n") == 1 and "read-only file system: make it writable" in said and str(room) in said
-        subprocess.run(["mount", "-o", "remount,rw", room], check=True)
-        resize(room, 64 << 20)
+        assert said.count("\n") == 1 and "read-only file system: make it writable" in said and str(disk.folder) in said
+        disk.remount("rw")
+        disk.leave(32 << 20)
         small.run(project, "prefer")
         assert small.outputs(project, "prefer") == small.outputs(whole, "prefer")
-    finally:
-        subprocess.run(["umount", room], check=True)
-
-
-def resize(room, size):
-    subprocess.run(["mount", "-o", f"remount,size={size // 4096 * 4096}", room], check=True)
