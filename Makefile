@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 export PATH := $(abspath $(BIN)):$(PATH)
 .DEFAULT_GOAL := help
-.PHONY: help install run test serve ui drill-resume tables clean
+.PHONY: help install run test serve ui drill-resume pictures tables manual clean
 
 help: ## list the targets
 	@grep -hE '^[a-z%-]+:.*##' $(MAKEFILE_LIST) | sed 's/:[^#]*## /\t/' | expand -t 16
@@ -38,8 +38,14 @@ bench-%: $(STAMP) ## one benchmark, e.g. bench-learning; writes benchmarks/resul
 drill-resume: $(STAMP) ## kill real runs at N=50 random points, run them again, compare every byte
 	$(BIN)/python -m tests.drill --points $(or $(N),50)
 
+pictures: $(STAMP) ## the pictures of docs/schedules.md: a scheduled run in Prefect and in MLflow, through a headless Chromium
+	$(BIN)/python -m tests.pictures
+
 tables: $(STAMP) ## write the tables of the documents anew from benchmarks/results
 	$(BIN)/python -m benchmarks.tables
+
+manual: $(STAMP) ## write docs/stages anew, a page per stage from its code
+	$(BIN)/python -m benchmarks.manual
 
 clean: ## remove what runs have made, and the environment; data, code and dvc.lock stay
 	rm -rf $(VENV) artifacts reports dvc_plots .espalier .pytest_cache

@@ -118,7 +118,7 @@ def _whole(folder: Path, stage: str, full: Mapping[str, Any], n: int) -> float |
     sizes, took = [n * 10, n * 30], []
     for size in sizes:
         took.append(_run(folder, stage, full, size))
-        if took[-1] > 3.0:
+        if took[-1] > 1.5:
             break
     less = _run(folder, stage, full, n)
     at = [(_wanted({**full["params"], **SMALL[stage](full["params"], m)}), t) for m, t in zip([n, *sizes], [less, *took], strict=False)]

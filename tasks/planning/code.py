@@ -125,6 +125,8 @@ def knobs(path: Path) -> dict[str, Knob]:
     out = {}
     for arg, default in zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True):
         if default is not None:
+            if isinstance(default, ast.Name):  # a constant of the module, itself a literal
+                default = source(path).constants.get(default.id, default)
             folder, many = _piece(arg.annotation)
             out[arg.arg] = Knob(arg.arg, _plain(_literal(default, path, f"the default of {arg.arg}")), arg.annotation, folder, many)
     return out
