@@ -17,10 +17,11 @@ import torch
 from torch import Tensor, nn
 
 from training.attention import PackedRows
-from training.logprob import fused_logprob
+from training.logprob import Head, fused_logprob
 from training.model import head_weight, hidden_states
 from training.muon import Muon
 from training.pack import split
+from training.policy_loss import fused_policy_loss, plan
 from training.types import Batch, Terms, TokenStats
 
 Objective = Callable[[TokenStats, Batch], Iterable[Terms]]
@@ -60,16 +61,25 @@ class Optim:
         return self.final + (1 - self.final) * shape
 
 
-def token_stats(model: nn.Module, batch: Batch, *, temperature: float = 1.0) -> TokenStats:
-    """logp [T] and entropy [T] of each trainable target, 0 elsewhere: only the hidden states of trainable targets reach the head."""
+def before_targets(model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
+    """The hidden states [N, d] before each trainable target, and where the N targets stand in the batch."""
     hidden = hidden_states(model, batch.ids, batch.position, PackedRows.of(batch.lengths, batch.ids.device))
     at = batch.trainable.nonzero().squeeze(1)
-    before = hidden.index_select(0, at - 1)
+    return hidden.index_select(0, at - 1), at
+
+
+def spread(x: Tensor, at: Tensor, n: int) -> Tensor:
+    """[N] numbers of targets to their places among n tokens, 0 elsewhere."""
+    return torch.zeros(n, dtype=x.dtype, device=x.device).index_add(0, at, x)
+
+
+def token_stats(model: nn.Module, batch: Batch, *, temperature: float = 1.0) -> TokenStats:
+    """logp [T] and entropy [T] of each trainable target, 0 elsewhere: only the hidden states of trainable targets reach the head."""
+    before, at = before_targets(model, batch)
     logp, entropy = fused_logprob(before, head_weight(model), batch.ids.index_select(0, at), temperature=temperature)
-    spread = lambda x: torch.zeros(len(batch.ids), dtype=x.dtype, device=x.device).index_add(0, at, x)  # noqa: E731
     return TokenStats(
-        logp=spread(logp),
-        entropy=spread(entropy),
+        logp=spread(logp, at, len(batch.ids)),
+        entropy=spread(entropy, at, len(batch.ids)),
         distribution=lambda: torch.log_softmax((before @ head_weight(model).T).float() / temperature, -1),
     )
 
@@ -96,6 +106,7 @@ class Learner:
              bfloat16, whose numbers near 0.02 lie 1e-4 apart; gradients of micro-batches are summed in float32 too.
 
     read     how the model's pass becomes statistics: log-probs of a policy, or values of a critic
+    logits   float32 logits of a micro-batch that may be alive at once (4 bytes each); more of them are worked off in chunks
 
     Dropout is off, in training too: the policy that learns is the policy that sampled.
     """
@@ -104,6 +115,7 @@ class Learner:
     optim: Optim
     step_count: int = 0
     read: Read = token_stats
+    logits: int = 1 << 25
     weights: list[Tensor] = field(init=False)
     master: list[Tensor] = field(init=False)
     optimizers: list[torch.optim.Optimizer] = field(init=False)
@@ -139,13 +151,12 @@ class Learner:
             p.grad = None
         total, sums = 0.0, {}
         for part in split(batch, tokens_per_microbatch, together):
-            loss = torch.zeros((), device=part.ids.device)
-            for terms in objective(self.read(self.model, part, temperature=temperature), part):
-                if terms.denominator not in batch.totals:
-                    known = ", ".join(sorted(batch.totals))
-                    raise LookupError(f"a loss declares the denominator {terms.denominator!r}, which nothing counted; known: {known}")
-                loss = loss + terms.values.sum() / max(batch.totals[terms.denominator], 1.0)
-                _add(sums, terms.metrics)
+            if self._local(part, objective):
+                loss, metrics = self._at_once(part, objective, temperature)
+            else:
+                loss, metrics = divided(objective(self.read(self.model, part, temperature=temperature), part), part)
+            for one in metrics:
+                _add(sums, one)
             if loss.requires_grad:
                 loss.backward()
                 self._collect()
@@ -167,6 +178,28 @@ class Learner:
             "loss": total, "grad_norm": norm, "lr": self.optim.lr * factor,
             "learn_seconds": seconds, "tokens_per_second": len(batch.ids) / seconds,
         }  # fmt: skip
+
+    def _local(self, part: Batch, objective: Objective) -> bool:
+        """Whether the head and the loss are worked off together, chunk by chunk: the objective says that a token's gradient depends on its
+        own statistics alone (`scope`), and the logits are too many to be kept."""
+        scope = getattr(objective, "scope", "batch")
+        if self.read is not token_stats or scope != "token":
+            return False
+        how = plan(int(part.trainable.sum()), len(head_weight(self.model)), scope=scope, elements=self.logits)
+        return how.kind == "local"
+
+    def _at_once(self, part: Batch, objective: Objective, temperature: float) -> tuple[Tensor, list[Mapping[str, Any]]]:
+        """Loss and metrics of a micro-batch through `fused_policy_loss`, in its first step checked against the scope that was declared."""
+        before, at = before_targets(self.model, part)
+
+        def loss_of(stats: TokenStats, _: Any) -> tuple[Tensor, list[Mapping[str, Any]]]:
+            n = len(part.ids)
+            return divided(objective(TokenStats(logp=spread(stats.logp, at, n), entropy=spread(stats.entropy, at, n)), part), part)
+
+        head = Head(weight=head_weight(self.model), temperature=temperature)
+        targets = part.ids.index_select(0, at)
+        loss, metrics, _ = fused_policy_loss(before, head, targets, loss_of, scope="token", elements=self.logits, verify=self.step_count == 0)
+        return loss, metrics
 
     def _collect(self) -> None:
         """Move the gradients of half-precision weights to their master copies."""
@@ -203,6 +236,19 @@ class Learner:
             optimizer.load_state_dict(saved)
 
 
+def divided(terms: Iterable[Terms], batch: Batch) -> tuple[Tensor, list[Mapping[str, Any]]]:
+    """The one division: each term's sum by the step's total that it names, added up; and the metrics of each. Raises LookupError for a
+    denominator that nothing counted."""
+    loss, metrics = torch.zeros((), device=batch.ids.device), []
+    for term in terms:
+        if term.denominator not in batch.totals:
+            known = ", ".join(sorted(batch.totals))
+            raise LookupError(f"a loss declares the denominator {term.denominator!r}, which nothing counted; known: {known}")
+        loss = loss + term.values.sum() / max(batch.totals[term.denominator], 1.0)
+        metrics.append(term.metrics)
+    return loss, metrics
+
+
 def _add(sums: dict[str, tuple[float, float]], metrics: Mapping[str, tuple[Tensor | float, Tensor | float]]) -> None:
     """Add a micro-batch's (sum, count) to those of the step; of a name that ends in `_max` the largest is kept."""
     for name, (s, n) in metrics.items():
@@ -224,3 +270,6 @@ def nll(stats: TokenStats, batch: Batch) -> list[Terms]:
     if weight is None:
         return [Terms(values=values, denominator="tokens", metrics=metrics)]
     return [Terms(values=values * weight, denominator="loss_tokens", metrics=metrics)]
+
+
+nll.scope = "token"  # type: ignore[attr-defined]

@@ -15,6 +15,8 @@ from torch import Tensor
 from training.tokens import live
 from training.types import Batch
 
+SCOPE = "token"  # the gradient of a token depends on its own statistics alone
+
 
 def token(logp: Tensor, old: Tensor, batch: Batch) -> Tensor:
     return live(logp - old, batch)

@@ -15,6 +15,7 @@ from training.tokens import Aggregate, live, weigh
 from training.types import Batch, Terms, TokenStats
 
 NEEDS = {"entropy"}
+SCOPE = "token"  # the gradient of a token depends on its own statistics alone
 
 
 def entropy(stats: TokenStats, batch: Batch, *, coef: float = 0.001, aggregate: Aggregate = "tokens", max_length: int = 128) -> Terms:

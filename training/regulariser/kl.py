@@ -20,6 +20,7 @@ from training.tokens import LIMIT, Aggregate, live, weigh
 from training.types import Batch, Terms, TokenStats
 
 NEEDS = {"reference"}
+SCOPE = "token"  # the gradient of a token depends on its own statistics alone
 
 
 def kl(

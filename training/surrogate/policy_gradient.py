@@ -17,6 +17,7 @@ from training.tokens import Aggregate, live, weigh
 from training.types import Batch, Terms, TokenStats
 
 EXCLUDES = {"training.ratio/sequence": "policy_gradient reads no ratio, so a sequence ratio would change nothing; use the surrogate clip"}
+SCOPE = "token"  # the gradient of a token depends on its own statistics alone
 
 
 def policy_gradient(

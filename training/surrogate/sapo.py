@@ -16,6 +16,8 @@ from torch import Tensor
 from training.tokens import LIMIT, Aggregate, live, weigh
 from training.types import Batch, Terms, TokenStats
 
+SCOPE = "token"  # the gradient of a token depends on its own statistics alone
+
 
 def sapo(
     log_ratio: Tensor,
