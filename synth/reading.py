@@ -18,7 +18,9 @@ class Reader:
         self.relations = {r.name: r for r in relations}
         self.known = known
         self._sentences = {}
+        self._within: dict[str, str] = {}  # relation -> the longest text that every sentence of it has
         for r in self.relations.values():
+            self._within[r.name] = max(re.split("[\0\1]", r.sentence("\0", ["\1"])), key=len)
             text = re.escape(r.sentence("\0", ["\1"]))
             self._sentences[r.name] = re.compile(text.replace(re.escape("\0"), "(?P<x>.+)").replace(re.escape("\1"), "(?P<y>.+)"))
 
@@ -31,8 +33,9 @@ class Reader:
     def read(self, relation: str, text: str, known: str, back: bool) -> list[str]:
         """The names at the other end of `known` that the lines of `text` state, in order, without repetition."""
         found: list[str] = []
+        within, sentence = self._within[relation], self._sentences[relation]
         for line in text.split("\n"):
-            match = self._sentences[relation].fullmatch(line)
+            match = sentence.fullmatch(line) if within in line else None
             if not match:
                 continue
             x, ys = match["x"], self.split(relation, match["y"])

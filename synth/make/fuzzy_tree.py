@@ -88,6 +88,7 @@ class FuzzyTrees:
         self.prover = Prover(connection)
         self.oracle = Oracle(Reader(relations, lexicon.known), lexicon.name, open, self._table, most=most_pages)
         self._guess = {name: share for name, share in self._shares() if share <= max_guess}
+        self._functional = {t: [c for c in self.graph.columns.values() if c.relation.functional and c.relation.domain == t] for t in self.graph.types}
         self._cells: dict[Split, list[tuple[str, int]]] = {}
         self._split: dict[int, Split] = {}
         if not self._guess:
@@ -260,8 +261,7 @@ class FuzzyTrees:
         i, wanted = self.graph.end(constant), self.graph.end(answer)
         if i >= self.graph.n:
             return False
-        ends = (c.forward.row(i) for c in self.graph.columns.values() if c.relation.functional)
-        return i == wanted or any(len(e) and int(e[0]) == wanted for e in ends)
+        return i == wanted or any([wanted] == c.forward.list(i) for c in self._functional[self.graph.types[self.graph.type_of[i]]])
 
     def _leak(self, text: str, values: Iterable[str]) -> str | None:
         """A name (or number) of the hidden values that the text says."""

@@ -137,15 +137,16 @@ class Grower:
     # ---- clues
 
     def _first(self, root: int, asked: str, shape: Shape, path: Closed, rng: random.Random) -> Clue | None:
-        """A branch to a constant that fits the root and a few others."""
+        """A branch to a constant that fits the root and a few others: the more, the higher the level."""
         type_ = self.graph.types[self.graph.type_of[root]]
         found: list[tuple[int, Clue]] = []
+        most = self.most_members * shape.level**2 // 16
         for _ in range(2 * _TRIES):
             clue = self._branch(root, asked, shape.depth, path, rng)
             if clue is None:
                 break
             size = len(self.graph.extension(Node(type=type_, clues=(clue,))))
-            if 2 <= size <= self.most_members:
+            if 2 <= size <= max(2, most):
                 found.append((size, clue))
                 if len(found) == (1 if shape.level < 3 else _TRIES):
                     break

@@ -61,6 +61,7 @@ class Words(NamedTuple):
     """Pronouns of a type."""
 
     that: str
+    which: str
     its: str
     it: str
     subject: str
@@ -73,8 +74,8 @@ class Words(NamedTuple):
     def of(type: str) -> Words:
         name = spoken(type)
         if type in PEOPLE:
-            return Words("who", "their", "this " + name, f"This {name}", f"This {name}'s", f"The {name}", f"The {name}'s", "for whom")
-        return Words("that", "its", "it", "It", "Its", f"This {name}", f"This {name}'s", "of which")
+            return Words("who", "that", "their", "this " + name, f"This {name}", f"This {name}'s", f"The {name}", f"The {name}'s", "for whom")
+        return Words("that", "which", "its", "it", "It", "Its", f"This {name}", f"This {name}'s", "of which")
 
 
 class _Said(NamedTuple):
@@ -105,7 +106,7 @@ def phrases(r: Relation, forward: bool, extra: Sequence[str] = ()) -> Iterator[t
                     yield sentence, Phrase(none[:1].upper() + none[1:] if sentence else none, "", "none", type_, r.name, forward)
     if value or owned is not None:
         label = indefinite(r.label)
-        for text in (f"without {label}", f"{w.that} has no {r.label}", f"which has no {r.label}"):
+        for text in (f"without {label}", f"{w.that} has no {r.label}", f"{w.which} has no {r.label}"):
             yield False, Phrase(text, "", "none", type_, r.name, forward)
         for text in (f"{w.subject} has no {r.label}", f"{w.other_subject} is without {label}"):
             yield True, Phrase(text, "", "none", type_, r.name, forward)
@@ -145,7 +146,7 @@ def _variants(clause: str, w: Words) -> _Said:
         return _Said([f"where {rest}", f"in which {rest}"], [f"There, {rest}", f"In {w.it if w.it != 'it' else w.other_subject.lower()}, {rest}"])
     if first == "whose":
         return _Said([clause], [f"{w.owner} {rest}", f"{w.other_owner} {rest}"])
-    both = [f"{w.that} {rest}", f"{'that' if w.that == 'who' else 'which'} {rest}"]
+    both = [f"{w.that} {rest}", f"{w.which} {rest}"]
     if re.match(rf"{SLOT}|(the|a|an) ", rest):  # the slot or another noun acts upon the variable
         upper = rest[:1].upper() + rest[1:]
         return _Said(both, [f"{upper} {w.it}", f"{upper} {w.other_subject[:1].lower()}{w.other_subject[1:]}"])
@@ -184,7 +185,7 @@ def _around_value(r: Relation, owned: bool, base: str, w: Words) -> _Said:
 def _ranked(r: Relation, w: Words, type_: str) -> Iterator[tuple[bool, Phrase]]:
     for top in (True, False):
         third, more = f"{'top' if top else 'bottom'} third", "greater" if top else "smaller"
-        for text in (f"{w.that} ranks in the {third} by {r.label}", f"which is in the {third} by {r.label}", f"whose {r.label} is in the {third}"):
+        for text in (f"{w.that} ranks in the {third} by {r.label}", f"{w.which} is in the {third} by {r.label}", f"whose {r.label} is in the {third}"):
             yield False, Phrase(text, "", "third", type_, r.name, True, top)
         for text in (f"{w.subject} ranks in the {third} by {r.label}", f"{w.owner} {r.label} is in the {third}"):
             yield True, Phrase(text, "", "third", type_, r.name, True, top)
