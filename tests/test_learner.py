@@ -13,8 +13,9 @@ from transformers import AutoModelForCausalLM
 
 from training.learner import Learner, Optim, nll, score, token_stats
 from training.logprob import fused_logprob
-from training.objective import PairObjective, PolicyObjective
+from training.objective import PolicyObjective
 from training.pack import Row, count, pack, select, split
+from training.pairs import PairObjective
 from training.prefer.dpo import dpo
 from training.ratio.token import token
 from training.regulariser.entropy import entropy

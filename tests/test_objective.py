@@ -11,12 +11,14 @@ import torch
 from training import toy
 from training.correct.truncated import truncated
 from training.learner import Learner, Optim, score, token_stats
-from training.objective import PairObjective, PolicyObjective, RewardObjective, reward_of
+from training.objective import PolicyObjective
 from training.pack import Row, pack
+from training.pairs import PairObjective
 from training.prefer.bradley_terry import bradley_terry
 from training.prefer.dpo import dpo
 from training.prefer.simpo import simpo
 from training.ratio.token import token
+from training.reward_model import RewardObjective, reward_of
 from training.surrogate.clip import clip
 from training.types import TokenStats
 

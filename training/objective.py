@@ -1,7 +1,7 @@
 """Objectives: what pieces say of a batch, put together as the terms that the learner sums and divides.
 
-`PolicyObjective` composes ratio, corrections, surrogate and regularisers; `PairObjective` is a preference loss over pairs of rows,
-`RewardObjective` one over the scalar rewards that a reward model reads off its own tokens.
+`PolicyObjective` composes ratio, corrections, surrogate and regularisers. Objectives over pairs of rows are in training/pairs.py
+(preference losses) and training/reward_model.py.
 """
 
 from __future__ import annotations
@@ -82,64 +82,3 @@ def _mismatch(stats: TokenStats, batch: Batch) -> dict[str, tuple[Tensor, Tensor
         "mismatch_max": (d.abs().max(), torch.ones(())),
         "entropy": (entropy.sum(), count),
     }
-
-
-@dataclass(frozen=True, kw_only=True)
-class PairObjective:
-    """A preference loss over rows 2i (chosen) and 2i + 1 (rejected).
-
-    loss       a piece of training/prefer, of the sums of log-probs of the answers
-    reference  the model whose sums the loss compares with; without one they are 0
-    sft        weight of the next-token loss of the chosen answers, each divided by its length; 0 leaves it out
-    """
-
-    loss: Callable[..., Tensor]
-    reference: nn.Module | None = None
-    sft: float = 0.0
-    tokens_per_microbatch: int = 16384
-
-    def prepare(self, batch: Batch) -> None:
-        if self.reference is not None:
-            batch.columns["reference"] = score(self.reference, batch, tokens_per_microbatch=self.tokens_per_microbatch).logp
-
-    def __call__(self, stats: TokenStats, batch: Batch) -> list[Terms]:
-        sums = batch.row_sum(torch.where(batch.trainable, stats.logp, 0.0))
-        lengths = batch.row_sum(batch.trainable.to(sums.dtype))
-        reference = batch.columns.get("reference")
-        base = torch.zeros_like(sums) if reference is None else batch.row_sum(torch.where(batch.trainable, reference, 0.0))
-        values = self.loss(sums[0::2], sums[1::2], base[0::2], base[1::2], lengths[0::2], lengths[1::2])
-        margin = ((sums - base)[0::2] - (sums - base)[1::2]).detach()
-        count = torch.tensor(float(len(values)))
-        terms = [Terms(values=values, denominator="pairs", metrics={
-            "accuracy": ((margin > 0).float().sum(), count), "margin": (margin.sum(), count),
-            "chosen_logp": (sums[0::2].detach().sum(), count),
-        })]  # fmt: skip
-        if self.sft:
-            first = (torch.arange(batch.rows, device=sums.device) % 2 == 0).to(sums.dtype)
-            terms.append(Terms(values=-self.sft * sums * first / lengths.clamp_min(1), denominator="pairs"))
-        return terms
-
-
-@dataclass(frozen=True, kw_only=True)
-class RewardObjective:
-    """A pairwise loss over the scalar rewards of rows 2i (chosen) and 2i + 1 (rejected), see `reward_of`."""
-
-    loss: Callable[..., Tensor]
-
-    def __call__(self, stats: TokenStats, batch: Batch) -> list[Terms]:
-        r = reward_of(stats, batch)
-        none = torch.zeros_like(r[0::2])
-        values = self.loss(r[0::2], r[1::2], none, none, none + 1, none + 1)
-        gap, count = (r[0::2] - r[1::2]).detach(), torch.tensor(float(len(values)))
-        return [
-            Terms(values=values, denominator="pairs", metrics={"accuracy": ((gap > 0).float().sum(), count), "margin": (gap.sum(), count)})
-        ]
-
-
-def reward_of(stats: TokenStats, batch: Batch) -> Tensor:
-    """[R] rewards: the log-odds of the verdict token that ends each row, its only trainable one.
-
-    So a reward model is a plain causal LM: it needs no head of its own, and any engine that returns log-probs can serve it.
-    """
-    logp = batch.row_sum(torch.where(batch.trainable, stats.logp, 0.0)).clamp_max(-1e-6)  # at 0 the odds would be infinite
-    return logp - torch.log(-torch.expm1(logp))

@@ -140,7 +140,7 @@ def batch(rows: Sequence[Mapping[str, Any]]) -> Toy:
     A row gives `logp: [n]` (or one number with `n`), or `probs: [n][V]` (distributions over a small vocabulary) with the sampled
     `tokens: [n]`. Optional, a number or a list [n] each: credit (0), old (the given logp), behaviour (old), reference (the given logp),
     trainable (true), behaviour_entropy (that of the distribution), chance, value and returns (0.5), corrupted (the given logp),
-    turn (1) and turn_reward (0); and of the row as a whole reward (0), external (0), group (its own).
+    turn (1), turn_reward (0) and attention (1); and of the row as a whole reward (0), external (0), group (its own).
     """
     if len({"probs" in row for row in rows}) != 1:
         raise ValueError("either all rows of a toy batch give probs, or none")
@@ -164,6 +164,7 @@ def batch(rows: Sequence[Mapping[str, Any]]) -> Toy:
             "corrupted": row.get("corrupted", logp),
             "turn": row.get("turn", 1.0),
             "turn_reward": row.get("turn_reward", 0.0),
+            "attention": row.get("attention", 1.0),
         }
         n = len(logp)
         columns = {k: np.concatenate([[0.0], np.broadcast_to(np.asarray(v, dtype=np.float64), n)]) for k, v in values.items()}

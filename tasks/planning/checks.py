@@ -22,7 +22,9 @@
     value_loss    rows (value is what the critic says now;   loss, gradient, descent
                   before: what it said before the step)
     schedule      steps, at (a list of steps)                values
-    prefer        chosen, rejected, ref_chosen, ...          values, gradient: {chosen, rejected}
+    prefer        chosen, rejected, ref_chosen, ..., and     values, gradient: {chosen, rejected}
+                  the columns that the loss reads
+    head          outputs [rows][k], gate, beta              rewards, ranked
     evaluate      scored, and the columns that it reads      the metrics
     synth.clean   pairs (columns of each, and what a         actions, reasons (codes), scores
                   pair may have: prompt, chosen, ...)
@@ -57,6 +59,7 @@ SLOTS = {
     "critic": "value_loss",
     "turn_budget": "schedule",
     "loss": "prefer",
+    "head": "head",
     "cleaners": "clean",
     "makers": "pairs",
     "pay": "reward",
@@ -234,13 +237,31 @@ def _regulariser(piece: Any, given: Mapping[str, Any], recipe: Mapping[str, Any]
 def _prefer(piece: Any, given: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[str, Any]:
     import torch
 
+    from training.pairs import columns_of
+
     sides = {k: torch.tensor(given[k], dtype=torch.float64).requires_grad_() for k in ("chosen", "rejected")}
     n = len(given["chosen"])
     absent = {"ref_chosen": [0.0] * n, "ref_rejected": [0.0] * n, "n_chosen": [1.0] * n, "n_rejected": [1.0] * n}
     rest = [torch.tensor(given.get(k, default), dtype=torch.float64) for k, default in absent.items()]
-    values = piece(sides["chosen"], sides["rejected"], *rest)
-    gradient = torch.autograd.grad(values.sum(), list(sides.values()))
-    return {"values": values.tolist(), "gradient": {k: g.tolist() for k, g in zip(sides, gradient, strict=True)}}
+    values = piece(*sides.values(), *rest, **{k: torch.tensor(given[k], dtype=torch.float64) for k in columns_of(piece)})
+    gradient = torch.autograd.grad(values.sum(), list(sides.values()), allow_unused=True)
+    none = [0.0] * n
+    return {"values": values.tolist(), "gradient": {k: none if g is None else g.tolist() for k, g in zip(sides, gradient, strict=True)}}
+
+
+def _head(piece: Any, given: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[str, Any]:
+    import torch
+
+    from training import toy
+    from training.types import TokenStats
+
+    names = ("outputs", "gate", "beta")
+    extras = {k: torch.tensor(given[k], dtype=torch.float64) for k in names if k in given}
+    rows = len(given["outputs"])
+    batch = toy.batch([{"logp": [0.0]}] * rows).batch
+    batch.group = torch.arange(rows) // 2
+    head, stats = piece(), TokenStats(logp=torch.zeros(len(batch.ids)), extras=extras)
+    return {"rewards": head.reward(stats, batch).tolist(), "ranked": head.ranked(stats, batch).tolist()}
 
 
 def _guide(piece: Any, given: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[str, Any]:
@@ -319,6 +340,7 @@ RUNNERS = {
     "surrogate": _surrogate,
     "regulariser": _regulariser,
     "prefer": _prefer,
+    "head": _head,
     "value_loss": _value_loss,
     "guide": _guide,
     "schedule": _schedule,

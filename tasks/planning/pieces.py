@@ -90,14 +90,17 @@ def find(folder: str, name: str) -> Callable[..., Any]:
 
 def bind(folder: str, spec: Mapping[str, Any]) -> Callable[..., Any]:
     """The function of `spec["piece"]` with the other entries of `spec` bound as its knobs, as a `functools.partial` with these attributes:
-    `piece` (its name), `needs` (its NEEDS), and `prepare` (its `prepare` with the same knobs bound, or None)."""
+    `piece` (its name), `needs` (its NEEDS), `together` and `unit` (its TOGETHER and UNIT, of preference losses), `credit_only`
+    (its CREDIT_ONLY: False for a surrogate that has a gradient without credit), and `prepare` (its `prepare` with the same knobs bound, or None)."""
     knobs = {k: v for k, v in spec.items() if k != "piece"}
     function = find(folder, spec["piece"])
     source = module(folder, spec["piece"])
     bound = partial(function, **knobs)
+    bound.together, bound.unit = getattr(source, "TOGETHER", 1), getattr(source, "UNIT", "pair")  # type: ignore[attr-defined]
     prepare = getattr(source, "prepare", None)
     bound.piece = f"{folder}/{spec['piece'].replace('-', '_')}"  # type: ignore[attr-defined]
     bound.needs = frozenset(getattr(source, "NEEDS", ()))  # type: ignore[attr-defined]
+    bound.credit_only = getattr(source, "CREDIT_ONLY", True)  # type: ignore[attr-defined]
     bound.prepare = partial(prepare, **knobs) if prepare is not None else None  # type: ignore[attr-defined]
     return bound
 

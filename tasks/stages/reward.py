@@ -2,26 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
+import torch
+from safetensors.torch import save_file
+from torch import Tensor, nn
 
-from synth.types import PreferencePair, digest, seed_for
+from synth.kb import Passage
+from synth.types import Message, PreferencePair, Problem, Sampling, digest, seed_for
 from tasks.disk import tables
 from tasks.errors import UserError
 from tasks.learning import Curve, drive, make_repeatable, shuffled
-from tasks.planning.pieces import Piece
-from tasks.rows import pair_rows
+from tasks.pairs import columns
+from tasks.planning.pieces import Piece, Pieces
+from tasks.play import knowledge
+from tasks.ratings import ratings
+from tasks.rows import pair_rows, prompt_ids
 from tasks.stage import Stage
-from training.learner import Learner, Optim, score
+from training.judging import best_of, measures, over_optimised
+from training.learner import Learner, Optim, score, token_stats
 from training.model import load_model, n_parameters, save_model
-from training.objective import RewardObjective, reward_of
-from training.pack import Row, pack
+from training.pack import Row, pack, split
+from training.pairs import columns_of
 from training.render import Renderer
+from training.reward_model import RewardObjective, features, new_reward_model, reward_of
+from training.rollout.play import Player
+from training.rollout.torch_sampler import TorchSampler
 from training.rounds import Round
+from training.types import Rollout
 
 PROVIDES: set[str] = set()
-VERDICT = "good"  # the reward of a conversation is the log-odds of this word after it
+VERDICT = "good"  # without a head the reward of a conversation is the log-odds of this word after it
 
 
 def reward(
@@ -41,42 +56,191 @@ def reward(
     max_grad_norm: float = 1.0,
     checkpoint_every: int = 40,
     loss: Piece("training.prefer") = {"piece": "bradley_terry"},
+    head: Piece("training.head") = None,
+    facts: bool = False,
+    best_of_n: int = 0,
+    best_of_problems: int = 48,
+    temperature: float = 1.0,
+    max_turn_tokens: int = 48,
+    k: int = 3,
+    envs: Pieces("training.env") = [{"piece": "search"}, {"piece": "single"}],
 ) -> None:
-    """Starts from artifacts/sft/model."""
+    """Starts from artifacts/sft/model.
+
+    head       what reads the reward off the model (training/head); without one it is the log-odds of a word
+    facts      the model is told what the answer rests on: the passages of the problem's facts, or its reference answer (column "facts" of
+               a pair comes first). Sun et al. 2023, "Aligning Large Multimodal Models with Factually Augmented RLHF" (arXiv 2309.14525)
+    best_of_n  answers of the SFT model to each of `best_of_problems` held-out problems, from which this model chooses: the verifier's
+               score of the best of n, for n = 1, 2, 4, ... (best_of.json); 0 leaves it out. `temperature` to `envs` are those of sampling
+    """
     make_repeatable(stage, device)
     pairs = tables.read(stage.input("clean", "pairs.parquet"), PreferencePair)
-    model, tokenizer = load_model(stage.input("sft", "model"), dtype=dtype, device=device)
-    renderer = Renderer(tokenizer)
-    train = judged_rows(renderer, (p for p in pairs if p.split == "train"), max_length)
-    valid = judged_rows(renderer, (p for p in pairs if p.split == "valid"), max_length)
+    known = _problems(stage) if facts or best_of_n else {}
+    if facts:
+        told = _Facts(stage, known)
+        pairs = [replace(p, prompt=(told(p), *p.prompt)) for p in pairs]
+    scorer = head() if head is not None else None
+    sides = {s: [p for p in pairs if p.split == s] for s in ("train", "valid")}
+    marks, attributes = ratings(sides["train"]) if scorer is not None and scorer.ratings else ({}, ())
+    seed = seed_for(stage.seed, "reward", "head")
+    if scorer is None:
+        model, tokenizer = load_model(stage.input("sft", "model"), dtype=dtype, device=device)
+    else:
+        scorer.attributes = attributes
+        outputs = scorer.outputs or len(attributes)
+        model, tokenizer = new_reward_model(stage.input("sft", "model"), outputs, dtype=dtype, device=device, seed=seed)
+    judge = _Judge(Renderer(tokenizer), scorer, max_length, device, tokens_per_microbatch)
+    scalars = columns("reward", sides["train"], columns_of(loss)) if columns_of(loss) else {}
+    train, valid = judge.rows(sides["train"], scalars), judge.rows(sides["valid"], {})
     if not train:
         raise UserError(
             "reward: no cleaned pair of the split train is left (or all are longer than max_length): see artifacts/clean/card.json"
         )
-    learner = Learner(model, Optim(kind=optimizer, lr=lr, matrix_lr=matrix_lr, warmup=warmup, steps=steps, weight_decay=weight_decay,
-                                   max_grad_norm=max_grad_norm, decay="linear", final=0.1))  # fmt: skip
+    trained = model if scorer is None else scorer.begin(model, lambda: judge.fit(model, train, sides["train"], marks))
+    learner = Learner(trained, Optim(kind=optimizer, lr=lr, matrix_lr=matrix_lr, warmup=warmup, steps=steps, weight_decay=weight_decay,
+                                     max_grad_norm=max_grad_norm, decay="linear", final=0.1), read=judge.read)  # fmt: skip
     order = shuffled(len(train) // 2, pairs_per_step, seed_for(stage.seed, "reward", "order"))
     curve = Curve(stage, steps, shown=("loss", "accuracy"))
     drive(
-        [Round(name="reward", role="reward", objective=RewardObjective(loss=loss), steps=steps, together=2,
+        [Round(name="reward", role="reward", objective=RewardObjective(loss=loss, head=scorer), steps=steps, together=2,
                tokens_per_microbatch=tokens_per_microbatch,
                source=lambda step: ([pack([train[2 * i + j] for i in order(step) for j in (0, 1)], device=device)], {}))],
         {"reward": learner}, curve, every=checkpoint_every,
     )  # fmt: skip
     curve.close()
-    save_model(model, tokenizer, stage.out / "model")
-    card = {"parameters": n_parameters(model), "pairs": len(train) // 2, "steps": steps, "verdict": VERDICT,
-            "accuracy": round(curve.mean("accuracy"), 4), "trained_on": digest([p.id for p in pairs])}  # fmt: skip
+    _save(stage, trained, model, tokenizer, head, attributes)
+    card: dict[str, Any] = {"parameters": n_parameters(trained), "pairs": len(train) // 2, "steps": steps,
+                            "accuracy": round(curve.mean("accuracy"), 4), "trained_on": digest([p.id for p in pairs])}  # fmt: skip
+    card |= {"verdict": VERDICT} if scorer is None else {"head": head.piece.rpartition("/")[2], "attributes": list(attributes)}
     if valid:
-        batch = pack(valid, device=device)
-        r = reward_of(score(model, batch, tokens_per_microbatch=tokens_per_microbatch), batch)
-        card["valid_accuracy"] = round(float((r[0::2] > r[1::2]).double().mean()), 4)
-        card["valid_pairs"] = len(valid) // 2
+        r, n = judge.rewards(trained, valid), judge.lengths(sides["valid"])
+        found = measures(r[0::2], r[1::2], n[0::2], n[1::2])
+        card["valid_accuracy"], card["valid_pairs"] = round(float((r[0::2] > r[1::2]).mean()), 4), len(valid) // 2
+        card["valid"] = {name: None if x is None else round(x, 4) for name, x in found.items() if name != "accuracy"}
+    if best_of_n:
+        player = _player(stage, dtype, device, max_length, temperature, max_turn_tokens, k, envs)
+        held = [p for p in known.values() if p.split != "train"][:best_of_problems]
+        card["best_of"] = _best_of(stage, judge, trained, player, held, best_of_n, told if facts else None)
     stage.card(card)
 
 
-def judged_rows(renderer: Renderer, pairs: Iterable[PreferencePair], max_length: int) -> list[Row]:
-    """The rows of the pairs, each followed by the verdict's first token, which alone is trainable."""
-    verdict = renderer.encode(VERDICT)[:1]
-    rows, _ = pair_rows(renderer, pairs, max_length - 1)
-    return [Row(ids=np.concatenate([r.ids, verdict]), trainable=np.arange(len(r.ids) + 1) == len(r.ids), group=r.group) for r in rows]
+class _Judge:
+    """Pairs as rows, and the rewards of rows, with a head or without."""
+
+    def __init__(self, renderer: Renderer, scorer: Any, max_length: int, device: str, budget: int) -> None:
+        self.renderer, self.scorer, self.max_length, self.device, self.budget = renderer, scorer, max_length, device, budget
+        self.read: Callable = token_stats if scorer is None else scorer.read
+
+    def rows(self, pairs: Iterable[PreferencePair], scalars: Mapping[str, Mapping[str, float]]) -> list[Row]:
+        """Rows 2i and 2i + 1. Without a head each ends with the verdict's first token, which alone is trainable."""
+        pairs = list(pairs)
+        rows, _ = pair_rows(self.renderer, pairs, self.max_length - (self.scorer is None))
+        rows = [replace(r, scalars=scalars[pairs[r.group].id]) for r in rows] if scalars else rows
+        return [self.dress(r) for r in rows]
+
+    def lengths(self, pairs: Iterable[PreferencePair]) -> np.ndarray:
+        """[R] tokens of the answers of `rows`."""
+        rows, _ = pair_rows(self.renderer, pairs, self.max_length - (self.scorer is None))
+        return np.array([int(r.trainable.sum()) for r in rows])
+
+    def dress(self, row: Row) -> Row:
+        """A row as the model reads it."""
+        if self.scorer is not None:
+            return row
+        verdict = self.renderer.encode(VERDICT)[:1]
+        ids = np.concatenate([row.ids, verdict])
+        return replace(row, ids=ids, trainable=np.arange(len(ids)) == len(row.ids), columns={})
+
+    def fit(self, model: nn.Module, rows: Sequence[Row], pairs: Sequence[PreferencePair], marks: Mapping[str, np.ndarray]) -> tuple:
+        """Features [N, d] of the rows' last tokens and their ratings [N, k]."""
+        with torch.no_grad():
+            found = [features(model, part)[0].double().cpu().numpy() for part in split(pack(rows, device=self.device), self.budget)]
+        return np.concatenate(found), np.stack([marks[pairs[r.group].id][i % 2] for i, r in enumerate(rows)])
+
+    def rewards(self, model: nn.Module, rows: Sequence[Row]) -> np.ndarray:
+        """[R] rewards of rows."""
+        batch = pack(rows, device=self.device)
+        stats = score(model, batch, tokens_per_microbatch=self.budget, read=self.read)
+        r: Tensor = reward_of(stats, batch) if self.scorer is None else self.scorer.reward(stats, batch)
+        return r.double().cpu().numpy()
+
+
+def _save(stage: Stage, trained: nn.Module, model: nn.Module, tokenizer: Any, head: Any, attributes: Sequence[str]) -> None:
+    """The model in Hugging Face layout; beside it what its head is, and the weights that are not the model's (those of a gate)."""
+    folder = stage.out / "model"
+    save_model(model, tokenizer, folder)
+    if head is None:
+        return
+    said = {"head": head.piece.rpartition("/")[2], "settings": dict(head.keywords), "attributes": list(attributes)}
+    (folder / "head.json").write_text(json.dumps(said, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    own = {name: p.detach().contiguous() for name, p in trained.named_parameters() if trained is not model and p.requires_grad}
+    if own:
+        save_file(own, folder / "head.safetensors")
+
+
+class _Facts:
+    """What a pair's or problem's answer rests on, as a system message."""
+
+    def __init__(self, stage: Stage, problems: Mapping[str, Problem]) -> None:
+        found = tables.read(stage.input("kb", "passages.parquet"), Passage)
+        self.text = {f: p.text for p in found for f in p.facts}
+        self.problems = problems
+
+    def __call__(self, pair: PreferencePair) -> Message:
+        given = pair.columns.get("facts")
+        if given is not None:
+            return Message(role="system", content=given if isinstance(given, str) else "\n".join(given))
+        if pair.problem not in self.problems:
+            raise UserError(f"reward: facts: the pair {pair.id} has neither the column 'facts' nor a problem: add one of them")
+        return self.of(self.problems[pair.problem])
+
+    def of(self, problem: Problem) -> Message:
+        passages = dict.fromkeys(self.text[f] for f in problem.lineage.get("facts", ()) if f in self.text)
+        return Message(role="system", content="\n".join(passages) or problem.answer)
+
+
+def _problems(stage: Stage) -> dict[str, Problem]:
+    return {p.id: p for name in ("questions", "problems") for p in tables.read(stage.input(name, "problems.parquet"), Problem)}
+
+
+def _player(
+    stage: Stage, dtype: str, device: str, max_length: int, temperature: float, max_turn_tokens: int, k: int, envs: Sequence
+) -> Player:
+    """The SFT model as the policy whose answers are chosen from."""
+    policy, tokenizer = load_model(stage.input("sft", "model"), dtype=dtype, device=device)
+    renderer = Renderer(tokenizer)
+    return Player(
+        sampler=TorchSampler(policy, renderer.end_id), renderer=renderer, envs={e.piece.rpartition("/")[2]: e() for e in envs},
+        tools={"search": knowledge.search(stage, k=k)}, max_tokens=max_length - 1,
+        sampling=Sampling(temperature=temperature, max_tokens=max_turn_tokens),
+    )  # fmt: skip
+
+
+def _best_of(
+    stage: Stage, judge: _Judge, model: nn.Module, player: Player, problems: Sequence[Problem], n: int, told: _Facts | None
+) -> dict[str, Any]:
+    """Play, let the reward model choose, ask the verifier; the curve goes to best_of.json. Raises UserError where nothing is held out."""
+    if not problems:
+        raise UserError("reward: best_of_n needs held-out problems: raise n_valid or n_test of the stages questions and problems")
+    groups = player.play(problems, n, stage.seed, "reward", "best_of")
+    proxy, gold = [], []
+    for group in groups:
+        rows = [judge.dress(_row(judge.renderer, r, told)) for r in group.rollouts]
+        fits = np.array([len(r.ids) <= judge.max_length for r in rows])
+        rewards = np.full(len(rows), np.nan)
+        if fits.any():
+            rewards[fits] = judge.rewards(model, [r for r, f in zip(rows, fits, strict=True) if f])
+        proxy.append(rewards[fits])
+        gold.append(group.rewards[fits])
+    curve = best_of(proxy, gold, [2**i for i in range(n.bit_length()) if 2**i <= n])
+    (stage.out / "best_of.json").write_text(json.dumps(curve, indent=1) + "\n", encoding="utf-8")
+    rounded = [{key: round(value, 4) for key, value in point.items()} for point in curve]
+    return {"curve": rounded, "lost_beyond_the_peak": round(over_optimised(curve), 4)}
+
+
+def _row(renderer: Renderer, rollout: Rollout, told: _Facts | None) -> Row:
+    """The row of a rollout as a reward model reads it: with facts, its prompt is written anew behind them."""
+    start, *rest = rollout.segments
+    ids = start.ids if told is None else prompt_ids(renderer, (told.of(rollout.problem), *rollout.problem.prompt))
+    parts = [(ids, False), *((s.ids, s.role == "model") for s in rest)]
+    return Row(ids=np.concatenate([p for p, _ in parts]), trainable=np.concatenate([np.full(len(p), on) for p, on in parts]))
