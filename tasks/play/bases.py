@@ -31,7 +31,7 @@ from synth.types import Quarantined
 from tasks.disk import commit, tables
 from tasks.errors import UserError
 from tasks.play.guess import guess
-from tasks.play.search import pages_in, rest
+from tasks.play.knowledge import kb_at, pages_in, rest
 
 REMEDY = "build it anew with `espalier kb build`"
 
@@ -143,8 +143,7 @@ def _counted(values: Any) -> dict[str, int]:
 def load(folder: Path) -> KB:
     """The knowledge base in a folder, verified. Raises UserError where it is none or damaged."""
     _known(folder)
-    kinds = (("entities", Entity), ("relations", Relation), ("facts", Fact))
-    return KB(*(tables.read(folder / f"{name}.parquet", cls) for name, cls in kinds))
+    return kb_at(folder)
 
 
 def engine(folder: Path) -> Engine:

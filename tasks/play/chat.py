@@ -6,7 +6,7 @@ instructions here as there. Each question is a conversation of its own: that is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,13 +18,14 @@ from tasks.disk import commit, tables
 from tasks.errors import UserError, nearest
 from tasks.planning import plan
 from tasks.planning.pieces import bind
-from tasks.play import search
+from tasks.play import knowledge
 from tasks.stage import REMEDY
 from tasks.stages.evaluate import MODELS, outcome
 from training.model import load_model
 from training.render import Renderer
 from training.rollout.play import Player
 from training.rollout.torch_sampler import TorchSampler
+from training.types import Group
 
 Said = Callable[[Message], None]
 
@@ -79,7 +80,7 @@ class Chat:
             self.renderer = Renderer(tokenizer)
         except (ValueError, OSError) as e:
             raise UserError(f"the model {model} could not be loaded: {str(e).strip().splitlines()[0]}") from e
-        self.tools = {"search": search.load(passages, k=self.settings["k"])}
+        self.tools = {"search": knowledge.load(passages, k=self.settings["k"])}
         self.sampling = Sampling(temperature=temperature, max_tokens=self.settings["max_turn_tokens"])
         self.seed, self.asked = seed, 0
         questions = root / "artifacts" / "questions" / "problems.parquet"
@@ -93,18 +94,27 @@ class Chat:
         """Play one question; `said` hears every turn of the model and of the tool when it is made."""
         known = self.known.get(question)
         problem = known or Problem.make(prompt=question, answer="?", verifier="exact", env="search", family="chat", split="test")
-        envs = {e["piece"]: _Aloud(bind("training.env", e)(), said) for e in self.settings["envs"]}
-        player = Player(
-            sampler=TorchSampler(model=self.model, end_id=self.renderer.end_id), renderer=self.renderer, envs=envs, tools=self.tools,
-            sampling=self.sampling, max_tokens=self.settings["max_tokens"],
-        )  # fmt: skip
         self.asked += 1
-        rollout = player.play([problem], 1, self.seed, "chat", self.asked)[0].rollouts[0]
+        rollout = self._player(lambda env: _Aloud(env, said)).play([problem], 1, self.seed, "chat", self.asked)[0].rollouts[0]
         ended = outcome(rollout)
         if rollout.segments[-1].stop == "length":  # the environment never saw this turn
             said(rollout.info["messages"][-1])
         answered = known is None and ended in ("right", "wrong", "unscorable")
         return Ending("answered" if answered else ended, known.answer if known else "", int(rollout.info["calls"]))
+
+    def play(self, problems: Sequence[Problem], samples: int) -> list[Group]:
+        """Each question `samples` times, unheard. Raises UserError for a question that is too long for the model's conversations."""
+        try:
+            return self._player(lambda env: env).play(problems, samples, self.seed, "measure")
+        except ValueError as e:
+            raise UserError(str(e)) from e
+
+    def _player(self, around: Callable[[Any], Any]) -> Player:
+        return Player(
+            sampler=TorchSampler(model=self.model, end_id=self.renderer.end_id), renderer=self.renderer, tools=self.tools,
+            envs={e["piece"]: around(bind("training.env", e)()) for e in self.settings["envs"]}, sampling=self.sampling,
+            max_tokens=self.settings["max_tokens"],
+        )  # fmt: skip
 
 
 def model_path(root: Path, model: str) -> Path | str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from synth.kb import KB, Entity, Fact, Relation
+from synth.engine import Page, pages_of_kb
+from synth.kb import KB, Entity, Fact, Passage, Relation
 from tasks.disk import tables
 from tasks.errors import UserError
-from tasks.play.search import Search, load
+from tasks.play.search import Search
 from tasks.stage import Stage
 
 _TABLES = (("entities", Entity), ("relations", Relation), ("facts", Fact))
@@ -28,3 +30,20 @@ def kb_at(folder: Path) -> KB:
 def search(stage: Stage, *, k: int = 3) -> Search:
     """The search tool over artifacts/kb/passages.parquet, k passages per query; its pages open too."""
     return load(stage.input("kb", "passages.parquet"), k=k)
+
+
+def load(path: Path, *, k: int = 3) -> Search:
+    """The search tool over `passages.parquet` of the stage kb, with the pages of the tables beside it."""
+    return Search(tables.read(path, Passage), k=k, pages=lambda: pages_in(path.parent))
+
+
+def pages_in(folder: Path) -> list[Page]:
+    """The pages of a knowledge base in a folder: its documents, where it has any, and a page for each entity that they are not about."""
+    documents = tables.read(folder / "documents.parquet", Page) if (folder / "documents.parquet").exists() else []
+    return [*documents, *rest(documents, kb_at(folder))]
+
+
+def rest(documents: Iterable[Page], kb: KB) -> Iterator[Page]:
+    """A page for each entity that no document is about: a document says it in its own words."""
+    seen = {d.title for d in documents}
+    return (p for p in pages_of_kb(kb) if p.title not in seen)

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
-from pathlib import Path
 
 import numpy as np
 
 from synth.documents import harmless
-from synth.engine import NOTHING, Engine, Page, build_index, pages_of_kb
-from synth.kb import KB, Entity, Fact, Passage, Relation
+from synth.engine import NOTHING, Engine, Page, build_index
+from synth.kb import Passage
 from synth.ranking import Ranking, words
-from tasks.disk import tables
 
-__all__ = ["NOTHING", "Search", "load", "words"]
+__all__ = ["NOTHING", "Search", "words"]
 
 
 class Search:
@@ -61,22 +59,3 @@ def own_pages(passages: Sequence[Passage]) -> Iterator[Page]:
         lines.setdefault(p.entity, []).append(p.text)
     for entity, said in lines.items():
         yield Page(id=entity, title=titles[entity], text="\n".join(said))
-
-
-def load(path: Path, *, k: int = 3) -> Search:
-    """The search tool over `passages.parquet` of the stage kb, with the pages of the tables beside it."""
-    return Search(tables.read(path, Passage), k=k, pages=lambda: pages_in(path.parent))
-
-
-def pages_in(folder: Path) -> list[Page]:
-    """The pages of a knowledge base in a folder: its documents, where it has any, and a page for each entity that they are not about."""
-    kinds = (("entities", Entity), ("relations", Relation), ("facts", Fact))
-    kb = KB(*(tables.read(folder / f"{name}.parquet", cls) for name, cls in kinds))
-    documents = tables.read(folder / "documents.parquet", Page) if (folder / "documents.parquet").exists() else []
-    return [*documents, *rest(documents, kb)]
-
-
-def rest(documents: Iterable[Page], kb: KB) -> Iterator[Page]:
-    """A page for each entity that no document is about: a document says it in its own words."""
-    seen = {d.title for d in documents}
-    return (p for p in pages_of_kb(kb) if p.title not in seen)
