@@ -184,3 +184,19 @@ def test_features_see_consistency_and_not_truth():
         and overlap(tokens(""), tokens("")) == 0.0
     )
     assert features([Message(role="user", content="?")], "")["words"] == 0.0
+
+
+def test_the_prefix_filter_loses_nothing_and_a_prompt_may_have_thousands_of_pairs(monkeypatch):
+    rng = Random(8)
+    prompt = (Message(role="user", content=" ".join(rng.choice("abcdefgh") * 3 for _ in range(60))),)
+
+    words = ["red", "green", "blue", "old", "new", "warm"]
+    bases = [[rng.choice(words) for _ in range(rng.randrange(4, 12))] for _ in range(8)]
+
+    def side():
+        return " ".join(w if rng.random() < 0.93 else rng.choice(words) for w in rng.choice(bases))
+
+    some = [PreferencePair(id=f"{i:04d}", prompt=prompt, chosen=side(), rejected=side(), source="t", split="train") for i in range(300)]
+    filtered = duplicates(some)
+    monkeypatch.setattr("synth.clean.duplicates._alike", lambda shingles, threshold: (range(len(shingles)) for _ in shingles))
+    assert filtered == duplicates(some) and sum(d.action == "remove" for d in filtered) > 20
