@@ -403,3 +403,63 @@ def test_what_a_proposal_earns():
     pay = selfplay.paying(bind("training.reward", {"piece": "bell"}), rng())
     paid = pay([(0.5, {}), (float("nan"), {}), (float("nan"), {"duplicate": 1.0}), (float("nan"), {"spec_invalid": 1.0}), (0.75, {})])
     assert paid == pytest.approx([1.0, 0.0, -0.5, -1.0, 0.4578334], abs=1e-6)
+
+
+def test_the_stage_problems_plays_rounds_and_goes_on_after_a_kill(tmp_path, monkeypatch):
+    from tasks.disk import tables
+    from tasks.stage import Stage
+    from tasks.stages.problems import problems
+
+    given = params(n_train=5, n_valid=2, n_test=2, env="") | {"rounds": 3}
+    plain = {k: v for k, v in given.items() if not callable(v) and k != "families"}
+
+    def run(root):
+        stage = Stage("problems", plan={"seed": 4, "params": plain}, root=root, deps=[])
+        stage.params = given
+        with stage.running():
+            problems(stage, **given)
+        return root / "artifacts" / "problems"
+
+    whole = run(tmp_path / "whole")
+    rows = tables.read(whole / "problems.parquet", Problem)
+    card = json.loads((whole / "card.json").read_text())
+    assert {p.split for p in rows} == {"train", "valid", "test"} and len(card["rounds"]) == 3
+    assert sum(p.split == "train" for p in rows) > 5, "the rounds make the split train, not n_train"
+    assert card["produced"] == card["accepted"] + sum(card["quarantined"].values()) and (whole / "rounds.svg").exists()
+    roots = {s: {p.lineage["root"] for p in rows if p.split == s} for s in ("train", "test")}
+    assert not roots["train"] & roots["test"]
+
+    class Killed(Exception):
+        pass
+
+    add, left = Ledger.add, [9]
+
+    def dying(self, *args, **more):
+        add(self, *args, **more)
+        left[0] -= 1
+        if not left[0]:
+            raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "add", dying)
+        with pytest.raises(Killed):
+            run(tmp_path / "broken")
+    again = run(tmp_path / "broken")
+    for name in ("problems.parquet", "quarantine.parquet", "rounds.jsonl", "rounds.svg"):
+        assert (again / name).read_bytes() == (whole / name).read_bytes(), name
+
+
+def test_the_command_line_plays_and_goes_on(tmp_path, capsys, monkeypatch):
+    from flows.cli import main
+
+    (tmp_path / "params.yaml").write_text("recipe: socratic-zero\nseed: 3\n")
+    (tmp_path / "dvc.yaml").write_text("stages: {}\n")
+    monkeypatch.chdir(tmp_path)
+    said = ["selfplay", "--set", "problems.rounds=2", "--set", "problems.proposals=6", "--set", "problems.held=1"]
+    assert main(said) == 0
+    first = capsys.readouterr().out
+    assert "of 6" in first and "certified problems" in first and (tmp_path / ".espalier/selfplay/socratic-zero/rounds.svg").exists()
+    assert main(said) == 0 and capsys.readouterr().out.splitlines()[:3] == first.splitlines()[:3], "read back, not played again"
+    assert main(["selfplay", "--recipe", "grpo"]) == 2 and "does not play" not in capsys.readouterr().out
+    assert main([*said, "--set", "seed=4"]) == 2 and "another run" in capsys.readouterr().err
+    assert main(["selfplay", "--learn", "1"]) == 2 and "--model" in capsys.readouterr().err

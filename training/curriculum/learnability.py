@@ -37,7 +37,7 @@ def learnability(
     *,
     target: float = 0.5,
     floor: float = 0.02,
-    gain: float = 0.2,
+    gain: float = 0.4,
     certainty: float = 0.9,
     discount: float = 0.8,
     samples: int = 8,
