@@ -10,7 +10,7 @@ from typing import Any
 def add(commands: Any) -> None:
     p = commands.add_parser("questions", help="grow questions with proofs from a knowledge base; show twenty at rising difficulty")
     p.set_defaults(run=show, folder=Path("artifacts/questions"), n=20, page=None, kb=Path("artifacts/kb"), seed=0)
-    kinds = p.add_subparsers(metavar="grow|show")
+    kinds = p.add_subparsers(metavar="grow|show|rewrite")
     g = kinds.add_parser("grow", help="grow fuzzy-tree questions and write problems.parquet, questions.jsonl, quarantine.parquet, card.json")
     g.add_argument("--kb", type=Path, default=Path("artifacts/kb"), metavar="DIR", help="of `espalier kb build` or the stage kb")
     g.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder to write")
@@ -25,6 +25,19 @@ def add(commands: Any) -> None:
     g.add_argument("--seed", type=int, default=0)
     g.add_argument("--workers", type=int, default=1, help="processes; the result does not depend on it")
     g.set_defaults(run=grow)
+    r = kinds.add_parser("rewrite", help="have a model put grown questions into its own words; each passes the gates again")
+    r.add_argument("folder", type=Path, metavar="DIR", help="of `questions grow`")
+    r.add_argument("--kb", type=Path, default=Path("artifacts/kb"), metavar="DIR", help="what they were grown from")
+    r.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder to write")
+    r.add_argument("--endpoint", required=True, metavar="URL", help="OpenAI-compatible, up to /v1; `vllm serve MODEL` is one")
+    r.add_argument("--model", required=True, help="the model as the endpoint calls it")
+    r.add_argument("--cache", type=Path, default=Path(".espalier/answers.sqlite"), help="answers, kept between runs")
+    r.add_argument("--n", type=int, help="the first N questions (default: all)")
+    r.add_argument("--max-tokens", type=int, help="stop before more tokens than this are used")
+    r.add_argument("--max-cost", type=float, help="stop before it costs more (needs --prices)")
+    r.add_argument("--prices", type=lambda t: [float(x) for x in t.split(",")], metavar="IN,OUT", help="per million prompt and completion tokens")
+    r.add_argument("--dry-run", action="store_true", help="say what it would use at most, and ask nothing")
+    r.set_defaults(run=rewrite)
     s = kinds.add_parser("show", help="twenty questions from the easiest to the hardest, in the terminal or as a page")
     s.add_argument("folder", nargs="?", type=Path, default=Path("artifacts/questions"), metavar="DIR", help="default: artifacts/questions")
     s.add_argument("--kb", type=Path, default=Path("artifacts/kb"), metavar="DIR", help="what the questions were grown from (default: artifacts/kb)")
@@ -68,6 +81,42 @@ def grow(args: argparse.Namespace) -> int:
     for cell, n in card["short"].items():
         print(f"  {cell}: {n} fewer than wanted")
     print(f"written: {args.out}   espalier questions show {args.out} --kb {args.kb}   espalier verify {args.out / 'questions.jsonl'} --kb {args.kb}")
+    return 0
+
+
+def rewrite(args: argparse.Namespace) -> int:
+    import json
+    import os
+
+    from tasks.errors import UserError
+    from tasks.play import trees
+
+    card = args.folder / "card.json"
+    if not card.exists():
+        raise UserError(f"{card} does not exist: name a folder that `espalier questions grow` has written")
+    made = json.loads(card.read_text(encoding="utf-8"))
+    problems = [p for p in trees.read(args.folder / "problems.parquet")[0] if p.family == "fuzzy_tree"][: args.n]
+    prices = dict(zip(("prompt", "completion"), args.prices or (), strict=bool(args.prices)))
+    try:
+        endpoint = trees.Endpoint(
+            url=args.endpoint, model=args.model, cache=args.cache, key=os.environ.get("ESPALIER_API_KEY", ""), prices=trees.Prices(**prices),
+            budget=trees.Budget(tokens=args.max_tokens, cost=args.max_cost),
+        )  # fmt: skip
+    except ValueError as error:
+        raise UserError(str(error)) from error
+    knobs = made.get("knobs", {}) | {"extra": made.get("phrases", {})}
+    found = trees.reword(args.kb, problems, endpoint, dry_run=args.dry_run, **knobs)
+    if isinstance(found, trees.Estimate):
+        cost = "" if found.cost is None else f", at most {found.cost:.4g} in the currency of the prices"
+        said = f"at most {found.prompt_tokens:,} prompt and {found.completion_tokens:,} completion tokens"
+        print(f"{found.requests} requests ({found.cached} answers are in the cache): {said}{cost}")
+        return 0
+    accepted, aside = found
+    counted = trees.counts(accepted, aside, {})
+    used = {"requests": endpoint.usage.requests, "cached": endpoint.usage.cached, "failed": endpoint.usage.failed,
+            "prompt_tokens": endpoint.usage.prompt_tokens, "completion_tokens": endpoint.usage.completion_tokens, "cost": endpoint.spent}  # fmt: skip
+    trees.write(args.out, args.kb, accepted, aside, made | counted | {"model": args.model, "used": used})
+    print(f"accepted {counted['accepted']} of {counted['produced']}; set aside: {counted['quarantined'] or 'none'}; used {used}")
     return 0
 
 

@@ -56,7 +56,7 @@ class FuzzyTrees:
     closed_world   of `synth.trees.grow.Grower`
     max_words, max_guess   gates "too_long" (words of a question) and "guessable" (share of the most frequent answer to what is asked)
     hits           question -> the texts of the best passages of one search; None: the gate "one_search" is not asked
-    wording        puts patterns into words and reads them back; None: the templates of `synth.trees.text`, with `extra` phrases
+    extra          phrases of the user's own, for the templates of `synth.trees.text`
     Raises ValueError where nothing can be asked, and for levels outside 1 to 4.
     """
 
@@ -73,7 +73,6 @@ class FuzzyTrees:
         max_guess: float = 0.1,
         most_pages: int = 600,
         hits: Callable[[str], Sequence[str]] | None = None,
-        wording: Wording | None = None,
         extra: Mapping[str, Mapping[str, Sequence[str]]] | None = None,
     ) -> None:
         if not levels or not set(levels) <= {1, 2, 3, 4}:
@@ -84,7 +83,7 @@ class FuzzyTrees:
         self.either = frozenset(r.name for r in relations if phrases.symmetric(r))  # the words do not tell their direction
         both = frozenset(r for r in self.either if _same_both_ways(self.graph, r))  # nor do the facts
         self.grower = Grower(self.graph, symmetric=self.either, closed_world=closed_world)
-        self.wording = wording or Realiser(relations, lexicon.name, lexicon.find, symmetric=both, extra=extra)
+        self.wording = Realiser(relations, lexicon.name, lexicon.find, symmetric=both, extra=extra)
         self.prover = Prover(connection)
         self.oracle = Oracle(Reader(relations, lexicon.known), lexicon.name, open, self._table, most=most_pages)
         self._guess = {name: share for name, share in self._shares() if share <= max_guess}
@@ -216,8 +215,10 @@ class FuzzyTrees:
 
     # ---- checking
 
-    def refute(self, grown: Grown, text: str, split: Split, facts: Sequence[Fact]) -> tuple[tuple[str, str] | None, int]:
-        """(None where a question may be asked, else the reason code of the first gate that it fails with the evidence; pages opened)."""
+    def refute(
+        self, grown: Grown, text: str, split: Split, facts: Sequence[Fact], *, wording: Wording | None = None
+    ) -> tuple[tuple[str, str] | None, int]:
+        """`wording`: what reads the text, where it is not what writes the others. (None where a question may be asked, else the reason code of the first gate that it fails with the evidence; pages opened)."""
         pattern, node = grown.pattern, grown.pattern.root
         assert isinstance(node, Node)
         if pattern.relation not in self._guess:
@@ -242,7 +243,7 @@ class FuzzyTrees:
         if failed is not None:
             return failed, 0
         other = misread(
-            pattern, self.wording.read(text), self.either, lambda p: self.prover.refute_tree(p, grown.root, grown.answer) is None
+            pattern, (wording or self.wording).read(text), self.either, lambda p: self.prover.refute_tree(p, grown.root, grown.answer) is None
         )
         if other is not None:
             return ("roundtrip_mismatch", other), 0

@@ -16,19 +16,22 @@ import yaml
 from synth.kb import Passage
 from synth.make.fuzzy_tree import FuzzyTrees, fuzzy_tree
 from synth.tree import from_json
-from synth.trees.text import Wording
+from synth.trees.model import ModelWording, rewrite
 from synth.trees.triples import triples_of
-from synth.types import Problem, Quarantined, Split, digest, from_row, to_row
+from synth.types import Problem, Quarantined, Sampling, Split, digest, from_row, to_row
 from tasks.disk import tables
 from tasks.errors import UserError
 from tasks.play import knowledge
 from tasks.play.search import Search
+from training.rollout.endpoint import Budget, Endpoint, Estimate, Prices
+
+__all__ = ["Budget", "Endpoint", "Estimate", "Prices"]  # what a command needs to name an endpoint
 
 Cells = Mapping[tuple[Split, int], int]  # (split, depth) -> questions wanted
 SHORTCUT_K = 10  # passages of the one search that must not answer a question
 
 
-def maker(folder: Path, *, wording: Wording | None = None, **knobs: Any) -> FuzzyTrees:
+def maker(folder: Path, **knobs: Any) -> FuzzyTrees:
     """The questions of the knowledge base in a folder (as the stage `kb` or `espalier kb build` wrote it). `knobs` of FuzzyTrees.
 
     Raises UserError for a folder that holds none.
@@ -41,7 +44,7 @@ def maker(folder: Path, *, wording: Wording | None = None, **knobs: Any) -> Fuzz
         return [f"{p.title}: {p.text}" for p in search.hits(question)]
 
     try:
-        return FuzzyTrees.of(kb, passages, hits=hits, wording=wording, **knobs)
+        return FuzzyTrees.of(kb, passages, hits=hits, **knobs)
     except ValueError as error:
         raise UserError(f"questions: {error}") from error
 
@@ -80,17 +83,16 @@ def grow(
     workers: int = 1,
     tries: int = 8,
     finished: Callable[[str, Callable[[], Any]], Any] | None = None,
-    wording: Wording | None = None,
     **knobs: Any,
 ) -> tuple[list[Problem], list[Quarantined]]:
     """Questions of the knowledge base in a folder, and what was set aside: the same for any number of workers.
 
-    finished   remembers items by key, where one process makes them       wording   see FuzzyTrees; one process only
+    `finished` remembers items by key, where one process makes them.
     """
-    if workers > 1 and wording is None:
+    if workers > 1:
         with _runner(folder, knobs, workers) as run:
             return fuzzy_tree(_make, wanted, tries=tries, run=run)
-    trees = maker(folder, wording=wording, **knobs)
+    trees = maker(folder, **knobs)
     if finished is None:
         return fuzzy_tree(trees, wanted, tries=tries)
     return fuzzy_tree(lambda s, depth, i: finished(f"{s}/{depth}/{i}", lambda: trees(s, depth, i)), wanted, tries=tries)
@@ -147,6 +149,21 @@ def write(folder: Path, kb: Path, accepted: Sequence[Problem], aside: Sequence[Q
             row = {**to_row(p), "question": p.question, "formalization": triples_of(from_json(p.lineage["pattern"]), name)}
             out.write(json.dumps(row, ensure_ascii=False, sort_keys=True) + "\n")
     (folder / "card.json").write_text(json.dumps(card, indent=1, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def reword(
+    folder: Path, problems: Sequence[Problem], endpoint: Endpoint, *, seed: int, dry_run: bool = False, **knobs: Any
+) -> tuple[list[Problem], list[Quarantined]] | Estimate:
+    """The questions in the words of a model (`synth.trees.model`); with `dry_run` what asking would use, at most: reading is as long as
+    writing, and its prompt the schema. `knobs` are those that the questions were grown with. Raises UserError as the endpoint says."""
+    trees = maker(folder, seed=seed, **knobs)
+    wording = ModelWording(endpoint, trees.wording, trees.lexicon)
+    if not dry_run:
+        try:
+            return rewrite(trees, problems, wording, seed=seed)
+        except ValueError as error:
+            raise UserError(str(error)) from error
+    return endpoint.estimate(wording.prompts_of(problems, seed=seed), Sampling(max_tokens=2 * wording.max_tokens))
 
 
 def read(path: Path) -> tuple[list[Problem], list[tuple[str, str]]]:

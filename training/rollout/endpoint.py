@@ -1,0 +1,228 @@
+"""A model behind an OpenAI-compatible endpoint (`vllm serve`, or any other) as a source of text: cached, budgeted, estimated before it is asked.
+
+    POST {url}/chat/completions  {"model", "messages", "temperature", "top_p", "max_tokens", "stop", "seed"}
+    -> {"choices": [{"message": {"content"}, "finish_reason"}], "usage": {"prompt_tokens", "completion_tokens"}}
+
+Answers are kept in a SQLite file under the hash of everything that they depend on (endpoint, model, messages, sampling), so a run that died
+or is repeated pays for nothing twice. 429, 5xx and lost connections are tried again, the waits doubling (or as `Retry-After` says). The key
+is sent in the header and is in no message, cache or error.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from synth.types import Message, Sampling, digest
+
+CHARS_PER_TOKEN = 3.5  # of English, on the careful side; used for estimates alone
+MOST_BYTES = 8_000_000  # of one answer
+_AGAIN = {408, 409, 425, 429, 500, 502, 503, 504}
+
+
+class BudgetSpent(ValueError):
+    """The next request could pass the budget; what was answered is in the cache."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prices:
+    """Per million tokens, in any currency. None: unknown, and so is every cost."""
+
+    prompt: float | None = None
+    completion: float | None = None
+
+    def cost(self, prompt: int, completion: int) -> float | None:
+        """Of so many tokens."""
+        if self.prompt is None or self.completion is None:
+            return None
+        return (prompt * self.prompt + completion * self.completion) / 1e6
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """Most that may be used, cached answers not counted; None: no limit. A limit on cost needs prices."""
+
+    tokens: int | None = None
+    cost: float | None = None
+    requests: int | None = None
+
+
+@dataclass(kw_only=True)
+class Usage:
+    """What was used. cached: answered from the file; failed: requests that were tried again or given up."""
+
+    requests: int = 0
+    cached: int = 0
+    failed: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """Before anything is asked: requests to be made, answers in the cache, tokens (completions at their limit), cost (None: no prices)."""
+
+    requests: int
+    cached: int
+    prompt_tokens: int
+    completion_tokens: int
+    cost: float | None
+
+
+@dataclass(kw_only=True)
+class Endpoint:
+    """A `synth.types.Generate`. Raises ValueError where the URL is none, a limit on cost has no prices, the endpoint refuses or does not
+    speak the protocol, and BudgetSpent.
+
+    url       up to and with /v1        model   as the endpoint calls it        key   sent as a bearer token, if not empty
+    cache     SQLite file, made where it is missing        workers   requests under way at a time
+    retries   of one request; `wait` sleeps between them
+    """
+
+    url: str
+    model: str
+    cache: Path
+    key: str = field(default="", repr=False)
+    prices: Prices = Prices()
+    budget: Budget = Budget()
+    workers: int = 8
+    timeout: float = 120.0
+    retries: int = 5
+    wait: Callable[[float], None] = time.sleep
+    usage: Usage = field(default_factory=Usage)
+
+    def __post_init__(self) -> None:
+        if not self.url.startswith(("http://", "https://")):
+            raise ValueError(f"the endpoint {self.url!r} is no URL: write e.g. http://127.0.0.1:8000/v1")
+        if self.budget.cost is not None and self.prices.cost(0, 0) is None:
+            raise ValueError("a budget in money needs the prices of a million prompt and completion tokens: state both, or limit tokens instead")
+        self.cache.parent.mkdir(parents=True, exist_ok=True)
+        self._answers = sqlite3.connect(self.cache)
+        self._answers.execute("CREATE TABLE IF NOT EXISTS answer (key TEXT PRIMARY KEY, text TEXT, finish TEXT, prompt INTEGER, completion INTEGER)")
+
+    def __call__(self, conversations: Sequence[Sequence[Message]], sampling: Sampling) -> list[str]:
+        """One completion for each conversation, in their order; equal conversations are asked once."""
+        keys = [self._key(c, sampling) for c in conversations]
+        missing = {k: c for k, c in zip(keys, conversations, strict=True) if self._known(k) is None}
+        self.usage.cached += len(set(keys)) - len(missing)
+        waiting = iter(missing.items())
+        with ThreadPoolExecutor(self.workers) as pool:
+            running: dict[Any, str] = {}
+            try:
+                while True:
+                    while len(running) < self.workers and (item := next(waiting, None)) is not None:
+                        self._afford([c for k, c in missing.items() if k in running.values()] + [item[1]], sampling)
+                        running[pool.submit(self._ask, item[1], sampling)] = item[0]
+                    if not running:
+                        break
+                    done = next(as_completed(running))
+                    self._keep(running.pop(done), done.result())
+            finally:
+                for done in [f for f in running if f.cancel() or not f.exception()]:  # what was paid for is kept
+                    if not done.cancelled():
+                        self._keep(running[done], done.result())
+        return [str(self._known(k)) for k in keys]
+
+    def estimate(self, conversations: Sequence[Sequence[Message]], sampling: Sampling) -> Estimate:
+        """What asking would use, at most."""
+        missing = {k: c for c in conversations if self._known(k := self._key(c, sampling)) is None}
+        prompt, completion = sum(map(_tokens, missing.values())), len(missing) * sampling.max_tokens
+        cost = self.prices.cost(prompt, completion)
+        cached = len({self._key(c, sampling) for c in conversations}) - len(missing)
+        return Estimate(requests=len(missing), cached=cached, prompt_tokens=prompt, completion_tokens=completion, cost=cost)
+
+    @property
+    def spent(self) -> float | None:
+        """The cost of what was asked; None without prices."""
+        return self.prices.cost(self.usage.prompt_tokens, self.usage.completion_tokens)
+
+    # ----
+
+    def _key(self, conversation: Sequence[Message], sampling: Sampling) -> str:
+        return digest(self.url, self.model, [[m.role, m.content] for m in conversation], asdict(sampling))
+
+    def _known(self, key: str) -> str | None:
+        row = self._answers.execute("SELECT text FROM answer WHERE key = ?", (key,)).fetchone()
+        return None if row is None else row[0]
+
+    def _keep(self, key: str, answer: tuple[str, str, int, int, int]) -> None:
+        text, finish, prompt, completion, failed = answer
+        with self._answers:
+            self._answers.execute("INSERT OR REPLACE INTO answer VALUES (?, ?, ?, ?, ?)", (key, text, finish, prompt, completion))
+        self.usage.requests += 1
+        self.usage.failed += failed
+        self.usage.prompt_tokens += prompt
+        self.usage.completion_tokens += completion
+
+    def _afford(self, asked: Sequence[Sequence[Message]], sampling: Sampling) -> None:
+        """Raises BudgetSpent where what is under way and the next request could pass a limit."""
+        prompt = self.usage.prompt_tokens + sum(map(_tokens, asked))
+        completion = self.usage.completion_tokens + len(asked) * sampling.max_tokens
+        after = {"tokens": prompt + completion, "cost": self.prices.cost(prompt, completion), "requests": self.usage.requests + len(asked)}
+        for name, limit in asdict(self.budget).items():
+            if limit is not None and after[name] > limit:
+                raise BudgetSpent(
+                    f"the budget of {limit:g} {name} could be passed by the next request ({self.usage.requests} were made): what was answered "
+                    f"is kept in {self.cache}, so raise it and run again"
+                )
+
+    def _ask(self, conversation: Sequence[Message], sampling: Sampling) -> tuple[str, str, int, int, int]:
+        """(text, finish reason, prompt tokens, completion tokens, failed tries) of one request."""
+        body: dict[str, Any] = {
+            "model": self.model,
+            "messages": [{"role": m.role, "content": m.content} for m in conversation],
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p,
+            "max_tokens": sampling.max_tokens,
+            "seed": sampling.seed,
+        }
+        if sampling.stop:
+            body["stop"] = list(sampling.stop)
+        if sampling.top_k:
+            body["top_k"] = sampling.top_k
+        headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {self.key}"} if self.key else {})}
+        request = urllib.request.Request(f"{self.url.rstrip('/')}/chat/completions", json.dumps(body).encode(), headers)
+        for tried in range(self.retries + 1):
+            pause = 0.5 * 2**tried
+            try:
+                with urllib.request.urlopen(request, timeout=self.timeout) as response:
+                    return (*_read(response.read(MOST_BYTES + 1), self.url), tried)
+            except urllib.error.HTTPError as error:
+                said = error.read(500).decode("utf-8", "replace")
+                if error.code not in _AGAIN:
+                    raise ValueError(f"{self.url} refuses the request ({error.code}: {' '.join(said.split())[:300]}): mend model, key or URL") from error
+                after = error.headers.get("Retry-After", "")
+                pause = min(60.0, float(after)) if after.replace(".", "", 1).isdigit() else pause
+                why = f"answers {error.code}"
+            except (urllib.error.URLError, TimeoutError, ConnectionError) as error:
+                why = f"cannot be reached ({getattr(error, 'reason', error)})"
+            if tried < self.retries:
+                self.wait(pause)
+        raise ValueError(f"{self.url} {why} after {self.retries + 1} tries: start it, or mend the URL; what was answered is kept in {self.cache}")
+
+
+def _tokens(conversation: Sequence[Message]) -> int:
+    return int(sum(len(m.content) for m in conversation) / CHARS_PER_TOKEN) + 8 * len(conversation)
+
+
+def _read(data: bytes, url: str) -> tuple[str, str, int, int]:
+    """(text, finish reason, prompt tokens, completion tokens). Raises ValueError for what is no answer of the protocol."""
+    try:
+        if len(data) > MOST_BYTES:
+            raise ValueError(f"more than {MOST_BYTES} bytes")
+        value = json.loads(data)
+        choice, usage = value["choices"][0], value.get("usage") or {}
+        text = choice["message"]["content"]
+        if not isinstance(text, str):
+            raise ValueError("the content is no text")
+        return text, str(choice.get("finish_reason")), int(usage.get("prompt_tokens", 0)), int(usage.get("completion_tokens", 0))
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        raise ValueError(f"{url} does not speak the chat-completions protocol ({error!r}): is it an OpenAI-compatible endpoint?") from error
