@@ -390,6 +390,8 @@ def test_metrics_have_intervals_and_repeat(f, _):
         "features": lambda s, i, j: draw.normal(size=4).tolist(),
         "trained": lambda s, i, j: ["", "a", "b"][j % 3],
         "tested": lambda s, i, j: "ab"[i % 2],
+        "judges": lambda s, i, j: ["weak", "strong"][j % 2],
+        "sources": lambda s, i, j: ["weak", "strong unseen"][j // 2 % 2],
     }
     extra = {c: [[make.get(c, lambda s, i, j: float(3 * i + j % 5))(s, i, j) for j in range(len(s))] for i, s in enumerate(scored)] for c in columns(f.func)}
     out = f(scored, **extra)
