@@ -70,11 +70,12 @@ class Ranking:
         return self._index.get_scores_from_ids(list(tokens)) if tokens else np.zeros(self._n)
 
     def _rank(self, tokens: tuple[int, ...], k: int) -> tuple[int, ...]:
-        scores = np.round(self._scores(tokens), 9)
-        (found,) = np.nonzero(scores)
-        if len(found) > k:
-            found = found[scores[found] >= np.partition(scores[found], -k)[-k]]
-        return tuple(int(i) for i in found[np.lexsort((found, -scores[found]))][:k])
+        scores = self._scores(tokens)
+        least = np.partition(scores, -k)[-k] - 1e-8 if k < len(scores) else 0.0  # below it by more than rounding can lift
+        (found,) = np.nonzero(scores > max(0.0, least))
+        rounded = np.round(scores[found], 9)
+        found, rounded = found[rounded > 0], rounded[rounded > 0]
+        return tuple(int(i) for i in found[np.lexsort((found, -rounded))][:k])
 
     def save(self, folder: Path) -> None:
         """Arrays as .npy and the vocabulary as JSON, in a folder of their own."""

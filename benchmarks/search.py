@@ -1,0 +1,232 @@
+"""How fast is the search engine? `make bench-search`
+
+Corpus: 6,000 paragraphs of Wikipedia (2WikiMultihopQA, from ../shared/data) where they are there, else 6,000 made of 20,000 words with
+Zipf's frequencies, 71 words each.
+
+- index: seconds of CPU time from pages in memory to an engine opened from disk: ranking, phrases, titles. Peers: bm25s and SQLite FTS5,
+  alone, with the tokenizers that they bring.
+- queries: of twelve words that stand in one paragraph, per second of CPU time, three results each, none asked twice. Same peers (FTS5: the
+  words joined by OR, ranked by its bm25).
+- service: `espalier search serve` in a process of its own, held to one core, asked RATE times a second for SECONDS seconds over CLIENTS
+  connections, whether earlier answers have come or not: 70 % search, 20 % open, 10 % find. Latency runs from the moment when a request was
+  due to its last byte, so that a service that falls behind is seen. Median and 99th percentile; low and high over PARTS parts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import platform
+import random
+import socket
+import sqlite3
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
+from pathlib import Path
+
+import bm25s
+import numpy as np
+
+from synth.engine import Engine, Page, build_index
+from synth.ranking import words
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULT = ROOT / "benchmarks" / "results" / "search.json"
+DATA = ROOT.parent / "shared" / "data" / "2wiki" / "2wikimultihopqa_corpus.json"
+COMMAND = "make bench-search"
+PAGES, QUERIES, PARTS, RATE, SECONDS, CLIENTS, SEED = 6_000, 1_000, 5, 100, 10, 16, 7
+
+
+def corpus() -> tuple[str, list[Page]]:
+    """(name, pages)."""
+    if DATA.exists():
+        rows = json.loads(DATA.read_text(encoding="utf-8"))[:PAGES]
+        return "6,000 paragraphs of Wikipedia", [Page(id=f"p{i}", title=r["title"], text=r["text"]) for i, r in enumerate(rows)]
+    rng = np.random.default_rng(SEED)
+    share = 1 / np.arange(1, 20_001)
+    drawn = rng.choice(20_000, (PAGES, 71), p=share / share.sum())
+    pages = [Page(id=f"p{i}", title=f"Page {i}", text=" ".join(f"w{x}" for x in row)) for i, row in enumerate(drawn)]
+    return "6,000 made-up paragraphs", pages
+
+
+def asked(pages: Sequence[Page], n: int, rng: random.Random) -> list[str]:
+    """Queries: twelve words of a paragraph each."""
+    out = []
+    for page in rng.choices(pages, k=n):
+        known = words(page.text)
+        start = rng.randrange(max(1, len(known) - 12))
+        out.append(" ".join(known[start : start + 12]) or page.title)
+    return out
+
+
+def seconds(function: Callable[[], object]) -> float:
+    begin = time.process_time()
+    function()
+    return time.process_time() - begin
+
+
+# ---- the library and its peers
+
+
+def fts(pages: Sequence[Page]) -> sqlite3.Connection:
+    connection = sqlite3.connect(":memory:")
+    connection.execute("CREATE VIRTUAL TABLE page USING fts5(title, text)")
+    connection.executemany("INSERT INTO page VALUES (?, ?)", ((p.title, p.text) for p in pages))
+    connection.commit()
+    return connection
+
+
+def alone(pages: Sequence[Page]) -> bm25s.BM25:
+    index = bm25s.BM25(method="lucene")
+    index.index(bm25s.tokenize([f"{p.title} {p.text}" for p in pages], stopwords=None, show_progress=False), show_progress=False)
+    return index
+
+
+def retrieved(index: bm25s.BM25, query: str) -> object:
+    return index.retrieve(bm25s.tokenize([query], stopwords=None, show_progress=False), k=3, show_progress=False)
+
+
+def matched(table: sqlite3.Connection, query: str) -> list:
+    any_of = " OR ".join(f'"{w}"' for w in query.split())
+    return table.execute("SELECT rowid FROM page WHERE page MATCH ? ORDER BY rank LIMIT 3", (any_of,)).fetchall()
+
+
+def library(case: str, pages: list[Page]) -> list[dict]:
+    made: dict[str, list[float]] = {"here": [], "bm25s": [], "SQLite FTS5": []}
+    asking: dict[str, list[float]] = {"here": [], "bm25s": [], "SQLite FTS5": []}
+    with tempfile.TemporaryDirectory() as folder:
+        for part in range(PARTS):
+            path = Path(folder) / str(part)
+            found: dict[str, object] = {}
+            made["here"].append(seconds(lambda: found.update(here=build_index(pages, path))))  # noqa: B023
+            made["bm25s"].append(seconds(lambda: found.update(bm25s=alone(pages))))  # noqa: B023
+            made["SQLite FTS5"].append(seconds(lambda: found.update(fts=fts(pages))))  # noqa: B023
+            queries = asked(pages, QUERIES, random.Random(f"{SEED} {part}"))
+            engine, index, table = found["here"], found["bm25s"], found["fts"]
+            assert isinstance(engine, Engine) and isinstance(index, bm25s.BM25) and isinstance(table, sqlite3.Connection)
+            asking["here"].append(QUERIES / seconds(lambda: [engine.search(q) for q in queries]))  # noqa: B023
+            asking["bm25s"].append(QUERIES / seconds(lambda: [retrieved(index, q) for q in queries]))  # noqa: B023
+            some = queries[:100]  # it is slow
+            asking["SQLite FTS5"].append(len(some) / seconds(lambda: [matched(table, q) for q in some]))  # noqa: B023
+    return [
+        result(case, "index", "s", "lower", made, PAGES),
+        result(case, "queries", "1/s", "higher", asking, PARTS * QUERIES),
+    ]
+
+
+def result(case: str, metric: str, unit: str, better: str, parts: dict[str, list[float]], n: int) -> dict:
+    """One result: the median of the parts, their least and greatest, and the median of each peer."""
+    value = statistics.median(parts["here"])
+    peers = {k: statistics.median(v) for k, v in parts.items() if k != "here"}
+    best = (min if better == "lower" else max)(peers.values(), default=None)
+    ratio = None if best is None else best / value if better == "lower" else value / best
+    return {
+        "case": case, "metric": metric, "value": value, "unit": unit, "better": better, "low": min(parts["here"]), "high": max(parts["here"]),
+        "n": n, "peers": peers, "ratio_to_best_peer": ratio, "device": f"{os.cpu_count()} cores, {platform.machine()}; one core used",
+        "versions": {"python": platform.python_version(), "sqlite": sqlite3.sqlite_version, **{p: version(p) for p in ("bm25s", "fastapi")}},
+        "command": COMMAND,
+    }  # fmt: skip
+
+
+# ---- the service
+
+
+SERVER = """
+import os, sys
+from pathlib import Path
+from synth.engine import open_index
+from tasks.play.service import serve, service
+os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[0]}) if hasattr(os, "sched_setaffinity") else None
+serve(service(open_index(Path(sys.argv[1]))), host="127.0.0.1", port=int(sys.argv[2]))
+"""
+
+
+def requests(pages: Sequence[Page], n: int, rng: random.Random) -> list[bytes]:
+    """`n` requests as they go over the wire."""
+    out = []
+    for query in asked(pages, n, rng):
+        kind, page = rng.random(), rng.choice(pages)
+        path, body = (
+            ("/search", {"query": query}) if kind < 0.7
+            else ("/open", {"page": page.title}) if kind < 0.9
+            else ("/find", {"text": " ".join(query.split()[:2])})
+        )  # fmt: skip
+        data = json.dumps(body).encode()
+        head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n"
+        out.append(head.encode() + data)
+    return out
+
+
+async def drive(port: int, wire: Sequence[bytes]) -> list[float]:
+    """Latencies in milliseconds of requests that are due every 1 / RATE seconds. Raises ValueError for an answer that is not 200."""
+    free: asyncio.Queue[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = asyncio.Queue()
+    for _ in range(CLIENTS):
+        free.put_nowait(await asyncio.open_connection("127.0.0.1", port))
+    begin, took = time.perf_counter() + 0.1, []
+
+    async def one(i: int, data: bytes) -> None:
+        due = begin + i / RATE
+        await asyncio.sleep(max(0.0, due - time.perf_counter()))
+        reader, writer = await free.get()
+        writer.write(data)
+        head = await reader.readuntil(b"\r\n\r\n")
+        if b" 200 " not in head.split(b"\r\n")[0]:
+            raise ValueError(f"the service says {head[:60]!r}")
+        length = next(int(line.split(b":")[1]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length"))
+        await reader.readexactly(length)
+        took.append(1000 * (time.perf_counter() - due))
+        free.put_nowait((reader, writer))
+
+    await asyncio.gather(*(one(i, data) for i, data in enumerate(wire)))
+    return took
+
+
+def served(case: str, pages: list[Page]) -> list[dict]:
+    with tempfile.TemporaryDirectory() as folder, socket.socket() as free:
+        build_index(pages, Path(folder) / "index")
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+        free.close()
+        child = subprocess.Popen([sys.executable, "-c", SERVER, str(Path(folder) / "index"), str(port)], cwd=ROOT)
+        try:
+            for _ in range(300):
+                try:
+                    socket.create_connection(("127.0.0.1", port), 1).close()
+                    break
+                except OSError:
+                    time.sleep(0.1)
+            asyncio.run(drive(port, requests(pages, RATE, random.Random(0))))  # what is imported late is imported now
+            parts = [asyncio.run(drive(port, requests(pages, RATE * SECONDS, random.Random(f"{SEED} {i}")))) for i in range(PARTS)]
+        finally:
+            child.terminate()
+            child.wait()
+    name = f"{case}, service at {RATE} requests/s"
+    n = PARTS * RATE * SECONDS
+    return [
+        result(name, metric, "ms", "lower", {"here": [float(np.percentile(p, at)) for p in parts]}, n)
+        for metric, at in (("p50", 50), ("p99", 99))
+    ]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=RESULT)
+    args = parser.parse_args()
+    case, pages = corpus()
+    rows = library(case, pages) + served(case, pages)
+    for r in rows:
+        print(f"{r['case']}: {r['metric']} {r['value']:.3g} {r['unit']} [{r['low']:.3g}, {r['high']:.3g}] {r['peers'] or ''}")
+    args.out.parent.mkdir(parents=True, exist_ok=True)
+    args.out.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
