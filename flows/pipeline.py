@@ -60,11 +60,9 @@ def pipeline(
         key = f"pipeline-{flow_run.get_id()}"
         spool.open_execution(root, key, process.look(os.getpid()))
         limit = None if stage_minutes is None else 60 * stage_minutes
-        try:
-            ran = _walk(root, {spool.EXECUTION: key}, limit, retry_seconds)
-        finally:
-            if spool.tracking(root):
-                get_run_logger().info(spool.hand_over(root))
+        env = {spool.EXECUTION: key}
+        with spool.shipped(root, key, env, get_run_logger().info):
+            ran = _walk(root, env, limit, retry_seconds)
         if not ran:
             return Completed(name="Cached", message="nothing has changed")
         said = f"ran {', '.join(ran)}"

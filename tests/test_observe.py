@@ -165,6 +165,21 @@ def _path():
     return {**os.environ, "PYTHONPATH": str(Path(observe.__file__).parents[2])}
 
 
+def test_one_process_ships_for_all_stages_of_a_run(root, monkeypatch):
+    monkeypatch.setattr(spool, "LIVE_AFTER", 0.0)
+    env, said = {}, []
+    folder = spool.open_execution(root, "e1")
+    with spool.shipped(root, "e1", env, said.append, seconds=240.0):
+        with monkeypatch.context() as below:
+            for name, value in env.items():
+                below.setenv(name, value)
+            below.setattr(spool._Beside, "start", lambda self: pytest.fail("a stage started a process that ships"))
+            stage(root)
+    assert (folder / spool.ENDED).exists() and "shipped to MLflow" in said[0]
+    runs = observe.client(root).search_runs(["1"])
+    assert {r.info.status for r in runs} == {"FINISHED"} and len(runs) == 2, "the parent is closed too"
+
+
 def test_tracking_off_keeps_events_in_the_spool(root, monkeypatch):
     (root / "params.yaml").write_text("tracking: off\n")
     monkeypatch.setattr(spool, "LIVE_AFTER", 0.0)
@@ -256,11 +271,11 @@ def test_runs_are_counted_after_a_full_a_cached_a_partial_and_a_killed_execution
         folder = spool.open_execution(root, key)
         for name in stages:
             stage(root, name)
+        (folder / spool.ENDED).touch()  # as `spool.shipped` does
         for _ in range(2):  # what is told twice counts once
-            with observe.shipping(root, 60.0) as ship:
-                ship.all().close(folder, "")
+            assert "shipped to" in observe.sync(root)
         parents, children = expected
-        assert ship.problem == "" and counted(client) == {("parent", "FINISHED"): parents, ("child", "FINISHED"): children}, key
+        assert counted(client) == {("parent", "FINISHED"): parents, ("child", "FINISHED"): children}, key
     done = subprocess.run([sys.executable, "-c", KILLED], cwd=root, env={**_path(), spool.EXECUTION: "killed"})
     assert done.returncode == -signal.SIGKILL
     observe.sync(root)

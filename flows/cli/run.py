@@ -131,16 +131,12 @@ def _run(root: Path, changes: dict[str, Any], *, quiet: bool = False) -> int:
     if os.environ.get("ESPALIER_PATH") and not changes:
         dvc.run(["repro", "-q", "-s", "-f", "plan"], root, env)
     spool.open_execution(root, key, process.look(os.getpid()))
-    try:
-        code = dvc.experiment(changes, root, env) if changes else dvc.reproduce(root, env)
-    except KeyboardInterrupt:
-        print(f"run: interrupted; {ending.KEPT}", file=sys.stderr)
-        raise
-    finally:
-        if spool.tracking(root):
-            said = spool.hand_over(root)
-            if not quiet:
-                print(said, file=sys.stderr)
+    with spool.shipped(root, key, env, lambda said: None if quiet else print(said, file=sys.stderr)):
+        try:
+            code = dvc.experiment(changes, root, env) if changes else dvc.reproduce(root, env)
+        except KeyboardInterrupt:
+            print(f"run: interrupted; {ending.KEPT}", file=sys.stderr)
+            raise
     if code:
         print(
             "\nThe run stopped; the lines above say why. What was finished stays finished: `espalier run` goes on from there.",

@@ -26,7 +26,7 @@ from typing import Any
 from tasks import process
 from tasks.stage import Stage, graph, load
 from tasks.tracking import episodes
-from tasks.tracking.spool import executions, flat, read, spool, streams, write
+from tasks.tracking.spool import ENDED, executions, flat, read, spool, streams, write
 
 EXPERIMENT = "espalier"
 EVERY = 5.0  # seconds between two passes beside a stage
@@ -111,7 +111,7 @@ class Shipping:
         parent = self.parent(folder, about)
         for path in streams(folder):
             self._stage(path, parent)
-        if not process.alive(about["pid"], about["started"]):
+        if (folder / ENDED).exists() or not process.alive(about["pid"], about["started"]):
             self.close(folder, "")
 
     def _bury(self) -> None:

@@ -4,8 +4,9 @@
     .espalier/spool/<execution>/<stage>.jsonl     one event per line, written by the stage
     .espalier/spool/<execution>/<stage>.sent      how many bytes of it have been shipped, and to which child run
 
-Importing mlflow takes longer than most stages, so a stage never does: `tasks.tracking.observe` ships the spool in a process of its own, beside
-a stage that lasts, after the last stage of the graph, and at the end of `espalier run`, `promote`, `sync` and `ui`. No stage waits for it.
+Importing mlflow takes longer than most stages, so a stage never does: `tasks.tracking.observe` ships the spool in a process of its own, one beside
+an `espalier run` or `pipeline`, under a plain `dvc repro` one beside each stage that lasts and after the last stage of the graph; `promote`,
+`sync` and `ui` ship too. No stage waits for it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,8 @@ from tasks.planning.config import read_yaml
 from tasks.stage import Stage, graph, load
 
 EXECUTION = "ESPALIER_EXECUTION"  # set by `espalier run` and `pipeline`: what belongs to one parent run
+SHIPPED = "ESPALIER_SHIPPED"  # set by them for their stages: a process beside the whole run ships
+ENDED = "ended"  # file in the folder of an execution whose stages have all ended
 LIVE_AFTER = 15.0  # seconds: a stage that lasts longer is shown while it runs
 
 
@@ -100,7 +103,8 @@ def tracking(root: Path) -> bool:
 
 @contextmanager
 def recording(stage: Stage) -> Iterator[None]:
-    """Spool the events of `stage`, and ship them from a process beside it where the stage lasts, or where it is the last of the graph."""
+    """Spool the events of `stage`, and ship them from a process beside it where the stage lasts, or where it is the last of the graph, and
+    no process beside the whole run does."""
     path = open_execution(stage.root, execution()) / f"{stage.name}.jsonl"
     beside = _Beside(stage.root)
     writing = threading.Lock()
@@ -124,7 +128,7 @@ def recording(stage: Stage) -> Iterator[None]:
             }
         )
         status, reason = "FAILED", ""
-        shown = tracking(stage.root)
+        shown = tracking(stage.root) and SHIPPED not in os.environ
         if shown:
             beside.later(LIVE_AFTER)
         try:
@@ -158,10 +162,11 @@ def _last(stage: Stage) -> bool:
 
 
 class _Beside:
-    """The shipping process of one stage: it ships while its standard input is open, and once more when that closes, however it closes."""
+    """The shipping process of a stage or a run: it ships while its standard input is open, and once more when that closes, however it
+    closes."""
 
     def __init__(self, root: Path) -> None:
-        self.root, self.child, self.timer = root, None, None
+        self.root, self.child, self.timer, self.starting = root, None, None, threading.Lock()
 
     def later(self, seconds: float) -> None:
         self.timer = threading.Timer(seconds, self.start)
@@ -169,16 +174,15 @@ class _Beside:
         self.timer.start()
 
     def start(self) -> None:
-        if self.child is None:
-            with (self.root / ".espalier" / "shipping.log").open("a") as log:
-                self.child = subprocess.Popen(
-                    ["nice", sys.executable, "-m", "tasks.tracking.observe"],
-                    cwd=self.root,
-                    stdin=subprocess.PIPE,
-                    stdout=log,
-                    stderr=log,
-                    start_new_session=True,
-                )
+        with self.starting, (self.root / ".espalier" / "shipping.log").open("a") as log:
+            self.child = self.child or subprocess.Popen(
+                ["nice", sys.executable, "-m", "tasks.tracking.observe"],
+                cwd=self.root,
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
 
     def close(self) -> None:
         if self.timer is not None:
@@ -188,17 +192,30 @@ class _Beside:
             self.child.stdin.close()
 
 
-def hand_over(root: Path, seconds: float = 3.0) -> str:
-    """Have what waits shipped by a process of its own, and say how it went, or, after `seconds`, that it goes on: a tracking server
-    that is slow or gone costs its caller no more than that."""
+@contextmanager
+def shipped(root: Path, key: str, env: dict[str, str], say: Callable[[str], None], seconds: float = 3.0) -> Iterator[None]:
+    """Ship what all stages of the execution `key` record from one process beside them: importing MLflow is dear, and so it is done once.
+
+    env: with what the stages are run; it is told. At the end `say` gets how it went, or, after `seconds`, that it goes on: a tracking server
+    that is slow or gone costs no more than that.
+    """
+    if not tracking(root):
+        yield
+        return
     beside = _Beside(root)
-    beside.start()
-    beside.close()
+    beside.later(LIVE_AFTER)
+    env[SHIPPED] = "1"
     try:
-        beside.child.wait(seconds)
-    except subprocess.TimeoutExpired:
-        return "events are still being shipped to MLflow; `espalier sync` says how that went"
-    return (root / ".espalier" / "shipping.log").read_text(encoding="utf-8").rstrip().rpartition("\n")[2]
+        yield
+    finally:
+        (spool(root) / key / ENDED).touch()
+        beside.start()
+        beside.close()
+        try:
+            beside.child.wait(seconds)
+            say((root / ".espalier" / "shipping.log").read_text(encoding="utf-8").rstrip().rpartition("\n")[2])
+        except subprocess.TimeoutExpired:
+            say("events are still being shipped to MLflow; `espalier sync` says how that went")
 
 
 def flat(value: Any, at: str = "") -> Iterator[tuple[str, Any]]:
