@@ -28,6 +28,7 @@ from tasks import process  # noqa: E402
 from tasks.disk import faults
 
 STAGES, VICTIMS = ("questions", "sft", "prefer", "rl"), ("stage", "dvc", "group")
+RESULT = CODE / "benchmarks/runs/drill-resume.json"
 PATIENCE = 600.0  # seconds for anything to happen; a run that takes longer counts as hung
 
 
@@ -138,12 +139,22 @@ def main() -> int:
             wrong = project.again(stage)
             rows.append({"stage": stage, "point": name, "passage": number, "victim": victim, "fired": fired, "wrong": wrong})
             print(f"{i + 1:4}  {stage:10} {name:20} {number:4}  kill {victim:6} {'' if fired else '(not reached) '}{wrong or 'survived'}", flush=True)
+            write(rows, args.points, args.seed, time.monotonic() - begin)
             if wrong:
                 shutil.copytree(project.root, Path(tempfile.gettempdir()) / f"drill-{args.seed}-{i}", symlinks=True)
                 project.dvc("repro", "-s", "-f", stage).wait(PATIENCE)
     fired = [r for r in rows if r["fired"]]
     bad = [r for r in fired if r["wrong"]]
+    print(f"{len(rows)} points tried, {len(fired)} fired, {len(fired) - len(bad)} survived; {RESULT}")
+    return 1 if bad else 0
+
+
+def write(rows: list[dict], planned: int, seed: int, seconds: float) -> None:
+    """The result so far: a drill that is ended early has its rows."""
+    fired = [r for r in rows if r["fired"]]
+    bad = [r for r in fired if r["wrong"]]
     result = {
+        "planned": planned,
         "tried": len(rows),
         "fired": len(fired),
         "survived": len(fired) - len(bad),
@@ -151,15 +162,12 @@ def main() -> int:
         "points_named": sorted({r["point"] for r in fired}),
         "victims": dict(Counter(r["victim"] for r in fired)),
         "stages": dict(Counter(r["stage"] for r in fired)),
-        "seed": args.seed,
-        "seconds": round(time.monotonic() - begin, 1),
+        "seed": seed,
+        "seconds": round(seconds, 1),
         "rows": rows,
     }
-    path = CODE / "benchmarks/runs/drill-resume.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(result, indent=1) + "\n")
-    print(f"{len(rows)} points tried, {len(fired)} fired, {len(fired) - len(bad)} survived, {len(result['points_named'])} names; {path}")
-    return 1 if bad else 0
+    RESULT.parent.mkdir(parents=True, exist_ok=True)
+    RESULT.write_text(json.dumps(result, indent=1) + "\n")
 
 
 if __name__ == "__main__":
