@@ -7,9 +7,13 @@ import json
 import textwrap
 from typing import Any
 
+from flows.cli._text import columns, dump
+
 
 def add(commands: Any) -> None:
     p = commands.add_parser("recipes", help="list the recipes")
+    p.add_argument("--coverage", action="store_true", help="what they settle, and which pieces of the library none of them uses")
+    p.add_argument("--json", action="store_true", help="print it as JSON")
     p.set_defaults(run=recipes)
     p = commands.add_parser("show", help="explain a recipe: mechanism, citation, and every value that it sets")
     p.add_argument("recipe", metavar="RECIPE")
@@ -19,10 +23,32 @@ def add(commands: Any) -> None:
 def recipes(args: argparse.Namespace) -> int:
     from tasks.planning.resolve import read_recipe, yaml_files
 
+    if args.coverage:
+        return _coverage(args.json)
     found = [read_recipe(name) for name in yaml_files("flows.recipes")]
+    if args.json:
+        dump([{k: r.get(k) for k in ("id", "title", "citation", "certainty", "extends")} for r in found])
+        return 0
     width = max((len(str(r.get("id", ""))) for r in found), default=0)
     for recipe in found:
         print(f"{recipe.get('id', ''):<{width}}  {recipe.get('title', '')}")
+    return 0
+
+
+def _coverage(as_json: bool) -> int:
+    from tasks.planning.coverage import of_the_library
+
+    found = of_the_library()
+    if as_json:
+        cells = [{"optimiser": o, "granularity": g, "recipes": list(r)} for (o, g), r in found.cells.items()]
+        dump({"recipes": found.recipes, "axes": found.axes, "cells": cells, "empty": found.empty, "unused": found.unused})
+        return 0
+    print(f"{found.recipes} recipes. How many settle each choice of a system:")
+    print(columns([[a, len(r), ", ".join(r[:4]) + (", ..." if len(r) > 4 else "")] for a, r in found.axes.items()]))
+    print("\nBy optimiser and granularity of the reward:")
+    print(columns([[o, g, len(r), ", ".join(r[:4]) + (", ..." if len(r) > 4 else "")] for (o, g), r in found.cells.items()]))
+    print(f"\nNothing covers: {'; '.join(found.empty) or 'every cell is covered'}")
+    print(f"Pieces that no recipe uses ({len(found.unused)}): {', '.join(found.unused) or 'none'}")
     return 0
 
 
