@@ -81,7 +81,7 @@ def run_one(data: str, kind: str, rate: float, seed: int, pool: multiprocessing.
         row["held_out"] = made.held_out(weight, flip)
         row["policy"] = made.policy(weight, flip) if policy else None
         left = int((weight <= 0).sum())
-        if name not in ("none", "oracle") and left:
+        if name not in ("none", "oracle"):
             keep = np.where(np.isin(np.arange(made.n), random.permutation(made.n)[:left]), 0.0, 1.0)
             row["random_held_out"] = made.held_out(keep, np.zeros(made.n, bool))
         out.append(row)
@@ -199,9 +199,9 @@ def main() -> int:
             }
             said = ", ".join(f"{m} {100 * x:.1f}" for m, x in sorted(best.items(), key=lambda kv: -kv[1])[:6])
             print(f"{data}, {kind} {rate:.0%} ({time.perf_counter() - start:.0f} s): {said}; none {100 * best['none']:.1f}", flush=True)
+    tables = summarise(rows)
     if args.quick:
         return 0
-    tables = summarise(rows)
     from benchmarks.judges import judges, warnings
 
     tables |= {"cleaning-judges": judges(), "cleaning-warning": warnings()}
