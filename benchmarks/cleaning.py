@@ -16,7 +16,8 @@ true rate, all of the rank of suspicion; precision and recall of what the cleane
 probability; estimated rate and whether its interval holds the true one.
 Downstream. Reward model: Bradley-Terry, linear in the features, on what the cleaner leaves (weighted where it weighs), accuracy on
 the held-out pairs; all rates. Policy: a network of 32 hidden units over the answers of a prompt, trained with this project's DPO loss from
-a uniform reference, share of held-out prompts whose first choice the verifier calls right (simulated: the best of eight); at 20 %.
+a uniform reference, share of held-out prompts whose first choice the verifier calls right (simulated: the best of eight); for random,
+length and adversarial noise at 20 %.
 Baselines: no cleaning, removal of the true flips (oracle), of the longest chosen sides (as many as are wrong), and for every cleaner a
 random removal of as many pairs as it removes (reward model).
 Statistics. Differences to no cleaning and to random removal of equal size, paired by seed and held-out pair, with a bootstrap interval over
@@ -74,7 +75,7 @@ def run_one(data: str, kind: str, rate: float, seed: int, pool: multiprocessing.
     models["longest first"] = (np.where(np.isin(np.arange(made.n), longest), 0.0, 1.0), np.zeros(made.n, bool))
     for name, said in decisions.items():
         models[name] = (said["weight"], said["flip"])
-    policy = rate == MAIN
+    policy = rate == MAIN and kind in ("random", "length", "adversarial")
     for name, (weight, flip) in models.items():
         row = {"data": data, "noise": kind, "rate": rate, "seed": seed, "method": name, "knows": KNOWS.get(name, "")}
         row |= detection(made, decisions[name]) if name in decisions else {}

@@ -63,7 +63,7 @@ class Trial:
         model.fit(np.concatenate([x, -x]), np.repeat([1, 0], len(x)), sample_weight=np.tile(w, 2))
         return self.pool.test @ model.coef_[0] > 0
 
-    def policy(self, weight: np.ndarray, flip: np.ndarray, *, steps: int = 100, hidden: int = 32) -> np.ndarray:
+    def policy(self, weight: np.ndarray, flip: np.ndarray, *, steps: int = 40, hidden: int = 32) -> np.ndarray:
         """[prompts] whether the first choice of a policy trained with the DPO loss is right."""
         import torch
 
@@ -73,7 +73,7 @@ class Trial:
         torch.manual_seed(self.seed)
         net = torch.nn.Sequential(torch.nn.Linear(x.shape[1], hidden), torch.nn.Tanh(), torch.nn.Linear(hidden, 1, bias=False))
         # Log-probs of answers are logits up to a term of the prompt that cancels in a pair; its sides are placed at +-half their difference.
-        optimizer = torch.optim.AdamW(net.parameters(), lr=0.01, weight_decay=0.01)
+        optimizer = torch.optim.AdamW(net.parameters(), lr=0.03, weight_decay=0.01)
         none = torch.zeros(len(x))
         for _ in range(steps):
             loss = (w * dpo(net(x / 2)[:, 0], net(-x / 2)[:, 0], none, none, none, none, beta=1.0)).sum() / w.sum()

@@ -73,7 +73,7 @@ def decide(visible: dict[str, Any]) -> dict[str, dict[str, Any]]:
         suspicion = acts.astype(float) if cleaner in ("duplicates", "length_balance") else 1 - score
         counted = cleaner in ("confident_learning", "blind_margin")
         columns = np.array([p.columns["out_of_fold_blind" if cleaner == "blind_margin" else "out_of_fold"] for p in pairs])
-        rate = estimate(columns, visible["groups"], np.zeros(n), draws=50) if counted and not flip else None
+        rate = estimate(columns, visible["groups"], np.zeros(n), draws=20) if counted and not flip else None
         out[name] = {"weight": weight, "flip": flips, "suspicion": suspicion, "probability": cleaner in PROBABILITY, "estimate": rate}
     assert len(right) == n
     return out
