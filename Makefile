@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 export PATH := $(abspath $(BIN)):$(PATH)
 .DEFAULT_GOAL := help
-.PHONY: help install run test serve ui drill-resume pictures tables manual clean
+.PHONY: help install run test serve ui drill-resume pictures methods losses leaderboard tables manual clean
 
 help: ## list the targets
 	@grep -hE '^[a-z%-]+:.*##' $(MAKEFILE_LIST) | sed 's/:[^#]*## /\t/' | expand -t 16
@@ -40,6 +40,15 @@ drill-resume: $(STAMP) ## kill real runs at N=50 random points, run them again, 
 
 pictures: $(STAMP) ## the pictures of docs/schedules.md: a scheduled run in Prefect and in MLflow, through a headless Chromium
 	$(BIN)/python -m tests.pictures
+
+losses: $(STAMP) ## write the tables of docs/losses.md anew from the losses' own files
+	$(BIN)/python -m benchmarks.losses
+
+methods: $(STAMP) ## write docs/METHODS.md, the page of all recipes, anew
+	$(BIN)/python -m tasks.methods.page
+
+leaderboard: $(STAMP) ## recipes side by side on small tasks, for M=60 minutes; stopped and started again it goes on
+	$(BIN)/python -m benchmarks.leaderboard --minutes $(or $(M),60)
 
 tables: $(STAMP) ## write the tables of the documents anew from benchmarks/results
 	$(BIN)/python -m benchmarks.tables

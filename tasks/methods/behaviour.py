@@ -21,7 +21,7 @@ import json
 import math
 import time
 from collections.abc import Mapping
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -62,17 +62,14 @@ def knobs_of(recipe: str, changes: Mapping[str, Any], path: Path) -> tuple[dict[
     return bind_all(stage.pieces, stage.params), needs
 
 
-def train(task: str, recipe: str, changes: Mapping[str, Any], steps: int, seed: int) -> dict[str, float]:
-    """One seed of one recipe in one world: the numbers that a protocol may name. `recipe` "base" trains nothing."""
-    import numpy as np
-
-    from tasks.methods.arena import arena, measure
+def prepared(task: str, recipe: str, changes: Mapping[str, Any], steps: int, seed: int) -> tuple[Any, Any]:
+    """The recipe put together in a world, and its player; nothing has run yet."""
+    from tasks.methods.arena import arena
     from training.compose import compose
     from training.learner import Optim
-    from training.rounds import run
 
     here = arena(task)
-    knobs, needs = knobs_of("" if recipe == "base" else recipe, {**SMALL, **changes}, Path("params.yaml"))
+    knobs, needs = knobs_of(recipe, {**SMALL, **changes}, Path("params.yaml"))
     player = here.player(**knobs)
     optim = partial(Optim, warmup=0, decay="constant", weight_decay=0.0, max_grad_norm=knobs["max_grad_norm"])
     names = ("prompts_per_step", "samples_per_prompt", "tokens_per_microbatch", "epochs", "minibatches", "refill", "max_unscorable", "critic",
@@ -80,17 +77,34 @@ def train(task: str, recipe: str, changes: Mapping[str, Any], steps: int, seed: 
              "surrogate", "regularisers")  # fmt: skip
     made = compose(
         policy=player.sampler.model, reference=here.copy() if "reference" in needs else None, body=here.copy, player=player,
-        problems=list(here.world.problems), needs=needs, seed=seed_for(seed, "behaviour", task), device="cpu",
-        steps=0 if recipe == "base" else steps, optim=optim(lr=knobs["lr"], steps=steps),
-        critic_optim=optim(lr=max(knobs["critic_lr"], 3e-3), steps=steps), **{k: knobs[k] for k in names},
+        problems=list(here.world.problems), needs=needs, seed=seed_for(seed, "behaviour", task), device="cpu", steps=steps,
+        optim=optim(lr=knobs["lr"], steps=steps), critic_optim=optim(lr=max(knobs["critic_lr"], 3e-3), steps=steps),
+        **{k: knobs[k] for k in names},
     )  # fmt: skip
+    return made, player
+
+
+def train(task: str, recipe: str, changes: Mapping[str, Any], steps: int, seed: int) -> dict[str, float]:
+    """One seed of one recipe in one world: the numbers that a protocol may name. `recipe` "base" trains nothing."""
+    import numpy as np
+
+    from tasks.methods.arena import measure
+    from training.rounds import run
+
+    made, player = prepared(task, "" if recipe == "base" else recipe, changes, 0 if recipe == "base" else steps, seed)
     rows = [metrics for _, _, metrics in run([made.round], made.roles)]
-    groups = player.play(here.world.problems, SAMPLES, seed_for(seed, "behaviour", task, "measure"))
+    groups = player.play(made.experience.problems, SAMPLES, seed_for(seed, "behaviour", task, "measure"))
     mean = lambda name: float(np.mean([r[name] for r in rows if name in r] or [math.nan]))  # noqa: E731
     return measure(groups) | {
         "auc": mean("reward"), "spread": mean("grad_norm"), "mute": mean("solve_none") + mean("solve_all"),
         "rollout_tokens": mean("tokens") + (mean("guide_tokens") if rows and "guide_tokens" in rows[0] else 0.0),
     }  # fmt: skip
+
+
+@lru_cache(maxsize=4096)
+def _trained(task: str, recipe: str, changes: str, steps: int, seed: int) -> dict[str, float]:
+    """`train`, once per process for the same arguments: many protocols compare with the same runs of the same recipe."""
+    return train(task, recipe, json.loads(changes), steps, seed)
 
 
 def behave(name: str, *, progress: Any = lambda text: None) -> dict[str, Any]:
@@ -101,7 +115,7 @@ def behave(name: str, *, progress: Any = lambda text: None) -> dict[str, Any]:
     for seed in range(1, protocol["seeds"] + 1):
         pair = []
         for recipe, changes in ((name, protocol["set"]), (protocol["against"], protocol["against_set"])):
-            found = train(protocol["task"], recipe, {**protocol["both"], **changes}, protocol["steps"], seed)
+            found = _trained(protocol["task"], recipe, json.dumps({**protocol["both"], **changes}, sort_keys=True), protocol["steps"], seed)
             if protocol["metric"] not in found:
                 raise UserError(f"recipe {name}: the world {protocol['task']} has no {protocol['metric']}: {nearest(protocol['metric'], found)}")
             pair.append(found[protocol["metric"]])
@@ -137,7 +151,15 @@ def evidence_path(name: str) -> Path:
 
 
 def write(evidence: Mapping[str, Any]) -> Path:
+    """Write evidence to its file. What an earlier protocol showed stays in it, under `earlier`: a protocol changed after a look is seen."""
     path = evidence_path(evidence["recipe"])
     path.parent.mkdir(exist_ok=True)
+    if path.exists():
+        before = json.loads(path.read_text(encoding="utf-8"))
+        if before["protocol_digest"] != evidence["protocol_digest"]:
+            kept = {k: before[k] for k in ("protocol", "protocol_digest", "effect", "holds", "seconds")}
+            evidence = {**evidence, "earlier": [*before.get("earlier", []), kept]}
+        elif "earlier" in before:
+            evidence = {**evidence, "earlier": before["earlier"]}
     path.write_text(json.dumps(evidence, indent=1, sort_keys=True) + "\n", encoding="utf-8")
     return path
