@@ -41,6 +41,7 @@ def client(root: Path) -> Any:
     """An MlflowClient that gives up soon: with the default settings a dead server holds its caller for minutes."""
     for name, value in (("MAX_RETRIES", "1"), ("TIMEOUT", "5"), ("BACKOFF_FACTOR", "1")):
         os.environ.setdefault(f"MLFLOW_HTTP_REQUEST_{name}", value)
+    os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
     import logging
 
     logging.getLogger("alembic").setLevel(logging.WARNING)
