@@ -172,8 +172,9 @@ def dialogue() -> World:
     for i in range(6):
         right = "".join(np.random.default_rng(seed_for(0, "arena", "dialogue", "", i)).choice(list("bcdf"), MOVES))
         problems.append(Problem.make(prompt=f"q{LETTERS[i]}", answer=right, verifier="exact", env="dialogue", family="dialogue", split="train"))
-        turns = [[(0.4 if x == right[t] else 0.2, x) for x in "bcdf"] for t in range(MOVES)]
-        said.append(tuple(Said(a * b * c, (answer(x), answer(y), answer(z))) for a, x in turns[0] for b, y in turns[1] for c, z in turns[2]))
+        order = [np.random.default_rng(seed_for(0, "arena", "said", "", i, t)).permutation(10) for t in range(MOVES)]
+        turns = [[(4 * right[t] + 2 * "".join(x for x in "bcdf" if x != right[t]))[j] for j in order[t]] for t in range(MOVES)]
+        said.append(tuple(Said(0.1, tuple(map(answer, letters))) for letters in zip(*turns, strict=True)))
     return World(tuple(problems), tuple(said))
 
 
