@@ -271,3 +271,36 @@ def test_metrics_read_columns_of_samples(project):
 
     with pytest.raises(UserError, match="reads 'moods', which no row holds"):
         run(project, models=["rl"], metrics=[odd])
+
+
+class Mute(Oracle):
+    """A sampler that ends every turn at once."""
+
+    def open(self, prompts, seeds):
+        session, renderer = super().open(prompts, seeds), self.renderer
+
+        def generate(sampling):
+            ids = renderer.turn("")
+            return [Segment(ids=ids, role="model", logp=np.zeros(len(ids), dtype=np.float32), stop="end") for _ in session.rows]
+
+        session.generate = generate
+        return session
+
+
+def test_a_model_that_emits_nothing_is_measured(project, monkeypatch):
+    player = module.Player
+    monkeypatch.setattr(module, "TorchSampler", lambda model, end_id: 0)
+    monkeypatch.setattr(module, "Player", lambda **kw: player(**kw | {"sampler": Mute(kw["renderer"], 0)}))
+    names = ("pass_at_k", "majority_at_k", "answer_overlap", "cost_per_right", "calibration", "diversity", "self_bleu", "behaviour", "length_bias")
+    out = run(project, models=["base", "rl"], against="base", metrics=[bind("training.evaluate", {"piece": p}) for p in names])
+    found = json.loads((out / "metrics.json").read_text())["models"]["rl"]
+    assert found["pass@1"]["mean"] == 0.0 and found["empty"]["mean"] == 1.0 and found["format"]["mean"] == 0.0
+    assert found["tokens_per_right"]["mean"] is None, "nothing is right, so there is no price; and JSON has no NaN"
+    assert found["ece"]["mean"] == 1.0, "it is sure, and never right"
+
+
+def test_an_empty_set_is_refused(project):
+    (project / "data").mkdir(exist_ok=True)
+    (project / "data/empty.jsonl").write_text("")
+    with pytest.raises(UserError, match="no row of data/empty.jsonl is a problem .*has no rows"):
+        run(project, sets=[{"name": "none", "path": "data/empty.jsonl"}])
