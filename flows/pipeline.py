@@ -116,6 +116,8 @@ def stage(root: Path, name: str, due: bool, env: dict[str, str], limit: float | 
     if not due:
         return Completed(name="Cached", message=SAME[0])
     below = {run.PARENT: "1", run.ABOVE: str(task_run.get_id()), "PREFECT__FLOW_RUN_ID": str(flow_run.get_id())}
+    if name == "plan":  # over before Prefect would be imported
+        below = {}
     device = str(load(name, root).get("params", {}).get("device", "")) if name in graph(root) and name != "plan" else ""
     if device.startswith("cuda"):
         from prefect.concurrency.sync import concurrency

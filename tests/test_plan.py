@@ -8,7 +8,7 @@ import json
 import pytest
 
 from tasks.errors import UserError
-from tasks.planning import plan, resolve
+from tasks.planning import code, plan, resolve
 from tasks.planning.config import parse
 
 STAGE = """
@@ -201,3 +201,22 @@ def test_bad_yaml(own, tmp_path, data, words):
     with pytest.raises(UserError) as e:
         plan.plans(tmp_path)
     assert all(w in str(e.value) for w in ["params.yaml", *words]), str(e.value)
+
+
+@pytest.mark.parametrize("times", [2, 50])
+def test_a_parser_that_fails_for_nothing_is_asked_again(monkeypatch, times):
+    """As CPython's does while another thread parses; where it goes on failing, that is said."""
+    real, left = code.ast.parse, [None] * times
+
+    def flaky(*args, **kwargs):
+        if left:
+            left.pop()
+            raise SystemError("AST constructor recursion depth mismatch (before=63, after=76)")
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(code.ast, "parse", flaky)
+    if times == 2:
+        assert code.parse("x = 1").body
+    else:
+        with pytest.raises(SystemError):
+            code.parse("x = 1")

@@ -55,11 +55,22 @@ class Source:
     constants: dict[str, ast.expr] = field(compare=False)
 
 
+def parse(data: bytes | str, **how: Any) -> Any:
+    """`ast.parse`, once more where it fails for nothing: CPython counts the depth of all threads in one place (python/cpython#106905), and
+    under Prefect other threads parse too."""
+    for _ in range(9):
+        try:
+            return ast.parse(data, **how)
+        except SystemError:
+            continue
+    return ast.parse(data, **how)
+
+
 @cache
 def _parsed(path: Path, stamp: tuple[int, int]) -> Source:
     data = path.read_bytes()
     try:
-        tree = ast.parse(data, filename=str(path))
+        tree = parse(data, filename=str(path))
     except (SyntaxError, ValueError) as e:
         raise UserError(f"{path}, line {getattr(e, 'lineno', None) or 1}: not valid Python ({getattr(e, 'msg', e)})") from None
     modules, folders, strings = set(), set(), set()
@@ -161,7 +172,7 @@ def alternatives(node: ast.expr | None, path: Path) -> list[ast.expr] | None:
     if node is None:
         return None
     if isinstance(node, ast.Constant) and isinstance(node.value, str):  # a quoted annotation
-        return alternatives(ast.parse(node.value, mode="eval").body, path)
+        return alternatives(parse(node.value, mode="eval").body, path)
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
         sides = [alternatives(node.left, path), alternatives(node.right, path)]
         return None if None in sides else [*sides[0], *sides[1]]  # type: ignore[misc]
