@@ -117,3 +117,11 @@ def test_signatures_have_columns_before_knobs():
     for param in LOSSES:
         kinds = [p.default is p.empty for p in inspect.signature(param.values[0].func).parameters.values() if p.kind is p.KEYWORD_ONLY]
         assert kinds == sorted(kinds, reverse=True)
+
+
+def test_the_page_of_losses_is_the_generated_one():
+    from benchmarks import losses
+
+    text = losses.PAGE.read_text(encoding="utf-8")
+    assert losses.generated(text) == text, "run `make losses`"
+    assert all(f"(../training/prefer/{p.values[1].__name__.rpartition('.')[2]}.py)" in text for p in LOSSES)

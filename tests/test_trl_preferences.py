@@ -5,7 +5,9 @@ log-probs of the test. So what is compared is TRL's own code, with all its scali
 """
 
 import copy
+import inspect
 import os
+import re
 from collections import defaultdict
 from functools import partial
 from types import SimpleNamespace
@@ -135,6 +137,13 @@ def test_no_loss_of_the_dpo_trainer_is_left_out():
 
     said = DPOConfig.__dataclass_fields__["loss_type"].metadata["help"]
     assert {word.strip("`'") for word in said.replace(".", " ").replace(",", " ").split() if word.startswith("`'")} == set(DPO)
+
+
+def test_what_the_documents_say_of_dpo_trainer_is_what_is_tested():
+    """docs/losses.md takes a loss's counterpart from its docstring: each of DPOTrainer's is named there, at the piece that is tested."""
+    for name, (loss, _) in DPO.items():
+        (said,) = re.findall(r"^TRL: .*$", inspect.getmodule(getattr(loss, "func", loss)).__doc__, re.MULTILINE)
+        assert f"`{name}`" in said.replace("DPOTrainer ", "")
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])

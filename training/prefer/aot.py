@@ -9,6 +9,7 @@ Melnyk et al. 2024, "Distributional Preference Alignment of LLMs via Optimal Tra
 Shapes: sums of log-probs [P] in, loss per pair [P] out: value_k at the pair whose u_k it is. In one dimension
 sorting is the optimal coupling, so the loss asks for stochastic dominance of first order. It looks at all pairs of a step at once
 (TOGETHER = 0): the step is one micro-batch. s = label_smoothing. Leaves out the hinge and other penalties of the paper.
+TRL: DPOTrainer `aot`, `aot_unpaired`.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ D'Oosterlinck et al. 2024, "Anchored Preference Optimization and Contrastive Rev
 
 Shapes: sums of log-probs [P] in, loss per pair [P] out. DPO leaves open whether both log-probs rise or fall; the anchor decides.
 Leaves out the contrastive revisions that make the pairs.
+TRL: DPOTrainer `apo_zero`, `apo_down`; KTOTrainer `apo_zero_unpaired` is half of zero.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ Jung et al. 2024, "Binary Classifier Optimization for Large Language Model Align
 Shapes: sums of log-probs [P] in, loss per pair [P] out. It bounds the DPO loss from above up to the error of the reward shift, and
 anchors both answers. Leaves out the running reward shift and the density ratio of prompts, which matter for examples without a
 counterpart.
+TRL: DPOTrainer `bco_pair`.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ Touvron et al. 2023, "Llama 2: Open Foundation and Fine-Tuned Chat Models" (arXi
 
 Shapes: chosen and rejected [P] are the scalar scores of the reward model, margin [P] the strength of each preference; loss per pair [P]
 out; the other arguments are not read. margin 0 throughout is `bradley_terry`. Leaves out the map from words of raters to margins.
+TRL: RewardTrainer with margins.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ Lu et al. 2024, "Discovering Preference Optimization Algorithms with and for Lar
 Shapes: sums of log-probs [P] in, loss per pair [P] out. It is not convex: with tau below (1 - ln 2) / 3 = 0.102, the published 0.05
 included, the slope turns round at no margin: from x = 0 descent goes to a minimum at x < 0, unless the other pairs of a step carry the
 pair over. m exp(-x) is taken as one exponential, so that neither factor overflows alone.
+TRL: DPOTrainer `discopop`.
 """
 
 from __future__ import annotations

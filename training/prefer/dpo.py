@@ -8,6 +8,7 @@ label smoothing: Mitchell 2023, "A note on DPO with noisy preferences & relation
 
 Shapes: sums of log-probs [P] in, loss per pair [P] out. s = label_smoothing is the believed share of flipped labels.
 Assumes that the reference stays fixed. Leaves out length normalisation: a longer answer has more log-prob to give.
+TRL: DPOTrainer `sigmoid`; with label smoothing, CPOTrainer `sigmoid` on log-ratios.
 """
 
 from __future__ import annotations

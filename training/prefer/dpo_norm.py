@@ -6,6 +6,7 @@ Lambert et al. 2024, "Tulu 3: Pushing Frontiers in Open Language Model Post-Trai
 
 Shapes: sums of log-probs and token counts [P] in, loss per pair [P] out. beta is larger than DPO's (the paper: 5), because a mean is
 smaller than a sum. Leaves out nothing of the loss.
+TRL: DPOTrainer `sigmoid_norm`.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ Wang et al. 2023, "Beyond Reverse KL: Generalizing Direct Preference Optimizatio
 
 Shapes: sums of log-probs [P] in, loss per pair [P] out. Divergences with f'(0) = -inf keep the policy's support; alpha runs from the
 forward (0) to the reverse KL (1). Exponents are kept below 80, so that they stay finite.
+TRL: DPOTrainer `sigmoid` with `f_divergence_type`.
 """
 
 from __future__ import annotations

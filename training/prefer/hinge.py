@@ -7,6 +7,7 @@ reference it is the calibration loss of Zhao et al. 2023, "SLiC-HF" (arXiv 2305.
 
 Shapes: sums of log-probs [P] in, loss per pair [P] out. A pair whose margin has reached 1 / beta has exactly no gradient, so easy
 pairs stop moving the policy. Leaves out sampling the pairs from the optimal policy by rejection.
+TRL: DPOTrainer `hinge`; without a reference, CPOTrainer `hinge`.
 """
 
 from __future__ import annotations

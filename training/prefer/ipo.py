@@ -7,6 +7,7 @@ Azar et al. 2023, "A General Theoretical Paradigm to Understand Learning from Hu
 Shapes: sums of log-probs [P] in, loss per pair [P] out. The squared loss has its minimum at a finite margin, so that certain
 preferences do not drive the policy away from the reference for ever. `per_token` divides each log-ratio by its answer's
 length first, as the authors later advised and TRL does. Leaves out nothing of the loss.
+TRL: DPOTrainer `ipo` is `per_token`; CPOTrainer `ipo` the sum, without a reference.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ Ethayarajh et al. 2024, "KTO: Model Alignment as Prospect Theoretic Optimization
 Shapes: sums of log-probs [P] in, loss per pair [P] out: the mean of its two examples. baseline [P] is z, without gradient, the same for
 all pairs of a step; the pass "mismatched" estimates it from the answers of the step, each after the prompt of the next pair. Leaves out
 examples that have no counterpart, for which the two weights are meant.
+TRL: KTOTrainer `kto`.
 """
 
 from __future__ import annotations

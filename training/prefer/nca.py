@@ -7,6 +7,7 @@ Chen et al. 2024, "Noise Contrastive Alignment of Language Models with Explicit 
 
 Shapes: sums of log-probs [P] in, loss per pair [P] out. The two log-ratios are anchored one by one, not only their difference, so
 the chosen answer's log-prob does not fall with the rejected one's. Leaves out explicit rewards and more than two answers.
+TRL: DPOTrainer `nca_pair`.
 """
 
 from __future__ import annotations

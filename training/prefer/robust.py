@@ -8,6 +8,7 @@ Chowdhury et al. 2024, "Provably Robust DPO: Aligning Language Models with Noisy
 Shapes: sums of log-probs [P] in, loss per pair [P] out. e = flip_rate is the share of flipped labels: averaged over such flips the value is
 the DPO loss of the clean label. Label smoothing of `dpo` has the other sign on the second term and is biased.
 Assumes flips independent of the pair. Raises ValueError for a flip rate outside [0, 1/2).
+TRL: DPOTrainer `robust`.
 """
 
 from __future__ import annotations

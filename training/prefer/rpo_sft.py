@@ -8,6 +8,7 @@ Liu et al. 2024, "Provably Mitigating Overoptimization in RLHF: Your SFT Loss is
 Shapes: sums of log-probs [P] in, loss per pair [P] out. sft_coef is the paper's eta beta; the baseline policy is the chosen answers.
 `per_token` divides that log-prob by the answer's length: then it is what `sft_weight` of the stage `prefer` adds to any loss.
 Leaves out samples of the reference as baseline.
+TRL: DPOTrainer `sigmoid` and `sft`, with `per_token` at equal lengths.
 """
 
 from __future__ import annotations

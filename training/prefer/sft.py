@@ -7,6 +7,7 @@ Control of LLMs for Diverse User Preferences: Directional Preference Alignment w
 
 Shapes: sums of log-probs and token counts [P] in, loss per pair [P] out. The rejected answer is not read: in rounds of sampled pairs the
 chosen one is the best of n, and its imitation is the whole method.
+TRL: DPOTrainer `sft`, at equal lengths.
 """
 
 from __future__ import annotations

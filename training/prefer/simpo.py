@@ -6,6 +6,7 @@ Meng et al. 2024, "SimPO: Simple Preference Optimization with a Reference-Free R
 
 Shapes: sums of log-probs and token counts [P] in, loss per pair [P] out. The reference arguments are not read.
 Leaves out the SFT term that some implementations add.
+TRL: CPOTrainer `simpo`.
 """
 
 from __future__ import annotations
