@@ -1,0 +1,191 @@
+"""Does self-play that looks at failures teach a small model more than uniform problems? `make bench-selfplay`
+
+The protocol is benchmarks/runs/selfplay/protocol.json, committed before the first run. For each seed a small model is trained from nothing on
+worked answers; then each arm plays rounds of propose, certify, attempt, score, and learns by RL (GRPO) on what was certified so far. Raw
+results lie in benchmarks/runs/selfplay/<seed>.json, one entry per arm, and are not made again. `--seeds 1 2` runs some seeds, `--tiny` checks the
+script within a minute (its numbers are thrown away).
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import json
+import os
+import platform
+import sys
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from synth.make.worked_answer import worked_answer
+from synth.propose.ladder import ladder
+from synth.propose.rewrite import rewrite
+from synth.propose.teacher import teacher
+from synth.propose.weak_skills import weak_skills
+from synth.selfplay.ledger import Ledger
+from synth.selfplay.loop import Loop, cells
+from synth.types import Problem, Sampling, Scored, seed_for
+from tasks.planning.pieces import bind
+from tasks.play.selfplay import Played, registry
+from tasks.rows import demonstration_row
+from tasks.stages.sft import weighted
+from training.advantage.grpo import grpo
+from training.curriculum.learnability import learnability
+from training.curriculum.uniform import uniform
+from training.env.single import single
+from training.experience import Experience
+from training.learner import Learner, Optim, nll
+from training.model import new_model, train_tokenizer
+from training.objective import PolicyObjective
+from training.ratio.token import token
+from training.render import Renderer
+from training.rollout.play import Player
+from training.rollout.torch_sampler import TorchSampler
+from training.rounds import Round, run
+from training.surrogate.clip import clip
+
+ROOT = Path(__file__).resolve().parents[1]
+RUNS = ROOT / "benchmarks" / "runs" / "selfplay"
+PROTOCOL = json.loads((RUNS / "protocol.json").read_text(encoding="utf-8"))
+COMMAND = "make bench-selfplay"
+T95 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776}  # Student's t, two-sided 95 %, by number of seeds
+
+
+def anywhere(problems, state, rng, n):
+    """Cells drawn uniformly."""
+    return [int(i) for i in rng.integers(len(problems), size=n)]
+
+
+ARMS = {
+    "uniform": (ladder, anywhere),
+    "socratic-zero": (teacher, partial(learnability, target=0.5)),
+    "sws": (partial(weak_skills, share=0.5), partial(learnability, target=0.0, weak_errors=0.0)),
+    "clpo": (partial(rewrite, share=0.5), partial(learnability, target=0.0, all_open=True)),
+}
+
+
+class Setting:
+    """Families, cells and held-out problems of the protocol, for one seed."""
+
+    def __init__(self, p: dict[str, Any], seed: int) -> None:
+        self.families = registry([bind("synth.make.families", {"piece": name}) for name in p["families"]])
+        self.cells = [c for c in cells(self.families, seed) if c.level in p["families"][c.family]]
+        self.held = [q for c in self.cells for q in self._items(c, "test", seed, p["held"])]
+        each = p["sft"]["demonstrations"] // len(self.cells)
+        self.demos = [q for c in self.cells for q in self._items(c, "train", seed + 1000, each // (8 if c.family == "list_sorting" else 1))]
+
+    def _items(self, cell, split: str, seed: int, n: int) -> list[Problem]:
+        made = (self.families[cell.family].make(seed, split, i, levels=[cell.level]) for i in range(3 * n))
+        return [q for q in made if isinstance(q, Problem)][:n]
+
+
+def trained(p: dict[str, Any], setting: Setting, seed: int):
+    """(model, renderer) after SFT on the worked answers."""
+    shown = [worked_answer(q).messages for q in setting.demos]
+    tokenizer = train_tokenizer([m.content for messages in shown for m in messages], p["sft"]["vocabulary"])
+    renderer = Renderer(tokenizer)
+    model = new_model(tokenizer, hidden=p["sft"]["hidden"], layers=p["sft"]["layers"], heads=4, kv_heads=2, intermediate=3 * p["sft"]["hidden"],
+                      max_length=256, init_range=0.05, seed=seed_for(seed, "bench", "init"))  # fmt: skip
+    rows = [demonstration_row(renderer, messages, 0.1) for messages in shown]
+
+    def source(step: int):
+        rng = np.random.default_rng(seed_for(seed, "bench", "sft", "", step))
+        return [weighted([rows[i] for i in rng.integers(len(rows), size=p["sft"]["rows"])], "cpu")], {}
+
+    learner = Learner(model, Optim(lr=p["sft"]["lr"], warmup=20, steps=p["sft"]["steps"], decay="cosine", final=0.1, weight_decay=0.01))
+    for _ in run([Round(name="sft", role="policy", source=source, objective=nll, steps=p["sft"]["steps"])], {"policy": learner}):
+        pass
+    return model, renderer
+
+
+def player(model, renderer, temperature: float) -> Player:
+    return Player(sampler=TorchSampler(model, renderer.end_id), renderer=renderer, envs={"single": single()}, max_tokens=256,
+                  sampling=Sampling(temperature=temperature, max_tokens=64))  # fmt: skip
+
+
+def accuracy(model, renderer, problems: list[Problem]) -> dict[str, float]:
+    """Share of right greedy answers, by family and in all."""
+    groups = player(model, renderer, 0.0).play(problems, 1, "held")
+    right = [(g.rollouts[0].problem.family, isinstance(s := g.rollouts[0].score, Scored) and s.value == 1.0) for g in groups]
+    found = {f: float(np.mean([r for g, r in right if g == f])) for f in sorted({g for g, _ in right})}
+    return {**found, "all": float(np.mean([r for _, r in right]))}
+
+
+def arm(name: str, p: dict[str, Any], setting: Setting, seed: int, start: tuple) -> dict[str, Any]:
+    """One arm of one seed, from a copy of the SFT model: held-out accuracy before and after every round."""
+    began = time.monotonic()
+    torch.manual_seed(seed)
+    model, renderer = copy.deepcopy(start[0]), start[1]
+    playing = player(model, renderer, 1.0)
+    propose, choose = ARMS[name]
+    loop = Loop(families=setting.families, cells=setting.cells, ledger=Ledger(":memory:", {}), propose=propose, choose=choose, solve=Played(playing),
+                pay=lambda proposals: [0.0] * len(proposals), seed=seed, rounds=p["rounds"], proposals=p["proposals"], attempts=p["attempts"])  # fmt: skip
+    pool: list[Problem] = []
+    objective = PolicyObjective(ratio=token, surrogate=clip)
+    experience = Experience(problems=pool, player=playing, advantage=grpo, curriculum=uniform, prompts_per_step=p["prompts"],
+                            samples_per_prompt=p["samples"], seed=seed, max_unscorable=1.0)  # fmt: skip
+    learner = Learner(model, Optim(lr=p["lr"], warmup=5, steps=p["rounds"] * p["steps"], decay="constant", weight_decay=0.0))
+    told = [accuracy(model, renderer, setting.held)]
+    for number, summary in enumerate(loop.run()):
+        pool[:] = loop.accepted.values()
+        first = number * p["steps"]
+        played = Round(name=name, role="policy", objective=objective, prepare=objective.prepare, steps=p["steps"],
+                       source=lambda step, first=first: experience(first + step))  # fmt: skip
+        for _ in run([played], {"policy": learner}):
+            pass
+        told.append(accuracy(model, renderer, setting.held))
+        print(f"  seed {seed} {name:<14} round {number} success {summary['success'] or 0:.2f} held out {told[-1]['all']:.3f}", flush=True)
+    return {"accuracy": told, "problems": len(pool), "seconds": round(time.monotonic() - began, 1)}
+
+
+def report(runs: dict[int, dict[str, Any]]) -> list[dict]:
+    out = []
+    for name in [n for n in ARMS if n != "uniform"]:
+        seeds = [s for s, r in sorted(runs.items()) if name in r and "uniform" in r]
+        if len(seeds) < 2:
+            continue
+        gain = np.array([runs[s][name]["accuracy"][-1]["all"] - runs[s]["uniform"]["accuracy"][-1]["all"] for s in seeds])
+        half = T95[len(seeds)] * gain.std(ddof=1) / len(seeds) ** 0.5
+        out.append({
+            "case": f"{name} minus uniform", "metric": "held-out accuracy", "value": float(gain.mean()), "unit": "share", "better": "higher",
+            "low": float(gain.mean() - half), "high": float(gain.mean() + half), "n": len(seeds), "peers": {}, "ratio_to_best_peer": None,
+            "device": f"{os.cpu_count()} CPU cores", "versions": {"python": platform.python_version(), "torch": torch.__version__}, "command": COMMAND,
+        })  # fmt: skip
+    return out
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, nargs="*", default=PROTOCOL["seeds"])
+    parser.add_argument("--tiny", action="store_true")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    p = PROTOCOL if not args.tiny else PROTOCOL | {"rounds": 1, "proposals": 8, "attempts": 2, "steps": 1, "held": 2, "prompts": 2, "samples": 2,
+                                                   "sft": PROTOCOL["sft"] | {"demonstrations": 80, "steps": 3}}  # fmt: skip
+    for seed in args.seeds:
+        path = RUNS / f"{seed}.json"
+        known = json.loads(path.read_text(encoding="utf-8")) if path.exists() and not args.tiny else {}
+        setting = Setting(p, seed)
+        start = trained(p, setting, seed) if set(ARMS) - set(known) else None
+        for name in ARMS:
+            if name not in known:
+                known[name] = arm(name, p, setting, seed, start)
+                if not args.tiny:
+                    path.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
+    if args.tiny:
+        return 0
+    runs = {int(f.stem): json.loads(f.read_text(encoding="utf-8")) for f in sorted(RUNS.glob("[0-9]*.json"))}
+    if found := report(runs):
+        (ROOT / "benchmarks" / "results" / "selfplay.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    for r in found:
+        print(f"{r['case']}: {r['value']:+.3f} [{r['low']:+.3f}, {r['high']:+.3f}], {r['n']} seeds")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
