@@ -53,8 +53,9 @@ def project(tmp_path_factory):
     tables.write(root / "artifacts/kb/passages.parquet", passages, Passage)
     tokenizer = train_tokenizer([p.text for p in passages] + [q.question for q in questions], vocab_size=400)
     model = new_model(tokenizer, hidden=16, layers=1, heads=2, kv_heads=1, intermediate=32, max_length=256, init_range=0.05, seed=1)
-    for stage, folder in module.MODELS.values():
+    for stage, folder in (*module.MODELS.values(), ("reward", "model")):
         save_model(model, tokenizer, root / "artifacts" / stage / folder)
+    (root / "artifacts/reward/card.json").write_text('{"verdict": "good"}')
     said = [Message(role="user", content="Who teaches ?"), Message(role="assistant", content="<answer>Karo</answer>")]
     tables.write(root / "artifacts/trajectories/trajectories.parquet", [Trajectory.make(problem="p", messages=said, split="train")], Trajectory)
     pair = PreferencePair.make(prompt=said[:1], chosen="<answer>Karo</answer>", rejected="<answer>Milbe</answer>", source="test", split="train")
@@ -304,3 +305,19 @@ def test_an_empty_set_is_refused(project):
     (project / "data/empty.jsonl").write_text("")
     with pytest.raises(UserError, match="no row of data/empty.jsonl is a problem .*has no rows"):
         run(project, sets=[{"name": "none", "path": "data/empty.jsonl"}])
+
+
+def test_a_reward_model_judges_every_rollout_where_a_metric_asks_for_it(project):
+    metrics = [bind("training.evaluate", {"piece": "pass_at_k", "ks": [1]}), bind("training.evaluate", {"piece": "best_of_n", "ns": [2, 4]})]
+    found = json.loads((run(project, models=["rl"], against="rl", metrics=metrics) / "metrics.json").read_text())["models"]["rl"]
+    assert {"best_of@2", "best_of@4", "bon_gap@4"} <= set(found) and found["best_of@2"]["n"] == 6
+    rewards = pd.read_parquet(project / "artifacts/evaluate/scores.parquet")["reward"]
+    assert rewards.notna().all() and rewards.nunique() > 3
+    config = project / "artifacts/reward/model/config.json"
+    before = config.read_text()
+    config.write_text(before.replace("ForCausalLM", "ForSequenceClassification"))
+    seal(project)
+    with pytest.raises(UserError, match="a reward model with a head"):
+        run(project, models=["rl"], against="rl", metrics=metrics)
+    config.write_text(before)
+    seal(project)

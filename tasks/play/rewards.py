@@ -2,29 +2,39 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from tasks.stages.reward import VERDICT
+from tasks.errors import UserError
 from training.learner import score
 from training.model import load_model
 from training.pack import Row, pack
 from training.render import Renderer
+from training.reward_model import reward_of
 from training.types import Rollout
 
 
 class RewardModel:
-    """`judge(rollouts) -> rewards`: one float each, in nats; NaN for a conversation longer than `max_length` tokens.
+    """`judge(rollouts) -> rewards`: one float each, in nats; NaN for a conversation longer than `max_length` tokens. verdict: the word, which
+    the card of the stage `reward` names.
 
-    A rollout is judged on the ids that were sampled where policy and reward model share a tokenizer, which models of one project do.
+    A rollout is judged on the ids that were sampled: policy and reward model of one project share a tokenizer. Raises UserError for a
+    reward model with a head of its own, which the stage `reward` alone can read.
     """
 
-    def __init__(self, path: Path, *, dtype: str = "float32", device: str = "cpu", max_length: int = 2048, tokens: int = 16384) -> None:
+    def __init__(self, path: Path, verdict: str, *, dtype: str = "float32", device: str = "cpu", max_length: int = 2048, tokens: int = 16384) -> None:
+        kinds = json.loads((path / "config.json").read_text(encoding="utf-8")).get("architectures") or [""]
+        if "CausalLM" not in kinds[0]:
+            raise UserError(
+                f"evaluate: {path} is a reward model with a head ({kinds[0]}), and metrics read one that gives a word: measure it where it is "
+                "trained (reward.best_of_n), or train one without a head"
+            )
         self.model, tokenizer = load_model(path, dtype=dtype, device=device)
-        self.verdict = Renderer(tokenizer).encode(VERDICT)[:1]
+        self.verdict = Renderer(tokenizer).encode(verdict)[:1]
         self.device, self.max_length, self.tokens = device, max_length, tokens
 
     def __call__(self, rollouts: Sequence[Rollout]) -> list[float]:
@@ -35,8 +45,7 @@ class RewardModel:
         rows = [Row(ids=x, trainable=np.arange(len(x)) == len(x) - 1, group=0) for x in ids.values()]
         batch = pack(rows, device=self.device)
         with torch.no_grad():
-            logp = score(self.model, batch, tokens_per_microbatch=self.tokens).logp[batch.trainable].double()
-        odds = logp - torch.log(-torch.expm1(logp))
-        for i, value in zip(ids, odds.tolist(), strict=True):
+            rewards = reward_of(score(self.model, batch, tokens_per_microbatch=self.tokens), batch)
+        for i, value in zip(ids, rewards.double().tolist(), strict=True):
             out[i] = value
         return out

@@ -150,7 +150,8 @@ def evaluate(
     if "rewards" in wanted:
         from tasks.play.rewards import RewardModel
 
-        judge = RewardModel(stage.input("reward", "model"), dtype=dtype, device=device)
+        word = json.loads(stage.input("reward", "card.json").read_text(encoding="utf-8")).get("verdict", "")
+        judge = RewardModel(stage.input("reward", "model"), word, dtype=dtype, device=device)
 
     def play(run: Run, part: Sequence[Problem]) -> list[Rollout]:
         source, renderer = sampler(run.model)
