@@ -1,7 +1,11 @@
 """Reward models: heads, what they are measured by, and the published effects at toy size."""
 
+import importlib
+import inspect
 import math
+import re
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -212,6 +216,48 @@ def test_balanced_pairs_leave_no_love_of_length():
     fresh = rng.normal(size=(2000, 2))
     follow = {name: rank_correlation(fresh @ fit(mask), fresh[:, 1]) for name, mask in (("all", keep | True), ("balanced", keep))}
     assert follow["all"] >= 0.3 and abs(follow["balanced"]) <= 0.1
+
+
+def test_told_the_facts_it_sees_what_was_made_up():
+    """Two answers that differ in one attribute, of which one was made up: told the fact the model knows which, else it must guess."""
+
+    def made_up(rng, n, told):
+        rows = []
+        for i in range(n):
+            true, false = rng.choice(12, 2, replace=False)
+            for answer in (true, false):
+                ids = np.array([100 + (true if told else 12), 50, 100 + answer])
+                rows.append(Row(ids=ids, trainable=np.array([False, False, True]), group=i))
+        return pack(rows)
+
+    right = {}
+    for told in (True, False):
+        head, rng = scalar(), np.random.default_rng(0)
+        model = tiny.build(init_range=0.3, hidden=64)
+        model.score = torch.nn.Linear(64, 1, bias=False)
+        torch.nn.init.zeros_(model.score.weight)
+        learner = Learner(model, Optim(lr=3e-3, warmup=10, steps=80, decay="linear"), read=head.read)
+        for _ in range(80):
+            learner.step(made_up(rng, 32, told), RewardObjective(loss=bradley_terry, head=head), together=2)
+        test = made_up(np.random.default_rng(9), 400, told)
+        r = head.reward(score(model, test, read=head.read), test)
+        right[told] = float((r[0::2] > r[1::2]).float().mean())
+    assert right[True] >= 0.95 and abs(right[False] - 0.5) <= 0.05
+
+
+HEADS = sorted(p.stem for p in (Path(__file__).parents[1] / "training/head").glob("[!_]*.py"))
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_every_head_says_what_it_is(name):
+    module = importlib.import_module(f"training.head.{name}")
+    made = getattr(module, name)()
+    assert made.outputs is None or made.outputs > 0
+    assert (made.outputs is None) == made.ratings, "one output per attribute where it learns from ratings"
+    assert all(callable(getattr(made, f)) for f in ("begin", "read", "ranked", "reward", "extra"))
+    assert re.search(r"(19|20)\d\d", module.__doc__) and "Shapes:" in module.__doc__ and "arXiv" in module.__doc__
+    defaults = [p.default for p in inspect.signature(getattr(module, name)).parameters.values()]
+    assert all(isinstance(d, int | float | str | bool) for d in defaults)
 
 
 # --- measures -------------------------------------------------------------------------------------------------------
