@@ -16,6 +16,8 @@ import pytest
 import room
 import toy
 
+from tasks import dvc
+
 pytestmark = pytest.mark.slow
 PATIENCE = 120.0  # seconds: a bound on waiting that only a failure reaches
 ESPALIER = [sys.executable, "-c", "import sys; from flows.cli import main; sys.exit(main())"]
@@ -123,3 +125,15 @@ def test_a_read_only_checkout_and_a_full_disk(pristine, tmp_path):
         assert (repo / "reports/card.json").read_bytes() == before
         disk.leave(16 << 20)
         assert "Running stage 'report'" in espalier(repo, "run")
+
+
+def test_a_run_of_prefect_waits_for_the_other(tmp_path):
+    """Where the command line refuses, a scheduled run says that it is queued, once, and begins when the other has ended."""
+    script = "import sys; from pathlib import Path; from tasks import dvc\nwith dvc.alone(Path.cwd()):\n    print('held', flush=True)\n    sys.stdin.read()"
+    env = {**os.environ, "PYTHONPATH": str(toy.CODE)}
+    other = subprocess.Popen([sys.executable, "-c", script], cwd=tmp_path, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert other.stdout.readline() == b"held\n"
+    told = []
+    with dvc.alone(tmp_path, queue=lambda: told.append(other.poll()) or other.stdin.close()):
+        assert told == [None], "it was told while the other still held the lock"
+        assert other.wait(PATIENCE) == 0
