@@ -57,7 +57,7 @@ def write(root: Path, *, lr: float, right: set[int], n: int = 6) -> None:
         _json(at / stage / "card.json", {"stage": stage, **cards.get(stage, {})})
     plan = json.loads((at / "plan/rl.json").read_text())
     _json(at / "plan/rl.json", {**plan, "params": {**plan["params"], "families": True}})
-    rows = [{"run": r, "model": r, "problem": p.id, "sample": s, "score": float(r == "rl" and i in right),
+    rows = [{"run": r, "model": r, "blanked": False, "family": p.family, "problem": p.id, "sample": s, "score": float(r == "rl" and i in right),
              "outcome": "right" if r == "rl" and i in right else "wrong"}
             for r in ("sft", "rl") for i, p in enumerate(given) for s in (0, 1)]  # fmt: skip
     (at / "evaluate").mkdir(exist_ok=True)

@@ -255,3 +255,16 @@ def test_decisions_of_a_person_become_anchors_of_the_stage_clean(tmp_path):
     removed = tables.read(tmp_path / "artifacts/clean/removed.parquet", PreferencePair)
     assert [p.id for p in removed] == [pairs[0].id] and removed[0].decisions[0].reason.startswith("proven_wrong")
     assert json.loads((tmp_path / "artifacts/clean/card.json").read_text())["reviewed"] == 2
+
+
+def test_transfer_between_states(root, monkeypatch, capsys):
+    from tasks.inspect.transfer import transfer
+
+    found = transfer(snapshot(root, "first"), [snapshot(root, "hot")], "rl")
+    assert found["domains"] == ["linear_equations"] and found["cells"]["hot->linear_equations"]["mean"] == pytest.approx(2 / 6)
+    assert found["others"]["mean"] == pytest.approx(2 / 6), "its name is not that of a domain"
+    monkeypatch.chdir(root)
+    assert cli.main(["transfer", "first", "hot"]) == 0
+    assert "+33.3 [" in capsys.readouterr().out
+    assert cli.main(["transfer", "first", "hot", "--model", "prefer"]) == 2
+    assert "no scores of the model 'prefer'" in capsys.readouterr().err

@@ -138,7 +138,8 @@ def _play(root: Path, folder: Path) -> tuple[dict[str, list[float]], str]:
     with stage.running():
         pieces.open_own()
         params = pieces.bind_all(stage.pieces, stage.params)
-        evaluate(stage, **{**params, "models": ["rl"], "against": "rl", "per_family": 1, "family_samples": 1, "blanked_samples": 1})
+        least = {"per_family": 1, "family_samples": 1, "blanked_samples": 1, "sets": [], "traces": 0}
+        evaluate(stage, **{**params, "models": ["rl"], "against": "rl", **least})
     return held_out_scores(folder, "rl"), _card(folder)["held_out"]
 
 

@@ -1,0 +1,42 @@
+"""`espalier transfer BASE A B ...`: the matrix of what training on each thing does for all."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from flows.cli._text import columns, dump
+from tasks.paths import project
+
+
+def add(commands: Any) -> None:
+    p = commands.add_parser("transfer", help="train domain × test domain: what models trained on one thing each gain on all")
+    p.add_argument("base", metavar="BASE", help="the state before, whose scores are subtracted (a commit, an experiment, workspace, champion)")
+    p.add_argument("states", metavar="STATE", nargs="+", help="states named after what they were trained on, e.g. experiments called countdown and sudoku")
+    p.add_argument("--model", default="rl", help="which model of each state (default: rl)")
+    p.add_argument("--json", action="store_true", help="print it as JSON, with intervals")
+    p.set_defaults(run=transfer)
+
+
+def transfer(args: argparse.Namespace) -> int:
+    from tasks.inspect import transfer as task
+    from tasks.inspect.snapshots import snapshot
+
+    root = project()
+    found = task.transfer(snapshot(root, args.base), [snapshot(root, s) for s in args.states], args.model)
+    if args.json:
+        dump(found)
+        return 0
+    rows = [["trained on", *found["domains"]]]
+    for name in found["trained"]:
+        cells = [found["cells"].get(f"{name}->{d}") for d in found["domains"]]
+        rows.append([name, *("" if c is None else f"{100 * c['mean']:+.1f} [{100 * c['low']:+.1f}, {100 * c['high']:+.1f}]" for c in cells)])
+    print(f"Gain of {args.model} over {args.base}, points of mean score, 95 % intervals\n" + columns(rows))
+    for key, said in (("own", "where it was trained"), ("others", "elsewhere")):
+        m = found[key]
+        if m["mean"] == m["mean"]:
+            print(f"{said}: {100 * m['mean']:+.1f} [{100 * m['low']:+.1f}, {100 * m['high']:+.1f}]")
+    ratio = found["ratio"]
+    if ratio["mean"] == ratio["mean"]:
+        print(f"elsewhere / there: {ratio['mean']:.2f} [{ratio['low']:.2f}, {ratio['high']:.2f}]")
+    return 0
