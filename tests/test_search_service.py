@@ -73,7 +73,7 @@ def test_pages_of_other_sites_are_refused_and_names_can_be_added(client):
 
 def test_health_and_metrics(client):
     health = client.get("/health").json()
-    assert health["status"] == "ok" and health["pages"] == ENGINE.digest() and health["line"] == 3
+    assert health["status"] == "ok" and health["digest"] == ENGINE.digest() and health["line"] == 3
     for _ in range(3):
         client.post("/search", json={"query": "capital"})
     client.post("/search", json={})

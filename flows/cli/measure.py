@@ -23,7 +23,7 @@ def add(commands: Any) -> None:
         "--kb", type=Path, default=Path("artifacts/kb"), metavar="DIR", help="what the questions were grown from (default: artifacts/kb)"
     )
     p.add_argument("--n", type=int, help="the first N of each split only")
-    p.add_argument("--most", type=int, default=200, metavar="CALLS", help="calls of a searcher before it gives up (default 200)")
+    p.add_argument("--most", type=int, default=600, metavar="CALLS", help="calls of a searcher before it gives up (default 600)")
     p.add_argument("--model", help="base, sft, prefer or rl of this project, a folder, or a Hub id: its share of right answers")
     p.add_argument("--samples", type=int, default=4, help="rollouts of the model per question (default 4)")
     p.add_argument("--seed", type=int, default=0)

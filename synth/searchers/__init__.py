@@ -51,7 +51,7 @@ class Tools:
     """An engine with a budget and a memory: a call that was made before is remembered and not made again."""
 
     engine: Engine
-    most: int = 200
+    most: int = 600
     calls: list[Call] = field(default_factory=list)
     _known: dict[tuple[str, str], str] = field(default_factory=dict)
 
@@ -114,7 +114,7 @@ class Run:
     made: tuple[Call, ...]
 
 
-def run(searcher: Searcher, problem: Problem, engine: Engine, world: World, *, most: int = 200) -> Run:
+def run(searcher: Searcher, problem: Problem, engine: Engine, world: World, *, most: int = 600) -> Run:
     """One question, one searcher, at most `most` calls."""
     tools, spent, answer = Tools(engine, most), False, None
     try:

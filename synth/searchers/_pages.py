@@ -41,8 +41,9 @@ class Pages:
             yield body if last > 1 else text
             part += 1
 
-    def ends(self, name: str, relation: str, forward: bool) -> list[str]:
-        """What the page of a name says at the other end of a relation. A literal has no page: the sentences that state it are found."""
+    def ends(self, name: str, relation: str, forward: bool, *, whole: bool = True) -> list[str]:
+        """What the page of a name says at the other end of a relation; not `whole`: where some of it is enough. A literal has no page: the
+        sentences that state it are found."""
         r, read = self.world.kb.relations[relation], self.world.reader.read
         if forward:
             found = read(relation, self.tools.open(name), name, False)
@@ -50,6 +51,12 @@ class Pages:
                 return found if not self._shared(name) else read(relation, self.page(name), name, False)
             before, _, _ = r.sentence(name, ["\0"]).partition("\0")  # a long page is not read to its end: "The area of Norway is"
             return read(relation, self.tools.find(f"{before.strip()} | {name}"), name, False)
+        if not r.literal and self._long(name) and not self._shared(name):  # "shares a border with", on this page
+            fragments = r.sentence("\0", ["\0"]).split("\0")
+            heard = self.tools.find(f"{max(fragments, key=len).strip(' .')} | {name}")
+            found = read(relation, heard, name, True)
+            if heard.count("\n") + 1 < MOST_LINES or (found and not whole):
+                return found
         if not r.literal:
             return read(relation, self.page(name), name, True)
         before, _, after = r.sentence("\0", [name]).partition("\0")
@@ -93,7 +100,8 @@ class Pages:
         target = clue.target
         if isinstance(target, Third):
             return name in self.third(clue.relation, target.largest)
-        said = self.ends(name, clue.relation, clue.forward)
+        some = isinstance(target, Nothing) or (isinstance(target, Node) and not target.clues)
+        said = self.ends(name, clue.relation, clue.forward, whole=not some)
         if isinstance(target, Nothing):
             return not said
         if isinstance(target, str):

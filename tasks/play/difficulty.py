@@ -30,7 +30,7 @@ def measure(
     folder: Path,
     problems: Sequence[Problem],
     *,
-    most: int = 200,
+    most: int = 600,
     rates: Mapping[str, float] | None = None,
     progress: Callable = lambda x: x,
 ) -> list[dict[str, Any]]:

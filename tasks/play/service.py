@@ -149,7 +149,7 @@ def service(engine: Engine, *, hosts: tuple[str, ...] = (), record: Path | None 
 
     @app.get("/health")
     async def health() -> dict[str, Any]:
-        return {"status": "ok", **size, "pages": content}
+        return {"status": "ok", **size, "digest": content}
 
     @app.get("/metrics")
     async def measured() -> Response:

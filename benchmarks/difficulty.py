@@ -1,0 +1,79 @@
+"""How hard are fuzzy-tree questions, by depth and fuzz level? `make bench-difficulty`
+
+WANTED questions of depth 2 and 3 at fuzz levels 1 to 4 are grown with all gates over a fictional world of 120 countries, and over the
+countries and the World Factbook together (from ../shared/data, where they are there), and every searcher of synth/searchers plays each, with
+at most MOST calls. Per cell: the share that each answers, and the mean calls of the oracle (a lower bound) and of branch and check, over the
+questions that it answers. Intervals are 95 % by normal approximation.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from tasks.play import bases, trees
+from tasks.play.difficulty import SEARCHERS, measure
+from tasks.play.schema import read_schema
+
+ROOT = Path(__file__).resolve().parents[1]
+DATA = ROOT.parent / "shared" / "data"
+RESULT = ROOT / "benchmarks" / "results" / "difficulty.json"
+SCHEMA = ROOT / "benchmarks" / "schemas" / "countries-factbook.yaml"
+WANTED, DEPTHS, MOST, SEED = 400, (2, 3), 600, 7
+
+
+def bases_of(folder: Path) -> list[tuple[str, Path, dict]]:
+    """(case, folder of the knowledge base, knobs of the questions)."""
+    bases.build_base([], folder / "world", countries=120, seed=SEED)
+    found: list[tuple[str, Path, dict]] = [("fictional world", folder / "world", {})]
+    if DATA.is_dir():
+        sources, relations = read_schema(SCHEMA)
+        sources = bases.sources_of([DATA / "countries" / "countries.json", DATA / "factbook"], sources)
+        bases.build_base(sources, folder / "real", relations=relations)
+        found.append(("countries and factbook", folder / "real", {"closed_world": True, "only": trees.named(SCHEMA)}))
+    return found
+
+
+def result(case: str, metric: str, unit: str, better: str, values: list[float]) -> dict:
+    """The mean of values with its interval."""
+    mean, half = float(np.mean(values)), 1.96 * float(np.std(values)) / max(1, len(values)) ** 0.5
+    return {
+        "case": case, "metric": metric, "value": mean, "unit": unit, "better": better, "low": mean - half, "high": mean + half,
+        "n": len(values), "peers": {}, "ratio_to_best_peer": None, "device": f"{os.cpu_count()} cores, {platform.machine()}; one core used",
+        "versions": {"python": platform.python_version(), "numpy": np.__version__}, "command": "make bench-difficulty",
+    }  # fmt: skip
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--n", type=int, default=WANTED, help=f"questions of each world (default {WANTED})")
+    parser.add_argument("--out", type=Path, default=RESULT)
+    args = parser.parse_args()
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        for case, kb, knobs in bases_of(Path(folder)):
+            accepted, _ = trees.grow(kb, trees.cells({"train": args.n - args.n // 5, "test": args.n // 5}, DEPTHS), seed=SEED, **knobs)
+            cells: dict[tuple[int, int], list[dict]] = {}
+            for row in measure(kb, accepted, most=MOST):
+                cells.setdefault((row["hops"], row["level"]), []).append(row)
+            for (depth, level), some in sorted(cells.items()):
+                name = f"{case}, depth {depth}, level {level}"
+                rows += [result(name, s.replace("_", " "), "share", "higher", [float(r[s]) for r in some]) for s in SEARCHERS]
+                for s in ("oracle", "branch_and_check"):
+                    calls = [float(r[f"{s}_calls"]) for r in some if r[s]]
+                    rows.append(result(name, f"calls of {s.replace('_', ' ')}", "", "lower", calls or [float("nan")]))
+                print(f"{name}: n {len(some)}, " + ", ".join(f"{r['metric']} {r['value']:.3g}" for r in rows[-7:]), flush=True)
+    args.out.parent.mkdir(parents=True, exist_ok=True)
+    args.out.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
