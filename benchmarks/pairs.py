@@ -38,6 +38,7 @@ RESULTS = ROOT / "benchmarks" / "results" / "pairs.json"
 PAIRS, ORACLE, FEATURES = 1_000_000, 10_000, 100_000
 COPY = {"exact": 0.05, "near": 0.05, "swapped": 0.01}
 COMMAND = "make bench-pairs"
+DEVICE = f"{os.cpu_count()} cores, {platform.machine()}, load average {os.getloadavg()[1]:.1f} when it began"
 
 
 def write(path: Path, n: int, seed: int = 0) -> dict[str, set[int]]:
@@ -218,7 +219,7 @@ def confident(n: int, d: int = 24) -> list[dict]:
 def result(case: str, metric: str, value: float, unit: str, better: str, n: int) -> dict:
     return {
         **{"case": case, "metric": metric, "value": value, "unit": unit, "better": better, "low": None, "high": None, "n": n, "peers": {}},
-        **{"ratio_to_best_peer": None, "device": f"{os.cpu_count()} cores, {platform.machine()}"},
+        **{"ratio_to_best_peer": None, "device": DEVICE},
         **{
             "versions": {"python": platform.python_version(), "numpy": np.__version__, "datasketch": version("datasketch")},
             "command": COMMAND,
