@@ -20,17 +20,18 @@ from training.env.single import Single
 from training.experience import Experience
 from training.learner import Learner, Optim, score, token_stats
 from training.objective import PolicyObjective
-from training.pack import pack, rollout_rows
+from training.pack import Row, pack, rollout_rows
 from training.ratio.token import token
 from training.regulariser.perception import perception
 from training.regulariser.perception import prepare as mark
 from training.render import Renderer
 from training.reward.overlong import overlong
-from training.rollout.asides import rank_of, with_effective_rank, with_greedy, with_reference_answer
+from training.rollout.asides import rank_of, with_divergence, with_effective_rank, with_greedy, with_reference_answer, with_regions
 from training.rollout.play import Player
 from training.rollout.table import Table
 from training.rollout.torch_sampler import TorchSampler
 from training.surrogate.policy_gradient import policy_gradient
+from training.types import Group
 from training.value_loss.squared import squared
 
 
@@ -120,13 +121,13 @@ def test_the_belief_in_the_reference_answer_is_that_of_a_whole_pass(player):
     asked = problems(1)
     table = Table(player=player)
     told = table.say(asked[0], ["12 <answer>9</answer>"], "g")
-    (group,) = with_reference_answer(player, [type(player.play(asked, 1, 1)[0])(id="g", rollouts=(told,))])
+    (group,) = with_reference_answer(player, [Group(id="g", rollouts=(told,))])
     parts = group.rollouts[0].score.parts
     encode = player.renderer.encode
     for name, before in (("reference", encode("12 ")), ("reference_bare", encode(""))):
         ids = np.concatenate([told.segments[0].ids, before, encode("<answer>5</answer>")])
         start = len(told.segments[0].ids) + len(before) + len(encode("<answer>"))
-        row = pack([type(rollout_rows([group], [[0.0]])[0])(ids=ids, trainable=np.arange(len(ids)) >= start)])
+        row = pack([Row(ids=ids, trainable=np.arange(len(ids)) >= start)])
         want = score(player.sampler.model, row).logp.exp()[row.trainable].mean()
         assert parts[name] == pytest.approx(float(want), rel=1e-4)
 
@@ -143,6 +144,26 @@ def test_a_product_of_three_factors_has_a_rank_below_three(player):
     assert all(r.score.parts["rank"] >= 1 for r in groups[0].rollouts if isinstance(r.score, Scored))
 
 
+def test_regions_are_tags_working_and_what_stands_within_tags(player):
+    told = Table(player=player).say(problems(1)[0], ["12 + 3 <answer>58</answer>"], "g")
+    (group,) = with_regions(player, [Group(id="g", rollouts=(told,))])
+    (said,) = [s for s in group.rollouts[0].segments if s.role == "model"]
+    parts = {1.0: "", 2.0: "", 4.0: ""}
+    for token_id, code in zip(said.ids[:-1], said.extras["region"][:-1], strict=True):
+        parts[float(code)] += player.renderer.tokenizer.decode([int(token_id)])
+    assert parts == {1.0: "<answer></answer>", 2.0: "12 + 3 ", 4.0: "58"} and said.extras["region"][-1] == 1
+
+
+def test_where_rollouts_agree_nothing_diverges(player):
+    (asked,) = problems(1)
+    table = Table(player=player)
+    told = [table.say(asked, [f"<answer>{x}</answer>"], "g") for x in ("5", "7", "7")]
+    (group,) = with_divergence(player, [Group(id="g", rollouts=tuple(told))])
+    d = [r.each("divergence") for r in group.rollouts]
+    assert d[0][:2] == pytest.approx([0.0, 0.0], abs=1e-6), "the same text has the same distributions"
+    assert max(x.max() for x in d) == pytest.approx(1.0) and d[1] == pytest.approx(d[2])
+
+
 # --- guides at a real table ------------------------------------------------------------------------------------------------------------
 
 
@@ -150,7 +171,7 @@ def test_what_is_told_has_the_policys_own_log_probs_and_the_environments_score(p
     table, (problem, *_) = Table(player=player), problems()
     right, wrong = table.say(problem, ["<answer>5</answer>"], "g"), table.say(problem, ["<answer>6</answer>"], "g")
     assert (right.score.value, wrong.score.value) == (1.0, 0.0) and right.external
-    batch = pack(rollout_rows([type(player.play([problem], 1, 1)[0])(id="g", rollouts=(right,))], [[1.0]]))
+    batch = pack(rollout_rows([Group(id="g", rollouts=(right,))], [[1.0]]))
     logp = token_stats(player.sampler.model, batch).logp
     torch.testing.assert_close(logp[batch.trainable].detach(), batch.columns["behaviour"][batch.trainable], atol=1e-5, rtol=1e-5)
     assert batch.columns["external"].tolist() == [1.0]

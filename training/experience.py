@@ -16,7 +16,14 @@ import numpy as np
 from synth.types import Problem, Scored, seed_for
 from training.critic import Critic
 from training.pack import count, pack, rollout_rows
-from training.rollout.asides import concentration, with_effective_rank, with_greedy, with_reference_answer
+from training.rollout.asides import (
+    concentration,
+    with_divergence,
+    with_effective_rank,
+    with_greedy,
+    with_reference_answer,
+    with_regions,
+)
 from training.rollout.play import Player
 from training.rollout.table import Table
 from training.types import Batch, Credit, Group, Rewards
@@ -35,7 +42,7 @@ class Experience:
     guides                change groups after they were played: other prompts, demonstrations, replays
     critic                gives each token a value and learns from the step; while it warms up, the policy gets no batch
     budget                step -> the tokens that a turn may have
-    needs                 of the pieces: "greedy", "reference_answer", "effective_rank" and "concentration" are made here, "chance" is a column of uniform random numbers
+    needs                 of the pieces: what training/rollout/asides.py makes; "chance" is a column of uniform random numbers
     """
 
     problems: Sequence[Problem]
@@ -163,6 +170,10 @@ class Experience:
                 groups = with_reference_answer(player, groups, player.sampling.temperature)
             if "effective_rank" in self.needs:
                 groups = with_effective_rank(player, groups)
+            if "regions" in self.needs:
+                groups = with_regions(player, groups)
+            if "divergence" in self.needs:
+                groups = with_divergence(player, groups, player.sampling.temperature)
             verdicts: list[str | None] = [None] * len(groups)
             for piece in self.filters:
                 verdicts = [

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -38,7 +39,13 @@ class PolicyObjective:
     @property
     def credit_only(self) -> bool:
         """Whether nothing but the surrogate is trained on: a batch without credit then has no gradient."""
-        return not self.regularisers
+        return not self.regularisers and getattr(self.surrogate, "credit_only", True)
+
+    @property
+    def scope(self) -> str:
+        """"token" where each piece says that a token's gradient depends on its own statistics alone (SCOPE in its file), else "batch"."""
+        functions = [getattr(p, "func", p) for p in (self.ratio, self.surrogate, *self.regularisers)]
+        return "token" if all(getattr(sys.modules[f.__module__], "SCOPE", "batch") == "token" for f in functions) else "batch"
 
     @property
     def row_local(self) -> bool:
@@ -74,7 +81,10 @@ class PolicyObjective:
 
 def _mismatch(stats: TokenStats, batch: Batch) -> dict[str, tuple[Tensor, Tensor]]:
     """Learner against sampler, before any clipping: k3 estimate of KL(sampler || learner), largest |log-ratio|, entropy."""
-    on, count = batch.trainable, batch.trainable.sum()
+    on = batch.trainable
+    if "external" in batch.columns:  # what another wrote was not sampled
+        on = on & (batch.per_token(batch.columns["external"]) == 0)
+    count = on.sum()
     d = torch.where(on, (stats.logp - batch.columns["behaviour"]).detach(), 0.0)
     entropy = torch.where(on, stats.entropy.detach(), 0.0)
     return {

@@ -30,6 +30,8 @@ def groups(
     seen: Sequence[Sequence[Sequence[int]]] | None = None,
     values: Sequence[Sequence[Any]] | None = None,
     logps: Sequence[Sequence[Any]] | None = None,
+    regions: Sequence[Sequence[Any]] | None = None,
+    divergences: Sequence[Sequence[Any]] | None = None,
     texts: Sequence[Sequence[str]] | None = None,
     external: Sequence[Sequence[bool]] | None = None,
     infos: Sequence[Sequence[Mapping[str, Any]]] | None = None,
@@ -38,8 +40,8 @@ def groups(
 ) -> list[Group]:
     """One group per list of rewards; NaN is an Unscorable rollout.
 
-    Per rollout: `lengths` are the numbers of tokens the model wrote (3), `entropies`, `values` and `logps` theirs (0, 0, -1; a number or
-    a list), `parts` those of the score (none), `turns` how often the model spoke (once; the tokens are in the last turn but one
+    Per rollout: `lengths` are the numbers of tokens the model wrote (3), `entropies`, `values`, `logps`, `regions` and `divergences`
+    theirs (0, 0, -1, 2, 0; a number or a list), `parts` those of the score (none), `turns` how often the model spoke (once; the tokens are in the last turn but one
     each), `steps` the rewards of the turns (none), `seen` a number per turn for what the environment showed before it (0), `texts`,
     `external` (False), `infos` (none). Per group: the reward of the `greedy` answer (0), the problem's family ("toy").
     """
@@ -47,17 +49,17 @@ def groups(
     def rollout(
         problem: Problem, reward: float, n: int, entropy: Any, part: Mapping[str, float], spoke: int, step: Sequence[float],
         shown: Sequence[int], value: Any, logp: Any, text: str, foreign: bool,
-        more: Mapping[str, Any],
+        more: Mapping[str, Any], region: Any, divergence: Any,
     ) -> Rollout:  # fmt: skip
         spoke = len(step) or len(shown) or spoke
-        h, v, p = (np.broadcast_to(np.asarray(x, dtype=np.float32), n) for x in (entropy, value, logp))
+        h, v, p, g, d = (np.broadcast_to(np.asarray(x, dtype=np.float32), n) for x in (entropy, value, logp, region, divergence))
         cuts = [*range(spoke), n]
         segments = [
             s
             for i, (a, b) in enumerate(zip(cuts, cuts[1:]))
             for s in (
                 Segment(ids=np.array([0, shown[i] if len(shown) else 0]), role="env"),
-                Segment(ids=np.ones(b - a, dtype=np.int64), role="model", logp=p[a:b], entropy=h[a:b], extras={"value": v[a:b]},
+                Segment(ids=np.ones(b - a, dtype=np.int64), role="model", logp=p[a:b], entropy=h[a:b], extras={"value": v[a:b], "region": g[a:b], "divergence": d[a:b]},
                         reward=step[i] if len(step) else None),
             )
         ]  # fmt: skip
@@ -70,10 +72,10 @@ def groups(
 
     columns = zip(
         rewards, given(lengths, 3), given(entropies, 0.0), given(parts, {}), given(turns, 1), given(steps, ()), given(seen, ()),
-        given(values, 0.0), given(logps, -1.0), given(texts, ""), given(external, False), given(infos, {}), strict=True,
+        given(values, 0.0), given(logps, -1.0), given(texts, ""), given(external, False), given(infos, {}), given(regions, 2.0), given(divergences, 0.0), strict=True,
     )  # fmt: skip
     asked = [replace(p, family=f) for p, f in zip(problems(len(rewards)), families or ["toy"] * len(rewards), strict=True)]
-    best = [rollout(p, float(x), 3, 0.0, {}, 1, (), (), 0.0, -1.0, "", False, {}) for p, x in zip(asked, greedy or [0.0] * len(asked), strict=True)]
+    best = [rollout(p, float(x), 3, 0.0, {}, 1, (), (), 0.0, -1.0, "", False, {}, 2.0, 0.0) for p, x in zip(asked, greedy or [0.0] * len(asked), strict=True)]
     return [
         Group(id=problem.id, rollouts=tuple(rollout(problem, float(x), *rest) for x, *rest in zip(*column, strict=True)), greedy=first)
         for problem, column, first in zip(asked, columns, best, strict=True)

@@ -25,7 +25,7 @@ from training.rollout.torch_sampler import TorchSampler
 # What a piece's NEEDS may name here, and the knob without which it is not there.
 PROVIDES = {
     "reference": "", "old": "", "entropy": "", "behaviour_entropy": "", "greedy": "", "reference_answer": "", "chance": "", "corrupted": "",
-    "distribution": "", "effective_rank": "", "concentration": "", "value": "critic",
+    "distribution": "", "effective_rank": "", "concentration": "", "regions": "", "divergence": "", "value": "critic",
 }  # fmt: skip
 
 

@@ -1,8 +1,9 @@
-"""What pieces ask to know beside the rollouts themselves: the greedy answer, the policy's belief in the reference answer, the rank of states."""
+"""What pieces ask to know beside the rollouts themselves: the greedy answer, the policy's belief in the reference answer, ranks, regions, doubts."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,13 +13,14 @@ from torch import Tensor
 
 from synth.types import Problem, Scored
 from training.attention import PackedRows
-from training.learner import score
+from training.learner import score, token_stats
 from training.model import hidden_states
 from training.pack import Row, pack, rollout_row
 from training.rollout.play import Player
-from training.types import Group, Rollout
+from training.types import Group, Rollout, Segment
 
 ANSWER = "<answer>"
+TAG = re.compile(r"</?[a-z_]+>")
 
 
 def with_greedy(player: Player, problems: Sequence[Problem], groups: Sequence[Group], *seed: Any) -> list[Group]:
@@ -115,3 +117,56 @@ def concentration(player: Player, problems: Sequence[Problem]) -> dict[str, floa
         for problem, z in zip(problems[lo : lo + 64], torch.nn.functional.normalize(hidden, dim=-1).split(batch.lengths), strict=True):
             found[problem.id] = float((z @ z.T).tril().sum() / (len(z) * (len(z) + 1) / 2))
     return found
+
+
+def with_regions(player: Player, groups: Sequence[Group]) -> list[Group]:
+    """The groups with extras["region"] on what the model wrote: 1 a tag such as `<search>`, 2 working, 4 what stands within tags.
+
+    A token belongs to the part that its last character lies in; the token that ends a turn is a tag.
+    """
+    decode = player.renderer.decode
+
+    def codes(ids: np.ndarray) -> np.ndarray:
+        text, out, inside, at = decode(ids), [], False, 0
+        spans = [(m.start(), m.end(), m[0].startswith("</")) for m in TAG.finditer(text)]
+        for k in range(1, len(ids) + 1):
+            end = len(text) if k == len(ids) else len(decode(ids[:k]))
+            last = max(end, at + 1) - 1
+            hit = next((s for s in spans if s[0] <= last < s[1]), None)
+            inside = (sum(s[1] <= last + 1 and not s[2] for s in spans) > sum(s[1] <= last + 1 and s[2] for s in spans)) if hit is None else inside
+            out.append(1.0 if hit is not None or int(ids[k - 1]) == player.renderer.end_id else 4.0 if inside else 2.0)
+            at = end
+        return np.array(out, dtype=np.float32)
+
+    return [replace(g, rollouts=tuple(_with_extra(r, "region", lambda s, _: codes(s.ids)) for r in g.rollouts)) for g in groups]
+
+
+def with_divergence(player: Player, groups: Sequence[Group], temperature: float = 1.0) -> list[Group]:
+    """The groups with extras["divergence"]: how much their rollouts disagree at each position of what they wrote, scaled to [0, 1] in the group."""
+    out = []
+    for group in groups:
+        rows = [rollout_row(r, 0.0, 0) for r in group.rollouts if r.n_model]
+        batch = pack(rows, device=str(next(player.sampler.model.parameters()).device))
+        with torch.no_grad():
+            full = token_stats(player.sampler.model, batch, temperature=temperature).distribution().cpu().split([int(r.trainable.sum()) for r in rows])
+        kl = np.zeros(max(len(x) for x in full))
+        for t in range(len(kl)):
+            here = torch.stack([x[t] for x in full if len(x) > t]).double()
+            mean = here.exp().mean(0)
+            kl[t] = float((here.exp() * (here - mean.clamp_min(1e-300).log())).sum(-1).mean())
+        spread = kl.max() - kl.min()
+        scaled = (kl - kl.min()) / spread if spread > 1e-9 else np.zeros(len(kl))
+        out.append(replace(group, rollouts=tuple(_with_extra(r, "divergence", lambda s, at, d=scaled: d[at : at + len(s.ids)]) for r in group.rollouts)))
+    return out
+
+
+def _with_extra(rollout: Rollout, name: str, values: Callable[[Segment, int], np.ndarray]) -> Rollout:
+    """values(segment, how many tokens the model wrote before it) as an extra of each segment that the model wrote."""
+    made, at = [], 0
+    for s in rollout.segments:
+        if s.role == "model":
+            made.append(replace(s, extras={**s.extras, name: values(s, at)}))
+            at += len(s.ids)
+        else:
+            made.append(s)
+    return replace(rollout, segments=tuple(made))
