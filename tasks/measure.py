@@ -29,6 +29,7 @@ COLUMNS = {  # what a metric may call a column of samples -> where it lies in th
     "tokens": "tokens",
     "outcomes": "outcome",
     "rewards": "reward",
+    "features": "features",
 }
 OUTCOMES = ("right", "wrong", "malformed", "out_of_calls", "truncated", "unscorable")
 

@@ -321,3 +321,11 @@ def test_a_reward_model_judges_every_rollout_where_a_metric_asks_for_it(project)
         run(project, models=["rl"], against="rl", metrics=metrics)
     config.write_text(before)
     seal(project)
+
+
+def test_features_of_prompts_where_a_metric_reads_them(project):
+    metrics = [bind("training.evaluate", {"piece": "pass_at_k", "ks": [1]}), bind("training.evaluate", {"piece": "geometry", "first": 1})]
+    found = json.loads((run(project, models=["base", "rl"], against="rl", metrics=metrics) / "metrics.json").read_text())["models"]
+    assert found["rl"] == found["base"], "the same weights see the same"
+    assert 1 < found["rl"]["rank_me"]["mean"] <= 5 and found["rl"]["rank_me"]["n"] == 6, "six prompts span at most five directions"
+    assert "features" not in pd.read_parquet(project / "artifacts/evaluate/scores.parquet")

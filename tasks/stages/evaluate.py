@@ -144,6 +144,7 @@ def evaluate(
     def sampler(name: str) -> tuple[TorchSampler, Renderer]:
         model, tokenizer = load_model(stage.input(*MODELS[name]), dtype=dtype, device=device)
         renderer = Renderer(tokenizer)
+        now[:] = [model]
         return TorchSampler(model=model, end_id=renderer.end_id), renderer
 
     judge = None
@@ -159,10 +160,16 @@ def evaluate(
         # The same random numbers for every model: differences between models are paired, and steadier for it.
         return [r for group in player.play(part, run.samples, stage.seed, "evaluate") for r in group.rollouts]
 
+    def probe(rollouts: Sequence[Rollout]) -> list[list[float] | None]:
+        from tasks.play.prompts import prompt_features
+
+        return prompt_features(now[0], rollouts, device=device)
+
+    now: list[Any] = []  # the model that plays
     rows: list[dict[str, Any]] = []
     with stage.progress(sum(len(r.problems) * r.samples for r in runs), "rollouts") as bar:
         for run in sorted(runs, key=lambda r: models.index(r.model)):
-            for part in resumable(stage.finished(run.name), run.problems, max(1, wave // run.samples), partial(play, run), judge):
+            for part in resumable(stage.finished(run.name), run.problems, max(1, wave // run.samples), partial(play, run), judge, probe if "features" in wanted else None):
                 rows += [{"run": run.name, "model": run.model, "blanked": run.tools is blank, **row} for row in part]
                 bar.update(len(part), model=run.name)
 
@@ -181,8 +188,10 @@ def evaluate(
     with (stage.out / "episodes.jsonl").open("w", encoding="utf-8") as f:
         for r in rows:
             if r["messages"] is not None:
-                shown = {c: v for c, v in r.items() if c not in ("reference", "text") and (c not in ("reason", "reward") or v)}
+                shown = {c: v for c, v in r.items() if c not in ("reference", "text", "features") and (c not in ("reason", "reward") or v)}
                 f.write(json.dumps(shown, ensure_ascii=False) + "\n")
+    if "features" in wanted:
+        frame["features"] = [r["features"] for r in rows]  # read by metrics, and too large to keep
     found = measure(frame, models, against, metrics, [s.name for s in own])
     if any("pass@1" not in values for values in found["models"].values()):
         raise UserError(
@@ -264,6 +273,7 @@ def resumable(
     size: int,
     play: Callable[[Sequence[Problem]], list[Rollout]],
     judge: Callable[[Sequence[Rollout]], list[float]] | None = None,
+    probe: Callable[[Sequence[Rollout]], list[list[float] | None]] | None = None,
 ) -> Iterator[list[dict[str, Any]]]:
     """Rows of the rollouts of `problems`, `size` problems at a time. A part that is finished is not played again."""
 
@@ -271,8 +281,9 @@ def resumable(
         counts: Counter[str] = Counter()
         out, played = [], play(part)
         rewards = judge(played) if judge else [None] * len(played)
-        for r, reward in zip(played, rewards, strict=True):
-            out.append({**row(r, counts[r.group]), "reward": reward})
+        features = probe(played) if probe else [None] * len(played)
+        for r, reward, seen in zip(played, rewards, features, strict=True):
+            out.append({**row(r, counts[r.group]), "reward": reward, **({"features": seen} if probe else {})})
             counts[r.group] += 1
         return out
 

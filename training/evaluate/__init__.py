@@ -7,6 +7,7 @@ columns of the same samples, in the same shape, which whoever calls it passes by
     references   the reference answer, the same for all samples of a problem              texts           all that the model wrote
     confidences  probability that the model gave its last turn, in [0, 1]                 outcomes        how the episode ended
     rewards      of a reward model                                                        against         scores of another model
+    features     final hidden state at the prompt's end, None where it is that of an earlier sample
 
 Everything it returns is {name: {"mean", "low", "high", "n"}}: the estimate, its 95 % interval, and the number of problems behind it.
 """

@@ -31,7 +31,8 @@ def geometry(
     resamples: int = 50,
     seed: int = 0,
 ) -> dict[str, Metric]:
-    problems = [np.asarray(f, dtype=np.float64) for _, f in scored_samples(scored, features)]
+    known = [[v for v in f if v is not None] for _, f in scored_samples(scored, features)]
+    problems = [np.asarray(f, dtype=np.float64) for f in known if f]
     n = len(problems)
     if not n:
         nan = {"mean": float("nan"), "low": float("nan"), "high": float("nan"), "n": 0}

@@ -1,0 +1,121 @@
+"""How long evaluating, reporting and comparing take: `make bench-evaluation`, in a checkout (or --project DIR) where a run has finished.
+
+    rollouts     1,000 questions × 8 samples of the trained RL model, search tool included, as the stage `evaluate` plays them
+    metrics      every metric of training/evaluate's defaults over those 8,000 rows, intervals included
+    report       the stage `report` on that project
+    compare      `espalier compare HEAD workspace` as a process of its own, interpreter and page included
+
+Wall-clock seconds by the monotonic clock; the profile's two threads. What is short is done five times, and its median, least and greatest given.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from benchmarks.tables import RESULTS, ROOT
+
+PROBLEMS, SAMPLES, TIMES, THREADS = 1000, 8, 5, 2
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--project", type=Path, default=ROOT, help="where a run has finished (default: the checkout)")
+    args = parser.parse_args()
+    project = args.project.resolve()
+    found = [*played(project), *reported(project), *compared(project)]
+    for r in found:
+        print(f"{r['case']}: {r['value']:.2f} {r['unit']}")
+    (RESULTS / "evaluation.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    return 0
+
+
+def result(case: str, seconds: list[float], n: int) -> dict[str, Any]:
+    return {
+        "case": case, "metric": "seconds", "value": statistics.median(seconds), "unit": "s", "better": "lower", "low": min(seconds),
+        "high": max(seconds), "n": n, "peers": {}, "ratio_to_best_peer": None,
+        "device": f"{os.cpu_count()} cores, {platform.machine()}; {THREADS} threads, a machine that others use too",
+        "versions": {"python": platform.python_version()}, "command": "make bench-evaluation",
+    }  # fmt: skip
+
+
+def timed(work: Callable[[], Any]) -> float:
+    begin = time.monotonic()
+    work()
+    return time.monotonic() - begin
+
+
+def played(project: Path) -> list[dict[str, Any]]:
+    """Rollouts, then the metrics over their rows."""
+    import pandas as pd
+    import torch
+
+    from synth.types import Problem, Sampling
+    from tasks.disk import tables
+    from tasks.measure import over
+    from tasks.planning import plan
+    from tasks.planning.pieces import bind
+    from tasks.play import search
+    from tasks.stages.evaluate import row
+    from training.model import load_model
+    from training.render import Renderer
+    from training.rollout.play import Player
+    from training.rollout.torch_sampler import TorchSampler
+
+    torch.set_num_threads(THREADS)
+    params = plan.plans(project, changed=lambda p: {**p, "set": {}})["evaluate"]["params"]
+    problems = tables.read(project / "artifacts/questions/problems.parquet", Problem)[:PROBLEMS]
+    model, tokenizer = load_model(project / "artifacts/rl/model")
+    renderer = Renderer(tokenizer)
+    player = Player(
+        sampler=TorchSampler(model, renderer.end_id), renderer=renderer, envs={e["piece"]: bind("training.env", e)() for e in params["envs"]},
+        tools={"search": search.load(project / "artifacts/kb/passages.parquet", k=params["k"])}, max_tokens=params["max_tokens"],
+        sampling=Sampling(temperature=params["temperature"], max_tokens=params["max_turn_tokens"]), wave=params["wave"],
+    )  # fmt: skip
+    groups: list[Any] = []
+    seconds = timed(lambda: groups.extend(player.play(problems, SAMPLES, 0, "bench")))
+    frame = pd.DataFrame([row(r, i) for g in groups for i, r in enumerate(g.rollouts)])
+    metrics = [bind("training.evaluate", m) for m in params["metrics"]]
+    size = f"{PROBLEMS:,} problems × {SAMPLES} samples"
+    return [
+        result(f"rollouts of {size}", [seconds], PROBLEMS * SAMPLES),
+        result(f"metrics of {size}", [timed(lambda: over(metrics, frame, whole=True)) for _ in range(TIMES)], TIMES),
+    ]
+
+
+def reported(project: Path) -> list[dict[str, Any]]:
+    """The stage `report` in a folder of links, so that the project stays as it is."""
+    from tasks.disk import commit
+    from tasks.stage import Stage
+    from tasks.stages.report import report
+
+    with tempfile.TemporaryDirectory() as t:
+        root = Path(t)
+        (root / "artifacts").symlink_to((project / "artifacts").resolve())
+        (root / ".espalier").mkdir()
+        (root / ".espalier/measured").symlink_to((project / ".espalier/measured").resolve())
+        commit.check(project / "artifacts/evaluate")
+        stage = Stage("report", root=root)
+        return [result("report", [timed(lambda: report(stage)) for _ in range(TIMES)], TIMES)]
+
+
+def compared(project: Path) -> list[dict[str, Any]]:
+    command = [sys.executable, "-c", "import sys; from flows.cli import main; sys.exit(main(['compare', 'HEAD', 'workspace']))"]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    run = lambda: subprocess.run(command, cwd=project, env=env, check=True, stdout=subprocess.DEVNULL)  # noqa: E731
+    run()  # the first reads code from a cold disk
+    return [result("espalier compare", [timed(run) for _ in range(TIMES)], TIMES)]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
