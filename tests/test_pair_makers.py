@@ -24,7 +24,7 @@ from synth.types import Message, PreferencePair, Problem, Quarantined, Sampling,
 
 FOLDER = Path(__file__).resolve().parents[1] / "synth" / "make" / "pairs"
 NAMES = sorted(p.stem for p in FOLDER.glob("[!_]*.py"))
-TALKS = {"critical_step", "follow_up"}  # about conversations, not about problems with a worked solution
+TALKS = {"critical_step", "follow_up", "by_utility"}  # about conversations or thoughts, not about problems with a worked solution
 PROBLEMS = [f(7, "train", i, levels=[3]) for i in range(15) for f in (linear_equations, prime_factors)]
 PROBLEMS = [p for p in PROBLEMS if isinstance(p, Problem)]
 SOLVER = Flawed(PROBLEMS, error=0.3)

@@ -7,7 +7,8 @@
     synth.propose          families, level, n, rounds (1), failed: {family: count},     shares: {family: share}, certified, state
                            weak
     synth.make.pairs       problem, says (what a model says, in order), index           chosen, rejected, margin, columns; reason (set aside)
-    training.env           problem (and family, level, knobs in place of it), turns     value, parts, said, step_rewards
+    training.env           problem (and family, level, knobs in place of it), turns,    value, parts, said, step_rewards
+                           found: {query: [[passage, [facts]], ...]} of its search tool
 """
 
 from __future__ import annotations
@@ -80,11 +81,26 @@ def _propose(piece: Any, given: Mapping[str, Any], recipe: Mapping[str, Any]) ->
     }
 
 
+class _Found:
+    """A search tool that finds what a check says: {query: [[passage, [facts it states]], ...]}."""
+
+    def __init__(self, found: Mapping[str, Any]) -> None:
+        from synth.kb import Passage
+
+        self.found = {q: [Passage(id=i, entity="", title=i, text=i, facts=tuple(facts)) for i, facts in some] for q, some in found.items()}
+
+    def hits(self, query: str) -> list[Any]:
+        return self.found.get(query, [])
+
+    def __call__(self, query: str) -> str:
+        return "\n".join(p.text for p in self.hits(query)) or "nothing found"
+
+
 def _env(piece: Any, given: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[str, Any]:
     from synth.types import Scored
 
     env, problem = piece(), _problem(given["problem"])
-    state, _ = env.start(problem, {})
+    state, _ = env.start(problem, {"search": _Found(given["found"])} if "found" in given else {})
     said, rewards, score = [], [], None
     for text in given["turns"]:
         messages, over, score = env.step(state, text)

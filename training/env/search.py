@@ -15,6 +15,7 @@ from synth.types import Message, Problem, Score, Scored
 from synth.verify import extract_answer, verify
 from training.env import system
 from training.env._browse import Browse
+from training.env._evidence import Evidence
 
 TOOLS = ("search", "open", "find")
 _QUERY = re.compile(r"<search>(.*?)</search>", re.DOTALL)
@@ -43,15 +44,24 @@ class Search:
         return [Message(role="tool", content=state["search"](query.group(1)))], False, None
 
 
-def search(*, max_calls: int = 5, instructions: str = "", tools: Sequence[str] = ("search",), max_context: int = 12_000) -> Search | Browse:
+def search(
+    *, max_calls: int = 5, instructions: str = "", tools: Sequence[str] = ("search",), max_context: int = 12_000,
+    gain: float = 0.0, redundancy: float = 0.0,
+) -> Search | Browse | Evidence:  # fmt: skip
     """Question answering with `tools["search"]: query -> passages`. At most `max_calls` searches; one more ends the episode with 0.
 
     `tools`: with more than `search`, the pages can be opened and read (`training.env._browse`), and `max_context` is the number of
-    characters that all results may have together. Raises ValueError for a tool that there is not, and for budgets below 1.
+    characters that all results may have together. `gain`, `redundancy`: rewards of each search for evidence that is new, and for passages that
+    are not (`training.env._evidence`; with `search` alone). Raises ValueError for a tool that there is not, and for budgets below 1.
     """
     unknown = [t for t in tools if t not in TOOLS]
     if unknown or not tools:
         raise ValueError(f"the environment search has no tool {unknown[0] if unknown else ''!r}: its tools are {', '.join(TOOLS)}")
     if max_calls < 1 or max_context < 1:
         raise ValueError(f"max_calls is {max_calls} and max_context {max_context}: both must be at least 1")
-    return Search(max_calls, instructions) if list(tools) == ["search"] else Browse(tuple(tools), max_calls, max_context, instructions)
+    if list(tools) != ["search"]:
+        if gain or redundancy:
+            raise ValueError("searches are rewarded for evidence where `search` is the only tool: set gain and redundancy to 0, or leave the others out")
+        return Browse(tuple(tools), max_calls, max_context, instructions)
+    plain = Search(max_calls, instructions)
+    return Evidence(plain, gain, redundancy) if gain or redundancy else plain
