@@ -38,18 +38,21 @@ import statistics
 import sys
 import time
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
 from benchmarks.cleaning_data import DATA, Trial, trial
 from benchmarks.cleaning_methods import KNOWS, decide
+from synth.types import digest
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 RAW = ROOT / "benchmarks" / "runs" / "cleaning.json"
 SEEDS, RATES, MAIN = (11, 22, 33, 44, 55), (0.05, 0.1, 0.2, 0.35), 0.2
 DRAWS = 1000
+BITS = ("held_out", "policy", "random_held_out")  # per held-out item, whether it came out right
 COMMAND = "make bench-cleaning"
 
 
@@ -57,10 +60,29 @@ def conditions(quick: bool = False) -> list[tuple[str, str, float]]:
     """(data, kind of noise, rate) in the order of the protocol."""
     from synth.make.noise_kinds import KINDS
 
-    found = [("simulated", kind, rate) for kind in KINDS for rate in RATES]
+    found = [("simulated", kind, MAIN) for kind in KINDS]
     found += [("length tells", kind, MAIN) for kind in ("random", "length")]
     found += [("gsm8k", kind, MAIN) for kind in ("random", "length")] if DATA["gsm8k"].available() else []
-    return [c for c in found if c[2] == MAIN][::3] if quick else found
+    return found[::3] if quick else found + [("simulated", kind, rate) for rate in RATES if rate != MAIN for kind in KINDS]
+
+
+def kept_path(data: str, kind: str, rate: float) -> Path:
+    """Where the rows of a condition lie while no source that they came from has changed."""
+    sources = [*sorted((ROOT / "benchmarks").glob("cleaning_[dm]*.py")), *sorted((ROOT / "synth" / "clean").glob("*.py"))]
+    name = digest([data, kind, rate, SEEDS, [p.read_text(encoding="utf-8") for p in sources]])[:16]
+    return ROOT / ".espalier" / "bench-cleaning" / f"{name}.json"
+
+
+def kept(data: str, kind: str, rate: float, make: Callable[[], list[dict]]) -> list[dict]:
+    """The rows of one condition, made once: a run that was cut off goes on behind the last that it finished."""
+    path = kept_path(data, kind, rate)
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        text = json.dumps(make(), default=lambda bits: "".join(map(str, bits.astype(int))))
+        path.with_suffix(".tmp").write_text(text, encoding="utf-8")
+        path.with_suffix(".tmp").rename(path)
+    rows = json.loads(path.read_text(encoding="utf-8"))
+    return [{k: np.array(list(v), int) if k in BITS and v is not None else v for k, v in r.items()} for r in rows]
 
 
 def run_one(data: str, kind: str, rate: float, seed: int, pool: multiprocessing.pool.Pool) -> list[dict]:
@@ -187,13 +209,18 @@ def main() -> int:
     parser.add_argument(
         "--quick", action="store_true", help="a few conditions, a seed of their own: does it run at all; nothing is written"
     )
+    parser.add_argument("--finished", action="store_true", help="run nothing: the tables of the conditions that were finished before")
     args = parser.parse_args()
     rows = []
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         for data, kind, rate in conditions(args.quick):
+            if args.finished and not kept_path(data, kind, rate).exists():
+                continue
             start = time.perf_counter()
-            for seed in (1,) if args.quick else SEEDS:
-                rows += run_one(data, kind, rate, seed, pool)
+            if args.quick:
+                rows += run_one(data, kind, rate, 1, pool)
+            else:
+                rows += kept(data, kind, rate, lambda c=(data, kind, rate): [r for seed in SEEDS for r in run_one(*c, seed, pool)])
             mine = [r for r in rows if (r["data"], r["noise"], r["rate"]) == (data, kind, rate)]
             best = {
                 m: np.mean([np.mean(r["held_out"]) for r in mine if r["method"] == m]) for m in dict.fromkeys(r["method"] for r in mine)
@@ -209,8 +236,7 @@ def main() -> int:
     for name, found in tables.items():
         if found:
             (RESULTS / f"{name}.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    shares = ("held_out", "policy", "random_held_out")
-    small = [{k: 100 * float(np.mean(v)) if k in shares and v is not None else v for k, v in r.items()} for r in rows]
+    small = [{k: 100 * float(np.mean(v)) if k in BITS and v is not None else v for k, v in r.items()} for r in rows]
     RAW.write_text("[\n" + ",\n".join(json.dumps(r) for r in small) + "\n]\n", encoding="utf-8")
     from benchmarks.cleaning_plot import plot
 
