@@ -140,18 +140,21 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--items", type=int, default=ITEMS, help="items of each seed, at most")
     parser.add_argument("--budget", type=float, default=BUDGET, help="seconds of CPU time for making the items of one family")
+    parser.add_argument("--only", nargs="*", default=[], help="families to measure; the results of the others stay")
     parser.add_argument("--prove", type=Path, help="certify the problems of this file and print how many are proved")
     args = parser.parse_args()
     if args.prove:
         print(prove(args.prove))
         return 0
-    found = []
-    for name in sorted(files("synth.make.families")):
-        found += measure(name, args.items, args.budget)
-        new = [r for r in found if r["case"] == found[-1]["case"]]
-        print("  ".join([f"{found[-1]['case']}:", *(f"{r['metric']} {r['value']:,.4g}{r['unit']}" for r in new)]), flush=True)
     RESULTS.mkdir(parents=True, exist_ok=True)
-    (RESULTS / "families.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    path = RESULTS / "families.json"
+    known = json.loads(path.read_text(encoding="utf-8")) if args.only and path.exists() else []
+    found = [r for r in known if r["case"].split(" ")[0] not in args.only]
+    for name in sorted(args.only or files("synth.make.families")):
+        new = measure(name, args.items, args.budget)
+        found = sorted([*found, *new], key=lambda r: r["case"])
+        print("  ".join([f"{new[-1]['case']}:", *(f"{r['metric']} {r['value']:,.4g}{r['unit']}" for r in new)]), flush=True)
+    path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     return 0
 
 

@@ -107,6 +107,22 @@ def test_solver_and_proposer_learn_in_one_list_of_rounds_and_go_on_after_a_kill(
         assert (again / name).read_bytes() == (whole / name).read_bytes(), name
 
 
+def test_a_trained_model_proposes_in_the_loop(tmp_path, model, capsys, monkeypatch):
+    from flows.cli import main
+
+    (tmp_path / "params.yaml").write_text("recipe: socratic-zero\n")
+    (tmp_path / "dvc.yaml").write_text("stages: {}\n")
+    monkeypatch.chdir(tmp_path)
+    rounds = ["--set", "problems.rounds=1", "--set", "problems.proposals=4", "--set", "problems.held=1", "--set", "problems.attempts=2"]
+    assert main(["selfplay", "--proposer", model, *rounds]) == 0
+    said = capsys.readouterr().out
+    assert "0 of 4" in said and "spec_invalid 4" in said and "stopped: invalid" in said, "a model that knows nothing of specs is contained"
+    made = selfplay.ModelProposer(model)
+    monkeypatch.setattr(made, "player", player(lambda seen, seed: spec(5)))
+    view = selfplay.View(wanted=selfplay.cells(FAMILIES, 0)[:2], cells=(), families=FAMILIES)
+    assert [certify(t, FAMILIES, 0).family for t in made(view, np.random.default_rng(0), 2)] == ["list_sorting"] * 2
+
+
 def test_imitation_says_specs_that_are_certified():
     source = tiny.Scripted(lambda seen, seed: "")
     batches, _ = proposing.imitation(FAMILIES, source.renderer, 0, rows=8)(0)

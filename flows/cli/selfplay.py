@@ -12,6 +12,7 @@ def add(commands: Any) -> None:
     p.add_argument("--recipe", metavar="NAME", help="a recipe that plays, e.g. socratic-zero")
     p.add_argument("--set", metavar="STAGE.KNOB=VALUE", action="append", default=[], help="change one value, e.g. problems.rounds=20")
     p.add_argument("--model", metavar="FOLDER", help="who solves: a trained model, e.g. artifacts/sft/model (default: the recipe's solver)")
+    p.add_argument("--proposer", metavar="FOLDER", help="who proposes: a trained model, e.g. artifacts/selfplay/proposer")
     p.add_argument("--learn", metavar="N", type=int, default=0, help="N rounds in which solver and proposer learn, both from --model")
     p.add_argument("--out", metavar="DIR", help="where ledger and plot go (default: .espalier/selfplay/RECIPE); a run is gone on with there")
     p.set_defaults(run=selfplay)
@@ -32,6 +33,8 @@ def selfplay(args: argparse.Namespace) -> int:
     params = bind_all(made["problems"]["pieces"], made["problems"]["params"])
     if args.learn:
         return _learn(args, root, params, made["_run"]["seed"])
+    if args.proposer:
+        params["proposer"] = play.ModelProposer(args.proposer)
     out = Path(args.out) if args.out else root / ".espalier" / "selfplay" / made["_run"]["recipe"]
     out.mkdir(parents=True, exist_ok=True)
     solver = play.model_solver(params["model"]) if params["model"] else None

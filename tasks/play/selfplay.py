@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from synth.selfplay.ledger import Ledger
-from synth.selfplay.loop import Loop, Solver, cells
+from synth.selfplay.loop import Loop, Solver, View, cells
 from synth.selfplay.spec import Family
 from synth.types import Problem, Scored, seed_for
+from synth.verify import extract_answer
 from tasks.errors import UserError
 from tasks.pages.plots import lines, standalone
 from tasks.planning.pieces import find, module
@@ -116,6 +117,33 @@ def model_solver(folder: str, *, temperature: float = 1.0, max_turn_tokens: int 
         sampling=Sampling(temperature=temperature, max_tokens=max_turn_tokens),
     )  # fmt: skip
     return Played(player)
+
+
+class ModelProposer:
+    """A trained model as the proposer: asked for a problem of each wanted family, it says a spec; its level is its own choice. It stands
+    where a proposer's piece stands (`piece` and `keywords` name it in the ledger)."""
+
+    def __init__(self, folder: str) -> None:
+        from synth.types import Sampling
+        from training.env.propose import propose
+        from training.model import load_model
+        from training.render import Renderer
+        from training.rollout.play import Player
+        from training.rollout.torch_sampler import TorchSampler
+
+        model, tokenizer = load_model(folder, dtype="float32", device="cpu")
+        renderer = Renderer(tokenizer)
+        self.piece, self.keywords = "model", {"folder": str(folder)}
+        self.player = Player(
+            sampler=TorchSampler(model, renderer.end_id), renderer=renderer, envs={"propose": propose()}, sampling=Sampling(max_tokens=64)
+        )
+
+    def __call__(self, view: View, rng: np.random.Generator, n: int) -> list[str]:
+        from tasks.play.proposing import context
+
+        asked = [context(cell.family) for cell in view.wanted[:n]]
+        groups = self.player.play(asked, 1, int(rng.integers(2**62)))
+        return [extract_answer(g.rollouts[0].info["messages"][-1].content) or "" for g in groups]
 
 
 class Played:
