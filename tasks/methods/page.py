@@ -99,10 +99,35 @@ def page() -> str:
             ]  # fmt: skip
             lines.append("| " + " | ".join(x.replace("|", "\\|") for x in row) + " |")
         lines.append("")
-    lines += ["## What was claimed, and seen\n"]
-    for e in sorted(seen, key=lambda e: (not e["holds"], e["recipe"])):
-        lines.append(f"- {'**holds**' if e['holds'] else '*unseen*'} [{e['recipe']}](../flows/recipes/evidence/{e['recipe']}.json): {e['protocol']['claim']}.")
+    lines += _choosing(seen)
     return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _choosing(seen: list[dict[str, Any]]) -> list[str]:
+    """What helped under which condition, from the evidence alone: by world, what holds first."""
+    from tasks.methods.arena import WORLDS
+
+    lines = [
+        "## How to choose\n",
+        "From the evidence above alone, by the condition that a world stands for. What is *unseen* was tried and did not show; what is not "
+        "here was not tried. Effects of one-layer models say which way a method pushes, not how far it pushes a large one.\n",
+    ]
+    for world, made in WORLDS.items():
+        here = sorted((e for e in seen if e["protocol"]["task"] == world), key=lambda e: (not e["holds"], e["recipe"]))
+        if not here:
+            continue
+        lines += [f"### {' '.join((made.__doc__ or world).split())}\n"]
+        for e in here:
+            claim, again = e["protocol"]["claim"], "; an earlier protocol is kept in its file" if e.get("earlier") else ""
+            verdict = "**holds**" if e["holds"] else "*unseen*"
+            lines.append(f"- {verdict} [{e['recipe']}](../flows/recipes/evidence/{e['recipe']}.json): {claim} ({_effect(e)}{again}).")
+        lines.append("")
+    return lines
+
+
+def _effect(e: Mapping[str, Any]) -> str:
+    p, x = e["protocol"], e["effect"]
+    return f"{p['metric']} {x['mean']:+.3g} [{x['low']:.3g}, {x['high']:.3g}] against {p['against']}"
 
 
 def _command() -> str:
