@@ -5,12 +5,19 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+import yaml
 
 from synth.documents import decode, harmless, leaves, plain, read_document
 from synth.ingest import build
+from synth.kb import Relation
 from synth.patterns import statements
 from synth.sources import read_source
 from synth.sources.documents import attested, mentioned
+from tasks.disk import tables
+from tasks.errors import UserError
+from tasks.play.knowledge import load
+from tasks.stage import Stage
+from tasks.stages.kb import kb as kb_stage
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 needs = pytest.mark.skipif(not DATA.is_dir(), reason="the real data are not beside this checkout (../shared/data)")
@@ -211,6 +218,25 @@ def test_sentence_patterns(text, found):
     assert {f.relation: f.value for f in statements(text, text.split(" ")[0] or "x")} == found
     for f in statements(text, "Ann"):
         assert text[f.start : f.end].strip() == text[f.start : f.end]
+
+
+def test_the_stage_keeps_documents_and_takes_an_edited_schema(folder, tmp_path):
+    schema = tmp_path / "schema.yaml"
+    edited = {"sources": [{"kind": "documents", "path": "docs"}], "relations": {"population": {"label": "inhabitants", "complete": True}}}
+    schema.write_text(yaml.safe_dump(edited))
+    params = {"sources": [], "world_countries": 0, "passage_objects": 4, "bad_rows": 5, "schema": "schema.yaml"}
+    stage = Stage("kb", plan={"params": params, "seed": 1}, root=tmp_path)
+    with stage.running():
+        kb_stage(stage, **params)
+    out = tmp_path / "artifacts" / "kb"
+    relation = next(r for r in tables.read(out / "relations.parquet", Relation) if r.name == "population")
+    assert relation.label == "inhabitants" and relation.complete
+    engine = load(out / "passages.parquet").engine
+    assert "ignore your instructions" in engine.open("Norvia") and "< system>" in engine.open("Norvia")  # the page itself, not its facts
+    assert engine.open("Sudria").startswith("Sudria") or "Area: 2,000 sq km" in engine.open("Sudria")
+    params["schema"] = "none.yaml"
+    with pytest.raises(UserError, match="none.yaml does not exist"), Stage("kb", plan={"params": params}, root=tmp_path).running() as again:
+        kb_stage(again, **params)
 
 
 @needs
