@@ -101,9 +101,10 @@ def prefer(
     problems: dict[str, Problem] = {}
     sampled = None
     if loss.unit != "pair" or any(t.pairs == "sampled" for t in turns):
-        problems = _problems(stage, families)
+        hosts = {e.piece.rpartition("/")[2]: e() for e in envs}
+        problems = {i: p for i, p in _problems(stage, families).items() if p.env in hosts}
         player = Player(
-            sampler=TorchSampler(policy, renderer.end_id), renderer=renderer, envs={e.piece.rpartition("/")[2]: e() for e in envs},
+            sampler=TorchSampler(policy, renderer.end_id), renderer=renderer, envs=hosts,
             tools={"search": knowledge.search(stage, k=k)}, max_tokens=max_length,
             sampling=Sampling(temperature=temperature, max_tokens=max_turn_tokens),
         )  # fmt: skip

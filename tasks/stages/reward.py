@@ -119,7 +119,7 @@ def reward(
         card["valid"] = {name: None if x is None else round(x, 4) for name, x in found.items() if name != "accuracy"}
     if best_of_n:
         player = _player(stage, dtype, device, max_length, temperature, max_turn_tokens, k, envs)
-        held = [p for p in known.values() if p.split != "train"][:best_of_problems]
+        held = [p for p in known.values() if p.split != "train" and p.env in player.envs][:best_of_problems]
         card["best_of"] = _best_of(stage, judge, trained, player, held, best_of_n, told if facts else None)
     stage.card(card)
 
