@@ -38,8 +38,8 @@ bench-%: $(STAMP) ## one benchmark, e.g. bench-learning; writes benchmarks/resul
 drill-resume: $(STAMP) ## kill real runs at N=50 random points, run them again, compare every byte
 	$(BIN)/python -m tests.drill --points $(or $(N),50)
 
-pictures: $(STAMP) ## the pictures of docs/schedules.md: a scheduled run in Prefect and in MLflow, through a headless Chromium
-	$(BIN)/python -m tests.pictures
+pictures: $(STAMP) ## pictures of Prefect and MLflow for the documents, taken by the tests in a headless Chromium
+	ESPALIER_PICTURES=docs/images $(BIN)/python -m pytest tests/test_schedules.py tests/test_browser.py
 
 losses: $(STAMP) ## write the tables of docs/losses.md anew from the losses' own files
 	$(BIN)/python -m benchmarks.losses

@@ -13,14 +13,16 @@ import urllib.error
 import urllib.request
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from uuid import uuid4
 
+import browser
 import pytest
 import toy
 
 from tasks.schedule import server
 
 pytestmark = pytest.mark.slow
-PATIENCE = 240.0  # seconds: a bound on waiting that only a failure reaches
+PATIENCE = 400.0  # seconds: a bound on waiting that only a failure reaches
 QUICK = {  # polling, which is all that is changed of the server and the worker
     "PREFECT_WORKER_QUERY_SECONDS": "1",
     "PREFECT_SERVER_SERVICES_SCHEDULER_RECENT_DEPLOYMENTS_LOOP_SECONDS": "1",
@@ -56,15 +58,15 @@ class Served:
 
     def api(self, path, **body):
         request = urllib.request.Request(f"{self.url}/{path}", json.dumps(body).encode(), {"Content-Type": "application/json"})
-        for _ in range(20):
+        end = time.monotonic() + PATIENCE
+        while True:
             try:
                 with urllib.request.urlopen(request, timeout=60) as reply:
                     return json.load(reply)
-            except urllib.error.HTTPError as e:
-                if e.code != 503:  # SQLite is busy: Prefect's own client tries again too
+            except (TimeoutError, urllib.error.HTTPError) as e:
+                if time.monotonic() > end or getattr(e, "code", 503) != 503:  # SQLite is busy: Prefect's own client tries again too
                     raise
-                time.sleep(0.5)
-        raise TimeoutError(path)
+                time.sleep(1.0)
 
     def runs(self, flow="pipeline"):
         return self.api("flow_runs/filter", flows={"name": {"any_": [flow]}}, sort="EXPECTED_START_TIME_ASC")
@@ -75,7 +77,8 @@ class Served:
     def begin(self, **parameters):
         """Start a run of the deployment `nightly` now; its id."""
         (deployment,) = self.api("deployments/filter", deployments={"name": {"any_": ["nightly"]}})
-        return self.api(f"deployments/{deployment['id']}/create_flow_run", parameters=parameters)["id"]
+        # A reply that is lost must not begin it twice.
+        return self.api(f"deployments/{deployment['id']}/create_flow_run", parameters=parameters, idempotency_key=uuid4().hex)["id"]
 
     def ended(self, id):
         self.until(lambda: self.run(id)["state"]["type"] in ("COMPLETED", "FAILED", "CRASHED", "CANCELLED"))
@@ -87,7 +90,7 @@ class Served:
 
     def states(self, id):
         found = self.api("task_runs/filter", flow_runs={"id": {"any_": [id]}})
-        return {t["name"]: t["state"]["name"] for t in found}
+        return {t["name"]: t["state"]["name"] for t in found if t["state"]}
 
     def said(self, id):
         found = self.api("logs/filter", logs={"flow_run_id": {"any_": [id]}}, limit=200)
@@ -102,7 +105,7 @@ class Served:
         while not true():
             if time.monotonic() > end or self.process.poll() is not None:
                 pytest.fail("\n".join(self.log(n)[-3000:] for n in ("serve.log", ".espalier/prefect/server.log", ".espalier/prefect/worker.log")))
-            time.sleep(0.25)
+            time.sleep(0.5)
 
 
 def deployments(**schedule):
@@ -125,27 +128,32 @@ def served(tmp_path_factory):
     finally:
         if it.process.poll() is None:
             it.end()
+        keep("serve.log", it.log("serve.log"))
 
 
-def processes(root):
-    """Ids of the processes that work on the toy stages of `root`."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*"):
-        try:
-            if b"toy.py" in (path / "cmdline").read_bytes() and Path(os.readlink(path / "cwd")) == root:
-                found.append(int(path.name))
-        except OSError:
-            continue
-    return found
+def keep(name, text):
+    """Leave it to be looked at."""
+    (kept() / name).write_text(text)
+
+
+def kept():
+    """A folder that git ignores; pictures also go where ESPALIER_PICTURES says."""
+    folder = toy.CODE / ".espalier/test-artifacts"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
 
 
 def test_a_schedule_fires_and_shows_what_was_cached_and_every_step(served):
     """One change, of a number of the RL stage: the run that the scheduler makes runs `plan`, `rl` and what reads it."""
     commit = toy.git(served.root, "rev-parse", "HEAD")
     (served.root / "params.yaml").write_text("recipe: grpo\nprofile: cpu\ntracking: off\nset: {rl: {lr: 0.0101}}\n")
-    soon = datetime.now(UTC) + timedelta(seconds=4)
-    (served.root / "prefect.yaml").write_text(deployments(interval=86400, anchor_date=soon.isoformat()))
-    assert "pipeline/nightly: every 1 day" in served.espalier("deploy")
+    for seconds in (5, 20, 80):  # ahead; where deploying took longer, the scheduler was too late for the day
+        soon = datetime.now(UTC) + timedelta(seconds=seconds)
+        (served.root / "prefect.yaml").write_text(deployments(interval=86400, anchor_date=soon.isoformat()))
+        assert "pipeline/nightly: every 1 day" in served.espalier("deploy")
+        served.until(served.runs)
+        if min(datetime.fromisoformat(r["expected_start_time"]) for r in served.runs()) < soon + timedelta(hours=1):
+            break
     served.until(lambda: any(r["state"]["type"] in ("COMPLETED", "FAILED", "CRASHED") for r in served.runs()))
     run = next(r for r in served.runs() if r["state"]["type"] != "SCHEDULED")
     assert run["auto_scheduled"] and run["state"]["type"] == "COMPLETED", served.said(run["id"])
@@ -162,6 +170,8 @@ def test_a_schedule_fires_and_shows_what_was_cached_and_every_step(served):
     assert toy.git(served.root, "rev-parse", "HEAD") == commit, "the branch stays where it was"
     said = served.espalier("status")
     assert "nightly" in said and "4 Completed, 9 Cached" in said
+    keep("status.txt", said)
+    keep("run.log", served.said(run["id"]))
 
 
 def test_overlapping_runs_queue_and_a_failed_stage_fails_with_its_log(served):
@@ -182,9 +192,10 @@ def test_overlapping_runs_queue_and_a_failed_stage_fails_with_its_log(served):
 def test_a_stopped_run_leaves_no_process_and_a_state_to_go_on_from(served):
     (served.root / "slow-report").write_text("600")
     id = served.begin(settings=["report.episodes=23"])
-    served.until(lambda: processes(served.root))
+    served.until(lambda: toy.processes(served.root) or served.run(id)["state"]["type"] == "FAILED")
+    assert toy.processes(served.root), served.said(id)
     assert "is cancelled" in served.espalier("stop", id[:8])
-    assert served.run(id)["state"]["type"] == "CANCELLED" and processes(served.root) == []
+    assert served.run(id)["state"]["type"] == "CANCELLED" and toy.processes(served.root) == []
     assert "episodes" not in (served.root / "params.yaml").read_text()
     (served.root / "slow-report").unlink()
     (served.root / "fail-report").write_text("75 1")  # with the code of a transient failure, once
@@ -195,9 +206,40 @@ def test_a_stopped_run_leaves_no_process_and_a_state_to_go_on_from(served):
 
 
 def test_a_restarted_server_knows_what_was(served):
-    before = {r["id"]: r["state"]["type"] for r in served.runs()}
+    def known():
+        """What has begun, and when the scheduler means to begin others: runs that have not begun are made anew by the deployment."""
+        runs = served.runs()
+        begun = {r["id"]: r["state"]["type"] for r in runs if r["state"]["type"] != "SCHEDULED"}
+        return begun, sorted(r["expected_start_time"] for r in runs if r["id"] not in begun)
+
+    before = known()
     served.end()
-    assert processes(served.root) == []
+    assert toy.processes(served.root) == []
     served.start()
-    assert {r["id"]: r["state"]["type"] for r in served.runs()} == before
+    assert known()[0] == before[0]
+    served.until(lambda: known()[1] == before[1])
     assert served.ended(served.begin())["state"]["type"] == "COMPLETED"
+
+
+def test_a_deployment_whose_working_directory_is_gone(served):
+    (known,) = served.api("deployments/filter", deployments={"name": {"any_": ["nightly"]}})
+    gone = str(served.root.parent / "moved-away")
+    step = {"tasks.schedule.deployments.enter": {"directory": gone}}
+    kept = {k: known[k] for k in ("flow_id", "entrypoint", "work_pool_name", "parameter_openapi_schema")}
+    made = served.api("deployments/", name="elsewhere", pull_steps=[step], **kept)
+    run = served.ended(served.api(f"deployments/{made['id']}/create_flow_run", parameters={})["id"])
+    assert run["state"]["type"] in ("FAILED", "CRASHED")
+    assert f"the working directory of this deployment is gone: {gone}; put it back, or `espalier deploy`" in served.said(run["id"])
+
+
+@pytest.mark.skipif(browser.BROWSER is None, reason="there is no Chromium here: install one to see Prefect's pages looked at")
+def test_prefect_s_page_shows_the_stages(served, tmp_path):
+    run = next(r for r in served.runs() if r["auto_scheduled"] and r["state"]["type"] == "COMPLETED")
+    with browser.page(tmp_path, 1400, 1000) as page:
+        page.open(f"{served.url.removesuffix('/api')}/runs/flow-run/{run['id']}", until=f"document.body.innerText.includes('{run['name']}')", seconds=240)
+        tab = "[...document.querySelectorAll('*')].find(e => !e.childElementCount && e.textContent.trim() == 'Task Runs')"
+        page.wait(tab, 240)
+        page.run(f"{tab}.click()")
+        page.wait("document.body.innerText.split('Cached').length > 5", 240)
+        for folder in filter(None, (kept(), os.environ.get("ESPALIER_PICTURES"))):
+            page.picture(Path(folder) / "prefect.png")

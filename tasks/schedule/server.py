@@ -235,7 +235,7 @@ def chosen(api: Any, name: str) -> Any:
     return found[0]
 
 
-def stop(api: Any, root: Path, run: Any, seconds: float = 60.0) -> str:
+def stop(api: Any, root: Path, run: Any, seconds: float = 180.0) -> str:
     """Cancel a run and wait until it has ended: its worker, or we where it was started by `espalier run --watch`, ends its processes."""
     from prefect.states import Cancelled, Cancelling
 
