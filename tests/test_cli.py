@@ -131,11 +131,17 @@ def test_run_asks_dvc_and_prints_the_table(project, capsys, monkeypatch):
     (project / "reports").mkdir()
     cell = {"mean": 0.5, "low": 0.45, "high": 0.55, "n": 300}
     (project / "reports/summary.json").write_text(
-        json.dumps({"models": {"sft": {"pass@1": cell}, "rl": {"pass@1": {**cell, "mean": 0.6}}}})
+        json.dumps({
+            "models": {
+                "sft": {"pass@1": cell, "ece": cell, "tokens_per_right": {"mean": None, "low": None, "high": None, "n": 0}},
+                "rl": {"pass@1": {**cell, "mean": 0.6}, "ece": cell, "tokens_per_right": {**cell, "low": None}},
+            }
+        })  # fmt: skip
     )
     text = said(capsys, "run")
     assert asked[0][0] == ["repro"] and asked[0][1]["ESPALIER_EXECUTION"].startswith("run-")
-    assert "sft    0.500 [0.450, 0.550]" in text and "reports/index.html" in text
+    assert "sft    0.500 [0.450, 0.550]  -" in text and "reports/index.html" in text
+    assert "rl     0.600 [0.450, 0.550]  0.500\n" in text and "ece" not in text, "the main metrics, and a dash for one that does not exist"
     said(capsys, "run", "--recipe", "qae", "--set", "rl.lr=1e-4", "--set", "seed=3")
     assert asked[1][0] == ["exp", "run", "-S", "++recipe='qae'", "-S", "++set.rl.lr=0.0001", "-S", "++seed=3"]
     monkeypatch.setattr(dvc, "run", lambda args, root, extra=None: 1)

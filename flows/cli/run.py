@@ -15,6 +15,8 @@ from typing import Any
 from tasks.errors import UserError
 from tasks.paths import project
 
+SHOWN = ("pass", "majority", "calls", "tokens_per_right")  # metrics of the table that ends a run, whatever follows their @
+
 
 def add(commands: Any) -> None:
     p = commands.add_parser("run", help="run the pipeline; what has not changed is not run again")
@@ -210,11 +212,13 @@ def _clock(seconds: float) -> str:
 
 
 def _table(root: Path) -> None:
+    """The main numbers of each model, and where the others are."""
     path = root / "reports" / "summary.json"
     if path.exists():
         summary = json.loads(path.read_text(encoding="utf-8"))
         models = summary.get("models", {})
-        names = list(dict.fromkeys(m for values in models.values() for m in values))
+        known = list(dict.fromkeys(m for values in models.values() for m in values))
+        names = [m for m in known if m.split("@")[0] in SHOWN] or known[:5]  # the others are in the report
         rows = [["model", *names]] + [[model, *(_cell(values.get(n)) for n in names)] for model, values in models.items()]
         widths = [max(len(r[i]) for r in rows) for i in range(len(rows[0]))]
         for row in rows:
@@ -224,10 +228,8 @@ def _table(root: Path) -> None:
 
 
 def _cell(value: Any) -> str:
-    if not isinstance(value, dict):
-        return "" if value is None else f"{value:.3g}" if isinstance(value, float) else str(value)
-    return (
-        f"{value['mean']:.3f} [{value['low']:.3f}, {value['high']:.3f}]"
-        if {"mean", "low", "high"} <= value.keys()
-        else f"{value.get('mean', '')}"
-    )
+    """A metric with its interval; a dash where it does not exist (tool calls per right answer of a model that is never right)."""
+    if value is None or value["mean"] is None:
+        return "-"
+    mean, low, high = (value.get(k) for k in ("mean", "low", "high"))
+    return f"{mean:.3f}" if low is None or high is None else f"{mean:.3f} [{low:.3f}, {high:.3f}]"
