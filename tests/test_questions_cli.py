@@ -42,6 +42,9 @@ def test_grow_writes_what_adds_up_and_can_be_shown(base, grown, capsys, tmp_path
     assert main(["questions", "show", str(grown), "--kb", str(base), "--page", str(tmp_path / "page.html")]) == 0
     page = (tmp_path / "page.html").read_text()
     assert page.count("<summary>") == 20 and "Why each clue is needed" in page and "<script" not in page
+    told = (grown / "CARD.md").read_text()
+    assert f"40 questions (8 test, 32 train) of {card['produced']} that were made" in told and card["kb"] in told
+    assert all(f"| {reason} | {n} |" in told for reason, n in card["quarantined"].items())
     rows = [json.loads(line) for line in (grown / "questions.jsonl").read_text().splitlines()]
     assert len(rows) == 40 and all(any("?" in t for t in r["formalization"]) for r in rows)
 

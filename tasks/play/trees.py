@@ -139,7 +139,7 @@ GATES = {
 
 
 def write(folder: Path, kb: Path, accepted: Sequence[Problem], aside: Sequence[Quarantined], card: Mapping[str, Any]) -> None:
-    """problems.parquet, quarantine.parquet, card.json, and questions.jsonl: what is published, with triples."""
+    """problems.parquet, quarantine.parquet, card.json; and what is published: questions.jsonl, with triples, and its data card CARD.md."""
     folder.mkdir(parents=True, exist_ok=True)
     tables.write(folder / "problems.parquet", accepted, Problem)
     tables.write(folder / "quarantine.parquet", aside, Quarantined)
@@ -149,6 +149,43 @@ def write(folder: Path, kb: Path, accepted: Sequence[Problem], aside: Sequence[Q
             row = {**to_row(p), "question": p.question, "formalization": triples_of(from_json(p.lineage["pattern"]), name)}
             out.write(json.dumps(row, ensure_ascii=False, sort_keys=True) + "\n")
     (folder / "card.json").write_text(json.dumps(card, indent=1, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")
+    (folder / "CARD.md").write_text(data_card(card, accepted), encoding="utf-8")
+
+
+def data_card(card: Mapping[str, Any], accepted: Sequence[Problem]) -> str:
+    """What somebody who finds the file must know, in Markdown: how it was made, what was proved and how to prove it again, its counts."""
+    splits = Counter(p.split for p in accepted)
+    aside = [f"| {reason} | {n} |" for reason, n in card["quarantined"].items()]
+    hard = [f"| {cell} | {v['n']} | {v['clues']:g} | {v['fuzz']:g} | {v['lookups']:g} |" for cell, v in card["difficulty"].items()]
+    said = "the words of a model, read back by another prompt" if "model" in card else "templates, read back by a parser"
+    return "\n".join(
+        [
+            "# Questions about a knowledge base",
+            "",
+            f"{card['accepted']} questions ({', '.join(f'{n} {s}' for s, n in sorted(splits.items()))}) of {card['produced']} that were made; the",
+            "split is that of the root entity, and no question of another split touches a test root. Answers are compared exactly, aliases count.",
+            "",
+            f"- Knowledge base: `{card['kb']}` (digest of its entities, relations and facts). World: {card['world']}.",
+            f"- Text: {said}. Seed {card.get('knobs', {}).get('seed', '')}; file `{card['problems'][:16]}`.",
+            "- Prove it again: `espalier verify questions.jsonl --kb DIR` needs this file and the knowledge base, nothing else.",
+            "- Licence: that of the sources of the knowledge base; their names and facts are in the questions.",
+            "",
+            "## Gates",
+            "",
+            *(f"- `{name}`: {what}" for name, what in card["gates"].items()),
+            "",
+            "## Difficulty",
+            "",
+            "| cell | questions | clues | mean fuzz level | pages that an oracle opens |\n|---|---:|---:|---:|---:|",
+            *hard,
+            "",
+            "## Set aside",
+            "",
+            "| reason | questions |\n|---|---:|",
+            *aside,
+            "",
+        ]
+    )
 
 
 def reword(
