@@ -1,7 +1,7 @@
 """How many questions do real sources carry, all gates on? `make bench-sources`
 
-For each source below ../shared/data a knowledge base is built (countries and the factbook with benchmarks/schemas, each alone and together;
-the others without a schema, as `espalier kb build` understands them), and trees of depth 2 and 3 are asked for until WANTED are accepted or every root was tried TRIES
+For each source below ../shared/data a knowledge base is built (countries, alone and with the factbook, by benchmarks/schemas; the others
+without a schema, as `espalier kb build` understands them), and trees of depth 2 and 3 are asked for until WANTED are accepted or every root was tried TRIES
 times over. Every accepted question is then proved again from its row and the base alone. Reasons of what was set aside are in the rows
 "set aside: REASON", in questions; the world is closed, as the card of each file says.
 """
@@ -40,7 +40,7 @@ SOURCES = {
 
 def measure(case: str, paths: list[Path], wanted: int) -> list[dict]:
     """The results of one source."""
-    schema = SCHEMA if any(p.name in ("countries.json", "factbook") for p in paths) else None
+    schema = SCHEMA if paths[0].name == "countries.json" else None
     sources, relations = read_schema(schema) if schema else ([guess(p) for p in paths], {})
     if schema:
         sources = bases.sources_of(paths, [s for s in sources if any(str(s["path"]).endswith(p.name) for p in paths)])
