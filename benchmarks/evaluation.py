@@ -5,7 +5,8 @@
     report       the stage `report` on that project
     compare      `espalier compare HEAD workspace` as a process of its own, interpreter and page included
 
-Wall-clock seconds by the monotonic clock; the profile's two threads. What is short is done five times, and its median, least and greatest given.
+Wall-clock seconds by the monotonic clock; the profile's two threads. What is short is done five times, and its median, least and greatest
+given.
 """
 
 from __future__ import annotations
@@ -78,7 +79,8 @@ def played(project: Path) -> list[dict[str, Any]]:
     model, tokenizer = load_model(project / "artifacts/rl/model")
     renderer = Renderer(tokenizer)
     player = Player(
-        sampler=TorchSampler(model, renderer.end_id), renderer=renderer, envs={e["piece"]: bind("training.env", e)() for e in params["envs"]},
+        sampler=TorchSampler(model, renderer.end_id), renderer=renderer,
+        envs={e["piece"]: bind("training.env", e)() for e in params["envs"]},
         tools={"search": search.load(project / "artifacts/kb/passages.parquet", k=params["k"])}, max_tokens=params["max_tokens"],
         sampling=Sampling(temperature=params["temperature"], max_tokens=params["max_turn_tokens"]), wave=params["wave"],
     )  # fmt: skip

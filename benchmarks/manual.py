@@ -24,7 +24,9 @@ def pages() -> dict[Path, str]:
     folder = ROOT / "docs" / "stages"
     out = {folder / f"{name}.md": page(name, entry) for name, entry in graph.items() if name != "plan"}
     rows = [f"| [{name}]({name}.md) | {entry.get('desc', '')} |" for name, entry in graph.items() if name != "plan"]
-    out[folder / "README.md"] = "\n".join(["# Stages", "", "Written by `make manual` from the code.", "", "| stage | what it does |", "|---|---|", *rows, ""])
+    out[folder / "README.md"] = "\n".join(
+        ["# Stages", "", "Written by `make manual` from the code.", "", "| stage | what it does |", "|---|---|", *rows, ""]
+    )
     return out
 
 
@@ -44,7 +46,11 @@ def page(name: str, entry: dict) -> str:
         lines += [knobs, ""]
     lines += ["| knob | type | default |", "|---|---|---|"]
     for knob in code.knobs(path).values():
-        kind = f"{'pieces' if knob.many else 'a piece'} of [`{knob.piece}`](../../{knob.piece.replace('.', '/')})" if knob.piece else f"`{_type(knob)}`"
+        kind = (
+            f"{'pieces' if knob.many else 'a piece'} of [`{knob.piece}`](../../{knob.piece.replace('.', '/')})"
+            if knob.piece
+            else f"`{_type(knob)}`"
+        )
         lines.append(f"| `{knob.name}` | {kind} | `{json.dumps(knob.default, ensure_ascii=False)}` |".replace("||", "|"))
     folders = dict.fromkeys(k.piece for k in code.knobs(path).values() if k.piece)
     for folder in folders:

@@ -59,4 +59,3 @@ def contaminated(
             if i not in best or best[i].overlap < overlap:
                 best[i] = Hit(row=i, text=texts[i], trained=trained, where=where, overlap=overlap)
     return [best[i] for i, _ in held_out if i in best]
-

@@ -1,8 +1,8 @@
 """From rows of samples to the numbers of metrics.json, in the loop and offline alike.
 
-A metric is a piece of training/evaluate. What it reads beside the scores it says by the names of its positional arguments; here those columns
-are cut by problem and handed over. Metrics that read scores alone are taken of every group of problems (hops, families, sets), the others of
-each model on the questions.
+A metric is a piece of training/evaluate. What it reads beside the scores it says by the names of its positional arguments; here those
+columns are cut by problem and handed over. Metrics that read scores alone are taken of every group of problems (hops, families, sets), the
+others of each model on the questions.
 """
 
 from __future__ import annotations
@@ -67,7 +67,9 @@ def difference(rows: pd.DataFrame, against: pd.DataFrame) -> dict[str, Any]:
     return {**paired(new, old)["difference"], "p": sign_flip([a - b for a, b in zip(*means, strict=True)])}
 
 
-def measure(frame: pd.DataFrame, models: Sequence[str], against: str, metrics: Sequence[Callable], sets: Sequence[str] = ()) -> dict[str, Any]:
+def measure(
+    frame: pd.DataFrame, models: Sequence[str], against: str, metrics: Sequence[Callable], sets: Sequence[str] = ()
+) -> dict[str, Any]:
     """All numbers of metrics.json: per model over the questions, per number of hops, per family, per test set of the user's; paired
     differences with Holm's correction for their number; the blanked search; the points of the reliability diagram."""
     scored = {run: rows for run, rows in frame.groupby("run", sort=False)}

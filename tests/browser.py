@@ -57,7 +57,9 @@ def page(folder, width=1400, height=900):
     from websockets.sync.client import connect
 
     command = [BROWSER, "--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--remote-debugging-port=0"]
-    child = subprocess.Popen([*command, f"--user-data-dir={folder}/profile", "about:blank"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    child = subprocess.Popen(
+        [*command, f"--user-data-dir={folder}/profile", "about:blank"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     try:
         active = folder / "profile" / "DevToolsActivePort"
         for _ in range(300):

@@ -57,8 +57,8 @@ def write(root: Path, *, lr: float, right: set[int], n: int = 6) -> None:
         _json(at / stage / "card.json", {"stage": stage, **cards.get(stage, {})})
     plan = json.loads((at / "plan/rl.json").read_text())
     _json(at / "plan/rl.json", {**plan, "params": {**plan["params"], "families": True}})
-    rows = [{"run": r, "model": r, "blanked": False, "family": p.family, "problem": p.id, "sample": s, "score": float(r == "rl" and i in right),
-             "outcome": "right" if r == "rl" and i in right else "wrong"}
+    rows = [{"run": r, "model": r, "blanked": False, "family": p.family, "problem": p.id, "sample": s,
+             "score": float(r == "rl" and i in right), "outcome": "right" if r == "rl" and i in right else "wrong"}
             for r in ("sft", "rl") for i, p in enumerate(given) for s in (0, 1)]  # fmt: skip
     (at / "evaluate").mkdir(exist_ok=True)
     pd.DataFrame(rows).to_parquet(at / "evaluate/scores.parquet")
@@ -70,9 +70,15 @@ def write(root: Path, *, lr: float, right: set[int], n: int = 6) -> None:
 
 
 def pair(problem, decision=None):
-    made = PreferencePair.make(prompt=problem.prompt, chosen=f"<answer>{problem.answer}</answer>", rejected="<answer>-77</answer>", source="t",
-                               problem=problem.id, split="train")  # fmt: skip
-    return made if decision is None else PreferencePair(**{**vars(made), "decisions": (Decision(step="judge", action=decision[0], reason=decision[1], score=decision[2]),)})
+    sides = {"chosen": f"<answer>{problem.answer}</answer>", "rejected": "<answer>-77</answer>"}
+    made = PreferencePair.make(prompt=problem.prompt, **sides, source="t", problem=problem.id, split="train")
+    return (
+        made
+        if decision is None
+        else PreferencePair(
+            **{**vars(made), "decisions": (Decision(step="judge", action=decision[0], reason=decision[1], score=decision[2]),)}
+        )
+    )
 
 
 def commit(root: Path, message: str) -> None:
@@ -88,7 +94,11 @@ def commit(root: Path, message: str) -> None:
 
 
 def store(root: Path, folder: Path) -> str:
-    entries = [{"md5": _object(root, p.read_bytes()), "relpath": p.relative_to(folder).as_posix()} for p in sorted(folder.rglob("*")) if p.is_file()]
+    entries = [
+        {"md5": _object(root, p.read_bytes()), "relpath": p.relative_to(folder).as_posix()}
+        for p in sorted(folder.rglob("*"))
+        if p.is_file()
+    ]
     return _object(root, json.dumps(entries).encode(), ".dir")
 
 
@@ -106,7 +116,8 @@ def _json(path: Path, value) -> None:
 
 
 def project(root: Path) -> Path:
-    """Commit `first` (rl answers two of six), then an experiment `hot` (another lr, four of six); the working directory is that of `hot`."""
+    """Commit `first` (rl answers two of six), then an experiment `hot` (another lr, four of six); the working directory is that of
+    `hot`."""
     git(root, "init", "-q")
     write(root, lr=0.1, right={0, 1})
     commit(root, "first")

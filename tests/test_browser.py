@@ -18,7 +18,9 @@ from tasks.tracking import observe, spool
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(browser.BROWSER is None, reason="needs a browser: install chromium, then these tests open the pages of MLflow in it"),
+    pytest.mark.skipif(
+        browser.BROWSER is None, reason="needs a browser: install chromium, then these tests open the pages of MLflow in it"
+    ),
 ]
 
 
@@ -91,7 +93,10 @@ def keep(page, name):
 
 def test_curves_are_drawn(served, page):
     address, _, experiment, run = served
-    page.open(f"{address}/#/experiments/{experiment}/runs/{run}/model-metrics", until="document.querySelectorAll('.js-plotly-plot path.js-line').length")
+    page.open(
+        f"{address}/#/experiments/{experiment}/runs/{run}/model-metrics",
+        until="document.querySelectorAll('.js-plotly-plot path.js-line').length",
+    )
     assert "loss" in page.text() and "Failed to load" not in page.text()
     keep(page, "mlflow-curves")
 
@@ -105,7 +110,9 @@ def test_the_list_of_runs_opens(served, page):
 def test_a_trace_opens_turn_by_turn(served, page):
     address, client, experiment, _ = served
     trace = client.search_traces(locations=[experiment])[0].info.trace_id
-    page.open(f"{address}/#/experiments/{experiment}/traces?selectedEvaluationId={trace}", until="document.body.innerText.includes('turn 2')")
+    page.open(
+        f"{address}/#/experiments/{experiment}/traces?selectedEvaluationId={trace}", until="document.body.innerText.includes('turn 2')"
+    )
     said = page.text()
     assert said.index("turn 1") < said.index("search") < said.index("turn 2")
     assert "<b>Norvia</b>" in said, "markup of a question is text"

@@ -66,7 +66,9 @@ def test_completion_completes_commands_options_recipes_and_states():
     assert words(["comp"]) == ["compare", "completion"] and "run" in words([""])
     assert words(["run", "--re"]) == ["--recipe"] and "dapo" in words(["run", "--recipe", "da"]) and words(["show", "gsp"]) == ["gspo"]
     assert words(["lineage", "cha"]) == ["champion"] and "workspace" in words(["compare", "HEAD", ""])
-    assert words(["completion", ""]) == ["bash", "zsh", "fish", "words"] and words(["nothing", "x"]) == [] and words(["review", "data/"]) == []
+    assert (
+        words(["completion", ""]) == ["bash", "zsh", "fish", "words"] and words(["nothing", "x"]) == [] and words(["review", "data/"]) == []
+    )
 
 
 @pytest.mark.parametrize("shell", SCRIPTS)
@@ -82,7 +84,9 @@ def test_completion_scripts_are_valid(shell, capsys):
 def test_bash_completes(tmp_path):
     if shutil.which("bash") is None:
         pytest.skip("bash is not installed here")
-    (tmp_path / "espalier").write_text(f"#!/bin/sh\nexec {sys.executable} -c 'from flows.cli import main; import sys; sys.exit(main())' \"$@\"\n")
+    (tmp_path / "espalier").write_text(
+        f"#!/bin/sh\nexec {sys.executable} -c 'from flows.cli import main; import sys; sys.exit(main())' \"$@\"\n"
+    )
     (tmp_path / "espalier").chmod(0o755)
     script = f"{SCRIPTS['bash']}\nCOMP_WORDS=(espalier show gsp); COMP_CWORD=2; _espalier; echo ${{COMPREPLY[@]}}"
     env = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": str(CODE)}

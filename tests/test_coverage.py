@@ -5,7 +5,10 @@ import json
 from flows import cli
 from tasks.planning.coverage import AXES, coverage, of_the_library, pieces
 
-ONE = {"rl": {"advantage": {"piece": "grpo"}, "surrogate": {"piece": "clip"}, "rewards": [{"piece": "overlong"}]}, "questions": {"n_train": 5}}
+ONE = {
+    "rl": {"advantage": {"piece": "grpo"}, "surrogate": {"piece": "clip"}, "rewards": [{"piece": "overlong"}]},
+    "questions": {"n_train": 5},
+}
 TWO = {"prefer": {"loss": "dpo"}, "evaluate": {"samples": 4}}
 
 
@@ -15,7 +18,11 @@ def test_three_planted_holes_are_found():
     assert [a for a in AXES if not found.axes[a]] == ["context", "system"], "two axes"
     assert "policy gradient, by token" in found.empty and found.cells["clipped", "answer"] == ("one",)
     assert found.cells["offline pairs", "answer"] == ("two",)
-    assert "training.advantage/rloo" in found.unused and "training.advantage/grpo" not in found.unused and "training.prefer/dpo" not in found.unused
+    assert (
+        "training.advantage/rloo" in found.unused
+        and "training.advantage/grpo" not in found.unused
+        and "training.prefer/dpo" not in found.unused
+    )
 
 
 def test_pieces_of_lists_and_single_ones():
@@ -26,7 +33,13 @@ def test_pieces_of_lists_and_single_ones():
 def test_the_library_settles_every_axis():
     found = of_the_library()
     assert found.recipes > 60 and all(found.axes[a] for a in AXES)
-    for cell in (("clipped", "answer"), ("clipped", "turn"), ("clipped with a critic", "token"), ("policy gradient", "answer"), ("offline pairs", "answer")):
+    for cell in (
+        ("clipped", "answer"),
+        ("clipped", "turn"),
+        ("clipped with a critic", "token"),
+        ("policy gradient", "answer"),
+        ("offline pairs", "answer"),
+    ):
         assert found.cells[cell], cell
 
 

@@ -57,8 +57,12 @@ def project(tmp_path_factory):
         save_model(model, tokenizer, root / "artifacts" / stage / folder)
     (root / "artifacts/reward/card.json").write_text('{"verdict": "good"}')
     said = [Message(role="user", content="Who teaches ?"), Message(role="assistant", content="<answer>Karo</answer>")]
-    tables.write(root / "artifacts/trajectories/trajectories.parquet", [Trajectory.make(problem="p", messages=said, split="train")], Trajectory)
-    pair = PreferencePair.make(prompt=said[:1], chosen="<answer>Karo</answer>", rejected="<answer>Milbe</answer>", source="test", split="train")
+    tables.write(
+        root / "artifacts/trajectories/trajectories.parquet", [Trajectory.make(problem="p", messages=said, split="train")], Trajectory
+    )
+    pair = PreferencePair.make(
+        prompt=said[:1], chosen="<answer>Karo</answer>", rejected="<answer>Milbe</answer>", source="test", split="train"
+    )
     tables.write(root / "artifacts/clean/pairs.parquet", [pair], PreferencePair)
     seal(root)
     return root
@@ -246,7 +250,9 @@ def test_a_set_of_ones_own_is_asked_and_one_that_was_trained_on_is_refused(proje
     rows = [{"question": "Who teaches ?", "answer": "Karo"}, {"question": "Where is Tasun ?", "answer": "Orrel"}]
     file.write_text("".join(json.dumps(r) + "\n" for r in rows))
     own = {"sets": [{"name": "mine", "path": "data/mine.jsonl", "samples": 2, "ask": ""}], "models": ["base", "rl"], "against": "base"}
-    with pytest.raises(UserError, match="1 evaluation rows stand in what was trained on .*'Who teaches .' is 100% of artifacts/trajectories"):
+    with pytest.raises(
+        UserError, match="1 evaluation rows stand in what was trained on .*'Who teaches .' is 100% of artifacts/trajectories"
+    ):
         run(project, **own)
     found = json.loads((run(project, **own, overlap="drop") / "metrics.json").read_text())
     assert found["sets"]["mine"]["rl"]["pass@1"]["n"] == 1 and "rl - base, mine" in found["difference"]
@@ -292,7 +298,17 @@ def test_a_model_that_emits_nothing_is_measured(project, monkeypatch):
     player = module.Player
     monkeypatch.setattr(module, "TorchSampler", lambda model, end_id: 0)
     monkeypatch.setattr(module, "Player", lambda **kw: player(**kw | {"sampler": Mute(kw["renderer"], 0)}))
-    names = ("pass_at_k", "majority_at_k", "answer_overlap", "cost_per_right", "calibration", "diversity", "self_bleu", "behaviour", "length_bias")
+    names = (
+        "pass_at_k",
+        "majority_at_k",
+        "answer_overlap",
+        "cost_per_right",
+        "calibration",
+        "diversity",
+        "self_bleu",
+        "behaviour",
+        "length_bias",
+    )
     out = run(project, models=["base", "rl"], against="base", metrics=[bind("training.evaluate", {"piece": p}) for p in names])
     found = json.loads((out / "metrics.json").read_text())["models"]["rl"]
     assert found["pass@1"]["mean"] == 0.0 and found["empty"]["mean"] == 1.0 and found["format"]["mean"] == 0.0
@@ -308,7 +324,10 @@ def test_an_empty_set_is_refused(project):
 
 
 def test_a_reward_model_judges_every_rollout_where_a_metric_asks_for_it(project):
-    metrics = [bind("training.evaluate", {"piece": "pass_at_k", "ks": [1]}), bind("training.evaluate", {"piece": "best_of_n", "ns": [2, 4]})]
+    metrics = [
+        bind("training.evaluate", {"piece": "pass_at_k", "ks": [1]}),
+        bind("training.evaluate", {"piece": "best_of_n", "ns": [2, 4]}),
+    ]
     found = json.loads((run(project, models=["rl"], against="rl", metrics=metrics) / "metrics.json").read_text())["models"]["rl"]
     assert {"best_of@2", "best_of@4", "bon_gap@4"} <= set(found) and found["best_of@2"]["n"] == 6
     rewards = pd.read_parquet(project / "artifacts/evaluate/scores.parquet")["reward"]

@@ -11,7 +11,7 @@ from benchmarks.manual import pages
 from benchmarks.tables import ROOT
 
 GUIDE = [p for p in sorted((ROOT / "docs").glob("*.md")) if re.search(r"^```(sh|python) run$", p.read_text(encoding="utf-8"), re.M)]
-MAY_REFUSE = {"espalier why \"linear_equations/\""}  # shown because it is refused: several rows match
+MAY_REFUSE = {'espalier why "linear_equations/"'}  # shown because it is refused: several rows match
 
 
 @pytest.mark.slow
@@ -21,7 +21,9 @@ def test_blocks_run(page, tmp_path):
     folder = os.path.dirname(sys.executable)
     (tmp_path / "bin").mkdir()
     command = tmp_path / "bin/espalier"
-    command.write_text(f"#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -c 'import sys; from flows.cli import main; sys.exit(main())' \"$@\"\n")
+    command.write_text(
+        f"#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -c 'import sys; from flows.cli import main; sys.exit(main())' \"$@\"\n"
+    )
     command.chmod(0o755)
     env = {k: v for k, v in os.environ.items() if not k.startswith(("ESPALIER_", "DVC_", "MLFLOW_", "PREFECT_"))}
     env |= {"PATH": f"{tmp_path}/bin:{folder}:{env['PATH']}", "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "HOME": str(tmp_path)}

@@ -161,7 +161,9 @@ def test_preview_of_real_stages(tmp_path, monkeypatch, capsys):
 def asked(tmp_path):
     path = tmp_path / "pairs.parquet"
     given = states.problems()
-    pairs = [states.pair(p, ("ask", "unsure", 0.5)) for p in given] + [states.pair(p, ("keep", "fine", 0.9)) for p in states.problems(9)[6:]]
+    pairs = [states.pair(p, ("ask", "unsure", 0.5)) for p in given] + [
+        states.pair(p, ("keep", "fine", 0.9)) for p in states.problems(9)[6:]
+    ]
     tables.write(path, pairs, PreferencePair)
     return path
 

@@ -51,7 +51,8 @@ def test_a_judge_that_a_key_fools_or_length_impresses_is_refused():
     assert found.fooled["padding"][:2] == (6, 6)
     with pytest.raises(ValueError, match="padding"):
         trust(fooled, attacks(states.problems()))
-    keyed = judge(lambda text: f"<verdict>{1 if answers(text)[0].startswith('| Thought') else 2 if answers(text)[1].startswith('| Thought') else 'tie'}</verdict>")
+    key = "| Thought"
+    keyed = judge(lambda text: f"<verdict>{next((i for i, a in enumerate(answers(text), 1) if a.startswith(key)), 'tie')}</verdict>")
     suite = [Attack("key", f"question {i}", "4", "Thought process:", "4") for i in range(5)]
     with pytest.raises(ValueError, match="key: fooled in 5 of 5"):
         trust(keyed, suite)

@@ -100,7 +100,10 @@ def test_calibration():
     assert found["ece"]["mean"] == pytest.approx(0.35)
     assert found["brier"]["mean"] == pytest.approx((0.05**2 + 0.95**2 + 2 * 0.25**2) / 4)
     assert found["right@50%"]["mean"] == 0.5
-    assert reliability([0.95, 0.95, 0.25], [1, 0, 0]) == [{"confidence": 0.25, "right": 0.0, "n": 1}, {"confidence": 0.95, "right": 0.5, "n": 2}]
+    assert reliability([0.95, 0.95, 0.25], [1, 0, 0]) == [
+        {"confidence": 0.25, "right": 0.0, "n": 1},
+        {"confidence": 0.95, "right": 0.5, "n": 2},
+    ]
     rng = np.random.default_rng(0)
     p = rng.random((400, 5))
     honest = calibration((rng.random((400, 5)) < p).astype(float).tolist(), p.tolist())
@@ -131,12 +134,19 @@ def test_self_bleu():
 def test_behaviour():
     texts = [["I'm sorry, but I cannot help.", "<answer>3</answer>", "  ", "I can do it"]]
     found = behaviour([[0.0, 1.0, 0.0, 0.0]], texts, [[7, 3, 1, 3]], [["wrong", "right", "malformed", "truncated"]])
-    assert {k: found[k]["mean"] for k in ("format", "refusal", "empty", "length")} == {"format": 0.5, "refusal": 0.25, "empty": 0.25, "length": 3.5}
+    assert {k: found[k]["mean"] for k in ("format", "refusal", "empty", "length")} == {
+        "format": 0.5,
+        "refusal": 0.25,
+        "empty": 0.25,
+        "length": 3.5,
+    }
 
 
 def test_length_bias():
     found = length_bias([[1.0, 0.0, 1.0, 0.0]], [[20, 10, 20, 10]])
-    assert found["length_correlation"]["mean"] == pytest.approx(1.0) and found["length_gap"]["mean"] == 10 and found["slope"]["mean"] == 10.0
+    assert (
+        found["length_correlation"]["mean"] == pytest.approx(1.0) and found["length_gap"]["mean"] == 10 and found["slope"]["mean"] == 10.0
+    )
     easy_and_short = length_bias([[1.0, 1.0], [0.0, 0.0]], [[5, 5], [50, 50]])
     assert easy_and_short["length_correlation"]["mean"] == 0.0, "hard problems with long answers are no bias"
 
@@ -171,7 +181,9 @@ def test_geometry():
     flat = rng.normal(size=(20000, 32))
     assert geometry([[0.0]] * len(flat), flat[:, None].tolist(), resamples=2)["rank_me"]["mean"] >= 31.9
     law = rng.normal(size=(20000, 64)) * np.arange(1, 65) ** -0.75
-    assert geometry([[0.0]] * len(law), law[:, None].tolist(), resamples=2, first=2, last=60)["alpha"]["mean"] == pytest.approx(1.5, abs=0.05)
+    assert geometry([[0.0]] * len(law), law[:, None].tolist(), resamples=2, first=2, last=60)["alpha"]["mean"] == pytest.approx(
+        1.5, abs=0.05
+    )
     low = rng.normal(size=(500, 4)) @ rng.normal(size=(4, 32))
     assert geometry([[0.0]] * 500, low[:, None].tolist(), resamples=2)["rank_me"]["mean"] <= 4 + 1e-6
 

@@ -66,7 +66,9 @@ def make(root, difference=0.23):
     said = [*asked.prompt, Message(role="assistant", content="<answer>Karo</answer>")]
     tables.write(root / "artifacts/kb/facts.parquet", [fact], Fact)
     tables.write(root / "artifacts/questions/problems.parquet", [asked], Problem)
-    tables.write(root / "artifacts/trajectories/trajectories.parquet", [Trajectory.make(problem=asked.id, messages=said, split="train")], Trajectory)
+    tables.write(
+        root / "artifacts/trajectories/trajectories.parquet", [Trajectory.make(problem=asked.id, messages=said, split="train")], Trajectory
+    )
     talk = [
         ("user", "What is the currency of the country with capital Zelton?"),
         ("assistant", "<search>country with capital Zelton</search>"),

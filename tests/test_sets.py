@@ -50,7 +50,14 @@ def test_mbpp_reads_its_tests_as_data_and_runs_answers_in_the_sandbox():
     assert p.args["inputs"] == [[1], [-1]] and p.args["expected"] == [2, 0] and "f(1) == 2" in p.question
     assert value(p, p.answer) == 1.0 and value(p, "def f(x):\n    return x") == 0.0
     assert call("assert g((1, 2), 'a') == [True, None]") == ("g", [[1, 2], "a"], [True, None])
-    for hostile in ("assert f(__import__('os')) == 1", "import os", "assert f(1) == open('x')", "f(1)", "assert f(x=1) == 2", "assert f(1) == {1}"):
+    for hostile in (
+        "assert f(__import__('os')) == 1",
+        "import os",
+        "assert f(1) == open('x')",
+        "f(1)",
+        "assert f(x=1) == 2",
+        "assert f(1) == {1}",
+    ):
         with pytest.raises(ValueError, match="test_not_literal"):
             mbpp({**row, "test_list": [hostile]}, 0)
 
@@ -72,7 +79,13 @@ def test_plain_rows():
 
 
 def test_a_file_with_bad_rows(tmp_path):
-    rows = [{"question": "a?", "answer": "1"}, {"question": "a?", "answer": "1"}, {"question": "b?"}, {"question": " ", "answer": "2"}, "[1]"]
+    rows = [
+        {"question": "a?", "answer": "1"},
+        {"question": "a?", "answer": "1"},
+        {"question": "b?"},
+        {"question": " ", "answer": "2"},
+        "[1]",
+    ]
     found = load(tmp_path, name="mine", path=write(tmp_path, rows))
     assert len(found.problems) == 1 and [q.reason for q in found.aside] == ["duplicate", "missing_field", "empty", "not_a_row"]
     assert found.aside[1].evidence.startswith("data/mine.jsonl, row 2:")
@@ -102,7 +115,9 @@ def test_other_files_and_a_folder_in_the_layout_of_the_hub(tmp_path):
     (tmp_path / "data/mine.csv").write_text("question,answer\na?,1\n")
     (tmp_path / "data/mine.json").write_text('[{"question": "a?", "answer": "1"}]')
     (tmp_path / "data/hub/test.jsonl").write_text('{"question": "a?", "answer": "1"}\n')
-    assert len(load(tmp_path, name="a", path="data/mine.csv").problems) == len(load(tmp_path, name="b", path="data/mine.json").problems) == 1
+    assert (
+        len(load(tmp_path, name="a", path="data/mine.csv").problems) == len(load(tmp_path, name="b", path="data/mine.json").problems) == 1
+    )
     assert len(load(tmp_path, name="c", hub=str(tmp_path / "data/hub"), split="test").problems) == 1
 
 
@@ -113,7 +128,11 @@ def test_check_sets_wrong_references_aside(tmp_path):
 
 
 def test_the_gate_finds_the_same_text_and_most_of_a_text():
-    held = [("h1", "What is the capital of Norvia?"), ("h2", " ".join(f"word{i}" for i in range(40))), ("h3", "Something else entirely, never seen")]
+    held = [
+        ("h1", "What is the capital of Norvia?"),
+        ("h2", " ".join(f"word{i}" for i in range(40))),
+        ("h3", "Something else entirely, never seen"),
+    ]
     trained = [("t1", "pairs", "what is the CAPITAL of Norvia"), ("t2", "pairs", " ".join(f"word{i}" for i in range(5, 38)) + " and more")]
     hits = contaminated(held, trained)
     assert [(h.row, h.trained) for h in hits] == [("h1", "t1"), ("h2", "t2")] and hits[0].overlap == 1.0 > hits[1].overlap > 0.6

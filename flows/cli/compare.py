@@ -67,8 +67,8 @@ def score_rows(found: dict[str, Any]) -> list[list[str]]:
     for r in found["scores"]:
         d = r["difference"]
         apart = r["only_a"] + r["only_b"]
-        out.append([r["run"], f"{r['a']:.1%}", f"{r['b']:.1%}", f"{100 * d['mean']:+.1f}", f"{100 * d['low']:+.1f} to {100 * d['high']:+.1f}",
-                    f"{r['p_holm']:.2g}", f"{d['n']}" + (f" ({apart} asked of one alone)" if apart else "")])  # fmt: skip
+        shares = [f"{r['a']:.1%}", f"{r['b']:.1%}", f"{100 * d['mean']:+.1f}", f"{100 * d['low']:+.1f} to {100 * d['high']:+.1f}"]
+        out.append([r["run"], *shares, f"{r['p_holm']:.2g}", f"{d['n']}" + (f" ({apart} asked of one alone)" if apart else "")])
     return out
 
 

@@ -83,7 +83,16 @@ def values(action: argparse.Action) -> list[str]:
     """The words that an argument may be; [] where they are files or free text."""
     if action.choices:
         return [str(c) for c in action.choices]
-    kinds = {"recipe": _recipes, "name": _recipes, "stage": _stages, "family": _families, "model": _models, "a": _states, "b": _states, "of": _states}
+    kinds = {
+        "recipe": _recipes,
+        "name": _recipes,
+        "stage": _stages,
+        "family": _families,
+        "model": _models,
+        "a": _states,
+        "b": _states,
+        "of": _states,
+    }
     find = kinds.get("family" if action.metavar == "FAMILY" else action.dest)
     return find() if find else []
 

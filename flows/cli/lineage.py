@@ -14,7 +14,11 @@ from tasks.paths import project
 
 def add(commands: Any) -> None:
     p = commands.add_parser("lineage", help="which problems, cleaning decisions, code and data made a model")
-    p.add_argument("model", metavar="MODEL", help="champion, a version or run of the registry; rl, prefer, reward or sft of this project; or STATE:STAGE")
+    p.add_argument(
+        "model",
+        metavar="MODEL",
+        help="champion, a version or run of the registry; rl, prefer, reward or sft of this project; or STATE:STAGE",
+    )
     p.add_argument("--json", action="store_true", help="print everything as JSON: all parameters and the digest of every source file")
     p.add_argument("--rows", metavar="FILE", type=Path, help="write the ids of all rows that it was trained on, one JSON object per line")
     p.set_defaults(run=lineage)
@@ -56,7 +60,8 @@ def said(found: dict[str, Any]) -> Iterator[str]:
     """The lineage in lines, the model first, its sources last."""
     m = found["model"]
     yield f"The model of the stage {m['stage']} in {m['state']}: {m['is']}"
-    yield f"  recipe {m['recipe'] or 'none'}, profile {m['profile']}, seed {m['seed']}, commit {(m['commit'] or 'none')[:10]}, files {m['md5']}"
+    commit = (m["commit"] or "none")[:10]
+    yield f"  recipe {m['recipe'] or 'none'}, profile {m['profile']}, seed {m['seed']}, commit {commit}, files {m['md5']}"
     yield "\nProblems it was trained on"
     for stage, p in found["problems"].items():
         kinds = ", ".join(f"{n:,} {k}" for k, n in p["by_family"].items())
@@ -68,7 +73,12 @@ def said(found: dict[str, Any]) -> Iterator[str]:
     else:
         c = found["cleaning"]
         yield f"  {c.get('produced', 0):,} pairs judged, {c.get('accepted', 0):,} kept"
-        yield columns([[k, f"{n:,}"] for k, n in {**c.get("actions", {}), **{f"set aside: {r}": n for r, n in c.get("quarantined", {}).items()}}.items()])
+        yield columns(
+            [
+                [k, f"{n:,}"]
+                for k, n in {**c.get("actions", {}), **{f"set aside: {r}": n for r, n in c.get("quarantined", {}).items()}}.items()
+            ]
+        )
     yield "\nStages, the last first"
     rows = []
     for s in reversed(found["stages"]):

@@ -13,9 +13,18 @@ KEYS = {"1": "first", "2": "second", "t": "tie", "s": "skip"}
 
 
 def add(commands: Any) -> None:
-    p = commands.add_parser("review", help="decide about the pairs that a cleaner asks about; what you say becomes anchors of the stage clean")
-    p.add_argument("file", metavar="FILE", type=Path, help="pairs: a table such as artifacts/clean/pairs.parquet, or JSONL with prompt, chosen, rejected")
-    p.add_argument("--to", metavar="FILE", type=Path, default=Path("data/reviews.jsonl"), help="where decisions go (default: data/reviews.jsonl)")
+    p = commands.add_parser(
+        "review", help="decide about the pairs that a cleaner asks about; what you say becomes anchors of the stage clean"
+    )
+    p.add_argument(
+        "file",
+        metavar="FILE",
+        type=Path,
+        help="pairs: a table such as artifacts/clean/pairs.parquet, or JSONL with prompt, chosen, rejected",
+    )
+    p.add_argument(
+        "--to", metavar="FILE", type=Path, default=Path("data/reviews.jsonl"), help="where decisions go (default: data/reviews.jsonl)"
+    )
     p.add_argument("--sample", metavar="N", type=int, help="instead of those asked about: N pairs drawn by hash (0: all)")
     p.add_argument("--page", action="store_true", help="decide in the browser")
     p.add_argument("--port", type=int, default=0, help="of the page (default: a free one)")

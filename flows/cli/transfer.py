@@ -11,8 +11,15 @@ from tasks.paths import project
 
 def add(commands: Any) -> None:
     p = commands.add_parser("transfer", help="train domain × test domain: what models trained on one thing each gain on all")
-    p.add_argument("base", metavar="BASE", help="the state before, whose scores are subtracted (a commit, an experiment, workspace, champion)")
-    p.add_argument("states", metavar="STATE", nargs="+", help="states named after what they were trained on, e.g. experiments called countdown and sudoku")
+    p.add_argument(
+        "base", metavar="BASE", help="the state before, whose scores are subtracted (a commit, an experiment, workspace, champion)"
+    )
+    p.add_argument(
+        "states",
+        metavar="STATE",
+        nargs="+",
+        help="states named after what they were trained on, e.g. experiments called countdown and sudoku",
+    )
     p.add_argument("--model", default="rl", help="which model of each state (default: rl)")
     p.add_argument("--json", action="store_true", help="print it as JSON, with intervals")
     p.set_defaults(run=transfer)
@@ -30,7 +37,9 @@ def transfer(args: argparse.Namespace) -> int:
     rows = [["trained on", *found["domains"]]]
     for name in found["trained"]:
         cells = [found["cells"].get(f"{name}->{d}") for d in found["domains"]]
-        rows.append([name, *("" if c is None else f"{100 * c['mean']:+.1f} [{100 * c['low']:+.1f}, {100 * c['high']:+.1f}]" for c in cells)])
+        rows.append(
+            [name, *("" if c is None else f"{100 * c['mean']:+.1f} [{100 * c['low']:+.1f}, {100 * c['high']:+.1f}]" for c in cells)]
+        )
     print(f"Gain of {args.model} over {args.base}, points of mean score, 95 % intervals\n" + columns(rows))
     for key, said in (("own", "where it was trained"), ("others", "elsewhere")):
         m = found[key]

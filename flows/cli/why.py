@@ -13,7 +13,9 @@ from tasks.paths import project
 
 def add(commands: Any) -> None:
     p = commands.add_parser("why", help="why a row was kept or dropped: every decision about it, and its proof made again")
-    p.add_argument("row", metavar="ROW", help="id of a fact, problem, demonstration, pair or quarantined row, its beginning, or words of its text")
+    p.add_argument(
+        "row", metavar="ROW", help="id of a fact, problem, demonstration, pair or quarantined row, its beginning, or words of its text"
+    )
     p.add_argument("--of", metavar="STATE", default="workspace", help="commit, experiment or registered model to ask (default: workspace)")
     p.add_argument("--json", action="store_true", help="print everything as JSON")
     p.set_defaults(run=why)
@@ -86,4 +88,6 @@ def of_it(made: dict[str, list[dict[str, Any]]]) -> Iterator[str]:
         yield "made of it:"
     for what, rows in made.items():
         for r in rows:
-            yield f"  {what}: " + (f"{r['run']} was right in {r['right']} of {r['samples']} samples" if what == "scores" else f"{r['id']} ({r['split']})")
+            yield f"  {what}: " + (
+                f"{r['run']} was right in {r['right']} of {r['samples']} samples" if what == "scores" else f"{r['id']} ({r['split']})"
+            )

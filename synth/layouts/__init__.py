@@ -1,7 +1,7 @@
 """Rows of published test sets as problems: one file and one function per layout, `f(row, index, *, name, ...) -> Problem`.
 
-A row that cannot be a problem raises ValueError with the reason: whoever reads the file sets it aside with its place. The problem's id hashes
-its text, its lineage names the row. Nothing here opens a file (tasks/play/sets.py does) or runs what a row holds.
+A row that cannot be a problem raises ValueError with the reason: whoever reads the file sets it aside with its place. The problem's id
+hashes its text, its lineage names the row. Nothing here opens a file (tasks/play/sets.py does) or runs what a row holds.
 """
 
 from __future__ import annotations
@@ -14,13 +14,17 @@ from synth.types import Problem
 ASK = "Give the final answer as <answer>your answer</answer>."
 
 
-def problem(name: str, index: int, *, question: str, answer: str, verifier: str, ask: str, args: Mapping[str, Any] | None = None) -> Problem:
+def problem(
+    name: str, index: int, *, question: str, answer: str, verifier: str, ask: str, args: Mapping[str, Any] | None = None
+) -> Problem:
     """A problem of the split test, played in one turn. Raises ValueError for an empty question or answer."""
     if not question.strip() or not answer.strip():
         raise ValueError("empty: a question and a reference answer are needed")
     text = f"{question.strip()}\n{ask}" if ask else question.strip()
     lineage = {"root": f"{name}:{index}", "index": index, "question": question.strip()}
-    return Problem.make(prompt=text, answer=answer.strip(), verifier=verifier, args=args, env="single", family=name, lineage=lineage, split="test")
+    return Problem.make(
+        prompt=text, answer=answer.strip(), verifier=verifier, args=args, env="single", family=name, lineage=lineage, split="test"
+    )
 
 
 def field(row: Mapping[str, Any], *names: str) -> str:

@@ -39,7 +39,9 @@ def call(test: str) -> tuple[str, list[Any], Any]:
     try:
         (line,) = ast.parse(test.strip()).body
         left, (right,) = line.test.left, line.test.comparators
-        good = isinstance(line, ast.Assert) and isinstance(line.test.ops[0], ast.Eq) and isinstance(left.func, ast.Name) and not left.keywords
+        good = (
+            isinstance(line, ast.Assert) and isinstance(line.test.ops[0], ast.Eq) and isinstance(left.func, ast.Name) and not left.keywords
+        )
         inputs, expected = [ast.literal_eval(a) for a in left.args], ast.literal_eval(right)
         json.dumps([inputs, expected])
     except (SyntaxError, ValueError, AttributeError, TypeError):

@@ -1,7 +1,7 @@
 """What differs between two states: parameters, code, data, scores, and the questions that one answers and the other does not.
 
-Scores are compared problem by problem, on the problems that both were asked: mean difference of pass@1 with its paired bootstrap interval, the
-p-value of a sign-flip test, and that value after Holm's correction for all comparisons of the table.
+Scores are compared problem by problem, on the problems that both were asked: mean difference of pass@1 with its paired bootstrap interval,
+the p-value of a sign-flip test, and that value after Holm's correction for all comparisons of the table.
 """
 
 from __future__ import annotations
@@ -43,7 +43,12 @@ def compare(a: Snapshot, b: Snapshot, *, flips: int = 10) -> dict[str, Any]:
 
 
 def _about(s: Snapshot, plans: Mapping[str, Any]) -> dict[str, Any]:
-    return {"name": s.name, "is": s.about, "commit": s.commit, **{k: plans.get("_run", {}).get(k, "") for k in ("recipe", "profile", "seed")}}
+    return {
+        "name": s.name,
+        "is": s.about,
+        "commit": s.commit,
+        **{k: plans.get("_run", {}).get(k, "") for k in ("recipe", "profile", "seed")},
+    }
 
 
 def parameters(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -138,12 +143,17 @@ def _flips(a: Snapshot, b: Snapshot, run: str, left: Mapping, right: Mapping, n:
     half = n // 2
     chosen = better[: max(half, n - len(worse))] + worse[: max(n - half, n - len(better))]
     wanted = {p for _, p in chosen}
-    said = [{e["problem"]: e for e in s.lines("artifacts/evaluate/episodes.jsonl") if e["run"] == run and e["problem"] in wanted} for s in (a, b)]
+    said = [
+        {e["problem"]: e for e in s.lines("artifacts/evaluate/episodes.jsonl") if e["run"] == run and e["problem"] in wanted}
+        for s in (a, b)
+    ]
     out = []
     for _, p in chosen:
         one = said[0].get(p) or said[1].get(p) or {"messages": [], "answer": ""}
         question = next((m["content"] for m in one["messages"] if m["role"] == "user"), p)
-        last = [next((m["content"] for m in reversed(s.get(p, {"messages": []})["messages"]) if m["role"] == "assistant"), "") for s in said]
+        last = [
+            next((m["content"] for m in reversed(s.get(p, {"messages": []})["messages"]) if m["role"] == "assistant"), "") for s in said
+        ]
         out.append({"problem": p, "run": run, "question": question, "reference": one["answer"], "a": share(left, p), "b": share(right, p),
                     "said_a": last[0], "said_b": last[1]})  # fmt: skip
     return out

@@ -85,7 +85,8 @@ def _stage(s: Snapshot, name: str, plan: Mapping[str, Any], missing: list[str]) 
 
 
 def problems(s: Snapshot, names: list[str], plans: Mapping[str, Any], missing: list[str]) -> dict[str, Any]:
-    """How many problems of the split train the model saw, by family, by stage; `checked`: whether the digest in the model's card is theirs."""
+    """How many problems of the split train the model saw, by family, by stage; `checked`: whether the digest in the model's card is
+    theirs."""
     out: dict[str, Any] = {}
     for stage in (n for n in names if n in TRAINED):
         card = s.json(f"artifacts/{stage}/card.json") or {}
@@ -103,7 +104,8 @@ def problems(s: Snapshot, names: list[str], plans: Mapping[str, Any], missing: l
 
 
 def trained_on(s: Snapshot, stage: str, plans: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """(id, family or source) of every row that a stage of this state was given to learn from, in their order; nothing where they are gone."""
+    """(id, family or source) of every row that a stage of this state was given to learn from, in their order; nothing where they are
+    gone."""
     if stage == "rl":
         tables = ["questions"] + (["problems"] if plans.get("rl", {}).get("params", {}).get("families") else [])
         for table in tables:
@@ -120,4 +122,8 @@ def trained_on(s: Snapshot, stage: str, plans: Mapping[str, Any]) -> Iterator[tu
 def cleaning(s: Snapshot) -> dict[str, Any]:
     """What the cleaners decided about the pairs, and what became of them."""
     card = s.json("artifacts/clean/card.json") or {}
-    return {k: card.get(k) for k in ("produced", "accepted", "quarantined", "actions", "estimated_noise", "against_truth") if card.get(k) is not None}
+    return {
+        k: card.get(k)
+        for k in ("produced", "accepted", "quarantined", "actions", "estimated_noise", "against_truth")
+        if card.get(k) is not None
+    }

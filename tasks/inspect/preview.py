@@ -79,9 +79,8 @@ def preview(root: Path, stage: str, n: int = 20) -> Preview:
     plans, known = plan.plans(root), plan.written(root)
     folder = Path(tempfile.mkdtemp(prefix="espalier-preview-"))
     try:
-        for name in ("data",):
-            if (root / name).exists():
-                (folder / name).symlink_to((root / name).resolve())
+        if (root / "data").exists():
+            (folder / "data").symlink_to((root / "data").resolve())
         reused: list[str] = []
         for other in _above(root, stage):
             here = root / "artifacts" / other
@@ -106,13 +105,16 @@ def _above(root: Path, stage: str) -> list[str]:
     wanted = {stage}
     for name in reversed(list(edges)):
         if name in wanted:
-            wanted |= {d.split("/")[1] for d in edges[name].get("deps", []) if d.startswith("artifacts/") and not d.startswith("artifacts/plan")}
+            wanted |= {
+                d.split("/")[1] for d in edges[name].get("deps", []) if d.startswith("artifacts/") and not d.startswith("artifacts/plan")
+            }
     return [n for n in edges if n in wanted - {stage}]
 
 
 def _whole(folder: Path, stage: str, full: Mapping[str, Any], n: int) -> float | None:
     """Seconds of the stage at full size: what it costs whatever its size, and what each row adds. The rate is that of larger runs, for the
-    first rows pay for caches that later ones use. None where the preview was the whole. The preview itself is made last: it is what stays."""
+    first rows pay for caches that later ones use. None where the preview was the whole. The preview itself is made last: it is what
+    stays."""
     if not SMALL[stage](full["params"], n):
         return None
     sizes, took = [n * 10, n * 30], []
@@ -129,7 +131,9 @@ def _whole(folder: Path, stage: str, full: Mapping[str, Any], n: int) -> float |
 def _wanted(params: Mapping[str, Any]) -> int:
     """Rows that a stage is asked for, those of each family counted for each."""
     families = len(params.get("families", "111"))  # the default of the stage `problems` has three, and others read its table
-    return sum(v * (families if k == "n_family" or "families" in params else 1) for k, v in params.items() if k == "n" or k.startswith("n_"))
+    return sum(
+        v * (families if k == "n_family" or "families" in params else 1) for k, v in params.items() if k == "n" or k.startswith("n_")
+    )
 
 
 def _run(folder: Path, name: str, full: Mapping[str, Any], n: int) -> float:
@@ -150,7 +154,12 @@ def _read(folder: Path, stage: str, full: Mapping[str, Any], n: int, seconds: fl
     name, cls = ROWS[stage]
     made = tables.read(at / stage / f"{name}.parquet", cls)
     aside = tables.read(at / stage / "quarantine.parquet", Quarantined)
-    problems = [p for t in ("questions", "problems") if (at / t / "problems.parquet").exists() for p in tables.read(at / t / "problems.parquet", Problem)]
+    problems = [
+        p
+        for t in ("questions", "problems")
+        if (at / t / "problems.parquet").exists()
+        for p in tables.read(at / t / "problems.parquet", Problem)
+    ]
     kb = KB(*(tables.read(at / "kb" / f"{t}.parquet", c) for t, c in (("entities", Entity), ("relations", Relation), ("facts", Fact)))) \
         if (at / "kb").exists() else None  # fmt: skip
     proofs = Proofs(kb, {p.id: p for p in problems})

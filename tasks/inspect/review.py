@@ -46,7 +46,8 @@ class Shown:
 
 
 class Review:
-    """Decisions about the pairs of a file, kept in `to`. `asked`: only pairs that a cleaner asks about; else `sample` pairs by hash (0: all).
+    """Decisions about the pairs of a file, kept in `to`. `asked`: only pairs that a cleaner asks about; else `sample` pairs by hash (0:
+    all).
 
     Raises UserError for a file that holds no pairs, and where there is nothing to decide about.
     """
@@ -111,7 +112,8 @@ class Review:
             acted = [label for p, label in mine if label in (1, -1) and any(d.step == step and d.action != "keep" for d in p.decisions)]
             wrong = sum(label == -1 for label in acted)
             low, high = wilson(wrong, len(acted))
-            out.append(f"{step}: of {len(acted)} labels that it doubts {wrong} are wrong ({wrong / max(1, len(acted)):.0%} [{low:.0%}, {high:.0%}])")
+            share = f"{wrong / max(1, len(acted)):.0%} [{low:.0%}, {high:.0%}]"
+            out.append(f"{step}: of {len(acted)} labels that it doubts {wrong} are wrong ({share})")
         return out
 
 
@@ -151,6 +153,8 @@ def read(path: Path) -> list[PreferencePair]:
             messages = tuple(Message(role=m["role"], content=m["content"]) for m in prompt)
             sides = [s if isinstance(s, str) else s[-1]["content"] for s in (row["chosen"], row["rejected"])]
         except (ValueError, KeyError, TypeError, IndexError) as e:
-            raise UserError(f"{path}, line {n}, is no pair ({e!r}): write {{\"prompt\": ..., \"chosen\": ..., \"rejected\": ...}}") from None
-        out.append(PreferencePair.make(prompt=messages, chosen=sides[0], rejected=sides[1], source=row.get("source", path.name), split="train"))
+            raise UserError(f'{path}, line {n}, is no pair ({e!r}): write {{"prompt": ..., "chosen": ..., "rejected": ...}}') from None
+        out.append(
+            PreferencePair.make(prompt=messages, chosen=sides[0], rejected=sides[1], source=row.get("source", path.name), split="train")
+        )
     return out

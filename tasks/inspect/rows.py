@@ -10,8 +10,13 @@ from tasks.inspect.proofs import Proof, Proofs
 from tasks.inspect.snapshots import Snapshot
 from tasks.inspect.why import Event
 
-KINDS = {"facts": (Fact, "fact"), "problems": (Problem, "problem"), "trajectories": (Trajectory, "trajectory"), "pairs": (PreferencePair, "pair"),
-         "removed": (PreferencePair, "pair")}  # fmt: skip
+KINDS = {
+    "facts": (Fact, "fact"),
+    "problems": (Problem, "problem"),
+    "trajectories": (Trajectory, "trajectory"),
+    "pairs": (PreferencePair, "pair"),
+    "removed": (PreferencePair, "pair"),
+}
 
 
 def values(s: Snapshot, name: str, cls: type) -> list[Any]:
@@ -32,6 +37,8 @@ def prove(s: Snapshot, event: Event) -> Proof | None:
     cls, method = KINDS[event.table]
     value = from_row(cls, {k: tuple(v) if isinstance(v, list) else v for k, v in event.said.items()})
     wanted = {getattr(value, "problem", "")}
-    problems = [p for t in ("questions", "problems") for p in values(s, f"artifacts/{t}/problems.parquet", Problem)] if wanted - {""} else []
+    problems = (
+        [p for t in ("questions", "problems") for p in values(s, f"artifacts/{t}/problems.parquet", Problem)] if wanted - {""} else []
+    )
     needs_kb = cls is Problem and "pattern" in value.lineage
     return getattr(Proofs(kb(s) if needs_kb else None, {p.id: p for p in problems if p.id in wanted}), method)(value)

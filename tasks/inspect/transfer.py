@@ -16,14 +16,17 @@ from training.evaluate.transfer import transfer as metric
 
 
 def transfer(base: Snapshot, trained: Sequence[Snapshot], model: str) -> dict[str, Any]:
-    """{"domains", "trained", "cells": {"a->b": metric}, "own", "others", "ratio"}: a domain is the model's own where its name is the state's.
+    """{"domains", "trained", "cells": {"a->b": metric}, "own", "others", "ratio"}: a domain is the model's own where its name is the
+    state's.
 
     Raises UserError where a state holds no scores of the model, or where no problem was asked in all of them.
     """
     tables = {"": _scores(base, model)} | {s.name: _scores(s, model) for s in trained}
     common = set.intersection(*(set(t) for t in tables.values()))
     if not common:
-        raise UserError(f"no problem was asked in all of {', '.join([base.name, *(s.name for s in trained)])}: evaluate them on the same ones")
+        raise UserError(
+            f"no problem was asked in all of {', '.join([base.name, *(s.name for s in trained)])}: evaluate them on the same ones"
+        )
     scored, models, tested = [], [], []
     for key in sorted(common):
         samples = [(name, x) for name, table in tables.items() for x in table[key]]

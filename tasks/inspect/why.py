@@ -45,7 +45,9 @@ def why(s: Snapshot, row: str) -> list[Event]:
     if not ids:
         ids = {i for rows in tables.values() for i, found in rows.items() if any(_holds(r, row) for r in found)}
     if not ids:
-        raise UserError(f"no row of {s.name} has the id {row!r}, or that text in its question or evidence: ids stand in artifacts/<stage>/*.parquet")
+        raise UserError(
+            f"no row of {s.name} has the id {row!r}, or that text in its question or evidence: ids stand in artifacts/<stage>/*.parquet"
+        )
     if len(ids) > 1:
         some = [f"{i} ({_what(tables, i)})" for i in sorted(ids)[:10]]
         raise UserError(f"{len(ids)} rows match {row!r}: name one of {'; '.join(some)}{'; ...' if len(ids) > 10 else ''}")

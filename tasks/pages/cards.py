@@ -32,13 +32,19 @@ def model_card(name: str, path: str, facts: Mapping[str, Any]) -> str:
     results = [{"type": k, "value": round(m["mean"], 4), "name": f"{k} (95 % interval {m['low']:.4f} to {m['high']:.4f}, n = {m['n']})"}
                for k, m in metrics.items() if k.startswith(("pass@", "majority@"))]  # fmt: skip
     task = {"type": "text-generation", "name": "questions about held-out roots"}
-    index = [{"name": name, "results": [{"task": task, "dataset": {"type": "espalier", "name": "artifacts/questions, split test"}, "metrics": results}]}]
+    index = [
+        {
+            "name": name,
+            "results": [{"task": task, "dataset": {"type": "espalier", "name": "artifacts/questions, split test"}, "metrics": results}],
+        }
+    ]
     front = {"library_name": "transformers", "pipeline_tag": "text-generation", "tags": ["espalier", name], "model-index": index}
     card, steps = facts["card"], facts["card"].get("steps", 0)
     lines = [
         _front(front),
         f"# {name}",
-        f"Trained by Espalier's stage `{facts['stage']}`, recipe {facts['recipe'] or 'none'}, profile {facts['profile']}, seed {facts['seed']}: "
+        f"Trained by Espalier's stage `{facts['stage']}`, recipe {facts['recipe'] or 'none'}, profile {facts['profile']}, "
+        f"seed {facts['seed']}: "
         f"{card.get('parameters', 0):,} parameters, {steps:,} steps.",
         "## Use\n\n```python\n" + MODEL_SNIPPET.format(path=path, question=facts["question"].replace('"', "'")) + "```",
         "The model was trained to search: without the tool of the environment `search` it cannot look anything up "
@@ -67,11 +73,13 @@ def data_card(name: str, files: Mapping[str, str], facts: Mapping[str, Any]) -> 
     lines = [
         _front(front),
         f"# {name}",
-        f"Made by Espalier, seed {facts['seed']}, recipe {facts['recipe'] or 'none'}. Every row is kept or set aside with a reason and evidence.",
+        f"Made by Espalier, seed {facts['seed']}, recipe {facts['recipe'] or 'none'}. Every row is kept or set "
+        "aside with a reason and evidence.",
         "## Use\n\n```python\n" + DATA_SNIPPET.format(path=next(iter(files.values()))) + "```",
         "## Rows\n\n" + _table(["stage", "made", "kept", "set aside"], rows),
         "## Gates\n\n" + (_table(["stage", "gate", "value"], gates) if gates else "None."),
-        "## Sources\n\n" + _table(["path", "kind", "rows"], [[s.get("path", ""), s.get("kind", ""), f"{s.get('rows', 0):,}"] for s in facts["sources"]]),
+        "## Sources\n\n"
+        + _table(["path", "kind", "rows"], [[s.get("path", ""), s.get("kind", ""), f"{s.get('rows', 0):,}"] for s in facts["sources"]]),
         "Splits are decided by the hash of each root, so no root lies in two of them.",
     ]
     return "\n\n".join(lines) + "\n"

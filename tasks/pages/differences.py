@@ -21,7 +21,9 @@ def page(found: Mapping[str, Any]) -> str:
         moved = "better" if d["low"] > 0 else "worse" if d["high"] < 0 else "not measurably different"
         lead = f"{last['run']} answers {last['a']:.0%} in A and {last['b']:.0%} in B: {moved} ({100 * d['mean']:+.1f} points, "
         lead += f"interval {100 * d['low']:+.1f} to {100 * d['high']:+.1f}, {d['n']} questions)."
-    facts = " ".join(f"{k.upper()}: {s['name']}, {s['is']}; recipe {s['recipe'] or 'none'}, seed {s['seed']}." for k, s in (("a", a), ("b", b)))
+    facts = " ".join(
+        f"{k.upper()}: {s['name']}, {s['is']}; recipe {s['recipe'] or 'none'}, seed {s['seed']}." for k, s in (("a", a), ("b", b))
+    )
     sections = [
         ("Scores", _scores(found)),
         ("Parameters", _table(["knob", "A", "B"], [[r["knob"], _json(r["a"]), _json(r["b"])] for r in found["parameters"]])),
@@ -38,8 +40,8 @@ def _scores(found: Mapping[str, Any]) -> str:
     rows = []
     for r in found["scores"]:
         d = r["difference"]
-        rows.append([r["run"], f"{r['a']:.1%}", f"{r['b']:.1%}", f"{100 * d['mean']:+.1f}", f"{100 * d['low']:+.1f} to {100 * d['high']:+.1f}",
-                     f"{r['p']:.2g}", f"{r['p_holm']:.2g}", str(d["n"])])  # fmt: skip
+        shares = [f"{r['a']:.1%}", f"{r['b']:.1%}", f"{100 * d['mean']:+.1f}", f"{100 * d['low']:+.1f} to {100 * d['high']:+.1f}"]
+        rows.append([r["run"], *shares, f"{r['p']:.2g}", f"{r['p_holm']:.2g}", str(d["n"])])
     head = ["run", "A", "B", "difference", "95 % interval", "p", "p, Holm", "problems"]
     return _table(head, rows, range(1, 8)) + "<p class='soft'>pass@1, problem by problem; paired bootstrap and sign-flip test.</p>"
 
@@ -55,7 +57,9 @@ def _data(found: Mapping[str, Any]) -> str:
 def _flip(f: Mapping[str, Any]) -> str:
     mark = "right" if f["b"] > f["a"] else "other"
     head = f'<summary><span class="q">{escape(f["question"])}</span><b class="{mark}">{f["a"]:.0%} → {f["b"]:.0%}</b></summary>'
-    said = "".join(f'<div class="turn assistant"><span class="who">{side}</span>{escape(f[k])}</div>' for side, k in (("A", "said_a"), ("B", "said_b")))
+    said = "".join(
+        f'<div class="turn assistant"><span class="who">{side}</span>{escape(f[k])}</div>' for side, k in (("A", "said_a"), ("B", "said_b"))
+    )
     return f'<details>{head}<div class="chat">{said}<div class="note">Reference answer: {escape(f["reference"])}</div></div></details>'
 
 

@@ -9,7 +9,8 @@ WIDTH, HEIGHT, GAP_X, GAP_Y = 148, 46, 40, 16
 
 
 def flowchart(nodes: Mapping[str, tuple[str, str]], edges: Mapping[str, Sequence[str]]) -> str:
-    """nodes: name -> (text below the name, colour class); edges: name -> the names that it reads. A column is the longest way from a source."""
+    """nodes: name -> (text below the name, colour class); edges: name -> the names that it reads. A column is the longest way from a
+    source."""
     depth: dict[str, int] = {}
 
     def place(name: str) -> int:

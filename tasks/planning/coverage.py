@@ -1,9 +1,9 @@
 """What the recipes cover: which choices of a deep-research or RL system they settle, and which pieces of the library none of them uses.
 
-The axes are those of two surveys: "Reinforcement Learning Foundations for Deep Research Systems" (2025) names data, algorithm, reward, credit,
-context, system and evaluation; "A Technical Survey of Reinforcement Learning Techniques for Large Language Models" (2025) names the source of
-the reward, its granularity and the optimiser. A recipe settles an axis where it sets a knob of it. Nothing is imported: recipes are read as
-they stand.
+The axes are those of two surveys: "Reinforcement Learning Foundations for Deep Research Systems" (2025) names data, algorithm, reward,
+credit, context, system and evaluation; "A Technical Survey of Reinforcement Learning Techniques for Large Language Models" (2025) names
+the source of the reward, its granularity and the optimiser. A recipe settles an axis where it sets a knob of it. Nothing is imported:
+recipes are read as they stand.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ AXES = ("data", "algorithm", "reward", "credit", "context", "system", "evaluatio
 DATA = {"kb", "questions", "problems", "trajectories", "preferences", "clean"}
 KNOBS = {  # knob of a training stage -> axis; every other knob of a training stage is the algorithm's
     "rewards": "reward", "families": "data", "init": "algorithm", "curriculum": "data", "filters": "data",
-    "advantage": "credit", "envs": "context", "max_turn_tokens": "context", "max_tokens": "context", "turn_budget": "context", "k": "context",
+    "advantage": "credit", "envs": "context", "max_turn_tokens": "context", "max_tokens": "context",
+    "turn_budget": "context", "k": "context",
     "refill": "system", "epochs": "system", "minibatches": "system", "corrections": "system", "guides": "system", "wave": "system",
 }  # fmt: skip
 
@@ -50,7 +51,9 @@ BY_TOKEN = {"gae"}
 def coverage(recipes: Mapping[str, Mapping[str, Any]]) -> Coverage:
     """recipes: name -> stages, what they extend merged below (`tasks.planning.checks.load`)."""
     axes: dict[str, list[str]] = {a: [] for a in AXES}
-    cells: dict[tuple[str, str], list[str]] = {(o, g): [] for o in OPTIMISERS for g in (GRANULARITIES if o != "offline pairs" else ("answer",))}
+    cells: dict[tuple[str, str], list[str]] = {
+        (o, g): [] for o in OPTIMISERS for g in (GRANULARITIES if o != "offline pairs" else ("answer",))
+    }
     used: set[str] = set()
     for name, stages in recipes.items():
         settled = {axis(stage, knob) for stage, knobs in stages.items() for knob in knobs or ()}
@@ -62,7 +65,9 @@ def coverage(recipes: Mapping[str, Mapping[str, Any]]) -> Coverage:
         for cell in kinds(stages):
             cells[cell].append(name)
     every = {f"{folder}/{piece}" for folder in folders() for piece in files(folder)}
-    return Coverage(len(recipes), {a: tuple(r) for a, r in axes.items()}, tuple(sorted(every - used)), {c: tuple(r) for c, r in cells.items()})
+    return Coverage(
+        len(recipes), {a: tuple(r) for a, r in axes.items()}, tuple(sorted(every - used)), {c: tuple(r) for c, r in cells.items()}
+    )
 
 
 def axis(stage: str, knob: str) -> str:

@@ -1,7 +1,7 @@
 """A JSON schema (draft-07) of params.yaml, from the signatures that the plan itself reads: an editor then completes keys and marks slips.
 
-Nothing is imported: stages and pieces are read by `ast`. What the schema cannot say (pieces that exclude each other, a file that must exist)
-`plan` still refuses.
+Nothing is imported: stages and pieces are read by `ast`. What the schema cannot say (pieces that exclude each other, a file that must
+exist) `plan` still refuses.
 """
 
 from __future__ import annotations
@@ -65,8 +65,15 @@ def _definition(folder: str, pieces: dict[str, Any]) -> str:
         for piece, path in every:
             knobs = {k: _knob(v, path, pieces) for k, v in code.knobs(path).items()}
             spelled = {"enum": sorted({piece, piece.replace("_", "-")})}
-            shapes.append({"type": "object", "required": ["piece"], "additionalProperties": False, "properties": {"piece": spelled, **knobs},
-                           "description": _first(path)})  # fmt: skip
+            shapes.append(
+                {
+                    "type": "object",
+                    "required": ["piece"],
+                    "additionalProperties": False,
+                    "properties": {"piece": spelled, **knobs},
+                    "description": _first(path),
+                }
+            )
         names = sorted({s for piece, _ in every for s in (piece, piece.replace("_", "-"))})
         changed = {"type": "object", "not": {"required": ["piece"]}}
         pieces[name] = {"anyOf": [{"enum": names}, *shapes, changed]}

@@ -19,18 +19,21 @@ from training.types import Rollout
 
 
 class RewardModel:
-    """`judge(rollouts) -> rewards`: one float each, in nats; NaN for a conversation longer than `max_length` tokens. verdict: the word, which
-    the card of the stage `reward` names.
+    """`judge(rollouts) -> rewards`: one float each, in nats; NaN for a conversation longer than `max_length` tokens. verdict: the word,
+    which the card of the stage `reward` names.
 
     A rollout is judged on the ids that were sampled: policy and reward model of one project share a tokenizer. Raises UserError for a
     reward model with a head of its own, which the stage `reward` alone can read.
     """
 
-    def __init__(self, path: Path, verdict: str, *, dtype: str = "float32", device: str = "cpu", max_length: int = 2048, tokens: int = 16384) -> None:
+    def __init__(
+        self, path: Path, verdict: str, *, dtype: str = "float32", device: str = "cpu", max_length: int = 2048, tokens: int = 16384
+    ) -> None:
         kinds = json.loads((path / "config.json").read_text(encoding="utf-8")).get("architectures") or [""]
         if "CausalLM" not in kinds[0]:
             raise UserError(
-                f"evaluate: {path} is a reward model with a head ({kinds[0]}), and metrics read one that gives a word: measure it where it is "
+                f"evaluate: {path} is a reward model with a head ({kinds[0]}), and metrics read one that gives a word: "
+                "measure it where it is "
                 "trained (reward.best_of_n), or train one without a head"
             )
         self.model, tokenizer = load_model(path, dtype=dtype, device=device)

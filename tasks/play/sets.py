@@ -7,8 +7,8 @@
         - {name: mine, path: data/mine.jsonl, question: ask, answer: gold}
         - {name: mbpp, layout: mbpp, hub: google-research-datasets/mbpp, split: test, check: true}
 
-Keys: name; path (JSONL, a JSON list, CSV or Parquet, below data/) or hub with config and split; layout, a file of synth/layouts (`plain` unless
-said) and its options; limit (rows, drawn by hash); samples; check (each row's own answer must score 1 before it is asked).
+Keys: name; path (JSONL, a JSON list, CSV or Parquet, below data/) or hub with config and split; layout, a file of synth/layouts (`plain`
+unless said) and its options; limit (rows, drawn by hash); samples; check (each row's own answer must score 1 before it is asked).
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ class TestSet:
 
 
 def load(stage: Stage, spec: Mapping[str, Any], i: int) -> TestSet:
-    """Read one entry of `evaluate.sets`. Raises UserError for a key that nothing reads, a file that is missing, and a set without a problem."""
+    """Read one entry of `evaluate.sets`. Raises UserError for a key that nothing reads, a file that is missing, and a set without a
+    problem."""
     where = f"evaluate.sets[{i}]"
     if not isinstance(spec, Mapping) or not isinstance(spec.get("name"), str) or not spec["name"].strip() or "," in spec["name"]:
         raise UserError(f"{where} = {spec!r} must have a name without a comma, for example {{name: mine, path: data/mine.jsonl}}")
@@ -131,4 +132,6 @@ def hub(name: str, config: str | None, split: str) -> Iterator[Mapping[str, Any]
     try:
         yield from datasets.load_dataset(name, config, split=split)
     except (OSError, ValueError, ConnectionError) as e:
-        raise UserError(f"the data set {name!r} (config {config}, split {split}) could not be loaded: {' '.join(str(e).split())[:300]}") from None
+        raise UserError(
+            f"the data set {name!r} (config {config}, split {split}) could not be loaded: {' '.join(str(e).split())[:300]}"
+        ) from None

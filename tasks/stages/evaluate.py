@@ -132,7 +132,9 @@ def evaluate(
     search, blank = {"search": knowledge.search(stage, k=k)}, {"search": lambda query: NOTHING}
     runs = [Run(name, name, asked, samples, search) for name in models]
     runs += [Run(f"{name}, families", name, solved, family_samples, search) for name in models]
-    runs += [Run(f"{name}, {s.name}", name, [p for p in s.problems if p.id not in leaked], s.samples, search) for name in models for s in own]
+    runs += [
+        Run(f"{name}, {s.name}", name, [p for p in s.problems if p.id not in leaked], s.samples, search) for name in models for s in own
+    ]
     runs += [Run(f"{models[-1]}, search blanked", models[-1], asked, blanked_samples, blank)]
     for r in runs:
         if not r.problems:
@@ -169,7 +171,14 @@ def evaluate(
     rows: list[dict[str, Any]] = []
     with stage.progress(sum(len(r.problems) * r.samples for r in runs), "rollouts") as bar:
         for run in sorted(runs, key=lambda r: models.index(r.model)):
-            for part in resumable(stage.finished(run.name), run.problems, max(1, wave // run.samples), partial(play, run), judge, probe if "features" in wanted else None):
+            for part in resumable(
+                stage.finished(run.name),
+                run.problems,
+                max(1, wave // run.samples),
+                partial(play, run),
+                judge,
+                probe if "features" in wanted else None,
+            ):
                 rows += [{"run": run.name, "model": run.model, "blanked": run.tools is blank, **row} for row in part]
                 bar.update(len(part), model=run.name)
 
@@ -247,8 +256,8 @@ def overlaps(stage: Stage, held_out: Mapping[str, Sequence[Problem]], *, refuse:
         path.write_text("".join(json.dumps(vars(h), ensure_ascii=False) + "\n" for h in hits), encoding="utf-8")
         first = "; ".join(f"{h.text[:80]!r} is {h.overlap:.0%} of {h.where} {h.trained}" for h in hits[:3])
         raise UserError(
-            f"evaluate: {len(hits)} evaluation rows stand in what was trained on ({first}; all in {path.relative_to(stage.root)}): take them "
-            f"out of one of the two, or set evaluate.overlap to drop"
+            f"evaluate: {len(hits)} evaluation rows stand in what was trained on ({first}; all in {path.relative_to(stage.root)}): "
+            "take them out of one of the two, or set evaluate.overlap to drop"
         )
     return {h.row for h in hits}
 

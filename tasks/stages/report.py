@@ -41,6 +41,7 @@ CURVES = {  # column of a curve.csv -> label of its axis; other columns are show
 }
 
 
+DIGESTS = ("problems", "pairs", "trajectories", "trained_on", "kb")  # keys under which a card names the rows that its stage made or read
 SERIES = {"sft": "sft", "reward": "other", "prefer": "prefer", "rl": "rl"}  # stage -> colour
 
 
@@ -189,16 +190,24 @@ def metrics(found: Mapping[str, Any]) -> str:
         name, share = METRICS[k]
         cells = [m.get(k, {}) for m in models.values()]
         rows.append([escape(name), *("" if c.get("mean") is None else percent(c) if share else number(c) for c in cells)])
-    out = page.table(["metric", *(NAMES.get(m, m) for m in models)], rows, range(1, len(models) + 1)) if rows else "<p>None was asked for.</p>"
+    out = (
+        page.table(["metric", *(NAMES.get(m, m) for m in models)], rows, range(1, len(models) + 1))
+        if rows
+        else "<p>None was asked for.</p>"
+    )
     if found.get("reliability"):
         diagrams = "".join(
-            page.figure(f"{NAMES.get(name, name)}: sure and right", plots.reliability({name: points})) for name, points in found["reliability"].items()
+            page.figure(f"{NAMES.get(name, name)}: sure and right", plots.reliability({name: points}))
+            for name, points in found["reliability"].items()
         )
         note = "<p class='soft'>A model's confidence is the probability that it gave its last turn. A dot is a tenth of that scale.</p>"
         out += f'<h3>Calibration</h3><div class="plots">{diagrams}</div>{note}'
     for name, by_model in found.get("sets", {}).items():
         ks = [k for k in next(iter(by_model.values())) if k.startswith("pass@")]
-        rows = [[page.dot(m) + escape(NAMES.get(m, m)), *(percent(v[k]) for k in ks), str(v[ks[0]]["n"]) if ks else ""] for m, v in by_model.items()]
+        rows = [
+            [page.dot(m) + escape(NAMES.get(m, m)), *(percent(v[k]) for k in ks), str(v[ks[0]]["n"]) if ks else ""]
+            for m, v in by_model.items()
+        ]
         out += f"<h3>Test set {escape(name)}</h3>" + page.table(["model", *ks, "problems"], rows, range(1, len(ks) + 2))
     return out
 
@@ -220,7 +229,11 @@ def lineage(stage: Stage, cards: Mapping[str, Mapping[str, Any]]) -> str:
     out = f'<div class="scroll">{flowchart(nodes, edges)}</div>'
     way = one_row(stage)
     if way:
-        out += "<h3>The way of one row</h3><ol class='way'>" + "".join(f"<li>{escape(k)}: <code>{escape(v)}</code></li>" for k, v in way) + "</ol>"
+        out += (
+            "<h3>The way of one row</h3><ol class='way'>"
+            + "".join(f"<li>{escape(k)}: <code>{escape(v)}</code></li>" for k, v in way)
+            + "</ol>"
+        )
     return out + "<p>Any other row: <code>espalier why ID</code>. Any model: <code>espalier lineage champion</code>.</p>"
 
 
@@ -228,7 +241,11 @@ def one_row(stage: Stage) -> list[tuple[str, str]]:
     """(what, text) from the source line of a fact to the demonstration that was trained on; the demonstration is drawn by hash, from those
     that need two facts where there are any."""
     problems = {p.id: p for p in tables.read(stage.input("questions", "problems.parquet"), Problem)}
-    shown = [t for t in tables.read(stage.input("trajectories", "trajectories.parquet"), Trajectory) if t.problem in problems and t.split == "train"]
+    shown = [
+        t
+        for t in tables.read(stage.input("trajectories", "trajectories.parquet"), Trajectory)
+        if t.problem in problems and t.split == "train"
+    ]
     if not shown:
         return []
     facts = {f.id: f for f in tables.read(stage.input("kb", "facts.parquet"), Fact)}
@@ -249,6 +266,7 @@ def write_cards(
     folder = "base" if last == "base" else "model"
     question = next((m["content"] for e in played for m in e["messages"] if m["role"] == "user"), "What is the capital of Norvia?")
     seconds = sum(m["seconds"] for m in measured.values())
+    peak = max((m["peak_rss_mb"] for m in measured.values()), default=0.0)
     first = found["models"][last]
     decoding = json.loads(stage.input("evaluate", "card.json").read_text(encoding="utf-8"))
     facts = {
@@ -256,16 +274,24 @@ def write_cards(
         "seed": stage.seed, "n": first["pass@1"]["n"], "question": question,
         "decoding": ", ".join(f"{k} {decoding[k]}" for k in ("temperature", "top_p", "max_turn_tokens", "samples") if k in decoding),
         "blanked": (found["blanked"].get(last, {}).get("pass@1") or {}).get("mean"),
-        "made": [[n, f"{c.get('produced', ''):,}" if c.get("produced") else "", f"{c.get('accepted', ''):,}" if c.get("accepted") else "",
-                  str(next((c[k] for k in ("problems", "pairs", "trajectories", "trained_on", "kb") if isinstance(c.get(k), str)), ""))[:12]]
-                 for n, c in cards.items()],
-        "cost": f"{seconds:.0f} seconds of this machine for the whole run, {max(m['peak_rss_mb'] for m in measured.values()):,.0f} MB of memory at most."
-        if measured else "",
+        "made": [
+            [n, *(f"{c[k]:,}" if c.get(k) else "" for k in ("produced", "accepted")),
+             next((c[k] for k in DIGESTS if isinstance(c.get(k), str)), "")[:12]]
+            for n, c in cards.items()
+        ],
+        "cost": f"{seconds:.0f} seconds of this machine for the whole run, {peak:,.0f} MB of memory at most." if measured else "",
     }  # fmt: skip
-    (stage.out / "model_card.md").write_text(written.model_card(f"espalier-{last}", f"artifacts/{trained}/{folder}", facts), encoding="utf-8")
+    (stage.out / "model_card.md").write_text(
+        written.model_card(f"espalier-{last}", f"artifacts/{trained}/{folder}", facts), encoding="utf-8"
+    )
     files = {"questions": "artifacts/questions/problems.parquet", "demonstrations": "artifacts/trajectories/trajectories.parquet",
              "pairs": "artifacts/clean/pairs.parquet", "facts": "artifacts/kb/facts.parquet"}  # fmt: skip
-    about = {"cards": {n: cards[n] for n in DATA}, "sources": cards["kb"].get("sources", []), "seed": stage.seed, "recipe": cards["rl"].get("recipe")}
+    about = {
+        "cards": {n: cards[n] for n in DATA},
+        "sources": cards["kb"].get("sources", []),
+        "seed": stage.seed,
+        "recipe": cards["rl"].get("recipe"),
+    }
     (stage.out / "data_card.md").write_text(written.data_card("espalier data", files, about), encoding="utf-8")
 
 
@@ -286,8 +312,8 @@ def panels(curve: pd.DataFrame, stage: str) -> str:
 
 
 def chosen(played: Sequence[Mapping[str, Any]], n: int, seed: int) -> list[Mapping[str, Any]]:
-    """n episodes drawn by hash, not by how they ended: half of the last model, a quarter of SFT on the same questions, the rest on families and
-    with the search blanked."""
+    """n episodes drawn by hash, not by how they ended: half of the last model, a quarter of SFT on the same questions, the rest on
+    families and with the search blanked."""
     drawn = sorted(played, key=lambda e: digest("report", seed, e["problem"]))
     runs: dict[str, list[Mapping[str, Any]]] = {}
     for e in drawn:
@@ -325,7 +351,9 @@ def spent(measured: Mapping[str, Mapping[str, float]], price: float) -> str:
     ]
     total = sum(m["seconds"] for m in measured.values())
     cost = f" At {price:g} an hour that is {total / 3600 * price:.4g}." if price else ""
-    note = f"<p>{total:.0f} seconds in all ({total / 3600:.3f} machine hours).{cost} A stage that came from the cache shows its last run.</p>"
+    note = (
+        f"<p>{total:.0f} seconds in all ({total / 3600:.3f} machine hours).{cost} A stage that came from the cache shows its last run.</p>"
+    )
     return page.table(["stage", "seconds", "", "peak memory"], rows, (1, 3)) + note
 
 

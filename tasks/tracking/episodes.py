@@ -39,7 +39,13 @@ def trace(client: Any, experiment: str, run: str, e: Mapping[str, Any], at: int)
     """Make one trace. at: nanoseconds at which it begins."""
     messages = e["messages"]
     question = next((m["content"] for m in messages if m["role"] == "user"), "")
-    tags = {TAG: key(run, e), "mlflow.traceName": f"{e['run']}: {e['outcome']}", "outcome": e["outcome"], "model": e["model"], "run": e["run"]}
+    tags = {
+        TAG: key(run, e),
+        "mlflow.traceName": f"{e['run']}: {e['outcome']}",
+        "outcome": e["outcome"],
+        "model": e["model"],
+        "run": e["run"],
+    }
     root = client.start_trace(f"{e['run']}: {e['outcome']}", span_type="AGENT", inputs={"question": question}, tags=tags,
                               attributes={"problem": e["problem"], "mlflow.trace.session": e["problem"]},
                               experiment_id=experiment, start_time_ns=at, run_id=run)  # fmt: skip
@@ -52,7 +58,9 @@ def trace(client: Any, experiment: str, run: str, e: Mapping[str, Any], at: int)
         turn += not tool
         name = "search" if tool else f"turn {turn}"
         inputs = {"query": messages[i - 1]["content"]} if tool and i else {"messages": [dict(x) for x in messages[:i]]}
-        span = client.start_span(name, root.trace_id, parent_id=root.span_id, span_type="TOOL" if tool else "LLM", inputs=inputs, start_time_ns=at)
+        span = client.start_span(
+            name, root.trace_id, parent_id=root.span_id, span_type="TOOL" if tool else "LLM", inputs=inputs, start_time_ns=at
+        )
         client.end_span(root.trace_id, span.span_id, outputs=m["content"], end_time_ns=at + STEP // 2)
     said = messages[-1]["content"] if messages and messages[-1]["role"] == "assistant" else ""
     outputs = {"answer": e.get("said", said), "reference": e["answer"], "outcome": e["outcome"], "score": e["score"]}

@@ -1,8 +1,8 @@
 """Think again before the verdict counts: a cue in place of the end, m times.
 
 Budget forcing of "J1: Exploring Simple Test-Time Scaling for LLM-as-a-Judge" (2025), after Muennighoff et al. 2025, "s1: Simple test-time
-scaling" (arXiv 2501.19393): when the model ends, a cue such as "Wait" is put there and it goes on. Here the cue is the next message, since a
-turn that was sampled is never changed; the last turn's answer is scored. The part `waits` counts the cues.
+scaling" (arXiv 2501.19393): when the model ends, a cue such as "Wait" is put there and it goes on. Here the cue is the next message, since
+a turn that was sampled is never changed; the last turn's answer is scored. The part `waits` counts the cues.
 """
 
 from __future__ import annotations
@@ -34,7 +34,10 @@ class Wait:
         score = missing(text) if answer is None else verify(state["problem"], answer)
         if isinstance(score, Scored):
             changed = float(state["waits"] > 0 and answer != state["first"])
-            score = Scored(value=score.value, parts={**score.parts, "answered": float(answer is not None), "waits": float(state["waits"]), "changed": changed})
+            score = Scored(
+                value=score.value,
+                parts={**score.parts, "answered": float(answer is not None), "waits": float(state["waits"]), "changed": changed},
+            )
         return [], True, score
 
 

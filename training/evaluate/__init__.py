@@ -1,7 +1,7 @@
 """Metrics of scored samples, with intervals. One file per metric; `interval`, `of_sums` and `columns` are what they share.
 
-A metric is `f(scored, ...)`: per problem the scores of its samples, NaN where one could not be scored. Its further positional arguments name
-columns of the same samples, in the same shape, which whoever calls it passes by name:
+A metric is `f(scored, ...)`: per problem the scores of its samples, NaN where one could not be scored. Its further positional arguments
+name columns of the same samples, in the same shape, which whoever calls it passes by name:
 
     answers      what the model answered in the end, "" where it gave no answer          calls, tokens   of the whole conversation
     references   the reference answer, the same for all samples of a problem              texts           all that the model wrote

@@ -1,11 +1,11 @@
 """Tests of a difference on the same problems, and the correction where many are made.
 
-    sign_flip   share of all ways to flip the signs of n differences whose mean is at least as far from 0 as the one seen (Fisher 1935;
-                Pitman 1937), exact up to n = 12, else of `draws` random ones, the one seen counted among them
-    holm        p_(i) adjusted = max over j <= i of min(1, (m - j + 1) p_(j)) in rising order (Holm 1979): the chance of one false
-                claim among m stays under the level, whatever depends on whatever
-    wilson      interval of a share k / n that does not end at 0 or 1 where it should not (Wilson 1927)
-    exact       Clopper and Pearson 1934, by the two ends that are seen in practice: none of n, and all of n
+sign_flip   share of all ways to flip the signs of n differences whose mean is at least as far from 0 as the one seen (Fisher 1935;
+            Pitman 1937), exact up to n = 12, else of `draws` random ones, the one seen counted among them
+holm        p_(i) adjusted = max over j <= i of min(1, (m - j + 1) p_(j)) in rising order (Holm 1979): the chance of one false
+            claim among m stays under the level, whatever depends on whatever
+wilson      interval of a share k / n that does not end at 0 or 1 where it should not (Wilson 1927)
+exact       Clopper and Pearson 1934, by the two ends that are seen in practice: none of n, and all of n
 """
 
 from __future__ import annotations

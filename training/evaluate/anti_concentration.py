@@ -4,18 +4,18 @@
 proportion to the spread sigma of the reward under the base policy; choosing by a verifier gains where mass lies above the mean.
 
     sigma               mean over problems of the standard deviation of the rewards of its samples (population)
-    anti_concentration  mean over problems of the share of samples with reward >= mean + c sigma; a problem whose samples are all alike has none
+    anti_concentration  mean over problems of the share of samples with reward >= mean + c sigma; a problem whose samples are all alike has
+                        none
     heterogeneous       share of problems whose samples are not all alike
 
-Input: per problem the rewards of its samples. Bernoulli(1/2) rewards have anti_concentration 1/2 at c = 1. Leaves out the growth of the gap with
-the budget of tokens, which takes runs at several budgets.
+Input: per problem the rewards of its samples. Bernoulli(1/2) rewards have anti_concentration 1/2 at c = 1. Leaves out the growth of the
+gap with the budget of tokens, which takes runs at several budgets.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 
 from training.evaluate import Metric, interval, scorable
 

@@ -39,7 +39,9 @@ def diversity(
     problems = scored_samples(scored, texts, answers)
     words = [[_WORD.findall(t[:4000]) for t in said] for _, said, _ in problems]
     more = {"level": level, "resamples": resamples, "seed": seed}
-    cut = {n: [[grams(w, n) for w in said] for said in words] for n in {*ns, *range(1, orders + 1)}}  # order -> problem -> sample -> n-grams
+    cut = {
+        n: [[grams(w, n) for w in said] for said in words] for n in {*ns, *range(1, orders + 1)}
+    }  # order -> problem -> sample -> n-grams
     size = {n: max(2, len({g for said in bags for bag in said for g in bag})) for n, bags in cut.items()}
     out = {}
     for n in ns:

@@ -7,8 +7,8 @@
     rank_me = exp(-sum_i p_i ln p_i),  p_i = sigma_i / sum_j sigma_j        alpha = -slope of ln lambda_i against ln i,  first <= i <= last
 
 Input: per problem one or more feature vectors of its samples (the final hidden state of the last token of the prompt). Intervals redraw
-problems; a redraw holds fewer different vectors, so it lies low, and the interval is widened to hold the estimate. Directions below 1e-12 of
-the largest count as none. alpha is NaN where fewer than three eigenvalues lie in the range. Leaves out the alignment with n-grams.
+problems; a redraw holds fewer different vectors, so it lies low, and the interval is widened to hold the estimate. Directions below 1e-12
+of the largest count as none. alpha is NaN where fewer than three eigenvalues lie in the range. Leaves out the alignment with n-grams.
 """
 
 from __future__ import annotations

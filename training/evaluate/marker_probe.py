@@ -5,8 +5,8 @@ The counterfactual probe of "Evaluating and Improving Cultural Awareness of Rewa
     follows    share of swaps that change the rule after which the verdict changed: 1 for a judge that reads the marker
     spurious   share of swaps that change no rule after which it changed all the same: 0 for a judge that reads nothing else into it
 
-Input: per item the scores of its verdicts (right or not, NaN left out), the verdicts, those after the swap, and whether the swap changes the
-rule (1 or 0). n is the number of items; a kind of swap that no item has counts 0.
+Input: per item the scores of its verdicts (right or not, NaN left out), the verdicts, those after the swap, and whether the swap changes
+the rule (1 or 0). n is the number of items; a kind of swap that no item has counts 0.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ def marker_probe(
     rows = []
     for _, before, after, rule in scored_samples(scored, verdicts, swapped, changes):
         moved = [(bool(r), a != b) for a, b, r in zip(before, after, rule, strict=True)]
-        rows.append([sum(r for r, _ in moved), sum(r and m for r, m in moved), sum(not r for r, _ in moved), sum(not r and m for r, m in moved)])
+        rows.append(
+            [sum(r for r, _ in moved), sum(r and m for r, m in moved), sum(not r for r, _ in moved), sum(not r and m for r, m in moved)]
+        )
     parts = np.array(rows, dtype=np.float64).reshape(-1, 4)
     more = {"level": level, "resamples": resamples, "seed": seed}
     return {

@@ -7,9 +7,9 @@
     tv_greedy  the same for greedy: it jumps where two actions tie, however small eps is
     ties       share of problems whose two best actions lie within `tolerance`
 
-Input: per problem the rewards of its different answers (the scores). softmax is Lipschitz: tv <= eps / (2 tau) whatever the rewards are, and
-eps / (4 tau) for two tied actions to first order. Leaves out rewards that are perturbed together, and retraining a model: this solves the
-policy of one step exactly.
+Input: per problem the rewards of its different answers (the scores). softmax is Lipschitz: tv <= eps / (2 tau) whatever the rewards are,
+and eps / (4 tau) for two tied actions to first order. Leaves out rewards that are perturbed together, and retraining a model: this solves
+the policy of one step exactly.
 """
 
 from __future__ import annotations

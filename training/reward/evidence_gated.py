@@ -5,9 +5,9 @@ abstract gives retrieval, cache and audit, the aggregation is our reading.
 
     R = sum_k clip(x_k, 0, most_k) [e_k >= tau] / sum_k most_k
 
-Shapes: one reward per rollout in (replaced) and out; unscorable stays NaN. x_k are `parts` of the scores, e_k the similarity of the evidence
-that was found for k, the part of the same name with "_evidence" behind it; an absent part is 0. The total follows from the records alone, so
-replaying them gives it again. Leaves out OCR, the cache of earlier answers and the escalation to a person.
+Shapes: one reward per rollout in (replaced) and out; unscorable stays NaN. x_k are `parts` of the scores, e_k the similarity of the
+evidence that was found for k, the part of the same name with "_evidence" behind it; an absent part is 0. The total follows from the
+records alone, so replaying them gives it again. Leaves out OCR, the cache of earlier answers and the escalation to a person.
 """
 
 from __future__ import annotations
