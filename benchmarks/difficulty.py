@@ -3,7 +3,8 @@
 WANTED questions of depth 2 and 3 at fuzz levels 1 to 4 are grown with all gates over a fictional world of 120 countries, and over the
 countries and the World Factbook together (from ../shared/data, where they are there), and every searcher of synth/searchers plays each, with
 at most MOST calls. Per cell: the share that each answers, and the mean calls of the oracle (a lower bound) and of branch and check, over the
-questions that it answers. Intervals are 95 % by normal approximation.
+questions that it answers. Intervals are 95 %: Wilson's for
+shares, a normal approximation for calls.
 """
 
 from __future__ import annotations
@@ -41,11 +42,18 @@ def bases_of(folder: Path) -> list[tuple[str, Path, dict]]:
     return found
 
 
+def wilson(share: float, n: int, z: float = 1.96) -> tuple[float, float]:
+    """The interval of a share (Wilson 1927), which stays within [0, 1]."""
+    middle, half = share + z * z / (2 * n), z * (share * (1 - share) / n + z * z / (4 * n * n)) ** 0.5
+    return max(0.0, (middle - half) / (1 + z * z / n)), min(1.0, (middle + half) / (1 + z * z / n))
+
+
 def result(case: str, metric: str, unit: str, better: str, values: list[float]) -> dict:
     """The mean of values with its interval."""
-    mean, half = float(np.mean(values)), 1.96 * float(np.std(values)) / max(1, len(values)) ** 0.5
+    n, mean, half = max(1, len(values)), float(np.mean(values)), 1.96 * float(np.std(values)) / max(1, len(values)) ** 0.5
+    low, high = wilson(mean, n) if unit == "share" else (mean - half, mean + half)
     return {
-        "case": case, "metric": metric, "value": mean, "unit": unit, "better": better, "low": mean - half, "high": mean + half,
+        "case": case, "metric": metric, "value": mean, "unit": unit, "better": better, "low": low, "high": high,
         "n": len(values), "peers": {}, "ratio_to_best_peer": None, "device": f"{os.cpu_count()} cores, {platform.machine()}; one core used",
         "versions": {"python": platform.python_version(), "numpy": np.__version__}, "command": "make bench-difficulty",
     }  # fmt: skip
