@@ -2,9 +2,9 @@
 
 Tasks (tasks/methods/arena.py): `hack`, answers with a planted shortcut; `mixed`, easy and hard questions; `dialogue`, three turns with a tool's
 replies; `many`, questions with several right answers. The policy is a model of one layer, so this compares what methods do, not how large
-models fare. Every run is one line of benchmarks/runs/leaderboard.jsonl: a run that is there is not done again, so the script may be stopped,
-scheduled and started again at any time; each is spooled for MLflow too (`espalier sync`). Nothing is claimed from fewer than five seeds: a
-case with fewer is left out of the table.
+models fare. Every run is one line of benchmarks/runs/leaderboard.jsonl: a run that is there is not done again, so the script may be
+stopped, scheduled and started again at any time; each is spooled for MLflow too (`espalier sync`). Nothing is claimed from fewer than five
+seeds: a case with fewer is left out of the table.
 """
 
 from __future__ import annotations

@@ -36,7 +36,8 @@ from training.value_loss.squared import squared
 
 
 def problems(n=3):
-    return [Problem.make(prompt=f"Solve {i}", answer="5", verifier="exact", env="single", family=f"f{i % 2}", split="train") for i in range(n)]
+    fixed = {"answer": "5", "verifier": "exact", "env": "single", "split": "train"}
+    return [Problem.make(prompt=f"Solve {i}", family=f"f{i % 2}", **fixed) for i in range(n)]
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +51,8 @@ def player():
 
 
 def critic(model, **more):
-    return Critic(learner=Learner(ValueModel(copy.deepcopy(model)), Optim(lr=1e-2, warmup=0, decay="constant"), read=value_stats), loss=squared, **more)
+    learner = Learner(ValueModel(copy.deepcopy(model)), Optim(lr=1e-2, warmup=0, decay="constant"), read=value_stats)
+    return Critic(learner=learner, loss=squared, **more)
 
 
 # --- critic -----------------------------------------------------------------------------------------------------------------------------
@@ -95,8 +97,8 @@ def test_values_speak_of_the_token_before_it_is_written(player):
 
 def test_while_the_critic_warms_up_the_policy_gets_no_batch(player):
     source = Experience(
-        problems=problems(), player=player, advantage=partial(gae, whiten=False), curriculum=uniform, prompts_per_step=2, samples_per_prompt=2,
-        critic=critic(player.sampler.model, warmup=1), max_unscorable=1.0,
+        problems=problems(), player=player, advantage=partial(gae, whiten=False), curriculum=uniform, prompts_per_step=2,
+        samples_per_prompt=2, critic=critic(player.sampler.model, warmup=1), max_unscorable=1.0,
     )  # fmt: skip
     batches, metrics = source(0)
     assert list(batches) == [] and "critic_loss" in metrics
@@ -195,8 +197,8 @@ def test_a_thought_is_the_tokens_before_the_marker(player):
 
 
 def source(player, **more):
-    knobs = dict(problems=problems(), player=player, advantage=rloo, curriculum=uniform, prompts_per_step=2, samples_per_prompt=2, max_unscorable=1.0)
-    return Experience(**{**knobs, **more})
+    knobs = dict(problems=problems(), player=player, advantage=rloo, curriculum=uniform, prompts_per_step=2, samples_per_prompt=2)
+    return Experience(**{**knobs, "max_unscorable": 1.0, **more})
 
 
 def test_the_same_piece_twice_in_a_list_has_two_states(player):
@@ -232,8 +234,9 @@ def test_a_corrupted_context_changes_what_the_policy_expects_and_nothing_else(pl
     regulariser = partial(perception, ratio=0.6)
     regulariser.prepare = partial(mark, ratio=0.6)
     objective = PolicyObjective(
-        ratio=token, surrogate=policy_gradient, regularisers=[regulariser], policy=player.sampler.model, needs=frozenset({"chance", "corrupted"})
-    )
+        ratio=token, surrogate=policy_gradient, regularisers=[regulariser], policy=player.sampler.model,
+        needs=frozenset({"chance", "corrupted"}),
+    )  # fmt: skip
     before = batch.ids.clone()
     objective.prepare(batch)
     assert torch.equal(batch.ids, before)
@@ -274,7 +277,8 @@ def test_evidence_speaks_of_the_protocol_that_stands_in_the_recipe():
         found = json.loads(path.read_text())
         name = found["recipe"]
         assert name == path.stem and name in yaml_files("flows.recipes")
-        assert found["protocol"] == protocol_of(name), f"the protocol of {name} was changed after it was run: espalier check {name} --behaviour --record"
+        changed = f"the protocol of {name} was changed after it was run: espalier check {name} --behaviour --record"
+        assert found["protocol"] == protocol_of(name), changed
         again = summary([v["this"] - v["against"] for v in found["values"]])
         assert found["effect"] == pytest.approx(again) and len(found["values"]) == found["protocol"]["seeds"]
         low, high = found["effect"]["low"], found["effect"]["high"]

@@ -99,7 +99,8 @@ def ours(x, surrogate, *, ratio=token, regularisers=(), before=None):
         before(batch)
     leaf = torch.tensor(np.concatenate(at(x.logp)), requires_grad=True)
     objective = PolicyObjective(ratio=ratio, surrogate=surrogate, regularisers=regularisers)
-    loss = sum(t.values.sum() / batch.totals[t.denominator] for t in objective(TokenStats(logp=leaf, entropy=torch.zeros_like(leaf)), batch))
+    terms = objective(TokenStats(logp=leaf, entropy=torch.zeros_like(leaf)), batch)
+    loss = sum(t.values.sum() / batch.totals[t.denominator] for t in terms)
     (g,) = torch.autograd.grad(loss, leaf)
     return loss.item(), [r[PROMPT:].tolist() for r in g.split(batch.lengths)]
 
@@ -146,7 +147,8 @@ def test_loss_and_gradient_are_those_of_trl(name, seed):
 
 def test_a_wrong_clip_range_is_seen():
     x = numbers()
-    assert ours(x, partial(clip, aggregate="sequences", clip_low=0.2, clip_high=0.3))[0] != pytest.approx(theirs(x, loss_type="grpo")[0], rel=1e-4)
+    wider = ours(x, partial(clip, aggregate="sequences", clip_low=0.2, clip_high=0.3))[0]
+    assert wider != pytest.approx(theirs(x, loss_type="grpo")[0], rel=1e-4)
 
 
 # --- advantages ------------------------------------------------------------------------------------------------------------------------
@@ -164,11 +166,13 @@ REWARDS = [[1.0, 0.0, 0.0, 1.0], [0.2, 0.9, 0.4, 0.4], [1.0, 1.0, 1.0, 1.0], [0.
 
 
 def trl_grpo(rewards_per_func, scale="group", aggregation="sum_then_normalize"):
-    code = lines(grpo_trainer.GRPOTrainer._generate_and_score_completions, "if self.multi_objective_aggregation ==", "advantages = torch.nan_to_num")
+    method = grpo_trainer.GRPOTrainer._generate_and_score_completions
+    code = lines(method, "if self.multi_objective_aggregation ==", "advantages = torch.nan_to_num")
     n = rewards_per_func.shape[1]
     itself = SimpleNamespace(
-        multi_objective_aggregation=aggregation, reward_weights=torch.ones(n, dtype=torch.float64), scale_rewards=scale, reward_funcs=[None] * n
-    )
+        multi_objective_aggregation=aggregation, reward_weights=torch.ones(n, dtype=torch.float64), scale_rewards=scale,
+        reward_funcs=[None] * n,
+    )  # fmt: skip
     space = {
         **vars(grpo_trainer), "self": itself, "rewards_per_func": rewards_per_func, "num_generations": 4, "device": "cpu",
         "unscorable_mask": torch.isnan(rewards_per_func).all(dim=1),
@@ -201,7 +205,8 @@ def test_gdpo_is_trls_but_for_its_sample_deviation():
     both = torch.tensor([REWARDS, second], dtype=torch.float64).view(2, -1).T.contiguous()
     want = trl_grpo(both, aggregation="normalize_then_sum")
     parts = [[{"b": x} for x in row] for row in second]
-    got = gdpo(toy.groups(REWARDS, parts=parts), [np.array(r) for r in REWARDS], {}, np.random.default_rng(0), parts=("value", "b"), eps=1e-4)
+    given, rng = [np.array(r) for r in REWARDS], np.random.default_rng(0)
+    got = gdpo(toy.groups(REWARDS, parts=parts), given, {}, rng, parts=("value", "b"), eps=1e-4)
     n = sum(x == x for r in REWARDS for x in r)
     for a, b in zip(got, want, strict=True):
         assert list(a) == pytest.approx([x * np.sqrt(n / (n - 1)) for x in b], rel=1e-3, abs=1e-9)

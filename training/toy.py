@@ -41,8 +41,8 @@ def groups(
     """One group per list of rewards; NaN is an Unscorable rollout.
 
     Per rollout: `lengths` are the numbers of tokens the model wrote (3), `entropies`, `values`, `logps`, `regions` and `divergences`
-    theirs (0, 0, -1, 2, 0; a number or a list), `parts` those of the score (none), `turns` how often the model spoke (once; the tokens are in the last turn but one
-    each), `steps` the rewards of the turns (none), `seen` a number per turn for what the environment showed before it (0), `texts`,
+    theirs (0, 0, -1, 2, 0; a number or a list), `parts` those of the score (none), `turns` how often the model spoke (once; the tokens are
+    in the last turn but one each), `steps` the rewards of the turns (none), `seen` a number per turn for what the environment showed before it (0), `texts`,
     `external` (False), `infos` (none). Per group: the reward of the `greedy` answer (0), the problem's family ("toy").
     """
 
@@ -59,8 +59,8 @@ def groups(
             for i, (a, b) in enumerate(zip(cuts, cuts[1:]))
             for s in (
                 Segment(ids=np.array([0, shown[i] if len(shown) else 0]), role="env"),
-                Segment(ids=np.ones(b - a, dtype=np.int64), role="model", logp=p[a:b], entropy=h[a:b], extras={"value": v[a:b], "region": g[a:b], "divergence": d[a:b]},
-                        reward=step[i] if len(step) else None),
+                Segment(ids=np.ones(b - a, dtype=np.int64), role="model", logp=p[a:b], entropy=h[a:b],
+                        extras={"value": v[a:b], "region": g[a:b], "divergence": d[a:b]}, reward=step[i] if len(step) else None),
             )
         ]  # fmt: skip
         score = Scored(value=reward, parts=part) if reward == reward else Unscorable(reason="toy")
@@ -72,10 +72,12 @@ def groups(
 
     columns = zip(
         rewards, given(lengths, 3), given(entropies, 0.0), given(parts, {}), given(turns, 1), given(steps, ()), given(seen, ()),
-        given(values, 0.0), given(logps, -1.0), given(texts, ""), given(external, False), given(infos, {}), given(regions, 2.0), given(divergences, 0.0), strict=True,
+        given(values, 0.0), given(logps, -1.0), given(texts, ""), given(external, False), given(infos, {}),
+        given(regions, 2.0), given(divergences, 0.0), strict=True,
     )  # fmt: skip
     asked = [replace(p, family=f) for p, f in zip(problems(len(rewards)), families or ["toy"] * len(rewards), strict=True)]
-    best = [rollout(p, float(x), 3, 0.0, {}, 1, (), (), 0.0, -1.0, "", False, {}, 2.0, 0.0) for p, x in zip(asked, greedy or [0.0] * len(asked), strict=True)]
+    firsts = greedy or [0.0] * len(asked)
+    best = [rollout(p, float(x), 3, 0.0, {}, 1, (), (), 0.0, -1.0, "", False, {}, 2.0, 0.0) for p, x in zip(asked, firsts, strict=True)]
     return [
         Group(id=problem.id, rollouts=tuple(rollout(problem, float(x), *rest) for x, *rest in zip(*column, strict=True)), greedy=first)
         for problem, column, first in zip(asked, columns, best, strict=True)

@@ -29,7 +29,7 @@ def check(args: argparse.Namespace) -> int:
     failed = 0 if args.behaviour else _numeric(names)
     if args.behaviour or not (args.numeric or args.all):
         if args.behaviour and not with_protocol:
-            raise UserError(f"no behavioural protocol in {', '.join(names)}: write one under the key `behaviour` (docs/recipes.md says how)")
+            raise UserError(f"no protocol in {', '.join(names)}: write one under the key `behaviour` (docs/recipes.md says how)")
         failed += _behaviour(with_protocol, args.record)
     return 1 if failed else 0
 

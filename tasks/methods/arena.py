@@ -63,7 +63,7 @@ class Marked(Single):
 
 @dataclass(frozen=True)
 class Dialogue:
-    """MOVES turns; each has its right letter, named by the problem's answer. A turn is rewarded if `steps`; the episode if all are right."""
+    """MOVES turns, each with its right letter, named by the problem's answer. A turn is rewarded if `steps`, the episode if all are right."""
 
     steps: bool = True
 
@@ -138,7 +138,9 @@ def rare() -> World:
         hard = bool(i % 2)
         problems.append(_problem(i, [x], "hard" if hard else "easy"))
         shown = tuple(
-            Said(0.1 * (0.7 if y == x else 0.3 / 11), (answer(y),), more=more) for y in LETTERS for more in (f" see <answer>{x}", f" see {answer(x)}")
+            Said(0.1 * (0.7 if y == x else 0.3 / 11), (answer(y),), more=f" see {shown}")
+            for y in LETTERS
+            for shown in (f"<answer>{x}", answer(x))
         )
         said.append((*_spread({x: 0.0005 if hard else 0.5}), *shown))
     return World(tuple(problems), tuple(said))
@@ -171,7 +173,8 @@ def dialogue() -> World:
     problems, said = [], []
     for i in range(6):
         right = "".join(np.random.default_rng(seed_for(0, "arena", "dialogue", "", i)).choice(list("bcdf"), MOVES))
-        problems.append(Problem.make(prompt=f"q{LETTERS[i]}", answer=right, verifier="exact", env="dialogue", family="dialogue", split="train"))
+        asked = f"q{LETTERS[i]}"
+        problems.append(Problem.make(prompt=asked, answer=right, verifier="exact", env="dialogue", family="dialogue", split="train"))
         order = [np.random.default_rng(seed_for(0, "arena", "said", "", i, t)).permutation(10) for t in range(MOVES)]
         turns = [[(4 * right[t] + 2 * "".join(x for x in "bcdf" if x != right[t]))[j] for j in order[t]] for t in range(MOVES)]
         said.append(tuple(Said(0.1, tuple(map(answer, letters))) for letters in zip(*turns, strict=True)))
@@ -212,8 +215,9 @@ def arena(name: str, steps: int = 160) -> Arena:
     """The world of a name with a base policy that says what the world wants it to say, to within a few parts in a hundred."""
     world, renderer = WORLDS[name](), Renderer(tokenizer())
     model = new_model(
-        tokenizer(), hidden=48, layers=1, heads=2, kv_heads=1, intermediate=64, max_length=192, init_range=0.1, seed=seed_for(0, "arena", name)
-    )
+        tokenizer(), hidden=48, layers=1, heads=2, kv_heads=1, intermediate=64, max_length=192, init_range=0.1,
+        seed=seed_for(0, "arena", name),
+    )  # fmt: skip
     batch = _demonstrations(world, renderer)
     learner = Learner(model, Optim(lr=1e-2, warmup=10, steps=steps, decay="cosine", weight_decay=0.0))
     for _ in range(steps):
@@ -245,7 +249,7 @@ def measure(groups: Sequence[Group]) -> dict[str, float]:
     out = {
         "pass1": _mean([min(x, 1.0) for g in groups for x in g.rewards]),
         "pass8": _mean([_best_of(g.rewards, 8) for g in groups]),
-        "right_kinds": _mean([len({extract_answer(_last(r)) for r, x in zip(g.rollouts, g.rewards, strict=True) if x > 0}) for g in groups]),
+        "right_kinds": _mean([_kinds(g) for g in groups]),
         "entropy": _mean([float(np.mean(r.each("entropy"))) for g in groups for r in g.rollouts]),
         "length": _mean([r.n_model for g in groups for r in g.rollouts]),
         "honest": part(groups, "honest"),
@@ -265,6 +269,11 @@ def _best_of(rewards: np.ndarray, k: int) -> float:
     """Chance that one of k of these answers is right."""
     n, wrong = len(rewards), int((rewards <= 0).sum())
     return 1.0 - float(np.prod([(wrong - i) / (n - i) for i in range(min(k, n))])) if n else 0.0
+
+
+def _kinds(group: Group) -> int:
+    """How many different right answers were given."""
+    return len({extract_answer(_last(r)) for r, x in zip(group.rollouts, group.rewards, strict=True) if x > 0})
 
 
 def _last(rollout: Any) -> str:

@@ -4,8 +4,7 @@ A protocol is written beside the recipe, under the key `behaviour`, and committe
 
     claim       the sentence that is tested
     task        a world of tasks/methods/arena.py
-    metric      a number of `arena.measure` at the end; "auc" (mean reward over all steps), "spread" (mean over steps of the largest gradient
-                norm), "mute" (share of groups whose rewards are all equal), "rollout_tokens" (tokens sampled, mean per step)
+    metric      a number of `arena.measure` at the end; "auc" (mean reward over all steps), "spread" (mean gradient norm of the steps), "mute" (share of groups whose rewards are all equal), "rollout_tokens" (tokens sampled, mean per step)
     direction   higher | lower: this recipe's against the other's
     against     a recipe, or `base`: the policy before training
     set, against_set, both      changes of knobs of `rl` for this recipe, for the other, for both
@@ -32,10 +31,10 @@ from tasks.planning.pieces import bind_all, locate
 from tasks.planning.resolve import check_params, read_recipe, resolve
 
 KEYS = {"claim", "task", "metric", "direction", "against", "set", "against_set", "both", "steps", "seeds"}
-METRICS = {"auc", "spread", "mute", "rollout_tokens", "pass1", "pass8", "right_kinds", "entropy", "length", "honest", "think", "hard", "easy",
-           "hard_nll", "think_gap"}  # fmt: skip
-SMALL = {"prompts_per_step": 8, "samples_per_prompt": 8, "lr": 3e-3, "warmup": 0, "decay": "constant", "max_turn_tokens": 16, "max_tokens": 128,
-         "max_unscorable": 1.0, "epochs": 1, "minibatches": 1, "families": False}  # fmt: skip
+METRICS = {"auc", "spread", "mute", "rollout_tokens", "pass1", "pass8", "right_kinds", "entropy", "length", "honest", "think", "hard",
+           "easy", "hard_nll", "think_gap"}  # fmt: skip
+SMALL = {"prompts_per_step": 8, "samples_per_prompt": 8, "lr": 3e-3, "warmup": 0, "decay": "constant", "max_turn_tokens": 16,
+         "max_tokens": 128, "max_unscorable": 1.0, "epochs": 1, "minibatches": 1, "families": False}  # fmt: skip
 SAMPLES = 64  # of each problem, when a policy is measured
 
 
@@ -43,7 +42,7 @@ def protocol_of(name: str) -> dict[str, Any]:
     """The behavioural protocol of a recipe with its defaults filled in. Raises UserError where it is missing or malformed."""
     given = read_recipe(name).get("behaviour")
     if not given:
-        raise UserError(f"the recipe {name} has no behavioural check: write one under its key `behaviour` (tasks/methods/behaviour.py says how)")
+        raise UserError(f"the recipe {name} has no behavioural check: write one under its key `behaviour` (docs/recipes.md says how)")
     for key in given:
         if key not in KEYS:
             raise UserError(f"recipe {name}: behaviour.{key}: unknown key: {nearest(key, KEYS)}")
@@ -55,7 +54,7 @@ def protocol_of(name: str) -> dict[str, Any]:
 
 
 def knobs_of(recipe: str, changes: Mapping[str, Any], path: Path) -> tuple[dict[str, Any], frozenset[str]]:
-    """Every knob of `rl` as the recipe and the changes resolve it, pieces bound, and what the pieces need. Raises UserError as a plan does."""
+    """Every knob of `rl` as recipe and changes resolve it, pieces bound, and what the pieces need. Raises UserError as a plan does."""
     params = check_params({"recipe": recipe, "set": {"rl": {**changes}}}, path)
     stage = resolve(params)[0]["rl"]
     needs = frozenset(n for _, folder, name in stage.used for n in src.constant(locate(folder, name), "NEEDS", ()))
@@ -72,9 +71,9 @@ def prepared(task: str, recipe: str, changes: Mapping[str, Any], steps: int, see
     knobs, needs = knobs_of(recipe, {**SMALL, **changes}, Path("params.yaml"))
     player = here.player(**knobs)
     optim = partial(Optim, warmup=0, decay="constant", weight_decay=0.0, max_grad_norm=knobs["max_grad_norm"])
-    names = ("prompts_per_step", "samples_per_prompt", "tokens_per_microbatch", "epochs", "minibatches", "refill", "max_unscorable", "critic",
-             "critic_lambda", "critic_warmup", "turn_budget", "guides", "curriculum", "filters", "rewards", "advantage", "ratio", "corrections",
-             "surrogate", "regularisers")  # fmt: skip
+    names = ("prompts_per_step", "samples_per_prompt", "tokens_per_microbatch", "epochs", "minibatches", "refill", "max_unscorable",
+             "critic", "critic_lambda", "critic_warmup", "turn_budget", "guides", "curriculum", "filters", "rewards", "advantage", "ratio",
+             "corrections", "surrogate", "regularisers")  # fmt: skip
     made = compose(
         policy=player.sampler.model, reference=here.copy() if "reference" in needs else None, body=here.copy, player=player,
         problems=list(here.world.problems), needs=needs, seed=seed_for(seed, "behaviour", task), device="cpu", steps=steps,
@@ -117,7 +116,8 @@ def behave(name: str, *, progress: Any = lambda text: None) -> dict[str, Any]:
         for recipe, changes in ((name, protocol["set"]), (protocol["against"], protocol["against_set"])):
             found = _trained(protocol["task"], recipe, json.dumps({**protocol["both"], **changes}, sort_keys=True), protocol["steps"], seed)
             if protocol["metric"] not in found:
-                raise UserError(f"recipe {name}: the world {protocol['task']} has no {protocol['metric']}: {nearest(protocol['metric'], found)}")
+                has = nearest(protocol["metric"], found)
+                raise UserError(f"recipe {name}: the world {protocol['task']} does not measure {protocol['metric']}: {has}")
             pair.append(found[protocol["metric"]])
         values.append((pair[0], pair[1]))
         progress(f"{name}: seed {seed} of {protocol['seeds']}: {pair[0]:.4g} against {pair[1]:.4g}")

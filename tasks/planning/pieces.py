@@ -91,7 +91,8 @@ def find(folder: str, name: str) -> Callable[..., Any]:
 def bind(folder: str, spec: Mapping[str, Any]) -> Callable[..., Any]:
     """The function of `spec["piece"]` with the other entries of `spec` bound as its knobs, as a `functools.partial` with these attributes:
     `piece` (its name), `needs` (its NEEDS), `together` and `unit` (its TOGETHER and UNIT, of preference losses), `credit_only`
-    (its CREDIT_ONLY: False for a surrogate that has a gradient without credit), and `prepare` (its `prepare` with the same knobs bound, or None)."""
+    (its CREDIT_ONLY: False for a surrogate that has a gradient without credit), and `prepare` (its `prepare` with the same knobs bound,
+    or None)."""
     knobs = {k: v for k, v in spec.items() if k != "piece"}
     function = find(folder, spec["piece"])
     source = module(folder, spec["piece"])

@@ -5,8 +5,8 @@ Dang et al. 2025, "Reinforcing Video Reasoning with Focused Thinking" (TW-GRPO, 
     D_t = mean over the rollouts alive at t of KL(p_it || mean_j p_jt),   scaled to [0, 1] over the positions of the group
     A_it = (1 + alpha D_t) A_i, A GRPO's
 
-Shapes: one reward per rollout in, one credit per token out. D_t is extras["divergence"] (the pass "divergence", already scaled), the same for
-all rollouts at one position: a prefix that all share has weight 1, the most divided position 1 + alpha. The formula is recalled, not
+Shapes: one reward per rollout in, one credit per token out. D_t is extras["divergence"] (the pass "divergence", already scaled), the same
+for all rollouts at one position: a prefix that all share has weight 1, the most divided position 1 + alpha. The formula is recalled, not
 confirmed. Leaves out the rewards for several right answers.
 """
 

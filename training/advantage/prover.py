@@ -6,8 +6,8 @@ Setlur et al. 2024, "Rewarding Progress: Scaling Automated Process Verifiers for
     A_t = (r - mean(r) of the group) + alpha (Q(after t) - Q(before t))
 
 Shapes: one reward per rollout in, one credit per token out. V is extras["value"]: the critic's chance of success before each token;
-after the last it is the reward. A prover that is very strong or very weak has no progress to tell of. Leaves out fitting the critic to completions by the prover: it learns the
-policy's own. Equal rewards keep their credit: progress is made on the way.
+after the last it is the reward. A prover that is very strong or very weak has no progress to tell of. Leaves out fitting the critic to
+completions by the prover: it learns the policy's own. Equal rewards keep their credit: progress is made on the way.
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@
     weight at step s:  tags 1      tool's name 1.2      its arguments min(0.6 + 0.002 s, 1.2)      working min(0.6 + 0.002 s, 1)      else 0
     clipped to [0.001, 8] where above 0, and divided by their mean over all such tokens of the step;       A_t = weight_t A, A GRPO's
 
-Shapes: one reward per rollout in, one credit per token out. The part of a token is extras["region"] (the pass "regions"): 1 a tag, 2 working,
-3 the name of a tool, 4 what it is given, 0 anything else. Tokens of structure have low entropy and decide whether a tool runs at all.
-`state["step"]` counts calls. In our protocol a tool's name is its tag, so region 3 does not occur.
+Shapes: one reward per rollout in, one credit per token out. The part of a token is extras["region"] (the pass "regions"): 1 a tag, 2
+working, 3 the name of a tool, 4 what it is given, 0 anything else. Tokens of structure have low entropy and decide whether a tool runs at
+all. `state["step"]` counts calls. In our protocol a tool's name is its tag, so region 3 does not occur.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Some rollouts begin where a guide has already gone part of the way.
 
-Chang et al. 2023, "Learning to Generate Better Than Your LLM" (RLGF: PPO++, arXiv 2306.11816); starts from one's own best answers: "ReST-RL:
-Achieving Accurate Code Reasoning of LLMs with Optimized Self-Training and Decoding", 2025 (arXiv 2508.19576).
+Chang et al. 2023, "Learning to Generate Better Than Your LLM" (RLGF: PPO++, arXiv 2306.11816); starts from one's own best answers:
+"ReST-RL: Achieving Accurate Code Reasoning of LLMs with Optimized Self-Training and Decoding", 2025 (arXiv 2508.19576).
 
     with probability beta a rollout is replaced by one whose first turn begins with a prefix of the guide's text, and the policy goes on
     length of the prefix:  uniform over the text        or, with decay a, k of L characters with weight a^(20 k / L)

@@ -6,8 +6,8 @@ the abstract.
     c_t = log p_t - log teacher_t at sampling,      over_t = [ c_1 + ... + c_t > budget * tokens of the row ]
     value_t = coef 1/2 (log p_t - log teacher_t)^2  where over_t, else 0;      a row that ends over its budget has no credit
 
-Shapes: columns["behaviour"] and columns["reference"] [T] in (`prepare`, once per step), values [T] out, mean over tokens. The constraint is met
-by changing the reward, with no multiplier to tune. Budget infinity is plain RL, 0 distillation. The teacher is the reference.
+Shapes: columns["behaviour"] and columns["reference"] [T] in (`prepare`, once per step), values [T] out, mean over tokens. The constraint
+is met by changing the reward, with no multiplier to tune. Budget infinity is plain RL, 0 distillation. The teacher is the reference.
 """
 
 from __future__ import annotations

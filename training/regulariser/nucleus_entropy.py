@@ -5,9 +5,9 @@
     V_p = smallest set of tokens whose probabilities sum to top_p,   H_t = -sum over V_p of q log q,  q = p renormalised in V_p
     H = mean of H_t over the share 1 - tau of tokens that were the most uncertain when sampled;        L = coef (H - anchor)^2
 
-Shapes: stats.distribution() [N, V] in, values [T] out. H is not linear in tokens, so values are the tangent 2 coef sg(H - anchor) H_t, whose
-gradient is L's; sg(H) is the mean entropy of the same tokens at sampling (`prepare`), over the whole vocabulary. Tokens outside the nucleus
-have exactly no gradient: the tail is never pushed up. The paper's anchor is the entropy at step 0; here it is a number in nats.
+Shapes: stats.distribution() [N, V] in, values [T] out. H is not linear in tokens, so values are the tangent 2 coef sg(H - anchor) H_t,
+whose gradient is L's; sg(H) is the mean entropy of the same tokens at sampling (`prepare`), over the whole vocabulary. Tokens outside the
+nucleus have exactly no gradient: the tail is never pushed up. The paper's anchor is the entropy at step 0; here it is a number in nats.
 """
 
 from __future__ import annotations

@@ -5,10 +5,10 @@ Wang et al. 2025, "Perception-Aware Policy Optimization for Multimodal Reasoning
     d = log p_t(corrupted context) - log p_t         k3 = exp(d) - d - 1, at most `most`
     value_t = -gamma k3_t - eta log p_t
 
-Shapes: stats.logp and columns["corrupted"] [T] in, values [T] out, mean over tokens. A share `ratio` of the tokens that the environment wrote
-is drawn by chance and replaced (`prepare` marks them, the objective runs the pass). The second term, the paper's entropy loss with the
-sampled log-prob in its place, keeps gibberish from raising the divergence. The corrupted pass has no gradient, so its own entropy term has
-none either and is left out.
+Shapes: stats.logp and columns["corrupted"] [T] in, values [T] out, mean over tokens. A share `ratio` of the tokens that the environment
+wrote is drawn by chance and replaced (`prepare` marks them, the objective runs the pass). The second term, the paper's entropy loss with
+the sampled log-prob in its place, keeps gibberish from raising the divergence. The corrupted pass has no gradient, so its own entropy term
+has none either and is left out.
 """
 
 from __future__ import annotations

@@ -5,8 +5,9 @@ policy from recalling instead of reasoning: "Reasoning or Retrieval?", 2025 (FAR
 
     loss_i = 2 / beta log(1 + (p(y_i) / reference(y_i))^beta)          of the external rows, their mean
 
-Shapes: stats.logp, columns["reference"] [T] and columns["external"] [R] in, values [T] out (a row's loss shared by its tokens). Its gradient
-fades as the answer becomes unlikely against the reference, where plain ascent on the loss would run away. `prepare` counts the rows.
+Shapes: stats.logp, columns["reference"] [T] and columns["external"] [R] in, values [T] out (a row's loss shared by its tokens). Its
+gradient fades as the answer becomes unlikely against the reference, where plain ascent on the loss would run away. `prepare` counts the
+rows.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ Xu et al. 2024, "The Perfect Blend: Redefining RLHF with Mixture of Judges" (CGP
 
     R = sigmoid(r - reference)  where every part named in `judges` exceeds 1/2,    else 0
 
-Shapes: one reward per rollout in and out; unscorable stays NaN. Each judge is a rule or a verdict that looks for one thing, such as a format
-or a hack that the reward falls for. A policy cannot trade a violation for reward. `reference` is the reward of a reference answer:
+Shapes: one reward per rollout in and out; unscorable stays NaN. Each judge is a rule or a verdict that looks for one thing, such as a
+format or a hack that the reward falls for. A policy cannot trade a violation for reward. `reference` is the reward of a reference answer:
 one number here, one per prompt in the paper. Leaves out dropping answers far from the reference, and optimizers per task.
 """
 

@@ -1,4 +1,4 @@
-"""What pieces ask to know beside the rollouts themselves: the greedy answer, the policy's belief in the reference answer, ranks, regions, doubts."""
+"""What pieces ask to know beside the rollouts: the greedy answer, the belief in the reference answer, ranks, regions, doubts."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def with_greedy(player: Player, problems: Sequence[Problem], groups: Sequence[Gr
 def with_reference_answer(player: Player, groups: Sequence[Group], temperature: float = 1.0) -> list[Group]:
     """The groups with parts "reference" and "reference_bare" in the scores of their rollouts.
 
-    reference        mean probability of the tokens of the problem's reference answer where the last turn's own answer stood: the text of the
-                     rollout up to `<answer>`, then the reference, teacher-forced. 0 where the rollout has no `<answer>`
+    reference        mean probability of the tokens of the problem's reference answer where the last turn's own answer stood: the text of
+                     the rollout up to `<answer>`, then the reference, teacher-forced. 0 where the rollout has no `<answer>`
     reference_bare   the same without what the rollout wrote before it, one number per prompt
     """
     encode = player.renderer.encode
@@ -86,8 +86,8 @@ def with_effective_rank(player: Player, groups: Sequence[Group], stride: int = 8
         z = next(states)
         ranks = [rank_of(z[:n]) for n in sorted({*range(stride, len(z), stride), len(z)})]
         first, second = np.diff(ranks), np.diff(ranks, n=2)
-        parts = {"rank": ranks[-1], "rank_velocity": first.mean() if len(first) else 0.0, "rank_acceleration": second.mean() if len(second) else 0.0}
-        return with_parts(rollout, {k: float(v) for k, v in parts.items()})
+        velocity, acceleration = (float(x.mean()) if len(x) else 0.0 for x in (first, second))
+        return with_parts(rollout, {"rank": ranks[-1], "rank_velocity": velocity, "rank_acceleration": acceleration})
 
     return [replace(group, rollouts=tuple(known(r) for r in group.rollouts)) for group in groups]
 
@@ -133,7 +133,9 @@ def with_regions(player: Player, groups: Sequence[Group]) -> list[Group]:
             end = len(text) if k == len(ids) else len(decode(ids[:k]))
             last = max(end, at + 1) - 1
             hit = next((s for s in spans if s[0] <= last < s[1]), None)
-            inside = (sum(s[1] <= last + 1 and not s[2] for s in spans) > sum(s[1] <= last + 1 and s[2] for s in spans)) if hit is None else inside
+            if hit is None:
+                before = [closing for _, end_of, closing in spans if end_of <= last + 1]
+                inside = before.count(False) > before.count(True)
             out.append(1.0 if hit is not None or int(ids[k - 1]) == player.renderer.end_id else 4.0 if inside else 2.0)
             at = end
         return np.array(out, dtype=np.float32)
@@ -142,13 +144,14 @@ def with_regions(player: Player, groups: Sequence[Group]) -> list[Group]:
 
 
 def with_divergence(player: Player, groups: Sequence[Group], temperature: float = 1.0) -> list[Group]:
-    """The groups with extras["divergence"]: how much their rollouts disagree at each position of what they wrote, scaled to [0, 1] in the group."""
+    """The groups with extras["divergence"]: how much their rollouts disagree at each position of what they wrote, scaled to [0, 1] in a group."""
     out = []
     for group in groups:
         rows = [rollout_row(r, 0.0, 0) for r in group.rollouts if r.n_model]
         batch = pack(rows, device=str(next(player.sampler.model.parameters()).device))
         with torch.no_grad():
-            full = token_stats(player.sampler.model, batch, temperature=temperature).distribution().cpu().split([int(r.trainable.sum()) for r in rows])
+            logp = token_stats(player.sampler.model, batch, temperature=temperature).distribution().cpu()
+        full = logp.split([int(r.trainable.sum()) for r in rows])
         kl = np.zeros(max(len(x) for x in full))
         for t in range(len(kl)):
             here = torch.stack([x[t] for x in full if len(x) > t]).double()
@@ -156,7 +159,8 @@ def with_divergence(player: Player, groups: Sequence[Group], temperature: float 
             kl[t] = float((here.exp() * (here - mean.clamp_min(1e-300).log())).sum(-1).mean())
         spread = kl.max() - kl.min()
         scaled = (kl - kl.min()) / spread if spread > 1e-9 else np.zeros(len(kl))
-        out.append(replace(group, rollouts=tuple(_with_extra(r, "divergence", lambda s, at, d=scaled: d[at : at + len(s.ids)]) for r in group.rollouts)))
+        take = lambda s, at, d=scaled: d[at : at + len(s.ids)]  # noqa: E731
+        out.append(replace(group, rollouts=tuple(_with_extra(r, "divergence", take) for r in group.rollouts)))
     return out
 
 

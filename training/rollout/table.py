@@ -17,7 +17,11 @@ from training.types import Group, Rollout, Segment
 
 @dataclass(kw_only=True)
 class Table:
-    """One step's table. seed: the parts that, with a counter, are hashed into the seeds of what is played. tokens: how many were sampled."""
+    """One step's table.
+
+    seed     the parts that, with a counter, are hashed into the seeds of what is played
+    tokens   how many were sampled
+    """
 
     player: Player
     seed: tuple[Any, ...] = ()

@@ -22,7 +22,9 @@ from training.tokens import LIMIT, live
 from training.types import Batch, Terms, TokenStats
 
 NEEDS = {"chance"}
-EXCLUDES = {"training.ratio/sequence": "covariance chooses single tokens, and a sequence ratio gives all tokens of an answer one gradient; use token"}
+EXCLUDES = {
+    "training.ratio/sequence": "covariance chooses single tokens, and a sequence ratio gives all tokens of an answer one gradient; use token"
+}
 CREDIT_ONLY = False  # it has a gradient where there is no credit
 
 

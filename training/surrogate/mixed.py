@@ -1,7 +1,7 @@
 """The clipped surrogate for the policy's own answers, and another weight for what others wrote.
 
-RL-PLUS, Dong et al. 2025 (arXiv 2508.00222); Critique-GRPO, Zhang et al. 2025, "Critique-GRPO: Advancing LLM Reasoning with Natural Language
-and Numerical Feedback" (arXiv 2506.03106).
+RL-PLUS, Dong et al. 2025 (arXiv 2508.00222); Critique-GRPO, Zhang et al. 2025, "Critique-GRPO: Advancing LLM Reasoning with Natural
+Language and Numerical Feedback" (arXiv 2506.03106).
 
     own tokens         clip's value
     external, plus     -2 p / (old + w) A (1 - sg p)^gamma,   w = (old + 1) / 2: the author's density lies between old and certainty
