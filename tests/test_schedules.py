@@ -22,7 +22,7 @@ import toy
 from tasks.schedule import server
 
 pytestmark = pytest.mark.slow
-PATIENCE = 400.0  # seconds: a bound on waiting that only a failure reaches
+PATIENCE = 900.0  # seconds: a bound on waiting that only a failure reaches
 QUICK = {  # polling, which is all that is changed of the server and the worker
     "PREFECT_WORKER_QUERY_SECONDS": "1",
     "PREFECT_SERVER_SERVICES_SCHEDULER_RECENT_DEPLOYMENTS_LOOP_SECONDS": "1",
