@@ -106,7 +106,8 @@ def main() -> int:
             continue
         found = sorted([r for r in found if r["case"] != name] + measure(name, args.items, args.seconds), key=lambda r: r["case"])
         RESULTS.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-        print("  ".join([name, *(f"{r['metric']} {r['value']:.4g}{r['unit']} (n = {r['n']})" for r in found if r["case"] == name)]), flush=True)
+        told = (f"{r['metric']} {r['value']:.4g}{r['unit']} (n = {r['n']})" for r in found if r["case"] == name)
+        print("  ".join([name, *told]), flush=True)
     return 0
 
 

@@ -1,9 +1,9 @@
 """Does self-play that looks at failures teach a small model more than uniform problems? `make bench-selfplay`
 
-The protocol is benchmarks/runs/selfplay/protocol.json, committed before the first run. For each seed a small model is trained from nothing on
-worked answers; then each arm plays rounds of propose, certify, attempt, score, and learns by RL (GRPO) on what was certified so far. Raw
-results lie in benchmarks/runs/selfplay/<seed>.json, one entry per arm, and are not made again. `--seeds 1 2` runs some seeds, `--tiny` checks the
-script within a minute (its numbers are thrown away).
+The protocol is benchmarks/runs/selfplay/protocol.json, committed before the first run. For each seed a small model is trained from nothing
+on worked answers; then each arm plays rounds of propose, certify, attempt, score, and learns by RL (GRPO) on what was certified so far. Raw
+results lie in benchmarks/runs/selfplay/<seed>.json, one entry per arm, and are not made again. `--seeds 1 2` runs some seeds, `--tiny`
+checks the script within a minute (its numbers are thrown away).
 """
 
 from __future__ import annotations
@@ -89,7 +89,8 @@ def trained(p: dict[str, Any], setting: Setting, seed: int):
     shown = [worked_answer(q).messages for q in setting.demos]
     tokenizer = train_tokenizer([m.content for messages in shown for m in messages], p["sft"]["vocabulary"])
     renderer = Renderer(tokenizer)
-    model = new_model(tokenizer, hidden=p["sft"]["hidden"], layers=p["sft"]["layers"], heads=4, kv_heads=2, intermediate=3 * p["sft"]["hidden"],
+    model = new_model(tokenizer, hidden=p["sft"]["hidden"], layers=p["sft"]["layers"], heads=4, kv_heads=2, intermediate=3 *
+    p["sft"]["hidden"],
                       max_length=256, init_range=0.05, seed=seed_for(seed, "bench", "init"))  # fmt: skip
     rows = [demonstration_row(renderer, messages, 0.1) for messages in shown]
 
@@ -123,8 +124,10 @@ def arm(name: str, p: dict[str, Any], setting: Setting, seed: int, start: tuple)
     model, renderer = copy.deepcopy(start[0]), start[1]
     playing = player(model, renderer, 1.0)
     propose, choose = ARMS[name]
-    loop = Loop(families=setting.families, cells=setting.cells, ledger=Ledger(":memory:", {}), propose=propose, choose=choose, solve=Played(playing),
-                pay=lambda proposals: [0.0] * len(proposals), seed=seed, rounds=p["rounds"], proposals=p["proposals"], attempts=p["attempts"])  # fmt: skip
+    loop = Loop(families=setting.families, cells=setting.cells, ledger=Ledger(":memory:", {}), propose=propose, choose=choose,
+    solve=Played(playing),
+                pay=lambda proposals: [0.0] * len(proposals), seed=seed, rounds=p["rounds"], proposals=p["proposals"],
+                attempts=p["attempts"])  # fmt: skip
     pool: list[Problem] = []
     objective = PolicyObjective(ratio=token, surrogate=clip)
     experience = Experience(problems=pool, player=playing, advantage=grpo, curriculum=uniform, prompts_per_step=p["prompts"],
@@ -152,9 +155,11 @@ def report(runs: dict[int, dict[str, Any]]) -> list[dict]:
         gain = np.array([runs[s][name]["accuracy"][-1]["all"] - runs[s]["uniform"]["accuracy"][-1]["all"] for s in seeds])
         half = T95[len(seeds)] * gain.std(ddof=1) / len(seeds) ** 0.5
         out.append({
-            "case": f"{name} minus uniform", "metric": "held-out accuracy", "value": float(gain.mean()), "unit": "share", "better": "higher",
+            "case": f"{name} minus uniform", "metric": "held-out accuracy", "value": float(gain.mean()), "unit": "share",
+            "better": "higher",
             "low": float(gain.mean() - half), "high": float(gain.mean() + half), "n": len(seeds), "peers": {}, "ratio_to_best_peer": None,
-            "device": f"{os.cpu_count()} CPU cores", "versions": {"python": platform.python_version(), "torch": torch.__version__}, "command": COMMAND,
+            "device": f"{os.cpu_count()} CPU cores", "versions": {"python": platform.python_version(), "torch": torch.__version__},
+            "command": COMMAND,
         })  # fmt: skip
     return out
 
@@ -165,7 +170,8 @@ def main() -> int:
     parser.add_argument("--tiny", action="store_true")
     args = parser.parse_args()
     torch.set_num_threads(1)
-    p = PROTOCOL if not args.tiny else PROTOCOL | {"rounds": 1, "proposals": 8, "attempts": 2, "steps": 1, "held": 2, "prompts": 2, "samples": 2,
+    p = PROTOCOL if not args.tiny else PROTOCOL | {"rounds": 1, "proposals": 8, "attempts": 2, "steps": 1, "held": 2, "prompts": 2,
+    "samples": 2,
                                                    "sft": PROTOCOL["sft"] | {"demonstrations": 80, "steps": 3}}  # fmt: skip
     for seed in args.seeds:
         path = RUNS / f"{seed}.json"

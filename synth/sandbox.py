@@ -19,7 +19,8 @@ early or writing a forged result can at best produce an answer that is right.
 
 Not covered: bugs of the kernel; side channels through time and caches; that a program can learn which files exist (`stat`) in the layer
 `namespaces`, and read the interpreter's own files in both; on processors that are neither x86_64 nor aarch64, what the filter of system
-calls denies and no other layer does (UDP and raw sockets inside the empty network namespace, io_uring). The limits bound one run: it is for the caller to bound how many run at once.
+calls denies and no other layer does (UDP and raw sockets inside the empty network namespace, io_uring). The limits bound one run: it is
+for the caller to bound how many run at once.
 """
 
 from __future__ import annotations

@@ -100,7 +100,9 @@ def test_a_second_look_pays_both(monkeypatch):
     right, wrong = f"<answer>{problem.answer}</answer>", "<answer>77777</answer>"
     shown, score, _ = play(second_look(), problem, wrong, right)
     assert "77777" in shown[1].content and score.value == 1.0 and (score.parts["pioneer"], score.parts["observer"]) == (0.0, 1.0)
-    assert play(second_look(), problem, right, right)[1].value == 2.0 and play(second_look(weight=0.5), problem, right, right)[1].value == 1.0
+    assert (
+        play(second_look(), problem, right, right)[1].value == 2.0 and play(second_look(weight=0.5), problem, right, right)[1].value == 1.0
+    )
     _, score, _ = play(second_look(), problem, "hm", "<answer>1")
     assert score.value == 0.0 and score.parts["truncated"] == 1.0 and score.parts["answered"] == 0.0
     monkeypatch.setattr("training.env.second_look.verify", lambda problem, answer: Unscorable(reason="timeout: 2 s"))

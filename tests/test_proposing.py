@@ -23,7 +23,9 @@ FAMILIES = selfplay.registry([bind("synth.make.families", {"piece": n}) for n in
 
 def player(say):
     source = tiny.Scripted(say)
-    return Player(sampler=source, renderer=source.renderer, envs={"propose": propose(), "single": single()}, sampling=Sampling(max_tokens=80))
+    return Player(
+        sampler=source, renderer=source.renderer, envs={"propose": propose(), "single": single()}, sampling=Sampling(max_tokens=80)
+    )
 
 
 def spec(draw, level=1):
@@ -79,7 +81,11 @@ def model(tmp_path):
 
 
 def test_solver_and_proposer_learn_in_one_list_of_rounds_and_go_on_after_a_kill(tmp_path, model, monkeypatch):
-    params = {"families": [bind("synth.make.families", {"piece": "list_sorting"})], "pay": bind("training.reward", {"piece": "bell"}), "attempts": 2}
+    params = {
+        "families": [bind("synth.make.families", {"piece": "list_sorting"})],
+        "pay": bind("training.reward", {"piece": "bell"}),
+        "attempts": 2,
+    }
     sizes = {"model": model, "seed": 1, "rounds": 2, "imitate": 2, "solve": 1, "propose_steps": 1, "prompts": 2, "samples": 2,
              "max_turn_tokens": 12, "checkpoint_every": 1}  # fmt: skip
     whole = proposing.learn(tmp_path / "whole", params, **sizes)

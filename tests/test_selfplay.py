@@ -208,7 +208,9 @@ def test_routes_that_disagree_about_a_proposal_are_caught():
 def test_a_proposer_that_repeats_itself_is_counted_and_stopped(tmp_path):
     same = '{"family": "countdown", "level": 1, "draw": 5}'
     flags = []
-    running = loop(tmp_path, propose=lambda view, rng, n: [same] * n, stop=stop, pay=lambda p: flags.extend(f for _, f in p) or [0.0] * len(p))
+    running = loop(
+        tmp_path, propose=lambda view, rng, n: [same] * n, stop=stop, pay=lambda p: flags.extend(f for _, f in p) or [0.0] * len(p)
+    )
     rounds = list(running.run())
     assert len(rounds) == 1 and rounds[0]["certified"] == 1 and rounds[0]["set_aside"] == {"duplicate": 11}
     assert rounds[0]["stop"].startswith("duplicate") and flags.count({"duplicate": 1.0}) == 11
@@ -371,8 +373,9 @@ def dump(folder):
 
 def params(**changes):
     given = {
-        "families": [{"piece": "list_sorting", "levels": [1, 2]}], "rounds": 2, "proposals": 6, "attempts": 4, "held": 2, "model": "", "stop": True,
-        "proposer": {"piece": "ladder"}, "solver": {"piece": "scripted"}, "curriculum": {"piece": "learnability"}, "pay": {"piece": "bell"},
+        "families": [{"piece": "list_sorting", "levels": [1, 2]}], "rounds": 2, "proposals": 6, "attempts": 4, "held": 2, "model": "",
+        "stop": True, "proposer": {"piece": "ladder"}, "solver": {"piece": "scripted"}, "curriculum": {"piece": "learnability"}, "pay":
+        {"piece": "bell"},
     } | changes  # fmt: skip
     folders = {"proposer": "synth.propose", "solver": "synth.solve", "curriculum": "training.curriculum", "pay": "training.reward"}
     bound = {k: bind(folders[k], v) if v else None for k, v in given.items() if k in folders}

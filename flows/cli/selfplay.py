@@ -14,7 +14,9 @@ def add(commands: Any) -> None:
     p.add_argument("--model", metavar="FOLDER", help="who solves: a trained model, e.g. artifacts/sft/model (default: the recipe's solver)")
     p.add_argument("--proposer", metavar="FOLDER", help="who proposes: a trained model, e.g. artifacts/selfplay/proposer")
     p.add_argument("--learn", metavar="N", type=int, default=0, help="N rounds in which solver and proposer learn, both from --model")
-    p.add_argument("--out", metavar="DIR", help="where ledger and plot go (default: .espalier/selfplay/RECIPE); a run is gone on with there")
+    p.add_argument(
+        "--out", metavar="DIR", help="where ledger and plot go (default: .espalier/selfplay/RECIPE); a run is gone on with there"
+    )
     p.set_defaults(run=selfplay)
 
 

@@ -46,7 +46,9 @@ class Ledger:
 
     def add(self, round: int, rows: Mapping[str, Iterable[Any]], first: int = 0) -> None:
         """Write the bodies of some kinds at the places first, first + 1, ...: all of them in one transaction, or none."""
-        made = [(round, kind, first + i, json.dumps(body, sort_keys=True)) for kind, bodies in rows.items() for i, body in enumerate(bodies)]
+        made = [
+            (round, kind, first + i, json.dumps(body, sort_keys=True)) for kind, bodies in rows.items() for i, body in enumerate(bodies)
+        ]
         with self._db:
             self._db.execute("BEGIN IMMEDIATE")
             self._db.executemany("INSERT INTO entry VALUES (?, ?, ?, ?)", made)
@@ -59,7 +61,9 @@ class Ledger:
     def rows(self, kind: str, round: int | None = None) -> Iterator[tuple[int, int, Any]]:
         """(round, place, body) of a kind, in order; of one round, or of all."""
         where, values = ("AND round = ?", (kind, round)) if round is not None else ("", (kind,))
-        for r, place, body in self._db.execute(f"SELECT round, place, body FROM entry WHERE kind = ? {where} ORDER BY round, place", values):
+        for r, place, body in self._db.execute(
+            f"SELECT round, place, body FROM entry WHERE kind = ? {where} ORDER BY round, place", values
+        ):
             yield r, place, json.loads(body)
 
     def close(self) -> None:

@@ -168,7 +168,9 @@ class Loop:
         weak = tuple(self.curriculum.get("weak", ()))
         view = View(wanted=wanted, cells=self.cells, families=self.families, solved=self.solved, failed=self.failed, weak=weak,
                     round=number, state=self.own)  # fmt: skip
-        texts = [t.encode("utf-8", "replace").decode() for t in self.propose(view, rng, len(wanted))]  # run even where they are known: it moves the proposer's state
+        texts = [
+            t.encode("utf-8", "replace").decode() for t in self.propose(view, rng, len(wanted))
+        ]  # run even where they are known: it moves the proposer's state
         if known:
             return known
         self.ledger.add(number, {"proposal": texts})
@@ -235,7 +237,9 @@ class Loop:
         distinct = len({extract_answer(t) for texts in answers for t in texts})
         return rates, verdicts, distinct
 
-    def _update(self, wanted: Sequence[Cell], played: Sequence[tuple[int, Problem]], answers: Sequence[Sequence[str]], rates: Mapping[int, float]) -> None:
+    def _update(
+        self, wanted: Sequence[Cell], played: Sequence[tuple[int, Problem]], answers: Sequence[Sequence[str]], rates: Mapping[int, float]
+    ) -> None:
         """Scores to the curriculum, by the cell that the problem belongs to; solved and failed problems to the proposer's memory."""
         examples = {(c.family, c.level): c.example.id for c in self.cells}
         scores = self.curriculum.setdefault("scores", {})

@@ -70,7 +70,9 @@ def read(text: str, families: Mapping[str, Family]) -> Spec:
     if draw is not None and (type(draw) is not int or not 0 <= draw < MAX_DRAW):
         raise ValueError(f"draw {str(draw)[:20]} is no integer from 0 to {MAX_DRAW - 1}")
     if question is not None and (not isinstance(question, str) or len(question) > MAX_QUESTION or families[family].posed is None):
-        raise ValueError(f"{family} takes no question" if families[family].posed is None else f"a question has up to {MAX_QUESTION} characters")
+        raise ValueError(
+            f"{family} takes no question" if families[family].posed is None else f"a question has up to {MAX_QUESTION} characters"
+        )
     return Spec(family=family, level=level, draw=draw, question=question)
 
 
@@ -100,7 +102,11 @@ def certify(text: str, families: Mapping[str, Family], seed: int) -> Problem | Q
     working = posed.pop("working", "")
     rest = {"seed": seed, "index": -1, "root": root, "split": "train", "family": spec.family, "lineage": {"spec": spec.text()}}
     problem = finish(
-        None, solution=f"{working}{' ' if working else ''}<answer>{posed['answer']}</answer>", difficulty={"level": spec.level}, **rest, **posed
+        None,
+        solution=f"{working}{' ' if working else ''}<answer>{posed['answer']}</answer>",
+        difficulty={"level": spec.level},
+        **rest,
+        **posed,
     )
     if problem.question != spec.question:  # type: ignore[union-attr]
         return Quarantined(id=name, stage="problems", reason="roundtrip", evidence=f"{spec.question!r} was read as {problem.question!r}")  # type: ignore[union-attr]

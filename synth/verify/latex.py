@@ -1,9 +1,9 @@
 """An expression in LaTeX (\\frac{1}{2}, \\sqrt{3}, x^{2}), compared by Math-Verify behind our own limits.
 
 For answers in the form that people and models of mathematics write; `symbolic` reads plain text and needs no package. Math-Verify
-(github.com/huggingface/Math-Verify) limits its time by SIGALRM, which works in the main thread alone, and takes the last expression out of any
-text; so its time-outs are off here, it runs in a child of the pool that is killed beyond its limits, and an answer must be one expression
-and nothing else: no words, lists, signs of equality or dollars, exponents up to three digits.
+(github.com/huggingface/Math-Verify) limits its time by SIGALRM, which works in the main thread alone, and takes the last expression out of
+any text; so its time-outs are off here, it runs in a child of the pool that is killed beyond its limits, and an answer must be one
+expression and nothing else: no words, lists, signs of equality or dollars, exponents up to three digits.
 
 Where the package is missing, answers are Unscorable: `pip install 'espalier[math]'`.
 """
@@ -21,7 +21,11 @@ MAX_CHARS, MAX_DEPTH = 200, 15
 EXAMPLE = {"prompt": "What is half of one third?", "answer": "\\frac{1}{6}"}
 _COMMANDS = "frac dfrac tfrac sqrt pi cdot times left right sin cos tan log ln exp pm infty theta alpha beta".split()
 _ALLOWED = re.compile(rf"(?:\\(?:{'|'.join(_COMMANDS)})(?![A-Za-z])|[0-9A-Za-z+\-*/^_.(){{}} ])*")
-_WORD, _POWER, _TWO = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{2,}"), re.compile(r"\^\s*\{?\s*-?[0-9]{4,}|\^[^+\-*/]*\^|\*\*"), re.compile(r"[0-9}] +[0-9\\]")
+_WORD, _POWER, _TWO = (
+    re.compile(r"(?<![\\A-Za-z])[A-Za-z]{2,}"),
+    re.compile(r"\^\s*\{?\s*-?[0-9]{4,}|\^[^+\-*/]*\^|\*\*"),
+    re.compile(r"[0-9}] +[0-9\\]"),
+)
 
 
 def readable(text: str) -> bool:

@@ -5,8 +5,8 @@ Think2SQL, Papicchio et al. 2025 (arXiv 2504.15077), with the measures of QATCH:
     cell precision   the share of the cells given that are in the right result     cell recall   the share of the right cells given
     cardinality      fewer rows over more rows
 
-averaged over the problem's database and five mutations of it. 1 is given exactly where `sql` gives 1; a result that only looks like it (other
-order of cells) stays below. Limits and sandbox are those of `sql`; a query that does not run is 0.
+averaged over the problem's database and five mutations of it. 1 is given exactly where `sql` gives 1; a result that only looks like it
+(other order of cells) stays below. Limits and sandbox are those of `sql`; a query that does not run is 0.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Own tokenizer and recursive-descent parser, which build sympy nodes one by one: no text ever reaches sympy, whose own parsers evaluate
 Python. Grammar: + - * / ^ (or **), parentheses, numbers, a number before a name or parenthesis (2x), the names of `variables`, pi, and
-sqrt, sin, cos, tan, exp, log, abs of one argument. Limits on length, depth, digits and exponents; what sympy then does runs in a child of the
-pool, which is killed beyond its limits of time and memory, on any thread.
+sqrt, sin, cos, tan, exp, log, abs of one argument. Limits on length, depth, digits and exponents; what sympy then does runs in a child of
+the pool, which is killed beyond its limits of time and memory, on any thread.
 
 Equality is decided exactly: unequal where the two differ at one of three rational points, equal where sympy proves the difference zero.
 Where it can prove neither, the answer is Unscorable, never wrong.

@@ -1,14 +1,14 @@
 """Numeric checks of what makes, plays and scores problems; `tasks.planning.checks` runs them as it runs those of training's pieces.
 
-    folder                 given                                                        may expect
-    synth.verify           problem (prompt, answer, args), answers                      values, verdicts, parts
-    synth.make.families    n (items of the split train), words                          right (worked answers scored 1), proved, families,
-                                                                                        words: {word: count in each worked answer}
-    synth.propose          families, level, n, rounds (1), failed: {family: count},     shares: {family: share}, certified, state
-                           weak
-    synth.make.pairs       problem, says (what a model says, in order), index           chosen, rejected, margin, columns; reason (set aside)
-    training.env           problem (and family, level, knobs in place of it), turns,    value, parts, said, step_rewards
-                           found: {query: [[passage, [facts]], ...]} of its search tool
+folder                 given                                                        may expect
+synth.verify           problem (prompt, answer, args), answers                      values, verdicts, parts
+synth.make.families    n (items of the split train), words                          right (worked answers scored 1), proved, families,
+                                                                                    words: {word: count in each worked answer}
+synth.propose          families, level, n, rounds (1), failed: {family: count},     shares: {family: share}, certified, state
+                       weak
+synth.make.pairs       problem, says (what a model says, in order), index           chosen, rejected, margin, columns; reason (set aside)
+training.env           problem (and family, level, knobs in place of it), turns,    value, parts, said, step_rewards
+                       found: {query: [[passage, [facts]], ...]} of its search tool
 """
 
 from __future__ import annotations

@@ -88,7 +88,9 @@ def learn(
             problems=contexts, player=proposing, prompts_per_step=min(prompts, len(contexts)), rewards=[params["pay"]],  # type: ignore[arg-type]
             seed=seed_for(seed, "selfplay", "propose"), **sizes,
         )  # fmt: skip
-        objective = PolicyObjective(ratio=bind("training.ratio", {"piece": "token"}), surrogate=bind("training.surrogate", {"piece": "clip"}))
+        objective = PolicyObjective(
+            ratio=bind("training.ratio", {"piece": "token"}), surrogate=bind("training.surrogate", {"piece": "clip"})
+        )
         plan_of = [Round(name="imitate", role="proposer", steps=imitate, objective=nll, source=imitation(families, renderer, seed))]
         for r in range(rounds):
             for role, source, steps in (("solver", solving, solve), ("proposer", asking, propose_steps)):

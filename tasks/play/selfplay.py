@@ -28,13 +28,15 @@ def registry(chosen: Sequence[partial]) -> dict[str, Family]:
         source = module(FOLDER, name)
         if not hasattr(source, "solve") or not hasattr(source, "LADDER"):
             raise UserError(f"the family {name} has no `solve` or no `LADDER`: self-play needs both (docs/families.md)")
-        out[name] = Family(find(FOLDER, name), len(source.LADDER), source.solve, getattr(source, "posed", None), getattr(source, "agree", None))
+        out[name] = Family(
+            find(FOLDER, name), len(source.LADDER), source.solve, getattr(source, "posed", None), getattr(source, "agree", None)
+        )
     return out
 
 
 def paying(reward: Callable[..., Any], rng: np.random.Generator) -> Callable[[Sequence[tuple[float, Mapping[str, float]]]], list[float]]:
-    """A reward piece as what pays the proposals of a round: they are one group, each with the solver's success as its score. A proposal that
-    became no problem has success 0 and its reason as a part of the score."""
+    """A reward piece as what pays the proposals of a round: they are one group, each with the solver's success as its score. A proposal
+    that became no problem has success 0 and its reason as a part of the score."""
     from training.types import Group, Rollout
 
     nobody = Problem.make(prompt="propose", answer="", verifier="exact", family="proposal", split="train")
@@ -165,13 +167,11 @@ class Played:
 
 def played(running: Loop) -> Iterator[tuple[dict[str, Any], str]]:
     """Every round's summary, and a line that a person reads."""
+    rate = lambda x: "   -" if x is None else f"{x:4.0%}"  # noqa: E731
     for s in running.run():
-        rate = lambda x: "   -" if x is None else f"{x:4.0%}"  # noqa: E731
         aside = ", ".join(f"{k} {v}" for k, v in s["set_aside"].items())
-        yield s, (
-            f"{s['round']:>5}  {s['certified']:>4} of {s['proposed']:<4} {rate(s['success'])}  {rate(s['held'])}  {s['reward'] or 0:>6.2f}  "
-            f"{', '.join(s['weak']) or '-':<20}  {aside}"
-        ).rstrip()
+        head = f"{s['round']:>5}  {s['certified']:>4} of {s['proposed']:<4} {rate(s['success'])}  {rate(s['held'])}"
+        yield s, f"{head}  {s['reward'] or 0:>6.2f}  {', '.join(s['weak']) or '-':<20}  {aside}".rstrip()
 
 
 HEADER = "round  certified  success  held  reward  weak                  set aside"

@@ -31,7 +31,10 @@ def expert_iteration(
 ) -> Credit:
     if not 0 <= low < high <= 1:
         raise ValueError(f"expert_iteration: the band from {low} to {high} must lie within 0 and 1")
-    costs = [[_cost(rollout) if x >= right else np.nan for rollout, x in zip(g.rollouts, r, strict=True)] for g, r in zip(groups, rewards, strict=True)]
+    costs = [
+        [_cost(rollout) if x >= right else np.nan for rollout, x in zip(g.rollouts, r, strict=True)]
+        for g, r in zip(groups, rewards, strict=True)
+    ]
     proved = np.array([c for group in costs for c in group if c == c])
     if not len(proved):
         return [np.zeros(len(r)) for r in rewards]

@@ -6,8 +6,8 @@ Jin et al. 2025, "ReVeal: Self-Evolving Code Agents via Iterative Generation-Ver
     turn return of a writing turn: p_t           of a testing turn: p_t + p_{t+1}, what the next writing turn gained from it
     A_t = (r - mean over the group of r) + weight * turn return,   the same for all tokens of a turn
 
-Shapes: one reward per rollout in, one credit per token out. A test is paid for being valid and for the improvement it led to, never for being
-passed: easy programs to please tests earn nothing. Departs: the group's mean where the paper has a critic.
+Shapes: one reward per rollout in, one credit per token out. A test is paid for being valid and for the improvement it led to, never for
+being passed: easy programs to please tests earn nothing. Departs: the group's mean where the paper has a critic.
 Equal rewards keep their credit where turns have rewards.
 """
 

@@ -1,8 +1,8 @@
 """Twenty questions: ask about a hidden thing, then say which it is. Problems of the family twenty_questions with env "ask".
 
 After Ask-to-Act (Ramrakhya et al. 2025, "Grounding Multimodal LLMs to Embodied Agents that Ask for Help with Reinforcement Learning", arXiv
-2504.00907). The things and their properties are shown, the answers that the family prints are not (but the first `reveal` of them). A turn is
-`<ask>property</ask>`, answered by yes or no, or `<answer>name</answer>`, which ends the episode. The score is a sum:
+2504.00907). The things and their properties are shown, the answers that the family prints are not (but the first `reveal` of them). A turn
+is `<ask>property</ask>`, answered by yes or no, or `<answer>name</answer>`, which ends the episode. The score is a sum:
 
     success * right + useful * (questions that left fewer candidates) + useless * (the others, and those beyond `budget`) + step * turns
 
@@ -87,5 +87,6 @@ def ask(
     reveal: int = 0,
     instructions: str = "",
 ) -> Ask:
-    """Twenty questions. What each thing is worth is in the head of this file; `most` questions at most, the first `budget` can be useful."""
+    """Twenty questions. What each thing is worth is in the head of this file; `most` questions at most, the first `budget` can be
+    useful."""
     return Ask(success, useful, useless, step_penalty, budget, most, reveal, instructions)

@@ -1,8 +1,8 @@
 """A grid walked turn by turn, with a tool that moves and says what is around: problems of the family grid_navigation with env "walk".
 
-A turn is `<move>UURD</move>`: the moves are made until one is blocked, and a tool message says where the walker stands, what is open, and what
-blocked it. Reaching the goal ends the episode with score 1; more than `slack` times the shortest number of moves, or a turn that is no move,
-ends it with 0. With `hidden` the map is taken out of the question, and what is not seen must be found out.
+A turn is `<move>UURD</move>`: the moves are made until one is blocked, and a tool message says where the walker stands, what is open, and
+what blocked it. Reaching the goal ends the episode with score 1; more than `slack` times the shortest number of moves, or a turn that is
+no move, ends it with 0. With `hidden` the map is taken out of the question, and what is not seen must be found out.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ Ma et al. 2025, "Rethinking Verification for LLM Code Generation: From Generatio
     detection_rate = mean over problems of (mean over its wrong programs of 1[some test fails])
     verifier_accuracy = mean over problems of 1[every wrong program fails some test]
 
-Input: per problem, 1 for each wrong program that the tests reject and 0 for each that they let pass; NaN left out. The second is at most the
-first: tests that let one wrong program through reward it. Returns both as {"mean", "low", "high", "n"}.
+Input: per problem, 1 for each wrong program that the tests reject and 0 for each that they let pass; NaN left out. The second is at most
+the first: tests that let one wrong program through reward it. Returns both as {"mean", "low", "high", "n"}.
 """
 
 from __future__ import annotations

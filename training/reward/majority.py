@@ -7,8 +7,8 @@ Wei et al. 2025, "Unsupervised Post-Training for Multi-Modal LLM Reasoning via G
 Answers are read off the rollouts' texts (`<answer>...</answer>`) and compared as numbers where they are numbers, else as normalised text;
 a rollout without an answer has no vote and gets 0. A tie, or a share of the votes below `min_share`, says nothing: all get 0.
 Shapes: one reward per rollout in and out; unscorable stays NaN and has no vote. It teaches what the model believes already: where the
-plurality is wrong, it makes it worse. `state` keeps the share of votes of each call and the agreement with the given rewards, so that this can
-be seen.
+plurality is wrong, it makes it worse. `state` keeps the share of votes of each call and the agreement with the given rewards, so that this
+can be seen.
 """
 
 from __future__ import annotations

@@ -174,8 +174,8 @@ def _rebuilt(numbers: Sequence[int], target: int) -> str | None:
         two = [n for i, n in enumerate(numbers) if not chosen >> i & 1]
         right = reachable(two)
         for a in sorted(reachable(one)):
-            wanted = [("+", target - a), ("-", a - target), ("*", target // a if target % a == 0 else 0), ("/", a // target if a % target == 0 else 0)]
-            for operator, b in wanted:
+            factors = [("*", target // a)] * (target % a == 0) + [("/", a // target)] * (a % target == 0)
+            for operator, b in [("+", target - a), ("-", a - target), *factors]:
                 if b > 0 and b in right:
                     return f"({_rebuilt(one, a)}) {operator} ({_rebuilt(two, b)})"
     return None

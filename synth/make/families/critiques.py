@@ -1,7 +1,7 @@
 """Is a candidate's answer to a computation right? True or False; half of the candidates are.
 
-After Critique-Coder (Ruan et al. 2025, arXiv 2509.22824): the judgement is scored against what running the candidate shows, never against an
-opinion. Certificate: the value by recursion decides the label, a shunting-yard over the text proves it. Difficulty axes: terms, size of
+After Critique-Coder (Ruan et al. 2025, arXiv 2509.22824): the judgement is scored against what running the candidate shows, never against
+an opinion. Certificate: the value by recursion decides the label, a shunting-yard over the text proves it. Difficulty axes: terms, size of
 the numbers.
 """
 
