@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -107,18 +108,18 @@ def page() -> str:
 
 def _choosing(seen: list[dict[str, Any]]) -> list[str]:
     """What helped under which condition, from the evidence alone: by world, what holds first."""
-    from tasks.methods.arena import WORLDS
-
+    source = ast.parse((Path(__file__).parent / "arena.py").read_text(encoding="utf-8"))  # without importing torch
+    worlds = {f.name: ast.get_docstring(f) or f.name for f in source.body if isinstance(f, ast.FunctionDef)}
     lines = [
         "## How to choose\n",
         "From the evidence above alone, by the condition that a world stands for. What is *unseen* was tried and did not show; what is not "
         "here was not tried. Effects of one-layer models say which way a method pushes, not how far it pushes a large one.\n",
     ]
-    for world, made in WORLDS.items():
+    for world, about in worlds.items():
         here = sorted((e for e in seen if e["protocol"]["task"] == world), key=lambda e: (not e["holds"], e["recipe"]))
         if not here:
             continue
-        lines += [f"### {' '.join((made.__doc__ or world).split())}\n"]
+        lines += [f"### {' '.join(about.split())}\n"]
         for e in here:
             claim, again = e["protocol"]["claim"], "; an earlier protocol is kept in its file" if e.get("earlier") else ""
             verdict = "**holds**" if e["holds"] else "*unseen*"
