@@ -95,16 +95,16 @@ def test_wrong_tables_are_one_sentence(shop, tables, said):
 
 @pytest.mark.parametrize(
     "script",
-    ["no sql at all", "ATTACH '/tmp/x.db' AS other;", "SELECT load_extension('/tmp/x.so');",
+    ["no sql at all", "ATTACH 'OTHER' AS other;", "SELECT load_extension('/tmp/x.so');",
      "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n;"],
     ids=["text", "attach", "extension", "endless"],
 )  # fmt: skip
 def test_a_script_may_make_tables_and_nothing_else(tmp_path, script, monkeypatch):
     monkeypatch.setattr(import_module("synth.sources.sqlite_tables"), "_STEPS", 1_000_000)
-    (tmp_path / "bad.sql").write_text(f"CREATE TABLE t (a);\n{script}\n")
+    (tmp_path / "bad.sql").write_text(f"CREATE TABLE t (a);\n{script.replace('OTHER', str(tmp_path / 'x.db'))}\n")
     with pytest.raises(ValueError, match="bad.sql is no SQLite database or script"):
         read_source(tmp_path / "bad.sql", "sqlite_tables", name="bad.sql")
-    assert not Path("/tmp/x.db").exists()
+    assert not (tmp_path / "x.db").exists()
     (tmp_path / "bad.db").write_bytes(b"not a database" * 100)
     with pytest.raises(ValueError, match="bad.db is no SQLite database"):
         read_source(tmp_path / "bad.db", "sqlite_tables", name="bad.db")
