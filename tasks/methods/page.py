@@ -87,7 +87,7 @@ def page() -> str:
     total = sum(map(len, groups.values()))
     checks = sum(len(read_recipe(n).get("checks") or ()) for names in groups.values() for n in names)
     lines = [
-        HEAD.format(cost_from=f" (`{_command()}`)" if cost else ""),
+        HEAD.format(cost_from=f" (`{_command()}`)" if cost else "; not measured yet: `make bench-methods-cost`"),
         f"{total} recipes, {checks} numeric checks; {len(seen)} behavioural protocols have run, {held} of them hold.\n",
     ]
     for stage, names in groups.items():
