@@ -25,7 +25,7 @@ from tasks.disk import tables
 from tasks.errors import UserError
 from tasks.learning import Curve, drive, make_repeatable
 from tasks.planning.pieces import bind
-from tasks.play.selfplay import registry
+from tasks.play.selfplay import context, registry
 from tasks.rows import demonstration_row
 from tasks.stage import Stage
 from tasks.stages.sft import weighted
@@ -131,13 +131,6 @@ def _first(families: Mapping[str, Family], seed: int, each: int) -> list[Problem
 
 def _from(source: Experience, first: int) -> Source:
     return lambda step: source(first + step)
-
-
-def context(family: str) -> Problem:
-    """What a proposer is asked: a problem of a family, its level left to the proposer."""
-    return Problem.make(
-        prompt=f"Propose a problem of {family}.", answer="", verifier="exact", env="propose", family=f"propose/{family}", split="train"
-    )
 
 
 def imitation(families: Mapping[str, Family], renderer: Renderer, seed: int, rows: int = 16) -> Callable[[int], tuple[list, dict]]:

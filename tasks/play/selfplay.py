@@ -121,6 +121,13 @@ def model_solver(folder: str, *, temperature: float = 1.0, max_turn_tokens: int 
     return Played(player)
 
 
+def context(family: str) -> Problem:
+    """What a proposer is asked: a problem of a family, its level left to the proposer."""
+    return Problem.make(
+        prompt=f"Propose a problem of {family}.", answer="", verifier="exact", env="propose", family=f"propose/{family}", split="train"
+    )
+
+
 class ModelProposer:
     """A trained model as the proposer: asked for a problem of each wanted family, it says a spec; its level is its own choice. It stands
     where a proposer's piece stands (`piece` and `keywords` name it in the ledger)."""
@@ -141,8 +148,6 @@ class ModelProposer:
         )
 
     def __call__(self, view: View, rng: np.random.Generator, n: int) -> list[str]:
-        from tasks.play.proposing import context
-
         asked = [context(cell.family) for cell in view.wanted[:n]]
         groups = self.player.play(asked, 1, int(rng.integers(2**62)))
         return [extract_answer(g.rollouts[0].info["messages"][-1].content) or "" for g in groups]
