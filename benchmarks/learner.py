@@ -314,7 +314,8 @@ def theirs(kind: str, folder: str, prompts, answers, tokenizer, steps: int) -> d
                     for p, (a, b) in zip(prompts, answers, strict=True)
                 ]
             )
-            trainer = DPOTrainer(model, args=DPOConfig(per_device_train_batch_size=4, beta=0.1, max_length=None, **common), train_dataset=data,
+            args = DPOConfig(per_device_train_batch_size=4, beta=0.1, max_length=None, **common)
+            trainer = DPOTrainer(model, args=args, train_dataset=data,
                                  processing_class=tokenizer, callbacks=[Clock()])  # fmt: skip
         else:
             from trl import GRPOConfig, GRPOTrainer
@@ -343,9 +344,9 @@ def _medians(rows: list[dict]) -> dict:
 # ---- all of it
 
 
-def child(*args: str) -> dict | str:
+def child(*args: str, module: str = "benchmarks.learner") -> dict | str:
     """A measurement in a process of its own; where it cannot be made, the last line of why."""
-    command = [sys.executable, "-m", "benchmarks.learner", "--child", *args]
+    command = [sys.executable, "-m", module, "--child", *args]
     env = {**os.environ, "OMP_NUM_THREADS": "2", "HF_HUB_OFFLINE": "1"} | ({"MALLOC_MMAP_THRESHOLD_": "65536"} if args[-1] == "0" else {})
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, env=env)
     if done.returncode:

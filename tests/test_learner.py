@@ -3,7 +3,10 @@
 import copy
 import io
 import math
+import sys
+from contextlib import contextmanager
 from functools import partial
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -17,6 +20,7 @@ from training.objective import PolicyObjective
 from training.pack import Row, count, pack, select, split
 from training.pairs import PairObjective
 from training.prefer.dpo import dpo
+from training.ratio.sequence import sequence
 from training.ratio.token import token
 from training.regulariser.entropy import entropy
 from training.surrogate.clip import clip
@@ -42,6 +46,15 @@ def gradient(model, batch, objective, **knobs):
     learner = Learner(model, Optim(max_grad_norm=1e9))
     metrics = learner.step(batch, objective, **knobs)
     return metrics, [p.grad.clone() for p in model.parameters()]
+
+
+@contextmanager
+def seen_calls(name):
+    """The calls of a function, which goes on doing what it does."""
+    module, _, attribute = name.rpartition(".")
+    real = getattr(sys.modules[module], attribute)
+    with mock.patch(name, side_effect=real) as calls:
+        yield calls.mock_calls
 
 
 # --- the definition ---------------------------------------------------------------------------------------------------
@@ -353,3 +366,35 @@ def test_only_trainable_targets_reach_the_head(monkeypatch):
     monkeypatch.setattr("training.learner.fused_logprob", lambda h, *a, **k: seen.append(len(h)) or fused_logprob(h, *a, **k))
     token_stats(tiny.build(), pack(rows()))
     assert seen == [33]
+
+
+@pytest.mark.parametrize("regularisers", [(), (partial(entropy, coef=0.3),)])
+def test_many_logits_are_worked_off_with_the_loss_and_give_the_same_step(regularisers):
+    """In chunks of a few rows, with a temperature, against the step that keeps them all; micro-batches change nothing either."""
+    objective = PolicyObjective(ratio=token, surrogate=clip, regularisers=regularisers)
+    assert objective.scope == "token"
+    out = []
+    for logits, budget in ((1 << 25, 10**6), (5 * 336, 10**6), (5 * 336, 25)):
+        learner = Learner(tiny.build(init_range=0.1), Optim(max_grad_norm=1e9), logits=logits)
+        with seen_calls("training.learner.fused_policy_loss") as calls:
+            metrics = learner.step(pack(rows()), objective, temperature=0.7, tokens_per_microbatch=budget)
+        assert bool(calls) == (logits < 1 << 25)
+        out.append((metrics, [p.detach().clone() for p in learner.weights], [p.grad.clone() for p in learner.weights]))
+    for metrics, weights, grads in out[1:]:
+        for name in ("loss", "entropy"):
+            assert metrics[name] == pytest.approx(out[0][0][name], abs=1e-5)
+        for a, b in zip(grads, out[0][2], strict=True):
+            torch.testing.assert_close(a, b, atol=1e-6, rtol=1e-4)
+        assert all(torch.isfinite(w).all() for w in weights)
+
+
+def test_a_piece_that_looks_further_than_a_token_is_never_worked_off_in_chunks():
+    assert PolicyObjective(ratio=sequence, surrogate=clip).scope == "batch"
+    assert PolicyObjective(ratio=token, surrogate=clip, regularisers=[lambda stats, batch: None]).scope == "batch"
+
+
+def test_a_piece_that_says_token_and_looks_further_is_caught_in_the_first_step(monkeypatch):
+    monkeypatch.setattr("training.ratio.sequence.SCOPE", "token", raising=False)
+    learner = Learner(tiny.build(init_range=0.1), Optim(), logits=5 * 336)
+    with pytest.raises(ValueError, match="beyond the scope"):
+        learner.step(pack(rows()), PolicyObjective(ratio=sequence, surrogate=clip))
