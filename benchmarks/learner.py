@@ -425,7 +425,7 @@ def main() -> None:
             cases.append(result(case, "extra_mb", "MB", "lower", memory, 0))
             errors = {p: [x["error"] for x in xs if x["error"] is not None] for p, xs in found.items()}
             if all(errors.values()):
-                cases.append(result(case, "error", "relative", "lower", errors, 10))
+                cases.append(result(case, "error", "1e-6, relative", "lower", {p: [x * 1e6 for x in xs] for p, xs in errors.items()}, 3))
     for name, (vocabulary, hidden) in VOCABULARIES.items():
         for shape in SHAPES:
             case = f"{shape}, {name}"
