@@ -7,8 +7,8 @@
 
 Answers and prompts are texts, or chat messages (`role`/`content`, or `from`/`value`). Columns that cleaners read (scores, votes, tags, ...;
 `synth/clean/_columns.py`) come along under their names. A row that cannot become a pair is set aside with a reason, never guessed at:
-not_an_object, empty_prompt, empty_side, identical_sides, too_long, not_unicode, not_messages, unknown_verdict, tie, unknown_rating,
-equal_ratings, few_answers.
+not_an_object, missing_columns, not_columns, empty_prompt, empty_side, identical_sides, too_long, not_unicode, not_messages,
+unknown_verdict, tie, unknown_rating, equal_ratings, few_answers.
 """
 
 from __future__ import annotations
@@ -175,8 +175,10 @@ class Reader:
 
     def _sides(self, row: Mapping[str, Any]) -> tuple[tuple[Message, ...], tuple[str, str], dict[str, int]]:
         """(prompt, two answers, annotator -> 1 for the first, -1 for the second, 0 for neither)."""
-        names = _sides(row)
-        prompt, column = _asked(row) or (), next(v for v in VERDICT if v in row)
+        names, column = _sides(row), _first(row, VERDICT)
+        if not names or not column:
+            raise _Aside("missing_columns", f"the row has {_listed(list(row))}: two answers and a verdict are needed")
+        prompt = _asked(row) or ()
         both = [row[n] for n in names]
         if all(isinstance(x, list) for x in both):
             a, b = _messages(both[0]), _messages(both[1])
@@ -188,7 +190,8 @@ class Reader:
         if isinstance(given, Mapping):
             cast = {str(k): _verdict(v, names, column) for k, v in given.items()}
         elif isinstance(given, list):
-            cast = {str(_value(v, ANNOTATOR) or i): _verdict(_value(v, ("vote", *VERDICT)), names, column) for i, v in enumerate(given)}
+            named = [(_value(v, ANNOTATOR) if isinstance(v, Mapping) else None, _value(v, ("vote", *VERDICT))) for v in given]
+            cast = {str(i if who is None else who): _verdict(v, names, column) for i, (who, v) in enumerate(named)}
         else:
             cast = {str(_value(row, ANNOTATOR) or "label"): _verdict(given, names, column)}
         return prompt, (_text(both[0]), _text(both[1])), cast
@@ -275,7 +278,10 @@ def _listed(columns: Sequence[str]) -> str:
 def _nested(value: Any) -> dict[str, Any]:
     """The column `columns` of our own files: an object, or its JSON."""
     if isinstance(value, str):
-        value = json.loads(value)
+        try:
+            value = json.loads(value)
+        except ValueError:
+            raise _Aside("not_columns", f"the column `columns` holds {value[:200]!r}, which is no JSON object") from None
     return dict(value) if isinstance(value, Mapping) else {}
 
 

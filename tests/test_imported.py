@@ -58,6 +58,11 @@ def test_votes_and_scores_come_along_about_the_chosen_side():
     assert {k: v for k, v in kept.columns.items() if k != "group"} == {"tags": ["geo"], "anchor": -1, "annotator": "z"}
 
 
+def test_votes_may_be_a_plain_list():
+    row = {"prompt": ASK, "response_a": "Alps", "response_b": "Rhine", "votes": ["b", "b", "a"]}
+    assert one(row).columns["votes"] == {"0": 1, "1": 1, "2": -1}
+
+
 def test_rows_of_several_annotators_become_one_pair():
     base = {"prompt": ASK, "response_a": "Alps", "response_b": "Rhine"}
     swapped = {"prompt": ASK, "response_a": "Rhine", "response_b": "Alps"}
@@ -94,6 +99,10 @@ FAULTS = [
     ("not_messages", PAIR, PAIR | {"chosen": [{"role": "bard", "content": "x"}]}),
     ("not_messages", PAIR, PAIR | {"chosen": {"text": 1}}),
     ("not_an_object", PAIR, [1, 2]),
+    ("not_columns", PAIR, PAIR | {"columns": "{broken"}),
+    ("missing_columns", SIDES | {"winner": "a"}, {"prompt": ASK, "response_a": "x"}),
+    ("missing_columns", SIDES | {"winner": "a"}, SIDES),
+    ("empty_side", PAIR, {"prompt": ASK}),
     ("tie", SIDES | {"winner": "a"}, SIDES | {"winner": "tie"}),
     ("tie", SIDES | {"votes": {"x": "a"}}, SIDES | {"votes": {"x": "tie", "y": None}}),
     ("unknown_verdict", SIDES | {"winner": "a"}, SIDES | {"winner": "perhaps"}),
