@@ -194,6 +194,23 @@ def summarise(rows: list[dict]) -> dict[str, list[dict]]:
     return {"cleaning": effect, "cleaning-detection": found, "cleaning-against-random": against, "cleaning-gsm8k": real}
 
 
+def plain(small: list[dict]) -> dict[str, list[dict]]:
+    """The tables that need no differences: the policy's first choices, and estimated rates of noise beside the true ones."""
+    choices, rates = [], []
+    cells: dict[tuple, list[dict]] = defaultdict(list)
+    for r in small:
+        cells[r["data"], r["noise"], r["rate"], r["method"]].append(r)
+    for (data, noise, rate, method), mine in cells.items():
+        if data == "simulated" and mine[0]["policy"] is not None:
+            choices.append(result(method, f"{noise}, 20 %", [r["policy"] for r in mine], "higher", "%"))
+        if "estimated" in mine[0]:
+            covered = sum(r["covered"] for r in mine)
+            case = f"{data}, {noise}, {100 * rate:.0f} % wrong"
+            rates.append(result(case, f"{method}: estimate", [100 * r["estimated"] for r in mine], "", "%"))
+            rates.append(result(case, f"{method}: intervals that hold", [covered], "higher", f"of {len(mine)}", n=len(mine)))
+    return {"cleaning-policy": choices, "cleaning-noise": rates}
+
+
 def result(case, metric, values, better, unit="", low=None, high=None, n=None) -> dict:  # noqa: ANN001
     if low is None and len(values) > 1:
         low, high = min(values), max(values)
@@ -237,6 +254,8 @@ def main() -> int:
         if found:
             (RESULTS / f"{name}.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     small = [{k: 100 * float(np.mean(v)) if k in BITS and v is not None else v for k, v in r.items()} for r in rows]
+    for name, found in plain(small).items():
+        (RESULTS / f"{name}.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     RAW.write_text("[\n" + ",\n".join(json.dumps(r) for r in small) + "\n]\n", encoding="utf-8")
     from benchmarks.cleaning_plot import plot
 
