@@ -206,7 +206,8 @@ def plain(small: list[dict]) -> dict[str, list[dict]]:
         if "estimated" in mine[0]:
             covered = sum(r["covered"] for r in mine)
             case = f"{data}, {noise}, {100 * rate:.0f} % wrong"
-            rates.append(result(case, f"{method}: estimate", [100 * r["estimated"] for r in mine], "", "%"))
+            off = [100 * abs(r["estimated"] - rate) for r in mine]
+            rates.append(result(case, f"{method}: estimate off by", off, "lower", "points"))
             rates.append(result(case, f"{method}: intervals that hold", [covered], "higher", f"of {len(mine)}", n=len(mine)))
     return {"cleaning-policy": choices, "cleaning-noise": rates}
 
