@@ -360,7 +360,8 @@ def write_episodes(path, n=3):
                 f.write(json.dumps({**e, "calls": 1, "turns": 2, "tokens": 9, "said": "Zelton", "answer": "Zelton", "messages": TALK}) + "\n")
 
 
-def test_episodes_become_traces_that_open_turn_by_turn_and_are_sent_once(root):
+@pytest.mark.parametrize("project", ["first", "second"])  # in one process: MLflow makes the way of traces once
+def test_episodes_become_traces_that_open_turn_by_turn_and_are_sent_once(root, project):
     s = stage(root, "evaluate")
     write_episodes(s.target / "episodes.jsonl")
     path = root / ".espalier/spool/e1/evaluate.jsonl"
