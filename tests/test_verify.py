@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pkgutil
 import threading
+from dataclasses import replace
 from fractions import Fraction
 from importlib import import_module
 from importlib.util import find_spec
@@ -70,6 +71,7 @@ def controls(gold: str) -> dict[str, str]:
         "object that equals": "type('E', (), {'__eq__': lambda s, o: True})()",
         "look-alikes": gold.translate(LOOK_ALIKES),
         "invisible characters": gold[:1] + "\u200b" + gold[1:],
+        "comment": "-- nothing is asked",
         "null byte": gold + "\0",
         "not a number": "nan",
         "infinity": "1e999",
@@ -296,3 +298,11 @@ def test_latex(gold, answer, right):
 def test_symbolic_and_math_verify_agree_where_both_read():
     for gold, answer in [("x*(x+1)", "x^2 + x"), ("1/3", "2/6"), ("x^2", "x^3"), ("x + y", "x - y"), ("2*x", "x*2")]:
         assert value(problem("symbolic", gold, variables=["x", "y"]), answer) == value(problem("latex", gold), answer)
+
+
+@pytest.mark.parametrize("name", ["sql", "sql_graded"])
+def test_a_comment_is_not_the_empty_result(name):
+    p = problem(name)
+    nobody = replace(p, answer="SELECT name FROM t WHERE age > 1000 AND age < 0")
+    assert value(nobody, nobody.answer) == 1.0
+    assert value(nobody, "-- nobody") == 0.0

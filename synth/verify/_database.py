@@ -6,11 +6,12 @@ Tables are {name: {"columns": [[name, "INTEGER" or "TEXT"], ...], "rows": [[valu
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Any
 
-from synth.types import seed_for
+from synth.types import Problem, Score, Unscorable, seed_for
+from synth.verify import TIMEOUT, UNPARSABLE
 
 Tables = Mapping[str, Mapping[str, Any]]
 MUTATIONS = 5
@@ -93,13 +94,16 @@ def query(connection: sqlite3.Connection, sql: str) -> list[tuple]:
 
     connection.set_progress_handler(tick, 1000)
     try:
-        rows = connection.execute(sql).fetchmany(MAX_ROWS + 1)
+        cursor = connection.execute(sql)
+        rows = cursor.fetchmany(MAX_ROWS + 1)
     except sqlite3.OperationalError as e:
         if left[0] < 0:
             raise Stopped(f"over {MAX_STEPS} steps") from e
         raise
     if len(rows) > MAX_ROWS:
         raise Stopped(f"over {MAX_ROWS} rows")
+    if cursor.description is None:  # a comment alone: no rows, and not the empty result of a query
+        raise sqlite3.OperationalError("reads nothing")
     return rows
 
 
@@ -107,6 +111,47 @@ def same(a: Sequence[tuple], b: Sequence[tuple], ordered: bool) -> bool:
     """Whether two results are equal, as lists or as multisets; 2.0 is 2, and floats are equal to nine places."""
     one, other = ([tuple(_key(v) for v in row) for row in rows] for rows in (a, b))
     return one == other if ordered else sorted(one) == sorted(other)
+
+
+def judged(problem: Problem, answer: str, tables: Tables, look: Callable[[list[tuple], list[tuple]], Score | None]) -> Score | None:
+    """`look(rows of the reference, rows of the answer)` on all six databases: its first verdict, or that of a query that does not run within
+    the limits; None where there is none."""
+    if not answer.strip() or len(answer) > MAX_SQL:
+        return UNPARSABLE
+    for database in mutations(tables):
+        connection = connect(database)
+        try:
+            try:
+                gold = query(connection, problem.answer)
+            except (sqlite3.Error, sqlite3.Warning, ValueError) as e:
+                return Unscorable(reason=f"bad_reference: {e}")
+            if not problem.answer.strip():
+                return Unscorable(reason="bad_reference: the reference is empty")
+            verdict = look(gold, query(connection, answer))
+        except Stopped:
+            return TIMEOUT
+        except (sqlite3.Error, sqlite3.Warning, ValueError):
+            return UNPARSABLE
+        finally:
+            connection.close()
+        if verdict is not None:
+            return verdict
+    return None
+
+
+def agreed(tables: Tables, queries: Sequence[str], computed: Callable[[Tables], Sequence[tuple]]) -> bool:
+    """Whether all queries, and a program that runs none, give the same rows on all six databases; not where a query does not run."""
+    for database in mutations(tables):
+        connection = connect(database)
+        try:
+            first, *others = (query(connection, q) for q in queries)
+            if not (all(same(first, rows, False) for rows in others) and same(first, computed(database), False)):
+                return False
+        except sqlite3.Error:
+            return False
+        finally:
+            connection.close()
+    return True
 
 
 def _key(value: Any) -> tuple[int, Any]:

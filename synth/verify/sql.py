@@ -6,13 +6,12 @@ their texts."""
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Mapping
 from typing import Any
 
-from synth.types import Problem, Score, Unscorable
-from synth.verify import RIGHT, TIMEOUT, UNPARSABLE, WRONG
-from synth.verify._database import MAX_SQL, Stopped, connect, mutations, query, same
+from synth.types import Problem, Score
+from synth.verify import RIGHT, WRONG
+from synth.verify._database import judged, same
 
 SECONDS = 5
 EXAMPLE = {
@@ -26,23 +25,5 @@ EXAMPLE = {
 
 def sql(problem: Problem, answer: str, *, tables: Mapping[str, Any] | None = None, ordered: bool = False) -> Score:
     """1 where both queries give the same rows on all six databases; as a multiset unless `ordered`. `TIMEOUT` beyond the limits."""
-    if not answer.strip() or len(answer) > MAX_SQL:
-        return UNPARSABLE
-    for database in mutations(tables or {}):
-        connection = connect(database)
-        try:
-            try:
-                gold = query(connection, problem.answer)
-            except (sqlite3.Error, sqlite3.Warning, ValueError) as e:
-                return Unscorable(reason=f"bad_reference: {e}")
-            if not problem.answer.strip():
-                return Unscorable(reason="bad_reference: the reference is empty")
-            if not same(gold, query(connection, answer), ordered):
-                return WRONG
-        except Stopped:
-            return TIMEOUT
-        except (sqlite3.Error, sqlite3.Warning, ValueError):
-            return UNPARSABLE
-        finally:
-            connection.close()
-    return RIGHT
+    verdict = judged(problem, answer, tables or {}, lambda gold, given: None if same(gold, given, ordered) else WRONG)
+    return RIGHT if verdict is None else verdict

@@ -11,14 +11,13 @@ averaged over the problem's database and five mutations of it. 1 is given exactl
 
 from __future__ import annotations
 
-import sqlite3
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from synth.types import Problem, Score, Scored, Unscorable
-from synth.verify import RIGHT, TIMEOUT, UNPARSABLE
-from synth.verify._database import MAX_SQL, Stopped, connect, mutations, query, same
+from synth.types import Problem, Score, Scored
+from synth.verify import RIGHT
+from synth.verify._database import judged, same
 from synth.verify.sql import EXAMPLE as WHOLE
 from synth.verify.sql import SECONDS as SECONDS
 
@@ -28,28 +27,16 @@ ALMOST = 0.95  # the most that a wrong result can get
 
 def sql_graded(problem: Problem, answer: str, *, tables: Mapping[str, Any] | None = None, ordered: bool = False) -> Score:
     """1 where the query is right on all databases, else at most 0.95: the mean of the three measures over the databases."""
-    if not answer.strip() or len(answer) > MAX_SQL:
-        return UNPARSABLE
-    worth, right = [], True
-    for database in mutations(tables or {}):
-        connection = connect(database)
-        try:
-            try:
-                gold = query(connection, problem.answer)
-            except (sqlite3.Error, sqlite3.Warning, ValueError) as e:
-                return Unscorable(reason=f"bad_reference: {e}")
-            if not problem.answer.strip():
-                return Unscorable(reason="bad_reference: the reference is empty")
-            given = query(connection, answer)
-            right = right and same(gold, given, ordered)
-            worth.append(sum(measures(gold, given)) / 3)
-        except Stopped:
-            return TIMEOUT
-        except (sqlite3.Error, sqlite3.Warning, ValueError):
-            return UNPARSABLE
-        finally:
-            connection.close()
-    return RIGHT if right else Scored(value=min(ALMOST, sum(worth) / len(worth)), parts={"parsed": 1.0})
+    worth, right = [], []
+
+    def look(gold: list[tuple], given: list[tuple]) -> None:
+        right.append(same(gold, given, ordered))
+        worth.append(sum(measures(gold, given)) / 3)
+
+    verdict = judged(problem, answer, tables or {}, look)
+    if verdict is not None:
+        return verdict
+    return RIGHT if all(right) else Scored(value=min(ALMOST, sum(worth) / len(worth)), parts={"parsed": 1.0})
 
 
 def measures(gold: Sequence[tuple], given: Sequence[tuple]) -> tuple[float, float, float]:

@@ -252,9 +252,7 @@ class Shipping:
             return
         import mlflow
 
-        where = uri(self.root)
-        if mlflow.get_tracking_uri() != where:  # traces go where the process sends them, and not where a client does
-            mlflow.set_tracking_uri(where)
+        mlflow.set_tracking_uri(uri(self.root))  # traces go where the process sends them, and not where a client does
         mlflow.tracing.reset()  # the way there was made with the first trace of this process, perhaps for another project
         drawn = episodes.chosen(path, n)
         self.client.log_table(run, episodes.table(drawn), "episodes.json")

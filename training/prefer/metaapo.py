@@ -15,9 +15,8 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.nn.functional import logsigmoid
 
-from training.prefer import finite
+from training.prefer.wdpo import wdpo
 
 NEEDS = {"reference"}
 TOGETHER = 2
@@ -35,7 +34,6 @@ def metaapo(
     weight: Tensor,
     beta: float = 0.1,
 ) -> Tensor:
-    d, ok = finite((chosen - ref_chosen) - (rejected - ref_rejected))
-    online = torch.arange(len(d), device=d.device) % 2 == 1
+    online = torch.arange(len(weight), device=weight.device) % 2 == 1
     w = torch.where(online, 1 - weight, weight)
-    return torch.where(ok, -w * logsigmoid(beta * d), 0.0)
+    return wdpo(chosen, rejected, ref_chosen, ref_rejected, n_chosen, n_rejected, weight=w, beta=beta)

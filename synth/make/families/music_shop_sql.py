@@ -20,7 +20,7 @@ from typing import Any
 from synth.make.families._sample import Refused, item, parsed
 from synth.make.families._tables import SYLLABLES
 from synth.types import Problem, Quarantined, Split, seed_for
-from synth.verify._database import Tables, connect, mutations, query, same
+from synth.verify._database import Tables, agreed
 
 LADDER = (
     {"artists": 3, "joins": 0, "kinds": ("genre", "longer")},
@@ -196,14 +196,4 @@ def evaluate(kind: str, argument: str, tables: Tables) -> list[tuple]:
 def agree(problem: Problem, other: str) -> bool:
     """Whether the stored query, the one written from the text, and the plan of the text give one result on all six databases."""
     kind, argument = read(problem.question)
-    for database in mutations(problem.args["tables"]):
-        connection = connect(database)
-        try:
-            stored = query(connection, problem.answer)
-            if not same(stored, query(connection, other), False) or not same(stored, evaluate(kind, argument, database), False):
-                return False
-        except sqlite3.Error:  # a query that does not run on these tables
-            return False
-        finally:
-            connection.close()
-    return True
+    return agreed(problem.args["tables"], [problem.answer, other], lambda database: evaluate(kind, argument, database))

@@ -7,7 +7,6 @@ rows."""
 from __future__ import annotations
 
 import re
-import sqlite3
 from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
@@ -16,7 +15,7 @@ from typing import Any
 from synth.make.families._sample import Refused, item, parsed
 from synth.make.families._tables import SCHEMAS, draw_condition, draw_table, holds
 from synth.types import Problem, Quarantined, Split, seed_for
-from synth.verify._database import connect, mutations, query, same
+from synth.verify._database import agreed
 
 LADDER = (
     {"conditions": 1, "rows": 8, "kinds": ("list", "count")},
@@ -144,14 +143,4 @@ def evaluate(plan: tuple, table: dict[str, Any]) -> list[tuple]:
 def agree(problem: Problem, other: str) -> bool:
     """Whether the stored query, the one written from the text, and the plan of the text give one result on all six databases."""
     plan = read(problem.question)
-    for database in mutations(problem.args["tables"]):
-        connection = connect(database)
-        try:
-            stored = query(connection, problem.answer)
-            if not same(stored, query(connection, other), False) or not same(stored, evaluate(plan, database[plan[1]]), False):
-                return False
-        except sqlite3.Error:  # a query that does not run on these tables
-            return False
-        finally:
-            connection.close()
-    return True
+    return agreed(problem.args["tables"], [problem.answer, other], lambda database: evaluate(plan, database[plan[1]]))
