@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -113,7 +113,14 @@ def rollout_row(rollout: Rollout, credit: float | np.ndarray, group: int) -> Row
 
     Also turn (1, 2, ... on the model's tokens) and, where the environment rewards turns, turn_reward. Columns of the row as a whole: reward
     (its score as the environment gave it), external (1 where it is `Rollout.external`).
+
+    Raises ValueError for a rollout whose history was rewritten, which is several rows (`rollout_rows` makes them).
     """
+    if len(rollout.forks) > 1:
+        raise ValueError(
+            f"the environment {rollout.problem.env!r} rewrites the history, so a rollout of it is {len(rollout.forks)} rows: a critic, a guide "
+            "or a piece that reads a rollout as one row cannot be used with it; leave it out, or choose another environment"
+        )
     ids = rollout.ids
     model = np.concatenate([np.full(len(s.ids), s.role == "model") for s in rollout.segments])
     columns = {name: np.zeros(len(ids), dtype=np.float64) for name in ("credit", "behaviour")}
@@ -135,10 +142,23 @@ def _extra(segment, name: str) -> np.ndarray:
 
 
 def rollout_rows(groups: Sequence[Group], credit: Credit) -> list[Row]:
-    """Rows of all scorable rollouts of the groups, in order. A rollout with NaN credit is left out (it was unscorable)."""
+    """Rows of all scorable rollouts of the groups, in order. A rollout with NaN credit is left out (it was unscorable); one whose history
+    was rewritten is a row for each history, which counts as a sequence of its own: the credit is that of the whole rollout."""
     return [
-        rollout_row(r, c, g)
+        row
         for g, (group, credits) in enumerate(zip(groups, credit, strict=True))
         for r, c in zip(group.rollouts, credits, strict=True)
         if not np.any(np.isnan(c)) and r.n_model
+        for row in _forked(r, c, g)
     ]
+
+
+def _forked(rollout: Rollout, credit: float | np.ndarray, group: int) -> Iterator[Row]:
+    """A row for each history that the model wrote in; turns are counted on."""
+    at, turn = 0, 0
+    for segments in rollout.forks:
+        part = replace(rollout, segments=(replace(segments[0], fresh=False), *segments[1:]))
+        if n := part.n_model:
+            row = rollout_row(part, credit if np.ndim(credit) == 0 else credit[at : at + n], group)  # type: ignore[index]
+            yield replace(row, columns={**row.columns, "turn": row.columns["turn"] + turn * row.trainable})
+        at, turn = at + n, turn + part.turns

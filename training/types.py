@@ -19,7 +19,7 @@ from torch import Tensor
 
 from synth.types import Problem, Sampling, Score, Scored
 
-Stop = Literal["end", "length", "stop_string", "budget"]
+Stop = Literal["end", "length", "stop_string", "budget", "lost"]  # lost: by the engine, twice; such a segment has no tokens
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +33,7 @@ class Segment:
     stop      why a model segment ended
     version   of the weights that sampled it
     reward    step reward of the turn that ends here, or None; an environment gives it as state["step_reward"]
+    fresh     of an env segment: the history was rewritten. What follows sees this segment and nothing before it, and is a row of its own
     extras    per-token arrays [n] that a piece asked for
     """
 
@@ -44,6 +45,7 @@ class Segment:
     version: int | None = None
     sampling: Sampling | None = None
     reward: float | None = None
+    fresh: bool = False
     extras: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -78,6 +80,12 @@ class Rollout:
     @property
     def turns(self) -> int:
         return sum(s.role == "model" for s in self.segments)
+
+    @property
+    def forks(self) -> tuple[tuple[Segment, ...], ...]:
+        """The segments of each row: more than one where an environment rewrote the history. Model tokens keep their order."""
+        cuts = [i for i, s in enumerate(self.segments) if s.fresh and i]
+        return tuple(self.segments[a:b] for a, b in zip([0, *cuts], [*cuts, len(self.segments)], strict=True))
 
     @property
     def external(self) -> bool:

@@ -84,9 +84,9 @@ def _authorise(action: int, first: str | None, second: str | None, database: str
     return sqlite3.SQLITE_OK if action in _ALLOWED else sqlite3.SQLITE_DENY
 
 
-def query(connection: sqlite3.Connection, sql: str) -> list[tuple]:
+def query(connection: sqlite3.Connection, sql: str, *, steps: int = MAX_STEPS) -> list[tuple]:
     """The rows of one reading query. Raises sqlite3.Error for anything else, Stopped beyond the limits, ValueError for a null byte."""
-    left = [MAX_STEPS // 1000]
+    left = [steps // 1000]
 
     def tick() -> int:
         left[0] -= 1
@@ -98,7 +98,7 @@ def query(connection: sqlite3.Connection, sql: str) -> list[tuple]:
         rows = cursor.fetchmany(MAX_ROWS + 1)
     except sqlite3.OperationalError as e:
         if left[0] < 0:
-            raise Stopped(f"over {MAX_STEPS} steps") from e
+            raise Stopped(f"over {steps} steps") from e
         raise
     if len(rows) > MAX_ROWS:
         raise Stopped(f"over {MAX_ROWS} rows")

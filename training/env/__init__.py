@@ -19,7 +19,12 @@ class Env(Protocol):
         """Begin an episode: its state, and the messages that the model sees first."""
 
     def step(self, state: dict, text: str) -> tuple[Sequence[Message], bool, Score | None]:
-        """Answer a turn of the model: what it is told, whether the episode is over, and then its score."""
+        """Answer a turn of the model: what it is told, whether the episode is over, and then its score.
+
+        It may leave in the state: `step_reward`, the reward of this turn; `turn_rewards`, those of all turns, where they are known only
+        when the episode is over; `history`, the messages that the model sees from here on in place of all before (what it is told is
+        among them): the conversation so far and what follows are then rows of their own, because neither saw the other.
+        """
 
 
 def system(instructions: str) -> list[Message]:

@@ -60,7 +60,7 @@ def with_reference_answer(player: Player, groups: Sequence[Group], temperature: 
 
 def _until_answer(player: Player, rollout: Rollout) -> np.ndarray | None:
     """Ids of a rollout up to where its last turn began to answer, None where it did not."""
-    *before, last = rollout.segments
+    *before, last = rollout.forks[-1]
     text, tag, _ = player.renderer.decode(last.ids).partition(ANSWER)
     if not tag or last.role != "model":
         return None

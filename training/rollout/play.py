@@ -2,17 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
-from synth.types import Message, Problem, Sampling, Score, Scored, seed_for
+from synth.types import Message, Problem, Sampling, Score, Scored, Unscorable, seed_for
 from training.env import Env
 from training.render import Renderer
-from training.rollout.torch_sampler import TorchSampler
 from training.types import Group, Rollout, Segment
+
+
+class Session(Protocol):
+    """Conversations under way, named by their place in the prompts: `generate` gives the next turn of each that is alive, `observe` keeps
+    some of them and tells each what the environment said."""
+
+    def generate(self, sampling: Sampling) -> list[Segment]: ...
+
+    def observe(self, rows: Sequence[int], new: Sequence[np.ndarray]) -> None: ...
+
+
+class Sampler(Protocol):
+    """TorchSampler, or training/rollout/engine.py."""
+
+    model: Any
+    version: int
+
+    def open(self, prompts: Sequence[np.ndarray], seeds: Sequence[int]) -> Session: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,16 +42,20 @@ class Player:
     envs, tools  by name; a problem names its environment, and the environment the tools it wants
     sampling     of every turn; its `seed` is not read: each rollout has its own
     max_tokens   of a whole conversation, prompt included: one that could grow beyond ends with score 0 (`truncated`)
-    wave         conversations in flight
+    wave         conversations of one batch
+    lanes        waves in flight: while the tools of one are at work, the sampler writes the turns of another
+    calls        environments of a wave that are at work at a time; more than one needs tools that may be called from several threads
     """
 
-    sampler: TorchSampler
+    sampler: Sampler
     renderer: Renderer
     envs: Mapping[str, Env]
     tools: Mapping[str, Callable[..., str]] = field(default_factory=dict)
     sampling: Sampling = field(default_factory=Sampling)
     max_tokens: int = 512
     wave: int = 256
+    lanes: int = 1
+    calls: int = 1
 
     def play(self, problems: Sequence[Problem], samples: int, *seed: Any, openings: Sequence[np.ndarray] = ()) -> list[Group]:
         """`samples` rollouts of each problem; `seed` are the parts that, with problem and place, are hashed into the seed of each.
@@ -42,16 +66,21 @@ class Player:
         """
         jobs = [(g, i) for g in range(len(problems)) for i in range(samples)]
         done: list[list[Rollout]] = [[] for _ in problems]
-        for lo in range(0, len(jobs), self.wave):
-            part = jobs[lo : lo + self.wave]
+        sampling = threading.Lock()  # one turn is sampled at a time, whoever waits
+
+        def one(part: list[tuple[int, int]]) -> list[Rollout]:
             seeds = [seed_for(*seed, problems[g].id, g, i) for g, i in part]
             opened = [openings[g] if len(openings) else np.zeros(0, dtype=np.int64) for g, _ in part]
-            played = self._wave([problems[g] for g, _ in part], [f"{problems[g].id}/{g}" for g, _ in part], seeds, opened)
-            for (g, _), rollout in zip(part, played, strict=True):
+            return self._wave([problems[g] for g, _ in part], [f"{problems[g].id}/{g}" for g, _ in part], seeds, opened, sampling)
+
+        with _mapping(self.lanes) as each:
+            for (g, _), rollout in zip(jobs, (r for wave in each(one, _parts(jobs, self.wave)) for r in wave), strict=True):
                 done[g].append(rollout)
         return [Group(id=f"{p.id}/{g}", rollouts=tuple(r)) for g, (p, r) in enumerate(zip(problems, done, strict=True))]
 
-    def _wave(self, problems: list[Problem], groups: list[str], seeds: list[int], opened: list[np.ndarray]) -> list[Rollout]:
+    def _wave(
+        self, problems: list[Problem], groups: list[str], seeds: list[int], opened: list[np.ndarray], sampling: threading.Lock
+    ) -> list[Rollout]:
         """One rollout per problem, turn by turn, all that are alive in one batch."""
         n = len(problems)
         missing = sorted({p.env for p in problems} - set(self.envs))
@@ -69,33 +98,52 @@ class Player:
                 )
         segments: list[list[Segment]] = [[Segment(ids=ids, role="env")] for ids in prompts]
         scores: list[Score | None] = [None] * n
-        session = self.sampler.open(prompts, seeds)
         used = [len(p) for p in prompts]
-        alive = list(range(n))
-        while alive:
-            observed: dict[int, np.ndarray] = {}
-            for i, segment in zip(alive, session.generate(self.sampling), strict=True):
-                text = self.renderer.decode(segment.ids if len(segments[i]) > 1 else np.concatenate([opened[i], segment.ids]))
-                segments[i].append(segment)
-                messages[i].append(Message(role="assistant", content=text))
-                if segment.stop == "length":  # an unfinished turn is never acted on
-                    scores[i] = Scored(value=0.0, parts={"truncated": 1.0})
-                    continue
-                said, over, scores[i] = envs[i].step(states[i], text)
-                segments[i][-1] = replace(segment, reward=states[i].pop("step_reward", None))
-                messages[i].extend(said)
-                if over:
-                    continue
-                ids = self.renderer.observation(said)
-                used[i] += len(segment.ids) + len(ids)
-                if used[i] + self.sampling.max_tokens > self.max_tokens:
-                    scores[i] = Scored(value=0.0, parts={"truncated": 1.0})
-                    continue
-                segments[i].append(Segment(ids=ids, role="env"))
-                observed[i] = ids
-            alive = [i for i in alive if i in observed]
-            if alive:
-                session.observe(alive, [observed[i] for i in alive])
+        with sampling:
+            sessions = [(self.sampler.open(prompts, seeds), {i: i for i in range(n)})]  # each with its conversations and their places in it
+        with _mapping(self.calls) as each:
+            while sessions:
+                with sampling:
+                    turns = [turn for session, rows in sessions for turn in zip(rows, session.generate(self.sampling), strict=True)]
+                acted: dict[int, str] = {}
+                for i, segment in turns:
+                    text = self.renderer.decode(segment.ids if len(segments[i]) > 1 else np.concatenate([opened[i], segment.ids]))
+                    segments[i].append(segment)
+                    messages[i].append(Message(role="assistant", content=text))
+                    if segment.stop == "lost":
+                        scores[i] = Unscorable(reason="engine_lost: the engine gave no answer, twice")
+                    elif segment.stop == "length":  # an unfinished turn is never acted on
+                        scores[i] = Scored(value=0.0, parts={"truncated": 1.0})
+                    else:
+                        acted[i] = text
+                observed: dict[int, np.ndarray] = {}
+                restarted: dict[int, np.ndarray] = {}  # conversations whose history was rewritten
+                told = each(lambda item: envs[item[0]].step(states[item[0]], item[1]), acted.items())
+                for i, (said, over, score) in zip(acted, told, strict=True):
+                    scores[i] = score
+                    segment = segments[i][-1]
+                    segments[i][-1] = replace(segment, reward=states[i].pop("step_reward", None))
+                    history = states[i].pop("history", None)
+                    messages[i].extend(said if history is None else history)
+                    if over:
+                        segments[i] = judged(segments[i], states[i].pop("turn_rewards", None))
+                        continue
+                    ids = self.renderer.observation(said) if history is None else self.renderer.prompt(history)
+                    used[i] = len(ids) + (used[i] + len(segment.ids) if history is None else 0)
+                    if used[i] + self.sampling.max_tokens > self.max_tokens:
+                        scores[i] = Scored(value=0.0, parts={"truncated": 1.0})
+                        continue
+                    segments[i].append(Segment(ids=ids, role="env", fresh=history is not None))
+                    (observed if history is None else restarted)[i] = ids
+                going = [(session, {i: place for i, place in rows.items() if i in observed}) for session, rows in sessions]
+                sessions = [(session, rows) for session, rows in going if rows]
+                with sampling:
+                    for session, rows in sessions:
+                        session.observe(list(rows.values()), [observed[i] for i in rows])
+                    if restarted:
+                        forked = [seed_for(seeds[i], "fork", len(segments[i])) for i in restarted]
+                        places = {i: place for place, i in enumerate(restarted)}
+                        sessions.append((self.sampler.open(list(restarted.values()), forked), places))
         return [
             Rollout(
                 problem=problems[i],
@@ -107,3 +155,25 @@ class Player:
             )
             for i in range(n)
         ]
+
+
+def _parts(jobs: list[tuple[int, int]], size: int) -> list[list[tuple[int, int]]]:
+    return [jobs[lo : lo + size] for lo in range(0, len(jobs), size)]
+
+
+@contextmanager
+def _mapping(workers: int) -> Iterator[Callable[..., Any]]:
+    """`map`, or with two workers or more that of a pool of threads, which keeps the order as well."""
+    if workers <= 1:
+        yield map
+        return
+    with ThreadPoolExecutor(workers) as pool:
+        yield pool.map
+
+
+def judged(segments: list[Segment], rewards: Sequence[float] | None) -> list[Segment]:
+    """The segments with the rewards of turns that an environment can give only at the end, one for each turn of the model."""
+    if rewards is None:
+        return segments
+    given = iter(rewards)
+    return [replace(s, reward=float(next(given))) if s.role == "model" else s for s in segments]

@@ -11,7 +11,7 @@ import numpy as np
 from synth.types import Message, Problem, Score, Scored
 from training.learner import score
 from training.pack import pack, rollout_row
-from training.rollout.play import Player
+from training.rollout.play import Player, judged
 from training.types import Group, Rollout, Segment
 
 
@@ -64,11 +64,14 @@ class Table:
             said, over, found = env.step(state, text)
             blank = np.zeros(len(ids), dtype=np.float32)
             segments.append(Segment(ids=ids, role="model", logp=blank, entropy=blank, stop="end", reward=state.pop("step_reward", None)))
-            messages += [Message(role="assistant", content=text), *said]
+            history = state.pop("history", None)
+            messages += [Message(role="assistant", content=text), *(said if history is None else history)]
             if over:
                 result = found if found is not None else result
+                segments = judged(segments, state.pop("turn_rewards", None))
                 break
-            segments.append(Segment(ids=render.observation(said), role="env"))
+            shown = render.observation(said) if history is None else render.prompt(history)
+            segments.append(Segment(ids=shown, role="env", fresh=history is not None))
         told = Rollout(
             problem=problem, group=group, segments=tuple(segments), score=result, info={"external": True, "messages": tuple(messages)},
             text="\n".join(f"[{m.role}] {m.content}" for m in messages),

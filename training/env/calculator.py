@@ -1,0 +1,21 @@
+"""Problems solved with exact arithmetic while it works."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from training.env._tooled import ENDS as ENDS
+from training.env._tooled import Budget, Tooled
+from training.tools.calculator import calculator as tool
+
+TOOLS = "calculator"
+BUDGETS = ("turns", "calls", "parallel", "result", "context")
+
+
+def calculator(
+    *, turns: int = 6, calls: int = 8, parallel: int = 4, result: int = 500, context: int = 4000, broken: Literal["tell", "end"] = "tell",
+    describe: bool = True, instructions: str = "",
+) -> Tooled:  # fmt: skip
+    """One tool, `calculator`. What else there is to say is in the head of training/env/_tooled.py."""
+    budget = Budget(turns=turns, calls=calls, parallel=parallel, result=result, context=context)
+    return Tooled(makers={"calculator": tool}, budget=budget, broken=broken, describe=describe, instructions=instructions)
