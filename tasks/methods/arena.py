@@ -8,22 +8,23 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
+import torch
 from torch import nn
 
 from synth.types import Message, Problem, Sampling, Score, Scored, seed_for
 from synth.verify import extract_answer
 from training.env.single import Single
-from training.learner import Learner, Optim, nll
+from training.learner import Learner, Optim, nll, score
 from training.model import new_model, train_tokenizer
 from training.pack import Row, pack
 from training.render import Renderer
 from training.rollout.play import Player
-from training.rollout.torch_sampler import TorchSampler
+from training.rollout.torch_sampler import Session, TorchSampler
 from training.types import Group
 
 LETTERS = "bcdefghjklmn"
@@ -41,10 +42,14 @@ class Said:
 
 @dataclass(frozen=True)
 class World:
-    """problems to learn and to be judged by; what the base policy says to each, in the same order."""
+    """problems to learn and to be judged by; what the base policy says to each, in the same order.
+
+    bits   of the mantissas that the sampler rounds the learner's weights to; 0: it samples with the weights themselves
+    """
 
     problems: tuple[Problem, ...]
     said: tuple[tuple[Said, ...], ...]
+    bits: int = 0
 
 
 @dataclass(frozen=True)
@@ -78,6 +83,38 @@ class Dialogue:
         if state["turn"] == MOVES:
             return [], True, Scored(value=float(state["right"] == MOVES), parts={"answered": 1.0, "share": state["right"] / MOVES})
         return [Message(role="tool", content=f"t{state['turn']}")], False, None
+
+
+@dataclass(frozen=True)
+class Farm:
+    """Up to MOVES + 1 turns: an answer ends the episode and is worth 1 if right, any other turn is a safe step that is rewarded."""
+
+    def start(self, problem: Problem, tools: Mapping[str, Any]) -> tuple[dict, list[Message]]:
+        return {"problem": problem, "turn": 0}, list(problem.prompt)
+
+    def step(self, state: dict, text: str) -> tuple[list[Message], bool, Score | None]:
+        said = extract_answer(text)
+        state["turn"] += 1
+        state["step_reward"] = float(said is None)
+        if said is not None:
+            return [], True, Scored(value=float(said == state["problem"].answer), parts={"answered": 1.0})
+        if state["turn"] > MOVES:
+            return [], True, Scored(value=0.0, parts={"answered": 0.0})
+        return [Message(role="tool", content=f"t{state['turn']}")], False, None
+
+
+class Rounding(TorchSampler):
+    """A sampler like an engine of low precision: it reads the learner's weights with mantissas of a few bits."""
+
+    bits: int = 0
+
+    def open(self, prompts: Sequence[np.ndarray], seeds: Sequence[int]) -> Session:
+        model = copy.deepcopy(self.model)
+        with torch.no_grad():
+            for p in model.parameters():
+                mantissa, exponent = torch.frexp(p)
+                p.copy_(torch.ldexp((mantissa * 2**self.bits).round() / 2**self.bits, exponent))
+        return TorchSampler(model, self.end_id, self.version).open(prompts, seeds)
 
 
 def answer(letter: str) -> str:
@@ -181,7 +218,66 @@ def dialogue() -> World:
     return World(tuple(problems), tuple(said))
 
 
-WORLDS: dict[str, Callable[[], World]] = {f.__name__: f for f in (mixed, many, working, rare, hack, thinking, dialogue)}
+def likely() -> World:
+    """Eight questions that are answered rightly four times in five, in five ways: one half of the right answers, four an eighth each."""
+    made = [_letters(i, 5) for i in range(8)]
+    said = tuple(_spread({x: 0.4 if j == 0 else 0.1 for j, x in enumerate(right)}) for right in made)
+    return World(tuple(_problem(i, right, "likely") for i, right in enumerate(made)), said)
+
+
+def barren() -> World:
+    """Six questions of which three in ten answers are right, and six whose right answer is never given: they teach nothing."""
+    problems, said = [], []
+    for i in range(12):
+        right = "z" if i % 2 else _letters(i, 1)[0]
+        problems.append(_problem(i, [right], "hard" if i % 2 else "easy"))
+        said.append(_spread({} if i % 2 else {right: 0.3}))
+    return World(tuple(problems), tuple(said))
+
+
+def solved() -> World:
+    """Six questions that are all but always answered rightly, and six of which three in ten answers are right."""
+    made = [(_letters(i, 1)[0], "hard" if i % 2 else "easy") for i in range(12)]
+    said = tuple(_spread({x: 0.3 if family == "hard" else 0.995}) for x, family in made)
+    return World(tuple(_problem(i, [x], family) for i, (x, family) in enumerate(made)), said)
+
+
+def told() -> World:
+    """As `rare`; told the answer, or asked in another way (" w"), the policy gives it 7 and 3 times in ten."""
+    problems, said = [], []
+    for i in range(12):
+        (x,) = _letters(i, 1)
+        hard = bool(i % 2)
+        problems.append(_problem(i, [x], "hard" if hard else "easy"))
+        helped = tuple(
+            Said(0.2 * one.share, one.turns, more=more)
+            for more, share in ((f"\nThe answer is {x}.", 0.7), (" w", 0.3 if hard else 0.5))
+            for one in _spread({x: share})
+        )
+        said.append((*_spread({x: 0.0005 if hard else 0.5}), *helped))
+    return World(tuple(problems), tuple(said))
+
+
+def farm() -> World:
+    """Six episodes of up to four turns: each turn is an answer, half of them right, or a step that is sure to be rewarded, one as likely as
+    the other."""
+    problems, said = [], []
+    for i in range(6):
+        x, y = _letters(i, 2)
+        problems.append(Problem.make(prompt=f"q{LETTERS[i]}", answer=x, verifier="exact", env="farm", family="farm", split="train"))
+        ways = [Said(0.25 * 0.5**k, (*[" z"] * k, answer(letter))) for k in range(MOVES + 1) for letter in (x, y)]
+        said.append((*ways, Said(0.5 ** (MOVES + 1), tuple([" z"] * (MOVES + 1)))))
+    return World(tuple(problems), tuple(said))
+
+
+def rounded() -> World:
+    """As `mixed`, with a sampler that rounds the learner's weights to mantissas of two bits."""
+    return replace(mixed(), bits=2)
+
+
+WORLDS: dict[str, Callable[[], World]] = {
+    f.__name__: f for f in (mixed, many, working, rare, hack, thinking, dialogue, likely, barren, solved, told, farm, rounded)
+}
 
 
 @dataclass
@@ -191,17 +287,72 @@ class Arena:
     world: World
     base: nn.Module
     renderer: Renderer
-    envs: dict[str, Any] = field(default_factory=lambda: {"marked": Marked(0.0, ""), "dialogue": Dialogue()})
+    envs: dict[str, Any] = field(default_factory=lambda: {"marked": Marked(0.0, ""), "dialogue": Dialogue(), "farm": Farm()})
 
-    def player(self, **knobs: Any) -> Player:
-        model = copy.deepcopy(self.base)
+    def player(self, *, exact: bool = False, **knobs: Any) -> Player:
+        """A player of a fresh copy; `exact`: with a sampler that does not round."""
+        sampler: TorchSampler = TorchSampler(copy.deepcopy(self.base), self.renderer.end_id)
+        if self.world.bits and not exact:
+            sampler = Rounding(sampler.model, sampler.end_id)
+            sampler.bits = self.world.bits
         return Player(
-            sampler=TorchSampler(model, self.renderer.end_id), renderer=self.renderer, envs=self.envs,
+            sampler=sampler, renderer=self.renderer, envs=self.envs,
             sampling=Sampling(temperature=1.0, max_tokens=knobs["max_turn_tokens"]), max_tokens=knobs["max_tokens"],
         )  # fmt: skip
 
     def copy(self) -> nn.Module:
         return copy.deepcopy(self.base)
+
+    @cached_property
+    def answers(self) -> list[list[str]]:
+        """Per problem the different answers that the base policy was taught, where they are single turns to the plain question; else none."""
+        kept = [[s.turns[0] for s in said if not s.more and len(s.turns) == 1] for said in self.world.said]
+        single = all(len(s.turns) == 1 for said in self.world.said for s in said)
+        return [list(dict.fromkeys(k)) for k in kept] if single else []
+
+    @cached_property
+    def first(self) -> list[Beliefs]:
+        return self.beliefs(self.base)
+
+    def beliefs(self, model: nn.Module) -> list[Beliefs]:
+        """What a policy thinks of each of `answers`, exactly: no sampling."""
+        rows = []
+        for problem, texts in zip(self.world.problems, self.answers, strict=False):
+            prompt = self.renderer.prompt(list(problem.prompt))
+            for text in texts:
+                ids = np.concatenate([prompt, self.renderer.turn(text)])
+                rows.append(Row(ids=ids, trainable=np.arange(len(ids)) >= len(prompt)))
+        if not rows:
+            return []
+        batch = pack(rows)
+        sums = iter(zip(batch.row_sum(score(model, batch).logp).tolist(), batch.row_tokens.tolist(), strict=True))
+        found = []
+        for problem, texts in zip(self.world.problems, self.answers, strict=True):
+            right = {problem.answer, *problem.args.get("aliases", ())}
+            logp, tokens = np.array([next(sums) for _ in texts]).T
+            found.append(Beliefs(problem.family, logp, tokens, np.array([extract_answer(t) in right for t in texts])))
+        return found
+
+
+@dataclass(frozen=True)
+class Beliefs:
+    """Of one problem's answers [n]: log-probability, tokens, whether right."""
+
+    family: str
+    logp: np.ndarray
+    tokens: np.ndarray
+    right: np.ndarray
+
+    @property
+    def p(self) -> np.ndarray:
+        """[n], of these answers alone."""
+        p = np.exp(self.logp)
+        return p / p.sum()
+
+    @property
+    def log_right(self) -> float:
+        """Log of the probability that the answer is right."""
+        return float(np.log(max(np.exp(self.logp[self.right]).sum(), 1e-12)))
 
 
 @lru_cache
@@ -254,11 +405,48 @@ def measure(groups: Sequence[Group]) -> dict[str, float]:
         "length": _mean([r.n_model for g in groups for r in g.rollouts]),
         "honest": part(groups, "honest"),
         "think": part(groups, "think"),
+        "short": part(groups, "short"),
+        "answered": part(groups, "answered"),
+        "share": part(groups, "share"),
+        "turns": _mean([r.turns for g in groups for r in g.rollouts]),
     }
     if hard:
         out |= {"hard": _mean([x for g in hard for x in g.rewards]), "easy": _mean([x for g in easy for x in g.rewards])}
         out |= {"hard_nll": _mean([_surprise(g) for g in hard]), "think_gap": part(hard, "think") - part(easy, "think")}
     return out
+
+
+def exactly(now: Sequence[Beliefs], first: Sequence[Beliefs]) -> dict[str, float]:
+    """What a policy thinks of the answers that it was taught, against what it thought at first. Nothing is sampled.
+
+    right            probability of a right answer
+    hard_gain        nats by which the probability of a right answer to the hard problems has grown; tilt: that less the same of the easy ones
+    kinds            of the right answers, how many are alive: exp of the entropy of their shares
+    answer_entropy   of the answers, in nats
+    kl               KL(policy || first policy) over the answers, in nats
+    miscalibration   expected squared difference of confidence (the mean token's probability, geometrically) and being right
+    """
+    if not now:
+        return {}
+    gain = {
+        family: _mean([b.log_right - a.log_right for a, b in zip(first, now, strict=True) if b.family == family])
+        for family in {b.family for b in now}
+    }
+    shares = [b.p[b.right] / b.p[b.right].sum() for b in now if b.right.any()]
+    out = {
+        "right": _mean([float(np.exp(b.log_right)) if b.right.any() else 0.0 for b in now]),
+        "kinds": _mean([float(np.exp(_entropy(q))) for q in shares]),
+        "answer_entropy": _mean([_entropy(b.p) for b in now]),
+        "kl": _mean([float((b.p * np.log(np.maximum(b.p, 1e-30) / a.p)).sum()) for a, b in zip(first, now, strict=True)]),
+        "miscalibration": _mean([float((b.p * (np.exp(b.logp / b.tokens) - b.right) ** 2).sum()) for b in now]),
+    }
+    if {"hard", "easy"} <= gain.keys() and all(b.right.any() for b in now):
+        out |= {"hard_gain": gain["hard"], "tilt": gain["hard"] - gain["easy"]}
+    return out
+
+
+def _entropy(p: np.ndarray) -> float:
+    return -float((p * np.log(np.maximum(p, 1e-30))).sum())
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -4,7 +4,12 @@ A protocol is written beside the recipe, under the key `behaviour`, and committe
 
     claim       the sentence that is tested
     task        a world of tasks/methods/arena.py
-    metric      a number of `arena.measure` at the end; "auc" (mean reward over all steps), "spread" (mean gradient norm of the steps), "mute" (share of groups whose rewards are all equal), "rollout_tokens" (tokens sampled, mean per step)
+    metric      a number of `arena.measure` (samples) or `arena.exactly` (no samples) at the end; or of the steps: "auc" (mean reward),
+                "spread" (mean gradient norm), "mute" (share of groups whose rewards are all equal), "signal" (share of the groups trained on
+                that have any credit), "credited" (share of their rollouts that have), "practice" (share of the rollouts that were of hard problems), "rollout_tokens" (tokens sampled)
+                where `both` sets lr to 0, so that no step moves the policy: "agreement" (mean cosine between the gradients of two
+                steps), "truth" (in a world whose sampler rounds: cosine of the mean gradient with that of the same rollouts' worth
+                sampled from the learner's own weights, uncorrected)
     direction   higher | lower: this recipe's against the other's
     against     a recipe, or `base`: the policy before training
     set, against_set, both      changes of knobs of `rl` for this recipe, for the other, for both
@@ -19,10 +24,13 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from synth.types import digest, seed_for
 from tasks.errors import UserError, nearest
@@ -31,8 +39,9 @@ from tasks.planning.pieces import bind_all, locate
 from tasks.planning.resolve import check_params, read_recipe, resolve
 
 KEYS = {"claim", "task", "metric", "direction", "against", "set", "against_set", "both", "steps", "seeds"}
-METRICS = {"auc", "spread", "mute", "rollout_tokens", "pass1", "pass8", "right_kinds", "entropy", "length", "honest", "think", "hard",
-           "easy", "hard_nll", "think_gap"}  # fmt: skip
+METRICS = {"auc", "spread", "mute", "signal", "credited", "practice", "rollout_tokens", "agreement", "truth", "pass1", "pass8", "right_kinds", "entropy",
+           "length", "honest", "think", "short", "answered", "turns", "share", "hard", "easy", "hard_nll", "think_gap", "right", "hard_gain", "tilt",
+           "kinds", "answer_entropy", "kl", "miscalibration"}  # fmt: skip
 SMALL = {"prompts_per_step": 8, "samples_per_prompt": 8, "lr": 3e-3, "warmup": 0, "decay": "constant", "max_turn_tokens": 16,
          "max_tokens": 128, "max_unscorable": 1.0, "epochs": 1, "minibatches": 1, "families": False}  # fmt: skip
 SAMPLES = 64  # of each problem, when a policy is measured
@@ -61,15 +70,15 @@ def knobs_of(recipe: str, changes: Mapping[str, Any], path: Path) -> tuple[dict[
     return bind_all(stage.pieces, stage.params), needs
 
 
-def prepared(task: str, recipe: str, changes: Mapping[str, Any], steps: int, seed: int) -> tuple[Any, Any]:
-    """The recipe put together in a world, and its player; nothing has run yet."""
+def prepared(task: str, recipe: str, changes: Mapping[str, Any], steps: int, seed: int, *, exact: bool = False) -> tuple[Any, Any]:
+    """The recipe put together in a world, and its player; nothing has run yet. exact: with a sampler that does not round."""
     from tasks.methods.arena import arena
     from training.compose import compose
     from training.learner import Optim
 
     here = arena(task)
     knobs, needs = knobs_of(recipe, {**SMALL, **changes}, Path("params.yaml"))
-    player = here.player(**knobs)
+    player = here.player(exact=exact, **knobs)
     optim = partial(Optim, warmup=0, decay="constant", weight_decay=0.0, max_grad_norm=knobs["max_grad_norm"])
     names = ("prompts_per_step", "samples_per_prompt", "tokens_per_microbatch", "epochs", "minibatches", "refill", "max_unscorable",
              "critic", "critic_lambda", "critic_warmup", "turn_budget", "guides", "curriculum", "filters", "rewards", "advantage", "ratio",
@@ -85,19 +94,65 @@ def prepared(task: str, recipe: str, changes: Mapping[str, Any], steps: int, see
 
 def train(task: str, recipe: str, changes: Mapping[str, Any], steps: int, seed: int) -> dict[str, float]:
     """One seed of one recipe in one world: the numbers that a protocol may name. `recipe` "base" trains nothing."""
-    import numpy as np
+    from tasks.methods.arena import arena, exactly, measure
 
-    from tasks.methods.arena import measure
+    here = arena(task)
+    made, player = prepared(task, "" if recipe == "base" else recipe, changes, 0 if recipe == "base" else steps, seed)
+    rows, gradients = _steps(made)
+    mean = lambda name: float(np.mean([r[name] for r in rows if name in r] or [math.nan]))  # noqa: E731
+    guided = mean("guide_tokens") if rows and "guide_tokens" in rows[0] else 0.0
+    found = {name: mean(name) for name in ("signal", "credited", "practice")} | {
+        "auc": mean("reward"), "spread": mean("grad_norm"), "mute": mean("solve_none") + mean("solve_all"),
+        "rollout_tokens": mean("tokens") + guided,
+    }  # fmt: skip
+    if recipe != "base" and changes.get("lr") == 0:  # the policy stands still
+        found["agreement"] = _agreement(gradients)
+        if here.world.bits:
+            plain, _ = prepared(task, recipe, {**changes, "corrections": []}, steps, seed, exact=True)
+            found["truth"] = _cosine(np.mean(gradients, axis=0), np.mean(_steps(plain)[1], axis=0))
+        return found
+    groups = player.play(made.experience.problems, SAMPLES, seed_for(seed, "behaviour", task, "measure"))
+    return found | measure(groups) | exactly(here.beliefs(player.sampler.model), here.first)
+
+
+def _steps(made: Any) -> tuple[list[dict[str, float]], list[np.ndarray]]:
+    """Run all steps: the metrics of each, and the gradient of each that had one, as it was before its norm was clipped."""
     from training.rounds import run
 
-    made, player = prepared(task, "" if recipe == "base" else recipe, changes, 0 if recipe == "base" else steps, seed)
-    rows = [metrics for _, _, metrics in run([made.round], made.roles)]
-    groups = player.play(made.experience.problems, SAMPLES, seed_for(seed, "behaviour", task, "measure"))
-    mean = lambda name: float(np.mean([r[name] for r in rows if name in r] or [math.nan]))  # noqa: E731
-    return measure(groups) | {
-        "auc": mean("reward"), "spread": mean("grad_norm"), "mute": mean("solve_none") + mean("solve_all"),
-        "rollout_tokens": mean("tokens") + (mean("guide_tokens") if rows and "guide_tokens" in rows[0] else 0.0),
-    }  # fmt: skip
+    seen: list[dict[str, float]] = []
+    gradients = []
+    learner = made.roles["policy"]
+
+    def source(step: int) -> tuple[Any, Mapping[str, float]]:
+        batches, metrics = made.experience(step)
+        batches = list(batches)
+        rollouts = [r for g in made.experience.groups for r in g.rollouts]
+        rows = [b.group[b.row_sum((b.columns["credit"].abs() * b.trainable).float()) > 0] for b in batches]
+        trained = sum(b.totals["sequences"] for b in batches)
+        seen.append({
+            "signal": len({int(g) for one in rows for g in one}) / max(metrics["groups"], 1.0),
+            "credited": sum(map(len, rows)) / max(trained, 1.0),
+            "practice": sum(r.problem.family == "hard" for r in rollouts) / max(len(rollouts), 1),
+        })  # fmt: skip
+        return batches, metrics
+
+    rows = []
+    for _, _, metrics in run([replace(made.round, source=source)], made.roles):
+        rows.append({**metrics, **seen[-1]})
+        if "grad_norm" in metrics and metrics["lr"] == 0:
+            flat = np.concatenate([w.grad.numpy().ravel() for w in learner.weights if w.grad is not None])
+            gradients.append(flat * (metrics["grad_norm"] / max(float(np.linalg.norm(flat)), 1e-12)))
+    return rows, gradients
+
+
+def _agreement(gradients: Sequence[np.ndarray]) -> float:
+    """Mean cosine between two of these: 1 where chance plays no part, near 0 where noise is all there is."""
+    pairs = [_cosine(a, b) for i, a in enumerate(gradients) for b in gradients[:i]]
+    return float(np.mean(pairs)) if pairs else math.nan
+
+
+def _cosine(a: np.ndarray, b: np.ndarray) -> float:
+    return float(a @ b / max(float(np.linalg.norm(a) * np.linalg.norm(b)), 1e-30))
 
 
 @lru_cache(maxsize=4096)
@@ -136,7 +191,6 @@ def behave(name: str, *, progress: Any = lambda text: None) -> dict[str, Any]:
 
 def summary(differences: list[float]) -> dict[str, float]:
     """Mean of paired differences with the 95 % interval of Student's t."""
-    import numpy as np
     from scipy.stats import t
 
     d = np.array(differences)
