@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,20 @@ from training.rollout.asides import (
 from training.rollout.play import Player
 from training.rollout.table import Table
 from training.types import Batch, Credit, Group, Rewards
+
+
+@dataclass(kw_only=True)
+class Collected:
+    """What was played for a step, before it becomes batches: the groups that passed the filters, all as played, reasons, help given, the
+    step's randomness as far as it was drawn, and how long it took."""
+
+    step: int
+    kept: list[Group]
+    played: list[Group]
+    dropped: Counter
+    guided: dict[str, float]
+    rng: np.random.Generator
+    seconds: float
 
 
 @dataclass(kw_only=True)
@@ -88,14 +102,23 @@ class Experience:
 
     def __call__(self, step: int) -> tuple[Iterable[Batch], Mapping[str, float]]:
         """Play, score and pack one step. Raises ValueError where too many rollouts have no score, or an advantage is not finite."""
+        made = self.collect(step)
+        self.player.sampler.version += 1
+        return self.finish(made)
+
+    def collect(self, step: int) -> Collected:
+        """Play a step with the weights that the sampler holds."""
         rng = np.random.default_rng(seed_for(self.seed, "rl", "step", "", step))
         began = time.monotonic()
         player = self.player
         if self.budget is not None:
             player = replace(player, sampling=replace(player.sampling, max_tokens=self.budget(step)))
         kept, played, dropped, guided = self._collect(player, step, rng)
-        seconds = time.monotonic() - began
-        self.player.sampler.version += 1
+        return Collected(step=step, kept=kept, played=played, dropped=dropped, guided=guided, rng=rng, seconds=time.monotonic() - began)
+
+    def finish(self, made: Collected) -> tuple[Iterable[Batch], Mapping[str, float]]:
+        """What was collected, scored and packed. Raises as the call does."""
+        step, kept, played, dropped, guided, rng, seconds = (getattr(made, f.name) for f in fields(made))
         self.groups = played
         metrics = _metrics(played) | {
             "groups": float(len(kept)),

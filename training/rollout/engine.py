@@ -1,0 +1,139 @@
+"""A sampler whose weights live in an engine beside the learner (vLLM, in this process or behind a port), with sessions as TorchSampler has.
+
+The learner's weights are pushed before the first turn that is sampled after the version changed, and every completion carries the version
+that the engine itself says it holds. A request that an engine lost is asked once more, after the engine was revived; lost again it is a
+segment without tokens whose `stop` is "lost", which the player turns into `Unscorable`. An engine that holds another version than the one
+that was pushed stops the run: what it wrote belongs to no policy that the learner knows.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+from torch import nn
+
+from synth.types import Sampling, seed_for
+from training.types import Segment
+
+
+class WrongVersion(RuntimeError):
+    """The engine holds other weights than those that were pushed."""
+
+
+class EngineLost(RuntimeError):
+    """The engine is gone, or does not answer; what it was asked may be asked again once it is revived."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Completion:
+    """What an engine wrote after a prompt: ids [n], their log-probs [n] under the distribution sampled from, and whether it ended itself."""
+
+    ids: np.ndarray
+    logp: np.ndarray
+    ended: bool
+
+
+class Engine(Protocol):
+    """Where the weights live."""
+
+    def load(self, model: nn.Module, version: int) -> None:
+        """Take the weights of `model` under the name `version`. Raises EngineLost."""
+
+    def version(self) -> int | None:
+        """Of the weights that it holds, as it says itself; None while it holds half of an update. Raises EngineLost."""
+
+    def complete(self, prompts: Sequence[Sequence[int]], seeds: Sequence[int], sampling: Sampling, end_id: int) -> list[Completion | None]:
+        """One completion per prompt, None for each that was lost. Raises EngineLost where all are."""
+
+    def revive(self) -> None:
+        """Start it again, or wait until it is there. Raises EngineLost where that fails."""
+
+
+@dataclass
+class EngineSampler:
+    """`open` starts a session of conversations that grow turn by turn.
+
+    model    the learner's, or a copy: what is pushed, and what pieces ask for log-probs
+    version  of these weights; whoever changes them counts it up
+    lost     requests that were lost, and of these those that were lost twice
+    """
+
+    model: nn.Module
+    end_id: int
+    engine: Engine
+    version: int = 0
+    held: int | None = field(default=None, init=False)
+    lost: list[int] = field(default_factory=lambda: [0, 0], init=False)
+
+    def open(self, prompts: Sequence[np.ndarray], seeds: Sequence[int]) -> EngineSession:
+        """Start one conversation per prompt (ids [n]) with one seed each; the engine's prefix cache reads equal beginnings once."""
+        return EngineSession(self, prompts, seeds)
+
+    def complete(self, prompts: Sequence[Sequence[int]], seeds: Sequence[int], sampling: Sampling) -> list[Completion | None]:
+        """One completion per prompt with the weights of `version`; None where it was lost twice. Raises WrongVersion."""
+        done: list[Completion | None] = [None] * len(prompts)
+        for again in (False, True):
+            waiting = [i for i, d in enumerate(done) if d is None]
+            if not waiting:
+                break
+            try:
+                if again:
+                    self.held = None  # what was revived may have started from other weights
+                    self.engine.revive()
+                if self.held != self.version:
+                    self.engine.load(self.model, self.version)
+                    self.held = self.version
+                self._agrees()
+                made = self.engine.complete([prompts[i] for i in waiting], [seeds[i] for i in waiting], sampling, self.end_id)
+                self._agrees()
+            except EngineLost as e:
+                made = [None] * len(waiting)
+                print(f"warning: {e}: {len(waiting)} requests {'are given up' if again else 'will be asked once more'}", file=sys.stderr)
+            for i, one in zip(waiting, made, strict=True):
+                done[i] = one
+            self.lost[again] += sum(one is None for one in made)
+        return done
+
+    def _agrees(self) -> None:
+        there = self.engine.version()
+        if there != self.version:
+            raise WrongVersion(
+                f"the engine holds the weights of version {there}, and those of version {self.version} were pushed: does another run use the "
+                "same engine? Give each run an engine of its own"
+            )
+
+
+class EngineSession:
+    """Conversations under way. `generate` and `observe` take turns; rows are named by their place in the prompts given at the start."""
+
+    def __init__(self, sampler: EngineSampler, prompts: Sequence[np.ndarray], seeds: Sequence[int]) -> None:
+        self.sampler, self.seeds = sampler, list(seeds)
+        self.turn = 0
+        self.rows = list(range(len(prompts)))
+        self.said = [[int(i) for i in p] for p in prompts]
+
+    def observe(self, rows: Sequence[int], new: Sequence[np.ndarray]) -> None:
+        """Keep only the conversations `rows` alive and append what the environment said to each."""
+        self.rows = list(rows)
+        for r, x in zip(rows, new, strict=True):
+            self.said[r] += [int(i) for i in x]
+
+    def generate(self, sampling: Sampling) -> list[Segment]:
+        """Sample the next turn of every alive conversation: at most `max_tokens` ids, ending with the end-of-turn id unless cut."""
+        seeds = [seed_for(self.seeds[r], self.turn) for r in self.rows]
+        self.turn += 1
+        made = self.sampler.complete([self.said[r] for r in self.rows], seeds, sampling)
+        out = []
+        for r, one in zip(self.rows, made, strict=True):
+            blank = one is None
+            ids = np.zeros(0, dtype=np.int64) if blank else one.ids
+            self.said[r] += ids.tolist()
+            out.append(
+                Segment(ids=ids, role="model", logp=np.zeros(0, dtype=np.float32) if blank else one.logp,
+                        stop="lost" if blank else "end" if one.ended else "length", version=self.sampler.version, sampling=sampling)
+            )  # fmt: skip
+        return out

@@ -1,0 +1,213 @@
+"""vLLM as an `Engine`: in this process (`InProcess`), or behind the port of a server of its own (`Server`, OpenAI-compatible).
+
+Both keep a prefix cache, take weights in place, and return log-probs of the distribution really sampled from (after temperature, top-k and
+top-p; of greedy turns those of the model at temperature 1), which is what `--logprobs-mode processed_logprobs` means. Entropies are not
+returned. Seeds are per request.
+
+`ENVIRONMENT` has to be in the environment of the process before vLLM is imported there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from synth.types import Sampling
+from training.rollout.engine import Completion, EngineLost
+
+WORKER = "training.rollout.vllm_worker.Versioned"
+ENVIRONMENT = {
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # in process: no children that outlive a killed run
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # or it binds the learner's threads to cores, too
+    "VLLM_CPU_KVCACHE_SPACE": "1",  # GiB; 4 unless said
+    "VLLM_HOST_IP": "127.0.0.1",
+    "VLLM_NO_USAGE_STATS": "1",
+    "DO_NOT_TRACK": "1",
+    "VLLM_LOGGING_LEVEL": "WARNING",
+    "HF_HUB_OFFLINE": "1",  # the model is a folder
+}
+SERVED = {**ENVIRONMENT, "VLLM_ENABLE_V1_MULTIPROCESSING": "1", "VLLM_SERVER_DEV_MODE": "1"}  # dev mode: its weights can be exchanged
+
+
+def settings(*, max_length: int, dtype: str = "float32", seed: int = 0, **more: Any) -> dict[str, Any]:
+    """Arguments that both ways start vLLM with; `more` is added, or replaces them."""
+    return {
+        "max_model_len": max_length, "dtype": dtype, "seed": seed % 2**31, "enforce_eager": True, "enable_prefix_caching": True,
+        "logprobs_mode": "processed_logprobs", "generation_config": "vllm", "worker_extension_cls": WORKER, **more,
+    }  # fmt: skip
+
+
+@dataclass
+class InProcess:
+    """vLLM's engine in this process. Raises ValueError where vLLM is not installed.
+
+    folder    a model in Hugging Face layout: its architecture; the weights are pushed before the first turn
+    settings  of `vllm.LLM`, as `settings` gives them
+    """
+
+    folder: Path
+    settings: Mapping[str, Any]
+    llm: Any = field(default=None, init=False)
+
+    def _start(self) -> None:
+        try:
+            import vllm
+        except ImportError as e:
+            raise ValueError(f"the engine vllm is not installed ({e}): `make engine-cpu`, or on a GPU `pip install -c constraints.txt -e '.[vllm]'`") from e
+        kept, threads = torch.get_rng_state(), torch.get_num_threads()
+        try:
+            self.llm = vllm.LLM(model=str(self.folder), skip_tokenizer_init=True, **self.settings)
+        finally:  # what it seeds and sets for itself is the learner's too
+            torch.set_rng_state(kept)
+            torch.set_num_threads(threads)
+
+    def load(self, model: nn.Module, version: int) -> None:
+        if self.llm is None:
+            self._start()
+        weights = [(name, tensor.detach()) for name, tensor in model.state_dict().items()]
+        with _losing():
+            self.llm.collective_rpc("espalier_load", kwargs={"version": version, "weights": weights})
+            self.llm.reset_prefix_cache()  # keys and values of the weights before
+
+    def version(self) -> int | None:
+        with _losing():
+            return self.llm.collective_rpc("espalier_version")[0]
+
+    def complete(self, prompts: Sequence[Sequence[int]], seeds: Sequence[int], sampling: Sampling, end_id: int) -> list[Completion | None]:
+        from vllm import SamplingParams
+
+        asked = [
+            SamplingParams(
+                temperature=sampling.temperature, top_p=sampling.top_p, top_k=sampling.top_k, max_tokens=sampling.max_tokens, seed=seed,
+                logprobs=0, stop_token_ids=[end_id], ignore_eos=True, detokenize=False,
+            )
+            for seed in seeds
+        ]  # fmt: skip
+        with _losing():
+            answers = self.llm.generate([{"prompt_token_ids": list(p)} for p in prompts], asked, use_tqdm=False)
+        out = []
+        for answer in answers:
+            (said,) = answer.outputs
+            logp = [one[token].logprob for token, one in zip(said.token_ids, said.logprobs, strict=True)]
+            out.append(_completion(said.token_ids, logp, said.finish_reason))
+        return out
+
+    def revive(self) -> None:
+        self.llm = None  # `load` starts another
+
+
+@contextlib.contextmanager
+def _losing():
+    """What vLLM raises of a dead engine as EngineLost; a mistake in what it was asked stays what it is."""
+    from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
+
+    try:
+        yield
+    except (EngineDeadError, EngineGenerateError) as e:
+        raise EngineLost(f"vLLM died ({type(e).__name__}: {str(e).splitlines()[0]})") from e
+
+
+def _completion(ids: Sequence[int], logp: Sequence[float], reason: str | None) -> Completion | None:
+    if reason not in ("stop", "length"):  # aborted
+        return None
+    return Completion(ids=np.asarray(ids, dtype=np.int64), logp=np.asarray(logp, dtype=np.float32), ended=reason == "stop")
+
+
+@dataclass
+class Server:
+    """`vllm serve` in another process on this machine, as `command` starts it. Raises ValueError for an answer that is none of vLLM's.
+
+    url      up to and without /v1
+    weights  a folder that the server can read too: where weights are laid for it
+    workers  requests under way at a time
+    patience seconds in which a lost server may come back
+    """
+
+    url: str
+    weights: Path
+    workers: int = 64
+    timeout: float = 600.0
+    patience: float = 120.0
+    name: str = field(default="", init=False)
+
+    def load(self, model: nn.Module, version: int) -> None:
+        folder = self.weights / f"{version}"
+        model.save_pretrained(folder)
+        try:
+            self._rpc("espalier_load", {"version": version, "folder": str(folder)})
+            self._post("/reset_prefix_cache", {})
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def version(self) -> int | None:
+        return self._rpc("espalier_version", {})
+
+    def complete(self, prompts: Sequence[Sequence[int]], seeds: Sequence[int], sampling: Sampling, end_id: int) -> list[Completion | None]:
+        if not self.name:
+            self.name = self._ask("/v1/models")["data"][0]["id"]
+
+        def one(prompt: Sequence[int], seed: int) -> Completion | None:
+            try:
+                said = self._post("/v1/completions", {
+                    "model": self.name, "prompt": list(prompt), "seed": seed, "temperature": sampling.temperature, "top_p": sampling.top_p,
+                    "top_k": sampling.top_k, "max_tokens": sampling.max_tokens, "stop_token_ids": [end_id], "ignore_eos": True,
+                    "logprobs": 0, "return_token_ids": True, "skip_special_tokens": False,
+                })["choices"][0]  # fmt: skip
+            except EngineLost as e:
+                print(f"warning: {e}", file=sys.stderr)
+                return None
+            return _completion(said["token_ids"], said["logprobs"]["token_logprobs"], said["finish_reason"])
+
+        with ThreadPoolExecutor(min(self.workers, len(prompts))) as pool:
+            return list(pool.map(one, prompts, seeds))
+
+    def revive(self) -> None:
+        until = time.monotonic() + self.patience
+        while True:
+            try:
+                self._ask("/health")
+                return
+            except EngineLost as e:
+                if time.monotonic() > until:
+                    raise EngineLost(f"{e}, and it did not come back in {self.patience:.0f} s") from e
+                time.sleep(0.5)
+
+    def _rpc(self, method: str, knobs: Mapping[str, Any]) -> Any:
+        return self._post("/collective_rpc", {"method": method, "kwargs": dict(knobs)})["results"][0]
+
+    def _post(self, path: str, body: Mapping[str, Any]) -> Any:
+        return self._ask(path, json.dumps(body).encode())
+
+    def _ask(self, path: str, body: bytes | None = None) -> Any:
+        request = urllib.request.Request(self.url.rstrip("/") + path, data=body, headers={"Content-Type": "application/json"}, method="POST" if body else "GET")
+        try:
+            with urllib.request.urlopen(request, timeout=self.timeout) as answer:
+                text = answer.read()
+                return json.loads(text) if text.strip() else None
+        except urllib.error.HTTPError as e:
+            said = e.read(2000).decode(errors="replace").strip()
+            if e.code < 500:
+                raise ValueError(f"the server {self.url} refuses {path} ({e.code}: {said}): was it started with {' '.join(command(Path('MODEL'), 8000, {})[2:])}?") from e
+            raise EngineLost(f"the server {self.url} failed on {path} ({e.code})") from e
+        except (OSError, json.JSONDecodeError) as e:  # refused, reset, timed out, cut short
+            raise EngineLost(f"the server {self.url} does not answer {path} ({e})") from e
+
+
+def command(folder: Path, port: int, more: Mapping[str, Any]) -> list[str]:
+    """The arguments that start a server of a model's folder on this machine's own port, with SERVED in its environment."""
+    flags = [f"--{k.replace('_', '-')}" + ("" if v is True else f"={v}") for k, v in more.items() if v is not False]
+    return [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(folder), "--host", "127.0.0.1", "--port", str(port), *flags]
