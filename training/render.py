@@ -4,12 +4,15 @@ A conversation is: prompt ids, then turn by turn the sampled ids (ending in the 
 environment says next. So what the template writes *between* two turns may not depend on the text before: `Renderer` checks that
 once, at start, and refuses a template that fails. How it would write earlier turns again (Qwen3 drops their empty `<think>` block) does
 not matter, because they are never written again. A template that knows `enable_thinking` is told no: turns are short here.
+
+Text never becomes structure: special tokens in a message are spelled apart, and in what a tool says also the markup that the tokenizer
+has as tokens of its own (`<think>`, `</tool_response>`) and the lines that the template itself writes between two turns.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from jinja2.exceptions import TemplateError
@@ -20,6 +23,10 @@ from synth.types import Message
 _MARK = "Zmarkerz"
 _REMEDY = "set the tokenizer's chat_template to a ChatML one"
 _ASKED = (Message(role="user", content="u"),)
+
+
+def _any(texts: Iterable[str]) -> re.Pattern[str]:
+    return re.compile("|".join(map(re.escape, sorted(texts, key=len, reverse=True))))
 
 
 class Renderer:
@@ -34,7 +41,8 @@ class Renderer:
         self.end_id: int = tokenizer.eos_token_id
         self.end: str = tokenizer.decode([self.end_id])
         special = {self.end, *(t.content for t in tokenizer.added_tokens_decoder.values() if t.special)}
-        self._special = re.compile("|".join(map(re.escape, sorted(special, key=len, reverse=True))))
+        self._special = _any(special)
+        self._markup = self._special
         longer = [*_ASKED, Message(role="assistant", content="a"), Message(role="tool", content="b")]
         try:
             first, later = (self._between(before, [Message(role="tool", content="t")]) for before in (_ASKED, longer))
@@ -45,13 +53,17 @@ class Renderer:
                 f"the chat template of {tokenizer.name_or_path!r} makes what follows a turn depend on what came before it, or does not end "
                 f"a turn with {self.end!r}: {_REMEDY}"
             )
+        headers = {line.strip() for line in re.split(r"Zt|\n", self._between(_ASKED, [Message(role=r, content="Zt") for r in ("tool", "user")]))}
+        own = {t.content for t in tokenizer.added_tokens_decoder.values()}
+        self._markup = _any(special | {x for x in headers | own if len(x) > 2 and re.search(r"[^\w\s]", x) and not re.search(r"^\s|\s$", x)})
 
-    def _plain(self, text: str) -> str:
-        """Text whose special tokens are spelled apart: a passage or an answer that quotes `<|im_end|>` must not end a turn."""
-        return self._special.sub(lambda found: f"{found[0][:1]} {found[0][1:]}", text)
+    def _plain(self, text: str, role: str = "") -> str:
+        """Text whose special tokens are spelled apart: a passage or an answer that quotes `<|im_end|>` must not end a turn. Of a tool, all
+        markup is."""
+        return (self._markup if role == "tool" else self._special).sub(lambda found: f"{found[0][:1]} {found[0][1:]}", text)
 
     def _text(self, messages: Sequence[Message], generate: bool) -> str:
-        said = [{"role": m.role, "content": self._plain(m.content)} for m in messages]
+        said = [{"role": m.role, "content": self._plain(m.content, m.role)} for m in messages]
         return self.tokenizer.apply_chat_template(said, tokenize=False, add_generation_prompt=generate, enable_thinking=False)
 
     def _between(self, before: Sequence[Message], messages: Sequence[Message]) -> str:

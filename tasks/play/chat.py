@@ -18,7 +18,7 @@ from tasks.disk import commit, tables
 from tasks.errors import UserError, nearest
 from tasks.planning import plan
 from tasks.planning.pieces import bind
-from tasks.play import knowledge
+from tasks.play import knowledge, tools
 from tasks.stage import REMEDY
 from tasks.stages.evaluate import MODELS, outcome
 from training.model import load_model
@@ -80,7 +80,8 @@ class Chat:
             self.renderer = Renderer(tokenizer)
         except (ValueError, OSError) as e:
             raise UserError(f"the model {model} could not be loaded: {str(e).strip().splitlines()[0]}") from e
-        self.tools = {"search": knowledge.load(passages, k=self.settings["k"])}
+        self.envs = {e["piece"]: bind("training.env", e)() for e in self.settings["envs"]}
+        self.tools = tools.bound(knowledge.load(passages, k=self.settings["k"]), self.envs.values())
         self.sampling = Sampling(temperature=temperature, max_tokens=self.settings["max_turn_tokens"])
         self.seed, self.asked = seed, 0
         questions = root / "artifacts" / "questions" / "problems.parquet"
@@ -112,7 +113,7 @@ class Chat:
     def _player(self, around: Callable[[Any], Any]) -> Player:
         return Player(
             sampler=TorchSampler(model=self.model, end_id=self.renderer.end_id), renderer=self.renderer, tools=self.tools,
-            envs={e["piece"]: around(bind("training.env", e)()) for e in self.settings["envs"]}, sampling=self.sampling,
+            envs={name: around(env) for name, env in self.envs.items()}, sampling=self.sampling,
             max_tokens=self.settings["max_tokens"],
         )  # fmt: skip
 

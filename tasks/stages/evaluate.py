@@ -22,7 +22,7 @@ from tasks.disk.finished import Finished
 from tasks.errors import UserError, nearest
 from tasks.measure import OUTCOMES, measure, needed
 from tasks.planning.pieces import Pieces
-from tasks.play import knowledge
+from tasks.play import knowledge, tools
 from tasks.play import sets as test_sets
 from tasks.play.search import NOTHING
 from tasks.stage import Stage
@@ -129,7 +129,9 @@ def evaluate(
         raise UserError(f"evaluate.sets: two sets are called {twice[0]!r}: give each a name of its own")
     leaked = overlaps(stage, {"questions": asked, "families": solved} | {s.name: s.problems for s in own}, refuse=overlap == "refuse")
     asked, solved = ([p for p in problems if p.id not in leaked] for problems in (asked, solved))
-    search, blank = {"search": knowledge.search(stage, k=k)}, {"search": lambda query: NOTHING}
+    hosts = {e.piece.rpartition("/")[2]: e() for e in envs}
+    search = tools.bound(knowledge.search(stage, k=k), hosts.values())
+    blank = {**search, "search": lambda query: NOTHING}
     runs = [Run(name, name, asked, samples, search) for name in models]
     runs += [Run(f"{name}, families", name, solved, family_samples, search) for name in models]
     runs += [
@@ -139,7 +141,6 @@ def evaluate(
     for r in runs:
         if not r.problems:
             raise UserError(f"evaluate: every problem of {r.name!r} was trained on: there is nothing left to ask")
-    hosts = {e.piece.rpartition("/")[2]: e() for e in envs}
     sampling = Sampling(temperature=temperature, top_p=top_p, max_tokens=max_turn_tokens)
 
     @lru_cache(maxsize=1)  # runs of one model follow each other

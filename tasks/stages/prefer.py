@@ -14,7 +14,7 @@ from tasks.errors import UserError
 from tasks.learning import Curve, drive, make_repeatable, shuffled
 from tasks.pairs import BY_THE_OBJECTIVE, columns, margins
 from tasks.planning.pieces import Piece, Pieces
-from tasks.play import knowledge
+from tasks.play import knowledge, tools
 from tasks.rows import pair_rows
 from tasks.stage import Stage
 from tasks.turns import Turn, Turns, read
@@ -105,7 +105,7 @@ def prefer(
         problems = {i: p for i, p in _problems(stage, families).items() if p.env in hosts}
         player = Player(
             sampler=TorchSampler(policy, renderer.end_id), renderer=renderer, envs=hosts,
-            tools={"search": knowledge.search(stage, k=k)}, max_tokens=max_length,
+            tools=tools.bound(knowledge.search(stage, k=k), hosts.values()), max_tokens=max_length,
             sampling=Sampling(temperature=temperature, max_tokens=max_turn_tokens),
         )  # fmt: skip
         sampled = SampledPairs(

@@ -19,7 +19,7 @@ from tasks.errors import UserError
 from tasks.learning import Curve, drive, make_repeatable, shuffled
 from tasks.pairs import columns
 from tasks.planning.pieces import Piece, Pieces
-from tasks.play import knowledge
+from tasks.play import knowledge, tools
 from tasks.ratings import ratings
 from tasks.rows import pair_rows, prompt_ids
 from tasks.stage import Stage
@@ -209,9 +209,10 @@ def _player(
     """The SFT model as the policy whose answers are chosen from."""
     policy, tokenizer = load_model(stage.input("sft", "model"), dtype=dtype, device=device)
     renderer = Renderer(tokenizer)
+    hosts = {e.piece.rpartition("/")[2]: e() for e in envs}
     return Player(
-        sampler=TorchSampler(policy, renderer.end_id), renderer=renderer, envs={e.piece.rpartition("/")[2]: e() for e in envs},
-        tools={"search": knowledge.search(stage, k=k)}, max_tokens=max_length - 1,
+        sampler=TorchSampler(policy, renderer.end_id), renderer=renderer, envs=hosts,
+        tools=tools.bound(knowledge.search(stage, k=k), hosts.values()), max_tokens=max_length - 1,
         sampling=Sampling(temperature=temperature, max_tokens=max_turn_tokens),
     )  # fmt: skip
 

@@ -13,7 +13,7 @@ from tasks.disk import tables
 from tasks.errors import UserError
 from tasks.learning import Curve, drive, make_repeatable
 from tasks.planning.pieces import Piece, Pieces
-from tasks.play import knowledge
+from tasks.play import knowledge, tools
 from tasks.stage import Stage
 from training.compose import compose
 from training.learner import Optim
@@ -94,9 +94,10 @@ def rl(
     policy, tokenizer = load_model(stage.input("sft", "model"), dtype=dtype, device=device)
     reference = load_reference(stage, teacher, tokenizer, dtype, device) if teacher or "reference" in stage.needs else None
     renderer = Renderer(tokenizer)
+    hosts = {e.piece.rpartition("/")[2]: e() for e in envs}
     player = Player(
-        sampler=TorchSampler(policy, renderer.end_id), renderer=renderer, envs={e.piece.rpartition("/")[2]: e() for e in envs},
-        tools={"search": knowledge.search(stage, k=k)}, max_tokens=max_tokens,
+        sampler=TorchSampler(policy, renderer.end_id), renderer=renderer, envs=hosts,
+        tools=tools.bound(knowledge.search(stage, k=k), hosts.values()), max_tokens=max_tokens,
         sampling=Sampling(temperature=temperature, max_tokens=max_turn_tokens),
     )  # fmt: skip
     decayed = partial(Optim, warmup=warmup, decay=decay, final=0.1, weight_decay=weight_decay, max_grad_norm=max_grad_norm)

@@ -19,7 +19,6 @@ from training.tools import ERROR, Tool, calls, instructions, use
 
 LAST = "(No more calls: answer now.)"
 NEITHER = f"{ERROR}this turn holds neither a call nor <answer>...</answer>"
-ENDS = "an answer; a call after a budget is used up; with broken = end, a call that cannot be read"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +85,7 @@ class Tooled:
         if self._spent(state):
             return [], True, Scored(value=0.0, parts={**self._parts(state, 0.0), "spent": 1.0})
         said = [Message(role="tool", content=x) for x in self._results(state, asked)] or [Message(role="tool", content=NEITHER)]
-        if self._spent(state):
+        if self._spent(state, ahead=1):
             said[-1] = Message(role="tool", content=f"{said[-1].content}\n{LAST}")
         return said, False, None
 
@@ -110,11 +109,12 @@ class Tooled:
         left = len(asked) - len(made)
         return texts + ([f"{ERROR}the last {left} of {len(asked)} calls were not made: a budget is used up"] if left else [])
 
-    def _spent(self, state: Mapping[str, Any]) -> bool:
+    def _spent(self, state: Mapping[str, Any], ahead: int = 0) -> bool:
+        """Whether no further call may be made; `ahead`: in the turn after this one."""
         b = self.budget
         cheapest = min((t.cost for t in state["tools"].values()), default=0.0)
         return (
-            state["turns"] >= b.turns or state["calls"] >= b.calls or state["context"] >= b.context
+            state["turns"] + ahead >= b.turns or state["calls"] >= b.calls or state["context"] >= b.context
             or (b.cost > 0 and state["cost"] + cheapest > b.cost)
         )  # fmt: skip
 

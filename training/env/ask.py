@@ -20,6 +20,9 @@ from synth.types import Message, Problem, Score, Scored
 from synth.verify import extract_answer, verify
 from training.env import system
 
+TOOLS = "ask"
+BUDGETS = ("most", "budget")
+ENDS = "a name said; a question beyond `most`; a turn that is neither"
 _TEXT = re.compile(r"(.+)\. (Is it .+)\. Which one is it\?")
 _THING = re.compile(r"(\w+): ([\w ]+)")
 _HINT = re.compile(r"Is it (\w+)\? (yes|no)")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Literal
 
-from training.env._tooled import ENDS as ENDS
 from training.env._tooled import Budget, Tooled
 
 TOOLS = "python"
 BUDGETS = ("turns", "calls", "parallel", "result", "context")
+ENDS = "an answer; a call after a budget is used up; with broken = end, a turn without a call that can be read"
 
 
 def python(

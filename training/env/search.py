@@ -18,6 +18,8 @@ from training.env._browse import Browse
 from training.env._evidence import Evidence
 
 TOOLS = ("search", "open", "find")
+BUDGETS = ("max_calls", "max_context")
+ENDS = "an answer; a call beyond the budget; a turn that is neither"
 _QUERY = re.compile(r"<search>(.*?)</search>", re.DOTALL)
 
 

@@ -16,6 +16,10 @@ from synth.types import Message, Problem, Score, Scored
 from synth.verify import extract_answer, missing, verify
 from training.env import system
 
+TOOLS = ""
+BUDGETS = ()
+ENDS = "the second answer"
+
 
 @dataclass(frozen=True)
 class SecondLook:

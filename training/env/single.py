@@ -10,6 +10,10 @@ from synth.types import Message, Problem, Score, Scored
 from synth.verify import extract_answer, missing, verify
 from training.env import system
 
+TOOLS = ""
+BUDGETS = ()
+ENDS = "the first turn"
+
 
 @dataclass(frozen=True)
 class Single:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from training.env._tooled import ENDS as ENDS
 from training.env._tooled import Budget, Tooled
 from training.tools.calculator import calculator
 from training.tools.search import search
@@ -13,6 +12,7 @@ from training.tools.sql import sql
 
 TOOLS = "those of `use`, and of the servers of `servers`"
 BUDGETS = ("turns", "calls", "parallel", "result", "context", "cost")
+ENDS = "an answer; a call after a budget is used up; with broken = end, a turn without a call that can be read"
 SHIPPED = {"calculator": calculator, "search": search, "sql": sql, "python": None}
 
 

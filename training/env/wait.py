@@ -15,6 +15,10 @@ from synth.types import Message, Problem, Score, Scored
 from synth.verify import extract_answer, missing, verify
 from training.env import system
 
+TOOLS = ""
+BUDGETS = ("times",)
+ENDS = "the answer after the last cue"
+
 
 @dataclass(frozen=True)
 class Wait:

@@ -16,6 +16,9 @@ from synth.types import Message, Problem, Score, Scored
 from synth.verify.moves import STEPS, letters
 from training.env import system
 
+TOOLS = "move"
+BUDGETS = ("slack",)
+ENDS = "the goal; more than `slack` times the fewest moves; a turn without moves"
 _MOVE = re.compile(r"<move>(.*?)</move>", re.DOTALL)
 _MAP = re.compile(r"[.#SG/]{3,}")
 
