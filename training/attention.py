@@ -1,8 +1,8 @@
 """Attention over packed rows and over a growing key/value cache, registered with transformers under the name "espalier".
 
 transformers calls the registered function in every layer with queries, keys and values; what it needs beside them travels
-as the keyword `rows` through the model's forward: a `PackedRows` (training: many rows end to end in one stream) or a
-`CachedRows` (sampling). No `attention_mask` is ever passed: beside position ids it silently mixes packed rows.
+as the keyword `rows` through the model's forward: a `PackedRows` (training: many rows end to end in one stream), a `SharedRows`
+(the same, where what rows begin with in common stands once) or a `CachedRows` (sampling). No `attention_mask` is ever passed: beside position ids it silently mixes packed rows.
 
 Packed rows: rows are sorted by length and put into buckets whose padded size wastes at most `waste`; each bucket is one causal
 `scaled_dot_product_attention`. Padding lies after a row's last token, so a causal row never sees it, and the result is exact.
@@ -39,16 +39,7 @@ class PackedRows:
     def of(lengths: list[int], device: torch.device | str = "cpu", waste: float = 0.2) -> PackedRows:
         """Buckets of rows of near length: none holds more than (1 + waste) times its real tokens."""
         starts = [0, *itertools.accumulate(lengths)]
-        buckets: list[list[int]] = []
-        real = 0  # tokens in the last bucket; rows come by rising length, so the next one is its longest
-        for i in sorted(range(len(lengths)), key=lengths.__getitem__):
-            n = lengths[i]
-            if buckets and n * (len(buckets[-1]) + 1) <= (1 + waste) * (real + n):
-                buckets[-1].append(i)
-                real += n
-            else:
-                buckets.append([i])
-                real = n
+        buckets = _buckets([(n, n) for n in lengths], waste)
         gather, scatter, offset = [], torch.empty(starts[-1], dtype=torch.long), 0
         for rows in buckets:
             width = lengths[rows[-1]]
@@ -70,6 +61,77 @@ class PackedRows:
             y = F.scaled_dot_product_attention(a, b, c, is_causal=True, scale=scale, enable_gqa=a.shape[1] != b.shape[1])
             done.append(y.transpose(1, 2).flatten(0, 1))
         return torch.cat(done).index_select(0, self.scatter).unsqueeze(0)
+
+
+@dataclass(frozen=True)
+class SharedRows:
+    """How the rows of a stream lie of which some go on from the beginning of another: first whole rows, then continuations.
+
+    roots    the whole rows, which are the first tokens of the stream
+    buckets  of near continuations: (queries [n, L], keys [n, K], mask [n, 1, L, K]): the stream's index of each own token, and of each
+             token that is before or in the row, both padded with index 0; True where a token may look
+    scatter  [tokens of continuations]: where each lies among the flattened buckets laid end to end
+    longest  tokens of the longest row, its shared beginning included
+    """
+
+    roots: PackedRows
+    buckets: list[tuple[Tensor, Tensor, Tensor]]
+    scatter: Tensor
+    longest: int
+
+    @staticmethod
+    def of(lengths: list[int], after: list[tuple[int, int, int]], device: torch.device | str = "cpu", waste: float = 0.2) -> SharedRows:
+        """lengths of the whole rows; after: for each continuation (start in the stream of the row that it goes on from, how many of its
+        tokens are its own beginning, tokens of its own, one or more). Padding wastes at most `waste` of the keys and of the queries."""
+        first = sum(lengths)
+        starts = [first, *itertools.accumulate((n for _, _, n in after), initial=first)][1:]
+        buckets, scatter, offset = [], torch.empty(starts[-1] - first, dtype=torch.long), 0
+        for rows in _buckets([(n, common + n) for _, common, n in after], waste):
+            own, seen = (max(sizes) for sizes in zip(*((after[i][2], sum(after[i][1:])) for i in rows), strict=True))
+            queries, keys = torch.zeros(len(rows), own, dtype=torch.long), torch.zeros(len(rows), seen, dtype=torch.long)
+            last = torch.empty(len(rows), own, dtype=torch.long)  # the last key that each query sees; of padding, one of the row's
+            for r, i in enumerate(rows):
+                start, common, n = after[i]
+                queries[r, :n] = torch.arange(starts[i], starts[i] + n)
+                keys[r, :common], keys[r, common : common + n] = torch.arange(start, start + common), queries[r, :n]
+                last[r] = torch.arange(common, common + own).clamp_max(common + n - 1)
+                scatter[starts[i] - first : starts[i] - first + n] = offset + r * own + torch.arange(n)
+            mask = torch.arange(seen) <= last[:, :, None]
+            buckets.append((queries.to(device), keys.to(device), mask[:, None].to(device)))
+            offset += queries.numel()
+        longest = max(*lengths, *(common + n for _, common, n in after))
+        return SharedRows(roots=PackedRows.of(lengths, device, waste), buckets=buckets, scatter=scatter.to(device), longest=longest)
+
+    def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
+        """As `PackedRows.attend`."""
+        n = len(self.roots.scatter)
+        done = []
+        whole = self.roots.attend(layer, q[:, :, :n], k[:, :, :n], v[:, :, :n], scale)
+        q, k, v = (x[0].transpose(0, 1) for x in (q, k, v))
+        for queries, keys, mask in self.buckets:
+            a, b, c = (
+                x.index_select(0, i.reshape(-1)).view(*i.shape, *x.shape[1:]).transpose(1, 2) for x, i in ((q, queries), (k, keys), (v, keys))
+            )
+            y = F.scaled_dot_product_attention(a, b, c, attn_mask=mask, scale=scale, enable_gqa=a.shape[1] != b.shape[1])
+            done.append(y.transpose(1, 2).flatten(0, 1))
+        return torch.cat([whole[0], torch.cat(done).index_select(0, self.scatter)]).unsqueeze(0)
+
+
+def _buckets(sizes: list[tuple[int, int]], waste: float) -> list[list[int]]:
+    """Indices of rows of (queries, keys) in buckets of near size: padded to the largest of each, none holds more than (1 + waste) times
+    its real queries, or keys."""
+    buckets: list[list[int]] = []
+    real, most = (0, 0), (0, 0)  # of the last bucket: the sums and the largest
+    for i in sorted(range(len(sizes)), key=lambda i: sizes[i][::-1]):
+        now = tuple(map(max, most, sizes[i]))
+        held = tuple(a + b for a, b in zip(real, sizes[i], strict=True))
+        if buckets and all(n * (len(buckets[-1]) + 1) <= (1 + waste) * x for n, x in zip(now, held, strict=True)):
+            buckets[-1].append(i)
+            real, most = held, now
+        else:
+            buckets.append([i])
+            real = most = sizes[i]
+    return buckets
 
 
 @dataclass
@@ -145,7 +207,7 @@ def _attention(
     *,
     scaling: float | None = None,
     sliding_window: int | None = None,
-    rows: PackedRows | CachedRows | None = None,
+    rows: PackedRows | SharedRows | CachedRows | None = None,
     **more: object,
 ) -> tuple[Tensor, None]:
     """The signature that transformers calls. Raises ValueError for attention that is not plain and causal over the whole row."""

@@ -16,11 +16,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from training.attention import PackedRows
 from training.logprob import Head, fused_logprob
 from training.model import head_weight, hidden_states
 from training.muon import Muon
-from training.pack import split
+from training.pack import Stream, split
 from training.policy_loss import fused_policy_loss, plan
 from training.types import Batch, Terms, TokenStats
 
@@ -62,10 +61,13 @@ class Optim:
 
 
 def before_targets(model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
-    """The hidden states [N, d] before each trainable target, and where the N targets stand in the batch."""
-    hidden = hidden_states(model, batch.ids, batch.position, PackedRows.of(batch.lengths, batch.ids.device))
+    """The hidden states [N, d] before each trainable target, and where the N targets stand in the batch. What rows begin with in common
+    is computed once; index_select adds up the gradients of all who read it."""
+    stream = Stream.of(batch)
+    hidden = hidden_states(model, stream.ids, stream.position, stream.rows)
     at = batch.trainable.nonzero().squeeze(1)
-    return hidden.index_select(0, at - 1), at
+    before = at - 1
+    return hidden.index_select(0, before if stream.place is None else stream.place.index_select(0, before)), at
 
 
 def spread(x: Tensor, at: Tensor, n: int) -> Tensor:

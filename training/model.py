@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 from transformers.utils import logging
 
-from training.attention import NAME, CachedRows, PackedRows
+from training.attention import NAME, CachedRows, PackedRows, SharedRows
 
 END = "<|im_end|>"
 TAGS = ["<search>", "</search>", "<answer>", "</answer>"]
@@ -191,7 +191,7 @@ def head_weight(model: nn.Module) -> Tensor:
     return model.get_output_embeddings().weight
 
 
-def hidden_states(model: nn.Module, ids: Tensor, position: Tensor, rows: PackedRows | CachedRows) -> Tensor:
+def hidden_states(model: nn.Module, ids: Tensor, position: Tensor, rows: PackedRows | SharedRows | CachedRows) -> Tensor:
     """Last hidden states: ids, position [T] (packed) or [B, n] (cached) -> [T, d] or [B, n, d]. The head is not applied."""
     flat = ids.dim() == 1
     if flat:

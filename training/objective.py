@@ -67,7 +67,7 @@ class PolicyObjective:
             columns["weight"] = columns["weight"] * weight if "weight" in columns else weight
         if "corrupted" in self.needs:
             ids = torch.where(columns["corrupt"].bool() & ~batch.trainable & (batch.position > 0), batch.ids[0], batch.ids)
-            columns["corrupted"] = score(self.policy, replace(batch, ids=ids), **knobs).logp
+            columns["corrupted"] = score(self.policy, replace(batch, ids=ids, common=[]), **knobs).logp
 
     def __call__(self, stats: TokenStats, batch: Batch) -> list[Terms]:
         columns = batch.columns

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
+from torch import Tensor
 
+from training.attention import PackedRows, SharedRows
 from training.types import Batch, Credit, Group, Rollout
+
+WORTH = 0.15  # of a batch's tokens: what must be shared for one pass over it to be cheaper than the tokens themselves
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,8 +66,77 @@ def pack(rows: Sequence[Row], *, device: str = "cpu", totals: Mapping[str, float
         group=torch.tensor([r.group for r in rows]),
         columns=columns,
         totals=dict(count(rows) if totals is None else totals),
+        common=_common(rows),
     )
     return to(batch, device)
+
+
+def _common(rows: Sequence[Row]) -> list[int]:
+    """How many tokens of its prompt (those before the first that is trained on) each row shares with the row before it. At least one token
+    of either row stays its own. Empty where sharing would save less than WORTH of the tokens."""
+    prompts = [min(int(np.argmax(r.trainable[1:])) + 1 if r.trainable[1:].any() else len(r.ids), len(r.ids) - 1) for r in rows]
+    common = [0]
+    for (a, m), (b, n) in itertools.pairwise(zip(rows, prompts, strict=True)):
+        differ = a.ids[: min(m, n)] != b.ids[: min(m, n)]
+        common.append(int(np.argmax(differ)) if differ.any() else min(m, n))
+    saved = sum(shared for _, shared in _roots(common, [len(r.ids) for r in rows]))
+    return common if saved >= WORTH * sum(len(r.ids) for r in rows) else []
+
+
+def _roots(common: Sequence[int], lengths: Sequence[int]) -> list[tuple[int, int]]:
+    """Of each row the row that it goes on from and how many tokens of it are its own beginning; a whole row goes on from itself after 0.
+
+    A row is whole that shares less than a quarter of itself with the last whole one, or less than the next row shares with it."""
+    out: list[tuple[int, int]] = []
+    root, shared = 0, 0
+    for i, (c, n) in enumerate(zip(common, lengths, strict=True)):
+        shared = c if i == root + 1 else min(shared, c)
+        following = common[i + 1] if i + 1 < len(common) else 0
+        if i == 0 or 4 * shared < n or following > shared:
+            root = i
+        out.append((root, 0 if root == i else shared))
+    return out
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stream:
+    """The tokens of a batch as a model reads them, those that rows begin with in common once: ids, position [S], how they attend, and
+    `place` [T], where the state of each of the batch's tokens lies among the S (None: where the token does)."""
+
+    ids: Tensor
+    position: Tensor
+    rows: PackedRows | SharedRows
+    place: Tensor | None = None
+
+    @staticmethod
+    def of(batch: Batch) -> Stream:
+        device = batch.ids.device
+        roots = _roots(batch.common, batch.lengths) if any(batch.common) else []
+        if not any(shared for _, shared in roots):
+            return Stream(ids=batch.ids, position=batch.position, rows=PackedRows.of(batch.lengths, device))
+        starts = [0, *itertools.accumulate(batch.lengths)]
+        place, index = torch.empty(starts[-1], dtype=torch.long), []
+        lengths: list[int] = []
+        after: list[tuple[int, int, int]] = []
+        put = 0  # tokens of the stream so far: whole rows first, then what the others go on with
+        for whole in (True, False):
+            for i, (root, shared) in enumerate(roots):
+                if (root == i) == whole:
+                    lo, hi = starts[i] + shared, starts[i + 1]
+                    place[lo:hi] = torch.arange(put, put + hi - lo)
+                    if whole:
+                        lengths.append(hi - lo)
+                    else:
+                        begun = int(place[starts[root]])
+                        place[starts[i] : lo] = torch.arange(begun, begun + shared)
+                        after.append((begun, shared, hi - lo))
+                    index.append(torch.arange(lo, hi))
+                    put += hi - lo
+        chosen = torch.cat(index).to(device)
+        return Stream(
+            ids=batch.ids.index_select(0, chosen), position=batch.position.index_select(0, chosen),
+            rows=SharedRows.of(lengths, after, device), place=place.to(device),
+        )  # fmt: skip
 
 
 def to(batch: Batch, device: str) -> Batch:
@@ -90,6 +164,7 @@ def select(batch: Batch, lo: int, hi: int) -> Batch:
     return Batch(
         ids=batch.ids[a:b], position=batch.position[a:b], row=batch.row[a:b] - lo, lengths=batch.lengths[lo:hi],
         trainable=batch.trainable[a:b], group=batch.group[lo:hi], columns=columns, totals=batch.totals,
+        common=[0, *batch.common[lo + 1 : hi]] if batch.common else [],
     )  # fmt: skip
 
 

@@ -141,6 +141,8 @@ class Batch:
     group       [R] int64, index of the group (or pair) of each row
     columns     name -> tensor [T] or [R]: credit, behaviour, reference, old, weight, and what pieces declare
     totals      denominators of the *whole* optimizer step, computed before any split: tokens, sequences, groups, pairs, constant, ...
+    common      list of R: how many of its first tokens a row is known to share with the row before it; empty where none does. A model
+                may compute them once, so whoever changes `ids` empties it
     """
 
     ids: Tensor
@@ -151,6 +153,7 @@ class Batch:
     group: Tensor
     columns: dict[str, Tensor] = field(default_factory=dict)
     totals: dict[str, float] = field(default_factory=dict)
+    common: list[int] = field(default_factory=list)
 
     @property
     def rows(self) -> int:
