@@ -33,7 +33,6 @@ WORKER = "training.rollout.vllm_worker.Versioned"
 ENVIRONMENT = {
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # in process: no children that outlive a killed run
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # or it binds the learner's threads to cores, too
-    "VLLM_CPU_KVCACHE_SPACE": "1",  # GiB; 4 unless said
     "VLLM_HOST_IP": "127.0.0.1",
     "VLLM_NO_USAGE_STATS": "1",
     "DO_NOT_TRACK": "1",
@@ -43,11 +42,12 @@ ENVIRONMENT = {
 SERVED = {**ENVIRONMENT, "VLLM_ENABLE_V1_MULTIPROCESSING": "1", "VLLM_SERVER_DEV_MODE": "1"}  # dev mode: its weights can be exchanged
 
 
-def settings(*, max_length: int, dtype: str = "float32", seed: int = 0, **more: Any) -> dict[str, Any]:
-    """Arguments that both ways start vLLM with; `more` is added, or replaces them."""
+def settings(*, max_length: int, dtype: str = "float32", memory: float = 1.0, **more: Any) -> dict[str, Any]:
+    """Arguments that both ways start vLLM with: conversations of at most `max_length` tokens, `memory` GiB for their keys and values. `more`
+    is added, or replaces them."""
     return {
-        "max_model_len": max_length, "dtype": dtype, "seed": seed % 2**31, "enforce_eager": True, "enable_prefix_caching": True,
-        "logprobs_mode": "processed_logprobs", "generation_config": "vllm", "worker_extension_cls": WORKER, **more,
+        "max_model_len": max_length, "dtype": dtype, "kv_cache_memory_bytes": int(memory * 2**30), "enforce_eager": True,
+        "enable_prefix_caching": True, "logprobs_mode": "processed_logprobs", "generation_config": "vllm", "worker_extension_cls": WORKER, **more,
     }  # fmt: skip
 
 
@@ -67,13 +67,14 @@ class InProcess:
         try:
             import vllm
         except ImportError as e:
-            raise ValueError(f"the engine vllm is not installed ({e}): `make engine-cpu`, or on a GPU `pip install -c constraints.txt -e '.[vllm]'`") from e
-        kept, threads = torch.get_rng_state(), torch.get_num_threads()
-        try:
-            self.llm = vllm.LLM(model=str(self.folder), skip_tokenizer_init=True, **self.settings)
-        finally:  # what it seeds and sets for itself is the learner's too
-            torch.set_rng_state(kept)
-            torch.set_num_threads(threads)
+            raise ValueError(f"the engine vllm cannot be imported ({e}): `make engine-cpu`, or on a GPU `pip install -c constraints.txt -e '.[vllm]'`") from e
+        threads, set_threads = torch.get_num_threads(), torch.set_num_threads
+        with torch.random.fork_rng():
+            try:
+                self.llm = vllm.LLM(model=str(self.folder), skip_tokenizer_init=True, **self.settings)
+            finally:  # on a CPU it takes this function away from everybody
+                torch.set_num_threads = set_threads
+                torch.set_num_threads(threads)
 
     def load(self, model: nn.Module, version: int) -> None:
         if self.llm is None:
@@ -97,7 +98,7 @@ class InProcess:
             )
             for seed in seeds
         ]  # fmt: skip
-        with _losing():
+        with _losing(), torch.random.fork_rng():  # it draws from torch's own generator, which is the learner's
             answers = self.llm.generate([{"prompt_token_ids": list(p)} for p in prompts], asked, use_tqdm=False)
         out = []
         for answer in answers:
@@ -107,18 +108,25 @@ class InProcess:
         return out
 
     def revive(self) -> None:
-        self.llm = None  # `load` starts another
+        self.close()  # `load` starts another
+
+    def close(self) -> None:
+        """Free what it holds."""
+        self.llm = None
+        from vllm.distributed import cleanup_dist_env_and_memory
+
+        cleanup_dist_env_and_memory()
 
 
 @contextlib.contextmanager
 def _losing():
-    """What vLLM raises of a dead engine as EngineLost; a mistake in what it was asked stays what it is."""
-    from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
+    """What breaks in vLLM as EngineLost; a mistake in what it was asked (ValueError, TypeError) stays what it is."""
+    from vllm.exceptions import VLLMServerError
 
     try:
         yield
-    except (EngineDeadError, EngineGenerateError) as e:
-        raise EngineLost(f"vLLM died ({type(e).__name__}: {str(e).splitlines()[0]})") from e
+    except (RuntimeError, AssertionError, OSError, VLLMServerError) as e:
+        raise EngineLost(f"vLLM died ({type(e).__name__}: {(str(e).splitlines() or ['no reason given'])[0]})") from e
 
 
 def _completion(ids: Sequence[int], logp: Sequence[float], reason: str | None) -> Completion | None:
@@ -154,7 +162,8 @@ class Server:
             shutil.rmtree(folder, ignore_errors=True)
 
     def version(self) -> int | None:
-        return self._rpc("espalier_version", {})
+        said = self._rpc("espalier_version", {})  # numbers come as texts
+        return None if said is None else int(said)
 
     def complete(self, prompts: Sequence[Sequence[int]], seeds: Sequence[int], sampling: Sampling, end_id: int) -> list[Completion | None]:
         if not self.name:
@@ -193,7 +202,8 @@ class Server:
         return self._ask(path, json.dumps(body).encode())
 
     def _ask(self, path: str, body: bytes | None = None) -> Any:
-        request = urllib.request.Request(self.url.rstrip("/") + path, data=body, headers={"Content-Type": "application/json"}, method="POST" if body else "GET")
+        headers = {"Content-Type": "application/json"}
+        request = urllib.request.Request(self.url.rstrip("/") + path, data=body, headers=headers, method="POST" if body else "GET")
         try:
             with urllib.request.urlopen(request, timeout=self.timeout) as answer:
                 text = answer.read()
@@ -201,7 +211,10 @@ class Server:
         except urllib.error.HTTPError as e:
             said = e.read(2000).decode(errors="replace").strip()
             if e.code < 500:
-                raise ValueError(f"the server {self.url} refuses {path} ({e.code}: {said}): was it started with {' '.join(command(Path('MODEL'), 8000, {})[2:])}?") from e
+                raise ValueError(
+                    f"the server {self.url} refuses {path} ({e.code}: {said}): was it started as docs/engines.md says, with VLLM_SERVER_DEV_MODE=1 "
+                    f"and --worker-extension-cls {WORKER}?"
+                ) from e
             raise EngineLost(f"the server {self.url} failed on {path} ({e.code})") from e
         except (OSError, json.JSONDecodeError) as e:  # refused, reset, timed out, cut short
             raise EngineLost(f"the server {self.url} does not answer {path} ({e})") from e

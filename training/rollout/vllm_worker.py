@@ -1,7 +1,7 @@
 """What vLLM's worker is given beside its own: weights that come with a version, and the version to be asked for.
 
-vLLM makes it a base of its worker (`worker_extension_cls`), so `self.model_runner` is there. `reload_weights` is the one way that leaves a
-CPU build whole: `model.load_weights` meets linear layers that were packed, fails, and leaves half of the old weights.
+vLLM makes it a base of its worker (`worker_extension_cls`), so its `reload_weights` is there. That is the one way that leaves a CPU
+build whole: `model.load_weights` meets linear layers that were packed, fails, and leaves half of the old weights.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from typing import Any
 class Versioned:
     """version: of the weights, None while they are exchanged and after an exchange that failed."""
 
-    model_runner: Any
+    reload_weights: Any  # vLLM's own
     espalier_held: int | None = None
 
     def espalier_load(self, version: int, folder: str = "", weights: Iterable[tuple[str, Any]] = ()) -> int:
         """Take the weights of a folder in Hugging Face layout, or (name, tensor) pairs, and call them `version`."""
         self.espalier_held = None
         if folder:
-            self.model_runner.reload_weights(weights_path=folder)
+            self.reload_weights(weights_path=folder)
         else:
-            self.model_runner.reload_weights(weights_iterator=iter(weights))
+            self.reload_weights(weights_iterator=iter(weights))
         self.espalier_held = int(version)
         return self.espalier_held
 
