@@ -1,6 +1,7 @@
 """A walk through a grid by letters U, D, L, R: right where it reaches the goal without leaving the grid or entering a wall.
 
-`rows` are strings of "." (free), "#" (wall), "S" (start) and "G" (goal); at most `limit` moves (0: any number up to 1000).
+`rows` are strings of "." (free), "#" (wall), "S" (start) and "G" (goal), "K" (a key) and "D" (a door: a wall until a key was reached); at most
+`limit` moves (0: any number up to 1000).
 """
 
 from __future__ import annotations
@@ -35,9 +36,15 @@ def _arrives(walk: str, rows: Sequence[str], limit: int) -> bool:
     place = next(((r, c) for r, row in enumerate(rows) for c, x in enumerate(row) if x == "S"), None)
     if place is None or (limit and len(walk) > limit):
         return False
-    r, c = place
+    (r, c), key = place, False
     for step in walk:
         r, c = r + STEPS[step][0], c + STEPS[step][1]
-        if not (0 <= r < len(rows) and 0 <= c < len(rows[r])) or rows[r][c] == "#":
+        if not free(rows, r, c, key):
             return False
+        key = key or rows[r][c] == "K"
     return rows[r][c] == "G"
+
+
+def free(rows: Sequence[str], r: int, c: int, key: bool) -> bool:
+    """Whether a walker may stand there; a door is open to who has the key."""
+    return 0 <= r < len(rows) and 0 <= c < len(rows[r]) and rows[r][c] != "#" and (rows[r][c] != "D" or key)
