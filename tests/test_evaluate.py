@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sealed import seal
+from test_endpoint import Server
 
 from synth.kb import Passage
 from synth.types import Message, PreferencePair, Problem, Scored, Trajectory, Unscorable
@@ -348,3 +349,56 @@ def test_features_of_prompts_where_a_metric_reads_them(project):
     assert found["rl"] == found["base"], "the same weights see the same"
     assert 1 < found["rl"]["rank_me"]["mean"] <= 5 and found["rl"]["rank_me"]["n"] == 6, "six prompts span at most five directions"
     assert "features" not in pd.read_parquet(project / "artifacts/evaluate/scores.parquet")
+
+
+@pytest.fixture
+def judge():
+    """An endpoint whose model reads the reference: it prefers the answer that holds it, unless told otherwise."""
+    made = Server(lambda body: made.says(body["messages"][0]["content"]))
+
+    def fair(shown):
+        parts = dict(re.findall(r"<<< (.+?)\n(.*?)\n>>>", shown, re.S))
+        first, second = (parts["Reference"] in parts[f"Answer {i}"] for i in (1, 2))
+        return f"<verdict>{'tie' if first == second else 1 if first else 2}</verdict>"
+
+    made.says = made.fair = fair
+    yield made
+    made.http.shutdown()
+    made.http.server_close()
+
+
+def test_a_judge_compares_what_two_models_answered(project, judge, monkeypatch):
+    names = iter(range(10**6))  # every third answer holds all names, and so the right one
+    monkeypatch.setattr(module, "answered", lambda messages: " ".join(f"City{n}" for n in NAMES) if next(names) % 3 == 0 else "nobody")
+    out = run(project, models=["base", "rl"], against="base", judge={"url": judge.url, "model": "fair"})
+    found = json.loads((out / "metrics.json").read_text())["judged"]["rl over base"]
+    assert found["consistent"]["mean"] == 1.0 and found["unscorable"]["mean"] == 0.0 and found["win_rate"]["n"] >= 6
+    rows = [json.loads(line) for line in (out / "verdicts.jsonl").read_text().splitlines()]
+    assert len(rows) == found["win_rate"]["n"] and {r["pair"] for r in rows} == {"rl over base"}
+    wins = [{"first": 1.0, "tie": 0.5, "second": 0.0}[r["winner"]] for r in rows]
+    assert found["win_rate"]["mean"] == pytest.approx(sum(wins) / len(wins)) and len(set(wins)) > 1
+    card = json.loads((out / "card.json").read_text())["judge"]
+    assert card["attacks"] > 0 and card["requests"] == len(judge.bodies) and card["model"] == "fair"
+
+
+@pytest.mark.parametrize(
+    ("says", "words"),
+    [
+        (lambda shown: "<verdict>1</verdict>", "cannot be trusted"),
+        (lambda shown: "I like both.", "it gives no verdict|cannot be trusted"),
+    ],
+)
+def test_a_judge_that_always_says_a_is_refused_before_anything_is_played(project, judge, monkeypatch, says, words):
+    judge.says = says
+    monkeypatch.setattr(module, "Player", None)
+    with pytest.raises(UserError, match=words):
+        run(project, judge={"url": judge.url, "model": f"biased {words}"})
+
+
+def test_a_judge_is_configured_or_refused(project):
+    with pytest.raises(UserError, match="unknown key 'modle': did you mean 'model'"):
+        run(project, judge={"url": "http://127.0.0.1:9/v1", "modle": "x"})
+    with pytest.raises(UserError, match="evaluate.judge: url is missing"):
+        run(project, judge={"model": "x"})
+    with pytest.raises(UserError, match="budget of 3 calls"):
+        run(project, judge={"url": "http://127.0.0.1:9/v1", "model": "x", "calls": 3})

@@ -20,9 +20,9 @@ from synth.verify import extract_answer
 from tasks.disk import tables
 from tasks.disk.finished import Finished
 from tasks.errors import UserError, nearest
-from tasks.measure import OUTCOMES, measure, needed
+from tasks.measure import OUTCOMES, measure, needed, plain
 from tasks.planning.pieces import Pieces
-from tasks.play import knowledge, tools
+from tasks.play import judges, knowledge, tools
 from tasks.play import sets as test_sets
 from tasks.play.search import NOTHING
 from tasks.stage import Stage
@@ -103,6 +103,7 @@ def evaluate(
     ],
     sets: list = [],
     overlap: str = "refuse",
+    judge: dict = {},
     traces: int = 48,
     max_unscorable: float = 0.02,
     wave: int = 256,
@@ -114,8 +115,9 @@ def evaluate(
     numbers would mean something else.
 
     sets: test sets of one's own (`tasks/play/sets.py` has the keys). overlap: "refuse" stops where an evaluation row stands in what was
-    trained on, and names the rows; "drop" leaves those rows out and counts them. traces: conversations that MLflow shows turn by turn. A
-    metric that reads `rewards` (best_of_n) has every rollout judged by artifacts/reward."""
+    trained on, and names the rows; "drop" leaves those rows out and counts them. traces: conversations that MLflow shows turn by turn. judge: a
+    model that says whose answer is better, a model's or that of `against` (`tasks/play/judges.py` has the keys); it must stand the attacks
+    first. A metric that reads `rewards` (best_of_n) has every rollout judged by artifacts/reward."""
     if overlap not in ("refuse", "drop"):
         raise UserError(f"evaluate: overlap = {overlap!r} is neither refuse nor drop")
     wanted = needed(metrics)
@@ -150,12 +152,13 @@ def evaluate(
         now[:] = [model]
         return TorchSampler(model=model, end_id=renderer.end_id), renderer
 
-    judge = None
+    referee = judges.trusted(stage, judge, solved or asked) if judge else None
+    scorer = None
     if "rewards" in wanted:
         from tasks.play.rewards import RewardModel
 
         word = json.loads(stage.input("reward", "card.json").read_text(encoding="utf-8")).get("verdict", "")
-        judge = RewardModel(stage.input("reward", "model"), word, dtype=dtype, device=device)
+        scorer = RewardModel(stage.input("reward", "model"), word, dtype=dtype, device=device)
 
     def play(run: Run, part: Sequence[Problem]) -> list[Rollout]:
         source, renderer = sampler(run.model)
@@ -177,7 +180,7 @@ def evaluate(
                 run.problems,
                 max(1, wave // run.samples),
                 partial(play, run),
-                judge,
+                scorer,
                 probe if "features" in wanted else None,
             ):
                 rows += [{"run": run.name, "model": run.model, "blanked": run.tools is blank, **row} for row in part]
@@ -207,6 +210,13 @@ def evaluate(
         raise UserError(
             "evaluate: no metric gives pass@1, which the report shows: keep {piece: pass_at_k, ks: [1, ...]} among evaluate.metrics"
         )
+    if referee:
+        asked_of = {p.id: p for r in runs for p in r.problems}
+        seen = [r for r in rows if r["messages"] is not None and not r["blanked"]]
+        last = {m: {r["problem"]: answered(r["messages"]) for r in seen if r["model"] == m} for m in models}
+        said = referee.compared(last, asked_of, against)
+        found["judged"] = plain(said.rates)
+        (stage.out / "verdicts.jsonl").write_text("".join(json.dumps(v, ensure_ascii=False) + "\n" for v in said.verdicts), encoding="utf-8")
     (stage.out / "metrics.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     stage.card(
         {
@@ -219,10 +229,13 @@ def evaluate(
             "sets": {s.name: {"source": s.source, "problems": len(s.problems), "quarantined": tables.counts(s.aside)} for s in own},
             "overlap": {"gate": overlap, "dropped": len(leaked)},
             "held_out": digest([p.id for p in asked]),
+            **({"judge": said.card} if referee else {}),
         }
     )
     for name, values in found["models"].items():
         stage.log({f"{name}/{m}": v["mean"] for m, v in values.items() if m in WATCHED and v.get("mean") is not None})
+    for pair, rates in found.get("judged", {}).items():
+        stage.log({f"{pair.partition(' over ')[0]}/win_rate": rates["win_rate"]["mean"]})
     if traces:
         stage.episodes(stage.out / "episodes.jsonl", traces)
     stage.artifact(stage.out / "metrics.json")
@@ -282,7 +295,7 @@ def resumable(
     problems: Sequence[Problem],
     size: int,
     play: Callable[[Sequence[Problem]], list[Rollout]],
-    judge: Callable[[Sequence[Rollout]], list[float]] | None = None,
+    scorer: Callable[[Sequence[Rollout]], list[float]] | None = None,
     probe: Callable[[Sequence[Rollout]], list[list[float] | None]] | None = None,
 ) -> Iterator[list[dict[str, Any]]]:
     """Rows of the rollouts of `problems`, `size` problems at a time. A part that is finished is not played again."""
@@ -290,7 +303,7 @@ def resumable(
     def rows(part: Sequence[Problem]) -> list[dict[str, Any]]:
         counts: Counter[str] = Counter()
         out, played = [], play(part)
-        rewards = judge(played) if judge else [None] * len(played)
+        rewards = scorer(played) if scorer else [None] * len(played)
         features = probe(played) if probe else [None] * len(played)
         for r, reward, seen in zip(played, rewards, features, strict=True):
             out.append({**row(r, counts[r.group]), "reward": reward, **({"features": seen} if probe else {})})
@@ -325,6 +338,11 @@ def row(rollout: Rollout, sample: int) -> dict[str, Any]:
         "reference": problem.answer,
         "messages": [{"role": m.role, "content": m.content} for m in rollout.info["messages"]] if sample == 0 else None,
     }
+
+
+def answered(messages: Sequence[Mapping[str, str]]) -> str:
+    """The last words of the model, "" where it never spoke."""
+    return next((m["content"] for m in reversed(messages) if m["role"] == "assistant"), "")
 
 
 def outcome(rollout: Rollout) -> str:

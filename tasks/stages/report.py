@@ -155,6 +155,12 @@ def results(found: Mapping[str, Any]) -> str:
     differences = "".join(f"<li><b>{escape(name)}</b>: {points(m)}{chance(m)}</li>" for name, m in found["difference"].items())
     out += "<p class='soft'>pass@k: the chance that at least one of k samples is right, estimated without bias.</p>"
     out += f"<h3>Differences on the same questions</h3><ul>{differences}</ul>"
+    if judged := found.get("judged"):
+        out += "<h3>What the judge prefers</h3>" + page.table(
+            ["answers of", "preferred", "ties", "the same in both orders", "without a verdict"],
+            [[escape(pair), *(percent(r[m]) if r[m]["n"] else "-" for m in ("win_rate", "ties", "consistent", "unscorable"))] for pair, r in judged.items()],
+            range(1, 5),
+        )
     hops = [
         (f"{h} hop{'s' if h != '1' else ''}, {NAMES.get(name, name)}", name, m["pass@1"])
         for h in sorted({h for parts in found["hops"].values() for h in parts})
