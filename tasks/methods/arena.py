@@ -117,6 +117,17 @@ class Rounding(TorchSampler):
         return TorchSampler(model, self.end_id, self.version).open(prompts, seeds)
 
 
+class Known(Renderer):
+    """A renderer that writes each prompt once: here the same dozen are asked thousands of times."""
+
+    def prompt(self, messages: Sequence[Message]) -> np.ndarray:
+        kept = self.__dict__.setdefault("kept", {})
+        key = tuple((m.role, m.content) for m in messages)
+        if key not in kept:
+            kept[key] = super().prompt(messages)
+        return kept[key].copy()
+
+
 def answer(letter: str) -> str:
     return f"<answer>{letter}</answer>"
 
@@ -305,7 +316,7 @@ class Arena:
 
     @cached_property
     def answers(self) -> list[list[str]]:
-        """Per problem the different answers that the base policy was taught, where they are single turns to the plain question; else none."""
+        """Per problem the answers that the base policy was taught, where they are single turns to the plain question; else none."""
         kept = [[s.turns[0] for s in said if not s.more and len(s.turns) == 1] for said in self.world.said]
         single = all(len(s.turns) == 1 for said in self.world.said for s in said)
         return [list(dict.fromkeys(k)) for k in kept] if single else []
@@ -364,7 +375,7 @@ def tokenizer() -> Any:
 @lru_cache
 def arena(name: str, steps: int = 160) -> Arena:
     """The world of a name with a base policy that says what the world wants it to say, to within a few parts in a hundred."""
-    world, renderer = WORLDS[name](), Renderer(tokenizer())
+    world, renderer = WORLDS[name](), Known(tokenizer())
     model = new_model(
         tokenizer(), hidden=48, layers=1, heads=2, kv_heads=1, intermediate=64, max_length=192, init_range=0.1,
         seed=seed_for(0, "arena", name),
@@ -420,7 +431,7 @@ def exactly(now: Sequence[Beliefs], first: Sequence[Beliefs]) -> dict[str, float
     """What a policy thinks of the answers that it was taught, against what it thought at first. Nothing is sampled.
 
     right            probability of a right answer
-    hard_gain        nats by which the probability of a right answer to the hard problems has grown; tilt: that less the same of the easy ones
+    hard_gain        nats by which a right answer to the hard problems has become likelier; tilt: that less the same of the easy ones
     kinds            of the right answers, how many are alive: exp of the entropy of their shares
     answer_entropy   of the answers, in nats
     kl               KL(policy || first policy) over the answers, in nats

@@ -5,8 +5,9 @@ A protocol is written beside the recipe, under the key `behaviour`, and committe
     claim       the sentence that is tested
     task        a world of tasks/methods/arena.py
     metric      a number of `arena.measure` (samples) or `arena.exactly` (no samples) at the end; or of the steps: "auc" (mean reward),
-                "spread" (mean gradient norm), "mute" (share of groups whose rewards are all equal), "signal" (share of the groups trained on
-                that have any credit), "credited" (share of their rollouts that have), "practice" (share of the rollouts that were of hard problems), "rollout_tokens" (tokens sampled)
+                "spread" (mean gradient norm), "mute" (share of groups whose rewards are all equal), "signal" (share of the groups
+                trained on that have any credit), "credited" (share of their rollouts that have), "practice" (share of the rollouts that
+                were of hard problems), "rollout_tokens" (tokens sampled)
                 where `both` sets lr to 0, so that no step moves the policy: "agreement" (mean cosine between the gradients of two
                 steps), "truth" (in a world whose sampler rounds: cosine of the mean gradient with that of the same rollouts' worth
                 sampled from the learner's own weights, uncorrected)
@@ -39,9 +40,10 @@ from tasks.planning.pieces import bind_all, locate
 from tasks.planning.resolve import check_params, read_recipe, resolve
 
 KEYS = {"claim", "task", "metric", "direction", "against", "set", "against_set", "both", "steps", "seeds"}
-METRICS = {"auc", "spread", "mute", "signal", "credited", "practice", "rollout_tokens", "agreement", "truth", "pass1", "pass8", "right_kinds", "entropy",
-           "length", "honest", "think", "short", "answered", "turns", "share", "hard", "easy", "hard_nll", "think_gap", "right", "hard_gain", "tilt",
-           "kinds", "answer_entropy", "kl", "miscalibration"}  # fmt: skip
+SAMPLED = {"pass1", "pass8", "right_kinds", "entropy", "length", "honest", "think", "short", "answered", "turns", "share", "hard", "easy",
+           "hard_nll", "think_gap"}  # fmt: skip
+METRICS = SAMPLED | {"auc", "spread", "mute", "signal", "credited", "practice", "rollout_tokens", "agreement", "truth", "right", "hard_gain",
+                     "tilt", "kinds", "answer_entropy", "kl", "miscalibration"}  # fmt: skip
 SMALL = {"prompts_per_step": 8, "samples_per_prompt": 8, "lr": 3e-3, "warmup": 0, "decay": "constant", "max_turn_tokens": 16,
          "max_tokens": 128, "max_unscorable": 1.0, "epochs": 1, "minibatches": 1, "families": False}  # fmt: skip
 SAMPLES = 64  # of each problem, when a policy is measured
@@ -92,8 +94,9 @@ def prepared(task: str, recipe: str, changes: Mapping[str, Any], steps: int, see
     return made, player
 
 
-def train(task: str, recipe: str, changes: Mapping[str, Any], steps: int, seed: int) -> dict[str, float]:
-    """One seed of one recipe in one world: the numbers that a protocol may name. `recipe` "base" trains nothing."""
+def train(task: str, recipe: str, changes: Mapping[str, Any], steps: int, seed: int, *, sampled: bool = True) -> dict[str, float]:
+    """One seed of one recipe in one world: the numbers that a protocol may name, those of SAMPLED only where asked for. `recipe` "base"
+    trains nothing."""
     from tasks.methods.arena import arena, exactly, measure
 
     here = arena(task)
@@ -111,8 +114,10 @@ def train(task: str, recipe: str, changes: Mapping[str, Any], steps: int, seed: 
             plain, _ = prepared(task, recipe, {**changes, "corrections": []}, steps, seed, exact=True)
             found["truth"] = _cosine(np.mean(gradients, axis=0), np.mean(_steps(plain)[1], axis=0))
         return found
-    groups = player.play(made.experience.problems, SAMPLES, seed_for(seed, "behaviour", task, "measure"))
-    return found | measure(groups) | exactly(here.beliefs(player.sampler.model), here.first)
+    found |= exactly(here.beliefs(player.sampler.model), here.first)
+    if not sampled:
+        return found
+    return found | measure(player.play(made.experience.problems, SAMPLES, seed_for(seed, "behaviour", task, "measure")))
 
 
 def _steps(made: Any) -> tuple[list[dict[str, float]], list[np.ndarray]]:
@@ -156,9 +161,9 @@ def _cosine(a: np.ndarray, b: np.ndarray) -> float:
 
 
 @lru_cache(maxsize=4096)
-def _trained(task: str, recipe: str, changes: str, steps: int, seed: int) -> dict[str, float]:
+def _trained(task: str, recipe: str, changes: str, steps: int, seed: int, sampled: bool) -> dict[str, float]:
     """`train`, once per process for the same arguments: many protocols compare with the same runs of the same recipe."""
-    return train(task, recipe, json.loads(changes), steps, seed)
+    return train(task, recipe, json.loads(changes), steps, seed, sampled=sampled)
 
 
 def behave(name: str, *, progress: Any = lambda text: None) -> dict[str, Any]:
@@ -169,7 +174,8 @@ def behave(name: str, *, progress: Any = lambda text: None) -> dict[str, Any]:
     for seed in range(1, protocol["seeds"] + 1):
         pair = []
         for recipe, changes in ((name, protocol["set"]), (protocol["against"], protocol["against_set"])):
-            found = _trained(protocol["task"], recipe, json.dumps({**protocol["both"], **changes}, sort_keys=True), protocol["steps"], seed)
+            knobs, sampled = json.dumps({**protocol["both"], **changes}, sort_keys=True), protocol["metric"] in SAMPLED
+            found = _trained(protocol["task"], recipe, knobs, protocol["steps"], seed, sampled)
             if protocol["metric"] not in found:
                 has = nearest(protocol["metric"], found)
                 raise UserError(f"recipe {name}: the world {protocol['task']} does not measure {protocol['metric']}: {has}")
