@@ -1,7 +1,7 @@
 """How long evaluating, reporting and comparing take: `make bench-evaluation`, in a checkout (or --project DIR) where a run has finished.
 
     rollouts     1,000 questions × 8 samples of the trained RL model, search tool included, as the stage `evaluate` plays them
-    metrics      every metric of training/evaluate's defaults over those 8,000 rows, intervals included
+    metrics      the stage's default metrics and self-BLEU over those 8,000 rows, intervals included
     report       the stage `report` on that project
     compare      `espalier compare HEAD workspace` as a process of its own, interpreter and page included
 
@@ -66,7 +66,7 @@ def played(project: Path) -> list[dict[str, Any]]:
     from tasks.measure import over
     from tasks.planning import plan
     from tasks.planning.pieces import bind
-    from tasks.play import search
+    from tasks.play import knowledge
     from tasks.stages.evaluate import row
     from training.model import load_model
     from training.render import Renderer
@@ -81,13 +81,13 @@ def played(project: Path) -> list[dict[str, Any]]:
     player = Player(
         sampler=TorchSampler(model, renderer.end_id), renderer=renderer,
         envs={e["piece"]: bind("training.env", e)() for e in params["envs"]},
-        tools={"search": search.load(project / "artifacts/kb/passages.parquet", k=params["k"])}, max_tokens=params["max_tokens"],
+        tools={"search": knowledge.load(project / "artifacts/kb/passages.parquet", k=params["k"])}, max_tokens=params["max_tokens"],
         sampling=Sampling(temperature=params["temperature"], max_tokens=params["max_turn_tokens"]), wave=params["wave"],
     )  # fmt: skip
     groups: list[Any] = []
     seconds = timed(lambda: groups.extend(player.play(problems, SAMPLES, 0, "bench")))
     frame = pd.DataFrame([row(r, i) for g in groups for i, r in enumerate(g.rollouts)])
-    metrics = [bind("training.evaluate", m) for m in params["metrics"]]
+    metrics = [bind("training.evaluate", m) for m in [*params["metrics"], {"piece": "self_bleu"}]]
     size = f"{PROBLEMS:,} problems × {SAMPLES} samples"
     return [
         result(f"rollouts of {size}", [seconds], PROBLEMS * SAMPLES),

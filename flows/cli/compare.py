@@ -45,7 +45,8 @@ def said(found: dict[str, Any]) -> Iterator[str]:
     """The comparison in lines."""
     for side in ("a", "b"):
         s = found[side]
-        yield f"{side.upper()}  {s['name']}: {s['is']} (recipe {s['recipe'] or 'none'}, profile {s['profile']}, seed {s['seed']})"
+        what = f"recipe {s['recipe'] or 'none'}, profile {s['profile']}, seed {s['seed']}" if s["profile"] else "its plan is not here"
+        yield f"{side.upper()}  {s['name']}: {s['is']} ({what})"
     yield from _part("Parameters", [[r["knob"], short(r["a"]), "->", short(r["b"])] for r in found["parameters"]])
     yield from _part("Code", [[r["file"], r["change"], ", ".join(r["stages"])] for r in found["code"]])
     rows = [[r["rows"], f"{r['a']:,} -> {r['b']:,}", f"{r['only_a']:,} only in A, {r['only_b']:,} only in B"] for r in found["data"]]
