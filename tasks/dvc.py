@@ -37,7 +37,7 @@ def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
 
 def run(args: Sequence[str], root: Path, extra: Mapping[str, str] | None = None) -> int:
     """Run `dvc <args>` in `root`, its output on ours, and return its exit code. DVC is ended when we are: its stage then ends itself."""
-    child = subprocess.Popen([sys.executable, "-m", "tasks.process", "dvc", *args], cwd=root, env=environment(extra))
+    child = subprocess.Popen(process.ending_with_us("dvc", *args), cwd=root, env=environment(extra))
     try:
         return child.wait()
     finally:
@@ -138,7 +138,7 @@ def stage(
         said.append(line)
         each(line)
 
-    command = [sys.executable, "-m", "tasks.process", "dvc", "repro", "-s", name]
+    command = process.ending_with_us("dvc", "repro", "-s", name)
     try:
         code = process.run_group(command, cwd=root, env=environment(extra), each=hear, seconds=seconds)
     except TimeoutError as e:

@@ -5,8 +5,8 @@ checkout that has moved on. So a stage watches the process that started it, once
 `prctl(PR_SET_PDEATHSIG)` is not used: it fires on the end of the parent's *thread*, exists on Linux only, and never
 sees that the process above an intermediate shell has died.
 
-`python -m tasks.process MODULE ARGS` is `python -m MODULE ARGS` that ends, with all that it has started, when the process that
-started it is gone; where it does not lead a process group of its own, it ends alone.
+What `ending_with_us(MODULE, ARGS)` gives is `python -m MODULE ARGS` that ends, with all that it has started, when the process that wrote
+the command is gone, be it before the command could look; where it does not lead a process group of its own, it ends alone.
 """
 
 from __future__ import annotations
@@ -100,6 +100,13 @@ def end_with_starters() -> None:
     end_with(chain)
 
 
+def ending_with_us(module: str, *args: str) -> list[str]:
+    """The command `python -m module args` that ends when this process is gone, whenever that is."""
+    us = look(os.getpid())
+    assert us is not None
+    return [sys.executable, "-m", "tasks.process", f"{us.pid}/{us.started}", module, *args]
+
+
 def run_group(
     command: Sequence[str], *, cwd: Path, env: Mapping[str, str], each: Callable[[str], None], seconds: float | None = None
 ) -> int:
@@ -159,7 +166,17 @@ def _members(group: int) -> bool:
     return False
 
 
+def _begin(starter: str) -> None:
+    """End with `starter` ("pid/started"), and with the shells between it and us; at once where it is gone already."""
+    pid, _, started = starter.partition("/")
+    above = look(int(pid))
+    if above is None or above.started != started:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return
+    end_with([above], group=os.getpgrp() == os.getpid())  # a group that is not our own holds others: the shell script that began it all
+
+
 if __name__ == "__main__":
-    end_with(starters(), group=os.getpgrp() == os.getpid())  # a group that is not our own holds others: the shell script that began it all
-    del sys.argv[0]
+    _begin(sys.argv[1])
+    del sys.argv[:2]
     runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)

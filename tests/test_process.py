@@ -1,6 +1,8 @@
 """Processes: groups that are run and ended as a whole, and that end with who started them."""
 
+import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -69,8 +71,9 @@ def test_an_error_of_the_listener_ends_the_whole_group(hasty):
 def test_a_command_ends_with_who_started_it():
     """A process that is killed cannot tidy up: what it started through `python -m tasks.process` sees that it is gone."""
     script = (
-        "import subprocess, sys\n"
-        "child = subprocess.Popen([sys.executable, '-m', 'tasks.process', 'http.server', '0', '--bind', '127.0.0.1'], start_new_session=True,"
+        "import subprocess\n"
+        "from tasks.process import ending_with_us\n"
+        "child = subprocess.Popen(ending_with_us('http.server', '0', '--bind', '127.0.0.1'), start_new_session=True,"
         " stdout=subprocess.PIPE, env={**__import__('os').environ, 'PYTHONUNBUFFERED': '1'})\n"
         "child.stdout.readline()\n"
         "print(child.pid, flush=True)\n"
@@ -82,6 +85,12 @@ def test_a_command_ends_with_who_started_it():
     starter.kill()
     starter.wait()
     assert gone([child])
+
+
+def test_a_command_whose_starter_is_gone_before_it_could_look_ends_at_once(tmp_path):
+    script = "import json; from tasks.process import ending_with_us; print(json.dumps(ending_with_us('http.server', '0')))"
+    command = json.loads(subprocess.run([sys.executable, "-c", script], cwd=CODE, capture_output=True, text=True, check=True).stdout)
+    assert subprocess.run(command, cwd=CODE, capture_output=True, timeout=60).returncode == -signal.SIGTERM
 
 
 def test_alive_knows_a_process_from_a_later_one_with_its_id():

@@ -11,7 +11,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import time
 import urllib.error
 import urllib.request
@@ -108,7 +107,7 @@ def beside(root: Path, name: str, command: list[str]) -> Iterator[subprocess.Pop
     """`prefect COMMAND` in a process group of its own, its output in .espalier/prefect/<name>.log; ended with all that it started."""
     with (home(root) / f"{name}.log").open("ab") as log:
         child = subprocess.Popen(
-            [sys.executable, "-m", "tasks.process", "prefect", *command],
+            process.ending_with_us("prefect", *command),
             cwd=root,
             env=os.environ,
             stdin=subprocess.DEVNULL,
