@@ -110,6 +110,9 @@ class Table:
         text, found, _ = rollout.text.partition(marker)
         return (text, 1) if found else ("", 0)
 
+    def influence(self, rollout: Rollout, marker: str, nuisances: int, rng: np.random.Generator) -> dict[str, float]:
+        return {"zx": 1.0, "xy": 1.0, "zy": 1.0}
+
     def tell(self, problem: Problem, turns: Sequence[np.ndarray], group: str) -> Rollout:
         return self.say(problem, [" ".join(map(str, t)) for t in turns], group)
 

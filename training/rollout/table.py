@@ -11,6 +11,7 @@ import numpy as np
 from synth.types import Message, Problem, Score, Scored
 from training.learner import score
 from training.pack import pack, rollout_row
+from training.rollout.influence import influence
 from training.rollout.play import Player, judged
 from training.types import Group, Rollout, Segment
 
@@ -53,6 +54,17 @@ class Table:
             if marker in decode(first.ids[: n + 1]):
                 return decode(first.ids[:n]), n
         return "", 0
+
+    def influence(self, rollout: Rollout, marker: str, nuisances: int, rng: np.random.Generator) -> dict[str, float]:
+        """zx, xy, zy: how much prompt moves rationale, rationale answer, prompt answer (training/rollout/influence.py), the answer being what
+        the first turn says from the marker on. Empty where the first turn has no marker."""
+        before, first = (np.asarray(s.ids) for s in rollout.segments[:2])
+        if marker not in self.player.renderer.decode(first):
+            return {}
+        start, n, end = len(before), self.until(rollout, marker)[1], len(before) + len(first)
+        ids, z, x, y = np.concatenate([before, first]), (0, start), (start, start + n), (start + n, end)
+        model = self.player.sampler.model
+        return {name: influence(model, ids, of, to, nuisances, rng) for name, of, to in (("zx", x, z), ("xy", y, x), ("zy", y, z))}
 
     def tell(self, problem: Problem, turns: Sequence[np.ndarray], group: str) -> Rollout:
         env, render = self.player.envs[problem.env], self.player.renderer
