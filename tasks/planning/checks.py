@@ -22,6 +22,7 @@
     value_loss    rows (value is what the critic says now;   loss, gradient, descent
                   before: what it said before the step)
     schedule      steps, at (a list of steps)                values
+    overlap       sampling, learning (seconds of each step)  seconds, hidden, saved (share of the plain loop's seconds)
     prefer        chosen, rejected, ref_chosen, ..., and     values, gradient: {chosen, rejected}
                   the columns that the loss reads
     head          outputs [rows][k], gate, beta              rewards, ranked
@@ -58,6 +59,7 @@ SLOTS = {
     "guides": "guide",
     "critic": "value_loss",
     "turn_budget": "schedule",
+    "overlap": "overlap",
     "loss": "prefer",
     "head": "head",
     "cleaners": "clean",
@@ -286,6 +288,13 @@ def _value_loss(piece: Any, given: Mapping[str, Any], recipe: Mapping[str, Any])
     return _loss(t, piece(t.leaf, t.batch))
 
 
+def _overlap(piece: Any, given: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[str, Any]:
+    from training.rollout.asynchronous import simulate
+
+    line = simulate(given["sampling"], given["learning"], piece().staleness)
+    return {"seconds": line.seconds, "hidden": line.hidden, "saved": 1 - line.seconds / (line.sampling + line.learning)}
+
+
 def _schedule(piece: Any, given: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[str, Any]:
     return {"values": [piece(step, given["steps"]) for step in given["at"]]}
 
@@ -344,6 +353,7 @@ RUNNERS = {
     "value_loss": _value_loss,
     "guide": _guide,
     "schedule": _schedule,
+    "overlap": _overlap,
     "evaluate": _evaluate,
     "clean": _clean,
     **problem_checks.RUNNERS,

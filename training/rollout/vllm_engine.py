@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from safetensors.torch import save_file
 from torch import nn
 
 from synth.types import Sampling
@@ -36,7 +37,7 @@ ENVIRONMENT = {
     "VLLM_HOST_IP": "127.0.0.1",
     "VLLM_NO_USAGE_STATS": "1",
     "DO_NOT_TRACK": "1",
-    "VLLM_LOGGING_LEVEL": "WARNING",
+    "VLLM_LOGGING_LEVEL": "ERROR",
     "HF_HUB_OFFLINE": "1",  # the model is a folder
 }
 SERVED = {**ENVIRONMENT, "VLLM_ENABLE_V1_MULTIPROCESSING": "1", "VLLM_SERVER_DEV_MODE": "1"}  # dev mode: its weights can be exchanged
@@ -126,6 +127,8 @@ def _losing():
     try:
         yield
     except (RuntimeError, AssertionError, OSError, VLLMServerError) as e:
+        if "Unsupported" in str(e):  # on a CPU e.g. heads of other sizes than multiples of 32: it would say so again
+            raise ValueError(f"vLLM cannot run this model here ({str(e).splitlines()[0]}): set `engine: torch`, or choose another model") from e
         raise EngineLost(f"vLLM died ({type(e).__name__}: {(str(e).splitlines() or ['no reason given'])[0]})") from e
 
 
@@ -154,7 +157,9 @@ class Server:
 
     def load(self, model: nn.Module, version: int) -> None:
         folder = self.weights / f"{version}"
-        model.save_pretrained(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        once = {t.data_ptr(): (name, t.detach().cpu().contiguous()) for name, t in reversed(model.state_dict().items())}  # tied weights lie in one place
+        save_file(dict(once.values()), folder / "model.safetensors")
         try:
             self._rpc("espalier_load", {"version": version, "folder": str(folder)})
             self._post("/reset_prefix_cache", {})
