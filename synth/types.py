@@ -171,7 +171,17 @@ class Quarantined:
 
 @dataclass(frozen=True, kw_only=True)
 class Sampling:
-    """How text is drawn. temperature 0 is greedy; `stop` are strings that end a turn; `seed` makes a sample repeatable."""
+    """How text is drawn; `seed` makes a sample repeatable.
+
+    temperature   0 is greedy
+    top_k         of the likeliest tokens alone (0: of all)
+    top_p         of the fewest likeliest tokens that hold this share of what top_k left (1: of all)
+    min_p         of tokens at least this many times as likely as the likeliest (0: of all)
+    stop          strings that end a turn; stop_ids: ids that do, beside the end-of-turn id. What ended it is the turn's last
+    choices       where given, a turn is one of these texts and nothing else
+
+    Raises ValueError for numbers that name no distribution.
+    """
 
     temperature: float = 1.0
     top_p: float = 1.0
@@ -179,6 +189,22 @@ class Sampling:
     max_tokens: int = 64
     stop: tuple[str, ...] = ()
     seed: int = 0
+    min_p: float = 0.0
+    stop_ids: tuple[int, ...] = ()
+    choices: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name, fine, want in (
+            ("temperature", 0 <= self.temperature < float("inf"), "0 (greedy) or more"),
+            ("top_p", 0 < self.top_p <= 1, "above 0 and at most 1 (1: no cut)"),
+            ("top_k", self.top_k >= 0, "0 (no cut) or more"),
+            ("min_p", 0 <= self.min_p <= 1, "from 0 (no cut) to 1 (the likeliest tokens alone)"),
+            ("max_tokens", self.max_tokens >= 1, "1 or more"),
+            ("stop", all(self.stop), "strings that are not empty"),
+            ("choices", all(self.choices), "texts that are not empty"),
+        ):
+            if not fine:
+                raise ValueError(f"{name} of the sampling is {getattr(self, name)!r}; it must be {want}")
 
 
 class Generate(Protocol):

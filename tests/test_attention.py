@@ -2,6 +2,7 @@
 
 import copy
 import random
+from functools import partial
 
 import numpy as np
 import pytest
@@ -9,10 +10,14 @@ import tiny
 import torch
 from transformers import AutoModelForCausalLM
 
-from training.attention import CachedRows, PackedRows
+from training import cache as cache_module
+from training.attention import PackedRows
+from training.cache import CachedRows, plain_partial
+from training.cache import partial as partial_attention
 from training.learner import token_stats
 from training.model import head_weight, hidden_states
 from training.pack import Row, pack
+from training.rollout.decoder import FusedDecoder
 
 RAGGED = (5, 1, 17, 2, 2, 40, 9, 1, 33, 16, 3)
 
@@ -109,40 +114,72 @@ def test_equal_lengths_make_one_bucket():
     assert [tuple(i.shape) for i in PackedRows.of([9] * 7).gather] == [(7, 9)]
 
 
-def test_the_cache_gives_what_the_packed_pass_gives():
-    """Prefill of rows of different lengths, a repeated `keep`, then growth at different paces over several passes."""
+@pytest.mark.parametrize("fused", [False, True], ids=["own forward", "fused"])
+def test_the_cache_gives_what_the_packed_pass_gives(fused):
+    """Prompts of different lengths, shared by rows; growth at different paces over several passes; rows that change places, and passes over
+    some of them."""
     model = tiny.build()
-    final = [0, 0, 1, 2, 2]  # which prefix each kept row continues
-    prefix = tiny.ids(4, 11, 1)
-    cache = CachedRows(length=torch.zeros(3, dtype=torch.long))
-    first = feed(model, cache, prefix)
-    seen = [([prefix[f]], [first[f]]) for f in final]  # ids fed and hidden states got, per row
-    cache = cache.keep(torch.tensor(final))
+    forward = FusedDecoder.of(model) if fused else partial(hidden_states, model)
+    final = np.array([0, 0, 1, 2, 2])  # which prompt each row continues
+    prompts = tiny.ids(4, 11, 1)
+    asked = CachedRows(3)
+    first = feed(forward, asked, prompts)
+    cache = asked.share(final)
+    seen = [([prompts[f]], [first[f]]) for f in final]  # ids fed and hidden states got, per slot
     for lengths in ((3, 1, 6, 2, 1), (1, 1, 1, 1, 1), (70, 2, 1, 9, 4)):
-        grow(model, cache, seen, tiny.ids(*lengths, seed=lengths[0]))
-    cache, seen = cache.keep(torch.tensor([4, 0])), [seen[4], seen[0]]
-    grow(model, cache, seen, tiny.ids(2, 3, seed=9))
+        grow(forward, cache, seen, tiny.ids(*lengths, seed=lengths[0]))
+    cache.swap(np.array([0, 1]), np.array([4, 2]))
+    seen = [seen[i] for i in (4, 2, 1, 3, 0)]
+    for lo, hi, lengths in ((1, 4, (2, 3, 1)), (0, 2, (1, 1)), (0, 5, (1, 1, 1, 1, 1)), (4, 5, (1,))):
+        cache.window(lo, hi)
+        grow(forward, cache, seen[lo:hi], tiny.ids(*lengths, seed=lo + 9))
     rows = [np.concatenate(fed) for fed, _ in seen]
-    assert cache.length.tolist() == [len(r) for r in rows]
+    assert cache.held.tolist() == [len(r) - len(fed[0]) for r, (fed, _) in zip(rows, seen, strict=True)]
     for (_, got), want in zip(seen, packed_hidden(model, rows), strict=True):
         logp = [torch.log_softmax(h @ head_weight(model).T, -1) for h in (torch.cat(got), want)]
         torch.testing.assert_close(*logp, atol=1e-5, rtol=1e-5)
 
 
-def grow(model, cache, seen, new):
-    for (fed, got), x, h in zip(seen, new, feed(model, cache, new), strict=True):
+def grow(forward, cache, seen, new):
+    for (fed, got), x, h in zip(seen, new, feed(forward, cache, new), strict=True):
         fed.append(x)
         got.append(h)
 
 
-def feed(model, cache, new):
+def feed(forward, cache, new):
     ids = torch.full((len(new), max(map(len, new))), 7)  # padding is written too, and must never be seen
     for i, x in enumerate(new):
         ids[i, : len(x)] = torch.from_numpy(x)
+    lengths = np.array([len(x) for x in new])
     with torch.no_grad():
-        hidden = hidden_states(model, ids, cache.begin(torch.tensor([len(x) for x in new])), cache)
+        hidden = forward(ids, cache.begin(1 if (lengths == 1).all() else lengths), cache)
     cache.advance()
     return [h[: len(x)] for h, x in zip(hidden, new, strict=True)]
+
+
+def test_a_prompt_is_read_once_however_many_rows_share_it(monkeypatch):
+    """Of 12 rows of three prompts no tensor of keys is larger than that of the three, or of what the rows hold of their own."""
+    model, sizes = tiny.build(), []
+    forward = partial(hidden_states, model)
+    monkeypatch.setattr(cache_module, "partial", lambda q, k, *rest: sizes.append((k.shape[0], k.shape[2])) or partial_attention(q, k, *rest))
+    asked = CachedRows(3)
+    feed(forward, asked, tiny.ids(50, 50, 50))
+    feed(forward, asked.share(np.repeat(np.arange(3), 4)), tiny.ids(*[1] * 12))
+    assert set(sizes) == {(12, 1), (3, 50)}
+
+
+@pytest.mark.parametrize("shape", [(3, 2, 4, 1), (2, 2, 6, 5)])
+def test_two_parts_put_together_are_the_whole_on_every_device(shape):
+    """`partial` against softmax in float64, with a mask, as a CPU computes it and as other devices do."""
+    rng = torch.Generator().manual_seed(0)
+    b, g, q, k = shape
+    x, y, z = (torch.randn(b, g, n, 8, generator=rng) for n in (q, k + 3, k + 3))
+    mask = torch.zeros(b, 1, q, k + 3).masked_fill_(torch.rand(b, 1, q, k + 3, generator=rng) < 0.3, -torch.inf)
+    mask[..., 0] = 0
+    s = (x.double() @ y.double().transpose(-1, -2)) * 0.3 + mask
+    for out, lse in (partial_attention(x, y, z, 0.3, mask), plain_partial(x, y, z, 0.3, mask)):
+        torch.testing.assert_close(out, (s.softmax(-1) @ z.double()).float(), atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(lse, s.logsumexp(-1).float(), atol=1e-5, rtol=1e-5)
 
 
 def test_no_attention_mask_reaches_the_layers(monkeypatch):

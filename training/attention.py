@@ -1,8 +1,9 @@
-"""Attention over packed rows and over a growing key/value cache, registered with transformers under the name "espalier".
+"""Attention over packed rows, and over the cache of sampling, registered with transformers under the name "espalier".
 
 transformers calls the registered function in every layer with queries, keys and values; what it needs beside them travels
 as the keyword `rows` through the model's forward: a `PackedRows` (training: many rows end to end in one stream), a `SharedRows`
-(the same, where what rows begin with in common stands once) or a `CachedRows` (sampling). No `attention_mask` is ever passed: beside position ids it silently mixes packed rows.
+(the same, where what rows begin with in common stands once) or a `CachedRows` (sampling, training/cache.py). No `attention_mask` is ever
+passed: beside position ids it silently mixes packed rows.
 
 Packed rows: rows are sorted by length and put into buckets whose padded size wastes at most `waste`; each bucket is one causal
 `scaled_dot_product_attention`. Padding lies after a row's last token, so a causal row never sees it, and the result is exact.
@@ -12,12 +13,14 @@ Packed rows: rows are sorted by length and put into buckets whose padded size wa
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface
+
+from training.cache import CachedRows
 
 NAME = "espalier"
 
@@ -132,70 +135,6 @@ def _buckets(sizes: list[tuple[int, int]], waste: float) -> list[list[int]]:
             buckets.append([i])
             real = most = sizes[i]
     return buckets
-
-
-@dataclass
-class CachedRows:
-    """A key/value cache of B rows that grow at their own pace: `length` [B] tokens are held for each.
-
-    A pass over new columns is `begin(fresh)`, then the model's forward (each layer stores and attends), then `advance()`. Columns
-    that are padding are written beyond a row's end, where no query looks before they are overwritten.
-    """
-
-    length: Tensor
-    keys: dict[int, Tensor] = field(default_factory=dict)  # layer -> [B, G, capacity, D]
-    values: dict[int, Tensor] = field(default_factory=dict)
-    capacity: int = 0
-    longest: int = 0  # columns in use during the pass
-    fresh: Tensor | None = None  # [B] new tokens of each row in this pass
-    at: Tensor | None = None  # [B, n] column, which is the position too, of each new token
-    mask: Tensor | None = None  # [B, 1, n, longest] True where a new token may look
-
-    def begin(self, fresh: Tensor) -> Tensor:
-        """Prepare a pass over max(fresh) new columns, of which the first fresh[b] of row b are real; returns their positions [B, n]."""
-        n = int(fresh.max())
-        self.fresh, self.longest = fresh, int(self.length.max()) + n
-        if self.longest > self.capacity:
-            self.capacity = max(self.longest, self.capacity + 64)
-        self.at = self.length[:, None] + torch.arange(n, device=fresh.device)
-        self.mask = (torch.arange(self.longest, device=fresh.device) <= self.at[:, :, None])[:, None]
-        return self.at
-
-    def advance(self) -> None:
-        """End a pass: the new tokens are held."""
-        self.length = self.length + self.fresh
-
-    def keep(self, rows: Tensor) -> CachedRows:
-        """A cache of the given rows [B'], repeats allowed: one prefill serves a whole group."""
-        keys, values = ({i: x.index_select(0, rows) for i, x in cache.items()} for cache in (self.keys, self.values))
-        return CachedRows(length=self.length.index_select(0, rows), keys=keys, values=values, capacity=self.capacity)
-
-    def put(self, rows: Tensor, part: CachedRows, since: int) -> None:
-        """Take over what `keep(rows)`, made when every row held at least `since` tokens, has come to hold after passes of its own."""
-        for mine, theirs in ((self.keys, part.keys), (self.values, part.values)):
-            for layer, new in theirs.items():
-                if mine[layer].shape[2] < new.shape[2]:
-                    mine[layer] = F.pad(mine[layer], (0, 0, 0, new.shape[2] - mine[layer].shape[2]))
-                mine[layer][rows, :, since : part.longest] = new[:, :, since : part.longest]
-        self.capacity = max(self.capacity, part.capacity)
-        self.length = self.length.index_copy(0, rows, part.length)
-
-    def _store(self, cache: dict[int, Tensor], layer: int, new: Tensor) -> Tensor:
-        """Write new [B, G, n, D] at each row's own end; returns the columns in use [B, G, longest, D]."""
-        held = cache.get(layer)
-        if held is None or held.shape[2] < self.capacity:
-            grown = new.new_zeros(new.shape[0], new.shape[1], self.capacity, new.shape[3])
-            if held is not None:
-                grown[:, :, : held.shape[2]] = held
-            cache[layer] = held = grown
-        held[torch.arange(new.shape[0], device=new.device)[:, None], :, self.at] = new.transpose(1, 2)
-        return held[:, :, : self.longest]
-
-    def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
-        """q [B, H, n, D]; k, v [B, G, n, D] of the new tokens; returns [B, n, H, D]."""
-        k, v = self._store(self.keys, layer, k), self._store(self.values, layer, v)
-        y = F.scaled_dot_product_attention(q, k, v, attn_mask=self.mask, scale=scale, enable_gqa=q.shape[1] != k.shape[1])
-        return y.transpose(1, 2)
 
 
 def _attention(

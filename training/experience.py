@@ -15,6 +15,7 @@ import numpy as np
 
 from synth.types import Problem, Scored, seed_for
 from training.critic import Critic
+from training.fidelity import Compared, check_versions
 from training.pack import count, pack, rollout_rows
 from training.rollout.asides import (
     concentration,
@@ -56,6 +57,7 @@ class Experience:
     guides                change groups after they were played: other prompts, demonstrations, replays
     critic                gives each token a value and learns from the step; while it warms up, the policy gets no batch
     budget                step -> the tokens that a turn may have
+    compared              after a step was sampled: whether sampler and learner hold the same weights and give the same log-probs
     needs                 of the pieces: what training/rollout/asides.py makes; "chance" is a column of uniform random numbers
     """
 
@@ -67,6 +69,7 @@ class Experience:
     rewards: Sequence[Callable[..., Any]] = ()
     guides: Sequence[Callable[..., list[Group]]] = ()
     critic: Critic | None = None
+    compared: Compared | None = None
     budget: Callable[[int], int] | None = None
     needs: frozenset[str] = frozenset()
     prompts_per_step: int = 16
@@ -103,8 +106,11 @@ class Experience:
     def __call__(self, step: int) -> tuple[Iterable[Batch], Mapping[str, float]]:
         """Play, score and pack one step. Raises ValueError where too many rollouts have no score, or an advantage is not finite."""
         made = self.collect(step)
+        check_versions(made.kept, self.player.sampler.version)
+        seen = self.compared() if self.compared else {}
         self.player.sampler.version += 1
-        return self.finish(made)
+        batches, metrics = self.finish(made)
+        return batches, {**metrics, **seen}
 
     def collect(self, step: int) -> Collected:
         """Play a step with the weights that the sampler holds."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
+from training.fidelity import mismatch
 from training.learner import score
 from training.types import Batch, Terms, TokenStats
 
@@ -80,15 +81,9 @@ class PolicyObjective:
 
 
 def _mismatch(stats: TokenStats, batch: Batch) -> dict[str, tuple[Tensor, Tensor]]:
-    """Learner against sampler, before any clipping: k3 estimate of KL(sampler || learner), largest |log-ratio|, entropy."""
+    """Learner against sampler, before any clipping (training/fidelity.py), and the entropy."""
     on = batch.trainable
     if "external" in batch.columns:  # what another wrote was not sampled
         on = on & (batch.per_token(batch.columns["external"]) == 0)
-    count = on.sum()
-    d = torch.where(on, (stats.logp - batch.columns["behaviour"]).detach(), 0.0)
     entropy = torch.where(on, stats.entropy.detach(), 0.0)
-    return {
-        "mismatch_kl": ((d.exp() - 1 - d).sum(), count),
-        "mismatch_max": (d.abs().max(), torch.ones(())),
-        "entropy": (entropy.sum(), count),
-    }
+    return {**mismatch(stats.logp, batch.columns["behaviour"], on), "entropy": (entropy.sum(), on.sum())}

@@ -67,6 +67,8 @@ def run(rounds: Sequence[Round], roles: Mapping[str, Learner], done: int = 0) ->
                     )
                 )
             metrics = dict(made) | {k: _over(k, [m[k] for m in learned if k in m]) for k in sorted({k for m in learned for k in m})}
+            if len(learned) > 1 and "mismatch_kl" in learned[0]:
+                metrics["mismatch_kl_first"] = learned[0]["mismatch_kl"]  # before the step's updates: the sampler's doing alone
             metrics["step_seconds"] = time.monotonic() - began
             current.after(step, metrics)
             yield current, step, metrics

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from synth.types import Problem, Sampling, Score, Scored
 
-Stop = Literal["end", "length", "stop_string", "budget", "lost"]  # lost: by the engine, twice; such a segment has no tokens
+Stop = Literal["end", "length", "stop_string", "stop_id", "budget", "lost"]  # lost: by the engine, twice; such a segment has no tokens
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,6 +25,7 @@ from synth.types import Message, Sampling, digest
 
 CHARS_PER_TOKEN = 3.5  # of English, on the careful side; used for estimates alone
 MOST_BYTES = 8_000_000  # of one answer
+_LATER = {"min_p", "stop_ids", "choices"}  # knobs that older caches do not know: no part of the hash where they are not set
 _AGAIN = {408, 409, 425, 429, 500, 502, 503, 504}
 
 
@@ -147,7 +148,8 @@ class Endpoint:
     # ----
 
     def _key(self, conversation: Sequence[Message], sampling: Sampling) -> str:
-        return digest(self.url, self.model, [[m.role, m.content] for m in conversation], asdict(sampling))
+        drawn = {k: v for k, v in asdict(sampling).items() if v or k not in _LATER}
+        return digest(self.url, self.model, [[m.role, m.content] for m in conversation], drawn)
 
     def _known(self, key: str) -> str | None:
         row = self._answers.execute("SELECT text FROM answer WHERE key = ?", (key,)).fetchone()
@@ -188,6 +190,12 @@ class Endpoint:
             body["stop"] = list(sampling.stop)
         if sampling.top_k:
             body["top_k"] = sampling.top_k
+        if sampling.min_p:
+            body["min_p"] = sampling.min_p
+        if sampling.stop_ids:
+            body["stop_token_ids"] = list(sampling.stop_ids)
+        if sampling.choices:
+            body["structured_outputs"] = {"choice": list(sampling.choices)}
         headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {self.key}"} if self.key else {})}
         request = urllib.request.Request(f"{self.url.rstrip('/')}/chat/completions", json.dumps(body).encode(), headers)
         for tried in range(self.retries + 1):

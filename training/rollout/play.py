@@ -129,6 +129,8 @@ class Player:
                         segments[i] = judged(segments[i], states[i].pop("turn_rewards", None))
                         continue
                     ids = self.renderer.observation(said) if history is None else self.renderer.prompt(history)
+                    if history is None and segment.ids[-1] != self.renderer.end_id:  # a string stopped it: what ends a turn was not written
+                        ids = np.append(self.renderer.end_id, ids)
                     used[i] = len(ids) + (used[i] + len(segment.ids) if history is None else 0)
                     if used[i] + self.sampling.max_tokens > self.max_tokens:
                         scores[i] = Scored(value=0.0, parts={"truncated": 1.0})

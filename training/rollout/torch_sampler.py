@@ -1,36 +1,90 @@
-"""The in-process sampler: the learner's own weights, a static key/value cache, one prefill for equal prompts.
+"""The in-process sampler: the learner's own weights, a static key/value cache, one prefill for equal prompts, continuous batching.
 
-Log-probs are those of the distribution really sampled from (after temperature, top-k and top-p, renormalised); greedy turns (temperature 0)
-carry those of the model at temperature 1. Each sample draws from a random stream of its own, keyed by its seed, so that it does not depend
-on which others share its batch (but for rounding: a matrix product of another size may differ in the last bit).
+Log-probs are those of the distribution really sampled from (after temperature, top-k, top-p and min-p, or among the choices, renormalised);
+greedy turns (temperature 0) carry those of the model at temperature 1. Each sample draws from a random stream of its own, keyed by its
+seed, so that it does not depend on which others share its batch (but for rounding: a matrix product of another size may differ in the last
+bit).
+
+At most `slots` conversations are at work at a time; where one's turn has ended, the next one that waits takes its place. What was drawn is
+read by the host once per step; nothing else is done row by row but for the few rows that end.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from synth.types import Sampling
-from training.attention import CachedRows
+from training.cache import CachedRows
+from training.logprob import blocks
 from training.model import head_weight, hidden_states
-from training.types import Segment
+from training.render import Renderer
+from training.rollout.decoder import FusedDecoder, usable
+from training.rollout.ending import Ending, Guide
+from training.types import Segment, Stop
+
+SLOTS = {"cpu": 128, "cuda": 1024}  # of a CPU: what lies in its caches
+_PREFILL = 16384  # tokens of prompts in one pass
+_LOGITS = 1 << 18  # elements of logits worked off together
+_FLOOR = -1e4
 
 
 @dataclass
 class TorchSampler:
-    """`open` starts a session of conversations that grow turn by turn."""
+    """`open` starts a session of conversations that grow turn by turn.
+
+    version   of the weights; whoever changes them counts it up
+    renderer  what ids mean: needed for stop strings and for choices alone
+    slots     conversations at work at a time; 0: what suits the device
+    """
 
     model: nn.Module
     end_id: int
     version: int = 0
+    renderer: Renderer | None = None
+    slots: int = 0
+    decoder: FusedDecoder | None = field(default=None, init=False, repr=False)
+    _known: bool = field(default=False, init=False, repr=False)
 
     def open(self, prompts: Sequence[np.ndarray], seeds: Sequence[int]) -> Session:
-        """Start one conversation per prompt (ids [n]) with one seed each; equal prompts are prefilled once."""
+        """Start one conversation per prompt (ids [n]) with one seed each, with the weights as they are now; equal prompts are prefilled
+        once. Raises ValueError for a prompt without tokens."""
+        self.sync()
         return Session(self, prompts, seeds)
+
+    def sync(self) -> None:
+        """Read the model's weights, where the sampler works with copies of them."""
+        if not self._known:
+            self.decoder, self._known = FusedDecoder.of(self.model), True
+        elif self.decoder is not None and usable(self.model):  # adapters may have come since
+            self.decoder.refresh()
+        else:
+            self.decoder = None
+
+    def weights(self) -> dict[str, Tensor]:
+        """The weights that it samples with, under the names of the model's own parameters: copies where it works with copies."""
+        return dict(self.model.named_parameters()) | (self.decoder.named() if self.decoder else {})
+
+    @torch.inference_mode()
+    def logp(self, prompt: np.ndarray, said: np.ndarray) -> np.ndarray:
+        """[n] float32 log-probs at temperature 1 that the sampler, token by token as it samples, gives to the ids `said` [n]."""
+        session, head, out = Session(self, [prompt], [0]), head_weight(self.model), []
+        for token in map(int, said):
+            out.append(torch.log_softmax((session.last @ head.T).float(), -1)[0, token])
+            session.last = self.forward(torch.tensor([[token]], device=session.last.device), session.cache.begin(), session.cache)[:, 0]
+            session.cache.advance()
+        return torch.stack(out).cpu().numpy()
+
+    def forward(self, ids: Tensor, position: Tensor, cache: CachedRows) -> Tensor:
+        """ids, position [rows, n] -> hidden states [rows, n, d]."""
+        if self.decoder is not None:
+            return self.decoder(ids, position, cache)
+        return hidden_states(self.model, ids, position, cache)
 
 
 class Session:
@@ -38,104 +92,188 @@ class Session:
 
     def __init__(self, sampler: TorchSampler, prompts: Sequence[np.ndarray], seeds: Sequence[int]) -> None:
         self.sampler, self.seeds = sampler, list(seeds)
+        if not all(len(p) for p in prompts):
+            raise ValueError(f"prompt {[len(p) for p in prompts].index(0)} has no tokens: a model needs one to go on from")
+        sampler.model.eval()
         self.turn = 0
-        self.rows = list(range(len(prompts)))  # conversations still alive, in cache order
+        self.rows = list(range(len(prompts)))  # conversations still alive
+        self.lies = np.arange(len(prompts))  # [rows] slot of each
+        self.row_in = np.arange(len(prompts))  # [slots] row in each
         unique: dict[bytes, int] = {}
-        which = [unique.setdefault(p.tobytes(), len(unique)) for p in prompts]
-        first = [which.index(i) for i in range(len(unique))]
+        which = np.array([unique.setdefault(p.tobytes(), len(unique)) for p in prompts])
+        first = np.unique(which, return_index=True)[1]
         device = head_weight(sampler.model).device
-        self.cache = CachedRows(length=torch.zeros(len(first), dtype=torch.long, device=device))
         with torch.inference_mode():
-            last = self._extend([prompts[i] for i in first])
-            pick = torch.tensor(which, device=device)
-            self.cache, self.last = self.cache.keep(pick), last.index_select(0, pick)
+            asked = CachedRows(len(first), device)
+            last = self._extend(asked, [prompts[i] for i in first])
+            self.cache = asked.share(which)
+            self.last = last.index_select(0, torch.from_numpy(which).to(device))  # [slots, d] hidden state after each row's last token
 
-    def _extend(self, new: Sequence[np.ndarray]) -> Tensor:
-        """Feed each alive row its new ids; returns the hidden state [B, d] after the last one."""
-        device = self.cache.length.device
-        fresh = torch.tensor([len(x) for x in new], device=device)
-        ids = torch.zeros(len(new), int(fresh.max()), dtype=torch.long)
-        for i, x in enumerate(new):
-            ids[i, : len(x)] = torch.from_numpy(x)
-        hidden = hidden_states(self.sampler.model, ids.to(device), self.cache.begin(fresh), self.cache)
-        self.cache.advance()
-        return hidden[torch.arange(len(new), device=device), fresh - 1]
+    def _extend(self, cache: CachedRows, new: Sequence[np.ndarray]) -> Tensor:
+        """Feed the first rows of a cache their new ids [n], some rows at a time; returns the hidden state [rows, d] after the last one."""
+        fresh = np.array([len(x) for x in new])
+        cache.window(0, len(new))
+        cache.reserve(int((cache.held[: len(new)] + fresh).max()))
+        step, out = max(1, _PREFILL // int(fresh.max())), []
+        for lo in range(0, len(new), step):
+            part = fresh[lo : lo + step]
+            ids = np.zeros((len(part), int(part.max())), dtype=np.int64)
+            for i, x in enumerate(new[lo : lo + step]):
+                ids[i, : len(x)] = x
+            cache.window(lo, lo + len(part))
+            hidden = self.sampler.forward(torch.from_numpy(ids).to(cache.device), cache.begin(part), cache)
+            cache.advance()
+            out.append(hidden[torch.arange(len(part)), torch.from_numpy(part - 1)])
+        return torch.cat(out)
 
     def observe(self, rows: Sequence[int], new: Sequence[np.ndarray]) -> None:
         """Keep only the conversations `rows` alive and append what the environment said to each."""
         with torch.inference_mode():
-            if list(rows) != self.rows:
-                self.cache = self.cache.keep(torch.tensor([self.rows.index(r) for r in rows], device=self.cache.length.device))
-                self.rows = list(rows)
-            self.last = self._extend(new)
+            self.rows = list(rows)
+            self._front(rows)
+            told = dict(zip(rows, new, strict=True))
+            self.last[: len(rows)] = self._extend(self.cache, [told[r] for r in self.row_in[: len(rows)]])
+
+    def _front(self, rows: Sequence[int]) -> None:
+        """Let `rows` lie in the first slots, moving as few as can be."""
+        at = np.sort(self.lies[np.asarray(rows, dtype=np.int64)])
+        free = np.ones(len(rows), dtype=bool)
+        free[at[at < len(rows)]] = False
+        self._swap(at[at >= len(rows)], np.flatnonzero(free))
+
+    def _swap(self, a: np.ndarray, b: np.ndarray) -> None:
+        """Exchange the rows of the slots a and b."""
+        if len(a):
+            self.cache.swap(a, b)
+            one, two = np.concatenate([a, b]), np.concatenate([b, a])
+            self.row_in[one] = self.row_in[two]
+            self.lies[self.row_in[one]] = one
+            self.last[torch.from_numpy(one)] = self.last[torch.from_numpy(two)]
 
     @torch.inference_mode()
     def generate(self, sampling: Sampling) -> list[Segment]:
-        """Sample the next turn of every alive conversation: at most `max_tokens` ids, ending with the end-of-turn id unless cut."""
-        model, end = self.sampler.model, self.sampler.end_id
-        model.eval()
-        n, limit = len(self.rows), sampling.max_tokens
-        # One uniform number per (sample, turn, position): a counter-based stream, so neighbours and batch order do not matter.
-        draws = np.stack([np.random.Generator(np.random.Philox(key=[self.seeds[r], self.turn])).random(limit) for r in self.rows])
-        uniforms = torch.from_numpy(draws).to(self.last.device)  # [n, limit] float64
-        self.turn += 1
-        base = self.cache.length
-        device = self.last.device
-        ids = torch.full((n, limit), end, dtype=torch.long, device=device)
-        logps, entropies = torch.zeros(n, limit, device=device), torch.zeros(n, limit, device=device)
-        length, ended = torch.full((n,), limit, device=device), torch.zeros(n, dtype=torch.bool, device=device)
-        since = int(self.cache.length.min())
-        # Turns end at their own pace: when half of the rows at work have ended, the others go on in a cache of their own.
-        rows, cache, last = torch.arange(n, device=device), self.cache, self.last
-        for t in range(limit):
-            token, logp, entropy = _draw(last @ head_weight(model).T, sampling, uniforms[rows, t])
-            over = ended[rows]
-            token = torch.where(over, end, token)  # an ended row is fed end tokens; what they wrote is forgotten below
-            ids[rows, t], logps[rows, t], entropies[rows, t] = token, logp, entropy
-            now = rows[~over & (token == end)]
-            length[now], ended[now] = t + 1, True
-            last = hidden_states(model, token[:, None], cache.begin(torch.ones_like(token)), cache)[:, 0]
+        """Sample the next turn of every alive conversation: at most `max_tokens` ids, ending with the end-of-turn id unless cut, or stopped
+        by another id or by a string. Raises ValueError for choices and stops that cannot be."""
+        n, limit, sampler, cache = len(self.rows), sampling.max_tokens, self.sampler, self.cache
+        head = head_weight(sampler.model)
+        turn = _Turn(self, sampling)
+        self._front(self.rows)
+        cache.window(0, n)
+        cache.reserve(cache.depth + min(limit, 64))
+        before = {r: int(cache.held[self.lies[r]]) for r in self.rows}
+        lo, hi = 0, min(n, sampler.slots or SLOTS.get(cache.device.type, 128))
+        cache.window(lo, hi)
+        while True:
+            rows = self.row_in[lo:hi]
+            token = turn.sample(self.last[lo:hi], head, rows)
+            self.last[lo:hi] = sampler.forward(token[:, None], cache.begin(), cache)[:, 0]
             cache.advance()
-            going = (~ended[rows]).nonzero().squeeze(1)
-            if not len(going):
-                break
-            if len(going) <= len(rows) // 2:
-                if cache is not self.cache:
-                    self.cache.put(rows, cache, since)
-                rows, cache, last = rows[going], cache.keep(going), last[going]
-        if cache is not self.cache:
-            self.cache.put(rows, cache, since)
-        self.cache.length = base + length
-        host = [x.cpu().numpy() for x in (ids, logps, entropies, length, ended)]
+            over = turn.over[rows]
+            gone = int(over.sum())
+            if gone * 8 < hi - lo and gone + lo < n:  # a few that have ended may stay: moving rows costs too
+                continue
+            for r in rows[over]:
+                cache.held[self.lies[r]] = before[r] + turn.length[r]
+            # The rows that have ended go to the window's front, which moves on behind them; at its other end waiting rows come in.
+            front = over[:gone]
+            self._swap(lo + np.flatnonzero(~front), lo + gone + np.flatnonzero(over[gone:]))
+            lo, hi = lo + gone, min(n, hi + gone)
+            cache.window(lo, hi)
+            if lo == n:
+                self.turn += 1
+                return turn.segments(self.rows)
+
+
+class _Turn:
+    """One turn of all rows while it is drawn. Arrays are by row: `length` tokens so far, `over` whether it has ended, and what was drawn."""
+
+    def __init__(self, session: Session, sampling: Sampling) -> None:
+        sampler, device, n, limit = session.sampler, session.cache.device, len(session.row_in), sampling.max_tokens
+        self.sampling, self.version = sampling, sampler.version
+        self.ending = Ending.of(sampling, sampler.end_id, sampler.renderer, len(head_weight(sampler.model)))
+        self.guide = Guide.of(sampling, sampler.renderer, device) if sampling.choices else None
+        self.node = torch.zeros(n, dtype=torch.long, device=device) if self.guide else None
+        # One uniform number per (sample, turn, position): a counter-based stream, so neighbours and batch order do not matter.
+        uniforms = np.zeros((n, limit))
+        for r in session.rows:
+            uniforms[r] = np.random.Generator(np.random.Philox(key=[session.seeds[r], session.turn])).random(limit)
+        self.uniforms = torch.from_numpy(uniforms).to(device).view(-1)
+        self.length, self.over = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=bool)
+        self.ids = np.zeros((n, limit + 1), dtype=np.int64)  # the last column takes what is drawn after an end
+        self.logp, self.entropy = (np.zeros((n, limit + 1), dtype=np.float32) for _ in range(2))
+        self.why: dict[int, Stop] = {}
+
+    def sample(self, last: Tensor, head: Tensor, rows: np.ndarray) -> Tensor:
+        """The next ids [B] after the hidden states `last` [B, d] of `rows`; what has ended by them is over."""
+        limit = self.sampling.max_tokens
+        at = np.where(self.over[rows], limit, self.length[rows])
+        index = torch.from_numpy(rows * limit + np.minimum(at, limit - 1)).to(last.device)
+        uniform = self.uniforms.index_select(0, index)
+        node = None if self.guide is None else self.node[torch.from_numpy(rows)]
+        done = []
+        for part in blocks(len(rows), max(16, _LOGITS // len(head))):
+            logits = last[part] @ head.T
+            if self.guide:
+                logits = self.guide.cut(logits, node[part])
+            done.append(_draw(logits, self.sampling, uniform[part]))
+        token, logp, entropy = (torch.cat(x) if len(done) > 1 else x[0] for x in zip(*done, strict=True))
+        if self.guide:
+            token, self.node[torch.from_numpy(rows)] = self.guide.step(node, token)
+        ids = token.cpu().numpy()
+        self.ids[rows, at], self.logp[rows, at], self.entropy[rows, at] = ids, logp.cpu().numpy(), entropy.cpu().numpy()
+        live = ~self.over[rows]
+        self.length[rows] += live
+        for i in np.flatnonzero(live & (self.ending.may_end[ids] | (at + 1 == limit))):
+            r = int(rows[i])
+            k = int(self.length[r])
+            why = self.ending.why(int(ids[i]), self.ids[r, :k])
+            if why or k == limit:
+                self.why[r], self.over[r] = why or "length", True
+        return token
+
+    def segments(self, rows: Sequence[int]) -> list[Segment]:
+        """What each row wrote."""
+        cut = [(r, int(self.length[r])) for r in rows]
         return [
-            Segment(ids=host[0][i, : (k := int(host[3][i]))], role="model", logp=host[1][i, :k], entropy=host[2][i, :k],
-                    stop="end" if host[4][i] else "length", version=self.sampler.version, sampling=sampling)
-            for i in range(n)
+            Segment(ids=self.ids[r, :k].copy(), role="model", logp=self.logp[r, :k].copy(), entropy=self.entropy[r, :k].copy(),
+                    stop=self.why[r], version=self.version, sampling=self.sampling)
+            for r, k in cut
         ]  # fmt: skip
 
 
 def _draw(logits: Tensor, sampling: Sampling, uniform: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """logits [B, V], uniform [B] float64 in [0, 1) -> ids, log-probs and entropies [B] of the truncated, renormalised distribution.
 
-    By inverse CDF: the first token whose cumulated probability exceeds u times the whole. In float64: in float32 the tail of a large
-    vocabulary vanishes, and u may round to 1, where a token of probability 0 would be drawn.
+    By inverse CDF: the first token whose cumulated probability exceeds u times the whole. Cumulated in float64: in float32 the tail of a
+    large vocabulary vanishes, and u may round to 1, where a token of probability 0 would be drawn.
     """
-    logits = logits.float()
+    z = logits.float()
+    if sampling.temperature not in (0, 1):
+        z = z / sampling.temperature
+    if sampling.temperature > 0:
+        z = truncated(z, sampling)
+    z = (z - z.amax(-1, keepdim=True)).clamp_min_(_FLOOR)  # exp of the floor is 0, and 0 x floor too
+    p = z.exp()
     if sampling.temperature == 0:
-        logp = torch.log_softmax(logits, -1)
-        best, token = logp.max(-1)
-        return token, best, -(logp.exp() * logp).sum(-1)
-    logits = logits / sampling.temperature
-    if sampling.top_k:
-        floor = logits.topk(min(sampling.top_k, logits.shape[-1]), -1).values[:, -1:]
-        logits = logits.masked_fill(logits < floor, -torch.inf)
+        total, token = p.sum(-1), z.argmax(-1, keepdim=True)
+    else:
+        cdf = p.cumsum(-1, dtype=torch.float64)
+        token = torch.searchsorted(cdf, uniform[:, None] * cdf[:, -1:], right=True)
+        total = cdf[:, -1].float()
+    log_total = total.log()
+    return token.squeeze(-1), z.gather(-1, token).squeeze(-1) - log_total, log_total - torch.linalg.vecdot(p, z) / total
+
+
+def truncated(z: Tensor, sampling: Sampling) -> Tensor:
+    """Logits [B, V] at their temperature with -inf where top-k, top-p (of what top-k left) or min-p leave a token out."""
+    if sampling.top_k and sampling.top_k < z.shape[-1]:
+        z = z.masked_fill(z < z.topk(sampling.top_k, -1).values[:, -1:], -torch.inf)
+    keep = z
     if sampling.top_p < 1:
-        order = logits.sort(-1, descending=True)
-        mass = torch.softmax(order.values, -1).cumsum(-1)
-        drop = (mass - torch.softmax(order.values, -1)) >= sampling.top_p  # the tokens before it already hold enough
-        logits = logits.masked_fill(torch.zeros_like(drop).scatter(-1, order.indices, drop), -torch.inf)
-    logp = torch.log_softmax(logits, -1)
-    p = logp.exp()
-    cdf = p.cumsum(-1, dtype=torch.float64)
-    token = torch.searchsorted(cdf, uniform[:, None] * cdf[:, -1:], right=True).squeeze(-1)
-    return token, logp.gather(-1, token[:, None]).squeeze(-1), -torch.where(p > 0, p * logp, 0.0).sum(-1)
+        order = z.sort(-1, descending=True)
+        p = torch.softmax(order.values, -1)
+        drop = (p.cumsum(-1) - p) >= sampling.top_p  # the tokens before it already hold enough
+        keep = z.masked_fill(torch.zeros_like(drop).scatter(-1, order.indices, drop), -torch.inf)
+    if sampling.min_p > 0:
+        keep = keep.masked_fill(z < z.amax(-1, keepdim=True) + math.log(sampling.min_p), -torch.inf)
+    return keep
