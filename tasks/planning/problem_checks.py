@@ -7,8 +7,8 @@ synth.make.families    n (items of the split train), words                      
 synth.propose          families, level, n, rounds (1), failed: {family: count},     shares: {family: share}, certified, state
                        weak
 synth.make.pairs       problem, says (what a model says, in order), index           chosen, rejected, margin, columns; reason (set aside)
-training.env           problem (and family, level, knobs in place of it), turns,    value, parts, said, step_rewards
-                       found: {query: [[passage, [facts]], ...]} of its search tool
+training.env           problem (and family, level, knobs in place of it), turns,    value, parts, said, step_rewards, turn_rewards,
+                       found: {query: [[passage, [facts]], ...]} of its search tool  histories (texts of every rewritten one)
 """
 
 from __future__ import annotations
@@ -101,15 +101,19 @@ def _env(piece: Any, given: Mapping[str, Any], recipe: Mapping[str, Any]) -> dic
 
     env, problem = piece(), _problem(given["problem"])
     state, _ = env.start(problem, {"search": _Found(given["found"])} if "found" in given else {})
-    said, rewards, score = [], [], None
+    said, rewards, histories, score = [], [], [], None
     for text in given["turns"]:
         messages, over, score = env.step(state, text)
         said += [m.content for m in messages]
+        histories += [[m.content for m in state.pop("history")]] if "history" in state else []
         rewards.append(state.pop("step_reward", 0.0))
         if over:
             break
     parts = dict(score.parts) if isinstance(score, Scored) else {}
-    return {"value": score.value if isinstance(score, Scored) else None, "parts": parts, "said": said, "step_rewards": rewards}
+    return {
+        "value": score.value if isinstance(score, Scored) else None, "parts": parts, "said": said, "step_rewards": rewards,
+        "turn_rewards": state.get("turn_rewards", []), "histories": histories,
+    }  # fmt: skip
 
 
 def _pairs(piece: Any, given: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[str, Any]:
