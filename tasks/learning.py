@@ -19,6 +19,7 @@ from tasks.disk.faults import fault
 from tasks.errors import UserError
 from tasks.run import task
 from tasks.stage import Stage
+from training.cost import MEASURED, reached
 from training.learner import Learner
 from training.rounds import Round, run
 
@@ -38,15 +39,21 @@ def make_repeatable(stage: Stage, device: str) -> None:
 class Curve:
     """Metrics of every step into curve.csv, and every `every` steps to the tracker and the progress bar.
 
-    Times are no result: they go to `stage.timings`, so that the same plan gives the same curve.csv, byte for byte, resumed or not.
+    Times and memory are no result: they go to `stage.timings`, so that the same plan gives the same curve.csv, byte for byte, resumed or
+    not. `mfu` is the learner's arithmetic as a share of what a large matrix product reaches on `device`.
     """
 
-    def __init__(self, stage: Stage, total: int, *, shown: Sequence[str], every: int = 10) -> None:
+    def __init__(
+        self, stage: Stage, total: int, *, shown: Sequence[str], every: int = 10, device: str = "cpu", dtype: str = "float32"
+    ) -> None:
+        self.device, self.dtype = device, getattr(torch, dtype)
         self.stage, self.shown, self.every, self.rows = stage, shown, every, []
         self.bar = stage.progress(total, "steps")
 
     def add(self, metrics: Mapping[str, float], **tags: Any) -> None:
         step = len(self.rows)
+        if "flops_per_second" in metrics:
+            metrics = {**metrics, "mfu": metrics["flops_per_second"] / reached(self.device, self.dtype)}
         self.rows.append({"step": step, **tags, **metrics})
         self.bar.update(1, **{k: round(metrics[k], 3) for k in self.shown if k in metrics})
         if step % self.every == 0:
@@ -56,7 +63,7 @@ class Curve:
         """Write curve.csv: one row per step, empty where a step has no such metric."""
         self.bar.close()
         names = dict.fromkeys(k for r in self.rows for k in r)
-        times = [k for k in names if k.endswith(("seconds", "per_second"))]
+        times = [k for k in names if k.endswith(MEASURED)]
         self._write(self.stage.out / "curve.csv", [k for k in names if k not in times])
         self._write(self.stage.timings(), ["step", *times])
         self.stage.artifact(self.stage.out / "curve.csv")
@@ -123,7 +130,7 @@ def drive(
     if every < 1:
         raise UserError(f"{curve.stage.name}: checkpoint_every = {every} must be 1 or more")
     steps = _steps(rounds, roles, curve, State(roles, parts or {}, curve), every, last)
-    while learn(steps):
+    while learner_step(steps):
         pass
 
 
@@ -145,8 +152,8 @@ def _steps(rounds: Sequence[Round], roles: Mapping[str, Learner], curve: Curve, 
 
 
 @task
-def learn(steps: Iterator[int]) -> bool:
-    """Take steps for WATCHED seconds; False where none is left."""
+def learner_step(steps: Iterator[int]) -> bool:
+    """Take as many steps as fit into WATCHED seconds; False where none is left. `steps` is a handle: what it yields is how many are done."""
     begin = time.monotonic()
     return any(time.monotonic() - begin >= WATCHED for _ in steps)
 

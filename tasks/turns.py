@@ -9,6 +9,7 @@ from typing import Any
 
 from tasks.errors import UserError, nearest
 from training.learner import Learner
+from training.lora import folded
 from training.pairs import PairObjective
 from training.rounds import Source
 from training.subspace import Subspaces
@@ -110,7 +111,7 @@ class Turns:
 
     def _renew(self) -> None:
         if self.objective.reference is not None:
-            self.objective.reference.load_state_dict(self.learner.model.state_dict())
+            self.objective.reference.load_state_dict(folded(self.learner.model))
             self.objective.state["equal"] = self.renewed = True
 
     def after(self, i: int, step: int, metrics: Mapping[str, float]) -> None:

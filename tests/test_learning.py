@@ -16,7 +16,7 @@ def test_every_step_is_taken_once_however_they_are_grouped_into_tasks(tmp_path, 
     tasks = []
     monkeypatch.setattr(learning, "WATCHED", seconds)
     monkeypatch.setattr(learning, "run", lambda rounds, roles, done: iter(steps))
-    monkeypatch.setattr(learning, "learn", lambda *a, learn=learning.learn: tasks.append(1) or learn(*a))
+    monkeypatch.setattr(learning, "learner_step", lambda *a, real=learning.learner_step: tasks.append(1) or real(*a))
     learning.drive([played], {}, curve, every=2)
     assert curve.rows == [0.0, 1.0, 2.0, 3.0, 4.0]
     assert len(tasks) == (6 if seconds == 0.0 else 1)

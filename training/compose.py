@@ -46,6 +46,7 @@ def compose(
     prompts_per_step: int,
     samples_per_prompt: int,
     tokens_per_microbatch: int,
+    recompute: bool = False,
     epochs: int,
     minibatches: int,
     refill: int,
@@ -89,4 +90,4 @@ def compose(
         tokens_per_microbatch=tokens_per_microbatch, after=after,
     )  # fmt: skip
     parts = {"experience": experience} | ({"critic": beside} if beside else {})
-    return Training(round=learned, roles={"policy": Learner(policy, optim)}, parts=parts)
+    return Training(round=learned, roles={"policy": Learner(policy, optim, recompute=recompute)}, parts=parts)

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from training.lora import folded
 from training.pack import Row
 
 
@@ -25,7 +26,7 @@ def with_attention(model: nn.Module, rows: Sequence[Row], layers: Sequence[int])
         raise ValueError(f"the model has the layers 0 to {config.num_hidden_layers - 1}, not {bad[0]}: mend attention_layers")
     config._attn_implementation = "eager"
     plain = type(model)(config).to(device=next(model.parameters()).device, dtype=next(model.parameters()).dtype).eval()
-    plain.load_state_dict(model.state_dict())
+    plain.load_state_dict(folded(model))
     out = []
     for row in rows:
         ids = torch.from_numpy(row.ids.astype(np.int64))[None].to(next(model.parameters()).device)

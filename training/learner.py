@@ -8,16 +8,17 @@ gradients: how a batch is split changes nothing but memory.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from training.cost import Clock, flops, peak_mb
 from training.logprob import Head, fused_logprob
-from training.model import head_weight, hidden_states
+from training.model import head_weight, hidden_states, recomputed
 from training.muon import Muon
 from training.pack import Stream, split
 from training.policy_loss import fused_policy_loss, plan
@@ -77,7 +78,10 @@ def spread(x: Tensor, at: Tensor, n: int) -> Tensor:
 
 def token_stats(model: nn.Module, batch: Batch, *, temperature: float = 1.0) -> TokenStats:
     """logp [T] and entropy [T] of each trainable target, 0 elsewhere: only the hidden states of trainable targets reach the head."""
-    before, at = before_targets(model, batch)
+    return _stats(model, batch, *before_targets(model, batch), temperature)
+
+
+def _stats(model: nn.Module, batch: Batch, before: Tensor, at: Tensor, temperature: float) -> TokenStats:
     logp, entropy = fused_logprob(before, head_weight(model), batch.ids.index_select(0, at), temperature=temperature)
     return TokenStats(
         logp=spread(logp, at, len(batch.ids)),
@@ -109,6 +113,7 @@ class Learner:
 
     read     how the model's pass becomes statistics: log-probs of a policy, or values of a critic
     logits   float32 logits of a micro-batch that may be alive at once (4 bytes each); more of them are worked off in chunks
+    recompute  activations of a layer are made again in the backward pass, not kept (`training.model.recomputed`)
 
     Dropout is off, in training too: the policy that learns is the policy that sampled.
     """
@@ -118,6 +123,7 @@ class Learner:
     step_count: int = 0
     read: Read = token_stats
     logits: int = 1 << 25
+    recompute: bool = False
     weights: list[Tensor] = field(init=False)
     master: list[Tensor] = field(init=False)
     optimizers: list[torch.optim.Optimizer] = field(init=False)
@@ -147,23 +153,33 @@ class Learner:
         self, batch: Batch, objective: Objective, *, tokens_per_microbatch: int = 16384, together: int = 1, temperature: float = 1.0
     ) -> dict[str, float]:
         """One optimizer step. Raises FloatingPointError when the gradient is not finite (weights are then unchanged), and LookupError for a
-        denominator that nothing counted."""
-        began = time.monotonic()
+        denominator that nothing counted.
+
+        Of the times, `head` is head and loss, with their backward pass where the two are worked off together (`_local`); `sync` waits for
+        the device's numbers and publishes master copies.
+        """
+        device = batch.ids.device
+        clock, work = Clock(device), 0.0
         for p in (*self.weights, *self.master):
             p.grad = None
-        total, sums = 0.0, {}
+        total, sums = torch.zeros((), dtype=torch.float64, device=device), {}
         for part in split(batch, tokens_per_microbatch, together):
-            if self._local(part, objective):
-                loss, metrics = self._at_once(part, objective, temperature)
-            else:
-                loss, metrics = divided(objective(self.read(self.model, part, temperature=temperature), part), part)
+            loss, metrics = self._loss(part, objective, temperature, clock)
             for one in metrics:
                 _add(sums, one)
             if loss.requires_grad:
                 loss.backward()
                 self._collect()
-            total += loss.item()
-        norm = float(torch.nn.utils.clip_grad_norm_(self.master, self.optim.max_grad_norm))
+            clock.mark("backward")
+            total = total + loss.detach()
+            if self.read is token_stats:
+                work += flops(self.model, part)
+        norm = torch.nn.utils.clip_grad_norm_(self.master, self.optim.max_grad_norm)
+        clock.mark("optimizer")
+        names = list(sums)
+        numbers = torch.stack([x.to(device, torch.float64) for x in (total, norm, *(v for pair in sums.values() for v in pair))])
+        total, norm, *rest = numbers.tolist()  # the one time that the host waits for the device
+        clock.mark("sync")
         if not math.isfinite(norm):
             raise FloatingPointError(
                 f"the gradient norm is {norm} at step {self.step_count}: lower the learning rate or look at the batch that caused it"
@@ -173,26 +189,48 @@ class Learner:
             for group in optimizer.param_groups:
                 group["lr"] = group["base_lr"] * factor
             optimizer.step()
+        clock.mark("optimizer")
         self._publish()
+        clock.mark("sync")
         self.step_count += 1
-        seconds = time.monotonic() - began
-        return {name: s / n for name, (s, n) in sums.items() if n} | {
-            "loss": total, "grad_norm": norm, "lr": self.optim.lr * factor,
-            "learn_seconds": seconds, "tokens_per_second": len(batch.ids) / seconds,
+        times = clock.seconds()
+        seconds = sum(times.values())
+        return {name: s / n for name, s, n in zip(names, rest[::2], rest[1::2], strict=True) if n} | times | {
+            "loss": total, "grad_norm": norm, "lr": self.optim.lr * factor, "learn_seconds": seconds,
+            "tokens_per_second": len(batch.ids) / seconds, "flops_per_second": work / seconds, "peak_mb": peak_mb(device),
         }  # fmt: skip
+
+    def _loss(self, part: Batch, objective: Objective, temperature: float, clock: Clock) -> tuple[Tensor, list[Mapping[str, Any]]]:
+        """Loss and metrics of a micro-batch."""
+        with recomputed(self.model) if self.recompute else nullcontext():
+            if self.read is token_stats:
+                before, at = before_targets(self.model, part)
+            else:
+                stats = self.read(self.model, part, temperature=temperature)
+        clock.mark("forward")
+        if self.read is token_stats:
+            if self._local(part, objective):
+                out = self._at_once(part, before, at, objective, temperature)
+                clock.mark("head")
+                return out
+            stats = _stats(self.model, part, before, at, temperature)
+        out = divided(objective(stats, part), part)
+        clock.mark("head")
+        return out
 
     def _local(self, part: Batch, objective: Objective) -> bool:
         """Whether the head and the loss are worked off together, chunk by chunk: the objective says that a token's gradient depends on its
         own statistics alone (`scope`), and the logits are too many to be kept."""
         scope = getattr(objective, "scope", "batch")
-        if self.read is not token_stats or scope != "token":
+        if scope != "token":
             return False
         how = plan(int(part.trainable.sum()), len(head_weight(self.model)), scope=scope, elements=self.logits)
         return how.kind == "local"
 
-    def _at_once(self, part: Batch, objective: Objective, temperature: float) -> tuple[Tensor, list[Mapping[str, Any]]]:
+    def _at_once(
+        self, part: Batch, before: Tensor, at: Tensor, objective: Objective, temperature: float
+    ) -> tuple[Tensor, list[Mapping[str, Any]]]:
         """Loss and metrics of a micro-batch through `fused_policy_loss`, in its first step checked against the scope that was declared."""
-        before, at = before_targets(self.model, part)
 
         def loss_of(stats: TokenStats, _: Any) -> tuple[Tensor, list[Mapping[str, Any]]]:
             n = len(part.ids)
@@ -251,16 +289,14 @@ def divided(terms: Iterable[Terms], batch: Batch) -> tuple[Tensor, list[Mapping[
     return loss, metrics
 
 
-def _add(sums: dict[str, tuple[float, float]], metrics: Mapping[str, tuple[Tensor | float, Tensor | float]]) -> None:
-    """Add a micro-batch's (sum, count) to those of the step; of a name that ends in `_max` the largest is kept."""
+def _add(sums: dict[str, tuple[Tensor, Tensor]], metrics: Mapping[str, tuple[Tensor | float, Tensor | float]]) -> None:
+    """Add a micro-batch's (sum, count) to those of the step; of a name that ends in `_max` the largest is kept. Nothing waits for a GPU."""
     for name, (s, n) in metrics.items():
-        a, b = sums.get(name, (0.0, 0.0))
-        s, n = _plain(s), _plain(n)
-        sums[name] = (max(a, s) if b else s, n) if name.endswith("_max") else (a + s, b + n)
-
-
-def _plain(x: Tensor | float) -> float:
-    return float(x.detach()) if isinstance(x, Tensor) else float(x)
+        s, n = (torch.as_tensor(x).detach().double() for x in (s, n))
+        if name in sums:
+            a, b = sums[name]
+            s, n = (torch.where(b > 0, torch.maximum(a, s), s), n) if name.endswith("_max") else (a + s, b + n)
+        sums[name] = (s, n)
 
 
 def nll(stats: TokenStats, batch: Batch) -> list[Terms]:

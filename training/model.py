@@ -11,14 +11,18 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
+from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.utils import logging
 
 from training.attention import NAME, CachedRows, PackedRows, SharedRows
+from training.lora import folded
 
 END = "<|im_end|>"
 TAGS = ["<search>", "</search>", "<answer>", "</answer>"]
@@ -115,12 +119,12 @@ def load_model(path: str | Path, *, dtype: str = "float32", device: str = "cpu")
 
 
 def save_model(model: nn.Module, tokenizer: PreTrainedTokenizerBase, path: str | Path) -> None:
-    """Write model and tokenizer as one folder, whole or not at all (written beside, then renamed)."""
+    """Write model and tokenizer as one folder, whole or not at all (written beside, then renamed); adapters are folded into the weights."""
     path = Path(path)
     part = path.with_name(path.name + ".part")
     shutil.rmtree(part, ignore_errors=True)
     with _no_bars():
-        model.save_pretrained(part)
+        model.save_pretrained(part, state_dict=folded(model))
     tokenizer.save_pretrained(part)
     config = part / "tokenizer_config.json"
     kept = {k: v for k, v in json.loads(config.read_text(encoding="utf-8")).items() if k not in ("is_local", "local_files_only")}
@@ -198,3 +202,23 @@ def hidden_states(model: nn.Module, ids: Tensor, position: Tensor, rows: PackedR
         ids, position = ids[None], position[None]
     out = model.base_model(input_ids=ids, position_ids=position, rows=rows, use_cache=False).last_hidden_state
     return out[0] if flat else out
+
+
+@contextmanager
+def recomputed(model: nn.Module) -> Iterator[None]:
+    """Within, a forward pass keeps only what enters each layer; the backward pass makes the rest again: one more forward pass for about
+    the memory of one layer (activation checkpointing; Chen et al. 2016, arXiv 1604.06174). Values and gradients stay the same to the bit.
+    Raises ValueError for a model without layers to do it by.
+
+    Not transformers' own switch: that one works in training mode alone, and would turn dropout on with it.
+    """
+    layers = [m for m in model.base_model.modules() if isinstance(m, GradientCheckpointingLayer)]
+    if not layers:
+        raise ValueError(f"recompute: a {type(model).__name__} has no layers that can be computed again; leave recompute out")
+    for layer in layers:
+        layer.forward = partial(checkpoint, layer.forward, use_reentrant=False, preserve_rng_state=False)
+    try:
+        yield
+    finally:
+        for layer in layers:
+            del layer.forward

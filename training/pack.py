@@ -98,6 +98,11 @@ def _roots(common: Sequence[int], lengths: Sequence[int]) -> list[tuple[int, int
     return out
 
 
+def shared_tokens(batch: Batch) -> list[int]:
+    """Of each row, how many of its first tokens are computed with an earlier row."""
+    return [shared for _, shared in _roots(batch.common, batch.lengths)] if any(batch.common) else [0] * batch.rows
+
+
 @dataclass(frozen=True, kw_only=True)
 class Stream:
     """The tokens of a batch as a model reads them, those that rows begin with in common once: ids, position [S], how they attend, and

@@ -21,6 +21,7 @@ from tasks.turns import Turn, Turns, read
 from tasks.units import UNITS, rows_of
 from training.focus import with_attention
 from training.learner import Learner, Optim, score
+from training.lora import adapt
 from training.meta import MetaWeight
 from training.model import load_model, n_parameters, save_model
 from training.online import MetaPairs, SampledPairs
@@ -43,6 +44,8 @@ def prefer(
     steps: int = 240,
     pairs_per_step: int = 16,
     tokens_per_microbatch: int = 16384,
+    recompute: bool = False,
+    lora: dict = {},  # noqa: B006
     max_length: int = 512,
     optimizer: str = "adamw",
     lr: float = 2e-4,
@@ -73,6 +76,7 @@ def prefer(
     chosen answers beside the preference loss (Pang et al. 2024, "Iterative Reasoning Preference Optimization", arXiv 2404.19733): without
     it the chosen answers of a small model lose probability together with the rejected ones.
 
+    recompute, lora   activation checkpointing, and adapters in the place of all weights, as in the stage `sft`
     rounds            one mapping for every round: `tasks.turns.Turn` says what it may hold
     ratio             reshapes each token's log-ratio before the sum (humanline, attended)
     soup_of           folders of models whose mean with the SFT model is the reference ("base": artifacts/sft/base); `soup_weight` is the
@@ -90,13 +94,14 @@ def prefer(
     if soup_of and reference is not None:
         others = [load_model(_folder(stage, name), dtype=dtype, device=device)[0] for name in soup_of]
         soup([reference, *others], [soup_weight, *[(1 - soup_weight) / len(others)] * len(others)])
+    adapt(policy, lora, seed=seed_for(stage.seed, "prefer", "lora"))
     renderer = Renderer(tokenizer)
     objective = PairObjective(
         loss=loss, reference=reference, policy=policy, earlier=[], ratio=ratio, sft=sft_weight, needs=frozenset(stage.needs),
         tolerance=1e-4 if dtype == "float32" else 2e-2, tokens_per_microbatch=tokens_per_microbatch,
     )  # fmt: skip
     learner = Learner(policy, Optim(kind=optimizer, lr=lr, matrix_lr=matrix_lr, warmup=warmup, steps=steps, weight_decay=weight_decay,
-                                    max_grad_norm=max_grad_norm, decay="linear", final=0.1))  # fmt: skip
+                                    max_grad_norm=max_grad_norm, decay="linear", final=0.1), recompute=recompute)  # fmt: skip
     keeper = Turns(turns, learner, objective, starts_equal=not soup_of, keep=earlier)
     problems: dict[str, Problem] = {}
     sampled = None
@@ -128,7 +133,7 @@ def prefer(
                     meta=MetaWeight(lr=meta_lr, seed=seed_for(stage.seed, "prefer", "meta", i)), beta=loss.keywords.get("beta", 0.1),
                     tokens_per_microbatch=tokens_per_microbatch,
                 )  # fmt: skip
-    curve = Curve(stage, steps, shown=("loss", "accuracy"))
+    curve = Curve(stage, steps, shown=("loss", "accuracy"), device=device, dtype=dtype)
     drive(
         [Round(name="prefer" if len(turns) == 1 else f"prefer {i + 1}", role="policy", objective=objective, prepare=objective.prepare,
                steps=turn.steps, together=2 * (loss.together or pairs_per_step), tokens_per_microbatch=tokens_per_microbatch,

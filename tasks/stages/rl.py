@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from synth.types import Problem, Sampling, Scored, digest
+from synth.types import Problem, Sampling, Scored, digest, seed_for
 from tasks.disk import tables
 from tasks.errors import UserError
 from tasks.learning import Curve, drive, make_repeatable
@@ -17,6 +17,7 @@ from tasks.play import knowledge, tools
 from tasks.stage import Stage
 from training.compose import compose
 from training.learner import Optim
+from training.lora import adapt
 from training.model import load_model, n_parameters, save_model
 from training.render import Renderer
 from training.rollout.play import Player
@@ -39,6 +40,8 @@ def rl(
     prompts_per_step: int = 16,
     samples_per_prompt: int = 8,
     tokens_per_microbatch: int = 16384,
+    recompute: bool = False,
+    lora: dict = {},  # noqa: B006
     optimizer: str = "adamw",
     lr: float = 1e-3,
     matrix_lr: float = 0.01,
@@ -82,7 +85,8 @@ def rl(
 
     `teacher` (a model folder or Hub name with the same tokenizer) takes the place of the SFT model as the reference of KL terms. `critic`
     is the loss of a value model that starts from the SFT model too; in its first `critic_warmup` steps the policy waits. `guides` may
-    change groups after they were played; `turn_budget`, where given, replaces max_turn_tokens step by step."""
+    change groups after they were played; `turn_budget`, where given, replaces max_turn_tokens step by step. `recompute` and `lora` as in the
+    stage `sft`: activation checkpointing, and adapters in the place of all weights."""
     make_repeatable(stage, device)
     if temperature <= 0:
         raise UserError(f"rl: temperature is {temperature}: a policy that is always sure has nothing to learn from; sample with 1.0")
@@ -93,6 +97,7 @@ def rl(
         raise UserError("rl: there is no problem of the split train: raise n_train of the stage questions")
     policy, tokenizer = load_model(stage.input("sft", "model"), dtype=dtype, device=device)
     reference = load_reference(stage, teacher, tokenizer, dtype, device) if teacher or "reference" in stage.needs else None
+    adapt(policy, lora, seed=seed_for(stage.seed, "rl", "lora"))
     renderer = Renderer(tokenizer)
     hosts = {e.piece.rpartition("/")[2]: e() for e in envs}
     player = Player(
@@ -114,12 +119,12 @@ def rl(
         problems=problems, needs=frozenset(stage.needs), seed=stage.seed, device=device, steps=steps,
         optim=decayed(kind=optimizer, lr=lr, matrix_lr=matrix_lr, steps=steps * epochs * minibatches), prompts_per_step=prompts_per_step,
         samples_per_prompt=samples_per_prompt, tokens_per_microbatch=tokens_per_microbatch, epochs=epochs, minibatches=minibatches,
-        refill=refill, max_unscorable=max_unscorable, critic=critic, critic_optim=decayed(lr=critic_lr, steps=steps),
+        recompute=recompute, refill=refill, max_unscorable=max_unscorable, critic=critic, critic_optim=decayed(lr=critic_lr, steps=steps),
         critic_lambda=critic_lambda, critic_warmup=critic_warmup, turn_budget=turn_budget, guides=guides, curriculum=curriculum,
         filters=filters, rewards=rewards, advantage=advantage, ratio=ratio, corrections=corrections, surrogate=surrogate,
         regularisers=regularisers, after=watch,
     )  # fmt: skip
-    experience, curve = made.experience, Curve(stage, steps, shown=("reward", "entropy"))
+    experience, curve = made.experience, Curve(stage, steps, shown=("reward", "entropy"), device=device, dtype=dtype)
     drive(
         [made.round], made.roles, curve, every=checkpoint_every, parts=made.parts,
         last=False,  # the last step is always played here: episodes.jsonl shows its rollouts

@@ -15,6 +15,7 @@ from tasks.learning import Curve, drive, make_repeatable, shuffled
 from tasks.rows import demonstration_row
 from tasks.stage import Stage
 from training.learner import Learner, Optim, nll
+from training.lora import adapt
 from training.model import load_model, n_parameters, new_model, save_model, train_tokenizer
 from training.pack import Row, pack
 from training.render import Renderer
@@ -43,6 +44,8 @@ def sft(
     steps: int = 900,
     rows_per_step: int = 16,
     tokens_per_microbatch: int = 16384,
+    recompute: bool = False,
+    lora: dict = {},  # noqa: B006
     optimizer: str = "muon",
     lr: float = 4e-3,
     matrix_lr: float = 0.05,
@@ -55,13 +58,14 @@ def sft(
 ) -> None:
     """`model` is a Hub id or folder to start from; empty makes one of `hidden` x `layers` and trains it for `base_steps` steps on pages of
     generated worlds (the first `base_lists_steps` on name lists alone). Then `steps` steps of `rows_per_step` demonstrations of the split
-    train. `context_weight` is the loss weight of the tokens that the model is told rather than says; `sft_lr_factor` scales the learning
+    train, with adapters alone where `lora` is set (training/lora.py: rank, alpha, modules). `recompute` saves memory for a third more time
+    (activation checkpointing). `context_weight` is the loss weight of the tokens that the model is told rather than says; `sft_lr_factor` scales the learning
     rates of the fine-tuning."""
     make_repeatable(stage, device)
     demos = [t for t in tables.read(stage.input("trajectories", "trajectories.parquet"), Trajectory) if t.split == "train"]
     if not demos:
         raise UserError("sft: artifacts/trajectories holds no demonstration of the split train: raise n of the stage trajectories")
-    curve = Curve(stage, (0 if model else base_steps) + steps, shown=("nll",))
+    curve = Curve(stage, (0 if model else base_steps) + steps, shown=("nll",), device=device, dtype=dtype)
     optim = {"kind": optimizer, "weight_decay": weight_decay, "max_grad_norm": max_grad_norm, "warmup": warmup}
     if model:
         policy, tokenizer = load_model(model, dtype=dtype, device=device)
@@ -81,7 +85,7 @@ def sft(
         )  # fmt: skip
         policy = policy.to(device)
         pages_of = page_batches(stage.seed, renderer, base_rows, base_lists_steps, base_facts, context_weight, device)
-        learner = Learner(policy, Optim(lr=lr, matrix_lr=matrix_lr, steps=base_steps, decay="cosine", final=0.3, **optim))
+        learner = Learner(policy, Optim(lr=lr, matrix_lr=matrix_lr, steps=base_steps, decay="cosine", final=0.3, **optim), recompute=recompute)
         drive(
             [Round(name="base", role="policy", steps=base_steps, objective=nll, tokens_per_microbatch=tokens_per_microbatch,
                    source=lambda step: ([pages_of(step)], {}))],
@@ -94,9 +98,11 @@ def sft(
     if not rows:
         raise UserError(f"sft: all {len(long)} demonstrations are longer than max_length = {max_length} tokens: raise it")
     order = shuffled(len(rows), rows_per_step, seed_for(stage.seed, "sft", "order"))
+    adapt(policy, lora, seed=seed_for(stage.seed, "sft", "lora"))
     learner = Learner(
-        policy, Optim(lr=lr * sft_lr_factor, matrix_lr=matrix_lr * sft_lr_factor, steps=steps, decay="cosine", final=0.05, **optim)
-    )
+        policy, Optim(lr=lr * sft_lr_factor, matrix_lr=matrix_lr * sft_lr_factor, steps=steps, decay="cosine", final=0.05, **optim),
+        recompute=recompute,
+    )  # fmt: skip
     drive(
         [Round(name="sft", role="policy", steps=steps, objective=nll, tokens_per_microbatch=tokens_per_microbatch,
                source=lambda step: ([weighted([rows[i] for i in order(step)], device)], {}))],
