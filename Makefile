@@ -43,8 +43,9 @@ bench-%: $(STAMP) ## one benchmark, e.g. bench-learning; writes benchmarks/resul
 drill-resume: $(STAMP) ## kill real runs at N=50 random points, run them again, compare every byte
 	$(BIN)/python -m tests.drill --points $(or $(N),50)
 
-pictures: $(STAMP) ## pictures of Prefect and MLflow for the documents, taken by the tests in a headless Chromium
-	ESPALIER_PICTURES=docs/images $(BIN)/python -m pytest tests/test_schedules.py tests/test_browser.py
+pictures: $(STAMP) ## pictures of Prefect and MLflow for the documents, in a headless Chromium; after make run
+	ESPALIER_PICTURES=docs/images $(BIN)/python -m pytest tests/test_schedules.py
+	$(BIN)/python -m tests.pictures
 
 losses: $(STAMP) ## write the tables of docs/losses.md anew from the losses' own files
 	$(BIN)/python -m benchmarks.losses

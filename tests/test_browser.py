@@ -85,12 +85,6 @@ def page(tmp_path_factory):
         yield shown
 
 
-def keep(page, name):
-    """The picture of the page among those of the documents, where ESPALIER_PICTURES names their folder."""
-    if os.environ.get("ESPALIER_PICTURES"):
-        page.picture(Path(os.environ["ESPALIER_PICTURES"]) / f"{name}.png")
-
-
 def test_curves_are_drawn(served, page):
     address, _, experiment, run = served
     page.open(
@@ -98,7 +92,6 @@ def test_curves_are_drawn(served, page):
         until="document.querySelectorAll('.js-plotly-plot path.js-line').length",
     )
     assert "loss" in page.text() and "Failed to load" not in page.text()
-    keep(page, "mlflow-curves")
 
 
 def test_the_list_of_runs_opens(served, page):
@@ -116,7 +109,6 @@ def test_a_trace_opens_turn_by_turn(served, page):
     said = page.text()
     assert said.index("turn 1") < said.index("search") < said.index("turn 2")
     assert "<b>Norvia</b>" in said, "markup of a question is text"
-    keep(page, "mlflow-trace")
 
 
 def test_the_card_of_a_run_can_be_read(served):
