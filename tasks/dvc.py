@@ -47,8 +47,10 @@ def run(args: Sequence[str], root: Path, extra: Mapping[str, str] | None = None)
 
 
 def ask(args: Sequence[str], root: Path) -> Any:
-    """The JSON that `dvc <args> --json` prints. Raises UserError with DVC's own last words."""
+    """The JSON that `dvc <args> --json` prints. Raises UserError where a run holds DVC's locks, else with DVC's own last words."""
     done = subprocess.run([sys.executable, "-m", "dvc", *args, "--json"], cwd=root, env=environment(), capture_output=True, text=True)
+    if done.returncode and BUSY.search(done.stderr):
+        raise UserError(f"another run is under way in {root}, and DVC answers no questions until it ends: ask again then, or in a second clone")
     if done.returncode:
         raise UserError(f"`dvc {' '.join(args)}` failed: {' '.join(done.stderr.split()) or 'no message'}")
     return json.loads(done.stdout or "{}")

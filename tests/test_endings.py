@@ -93,6 +93,7 @@ def test_a_second_run_in_the_same_checkout(repo):
         said = espalier(repo, "run", code=2)
         assert said == f"error: another run is under way in {repo}: wait for it, or work in a second clone\n"
         assert espalier(repo, "gc", code=2) == said
+        assert espalier(repo, "run", "--dry-run", code=2).startswith(f"error: another run is under way in {repo}, and DVC answers no questions")
         assert toy.processes(repo), "the first goes on"
 
 
