@@ -18,7 +18,7 @@ from synth.types import Problem, Quarantined, Split
 
 LADDER = ({"needs": 4, "signs": 5}, {"needs": 6, "signs": 7}, {"needs": 8, "signs": 9}, {"needs": 10, "signs": 10})
 CERTIFICATE = ("intersection of bit sets", "every need against every sign of the text")
-NEEDS = "comfort advice company praise rest space trust play order hope".split()
+KINDS = "comfort advice company praise rest space trust play order hope".split()
 SIGNS = "tearful quiet restless angry tired proud lost busy pale tense".split()
 _TEXT = re.compile(r"Needs and their signs: (.+)\. Somebody is (\w+) and (\w+)\. What is needed\?")
 
@@ -34,7 +34,7 @@ def hidden_needs(seed: int, split: Split, index: int, *, levels: Sequence[int] =
 
 def draw(rng: Random, *, needs: int, signs: int) -> tuple[str, tuple]:
     while True:
-        names, words = rng.sample(NEEDS, needs), rng.sample(SIGNS, signs)
+        names, words = rng.sample(KINDS, needs), rng.sample(SIGNS, signs)
         masks = [sum(1 << s for s in rng.sample(range(signs), rng.choice((2, 3)))) for _ in names]
         pairs = [(a, b) for a in range(signs) for b in range(signs) if a != b]
         rng.shuffle(pairs)
