@@ -140,6 +140,34 @@ def test_the_cache_gives_what_the_packed_pass_gives(fused):
         torch.testing.assert_close(*logp, atol=1e-5, rtol=1e-5)
 
 
+def test_passes_that_know_nothing_of_how_far_rows_have_come_give_the_same():
+    """What a CUDA graph replays, step by step on any device: a fixed number of columns, places counted up where they lie."""
+    model = tiny.build()
+    forward, prompts = partial(hidden_states, model), tiny.ids(4, 11)
+    asked = CachedRows(2)
+    feed(forward, asked, prompts)
+    caches = [asked.share(np.array([0, 1, 1])) for _ in range(2)]
+    for c in caches:
+        feed(forward, c, tiny.ids(3, 1, 6))
+    caches[1].reserve(64)
+    for step in range(5):
+        token = torch.tensor([[step], [step + 7], [3]])
+        plain, fixed = caches
+        with torch.no_grad():
+            want = forward(token, plain.begin(), plain)
+            plain.advance()
+            if step == 1:  # the first pass made room
+                fixed.fix(64)
+            got = forward(token, fixed.begin(), fixed)
+        if step == 0:
+            fixed.advance()
+        else:
+            fixed.move()
+            fixed.count()
+        torch.testing.assert_close(got, want, atol=1e-5, rtol=1e-5)
+    assert caches[0].held.tolist() == caches[1].held.tolist() == [8, 6, 11]
+
+
 def grow(forward, cache, seen, new):
     for (fed, got), x, h in zip(seen, new, feed(forward, cache, new), strict=True):
         fed.append(x)

@@ -58,7 +58,7 @@ class CachedRows:
 
     def window(self, lo: int, hi: int) -> None:
         """Passes are over the rows of the slots lo to hi."""
-        self.lo, self.hi = lo, hi
+        self.lo, self.hi, self.fixed = lo, hi, 0
         held = self.held[lo:hi]
         self.depth = int(held.max(initial=0))
         self.even = self.depth == int(held.min(initial=0)) if len(held) else True
@@ -117,6 +117,11 @@ class CachedRows:
     def begin(self, fresh: int | np.ndarray = 1) -> Tensor:
         """Prepare a pass over new columns: `fresh` for every row of the window, or max(fresh) of which the first fresh[b] of row b are
         real. Returns their positions [rows, n]."""
+        if self.fixed:
+            self.used, self.columns = self.fixed, self.at[:, None]
+            self.longest = self.used + self.before
+            self.mask = _mask(self.columns[:, None], self.used)
+            return self.start[:, None]
         n = int(np.max(fresh))
         self.fresh, self.n = fresh, n
         self.used = self.depth + n
@@ -139,6 +144,22 @@ class CachedRows:
         else:
             self.window(self.lo, self.hi)
 
+    # --- passes over one column that know nothing of how far rows have come (training/rollout/graphs.py)
+
+    def fix(self, columns: int) -> None:
+        """Passes of the window read so many columns, whatever its rows hold (0: as many as they hold). `move` then ends a pass on the device,
+        `count` on the host."""
+        self.fixed = columns
+
+    def move(self) -> None:
+        self.at.add_(1)
+        if self.start is not self.at:
+            self.start.add_(1)
+
+    def count(self) -> None:
+        self.held[self.lo : self.hi] += 1
+        self.depth += 1
+
     def _store(self, cache: dict[int, Tensor], layer: int, new: Tensor) -> Tensor:
         """Write new [rows, G, n, D] at each row's own end; returns the columns in use [rows, G, used, D]."""
         held = cache.get(layer)
@@ -148,7 +169,7 @@ class CachedRows:
                 grown[:, :, : held.shape[2]] = held
             cache[layer] = held = grown
         held = held[self.lo : self.hi]
-        if self.even:
+        if self.even and not self.fixed:
             held[:, :, self.depth : self.used] = new
         else:
             held[torch.arange(len(held), device=self.device)[:, None], :, self.columns] = new.transpose(1, 2)

@@ -144,9 +144,10 @@ def mismatch(logp: Tensor, behaviour: Tensor, on: Tensor) -> dict[str, tuple[Ten
     Quantiles and ess are those of a micro-batch; the step's are their means by tokens (exact where the step is one micro-batch).
     """
     count = on.sum()
-    d = torch.where(on, (logp - behaviour).detach(), 0.0).clamp(-LIMIT, LIMIT)
+    apart = torch.where(on, (logp - behaviour).detach(), 0.0)
+    d = apart.clamp(-LIMIT, LIMIT)
     w = torch.where(on, d.exp(), 0.0)
-    out = {"mismatch_kl": (torch.where(on, w - 1 - d, 0.0).sum(), count), "mismatch_max": (d.abs().max(), torch.ones(()))}
+    out = {"mismatch_kl": (torch.where(on, w - 1 - d, 0.0).sum(), count), "mismatch_max": (apart.abs().max(), torch.ones(()))}
     if not int(count):
         return out
     sorted_w = w[on].sort().values

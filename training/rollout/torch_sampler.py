@@ -26,6 +26,7 @@ from training.model import head_weight, hidden_states
 from training.render import Renderer
 from training.rollout.decoder import FusedDecoder, usable
 from training.rollout.ending import Ending, Guide
+from training.rollout.graphs import COLUMNS, StepGraph, capture
 from training.types import Segment, Stop
 
 SLOTS = {"cpu": 128, "cuda": 1024}  # of a CPU: what lies in its caches
@@ -41,6 +42,7 @@ class TorchSampler:
     version   of the weights; whoever changes them counts it up
     renderer  what ids mean: needed for stop strings and for choices alone
     slots     conversations at work at a time; 0: what suits the device
+    graphs    on a GPU, whether steps are replayed from CUDA graphs
     """
 
     model: nn.Module
@@ -48,6 +50,7 @@ class TorchSampler:
     version: int = 0
     renderer: Renderer | None = None
     slots: int = 0
+    graphs: bool = True
     decoder: FusedDecoder | None = field(default=None, init=False, repr=False)
     _known: bool = field(default=False, init=False, repr=False)
 
@@ -96,6 +99,7 @@ class Session:
             raise ValueError(f"prompt {[len(p) for p in prompts].index(0)} has no tokens: a model needs one to go on from")
         sampler.model.eval()
         self.turn = 0
+        self.graph: StepGraph | None = None
         self.rows = list(range(len(prompts)))  # conversations still alive
         self.lies = np.arange(len(prompts))  # [rows] slot of each
         self.row_in = np.arange(len(prompts))  # [slots] row in each
@@ -134,6 +138,23 @@ class Session:
             told = dict(zip(rows, new, strict=True))
             self.last[: len(rows)] = self._extend(self.cache, [told[r] for r in self.row_in[: len(rows)]])
 
+    def _step(self, token: Tensor) -> Tensor:
+        """Feed the window's rows one id each [rows]; returns the hidden states [rows, d] after them."""
+        cache, sampler = self.cache, self.sampler
+        if self.graph is not None and self.graph.fits:
+            return self.graph(token)
+        columns = 0
+        if sampler.graphs and cache.device.type == "cuda":
+            cache.fix(0)
+            columns = (cache.depth // COLUMNS + 1) * COLUMNS
+            cache.reserve(columns)
+        hidden = sampler.forward(token[:, None], cache.begin(), cache)[:, 0]
+        cache.advance()
+        if cache.depth < columns:
+            self.graph = capture(sampler.forward, cache, columns)
+            sampler.graphs = self.graph is not None
+        return hidden
+
     def _front(self, rows: Sequence[int]) -> None:
         """Let `rows` lie in the first slots, moving as few as can be."""
         at = np.sort(self.lies[np.asarray(rows, dtype=np.int64)])
@@ -162,15 +183,15 @@ class Session:
         cache.reserve(cache.depth + min(limit, 64))
         before = {r: int(cache.held[self.lies[r]]) for r in self.rows}
         lo, hi = 0, min(n, sampler.slots or SLOTS.get(cache.device.type, 128))
+        patience = 2 if cache.device.type == "cuda" else 8  # of new rows a new graph is captured
         cache.window(lo, hi)
         while True:
             rows = self.row_in[lo:hi]
             token = turn.sample(self.last[lo:hi], head, rows)
-            self.last[lo:hi] = sampler.forward(token[:, None], cache.begin(), cache)[:, 0]
-            cache.advance()
+            self.last[lo:hi] = self._step(token)
             over = turn.over[rows]
             gone = int(over.sum())
-            if gone * 8 < hi - lo and gone + lo < n:  # a few that have ended may stay: moving rows costs too
+            if gone * patience < hi - lo and gone + lo < n:  # a few that have ended may stay: moving rows costs too
                 continue
             for r in rows[over]:
                 cache.held[self.lies[r]] = before[r] + turn.length[r]

@@ -1,0 +1,57 @@
+"""One decode step on a GPU as a CUDA graph: its hundreds of small launches become one.
+
+A graph replays fixed kernels on fixed memory, so that nothing may depend on how far a row has come: keys are read up to a fixed number of
+columns with a mask made on the device, and each row's place is counted up by the graph itself. It lasts until other rows are at work or the
+columns are full. Where a model's forward cannot be captured (it looks at a value on the host), steps run one by one and it is said once.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from training.cache import CachedRows
+
+COLUMNS = 64  # of the rows' own; a graph reads a multiple of it
+
+
+class StepGraph:
+    """forward(ids [rows, 1], position [rows, 1], cache) -> [rows, 1, d], captured for the cache's window of now."""
+
+    def __init__(self, forward: Callable[[Tensor, Tensor, CachedRows], Tensor], cache: CachedRows, columns: int) -> None:
+        self.cache, self.columns, self.at = cache, columns, cache.at
+        self.ids = torch.zeros(len(cache.at), 1, dtype=torch.long, device=cache.device)
+        cache.fix(columns)
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):  # once beforehand, as capturing asks; what it writes is written over by the next real step
+            forward(self.ids, cache.begin(), cache)
+        torch.cuda.current_stream().wait_stream(side)
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            self.out = forward(self.ids, cache.begin(), cache)[:, 0]
+            cache.move()
+
+    @property
+    def fits(self) -> bool:
+        return self.cache.at is self.at and self.cache.depth < self.columns
+
+    def __call__(self, token: Tensor) -> Tensor:
+        """Ids [rows] -> hidden states [rows, d], in memory that the next call writes over."""
+        self.ids.copy_(token[:, None])
+        self.graph.replay()
+        self.cache.count()
+        return self.out
+
+
+def capture(forward: Callable[[Tensor, Tensor, CachedRows], Tensor], cache: CachedRows, columns: int) -> StepGraph | None:
+    """None where it cannot be."""
+    try:
+        return StepGraph(forward, cache, columns)
+    except RuntimeError as e:
+        cache.fix(0)
+        print(f"warning: this model's decode step runs without CUDA graphs: {str(e).splitlines()[0]}", file=sys.stderr)
+        return None
