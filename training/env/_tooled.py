@@ -83,7 +83,7 @@ class Tooled:
         if self.broken == "end" and (not asked or any(c.broken for c in asked)):
             return [], True, Scored(value=0.0, parts={**self._parts(state, 0.0), "malformed": 1.0})
         if self._spent(state):
-            return [], True, Scored(value=0.0, parts={**self._parts(state, 0.0), "spent": 1.0})
+            return [], True, Scored(value=0.0, parts={**self._parts(state, 0.0), "spent": 1.0, "malformed": 0.0})
         said = [Message(role="tool", content=x) for x in self._results(state, asked)] or [Message(role="tool", content=NEITHER)]
         if self._spent(state, ahead=1):
             said[-1] = Message(role="tool", content=f"{said[-1].content}\n{LAST}")

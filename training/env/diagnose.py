@@ -64,7 +64,7 @@ class Diagnose:
         state["sum"] += worth
         state["step_reward"] = worth
         if state["turns"] >= state["budget"]:
-            return [], True, self._ended(state, 0.0, answered=0.0)
+            return [], True, self._ended(state, 0.0, answered=0.0, malformed=0.0)
         return [Message(role="user", content=said)], False, None
 
     def _asked(self, state: dict, word: str) -> tuple[str, float]:

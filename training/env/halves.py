@@ -44,7 +44,7 @@ class Halves:
             score = verify(state["problem"], answer)
             return [], True, Scored(value=score.value, parts={**score.parts, **parts}) if isinstance(score, Scored) else score
         if state["turns"] >= self.turns:
-            return [], True, Scored(value=0.0, parts={**parts, "parsed": 0.0})
+            return [], True, Scored(value=0.0, parts={**parts, "parsed": 0.0, "malformed": 0.0})
         state["calls"] += 1
         state["said"] += len(text)
         state["views"][speaker].append(Message(role="assistant", content=text))
