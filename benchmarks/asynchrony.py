@@ -1,0 +1,178 @@
+"""Sampling beside learning, with a tool that takes 200 ms: what is hidden, what the simulator said, and a thousand conversations at once.
+`make bench-asynchrony`
+
+A model of a million parameters plays conversations of three turns; the tool between two turns sleeps 200 ms, `CALLS` of them at a time, so
+the machine computes nothing while it waits. Modes take turns, `RUNS` times. Of each run: seconds of all steps but the first two. *hidden* is
+(seconds of sync - seconds of the mode) / the smaller of what sync spent sampling and learning: 0 where nothing overlaps, 1 where the
+smaller part costs no time. *predicted* is what `simulate` makes of the seconds of each step of the sync run of the same turn.
+
+A thousand conversations: one wave, `WIDE` tools at a time; the peak of this process's memory beyond what it held before it played.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import json
+import os
+import platform
+import resource
+import time
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from benchmarks.learning import t_interval
+from synth.types import Message, Problem, Sampling, Scored
+from training.advantage.grpo import grpo
+from training.curriculum.uniform import uniform
+from training.experience import Experience
+from training.learner import Learner, Optim
+from training.model import new_model, train_tokenizer
+from training.objective import PolicyObjective
+from training.overlap.one_off import one_off
+from training.overlap.streamed import streamed
+from training.overlap.sync import sync
+from training.ratio.token import token
+from training.render import Renderer
+from training.rollout.asynchronous import Ahead, simulate
+from training.rollout.play import Player
+from training.rollout.torch_sampler import TorchSampler
+from training.rounds import Round, run
+from training.surrogate.clip import clip
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS, RAW = ROOT / "benchmarks/results/asynchrony.json", ROOT / "benchmarks/runs/asynchrony.json"
+TOOL, TURNS, CALLS, WIDE, LEFT_OUT = 0.2, 3, 32, 250, 2
+MODES = {"sync": sync, "one_off": one_off, "streamed 1": streamed, "streamed 3": lambda: streamed(staleness=3)}
+LENGTH = 24
+
+
+class Waiting:
+    """Three turns; what a turn says is no matter, a limit ends it; the score is a share of its letters."""
+
+    def start(self, problem, tools):
+        return {"n": 0, "calls": 0}, list(problem.prompt)
+
+    def step(self, state, text):
+        state["n"] += 1
+        if state["n"] == TURNS:
+            return [], True, Scored(value=sum(ord(c) % 2 for c in text) / max(1, len(text)))
+        time.sleep(TOOL)
+        state["calls"] += 1
+        return [Message(role="tool", content="The capital of Norvia is Zelton .")], False, None
+
+
+class Ended(TorchSampler):
+    """A turn that the limit cut counts as ended: a model of nothing hardly ever ends one itself."""
+
+    def open(self, prompts, seeds):
+        from dataclasses import replace
+
+        session = super().open(prompts, seeds)
+        generate = session.generate
+        session.generate = lambda sampling: [replace(s, stop="end") for s in generate(sampling)]
+        return session
+
+
+def made():
+    texts = [f"What is the capital of Norvia ? {i} Zelton is the capital of Norvia ." for i in range(200)]
+    tokenizer = train_tokenizer(texts, vocab_size=1024)
+    model = new_model(tokenizer, hidden=128, layers=4, heads=4, kv_heads=2, intermediate=384, max_length=1024, init_range=0.06, seed=0)
+    problems = [
+        Problem.make(prompt=f"What is the capital of Norvia ? {i}", answer="1", verifier="exact", env="waiting", family="f", split="train") for i in range(64)
+    ]
+    return tokenizer, model, problems
+
+
+def player(model, tokenizer, calls, **more):
+    renderer = Renderer(tokenizer)
+    sampling = Sampling(max_tokens=LENGTH)
+    return Player(sampler=Ended(model, renderer.end_id), renderer=renderer, envs={"waiting": Waiting()}, sampling=sampling, calls=calls, **more)
+
+
+def steps_of(mode, steps):
+    """Seconds of all steps but the first, and of sampling and learning in each."""
+    tokenizer, policy, problems = made()
+    how = MODES[mode]()
+    sampled = copy.deepcopy(policy) if how.staleness else policy
+    experience = Experience(
+        problems=problems, player=player(sampled, tokenizer, CALLS), advantage=grpo, curriculum=uniform, prompts_per_step=8, samples_per_prompt=8,
+    )  # fmt: skip
+    objective = PolicyObjective(ratio=token, surrogate=clip)
+    ahead = Ahead(experience, policy, how, steps) if how.staleness else None
+    rounds = [Round(name="rl", role="policy", source=ahead or experience, objective=objective, prepare=objective.prepare, steps=steps)]
+    sampling, learning, lag, ends = [], [], [], []
+    try:
+        for _, _, m in run(rounds, {"policy": Learner(policy, Optim(lr=1e-4, warmup=0))}):
+            ends.append(time.monotonic())
+            sampling.append(m["rollout_seconds"])
+            learning.append(m["step_seconds"] - m["rollout_seconds"] if ahead is None else m["step_seconds"] - m["waited_seconds"])
+            lag.append(m.get("lag", 0.0))
+    finally:
+        if ahead is not None:
+            ahead.close()
+    k = LEFT_OUT
+    return {"seconds": ends[-1] - ends[k - 1], "sampling": sampling[k:], "learning": learning[k:], "lag": float(np.mean(lag[k:]))}
+
+
+def overlapped(runs, steps):
+    turns = [{mode: steps_of(mode, steps) for mode in MODES} for _ in range(runs)]
+    rows = []
+    for mode in MODES:
+        rows.append((f"{steps - LEFT_OUT} steps, {mode}", "seconds", [t[mode]["seconds"] for t in turns], "s", "lower"))
+        if mode == "sync":
+            continue
+        stale = MODES[mode]().staleness
+        hidden, said = [], []
+        for t in turns:
+            plain = t["sync"]
+            less = min(sum(plain["sampling"]), sum(plain["learning"]))
+            hidden.append((plain["seconds"] - t[mode]["seconds"]) / less)
+            said.append(simulate(plain["sampling"], plain["learning"], stale).hidden)
+        rows.append((f"{steps - LEFT_OUT} steps, {mode}", "hidden", hidden, "share of the smaller part", "higher"))
+        rows.append((f"{steps - LEFT_OUT} steps, {mode}", "predicted", said, "share of the smaller part", "higher"))
+        rows.append((f"{steps - LEFT_OUT} steps, {mode}", "lag", [t[mode]["lag"] for t in turns], "updates", "lower"))
+    return rows, turns
+
+
+def thousand():
+    tokenizer, model, problems = made()
+    peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024  # noqa: E731
+    before, begin = peak(), time.monotonic()
+    groups = player(model, tokenizer, WIDE, wave=1000).play((problems * 2)[:125], 8, "thousand")
+    seconds = time.monotonic() - begin
+    turns = sum(r.turns for g in groups for r in g.rollouts)
+    assert turns == 3000
+    case = f"1,000 conversations of {TURNS} turns, tool {TOOL * 1000:.0f} ms"
+    return [(case, "seconds", [seconds], "s", "lower"), (case, "memory", [peak() - before], "MB beyond the model", "lower")]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=10)
+    args = parser.parse_args()
+    torch.set_num_threads(2)
+    load = [os.getloadavg()[0]]
+    rows = thousand()  # first: the peak of the process only grows
+    more, raw = overlapped(args.runs, args.steps)
+    load.append(os.getloadavg()[0])
+    out = []
+    for case, metric, values, unit, better in rows + more:
+        mean, low, high = t_interval(values) if len(values) > 1 else (values[0],) * 3
+        out.append({
+            "case": case, "metric": metric, "value": mean, "unit": unit, "better": better, "low": low, "high": high, "n": len(values), "peers": {},
+            "ratio_to_best_peer": None, "device": f"{os.cpu_count()} CPU cores, load {min(load):.0f} to {max(load):.0f}",
+            "versions": {"python": platform.python_version(), "torch": version("torch")}, "command": "make bench-asynchrony",
+        })  # fmt: skip
+        print(f"{case:<45} {metric:<10} {mean:8.3f} {unit}", flush=True)
+    RESULTS.write_text(json.dumps(out, indent=1) + "\n")
+    RAW.parent.mkdir(exist_ok=True)
+    RAW.write_text(json.dumps(raw, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
