@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tiny
+import torch
 
 from flows.cli import main
 from synth.make.families.bargains import bargains
@@ -20,7 +21,7 @@ from synth.make.families.nim_heaps import nim_heaps
 from synth.make.families.persuasion import persuasion
 from synth.make.families.text_to_sql import text_to_sql
 from synth.make.families.twenty_questions import twenty_questions
-from synth.types import Problem, Sampling, Scored, Unscorable
+from synth.types import Message, Problem, Sampling, Scored, Unscorable
 from tasks.planning.code import constant, knobs
 from training.env.bargain import bargain, play
 from training.env.curious import curious
@@ -35,8 +36,11 @@ from training.env.route import route
 from training.env.user import user
 from training.env.walk import walk
 from training.env.workflow import workflow
+from training.learner import token_stats
 from training.pack import pack, rollout_row, rollout_rows
+from training.render import Renderer
 from training.rollout.play import Player
+from training.rollout.torch_sampler import TorchSampler
 from training.tools import Tool
 
 FOLDER = Path(__file__).parents[1] / "training" / "env"
@@ -383,3 +387,34 @@ def test_rewards_of_turns_that_are_known_at_the_end():
     (group,) = player(lambda t, s: "<say>accept</say>" if "I can move" in t else "<say>ask</say>", bargain(judge="share"))[0].play([problem], 1, "s")
     rewards = [s.reward for s in group.rollouts[0].segments if s.role == "model"]
     assert len(rewards) == 2 and rewards[0] == pytest.approx(1 / 3), "asking is all that was learned"
+
+
+class Amnesia:
+    """Forgets everything after every turn."""
+
+    def start(self, problem, tools):
+        return {"n": 0}, list(problem.prompt)
+
+    def step(self, state, text):
+        state["n"] += 1
+        state["history"] = [Message(role="user", content=f"Part {state['n']}.")]
+        return [], state["n"] == 3, Scored(value=1.0) if state["n"] == 3 else None
+
+
+def test_forks_are_sampled_and_learned_from_the_same_ids():
+    """The real sampler, in one wave with conversations that ended: the learner's log-probs of every row are those that were sampled."""
+    model = tiny.build()
+    render = Renderer(tiny.tokenizer())
+    p = Player(
+        sampler=TorchSampler(model, render.end_id), renderer=render, envs={"x": Amnesia()}, sampling=Sampling(max_tokens=90), max_tokens=200
+    )
+    asked = Problem.make(prompt="What is the capital of Norvia ?", answer="Zelton", verifier="exact", env="x", family="f", split="train")
+    (group,) = p.play([asked], 24, "seed")
+    forked = [r for r in group.rollouts if len(r.forks) > 1]
+    assert len(forked) > 2, "choose another seed"
+    rows = rollout_rows([group], [[1.0] * 24])
+    assert len(rows) == sum(len(r.forks) for r in group.rollouts)
+    batch = pack(rows)
+    with torch.no_grad():
+        logp = token_stats(model, batch).logp
+    torch.testing.assert_close(logp[batch.trainable], batch.columns["behaviour"][batch.trainable], atol=2e-4, rtol=0)
