@@ -100,7 +100,8 @@ def heads(provider: str):
         from training.policy_loss import fused_policy_loss
 
         def run(h, w, y, loss_of):
-            fused_policy_loss(h, Head(weight=w), y, lambda s, _: (loss_of(s.logp), {}), scope="token", elements=256 * len(w))[0].backward()
+            budget = max(256 * len(w), 1 << 24)  # of logits: 256 rows, or 67 MB where that is more
+            fused_policy_loss(h, Head(weight=w), y, lambda s, _: (loss_of(s.logp), {}), scope="token", elements=budget)[0].backward()
     elif provider == "naive":
 
         def run(h, w, y, loss_of):

@@ -15,7 +15,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from training.cost import MEASURED, Clock, flops, peak_mb, reached
-from training.learner import Learner, Optim, nll, score, token_stats
+from training.learner import Learner, Optim, before_targets, nll, score, token_stats
 from training.logprob import fused_logprob
 from training.objective import PolicyObjective
 from training.pack import Row, count, pack, select, split
@@ -268,6 +268,41 @@ def test_a_gradient_that_is_not_finite_leaves_the_weights_as_they_were(bad):
     assert equal(before, learner.state())
 
 
+@pytest.mark.parametrize("error", [torch.OutOfMemoryError("CUDA out of memory"), RuntimeError("DefaultCPUAllocator: can't allocate memory")])
+def test_a_batch_larger_than_memory_is_one_sentence_that_says_what_to_lower(error):
+    def full(stats, batch):
+        raise error
+
+    with pytest.raises(ValueError, match=r"of 28 tokens in 3 rows does not fit into memory: lower tokens_per_microbatch .it is 30., or set"):
+        Learner(tiny.build(), Optim()).step(pack(rows(lengths=(9, 9, 10))), full, tokens_per_microbatch=30)
+    with pytest.raises(ValueError, match=r"of 10 tokens in 1 rows .* lower the length of rows .the longest has 10 tokens.$"):
+        Learner(tiny.build(), Optim(), recompute=True).step(pack(rows(lengths=(10,))), full, tokens_per_microbatch=5)
+    error = RuntimeError("something else")
+    with pytest.raises(RuntimeError, match="something else"):
+        Learner(tiny.build(), Optim()).step(pack(rows()), full)
+
+
+@pytest.mark.parametrize("logits", [1 << 25, 5 * 336], ids=["kept", "chunks"])
+def test_a_nan_in_the_hidden_states_stops_the_step(logits):
+    model = tiny.build()
+    learner = Learner(model, Optim(), logits=logits)
+    before = copy.deepcopy(learner.state())
+    model.model.norm.register_forward_hook(lambda m, i, out: torch.where(torch.arange(out.shape[1])[:, None] == 7, torch.nan, out))
+    with pytest.raises(FloatingPointError, match="(norm is|log-probs of 1 tokens are) nan at step 0"):
+        learner.step(pack(rows()), PolicyObjective(ratio=token, surrogate=clip))
+    assert equal(before, learner.state())
+
+
+def test_logits_beyond_float16_are_finite_and_a_gradient_beyond_it_stops_the_step():
+    hidden = torch.full((3, 8), 200.0, dtype=torch.float16)
+    weight = torch.linspace(-50, 50, 20)[:, None].expand(20, 8).to(torch.float16).contiguous()
+    logp, entropy = fused_logprob(hidden, weight, torch.tensor([19, 18, 0]))
+    assert torch.isfinite(logp).all() and float(logp[0]) == 0 and float(logp[2]) == -1e4, "where log-probs end"
+    learner = Learner(tiny.build().half(), Optim())
+    with pytest.raises(FloatingPointError, match="gradient norm is"):
+        learner.step(pack(rows()), lambda stats, batch: [Terms(values=stats.logp * 1e7, denominator="tokens")])
+
+
 # --- resume, half precision -------------------------------------------------------------------------------------------
 
 
@@ -456,11 +491,15 @@ def test_a_step_says_where_its_seconds_went():
 
 
 def test_the_arithmetic_of_a_step_is_counted_as_torch_counts_it():
-    """Products alone, forward and backward, with one row (torch pads no bucket), half of it a prompt that the head never sees."""
+    """Its products of weights, forward and backward; the head's and attention's by hand."""
     from torch.utils.flop_counter import FlopCounterMode
 
     model = tiny.build(kv_heads=4)
     batch = pack([Row(ids=tiny.ids(64)[0], trainable=np.arange(64) >= 32)])
     with FlopCounterMode(display=False) as counted:
-        (-token_stats(model, batch).logp.sum()).backward()
-    assert flops(model, batch) == pytest.approx(counted.get_total_flops(), rel=0.05)
+        before_targets(model, batch)[0].sum().backward()
+    products = sum(n for operation, n in counted.get_flop_counts()["Global"].items() if "mm" in str(operation))
+    head, attention = 6 * 32 * model.config.vocab_size * 32, 6 * 2 * 32 * 64 * 64
+    assert flops(model, batch) == pytest.approx(products + head + attention, rel=1e-6)
+    model.requires_grad_(False)
+    assert flops(model, batch) == pytest.approx(products * 2 / 3 + head * 2 / 3 + attention, rel=1e-6)

@@ -164,3 +164,9 @@ def test_an_architecture_that_would_be_got_wrong_is_refused(kind, tmp_path):
 def test_the_vocabulary_is_rounded_up():
     model = new_model(TOKENS, hidden=8, layers=1, heads=1, kv_heads=1, intermediate=8, max_length=32, init_range=0.02, seed=0)
     assert head_weight(model).shape[0] % 16 == 0 and 0 <= head_weight(model).shape[0] - len(TOKENS) < 16
+
+
+def test_a_tokenizer_that_knows_more_than_its_model_is_one_sentence(tmp_path):
+    save_model(tiny.build(vocabulary=tiny.Vocabulary(100)), tiny.tokenizer(), tmp_path / "m")
+    with pytest.raises(ValueError, match=rf"knows {len(tiny.tokenizer())} ids and its model 112: .*resize_token_embeddings"):
+        load_model(tmp_path / "m")

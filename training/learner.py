@@ -8,8 +8,8 @@ gradients: how a batch is split changes nothing but memory.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -152,8 +152,8 @@ class Learner:
     def step(
         self, batch: Batch, objective: Objective, *, tokens_per_microbatch: int = 16384, together: int = 1, temperature: float = 1.0
     ) -> dict[str, float]:
-        """One optimizer step. Raises FloatingPointError when the gradient is not finite (weights are then unchanged), and LookupError for a
-        denominator that nothing counted.
+        """One optimizer step. Raises FloatingPointError when a log-prob or the gradient is no number (weights are then unchanged), and LookupError for a
+        denominator that nothing counted, and ValueError for a micro-batch that memory does not hold.
 
         Of the times, `head` is head and loss, with their backward pass where the two are worked off together (`_local`); `sync` waits for
         the device's numbers and publishes master copies.
@@ -162,27 +162,29 @@ class Learner:
         clock, work = Clock(device), 0.0
         for p in (*self.weights, *self.master):
             p.grad = None
-        total, sums = torch.zeros((), dtype=torch.float64, device=device), {}
+        (total, lost), sums = (torch.zeros((), dtype=torch.float64, device=device) for _ in range(2)), {}
         for part in split(batch, tokens_per_microbatch, together):
-            loss, metrics = self._loss(part, objective, temperature, clock)
-            for one in metrics:
-                _add(sums, one)
-            if loss.requires_grad:
-                loss.backward()
-                self._collect()
+            with _fitting(part, tokens_per_microbatch, self.recompute):
+                loss, metrics, nan = self._loss(part, objective, temperature, clock)
+                for one in metrics:
+                    _add(sums, one)
+                if loss.requires_grad:
+                    loss.backward()
+                    self._collect()
             clock.mark("backward")
-            total = total + loss.detach()
+            total, lost = total + loss.detach(), lost + nan
             if self.read is token_stats:
                 work += flops(self.model, part)
         norm = torch.nn.utils.clip_grad_norm_(self.master, self.optim.max_grad_norm)
         clock.mark("optimizer")
         names = list(sums)
-        numbers = torch.stack([x.to(device, torch.float64) for x in (total, norm, *(v for pair in sums.values() for v in pair))])
-        total, norm, *rest = numbers.tolist()  # the one time that the host waits for the device
+        numbers = torch.stack([x.to(device, torch.float64) for x in (total, norm, lost, *(v for pair in sums.values() for v in pair))])
+        total, norm, lost, *rest = numbers.tolist()  # the one time that the host waits for the device
         clock.mark("sync")
-        if not math.isfinite(norm):
+        if lost or not math.isfinite(norm):  # pieces leave out a token that cannot be (log-prob -inf); one that is no number is a fault
+            what = f"gradient norm is {norm}" if not math.isfinite(norm) else f"log-probs of {lost:.0f} tokens are nan"
             raise FloatingPointError(
-                f"the gradient norm is {norm} at step {self.step_count}: lower the learning rate or look at the batch that caused it"
+                f"the {what} at step {self.step_count}: lower the learning rate or look at the batch that caused it"
             )
         factor = self.optim.at(self.step_count)
         for optimizer in self.optimizers:
@@ -200,8 +202,8 @@ class Learner:
             "tokens_per_second": len(batch.ids) / seconds, "flops_per_second": work / seconds, "peak_mb": peak_mb(device),
         }  # fmt: skip
 
-    def _loss(self, part: Batch, objective: Objective, temperature: float, clock: Clock) -> tuple[Tensor, list[Mapping[str, Any]]]:
-        """Loss and metrics of a micro-batch."""
+    def _loss(self, part: Batch, objective: Objective, temperature: float, clock: Clock) -> tuple[Tensor, list[Mapping[str, Any]], Tensor]:
+        """Loss and metrics of a micro-batch, and how many of its log-probs are NaN."""
         with recomputed(self.model) if self.recompute else nullcontext():
             if self.read is token_stats:
                 before, at = before_targets(self.model, part)
@@ -214,9 +216,9 @@ class Learner:
                 clock.mark("head")
                 return out
             stats = _stats(self.model, part, before, at, temperature)
-        out = divided(objective(stats, part), part)
+        loss, metrics = divided(objective(stats, part), part)
         clock.mark("head")
-        return out
+        return loss, metrics, stats.logp.isnan().sum()
 
     def _local(self, part: Batch, objective: Objective) -> bool:
         """Whether the head and the loss are worked off together, chunk by chunk: the objective says that a token's gradient depends on its
@@ -229,8 +231,8 @@ class Learner:
 
     def _at_once(
         self, part: Batch, before: Tensor, at: Tensor, objective: Objective, temperature: float
-    ) -> tuple[Tensor, list[Mapping[str, Any]]]:
-        """Loss and metrics of a micro-batch through `fused_policy_loss`, in its first step checked against the scope that was declared."""
+    ) -> tuple[Tensor, list[Mapping[str, Any]], Tensor]:
+        """`_loss` of a micro-batch through `fused_policy_loss`, in its first step checked against the scope that was declared."""
 
         def loss_of(stats: TokenStats, _: Any) -> tuple[Tensor, list[Mapping[str, Any]]]:
             n = len(part.ids)
@@ -238,8 +240,9 @@ class Learner:
 
         head = Head(weight=head_weight(self.model), temperature=temperature)
         targets = part.ids.index_select(0, at)
-        loss, metrics, _ = fused_policy_loss(before, head, targets, loss_of, scope="token", elements=self.logits, verify=self.step_count == 0)
-        return loss, metrics
+        verify = self.step_count == 0
+        loss, metrics, stats = fused_policy_loss(before, head, targets, loss_of, scope="token", elements=self.logits, verify=verify)
+        return loss, metrics, stats.logp.isnan().sum()
 
     def _collect(self) -> None:
         """Move the gradients of half-precision weights to their master copies."""
@@ -274,6 +277,22 @@ class Learner:
             m.copy_(saved)
         for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(saved)
+
+
+@contextmanager
+def _fitting(part: Batch, allowed: int, recompute: bool) -> Iterator[None]:
+    """Memory that ran out, as one sentence that says what to make smaller."""
+    try:
+        yield
+    except RuntimeError as e:
+        if not isinstance(e, torch.OutOfMemoryError) and "allocate memory" not in str(e):  # the second is what torch says on a CPU
+            raise
+        tokens, longest = len(part.ids), max(part.lengths)
+        smaller = f"tokens_per_microbatch (it is {allowed})" if tokens > longest else f"the length of rows (the longest has {longest} tokens)"
+        raise ValueError(
+            f"a micro-batch of {tokens} tokens in {part.rows} rows does not fit into memory: lower {smaller}"
+            + ("" if recompute else ", or set recompute")
+        ) from e
 
 
 def divided(terms: Iterable[Terms], batch: Batch) -> tuple[Tensor, list[Mapping[str, Any]]]:

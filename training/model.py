@@ -113,6 +113,11 @@ def load_model(path: str | Path, *, dtype: str = "float32", device: str = "cpu")
     tokenizer = load_tokenizer(path)
     with _loading(path):
         model = AutoModelForCausalLM.from_pretrained(str(path), dtype=getattr(torch, dtype), attn_implementation=NAME, use_safetensors=True)
+    if len(tokenizer) > len(head_weight(model)):
+        raise ValueError(
+            f"the tokenizer of {path} knows {len(tokenizer)} ids and its model {len(head_weight(model))}: the rest would have no embedding; take "
+            "the tokenizer that the model came with, or make its embedding larger (resize_token_embeddings)"
+        )
     model = model.to(device)
     _probe(model, path)
     return model, tokenizer

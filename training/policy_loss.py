@@ -21,7 +21,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from training.logprob import Asked, Gradient, Head, Sums, check_ids, fused_stats, logits, operand, read, row_kernels, turn, written
+from training.logprob import Asked, Gradient, Head, Sums, check_ids, fused_stats, in_cache, logits, operand, read, row_kernels, turn, written
 from training.types import TokenStats
 
 # (statistics [N], whatever the caller hands through) -> (loss, already divided; metrics)
@@ -52,8 +52,7 @@ def plan(n: int, vocabulary: int, *, scope: Scope = "batch", grad: bool = True, 
             f"allow more, or choose a loss of scope 'batch', which is worked off row by row in two passes"
         )
     chunk = max(1, min(n or 1, rows, 1024))  # more rows gain nothing: the products are at full speed, the buffer leaves the cache
-    if least > 1:
-        chunk = max(chunk, least)
+    chunk = max(least, -(-n // -(-n // chunk))) if n else chunk  # as many chunks, of one size: the last is no small product
     if not grad:
         return Schedule("score", chunk, 1, chunk * vocabulary, "no gradient is wanted")
     if n * vocabulary <= elements:
@@ -141,7 +140,7 @@ class _Local(torch.autograd.Function):
             if (
                 some is not None
             ):  # rows without gradient (masked, clipped, of no advantage) are left out of two products: exactly nothing is lost
-                z, given, row = z[some], given.part(some), type(row)(logp=row.logp[some], entropy=row.entropy[some], lse=row.lse[some])
+                z, given, row = _front(z, some), given.part(some), type(row)(logp=row.logp[some], entropy=row.entropy[some], lse=row.lse[some])
                 rows = torch.arange(rows.start, rows.stop, device=hidden.device)[some]
             dz = turn(z, targets[rows], given, row, head, Asked(), kernels=kernels, dtype=written(hidden))
             sums.add(rows, dz, hidden[rows], matrix)
@@ -172,6 +171,13 @@ def _some(given: Gradient) -> Tensor | None:
         return None
     on = torch.stack([g != 0 for g in given.given]).any(0)
     return on.nonzero().squeeze(1) if float(on.float().mean()) < 0.75 else None
+
+
+def _front(z: Tensor, some: Tensor) -> Tensor:
+    """The rows `some` (rising) of z, moved to its front: block by block, for a second buffer would be as much memory again."""
+    for rows in in_cache(z[: len(some)]):  # a row's new place is not after its old one, so none is overwritten before it is read
+        z[rows] = z[some[rows]]
+    return z[: len(some)]
 
 
 def _same(used: list[Gradient], final: Gradient) -> None:

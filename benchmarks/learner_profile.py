@@ -1,0 +1,109 @@
+"""Where the time of one GRPO step goes at a vocabulary of 512, prompts shared and each on its own: `make bench-learner-profile`
+
+The case `grpo` of benchmarks/learner.py (4 prompts x 8 samples x 16 new tokens, a Qwen3 of 4 layers, width 64, float32). Metrics: `seconds`
+of sampling and of each part of the learner as it reports them (the head's backward pass is in `backward`), `tokens` that the model computes
+in a step; peer `apart`: the same step when every row computes its own prompt. `self time` is the share of the learner's time that torch's
+profiler finds in one operation, and its `calls` a step: what is left when the large products are small.
+
+Every measurement is a process of its own, the two take turns; the value is the median of the turns' medians, the first five steps left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+
+from benchmarks.learner import RESULTS, child, result, whole
+
+COMMAND = "make bench-learner-profile"
+PARTS = ("rollout", "forward", "head", "backward", "optimizer", "sync", "learn", "step")
+CASE, SIZES, STEPS, SHOWN = "grpo", (512, 64), 40, 8
+
+
+def parts(how: str) -> dict:
+    """Medians over the steps: seconds of each part, and tokens computed."""
+    import training.pack
+    import training.rounds
+    from training.learner import Learner
+
+    if how == "apart":
+        training.pack._common = lambda rows: []
+    seen: list[dict] = []
+    tokens: list[int] = []
+    real_step, real_run = Learner.step, training.rounds.run
+
+    def step(self, batch, *args, **kwargs):
+        tokens.append(len(training.pack.Stream.of(batch).ids))
+        return real_step(self, batch, *args, **kwargs)
+
+    def run(*args, **kwargs):
+        for out in real_run(*args, **kwargs):
+            seen.append(out[2])
+            yield out
+
+    Learner.step, training.rounds.run = step, run
+    whole("here", CASE, *SIZES, STEPS)
+    found = {p: statistics.median(m[f"{p}_seconds"] for m in seen[5:]) for p in PARTS}
+    return {"seconds": [found["step"]], "parts": found, "tokens": statistics.median(tokens[5:])}
+
+
+def operations() -> dict:
+    """Operations of the learner's steps by their own time: name -> (share, calls a step)."""
+    from collections import Counter
+
+    from torch.profiler import ProfilerActivity, profile
+
+    from training.learner import Learner
+
+    real, taken, n = Learner.step, [0], 5
+    own, calls = Counter(), Counter()
+
+    def step(self, *args, **kwargs):
+        taken[0] += 1
+        if taken[0] <= 5:
+            return real(self, *args, **kwargs)
+        with profile(activities=[ProfilerActivity.CPU]) as profiler:
+            out = real(self, *args, **kwargs)
+        for e in profiler.key_averages():
+            own[e.key] += e.self_cpu_time_total
+            calls[e.key] += e.count
+        return out
+
+    Learner.step = step
+    whole("here", CASE, *SIZES, 5 + n)
+    total = sum(own.values())
+    return {"seconds": [total / 1e6], "operations": [(k, t / total, calls[k] / n) for k, t in own.most_common(SHOWN)]}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="where a GRPO step's time goes")
+    parser.add_argument("--child", nargs="+", help="one measurement: what the benchmark starts for each")
+    parser.add_argument("--turns", type=int, default=3)
+    args = parser.parse_args()
+    if args.child:
+        print(json.dumps(operations() if args.child[0] == "operations" else parts(args.child[0])))
+        return
+    found: dict[str, list[dict]] = {"here": [], "apart": []}
+    for turn in range(args.turns):
+        for how, into in found.items():
+            out = child(how, module="benchmarks.learner_profile")
+            if isinstance(out, str):
+                raise SystemExit(f"{how}: {out}")
+            into.append(out)
+            print(f"turn {turn + 1}, {how}: {out['seconds'][0]:.4f} s a step", flush=True)
+    name = f"{CASE}, {SIZES[0]} ids"
+    cases = [result(f"{name}: {p}", "seconds", "s", "lower", {h: [x["parts"][p] for x in xs] for h, xs in found.items()}, 5) for p in PARTS]
+    cases.append(result(name, "tokens", "tokens computed", "lower", {h: [x["tokens"] for x in xs] for h, xs in found.items()}, 0))
+    out = child("operations", module="benchmarks.learner_profile")
+    if isinstance(out, str):
+        raise SystemExit(f"operations: {out}")
+    for operation, share, calls in out["operations"]:
+        cases.append(result(f"{name}: {operation}", "self time", "share", "lower", {"here": [share]}, 3))
+        cases.append(result(f"{name}: {operation}", "calls", "a step", "lower", {"here": [calls]}, 1))
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / "learner-profile.json").write_text(json.dumps([c | {"command": COMMAND} for c in cases], indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
