@@ -7,13 +7,14 @@ import pytest
 import tiny
 import torch
 
-from synth.types import Sampling
+from synth.types import Message, Problem, Sampling, Scored
 from training.attention import PackedRows
 from training.learner import Learner, Optim, nll, token_stats
 from training.model import head_weight, hidden_states
 from training.pack import Row, pack
 from training.render import Renderer
 from training.rollout.decoder import FusedDecoder
+from training.rollout.play import Player
 from training.rollout.torch_sampler import TorchSampler, _draw, truncated
 
 V = tiny.Vocabulary(16)  # so few that turns end by themselves after a dozen tokens
@@ -255,6 +256,30 @@ def test_a_string_that_straddles_tokens_ends_the_turn_where_it_is_complete():
         np.testing.assert_array_equal(s.ids, f.ids[:cut])
         assert s.stop == ("length" if cut is None else "stop_string") and len(s.logp) == len(s.ids)
     assert [s.stop for s in got[:3]] == ["stop_string"] * 3 and all(len(s.ids) <= 11 for s in got[:3])
+
+
+def test_a_turn_that_a_string_stopped_is_ended_by_the_environments_words():
+    """So that the next turn is asked as the template writes it, and what the model did not write is not trained on."""
+
+    class Twice:
+        def start(self, problem, tools):
+            return {"turns": 0}, list(problem.prompt)
+
+        def step(self, state, text):
+            state["turns"] += 1
+            return [Message(role="tool", content="go on")], state["turns"] == 2, Scored(value=1.0)
+
+    source = speaker()
+    source.end_id = end = source.renderer.end_id
+    player = Player(sampler=source, renderer=source.renderer, envs={"twice": Twice()}, sampling=Sampling(max_tokens=40, stop=("e", "o")))
+    problem = Problem.make(prompt="?", answer="", verifier="exact", env="twice", family="f", split="train")
+    (group,) = player.play([problem], 12, "seed")
+    stops = set()
+    for r in group.rollouts:
+        for said, told in zip(r.segments[1::2], r.segments[2::2], strict=False):
+            stops.add(said.stop)
+            assert (told.ids[0] == end) == (said.stop == "stop_string") and (said.ids[-1] == end) == (said.stop == "end")
+    assert "stop_string" in stops
 
 
 def test_other_ids_end_a_turn_too():
