@@ -38,6 +38,7 @@ POSITIONAL = {
     "value_loss": ("value", "batch"),
     "schedule": ("step", "steps"),
     "overlap": (),
+    "placement": ("calls", "devices", "move", "rng"),
 }
 KNOWN_NEEDS = {n for stage in ("rl", "prefer") for n in code.constant(ROOT / f"tasks/stages/{stage}.py", "PROVIDES", {})}
 NAN = float("nan")

@@ -23,6 +23,7 @@
                   before: what it said before the step)
     schedule      steps, at (a list of steps)                values
     overlap       sampling, learning (seconds of each step)  seconds, hidden, saved (share of the plain loop's seconds)
+    placement     calls, devices, move (0)                   seconds, plan, saved (share of the seconds of the symmetric plan)
     prefer        chosen, rejected, ref_chosen, ..., and     values, gradient: {chosen, rejected}
                   the columns that the loss reads
     head          outputs [rows][k], gate, beta              rewards, ranked
@@ -295,6 +296,18 @@ def _overlap(piece: Any, given: Mapping[str, Any], recipe: Mapping[str, Any]) ->
     return {"seconds": line.seconds, "hidden": line.hidden, "saved": 1 - line.seconds / (line.sampling + line.learning)}
 
 
+def _placement(piece: Any, given: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[str, Any]:
+    import numpy as np
+
+    from training.placement._graph import calls_of, cost
+    from training.placement.symmetric import symmetric
+
+    calls, devices, move, rng = calls_of(given["calls"]), given["devices"], given.get("move", 0.0), np.random.default_rng(0)
+    plan = piece(calls, devices, move, rng)
+    seconds = cost(calls, plan, devices, move)
+    return {"seconds": seconds, "plan": {k: list(v) for k, v in plan.items()}, "saved": 1 - seconds / cost(calls, symmetric(calls, devices, move, rng), devices, move)}
+
+
 def _schedule(piece: Any, given: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[str, Any]:
     return {"values": [piece(step, given["steps"]) for step in given["at"]]}
 
@@ -354,6 +367,7 @@ RUNNERS = {
     "guide": _guide,
     "schedule": _schedule,
     "overlap": _overlap,
+    "placement": _placement,
     "evaluate": _evaluate,
     "clean": _clean,
     **problem_checks.RUNNERS,
