@@ -1,6 +1,9 @@
 """Sampling beside learning: who may start, what is in flight, that nothing is lost or preferred, and what the simulator says."""
 
 import copy
+import csv
+import shutil
+import signal
 import threading
 import time
 from collections import Counter
@@ -8,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import small
 import tiny
 import torch
 
@@ -283,27 +287,28 @@ def test_close_ends_the_sampling_at_its_next_turn():
 
 
 def test_tools_of_a_wave_are_at_work_together_and_change_nothing():
-    """As many as `calls` at a time, in every lane; the rollouts are those of one after the other."""
-    at_work, most, lock = [0], [0], threading.Lock()
+    """As many as `calls` at a time, in every lane; the rollouts are those of one after the other. A tool waits until as many are at work as
+    the test wants to see, once."""
+    changed, at_work, most, want = threading.Condition(), [0], [0], [1]
 
     def pause():
-        with lock:
+        with changed:
             at_work[0] += 1
             most[0] = max(most[0], at_work[0])
-        time.sleep(0.01)
-        with lock:
+            changed.notify_all()
+            assert changed.wait_for(lambda: most[0] >= want[0], timeout=120)
             at_work[0] -= 1
 
-    def rollouts(**more):
+    def rollouts(together, **more):
+        most[0], want[0] = 0, together
         source = experience(tiny.build(seed=1), pause=pause)
         player = Player(**{**{f: getattr(source.player, f) for f in ("sampler", "renderer", "envs", "sampling", "max_tokens")}, **more})
         return [r.ids.tolist() for g in player.play(problems(), 4, "s") for r in g.rollouts]
 
-    want = rollouts(wave=6)
+    alone = rollouts(1, wave=6)
     assert most == [1]
-    assert rollouts(wave=6, calls=4) == want and 1 < most[0] <= 4
-    most[0] = 0
-    assert rollouts(wave=6, calls=3, lanes=2) == want and 3 < most[0] <= 6
+    assert rollouts(4, wave=6, calls=4) == alone and most == [4]
+    assert rollouts(4, wave=6, calls=3, lanes=2) == alone and 4 <= most[0] <= 6, "more than one lane has"
 
 
 # --- the simulator ------------------------------------------------------------------------------------------------------
@@ -337,3 +342,39 @@ def test_the_simulator_is_what_the_threads_do(staleness):
         end_a.append(begin + a[s])
         end_b.append(max(end_a[-1], end_b[-1]) + b[s])
     assert simulate(a, b, staleness).seconds == pytest.approx(end_b[-1])
+
+
+# --- the stage ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def trained_sft(tmp_path_factory):
+    root = tmp_path_factory.mktemp("overlap") / "project"
+    small.write_project(root)
+    for stage in ("kb", "questions", "problems", "trajectories", "sft"):
+        small.run(root, stage)
+    return root
+
+
+def with_rl(trained_sft, root, monkeypatch, **knobs):
+    shutil.copytree(trained_sft, root)
+    monkeypatch.setitem(small.SIZES, "rl", {**small.SIZES["rl"], **knobs})
+    small.write_project(root)
+    return root
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("overlap", [{"piece": "one_off"}, {"piece": "streamed", "staleness": 2}], ids=lambda o: o["piece"])
+def test_the_stage_rl_killed_and_resumed(trained_sft, tmp_path, monkeypatch, overlap):
+    """One step off: the bytes of a run that was not killed. Streamed: every step trained once, in order, and none older than it may be."""
+    project = with_rl(trained_sft, tmp_path / "a", monkeypatch, overlap=overlap, tool_calls=4, lanes=2)
+    small.run(project, "rl", fault="train.step:5=kill", expect=-signal.SIGKILL)
+    said = small.run(project, "rl")
+    assert "going on after step 4 of 6" in said
+    rows = list(csv.DictReader((project / "artifacts/rl/curve.csv").open()))
+    assert [r["step"] for r in rows] == [str(i) for i in range(6)] and all(r["rollouts"] == "4" for r in rows)
+    assert all(0 <= float(r["lag_max"]) <= overlap.get("staleness", 1) for r in rows)
+    if overlap["piece"] == "one_off":
+        whole = with_rl(trained_sft, tmp_path / "b", monkeypatch, overlap=overlap, tool_calls=4, lanes=2)
+        small.run(whole, "rl")
+        assert small.outputs(project, "rl") == small.outputs(whole, "rl")

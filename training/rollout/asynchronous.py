@@ -29,6 +29,7 @@ from torch import Tensor, nn
 
 from synth.types import Message, Problem, Sampling, Scored, Unscorable
 from training.experience import Collected, Experience
+from training.fidelity import check_versions
 from training.rollout.play import Sampler, Session
 from training.types import Batch, Group, Rollout, Segment
 
@@ -189,7 +190,8 @@ class Ahead:
             raise Closed
 
     def __call__(self, step: int) -> tuple[Iterable[Batch], Mapping[str, float]]:
-        """The batches of a step; waits for it where it is not sampled yet. Raises what sampling raised."""
+        """The batches of a step; waits for it where it is not sampled yet. Raises what sampling raised, and WrongVersion where a turn was
+        sampled by weights that this step may not learn from."""
         began = time.monotonic()
         if self._thread is None:
             self.begun = step + len(self.waiting)
@@ -205,6 +207,7 @@ class Ahead:
                 raise self._failed
             made = self.waiting.popleft()
         waited = time.monotonic() - began
+        check_versions(made.kept, step, self.mode.staleness)
         batches, metrics = self.experience.finish(made)
         if not self.mode.fresh and self.mode.staleness:
             self._allow(step, step + self.mode.staleness)

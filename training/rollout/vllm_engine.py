@@ -28,6 +28,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from synth.types import Sampling
+from training.lora import folded
 from training.rollout.engine import Completion, EngineLost
 
 WORKER = "training.rollout.vllm_worker.Versioned"
@@ -81,7 +82,7 @@ class InProcess:
     def load(self, model: nn.Module, version: int) -> None:
         if self.llm is None:
             self._start()
-        weights = [(name, tensor.detach()) for name, tensor in model.state_dict().items()]
+        weights = [(name, tensor.detach()) for name, tensor in folded(model).items()]
         with _losing():
             self.llm.collective_rpc("espalier_load", kwargs={"version": version, "weights": weights})
             self.llm.reset_prefix_cache()  # keys and values of the weights before
@@ -159,7 +160,7 @@ class Server:
     def load(self, model: nn.Module, version: int) -> None:
         folder = self.weights / f"{version}"
         folder.mkdir(parents=True, exist_ok=True)
-        once = {t.data_ptr(): (name, t.detach().cpu().contiguous()) for name, t in reversed(model.state_dict().items())}  # tied weights lie in one place
+        once = {t.data_ptr(): (name, t.detach().cpu().contiguous()) for name, t in reversed(folded(model).items())}  # tied weights lie in one place
         save_file(dict(once.values()), folder / "model.safetensors")
         try:
             self._rpc("espalier_load", {"version": version, "folder": str(folder)})
