@@ -296,8 +296,12 @@ def test_nim_is_won_by_the_family_s_answer_and_lost_by_a_mistake():
     over, move = False, f"<move>1 from heap {heap}</move>"
     while not over:
         _, over, score = game().step(state, move)
+        assert over or np.bitwise_xor.reduce(state["heaps"]) == 0, "an exact opponent leaves what loses for who moves"
         move = f"<move>1 from heap {1 + max(range(3), key=lambda j: state['heaps'][j])}</move>"
     assert score.value == 0.0 and score.parts["kept"] < 1.0
+    state = game(mercy=True).start(problem, {})[0] | {"heaps": [1, 2, 5]}
+    game(mercy=True).step(state, "<move>1 from heap 1</move>")
+    assert state["heaps"] == [0, 2, 4]
 
 
 def test_keys_and_doors():
