@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from synth.types import Problem, Sampling, Scored, digest, seed_for
+from tasks import engines
 from tasks.disk import tables
 from tasks.errors import UserError
 from tasks.learning import Curve, drive, make_repeatable
@@ -16,12 +20,13 @@ from tasks.planning.pieces import Piece, Pieces
 from tasks.play import knowledge, tools
 from tasks.stage import Stage
 from training.compose import compose
+from training.fidelity import stop_beyond
 from training.learner import Optim
 from training.lora import adapt
 from training.model import load_model, n_parameters, save_model
 from training.render import Renderer
+from training.rollout.asynchronous import Ahead
 from training.rollout.play import Player
-from training.rollout.torch_sampler import TorchSampler
 
 # What a piece's NEEDS may name here, and the knob without which it is not there.
 PROVIDES = {
@@ -56,6 +61,11 @@ def rl(
     max_turn_tokens: int = 48,
     max_tokens: int = 512,
     k: int = 3,
+    engine: str = "torch",
+    engine_memory: float = 1.0,
+    overlap: Piece("training.overlap") = {"piece": "sync"},
+    lanes: int = 1,
+    tool_calls: int = 1,
     max_unscorable: float = 0.02,
     max_mismatch: float = 0.05,
     checkpoint_every: int = 20,
@@ -83,6 +93,10 @@ def rl(
     Rollouts are drawn from the whole distribution at `temperature`: the policy gradient is that of the distribution that was sampled, and a
     truncated one (top-p, top-k) has a support of its own at every token, which the learner's log-probs would not know.
 
+    `engine` samples: torch, vllm (in this process) or the URL of a vLLM server on this machine, with `engine_memory` GiB for keys and values
+    (docs/engines.md). `overlap` says how far sampling runs ahead of learning. `tool_calls` environments of a wave are at work at a time, and
+    `lanes` waves are in flight: for tools that take their time.
+
     `teacher` (a model folder or Hub name with the same tokenizer) takes the place of the SFT model as the reference of KL terms. `critic`
     is the loss of a value model that starts from the SFT model too; in its first `critic_warmup` steps the policy waits. `guides` may
     change groups after they were played; `turn_budget`, where given, replaces max_turn_tokens step by step. `recompute` and `lora` as in the
@@ -100,19 +114,21 @@ def rl(
     adapt(policy, lora, seed=seed_for(stage.seed, "rl", "lora"))
     renderer = Renderer(tokenizer)
     hosts = {e.piece.rpartition("/")[2]: e() for e in envs}
+    how = overlap()
+    sampled = copy.deepcopy(policy) if how.staleness else policy  # beside the learner the sampler needs weights of its own
     player = Player(
-        sampler=TorchSampler(policy, renderer.end_id), renderer=renderer, envs=hosts,
+        sampler=engines.sampler(
+            engine, sampled, renderer.end_id, folder=stage.input("sft", "model"), work=stage.work / "weights", max_length=max_tokens,
+            dtype=dtype, memory=engine_memory,
+        ), renderer=renderer, envs=hosts, lanes=lanes, calls=tool_calls,
         tools=tools.bound(knowledge.search(stage, k=k), hosts.values()), max_tokens=max_tokens,
         sampling=Sampling(temperature=temperature, max_tokens=max_turn_tokens),
     )  # fmt: skip
     decayed = partial(Optim, warmup=warmup, decay=decay, final=0.1, weight_decay=weight_decay, max_grad_norm=max_grad_norm)
 
     def watch(step: int, metrics: Mapping[str, float]) -> None:
-        if epochs * minibatches == 1 and metrics.get("mismatch_kl", 0.0) > max_mismatch:
-            raise ValueError(
-                f"sampler and learner disagree by {metrics['mismatch_kl']:.3g} nats per token at step {step} (max_mismatch = "
-                f"{max_mismatch}): the weights that sampled are not those that learn, or half precision rounds them apart: try float32"
-            )
+        if not metrics.get("lag_max"):  # what older weights wrote differs by what was learned since
+            stop_beyond(metrics, step, max_mismatch)
 
     made = compose(
         policy=policy, reference=reference, body=lambda: load_model(stage.input("sft", "model"), dtype=dtype, device=device)[0], player=player,
@@ -125,10 +141,13 @@ def rl(
         regularisers=regularisers, after=watch,
     )  # fmt: skip
     experience, curve = made.experience, Curve(stage, steps, shown=("reward", "entropy"), device=device, dtype=dtype)
-    drive(
-        [made.round], made.roles, curve, every=checkpoint_every, parts=made.parts,
-        last=False,  # the last step is always played here: episodes.jsonl shows its rollouts
-    )  # fmt: skip
+    ahead = Ahead(experience, policy, how, steps) if how.staleness else None
+    with ahead or nullcontext():
+        drive(
+            [replace(made.round, source=ahead or made.round.source)], made.roles, curve, every=checkpoint_every,
+            parts={**made.parts, "experience": ahead or experience},
+            last=False,  # the last step is always played here: episodes.jsonl shows its rollouts
+        )  # fmt: skip
     curve.close()
     save_model(policy, tokenizer, stage.out / "model")
     with (stage.out / "episodes.jsonl").open("w", encoding="utf-8") as f:
