@@ -19,6 +19,7 @@ from synth.types import Message, Problem, Sampling, Scored
 from tasks.disk.checkpoint import Checkpoints
 from training.advantage.reinforce import reinforce
 from training.curriculum.success_band import success_band
+from training.cost import MEASURED
 from training.experience import Experience
 from training.filter.spread import spread
 from training.learner import Learner, Optim, token_stats
@@ -97,7 +98,7 @@ def trained(how, steps=5, *, kill=0, kept=None, watch=None, **more):
     try:
         rounds = [Round(name="rl", role="policy", source=ahead or source, objective=objective, prepare=objective.prepare, steps=steps)]
         for _, _, metrics in run(rounds, {"policy": learner}, done):
-            rows.append({k: v for k, v in metrics.items() if "second" not in k})
+            rows.append({k: v for k, v in metrics.items() if not k.endswith(MEASURED)})
             versions.append(sorted({s.version for g in source.groups for r in g.rollouts for s in r.segments if s.role == "model"}))
             if watch is not None:
                 watch(source)

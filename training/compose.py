@@ -12,6 +12,7 @@ from torch import nn
 from synth.types import Problem
 from training.critic import Critic, ValueModel, value_stats
 from training.experience import Experience
+from training.fidelity import Compared
 from training.learner import Learner, Optim
 from training.objective import PolicyObjective
 from training.rollout.play import Player
@@ -83,7 +84,7 @@ def compose(
         problems=problems, player=player, advantage=advantage, curriculum=curriculum, filters=filters, rewards=rewards, guides=guides,
         critic=beside, budget=partial(turn_budget, steps=steps) if turn_budget else None, needs=needs, prompts_per_step=prompts_per_step,
         samples_per_prompt=samples_per_prompt, refill=refill, epochs=epochs, minibatches=minibatches, credit_only=objective.credit_only,
-        skip_zero=objective.row_local, max_unscorable=max_unscorable, seed=seed, device=device,
+        compared=Compared.of(policy, player.sampler), skip_zero=objective.row_local, max_unscorable=max_unscorable, seed=seed, device=device,
     )  # fmt: skip
     learned = Round(
         name="rl", role="policy", source=experience, objective=objective, prepare=objective.prepare, steps=steps, temperature=temperature,
