@@ -384,3 +384,4 @@ def test_episodes_become_traces_that_open_turn_by_turn_and_are_sent_once(root, p
     with observe.shipping(root, 60.0) as ship:
         ship.all()
         assert len(ship.client.search_traces(locations=[ship.experiment])) == 4, "each trace counts once"
+    assert "MLFLOW_TRACKING_URI" not in os.environ, "another project of this process would follow it"

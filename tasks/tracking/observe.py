@@ -252,7 +252,10 @@ class Shipping:
             return
         import mlflow
 
+        given = os.environ.get("MLFLOW_TRACKING_URI")
         mlflow.set_tracking_uri(uri(self.root))  # traces go where the process sends them, and not where a client does
+        if given is None:  # MLflow sets it, and the next project of this process would follow it
+            os.environ.pop("MLFLOW_TRACKING_URI", None)
         mlflow.tracing.reset()  # the way there was made with the first trace of this process, perhaps for another project
         drawn = episodes.chosen(path, n)
         self.client.log_table(run, episodes.table(drawn), "episodes.json")
