@@ -255,7 +255,7 @@ def test_a_corrupted_context_changes_what_the_policy_expects_and_nothing_else(pl
 def test_every_protocol_resolves_and_names_what_its_world_measures():
     from pathlib import Path
 
-    from tasks.methods.arena import WORLDS
+    from tasks.methods import arena, episodes
     from tasks.methods.behaviour import SMALL, knobs_of, protocol_of
     from tasks.planning.resolve import read_recipe, yaml_files
 
@@ -263,7 +263,7 @@ def test_every_protocol_resolves_and_names_what_its_world_measures():
     assert len(found) >= 45
     for name in found:
         p = protocol_of(name)
-        assert p["task"] in WORLDS and len(p["claim"]) > 30
+        assert p["task"] in {**arena.WORLDS, **episodes.WORLDS} and len(p["claim"]) > 30
         knobs_of(name, {**SMALL, **p["both"], **p["set"]}, Path("params.yaml"))
         if p["against"] != "base" and p["against_set"]:
             knobs_of(p["against"], {**SMALL, **p["both"], **p["against_set"]}, Path("params.yaml"))

@@ -3,8 +3,9 @@
 A protocol is written beside the recipe, under the key `behaviour`, and committed before it is run:
 
     claim       the sentence that is tested
-    task        a world of tasks/methods/arena.py
-    metric      a number of `arena.measure` (samples) or `arena.exactly` (no samples) at the end; or of the steps: "auc" (mean reward),
+    task        a world of tasks/methods/arena.py, or of tasks/methods/episodes.py (conversations)
+    metric      a number of `arena.measure` (samples) or `arena.exactly` (no samples) at the end; `part.NAME`, the mean of a part of the
+                scores (samples); or of the steps: "auc" (mean reward),
                 "spread" (mean gradient norm), "mute" (share of groups whose rewards are all equal), "signal" (share of the groups
                 trained on that have any credit), "credited" (share of their rollouts that have), "practice" (share of the rollouts that
                 were of hard problems), "rollout_tokens" (tokens sampled)
@@ -59,7 +60,7 @@ def protocol_of(name: str) -> dict[str, Any]:
             raise UserError(f"recipe {name}: behaviour.{key}: unknown key: {nearest(key, KEYS)}")
     full = {"steps": 40, "seeds": 8, "set": {}, "against_set": {}, "both": {}, "against": "grpo"} | given
     for key, valid in (("metric", METRICS), ("direction", {"higher", "lower"})):
-        if full.get(key) not in valid:
+        if full.get(key) not in valid and not (key == "metric" and str(full.get(key)).startswith("part.")):
             raise UserError(f"recipe {name}: behaviour.{key} is {full.get(key)!r}: {nearest(str(full.get(key)), valid)}")
     return full
 
@@ -72,13 +73,24 @@ def knobs_of(recipe: str, changes: Mapping[str, Any], path: Path) -> tuple[dict[
     return bind_all(stage.pieces, stage.params), needs
 
 
+def world(task: str) -> Any:
+    """The world of a name, its base policy with it. Raises KeyError for one that there is not."""
+    from tasks.methods import arena, episodes
+
+    return episodes.hosted(task) if task in episodes.WORLDS else arena.arena(task)
+
+
+def _sampled(metric: str) -> bool:
+    """Whether it takes samples of the trained policy to know it."""
+    return metric in SAMPLED or metric.startswith("part.")
+
+
 def prepared(task: str, recipe: str, changes: Mapping[str, Any], steps: int, seed: int, *, exact: bool = False) -> tuple[Any, Any]:
     """The recipe put together in a world, and its player; nothing has run yet. exact: with a sampler that does not round."""
-    from tasks.methods.arena import arena
     from training.compose import compose
     from training.learner import Optim
 
-    here = arena(task)
+    here = world(task)
     knobs, needs = knobs_of(recipe, {**SMALL, **changes}, Path("params.yaml"))
     player = here.player(exact=exact, **knobs)
     optim = partial(Optim, warmup=0, decay="constant", weight_decay=0.0, max_grad_norm=knobs["max_grad_norm"])
@@ -97,9 +109,10 @@ def prepared(task: str, recipe: str, changes: Mapping[str, Any], steps: int, see
 def train(task: str, recipe: str, changes: Mapping[str, Any], steps: int, seed: int, *, sampled: bool = True) -> dict[str, float]:
     """One seed of one recipe in one world: the numbers that a protocol may name, those of SAMPLED only where asked for. `recipe` "base"
     trains nothing."""
-    from tasks.methods.arena import arena, exactly, measure
+    from tasks.methods.arena import exactly, measure
+    from tasks.methods.episodes import parts
 
-    here = arena(task)
+    here = world(task)
     made, player = prepared(task, "" if recipe == "base" else recipe, changes, 0 if recipe == "base" else steps, seed)
     rows, gradients = _steps(made)
     mean = lambda name: float(np.mean([r[name] for r in rows if name in r] or [math.nan]))  # noqa: E731
@@ -117,7 +130,8 @@ def train(task: str, recipe: str, changes: Mapping[str, Any], steps: int, seed: 
     found |= exactly(here.beliefs(player.sampler.model), here.first)
     if not sampled:
         return found
-    return found | measure(player.play(made.experience.problems, SAMPLES, seed_for(seed, "behaviour", task, "measure")))
+    groups = player.play(made.experience.problems, SAMPLES, seed_for(seed, "behaviour", task, "measure"))
+    return found | measure(groups) | parts(groups)
 
 
 def _steps(made: Any) -> tuple[list[dict[str, float]], list[np.ndarray]]:
@@ -174,7 +188,7 @@ def behave(name: str, *, progress: Any = lambda text: None) -> dict[str, Any]:
     for seed in range(1, protocol["seeds"] + 1):
         pair = []
         for recipe, changes in ((name, protocol["set"]), (protocol["against"], protocol["against_set"])):
-            knobs, sampled = json.dumps({**protocol["both"], **changes}, sort_keys=True), protocol["metric"] in SAMPLED
+            knobs, sampled = json.dumps({**protocol["both"], **changes}, sort_keys=True), _sampled(protocol["metric"])
             found = _trained(protocol["task"], recipe, knobs, protocol["steps"], seed, sampled)
             if protocol["metric"] not in found:
                 has = nearest(protocol["metric"], found)

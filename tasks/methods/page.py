@@ -108,8 +108,8 @@ def page() -> str:
 
 def _choosing(seen: list[dict[str, Any]]) -> list[str]:
     """What helped under which condition, from the evidence alone: by world, what holds first."""
-    source = ast.parse((Path(__file__).parent / "arena.py").read_text(encoding="utf-8"))  # without importing torch
-    worlds = {f.name: ast.get_docstring(f) or f.name for f in source.body if isinstance(f, ast.FunctionDef)}
+    sources = [ast.parse((Path(__file__).parent / f"{x}.py").read_text(encoding="utf-8")) for x in ("arena", "episodes")]  # without importing torch
+    worlds = {f.name: ast.get_docstring(f) or f.name for source in sources for f in source.body if isinstance(f, ast.FunctionDef)}
     lines = [
         "## How to choose\n",
         "From the evidence above alone, by the condition that a world stands for. What is *unseen* was tried and did not show; what is not "
