@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 from pathlib import Path
 
 import yaml
@@ -22,8 +23,8 @@ def pages() -> dict[Path, str]:
     """File -> its text, for every stage of dvc.yaml and the list of them."""
     graph = yaml.safe_load((ROOT / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
     folder = ROOT / "docs" / "stages"
-    out = {folder / f"{name}.md": page(name, entry) for name, entry in graph.items() if name != "plan"}
-    rows = [f"| [{name}]({name}.md) | {entry.get('desc', '')} |" for name, entry in graph.items() if name != "plan"]
+    out = {folder / f"{name}.md": plan(entry) if name == "plan" else page(name, entry) for name, entry in graph.items()}
+    rows = [f"| [{name}]({name}.md) | {entry.get('desc', '')} |" for name, entry in graph.items()]
     out[folder / "README.md"] = "\n".join(
         ["# Stages", "", "Written by `make manual` from the code.", "", "| stage | what it does |", "|---|---|", *rows, ""]
     )
@@ -56,6 +57,22 @@ def page(name: str, entry: dict) -> str:
     for folder in folders:
         lines += ["", f"## Pieces of `{folder}`", ""]
         lines += [f"- `{piece}`: {_first(at)}" for piece, at in files(folder).items()]
+    return "\n".join(lines) + "\n"
+
+
+def plan(entry: dict) -> str:
+    """The page of the stage `plan`, which has no knobs: the keys of params.yaml are what it reads."""
+    said = (ast.get_docstring(code.source(ROOT / "tasks/planning/plan.py").tree) or "").split("\n\n")
+    about = " ".join(said[1].split())
+    lines = ["# The stage `plan`", "", f"It comes first: {entry['desc']}.", "", "```sh", "dvc repro plan",
+             "espalier run --dry-run    # what the plan would run, and why", "```", "", about, "", "## Reads and writes", ""]  # fmt: skip
+    lines += ["- reads `params.yaml`", *[f"- reads `{d}`" for d in entry["deps"]], *[f"- writes `{o}`" for o in entry["outs"]]]
+    lines += ["", "## Keys of params.yaml", "", "| key | as it comes | meaning |", "|---|---|---|"]
+    for line in (ROOT / "params.yaml").read_text(encoding="utf-8").splitlines():
+        if found := re.fullmatch(r"(\w+): *(.*?)(?: +# (.*))?", line):
+            lines.append("| `{}` | `{}` | {} |".format(*((x or "").replace("|", "\\|") for x in found.groups())))
+    lines += ["", "Later wins: signatures of the stages < profile < recipe < `set:` < `espalier run --set`. An unknown key, or one that nothing in use "
+              "reads, is refused with the nearest that is valid."]  # fmt: skip
     return "\n".join(lines) + "\n"
 
 
