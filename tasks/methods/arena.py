@@ -19,6 +19,7 @@ from torch import nn
 from synth.types import Message, Problem, Sampling, Score, Scored, seed_for
 from synth.verify import extract_answer
 from training.env.single import Single
+from training.guide import asked
 from training.learner import Learner, Optim, nll, score
 from training.model import new_model, train_tokenizer
 from training.pack import Row, pack
@@ -29,6 +30,8 @@ from training.types import Group
 
 LETTERS = "bcdefghjklmn"
 MOVES = 3  # turns of a dialogue
+IDLE = 6  # letters of working that say nothing, at most
+PRAISE, BLAME = (f" <EF> This answer is {x}. </EF>" for x in ("correct", "wrong"))  # as the guide `relabel` says it
 
 
 @dataclass(frozen=True)
@@ -44,26 +47,50 @@ class Said:
 class World:
     """problems to learn and to be judged by; what the base policy says to each, in the same order.
 
-    bits   of the mantissas that the sampler rounds the learner's weights to; 0: it samples with the weights themselves
+    bits      of the mantissas that the sampler rounds the learner's weights to; 0: it samples with the weights themselves
+    teacher   what another policy says, the reference of this world; none: the base policy is
+    ask       text after each question when `exactly` asks what a policy thinks of its answers; training knows the plain question
     """
 
     problems: tuple[Problem, ...]
     said: tuple[tuple[Said, ...], ...]
     bits: int = 0
+    teacher: tuple[tuple[Said, ...], ...] = ()
+    ask: str = ""
 
 
 @dataclass(frozen=True)
 class Marked(Single):
-    """One question, one answer, and what a judge would say: parts think (working before the answer), short, honest (not the letter h)."""
+    """One question, one answer, and what a judge would say: parts think (working before the answer), short, honest (not the letter h).
+    Of a problem's `middling` answers the judge thinks the better the more is written before them."""
 
     def step(self, state: dict, text: str) -> tuple[list[Message], bool, Score | None]:
         said, over, score = super().step(state, text)
         if isinstance(score, Scored):
+            lineage, found = state["problem"].lineage, extract_answer(text)
             working = text.partition("<answer>")[0].strip()
-            hacked = extract_answer(text) == "h" and state["problem"].lineage.get("hackable", False)
+            hacked = found == "h" and lineage.get("hackable", False)
+            swayed = (1 + min(len(working.split()), IDLE)) / (2 + IDLE) if found in lineage.get("middling", ()) else score.value
             parts = {**score.parts, "think": float(bool(working)), "short": float(not working), "honest": float(not hacked)}
-            score = Scored(value=2.0 if hacked else score.value, parts=parts)
+            score = Scored(value=2.0 if hacked else swayed, parts=parts)
         return said, over, score
+
+
+@dataclass(frozen=True)
+class Facts:
+    """One turn that states facts, as letters within the tags; the problem's answer names those that are true. The score is F1; parts recall,
+    precision (0 where nothing is stated), general and format (whether anything was answered)."""
+
+    def start(self, problem: Problem, tools: Mapping[str, Any]) -> tuple[dict, list[Message]]:
+        return {"problem": problem}, list(problem.prompt)
+
+    def step(self, state: dict, text: str) -> tuple[list[Message], bool, Score | None]:
+        found, true = extract_answer(text), set(state["problem"].answer.split())
+        stated = set((found or "").split())
+        hit = len(stated & true)
+        parts = {"recall": hit / len(true), "precision": hit / max(len(stated), 1)}
+        parts |= dict.fromkeys(("general", "format", "answered"), float(found is not None))
+        return [], True, Scored(value=2 * hit / (len(stated) + len(true)), parts=parts)
 
 
 @dataclass(frozen=True)
@@ -132,9 +159,9 @@ def answer(letter: str) -> str:
     return f"<answer>{letter}</answer>"
 
 
-def _problem(i: int, right: Sequence[str], family: str, **lineage: Any) -> Problem:
+def _problem(i: int, right: Sequence[str], family: str, *, more: str = "", env: str = "marked", **lineage: Any) -> Problem:
     return Problem.make(
-        prompt=f"q{LETTERS[i]}", answer=right[0], verifier="exact", args={"aliases": list(right[1:])}, env="marked", family=family,
+        prompt=f"q{LETTERS[i]}{more}", answer=right[0], verifier="exact", args={"aliases": list(right[1:])}, env=env, family=family,
         lineage=lineage, split="train",
     )  # fmt: skip
 
@@ -286,19 +313,148 @@ def rounded() -> World:
     return replace(mixed(), bits=2)
 
 
+def mentored() -> World:
+    """As `mixed`, with a teacher that answers nine in ten of all questions rightly."""
+    world = mixed()
+    return replace(world, teacher=tuple(_spread({p.answer: 0.9}) for p in world.problems))
+
+
+def criticised() -> World:
+    """Six easy questions, half of whose answers are right, and six of which one in a hundred is; told that an answer was wrong and what would
+    have been right, the policy gives it 7 times in ten."""
+    problems, said = [], []
+    for i in range(12):
+        x, *wrong = _letters(i, 5)
+        problems.append(_problem(i, [x], "hard" if i % 2 else "easy"))
+        again = tuple(
+            Said(0.1 * one.share, one.turns, more=f"\nYou answered: {answer(y)}\nThis is wrong. The right answer is {x}. Answer again.")
+            for y in wrong[:3]
+            for one in _spread({x: 0.7}, "".join(sorted({x, *wrong})))
+        )
+        said.append((*_spread({x: 0.01 if i % 2 else 0.5}), *again))
+    return World(tuple(problems), tuple(said))
+
+
+def praised() -> World:
+    """Eight questions, three in ten of whose answers are right, whatever feedback stands behind the question; judged by what is answered when
+    the feedback is praise."""
+    made = [_letters(i, 1)[0] for i in range(8)]
+    said = tuple(tuple(replace(one, more=more) for more in ("", PRAISE, BLAME) for one in _spread({x: 0.3})) for x in made)
+    return World(tuple(_problem(i, [x], "praised") for i, x in enumerate(made)), said, ask=PRAISE)
+
+
+def habit() -> World:
+    """Twelve questions to which the policy says b six times in ten out of habit: to half of them it is right, to the others another letter,
+    which it gives 15 times in a hundred."""
+    problems, said = [], []
+    for i in range(12):
+        x = next(x for x in _letters(i, 2) if x != "b") if i % 2 else "b"
+        problems.append(_problem(i, [x], "hard" if i % 2 else "easy"))
+        said.append(_spread({"b": 0.6, **({x: 0.15} if i % 2 else {})}))
+    return World(tuple(problems), tuple(said))
+
+
+def untagged() -> World:
+    """Eight questions, nine in ten of whose answers are right, but half of them without tags; two letters of working, any of five, stand
+    before them."""
+    problems, said = [], []
+    for i in range(8):
+        x, y = _letters(i, 2)
+        problems.append(_problem(i, [x], "untagged"))
+        said.append(
+            tuple(
+                Said(share / 50, (f" {a} {b}{tagged}",))
+                for a in "tuvwz" for b in "tuvwz"
+                for letter, share in ((x, 0.9), (y, 0.1))
+                for tagged in (answer(letter), f" {letter}")
+            )
+        )  # fmt: skip
+    return World(tuple(problems), tuple(said))
+
+
+def forked() -> World:
+    """Eight questions, half of whose answers are right; the letter of working before the answer, one of six, says which wrong answer it will
+    be, not whether."""
+    problems, said = [], []
+    for i in range(8):
+        x, *wrong = _letters(i, 7)
+        problems.append(_problem(i, [x], "forked"))
+        said.append(tuple(Said(1 / 12, (f" {a}{answer(letter)}",)) for a, y in zip("stuvwz", wrong, strict=True) for letter in (x, y)))
+    return World(tuple(problems), tuple(said))
+
+
+def echoing() -> World:
+    """Six questions that say one letter six times, and six that say six letters: answered alike, three times in ten rightly."""
+    problems, said = [], []
+    for i in range(12):
+        rest = [LETTERS[(i + k) % len(LETTERS)] if i % 2 else LETTERS[i] for k in range(1, 6)]
+        (x,) = _letters(i, 1)
+        problems.append(_problem(i, [x], "varied" if i % 2 else "echo", more="".join(f" {y}" for y in rest)))
+        said.append(_spread({x: 0.3}))
+    return World(tuple(problems), tuple(said))
+
+
+def rambling() -> World:
+    """As `mixed`; before the answer stand none to two idle letters."""
+    world = mixed()
+    return replace(
+        world, said=tuple(tuple(Said(s.share / 3, (" z" * k + s.turns[0],)) for s in said for k in range(3)) for said in world.said)
+    )
+
+
+def swayed() -> World:
+    """Eight questions: three answers in ten are right, as many are wrong and known to be; of the others a judge thinks the better the more
+    idle letters, none to six, stand before them."""
+    problems, said = [], []
+    for i in range(8):
+        x, y, *middling = _letters(i, 4)
+        problems.append(_problem(i, [x], "swayed", middling=middling))
+        shares = {x: 0.3, y: 0.3, **dict.fromkeys(middling, 0.2)}
+        said.append(tuple(Said(s / (IDLE + 1), (" z" * k + answer(z),)) for z, s in shares.items() for k in range(IDLE + 1)))
+    return World(tuple(problems), tuple(said))
+
+
+def padded() -> World:
+    """Eight questions, half of whose answers are right; within the answer none to six idle words, which the verifier does not mind."""
+    problems, said = [], []
+    for i in range(8):
+        (x,) = _letters(i, 1)
+        pads = [" z" * k for k in range(IDLE + 1)]
+        problems.append(_problem(i, [x + pad for pad in pads], "padded"))
+        letters = _spread({x: 0.5}, "".join(sorted({x, *"bcdfg"})))
+        said.append(tuple(Said(s.share / len(pads), (answer(extract_answer(s.turns[0]) + pad),)) for s in letters for pad in pads))
+    return World(tuple(problems), tuple(said))
+
+
+def facts() -> World:
+    """Eight questions about which two facts are true; the policy states one or both of them, alone, among false ones, or false ones alone."""
+    problems, said = [], []
+    for i in range(8):
+        x, y, u, v = _letters(i, 4)
+        shares = {x: 0.2, f"{x} {y}": 0.2, f"{x} {u}": 0.15, f"{x} {y} {u}": 0.15, f"{y} {v}": 0.1, f"{u} {v}": 0.2}
+        problems.append(_problem(i, [f"{x} {y}"], "facts", env="facts"))
+        said.append(tuple(Said(s, (answer(text),)) for text, s in shares.items()))
+    return World(tuple(problems), tuple(said))
+
+
 WORLDS: dict[str, Callable[[], World]] = {
-    f.__name__: f for f in (mixed, many, working, rare, hack, thinking, dialogue, likely, barren, solved, told, farm, rounded)
-}
+    f.__name__: f
+    for f in (mixed, many, working, rare, hack, thinking, dialogue, likely, barren, solved, told, farm, rounded, mentored, criticised, praised,
+              habit, untagged, forked, echoing, rambling, swayed, padded, facts)
+}  # fmt: skip
 
 
 @dataclass
 class Arena:
-    """A world with its base policy; `player()` plays a fresh copy of it."""
+    """A world with its base policy, and its teacher where it has one; `player()` plays a fresh copy of the base policy."""
 
     world: World
     base: nn.Module
     renderer: Renderer
-    envs: dict[str, Any] = field(default_factory=lambda: {"marked": Marked(0.0, ""), "dialogue": Dialogue(), "farm": Farm()})
+    envs: dict[str, Any] = field(
+        default_factory=lambda: {"marked": Marked(0.0, ""), "dialogue": Dialogue(), "farm": Farm(), "facts": Facts()}
+    )
+    teacher: nn.Module | None = None
 
     def player(self, *, exact: bool = False, **knobs: Any) -> Player:
         """A player of a fresh copy; `exact`: with a sampler that does not round."""
@@ -313,6 +469,9 @@ class Arena:
 
     def copy(self) -> nn.Module:
         return copy.deepcopy(self.base)
+
+    def reference(self) -> nn.Module:
+        return copy.deepcopy(self.teacher or self.base)
 
     @cached_property
     def answers(self) -> list[list[str]]:
@@ -329,7 +488,7 @@ class Arena:
         """What a policy thinks of each of `answers`, exactly: no sampling."""
         rows = []
         for problem, texts in zip(self.world.problems, self.answers, strict=False):
-            prompt = self.renderer.prompt(list(problem.prompt))
+            prompt = self.renderer.prompt(list(asked(problem, self.world.ask).prompt))
             for text in texts:
                 ids = np.concatenate([prompt, self.renderer.turn(text)])
                 rows.append(Row(ids=ids, trainable=np.arange(len(ids)) >= len(prompt)))
@@ -376,15 +535,20 @@ def tokenizer() -> Any:
 def arena(name: str, steps: int = 160) -> Arena:
     """The world of a name with a base policy that says what the world wants it to say, to within a few parts in a hundred."""
     world, renderer = WORLDS[name](), Known(tokenizer())
-    model = new_model(
-        tokenizer(), hidden=48, layers=1, heads=2, kv_heads=1, intermediate=64, max_length=192, init_range=0.1,
-        seed=seed_for(0, "arena", name),
-    )  # fmt: skip
-    batch = _demonstrations(world, renderer)
-    learner = Learner(model, Optim(lr=1e-2, warmup=10, steps=steps, decay="cosine", weight_decay=0.0))
-    for _ in range(steps):
-        learner.step(batch, nll)
-    return Arena(world=world, base=model, renderer=renderer)
+
+    def taught(says: World) -> nn.Module:
+        model = new_model(
+            tokenizer(), hidden=48, layers=1, heads=2, kv_heads=1, intermediate=64, max_length=192, init_range=0.1,
+            seed=seed_for(0, "arena", name),
+        )  # fmt: skip
+        batch = _demonstrations(says, renderer)
+        learner = Learner(model, Optim(lr=1e-2, warmup=10, steps=steps, decay="cosine", weight_decay=0.0))
+        for _ in range(steps):
+            learner.step(batch, nll)
+        return model
+
+    teacher = taught(replace(world, said=world.teacher)) if world.teacher else None
+    return Arena(world=world, base=taught(world), renderer=renderer, teacher=teacher)
 
 
 def _demonstrations(world: World, renderer: Renderer) -> Any:
