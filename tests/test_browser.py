@@ -117,6 +117,32 @@ def test_the_card_of_a_run_can_be_read(served):
         assert json.load(answer)["produced"] == 3
 
 
+def test_curves_over_seeds_are_bands_in_the_page_and_lines_in_mlflow(served, page, tmp_path):
+    from tasks.inspect.curves import over
+    from tasks.pages import curves
+
+    address, client, experiment, _ = served
+    values = [[0.1 * i + 0.05 * s * i for i in range(8)] for s in range(3)]
+    reward = {"dapo <b>": {"step": list(range(8)), "values": values} | over(values)}
+    group = {"name": "dapo <b>", "recipe": "dapo", "seeds": [0, 1, 2], "states": ["s0", "s1", "s2"]}
+    found = {"groups": [group], "curves": {"rl": {"reward": reward}}, "scores": {}, "copies": [], "missing": []}
+    html = tmp_path / "curves.html"
+    html.write_text(curves.page(found))
+    page.size(380, 800)
+    page.open(html.as_uri(), until="document.querySelector('main section')")
+    assert page.run("document.documentElement.scrollWidth") <= 380
+    box = "(b => b.width * b.height)(document.querySelector('svg .band').getBoundingClientRect())"
+    assert page.run(box) > 500 and page.run("getComputedStyle(document.querySelector('svg .band')).fill") != "none"
+    page.size(1400, 900)
+    said = observe.curves(Path.cwd(), found, html)
+    (run,) = (r.info.run_id for r in client.search_runs([experiment]) if r.info.run_id in said[0])
+    drawn = "document.querySelectorAll('.js-plotly-plot path.js-line').length >= 3"
+    page.open(f"{address}/#/experiments/{experiment}/runs/{run}/model-metrics", until=drawn)
+    assert all(name in page.text() for name in ("reward_low", "reward_high"))
+    page.open(f"{address}/#/experiments/{experiment}/runs/{run}/artifacts/curves.html", until="document.querySelector('iframe')")
+    assert "Failed to load" not in page.text()
+
+
 def test_the_report_fits_a_phone_and_has_a_dark_side(page, tmp_path):
     import test_report
 

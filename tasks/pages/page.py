@@ -45,6 +45,7 @@ svg text.name, svg text.row { fill: var(--ink); }
 svg .grid { stroke: var(--line); stroke-width: 1; }
 svg .axis { stroke: var(--soft); stroke-width: 1; }
 svg .line { fill: none; stroke-width: 2; stroke-linejoin: round; }
+svg .band { fill-opacity: .2; }
 svg .node { fill: var(--tint); stroke-width: 1.5; }
 svg .edge { fill: none; stroke: var(--soft); stroke-width: 1.2; opacity: .55; }
 svg .faint { opacity: .28; stroke-width: 1; }

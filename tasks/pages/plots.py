@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 
 import numpy as np
@@ -48,22 +48,7 @@ def lines(series: Mapping[str, Points], *, x: str, y: str, width: int = 330, hei
     if not found:
         return ""
     xs, ys = np.concatenate([p[0] for p in found.values()]), np.concatenate([p[1] for p in found.values()])
-    (x0, x1), (y0, y1) = _range(xs), _range(ys)
-    left, right, top, bottom = 52, 10, 10, 36
-    px = lambda v: left + (v - x0) / (x1 - x0) * (width - left - right)  # noqa: E731
-    py = lambda v: height - bottom - (v - y0) / (y1 - y0) * (height - top - bottom)  # noqa: E731
-    out = []
-    for t in ticks(y0, y1):
-        out.append(f'<line class="grid" x1="{left}" x2="{width - right}" y1="{py(t):.1f}" y2="{py(t):.1f}"/>')
-        out.append(f'<text x="{left - 6}" y="{py(t) + 3.5:.1f}" text-anchor="end">{label(t)}</text>')
-    for t in ticks(x0, x1):
-        out.append(f'<text x="{px(t):.1f}" y="{height - bottom + 15}" text-anchor="middle">{label(t)}</text>')
-    out.append(f'<line class="axis" x1="{left}" x2="{width - right}" y1="{height - bottom}" y2="{height - bottom}"/>')
-    out.append(f'<text class="name" x="{(left + width - right) / 2:.0f}" y="{height - 4}" text-anchor="middle">{escape(x)}</text>')
-    middle = (height - bottom + top) / 2
-    out.append(
-        f'<text class="name" x="12" y="{middle:.0f}" text-anchor="middle" transform="rotate(-90 12 {middle:.0f})">{escape(y)}</text>'
-    )
+    px, py, out = _axes(xs, ys, x, y, width, height)
     for name, (a, b) in found.items():
         window = len(b) // 25 if len(b) > 60 else 1
         if window > 1:
@@ -74,6 +59,26 @@ def lines(series: Mapping[str, Points], *, x: str, y: str, width: int = 330, hei
             else f'<circle class="c-{name}" cx="{px(a[0]):.1f}" cy="{py(b[0]):.1f}" r="3"/>'
         )
     title = escape(f"{y} over {x}: {', '.join(f'{n} ends at {b[-1]:.4g}' for n, (_, b) in found.items())}")
+    return f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{title}"><title>{title}</title>{"".join(out)}</svg>'
+
+
+def bands(series: Mapping[str, tuple[str, Sequence[float], Sequence[float], Sequence[float] | None, Sequence[float] | None]], *, x: str, y: str,
+          width: int = 330, height: int = 200) -> str:  # fmt: skip
+    """Curves with intervals: name -> (colour class, x, mean, low, high); low and high are None where there is no interval."""
+    if not series:
+        return ""
+    xs = np.concatenate([np.asarray(p[1], dtype=np.float64) for p in series.values()])
+    ys = np.concatenate([np.asarray(v, dtype=np.float64) for p in series.values() for v in p[2:] if v is not None])
+    px, py, out = _axes(xs, ys, x, y, width, height)
+    said = []
+    for name, (colour, at, mean, low, high) in series.items():
+        a = px(np.asarray(at, dtype=np.float64))
+        if low is not None and high is not None:
+            lower, upper = (_points(a, py(np.asarray(v, dtype=np.float64))) for v in (low, high))
+            out.append(f'<path class="band b-{colour}" d="M{" ".join([*upper, *reversed(lower)])}Z"/>')
+        out.append(_path(a, py(np.asarray(mean, dtype=np.float64)), f"line c-{colour}"))
+        said.append(f"{name} ends at {mean[-1]:.4g}" + (f" ({low[-1]:.4g} to {high[-1]:.4g})" if low is not None and high is not None else ""))
+    title = escape(f"{y} over {x}: {', '.join(said)}")
     return f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{title}"><title>{title}</title>{"".join(out)}</svg>'
 
 
@@ -137,6 +142,30 @@ def reliability(series: Mapping[str, Sequence[Mapping[str, float]]], *, width: i
     return f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{title}"><title>{title}</title>{"".join(out)}</svg>'
 
 
+Place = Callable[[np.ndarray | float], np.ndarray | float]
+
+
+def _axes(xs: np.ndarray, ys: np.ndarray, x: str, y: str, width: int, height: int) -> tuple[Place, Place, list[str]]:
+    """Where a value lies across and down, and the drawn grid with the names of both axes."""
+    (x0, x1), (y0, y1) = _range(xs), _range(ys)
+    left, right, top, bottom = 52, 10, 10, 36
+    px = lambda v: left + (v - x0) / (x1 - x0) * (width - left - right)  # noqa: E731
+    py = lambda v: height - bottom - (v - y0) / (y1 - y0) * (height - top - bottom)  # noqa: E731
+    out = []
+    for t in ticks(y0, y1):
+        out.append(f'<line class="grid" x1="{left}" x2="{width - right}" y1="{py(t):.1f}" y2="{py(t):.1f}"/>')
+        out.append(f'<text x="{left - 6}" y="{py(t) + 3.5:.1f}" text-anchor="end">{label(t)}</text>')
+    for t in ticks(x0, x1):
+        out.append(f'<text x="{px(t):.1f}" y="{height - bottom + 15}" text-anchor="middle">{label(t)}</text>')
+    out.append(f'<line class="axis" x1="{left}" x2="{width - right}" y1="{height - bottom}" y2="{height - bottom}"/>')
+    out.append(f'<text class="name" x="{(left + width - right) / 2:.0f}" y="{height - 4}" text-anchor="middle">{escape(x)}</text>')
+    middle = (height - bottom + top) / 2
+    out.append(
+        f'<text class="name" x="12" y="{middle:.0f}" text-anchor="middle" transform="rotate(-90 12 {middle:.0f})">{escape(y)}</text>'
+    )
+    return px, py, out
+
+
 def _finite(points: Points) -> tuple[np.ndarray, np.ndarray]:
     a, b = (np.asarray(v, dtype=np.float64) for v in points)
     ok = np.isfinite(a) & np.isfinite(b)
@@ -150,6 +179,10 @@ def _range(v: np.ndarray) -> tuple[float, float]:
 
 
 def _path(x: np.ndarray, y: np.ndarray, classes: str) -> str:
+    return f'<path class="{classes}" d="M{" ".join(_points(x, y))}"/>'
+
+
+def _points(x: np.ndarray, y: np.ndarray) -> list[str]:
     step = max(1, len(x) // 400)  # more points than pixels say nothing
     keep = sorted({*range(0, len(x), step), len(x) - 1})
-    return f'<path class="{classes}" d="M{" ".join(f"{x[i]:.1f},{y[i]:.1f}" for i in keep)}"/>'
+    return [f"{x[i]:.1f},{y[i]:.1f}" for i in keep]

@@ -23,7 +23,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from synth.types import digest
 from tasks import process
+from tasks.errors import UserError
 from tasks.stage import Stage, graph, load
 from tasks.tracking import episodes
 from tasks.tracking.spool import ENDED, executions, flat, read, spool, streams, write
@@ -350,6 +352,48 @@ def sync(root: Path, wait: float = 60.0) -> str:
         what = f"{ship.left} events wait in {spool(root)}: MLflow at {uri(root)} did not take them ({ship.problem})"
         return f"{what}; `espalier sync` ships them later"
     return f"{ship.sent} events shipped to MLflow at {uri(root)}"
+
+
+def curves(root: Path, found: Mapping[str, Any], page: Path) -> list[str]:
+    """A run for each setting of tasks/inspect/curves.py: mean, low and high of every curve that the report draws first, step by step, and the
+    page. One that is there already (the same setting, states and numbers) is not made again. What was done, line by line.
+
+    Raises UserError where nobody answers, or MLflow refuses.
+    """
+    problem = silence(uri(root))
+    if problem:
+        raise UserError(f"MLflow at {uri(root)}: {problem}; the page is at {page}")
+    from mlflow.entities import Metric
+    from mlflow.exceptions import MlflowException
+
+    from tasks.stages.report import CURVES
+
+    ship, said = Shipping(root), []
+    for group in found["groups"]:
+        name = group["name"]
+        mine = {f"{stage}/{c}": by[name] for stage, columns in found["curves"].items() for c, by in columns.items() if c in CURVES and name in by}
+        key = f"curves-{digest(name, group['states'], mine)[:32]}"
+        about = f"Mean over the seeds {', '.join(map(str, group['seeds']))} with its 95 % interval (`_low`, `_high`) at every step; curves.html draws it."
+        tags = {"espalier.recipe": group["recipe"], "espalier.seeds": ",".join(map(str, group["seeds"])), "mlflow.note.content": about}
+        title = f"{name}, {len(group['seeds'])} seed{'s' if len(group['seeds']) > 1 else ''}"
+        try:
+            run = ship._run(key, title, int(time.time() * 1000), tags)
+            if ship.client.get_run(run).info.status == "FINISHED":
+                said.append(f"in MLflow already: {title} (run {run})")
+                continue
+            points = [
+                Metric(_name(k + end), m[which][i], step, step)
+                for k, m in mine.items() for which, end in (("mean", ""), ("low", "_low"), ("high", "_high")) if m[which] is not None
+                for i, step in enumerate(m["step"])
+            ]  # fmt: skip
+            for i in range(0, len(points), 1000):
+                ship.client.log_batch(run, metrics=points[i : i + 1000])
+            ship.client.log_artifact(run, str(page))
+            ship.client.set_terminated(run)
+        except (MlflowException, OSError) as e:
+            raise UserError(f"MLflow at {uri(root)} did not take the curves: {' '.join(str(e).split())[:300]}; the page is at {page}") from e
+        said.append(f"in MLflow: {title} (run {run})")
+    return said
 
 
 def _follow(root: Path) -> None:
