@@ -1,0 +1,238 @@
+"""Does an agent with search, open and find learn by reinforcement what it was not shown, in a world that it never saw? `make bench-agent`
+
+Protocol, committed before the run:
+- A seed (SEEDS, in this order) is the seed of the whole run: world, questions, demonstrations, order, sampling. Everything that SET does
+  not name is the default of the project (profile cpu) with the recipe infoagent; one thread, so that two seeds fit two cores.
+- All seeds start from one model: that of the stage sft of the default run (seed 0), which knows the search tool alone. Per seed: a fictional
+  world; chain questions of one to three hops in which nothing is vague (level 0) and fuzzy trees of depth 2 at levels 1 to 4; demonstrations
+  of the oracle with open, find and a detour by search now and then; `sft` on these; `rl` from that.
+- Measured in a second world of the same size, all of whose names are new: questions of its test roots, PER_CELL of each depth (1 to 3) and
+  level (0 to 4, depths 2 and 3 alone have levels above 0); SAMPLES samples each at temperature 1, the same random numbers for both models.
+- Reported: the mean over seeds of pass@1 and of tool calls by depth and level, of both models; the paired difference RL - SFT at each depth
+  with the 95 % t-interval over seeds. The claim under test: RL - SFT at depth 2, the mean over levels 0 to 4, is above zero with its interval.
+  Published beside it: the same over levels 1 to 4, and the slopes of difficulty (depth 3 less depth 2, levels 3 and 4 less 1 and 2) of the
+  RL agent's pass@1 and calls. Depth 3 with vague clues was never trained on.
+- A machine with little time runs the first seeds alone (--seeds N); n says how many there are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks.learning import t_interval
+
+SEEDS = (1, 2, 3, 4, 5)
+PER_CELL, SAMPLES = 30, 2
+# No numbers and no continents: tables of the one and lists of the other are longer than so small a model reads.
+LINKS = "capital currency language border president country mayor flows_through mouth spring mountain_in birthplace teacher seat founder".split()
+ENV = {"piece": "search", "tools": ["search", "open", "find"], "max_calls": 10, "max_context": 2400}
+COUNTRIES, DEPTHS, LEVELS = 120, (2, 3), (1, 2, 3, 4)
+SET: dict[str, dict[str, Any]] = {
+    "kb": {"sources": [], "world_countries": COUNTRIES},
+    "questions": {"n_train": 2000, "n_valid": 0, "n_test": 0, "hops": [0.4, 0.4, 0.2], "n_tree_train": 2000, "n_tree_valid": 0, "n_tree_test": 0,
+                  "depths": [2], "levels": list(LEVELS), "only": LINKS},
+    "problems": {"families": [{"piece": "list_sorting", "levels": [1]}], "n_train": 10, "n_valid": 0, "n_test": 0},
+    "trajectories": {"n": 0, "n_valid": 0, "n_family": 0, "n_browse": 2400, "searcher": "oracle", "detour": 0.1, "max_calls": ENV["max_calls"],
+                     "max_context": ENV["max_context"], "long_calls": 1},
+    "sft": {"max_length": 896, "steps": 250, "rows_per_step": 12},
+    "rl": {"steps": 40, "prompts_per_step": 8, "samples_per_prompt": 8, "refill": 0, "filters": [{"piece": "pass_rate_band", "low": 0.1, "high": 0.9}],
+           "envs": [ENV], "max_turn_tokens": 32, "max_tokens": 896},
+}  # fmt: skip
+ROOT = Path(__file__).resolve().parents[1]
+RESULT = ROOT / "benchmarks" / "results" / "agent.json"
+RUNS = ROOT / "benchmarks" / "runs" / "agent"  # one file per finished seed: every score and call, and the commit that it ran on
+COMMAND = "make bench-agent"
+
+
+def one(seed: int, root: Path) -> dict[str, Any]:
+    """Train one seed below `root`, which is made a small project of its own, and measure both models in the unseen world."""
+    import torch
+
+    from synth.types import Sampling
+    from tasks.play import knowledge
+    from training.env.search import search
+    from training.model import load_model
+    from training.render import Renderer
+    from training.rollout.play import Player
+    from training.rollout.torch_sampler import TorchSampler
+
+    torch.set_num_threads(1)
+    sft = {**SET["sft"], "model": str(base(root.parent))}
+    spent = trained(root, {"seed": seed, "recipe": "infoagent", "set": {**SET, "sft": sft}})
+    asked = unseen(seed, root)
+    tool = knowledge.load(root / "unseen" / "passages.parquet")
+    cells: dict[str, dict[str, Any]] = {}
+    began = time.process_time()
+    for name, path in (("sft", root / "artifacts" / "sft" / "model"), ("rl", root / "artifacts" / "rl" / "model")):
+        model, tokenizer = load_model(path)
+        renderer = Renderer(tokenizer)
+        knobs = {k: v for k, v in ENV.items() if k != "piece"}
+        player = Player(
+            sampler=TorchSampler(model, renderer.end_id), renderer=renderer, envs={"search": search(**knobs)}, tools={"search": tool},
+            sampling=Sampling(temperature=1.0, max_tokens=SET["rl"]["max_turn_tokens"]), max_tokens=SET["rl"]["max_tokens"],
+        )  # fmt: skip
+        for cell, problems in asked.items():
+            groups = player.play(problems, SAMPLES, seed, "bench")
+            cells.setdefault(cell, {})[name] = {
+                "scores": [[float(v) for v in g.rewards] for g in groups],
+                "calls": [[int(r.info["calls"]) for r in g.rollouts] for g in groups],
+            }
+    spent["measure"] = time.process_time() - began
+    return {"seed": seed, "cpu_seconds": spent, "cells": cells, "curve": curve(root)}
+
+
+def base(folder: Path) -> Path:
+    """The SFT model of the default run, trained where it is not there yet."""
+    model = folder / "base" / "artifacts" / "sft" / "model"
+    if not model.exists():
+        trained(folder / "base", {}, last="sft")
+    return model
+
+
+def trained(root: Path, changes: dict[str, Any], last: str = "rl") -> dict[str, float]:
+    """The stages up to `last` of params.yaml with `changes` below `root`, each once; CPU seconds of each that ran."""
+    from tasks.planning import pieces, plan
+    from tasks.stage import Stage
+
+    root.mkdir(parents=True, exist_ok=True)
+    if not (root / "data").exists():
+        (root / "data").symlink_to(ROOT / "data")
+    plans = plan.plans(ROOT, changed=lambda params: {**params, **changes})
+    spent = {}
+    stages = ("kb", "questions", "problems", "trajectories", "sft", "rl")
+    for name in stages[: stages.index(last) + 1]:
+        stage = Stage(name, plan={**plans[name], "threads": 1}, root=root)
+        if not stage.target.exists():
+            began = time.process_time()
+            stage.params = pieces.bind_all(stage.pieces, stage.params)
+            module = __import__(f"tasks.stages.{name}", fromlist=[name])
+            with stage.running():
+                getattr(module, name)(stage, **stage.params)
+            spent[name] = time.process_time() - began
+    return spent
+
+
+def unseen(seed: int, root: Path) -> dict[str, list[Any]]:
+    """Cell, as "depth/level" -> test questions of a second world, none of whose names the first one has."""
+    from synth.kb import merge
+    from synth.make.entity_tree import EntityTrees, entity_tree
+    from synth.make.world import world
+    from synth.types import seed_for
+    from tasks.play import bases, knowledge, trees
+
+    folder = root / "unseen"
+    known = {e.name for e in knowledge.kb_at(root / "artifacts" / "kb").entities.values()}
+    other = seed_for(seed, "bench", "unseen") % 2**31
+    kb = merge([world(countries=COUNTRIES, seed=other, avoid=known)])
+    if not folder.exists():
+        folder.mkdir()
+        bases.write(folder, kb, [], [])
+    chains = EntityTrees(kb, knowledge.load(folder / "passages.parquet"), seed=other)
+    accepted, _ = entity_tree(chains, {("test", hops): PER_CELL for hops in (1, *DEPTHS)})
+    cells: dict[str, list[Any]] = {}
+    for p in accepted:
+        cells.setdefault(f"{p.difficulty['hops']:.0f}/0", []).append(p)
+    for level in LEVELS:
+        for p in trees.grow(folder, {("test", d): PER_CELL for d in DEPTHS}, seed=other, levels=[level], only=LINKS)[0]:
+            cells.setdefault(f"{p.difficulty['hops']:.0f}/{level}", []).append(p)
+    return dict(sorted(cells.items()))
+
+
+def curve(root: Path) -> list[float]:
+    """Mean score of the rollouts of each RL step."""
+    with (root / "artifacts" / "rl" / "curve.csv").open(encoding="utf-8") as f:
+        return [float(r["reward"]) for r in csv.DictReader(f)]
+
+
+def mean(values: list[list[float]]) -> float:
+    """The mean over questions of the means over samples."""
+    return sum(sum(v) / len(v) for v in values) / len(values)
+
+
+def per_seed(run: dict[str, Any], model: str, what: str, cells: list[str]) -> float:
+    """The mean over cells of the mean score ("scores") or calls of a model."""
+    return sum(mean(run["cells"][c][model][what]) for c in cells) / len(cells)
+
+
+def summarise(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Results in the one shape of all benchmarks."""
+    from importlib.metadata import version
+
+    cells = sorted(set.intersection(*(set(r["cells"]) for r in runs)))
+    about = {"device": f"{os.cpu_count()} CPU cores, {platform.machine()}", "command": COMMAND,
+             "versions": {"python": platform.python_version(), "torch": version("torch")}}  # fmt: skip
+
+    def result(case: str, metric: str, values: list[float], unit: str, better: str, peers: dict[str, list[float]]) -> dict[str, Any]:
+        value, low, high = t_interval(values)
+        means = {k: sum(v) / len(v) for k, v in peers.items()}
+        best = next(iter(means.values()), None)
+        return {"case": case, "metric": metric, "value": value, "unit": unit, "better": better, "low": low, "high": high, "n": len(values),
+                "peers": means, "ratio_to_best_peer": value / best if best else None, **about}  # fmt: skip
+
+    def both(case: str, some: list[str]) -> list[dict[str, Any]]:
+        seen = {(m, w): [per_seed(r, m, w, some) for r in runs] for m in ("rl", "sft") for w in ("scores", "calls")}
+        return [
+            result(case, "pass@1", seen["rl", "scores"], "share", "higher", {"sft": seen["sft", "scores"]}),
+            result(case, "tool calls", seen["rl", "calls"], "calls", "lower", {"sft": seen["sft", "calls"]}),
+        ]
+
+    def among(depths: tuple[int, ...], levels: tuple[int, ...]) -> list[str]:
+        return [c for c in cells if int(c[0]) in depths and int(c[2]) in levels]
+
+    out = []
+    groups = {"depth 1": among((1,), (0,)), "depth 2": among((2,), (0, *LEVELS)), "depth 2, levels 1 to 4": among((2,), LEVELS),
+              "depth 3": among((3,), (0, *LEVELS))}  # fmt: skip
+    for case, some in groups.items():
+        gains = [per_seed(r, "rl", "scores", some) - per_seed(r, "sft", "scores", some) for r in runs]
+        out += [*both(case, some), result(case, "pass@1, RL less SFT", gains, "share", "higher", {})]
+    for cell in cells:
+        if cell != "1/0":
+            out += both(f"depth {cell[0]}, level {cell[2]}", [cell])
+    slopes = {"depth 3 less depth 2, levels 1 to 4": (among((3,), LEVELS), among((2,), LEVELS)),
+              "depth 2, level 0 less depth 1": (among((2,), (0,)), among((1,), (0,))),
+              "levels 1 to 4 less level 0, depth 2": (among((2,), LEVELS), among((2,), (0,))),
+              "levels 3 and 4 less levels 1 and 2": (among(DEPTHS, (3, 4)), among(DEPTHS, (1, 2)))}  # fmt: skip
+    for case, (hard, easy) in slopes.items():
+        for what, metric, unit in (("scores", "pass@1", "share"), ("calls", "tool calls", "calls")):
+            out.append(result(case, f"{metric}, difference", [per_seed(r, "rl", what, hard) - per_seed(r, "rl", what, easy) for r in runs],
+                              unit, "lower" if what == "scores" else "higher", {}))  # fmt: skip
+    return out
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, help="train and measure this one seed (what the benchmark starts for each)")
+    parser.add_argument("--seeds", type=int, default=len(SEEDS), help="the first N of the protocol's seeds")
+    parser.add_argument("--only-summary", action="store_true", help="train nothing: results from the finished seeds")
+    parser.add_argument("--folder", type=Path, default=ROOT / ".espalier" / "bench" / "agent")
+    args = parser.parse_args()
+    RUNS.mkdir(parents=True, exist_ok=True)
+    if args.seed is not None:
+        found = one(args.seed, args.folder / str(args.seed))
+        commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
+        (RUNS / f"{args.seed}.json").write_text(json.dumps({**found, "commit": commit}, separators=(",", ":")) + "\n")
+        return
+    for seed in () if args.only_summary else SEEDS[: args.seeds]:
+        if not (RUNS / f"{seed}.json").exists():  # a finished seed is not run again
+            print(f"seed {seed}", file=sys.stderr, flush=True)
+            subprocess.run([sys.executable, "-m", "benchmarks.agent", "--seed", str(seed), "--folder", str(args.folder)], check=True, cwd=ROOT)
+    runs = [json.loads((RUNS / f"{seed}.json").read_text()) for seed in SEEDS if (RUNS / f"{seed}.json").exists()]
+    rows = summarise(runs)
+    RESULT.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+    for r in rows:
+        print(
+            f"{r['case']:40} {r['metric']:25} {r['value']:.3f}  [{r['low']:.3f}, {r['high']:.3f}]  " + "  ".join(f"{k} {v:.3f}" for k, v in r["peers"].items())
+        )
+
+
+if __name__ == "__main__":
+    main()
