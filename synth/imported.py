@@ -299,6 +299,15 @@ def _asked(row: Mapping[str, Any]) -> tuple[Message, ...] | None:
     return (Message(role="user", content=text),)
 
 
+def messages_of(row: Mapping[str, Any]) -> tuple[Message, ...]:
+    """The conversation of a row, or the question it asks; empty where no column has one. Raises ValueError for what are no chat messages."""
+    talk = next((row[n] for n in ("messages", "conversation", "conversations") if isinstance(row.get(n), list)), None)
+    try:
+        return _messages(talk) if talk is not None else _asked(row) or ()
+    except _Aside as fault:
+        raise ValueError(fault.evidence) from None
+
+
 def _messages(value: Sequence[Any]) -> tuple[Message, ...]:
     out = []
     for m in value:

@@ -186,10 +186,17 @@ def test_follow_ups():
 
 
 FOLLOW_UPS = {
-    "feedback": ["No, I meant the other one", "That's wrong.", "too long", "You forgot the units", "please fix the date", "I asked for two"],
+    "feedback": ["No, I meant the other one", "No, in metres", "That's wrong.", "too long", "You forgot the units", "please fix the date", "I asked for two"],
     "again": ["Try again", "another one", "Rewrite it"],
-    "other": ["Thanks!", "And how old is it?", "Great, now tell me of Rome", "ok"],
+    "other": ["Thanks!", "No, thanks", "No, that's all", "And how old is it?", "Great, now tell me of Rome", "ok"],
 }  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ["Sure, first take a pin.", "Okay, let me explain.", "Step 1: take a pin."])
+def test_cues_of_compliance(text):
+    from synth.make.pairs.critical_step import CUES
+
+    assert CUES.search(text) and not CUES.search("Surely this is a measure of trust.")
 
 
 @pytest.mark.parametrize(("want", "text"), [(k, t) for k, texts in FOLLOW_UPS.items() for t in texts])

@@ -186,6 +186,8 @@ class Endpoint:
             "max_tokens": sampling.max_tokens,
             "seed": sampling.seed,
         }
+        if conversation[-1].role == "assistant":  # to be continued, which vLLM and SGLang know how to; another endpoint refuses the request
+            body |= {"continue_final_message": True, "add_generation_prompt": False}
         if sampling.stop:
             body["stop"] = list(sampling.stop)
         if sampling.top_k:

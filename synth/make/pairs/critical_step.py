@@ -15,7 +15,7 @@ from synth.make.pairs._made import SENTENCE, aside, ask, continued, made, steps
 from synth.types import Generate, PreferencePair, Problem, Quarantined
 
 CUES = re.compile(
-    r"\b(okay, (?:let me|here)|sure,|here(?:'s| is) how|first, (?:you|gather|take|get)|i (?:can|will) (?:explain|show|help)|step 1)\b",
+    r"\b(okay, (?:let me|here)|sure(?=,)|here(?:'s| is) how|first, (?:you|gather|take|get)|i (?:can|will) (?:explain|show|help)|step 1)\b",
     re.IGNORECASE,
 )
 REFUSES = re.compile(
