@@ -255,15 +255,21 @@ def test_a_corrupted_context_changes_what_the_policy_expects_and_nothing_else(pl
 def test_every_protocol_resolves_and_names_what_its_world_measures():
     from pathlib import Path
 
-    from tasks.methods import arena, episodes
-    from tasks.methods.behaviour import SMALL, knobs_of, protocol_of
+    from tasks.methods import arena, episodes, pair_worlds
+    from tasks.methods.behaviour import SMALL, knobs_of, merged, protocol_of
     from tasks.planning.resolve import read_recipe, yaml_files
+
+    of_pairs = pair_worlds.places()
 
     found = [n for n in yaml_files("flows.recipes") if read_recipe(n).get("behaviour")]
     assert len(found) >= 45
     for name in found:
         p = protocol_of(name)
-        assert p["task"] in {**arena.WORLDS, **episodes.WORLDS} and len(p["claim"]) > 30
+        assert p["task"] in {**arena.WORLDS, **episodes.WORLDS, **of_pairs} and len(p["claim"]) > 30
+        if p["task"] in of_pairs:
+            for recipe, changes in ((name, p["set"]), (p["against"], p["against_set"])):
+                pair_worlds.plans("" if recipe == "base" else recipe, merged(p["both"], changes), p["steps"])
+            continue
         knobs_of(name, {**SMALL, **p["both"], **p["set"]}, Path("params.yaml"))
         if p["against"] != "base" and p["against_set"]:
             knobs_of(p["against"], {**SMALL, **p["both"], **p["against_set"]}, Path("params.yaml"))

@@ -3,7 +3,9 @@
 A protocol is written beside the recipe, under the key `behaviour`, and committed before it is run:
 
     claim       the sentence that is tested
-    task        a world of tasks/methods/arena.py, or of tasks/methods/episodes.py (conversations)
+    task        a world of tasks/methods/arena.py, or of tasks/methods/episodes.py (conversations); or, for recipes of
+                preference data, of pair_worlds.py and label_worlds.py beside them: the metric is then one that the docstring of `measure`
+                names there, and changes are by stage, {prefer: {lr: 1e-3}}
     metric      a number of `arena.measure` (samples) or `arena.exactly` (no samples) at the end; `part.NAME`, the mean of a part of the
                 scores (samples); or of the steps: "auc" (mean reward),
                 "spread" (mean gradient norm), "mute" (share of groups whose rewards are all equal), "signal" (share of the groups
@@ -45,6 +47,11 @@ SAMPLED = {"pass1", "pass8", "right_kinds", "entropy", "length", "honest", "thin
            "hard_nll", "think_gap"}  # fmt: skip
 METRICS = SAMPLED | {"auc", "spread", "mute", "signal", "credited", "practice", "rollout_tokens", "agreement", "truth", "right", "hard_gain",
                      "tilt", "kinds", "answer_entropy", "kl", "miscalibration"}  # fmt: skip
+OF_PAIRS = {"gold", "order", "strength", "chosen", "rejected", "margin", "fooled", "elsewhere", "apart", "floor", "swap", "obeys", "steer",
+            "asked", "kept", "second", "solved", "recovers", "pits", "gap_error", "known", "utility", "gain", "better", "unsafe", "wrong",
+            "caught", "false", "accuracy", "best", "lost"}  # fmt: skip
+METRICS |= OF_PAIRS
+STAGES = ("preferences", "clean", "reward", "prefer")  # that changes may be by
 SMALL = {"prompts_per_step": 8, "samples_per_prompt": 8, "lr": 3e-3, "warmup": 0, "decay": "constant", "max_turn_tokens": 16,
          "max_tokens": 128, "max_unscorable": 1.0, "epochs": 1, "minibatches": 1, "families": False}  # fmt: skip
 SAMPLES = 64  # of each problem, when a policy is measured
@@ -98,7 +105,7 @@ def prepared(task: str, recipe: str, changes: Mapping[str, Any], steps: int, see
              "critic", "critic_lambda", "critic_warmup", "turn_budget", "guides", "curriculum", "filters", "rewards", "advantage", "ratio",
              "corrections", "surrogate", "regularisers")  # fmt: skip
     made = compose(
-        policy=player.sampler.model, reference=here.copy() if "reference" in needs else None, body=here.copy, player=player,
+        policy=player.sampler.model, reference=here.reference() if "reference" in needs else None, body=here.copy, player=player,
         problems=list(here.world.problems), needs=needs, seed=seed_for(seed, "behaviour", task), device="cpu", steps=steps,
         optim=optim(lr=knobs["lr"], steps=steps), critic_optim=optim(lr=max(knobs["critic_lr"], 3e-3), steps=steps),
         **{k: knobs[k] for k in names},
@@ -109,9 +116,12 @@ def prepared(task: str, recipe: str, changes: Mapping[str, Any], steps: int, see
 def train(task: str, recipe: str, changes: Mapping[str, Any], steps: int, seed: int, *, sampled: bool = True) -> dict[str, float]:
     """One seed of one recipe in one world: the numbers that a protocol may name, those of SAMPLED only where asked for. `recipe` "base"
     trains nothing."""
+    from tasks.methods import pair_worlds
     from tasks.methods.arena import exactly, measure
     from tasks.methods.episodes import parts
 
+    if task in pair_worlds.places():
+        return pair_worlds.train(task, recipe, changes, steps, seed)
     here = world(task)
     made, player = prepared(task, "" if recipe == "base" else recipe, changes, 0 if recipe == "base" else steps, seed)
     rows, gradients = _steps(made)
@@ -180,6 +190,11 @@ def _trained(task: str, recipe: str, changes: str, steps: int, seed: int, sample
     return train(task, recipe, json.loads(changes), steps, seed, sampled=sampled)
 
 
+def merged(both: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """The changes of one side: its own before those of both, within a stage too where they are by stage."""
+    return {**both, **{k: {**both[k], **v} if k in STAGES and k in both else v for k, v in changes.items()}}
+
+
 def behave(name: str, *, progress: Any = lambda text: None) -> dict[str, Any]:
     """Run the protocol of a recipe; returns its evidence."""
     protocol = protocol_of(name)
@@ -188,7 +203,7 @@ def behave(name: str, *, progress: Any = lambda text: None) -> dict[str, Any]:
     for seed in range(1, protocol["seeds"] + 1):
         pair = []
         for recipe, changes in ((name, protocol["set"]), (protocol["against"], protocol["against_set"])):
-            knobs, sampled = json.dumps({**protocol["both"], **changes}, sort_keys=True), _sampled(protocol["metric"])
+            knobs, sampled = json.dumps(merged(protocol["both"], changes), sort_keys=True), _sampled(protocol["metric"])
             found = _trained(protocol["task"], recipe, knobs, protocol["steps"], seed, sampled)
             if protocol["metric"] not in found:
                 has = nearest(protocol["metric"], found)

@@ -1,0 +1,568 @@
+"""Small worlds for recipes of preference data: pairs with planted wrong labels, margins and lengths, and the stages of a recipe run on them.
+
+A world writes what the stages read into a folder of its own: a one-layer policy that was taught how likely each answer is (as in
+tasks/methods/arena.py), and pairs drawn from a hidden quality of the answers. Then the real stages run, with the knobs that the recipe gives
+them, and what they wrote is measured against the hidden quality, exactly: no sampling. Changes of a protocol are by stage here:
+`set: {prefer: {lr: 1e-3}}`. The recipe "base" leaves the pairs and the policy as they were.
+
+The worlds are the functions at the end, and those of tasks/methods/label_worlds.py; what is measured, `Letters.measure` and the functions
+below it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import nn
+
+from synth.kb import Passage
+from synth.types import Message, PreferencePair, Problem, seed_for
+from tasks.disk import commit, tables
+from tasks.methods.arena import LETTERS, Arena, Known, Said, World, _demonstrations, answer, tokenizer
+from tasks.planning import code as src
+from tasks.planning.pieces import bind_all, locate
+from tasks.planning.resolve import check_params, resolve
+from tasks.stage import Stage
+from training.judging import rank_correlation
+from training.learner import Learner, Optim, nll, score
+from training.model import load_model, new_model, save_model
+from training.pack import Row, pack
+
+SMALL = {
+    "prefer": {"lr": 3e-3, "warmup": 0, "max_length": 192, "max_turn_tokens": 16, "checkpoint_every": 1000, "families": False,
+               "envs": [{"piece": "single"}], "lora": {}},
+    "reward": {"lr": 3e-3, "warmup": 0, "max_length": 192, "max_turn_tokens": 16, "checkpoint_every": 1000,
+               "envs": [{"piece": "single"}]},
+}  # fmt: skip
+
+
+@dataclass
+class Room:
+    """A folder in which the stages of a recipe run.
+
+    root      of the project in miniature             seed     of the pairs and of the stages
+    kept      what the world keeps for `measure`      cards    stage -> the card it wrote
+    """
+
+    root: Path
+    seed: int
+    recipe: str
+    kept: dict[str, Any] = field(default_factory=dict)
+    cards: dict[str, Any] = field(default_factory=dict)
+
+    def write(self, stage: str, **files: Sequence[Any]) -> None:
+        """Seal artifacts/<stage> with tables of the values given under their names; an empty one takes the type that its name has."""
+        folder = self.root / "artifacts" / stage
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, values in files.items():
+            tables.write(folder / f"{name}.parquet", list(values), type(values[0]) if values else _TYPES[name])
+        commit.seal(folder)
+
+    def stand(self, stage: str, folder: Path) -> None:
+        """artifacts/<stage> is this sealed folder."""
+        (self.root / "artifacts").mkdir(exist_ok=True)
+        (self.root / "artifacts" / stage).symlink_to(folder)
+
+    def pairs(self, stage: str = "clean") -> list[PreferencePair]:
+        return tables.read(self.root / "artifacts" / stage / "pairs.parquet", PreferencePair)
+
+    def model(self, stage: str = "prefer") -> nn.Module:
+        return load_model(self.root / "artifacts" / stage / "model")[0]
+
+
+_TYPES = {"pairs": PreferencePair, "problems": Problem, "passages": Passage}
+
+
+@dataclass(frozen=True)
+class Place:
+    """A world: it writes what the first stage reads, and measures what the last one wrote.
+
+    stages   of the recipe, in order; nothing runs for the recipe "base"
+    lay      (room) writes inputs and fills `room.kept`
+    measure  (room) -> the numbers that a protocol may name
+    make     in the place of the stage `preferences`: pairs by the recipe's makers
+    """
+
+    stages: tuple[str, ...]
+    lay: Callable[[Room], None]
+    measure: Callable[[Room], dict[str, float]]
+    make: Callable[[Room, str, Any], None] | None = None
+
+
+def plans(recipe: str, changes: Mapping[str, Mapping[str, Any]], steps: int) -> dict[str, Any]:
+    """Stage -> its knobs as recipe and changes resolve them. Raises UserError as a plan does."""
+    merged = {stage: {**SMALL.get(stage, {}), **({"steps": steps} if stage in SMALL else {})} for stage in SMALL}
+    for stage, knobs in changes.items():
+        merged[stage] = {**merged.get(stage, {}), **knobs}
+    return resolve(check_params({"recipe": recipe, "set": merged}, Path("params.yaml")))[0]
+
+
+def run_stage(room: Room, name: str, resolved: Any) -> None:
+    """One real stage in the room, on one thread."""
+    needs = sorted({n for _, folder, piece in resolved.used for n in src.constant(locate(folder, piece), "NEEDS", ())})
+    plan = {"params": resolved.params, "pieces": resolved.pieces, "needs": needs, "seed": room.seed, "threads": 1, "recipe": room.recipe}
+    stage = Stage(name, plan=plan, root=room.root)
+    with stage.running():
+        getattr(importlib.import_module(f"tasks.stages.{name}"), name)(stage, **bind_all(resolved.pieces, resolved.params))
+    room.cards[name] = json.loads((stage.target / "card.json").read_text(encoding="utf-8"))
+
+
+def train(task: str, recipe: str, changes: Mapping[str, Mapping[str, Any]], steps: int, seed: int) -> dict[str, float]:
+    """One seed of one recipe in one world: the numbers that it measures."""
+    place = places()[task]
+    with tempfile.TemporaryDirectory() as folder, quiet():
+        room = Room(Path(folder), seed, recipe)
+        place.lay(room)
+        if recipe != "base":
+            resolved = plans(recipe, changes, steps)
+            room.kept["knobs"] = resolved
+            for name in place.stages:
+                run = place.make if name == "preferences" and place.make else run_stage
+                run(room, name, resolved[name])
+        return place.measure(room)
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """No lines of progress."""
+    before = os.environ.get("ESPALIER_QUIET")
+    os.environ["ESPALIER_QUIET"] = "1"
+    try:
+        yield
+    finally:
+        os.environ.pop("ESPALIER_QUIET") if before is None else os.environ.update(ESPALIER_QUIET=before)
+
+
+# --- policies ---------------------------------------------------------------------------------------------------------
+
+
+def taught(world: World, *, layers: int = 1, run: int = 0, steps: int = 160) -> Arena:
+    """The world with a policy that says what it wants said; `run` 1 starts from the same weights, and a bootstrap of the answers teaches it."""
+    renderer = Known(tokenizer())
+    model = new_model(
+        tokenizer(), hidden=48, layers=layers, heads=2, kv_heads=1, intermediate=64, max_length=192, init_range=0.1,
+        seed=seed_for(0, "pair worlds"),
+    )  # fmt: skip
+    rng = np.random.default_rng(seed_for(run, "bootstrap"))
+    drawn = tuple(tuple(replace(s, share=s.share * float(rng.gamma(4.0)) / 4) for s in said) for said in world.said)
+    batch = _demonstrations(replace(world, said=drawn) if run else world, renderer)
+    learner = Learner(model, Optim(lr=1e-2, warmup=10, steps=steps, decay="cosine", weight_decay=0.0))
+    for _ in range(steps):
+        learner.step(batch, nll)
+    return Arena(world=world, base=model, renderer=renderer)
+
+
+@lru_cache
+def _folder() -> Path:
+    kept = tempfile.TemporaryDirectory()
+    _ALIVE.append(kept)
+    return Path(kept.name)
+
+
+_ALIVE: list[Any] = []  # folders that last as long as the process
+
+
+def as_sft(name: str, first: Arena, second: Arena | None = None) -> Path:
+    """A sealed folder as the stage sft leaves it: model, and base (another run of the same teaching, where there is one)."""
+    folder = _folder() / name
+    if not folder.exists():
+        folder.mkdir()
+        save_model(first.base, tokenizer(), folder / "model")
+        save_model((second or first).base, tokenizer(), folder / "base")
+        commit.seal(folder)
+    return folder
+
+
+def sums_of(arena: Arena, model: nn.Module, asked: Sequence[tuple[Sequence[Message], str]]) -> np.ndarray:
+    """[n] log-probability of each text after its prompt."""
+    rows = []
+    for prompt, text in asked:
+        start = arena.renderer.prompt(list(prompt))
+        ids = np.concatenate([start, arena.renderer.turn(text)])
+        rows.append(Row(ids=ids, trainable=np.arange(len(ids)) >= len(start)))
+    batch = pack(rows)
+    return batch.row_sum(score(model, batch).logp).double().numpy()
+
+
+# --- letters: a question, answers with a hidden quality, pairs ----------------------------------------------------------
+
+Draw = Callable[["Letters", np.random.Generator, np.ndarray, int], dict[str, Any] | None]
+
+
+@dataclass(frozen=True)
+class Letters:
+    """Questions with the same answers each: a letter behind none or some idle letters.
+
+    questions, letters   how many; `idle` the numbers of idle letters that may stand before an answer
+    verified             quality is 1 for one letter of a question and 0 for the others, which a verifier knows; else ranks from 0 to 1
+    right                the share that the base policy gives the verified letter (0: that of chance)
+    alike                all questions have one base distribution, which likes the right letters of all of them
+    n                    pairs; `draw` decides a pair: which of two answers is chosen, its columns, or None to draw again
+    layers               of the policy
+    held                 share of the questions that no pair is about
+    """
+
+    name: str
+    draw: Draw
+    questions: int = 8
+    letters: int = 12
+    idle: tuple[int, ...] = (0,)
+    verified: bool = False
+    right: float = 0.0
+    alike: bool = False
+    n: int = 240
+    layers: int = 1
+    held: float = 0.0
+
+    @property
+    def answers(self) -> list[tuple[str, int]]:
+        return [(x, k) for x in LETTERS[: self.letters] for k in self.idle]
+
+    def text(self, i: int) -> str:
+        x, k = self.answers[i]
+        return " z" * k + answer(x)
+
+    def quality(self, seed: int) -> np.ndarray:
+        """[questions, letters] from 0 to 1; verified: the same whatever the seed."""
+        out = np.zeros((self.questions, self.letters))
+        for q in range(self.questions):
+            if self.verified:
+                out[q, (5 * q + 1) % self.letters] = 1.0
+            else:
+                order = np.random.default_rng(seed_for(seed, "letters", self.name, "", q)).permutation(self.letters)
+                out[q] = order / (self.letters - 1)
+        return out
+
+    def gold(self, seed: int) -> np.ndarray:
+        """[questions, answers]"""
+        return np.repeat(self.quality(seed), len(self.idle), axis=1)
+
+    def arena(self) -> Arena:
+        return _arena(self)
+
+    def lay(self, room: Room) -> None:
+        arena, gold = self.arena(), self.gold(room.seed)
+        rng = np.random.default_rng(seed_for(room.seed, "pairs", self.name))
+        asked = range(self.questions - round(self.held * self.questions))
+        pairs: dict[str, PreferencePair] = {}
+        while len(pairs) < self.n:
+            q = int(rng.integers(len(asked)))
+            made = self.draw(self, rng, gold[q], q)
+            if made is None:
+                continue
+            p = self.pair(q, **made)
+            pairs.setdefault(p.id, p)
+        room.kept |= {"gold": gold, "pairs": list(pairs.values())}
+        room.stand("sft", as_sft(self.name, arena, _arena(self, 1) if self.name == "shared" else None))
+        room.write("clean", pairs=room.kept["pairs"])
+        room.write("questions", problems=list(arena.world.problems))
+        room.write("kb", passages=[Passage(id="p", entity="e", title="e", text="nothing", facts=())])
+
+    def pair(self, q: int, *, chosen: int, rejected: int, source: str = "letters", **columns: Any) -> PreferencePair:
+        problem = self.arena().world.problems[q]
+        split = columns.pop("split", "train")
+        return PreferencePair.make(
+            prompt=problem.prompt, chosen=self.text(chosen), rejected=self.text(rejected), source=source, problem=problem.id,
+            margin=columns.pop("margin", None), columns={**columns, "at": [q, chosen, rejected]}, split=split,
+        )  # fmt: skip
+
+    def measure(self, room: Room) -> dict[str, float]:
+        """What the policy thinks of the answers, against the hidden quality and against what it thought at first.
+
+        gold       expected quality of an answer                  order    share of answers in order of quality by log-ratio to the first policy
+        strength   rank correlation of the pairs' margins (differences of log-ratios) with their differences of quality
+        chosen     nats by which the chosen answers have become likelier, mean over the pairs; rejected: the rejected ones
+        margin     mean margin of the pairs; fooled: share of the wrongly labelled pairs whose margin follows the label
+        kl         KL(policy || first policy) over the answers; elsewhere: over the questions that no pair is about
+        entropy    of the answers, in nats; length: expected tokens of an answer
+        apart      mean distance of the log-ratios of a question's two best answers
+        floor      least over quantiles of sorted margins less the sorted margins of the first policy, which are the margins of a stochastic
+                   dominance of first order
+        """
+        arena, gold = self.arena(), room.kept["gold"]
+        model = arena.base if room.recipe == "base" else room.model()
+        now, first = arena.beliefs(model), arena.first
+        p, ratio = (np.stack([b.p for b in now]), np.stack([b.logp - a.logp for a, b in zip(first, now, strict=True)]))
+        kl = np.stack([(b.p * np.log(np.maximum(b.p, 1e-30) / a.p)).sum() for a, b in zip(first, now, strict=True)])
+        at = np.array([x.columns["at"] for x in room.kept["pairs"]])
+        c, r = ratio[at[:, 0], at[:, 1]], ratio[at[:, 0], at[:, 2]]
+        gap = gold[at[:, 0], at[:, 1]] - gold[at[:, 0], at[:, 2]]
+        before = np.stack([a.logp for a in first])
+        base = before[at[:, 0], at[:, 1]] - before[at[:, 0], at[:, 2]]
+        asked = sorted(set(at[:, 0]))
+        rest = [q for q in range(self.questions) if q not in asked]
+        best = np.argsort(-gold, axis=1, kind="stable")[:, :2]
+        two = np.take_along_axis(ratio, best, 1)
+        out = {
+            "gold": float((p * gold)[asked].sum(1).mean()),
+            "order": float(np.mean([_order(ratio[q], gold[q]) for q in asked])),
+            "strength": rank_correlation(c - r, gap) or 0.0,
+            "chosen": float(c.mean()), "rejected": float(r.mean()), "margin": float((c - r).mean()),
+            "kl": float(kl[asked].mean()),
+            "entropy": float(-(p * np.log(np.maximum(p, 1e-30)))[asked].sum(1).mean()),
+            "length": float(np.mean([(b.p * b.tokens).sum() for b in now])),
+            "apart": float(np.abs(two[:, 0] - two[:, 1])[asked].mean()),
+            "floor": float((np.sort(c - r + base) - np.sort(base)).min()),
+        }  # fmt: skip
+        if (gap < 0).any():
+            out["fooled"] = float((c - r > 0)[gap < 0].mean())
+        if rest:
+            out["elsewhere"] = float(kl[rest].mean())
+        return out | EXTRA.get(self.name, lambda *_: {})(self, room, model)
+
+
+@lru_cache
+def _arena(world: Letters, run: int = 0) -> Arena:
+    """The base policy of a world; `run` 1 is another teaching of it."""
+    rng = np.random.default_rng(seed_for(0, "base", world.name))
+    problems, said = [], []
+    gold = world.quality(0) if world.verified else None
+    for q in range(world.questions):
+        share = np.exp(0.7 * rng.normal(size=world.letters))
+        if world.alike:
+            share = np.where(gold.max(0) > 0, 4.0, 1.0)
+        share /= share.sum()
+        right = LETTERS[int(gold[q].argmax())] if world.verified else LETTERS[0]
+        if world.right:
+            share *= (1 - world.right) / (share.sum() - share[LETTERS.index(right)])
+            share[LETTERS.index(right)] = world.right
+        problems.append(
+            Problem.make(prompt=f"q{LETTERS[q]}", answer=right, verifier="exact", env="single", family="letters", split="train")
+        )
+        each = len(world.idle)
+        said.append(tuple(Said(float(share[i // each]) / each, (world.text(i),)) for i in range(len(world.answers))))
+    return taught(World(tuple(problems), tuple(said)), layers=world.layers, run=run)
+
+
+def _order(ratio: np.ndarray, gold: np.ndarray) -> float:
+    """Share of pairs of answers of different quality whose log-ratios stand in its order."""
+    a, b = np.triu_indices(len(gold), 1)
+    differ = gold[a] != gold[b]
+    return float((((ratio[a] - ratio[b]) > 0) == (gold[a] > gold[b]))[differ].mean())
+
+
+# --- how pairs are drawn ------------------------------------------------------------------------------------------------
+
+
+def _two(world: Letters, rng: np.random.Generator, gold: np.ndarray) -> tuple[int, int] | None:
+    """Two answers of different quality, the better first."""
+    a, b = rng.choice(len(gold), 2, replace=False)
+    return None if gold[a] == gold[b] else (int(a), int(b)) if gold[a] > gold[b] else (int(b), int(a))
+
+
+def _labelled(two: tuple[int, int], wrong: bool, **columns: Any) -> dict[str, Any]:
+    better, worse = two
+    return {"chosen": worse if wrong else better, "rejected": better if wrong else worse, **columns}
+
+
+def draw_ranked(world: Letters, rng: np.random.Generator, gold: np.ndarray, q: int) -> dict[str, Any] | None:
+    """Every label is right; the margin is the difference of quality."""
+    two = _two(world, rng, gold)
+    return two and _labelled(two, False, margin=float(gold[two[0]] - gold[two[1]]))
+
+
+def draw_flipped(world: Letters, rng: np.random.Generator, gold: np.ndarray, q: int) -> dict[str, Any] | None:
+    """Two annotators, of whose labels 5 and 40 in a hundred are wrong."""
+    two, who = _two(world, rng, gold), int(rng.integers(2))
+    return two and _labelled(two, rng.random() < (0.05, 0.4)[who], annotator="ab"[who])
+
+
+def draw_close(world: Letters, rng: np.random.Generator, gold: np.ndarray, q: int) -> dict[str, Any] | None:
+    """Labels are the likelier wrong the closer the two answers are; the margin is what a reward model with noise makes of them."""
+    two = _two(world, rng, gold)
+    if two is None:
+        return None
+    gap = 5 * (gold[two[0]] - gold[two[1]])
+    wrong = rng.random() < 1 / (1 + np.exp(gap))
+    return _labelled(two, wrong, margin=float((-gap if wrong else gap) + rng.normal()))
+
+
+def draw_wordy(world: Letters, rng: np.random.Generator, gold: np.ndarray, q: int) -> dict[str, Any] | None:
+    """Every label is right, and of eight chosen answers seven are the longer."""
+    two = _two(world, rng, gold)
+    if two is None:
+        return None
+    long = len(world.text(two[0])) - len(world.text(two[1]))
+    return _labelled(two, False) if (long > 0) == (rng.random() < 7 / 8) and long else None
+
+
+def draw_few(world: Letters, rng: np.random.Generator, gold: np.ndarray, q: int) -> dict[str, Any] | None:
+    """The right letter against a wrong one, three labels in ten turned around."""
+    two = _two(world, rng, gold)
+    return two and _labelled(two, rng.random() < 0.3)
+
+
+def draw_sure(world: Letters, rng: np.random.Generator, gold: np.ndarray, q: int) -> dict[str, Any] | None:
+    """The right letter of the question against one that is right nowhere; all labels right."""
+    nowhere = np.flatnonzero(world.quality(0).max(0) == 0) if world.alike else np.flatnonzero(gold == 0)
+    return {"chosen": int(gold.argmax()), "rejected": int(rng.choice(nowhere))}
+
+
+def draw_lucky(world: Letters, rng: np.random.Generator, gold: np.ndarray, q: int) -> dict[str, Any] | None:
+    """The upper half of the letters is right by outcome. Wrong against right; and right against right, where shares of right steps tell:
+    those that differ by half are in order, those that differ by a twentieth are a coin's."""
+    half = len(gold) // 2
+    by = np.argsort(gold, kind="stable")
+    if rng.random() < 0.4:
+        return {"chosen": int(rng.choice(by[half:])), "rejected": int(rng.choice(by[:half])), "outcome": [1, 0], "process": [1.0, 0.5]}
+    a, b = sorted(rng.choice(by[half:], 2, replace=False), key=lambda i: -gold[i])
+    clear = rng.random() < 0.4
+    return _labelled((int(a), int(b)), not clear and rng.random() < 0.5, outcome=[1, 1], process=[0.9, 0.4] if clear else [0.7, 0.65])
+
+
+def draw_equals(world: Letters, rng: np.random.Generator, gold: np.ndarray, q: int) -> dict[str, Any] | None:
+    """Two equally good answers of a question against the others; the one is in four pairs of five."""
+    best = np.argsort(-gold, kind="stable")
+    return {"chosen": int(best[0 if rng.random() < 0.8 else 1]), "rejected": int(rng.choice(best[2:]))}
+
+
+def draw_twofold(world: Letters, rng: np.random.Generator, gold: np.ndarray, q: int) -> dict[str, Any] | None:
+    """Two objectives, named by the source: the quality; and how early in the alphabet a letter stands."""
+    first = rng.random() < 0.5
+    two = _two(world, rng, gold if first else -np.arange(len(gold)).astype(float))
+    return two and _labelled(two, False, source="first" if first else "second")
+
+
+def draw_told(world: Letters, rng: np.random.Generator, gold: np.ndarray, q: int) -> dict[str, Any] | None:
+    """Every label is right; a quarter of the pairs are of the split valid."""
+    two = _two(world, rng, gold)
+    return two and _labelled(two, False, split="valid" if rng.random() < 0.25 else "train")
+
+
+# --- what only some worlds measure ---------------------------------------------------------------------------------------
+
+
+def _swap(world: Letters, room: Room, model: nn.Module) -> dict[str, float]:
+    """swap: share of (question, other question) in which the right letter of the question is likelier there than that of the other."""
+    logp, gold = (np.stack([b.logp for b in world.arena().beliefs(model)]), room.kept["gold"].argmax(1))
+    rows = [(i, j) for i in range(world.questions) for j in range(world.questions) if gold[i] != gold[j]]
+    return {"swap": float(np.mean([logp[i, gold[i]] > logp[i, gold[j]] for i, j in rows]))}
+
+
+def _obeys(world: Letters, room: Room, model: nn.Module) -> dict[str, float]:
+    """obeys: share of held-out pairs in which "Use the word x." makes the answer x likelier than "Avoid the word x." does, against what the
+    first policy thought."""
+    from tasks.units import instructed
+
+    arena, held = world.arena(), [p for p in room.kept["pairs"] if p.split == "valid"]
+    gain = []
+    for verb in ("Use", "Avoid"):
+        rows = [(instructed(p.prompt, f"{verb} the word {world.answers[p.columns['at'][1]][0]}."), p.chosen) for p in held]
+        gain.append(sums_of(arena, model, rows) - sums_of(arena, arena.base, rows))
+    return {"obeys": float((gain[0] > gain[1]).mean())}
+
+
+def _steer(world: Letters, room: Room, model: nn.Module) -> dict[str, float]:
+    """steer: expected tokens where length is asked for, less where brevity is; asked: expected quality where a good answer is asked for, less
+    where a bad one is (system messages of training/online.py and tasks/units.py)."""
+    arena, gold = world.arena(), room.kept["gold"]
+    tokens = np.array([len(arena.renderer.turn(world.text(i))) for i in range(len(world.answers))])
+
+    def under(text: str) -> np.ndarray:
+        asked = [
+            ((Message(role="system", content=text), *p.prompt), world.text(i)) for p in arena.world.problems for i in range(len(tokens))
+        ]
+        p = np.exp(sums_of(arena, model, asked)).reshape(world.questions, -1)
+        return p / p.sum(1, keepdims=True)
+
+    long, short = under("right 71 short -71"), under("right 71 short 71")
+    good, bad = under("good 1 short 10"), under("good 0 short 10")
+    return {"steer": float(((long - short) * tokens).sum(1).mean()), "asked": float(((good - bad) * gold).sum(1).mean())}
+
+
+def _kept(world: Letters, room: Room, model: nn.Module) -> dict[str, float]:
+    """kept: order of the answers by the first objective; second: by the second."""
+    ratio = [b.logp - a.logp for a, b in zip(world.arena().first, world.arena().beliefs(model), strict=True)]
+    other = -np.arange(world.letters).astype(float)
+    return {"kept": float(np.mean([_order(r, g) for r, g in zip(ratio, room.kept["gold"], strict=True)])),
+            "second": float(np.mean([_order(r, other) for r in ratio]))}  # fmt: skip
+
+
+EXTRA: dict[str, Callable[..., dict[str, float]]] = {"prior": _swap, "obeyed": _obeys, "steered": _steer, "twofold": _kept}
+
+
+# --- the worlds -----------------------------------------------------------------------------------------------------------
+
+
+def ranked() -> Letters:
+    """Eight questions, twelve answers each in a hidden order; 240 pairs, all labelled rightly."""
+    return Letters("ranked", draw_ranked)
+
+
+def flipped() -> Letters:
+    """As `ranked`, labelled by two annotators: of the one's labels 5 in a hundred are wrong, of the other's 40."""
+    return Letters("flipped", draw_flipped)
+
+
+def close() -> Letters:
+    """As `ranked`; labels are the likelier wrong the closer two answers are, and a reward model says by how much they differ."""
+    return Letters("close", draw_close)
+
+
+def wordy() -> Letters:
+    """Six questions; answers are one of six letters behind none to six idle ones; seven in eight chosen answers are the longer."""
+    return Letters("wordy", draw_wordy, questions=6, letters=6, idle=(0, 2, 4, 6))
+
+
+def few() -> Letters:
+    """Eight questions with one right answer, which a verifier knows and the first policy gives 15 times in a hundred; 64 pairs, three labels
+    in ten wrong."""
+    return Letters("few", draw_few, verified=True, right=0.15, n=64)
+
+
+def prior() -> Letters:
+    """Eight questions with different right answers; the first policy likes all of these, whatever the question; the rejected answers are
+    right nowhere."""
+    return Letters("prior", draw_sure, verified=True, alike=True, n=40)
+
+
+def lucky() -> Letters:
+    """Answers that are right by outcome and differ in how many of their steps are: half a share tells, a twentieth is a coin's."""
+    return Letters("lucky", draw_lucky)
+
+
+def equals() -> Letters:
+    """Two equally good answers to each of eight questions, the one in four pairs of five; the others are worse."""
+    return Letters("equals", draw_equals, n=80)
+
+
+def twofold() -> Letters:
+    """Pairs of two sources that speak of two objectives, over the same answers to eight questions."""
+    return Letters("twofold", draw_twofold)
+
+
+def obeyed() -> Letters:
+    """As `ranked`; a quarter of the pairs are held out, to be asked under instructions."""
+    return Letters("obeyed", draw_told)
+
+
+def steered() -> Letters:
+    """Six questions; answers are one of six letters, one of them right, behind none, two or four idle ones; three labels in ten wrong."""
+    return Letters("steered", draw_few, verified=True, right=0.3, questions=6, letters=6, idle=(0, 2, 4), n=160)
+
+
+def unseen() -> Letters:
+    """As `ranked`, a policy of two layers; no pair speaks of half of the questions."""
+    return Letters("unseen", draw_ranked, layers=2, held=0.5, n=160)
+
+
+def shared() -> Letters:
+    """As `ranked`; in the place of the base model stands a second SFT run from the same start."""
+    return Letters("shared", draw_ranked)
+
+
+def places() -> dict[str, Place]:
+    from tasks.methods import label_worlds
+
+    mine = {f.__name__: f() for f in (ranked, flipped, close, wordy, few, prior, lucky, equals, twofold, obeyed, steered, unseen, shared)}
+    return {name: Place(("prefer",), w.lay, w.measure) for name, w in mine.items()} | {f.__name__: f() for f in label_worlds.WORLDS}
