@@ -20,7 +20,8 @@ REQUEST = (
     "Reply alone."
 )
 _FEEDBACK = re.compile(
-    r"\b(no(?=,(?! *(?:thank|that(?:'s| is) (?:all|it|fine|ok))))|not what|that(?:'s| is) (?:wrong|not|too)|too (?:long|short|vague|formal|complicated)|wrong|incorrect|mistake|"
+    r"\b(no(?=,(?! *(?:thank|that(?:'s| is) (?:all|it|fine|ok))))|not what|"
+    r"that(?:'s| is) (?:wrong|not|too)|too (?:long|short|vague|formal|complicated)|wrong|incorrect|mistake|"
     r"you (?:forgot|missed|ignored|did not|didn't)|i (?:meant|asked|wanted|said)|instead|shorter|longer|simpler|more detail|"
     r"please (?:fix|correct|use|add|remove))\b",
     re.IGNORECASE,
