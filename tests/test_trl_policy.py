@@ -1,4 +1,4 @@
-"""Parity with TRL's GRPO and RLOO: values and gradients of every loss type, and the advantages, by TRL's own code.
+"""Parity with TRL's GRPO, GMPO and RLOO: values and gradients of every loss type, and the advantages, by TRL's own code.
 
 A bare trainer is made without its __init__ and given what its loss reads; a function that returns the test's log-probs stands in the place
 of the model. The advantages are computed in the middle of a long method: those lines of its source are run on their own.
@@ -6,6 +6,7 @@ of the model. The advantages are computed in the middle of a long method: those 
 
 import inspect
 import os
+import re
 import textwrap
 from collections import defaultdict
 from types import SimpleNamespace
@@ -17,6 +18,7 @@ import torch
 os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
 pytest.importorskip("trl", reason="TRL is not installed: `pip install -e '.[test]'`")
 
+from trl.experimental.gmpo import gmpo_trainer
 from trl.trainer import grpo_trainer, rloo_trainer
 
 from training import toy
@@ -32,7 +34,10 @@ from training.regulariser.kl import kl
 from training.surrogate.cispo import cispo
 from training.surrogate.clip import clip
 from training.surrogate.entropy_clip import entropy_clip, prepare
+from training.surrogate.geometric import geometric
+from training.surrogate.policy_gradient import policy_gradient
 from training.surrogate.sapo import sapo
+from training.surrogate.vespo import vespo
 from training.types import TokenStats
 
 LENGTHS, PROMPT, WIDTH = [5, 1, 7, 3, 6, 2], 2, 7
@@ -57,9 +62,9 @@ def padded(rows):
     return out
 
 
-def theirs(x, *, loss_type, level="token", beta=0.0, low=0.2, high=0.28, delta=None, quantile=1.0):
+def theirs(x, *, loss_type, level="token", beta=0.0, low=0.2, high=0.28, delta=None, quantile=1.0, kind=grpo_trainer.GRPOTrainer):
     """TRL's loss and its gradient per token, as lists like LENGTHS."""
-    trainer = object.__new__(grpo_trainer.GRPOTrainer)
+    trainer = object.__new__(kind)
     mask = padded([np.ones(n) for n in LENGTHS])
     leaf, entropy = padded(x.logp).requires_grad_(), padded(x.entropy)
     identity = SimpleNamespace(
@@ -73,13 +78,14 @@ def theirs(x, *, loss_type, level="token", beta=0.0, low=0.2, high=0.28, delta=N
         current_gradient_accumulation_steps=1, accelerator=identity, _entropy_bonus_enabled=False,
         _metrics={"train": defaultdict(list)},
         args=SimpleNamespace(use_bias_correction_kl=False, delta=delta, sapo_temperature_pos=1.0, sapo_temperature_neg=1.05,
-                             steps_per_generation=1),
+                             vespo_k_pos=2.0, vespo_lambda_pos=3.0, vespo_k_neg=3.0, vespo_lambda_neg=2.0, steps_per_generation=1),
     )  # fmt: skip
     ids = torch.zeros(len(LENGTHS), PROMPT, dtype=torch.long)
     inputs = {
         "prompt_ids": ids, "prompt_mask": torch.ones_like(ids), "completion_ids": torch.zeros(len(LENGTHS), WIDTH, dtype=torch.long),
         "completion_mask": mask, "advantages": torch.tensor(x.credit), "old_per_token_logps": padded(x.old),
         "ref_per_token_logps": padded(x.reference), "num_items_in_batch": mask.sum(),
+        "old_logps": padded(x.old).sum(1),
     }  # fmt: skip
     loss = trainer._compute_loss(None, inputs)
     (g,) = torch.autograd.grad(loss, leaf)
@@ -118,6 +124,15 @@ LOSSES = {
     "dapo": (dict(loss_type="dapo"), partial(clip, aggregate="tokens", **RANGE), {}),
     "dr_grpo": (dict(loss_type="dr_grpo"), partial(clip, aggregate="constant", max_length=16, **RANGE), {}),
     "gspo": (dict(loss_type="grpo", level="sequence"), partial(clip, aggregate="sequences", **RANGE), {"ratio": sequence}),
+    "luspo": (dict(loss_type="luspo", level="sequence"), partial(clip, aggregate="constant", max_length=1, **RANGE), {"ratio": sequence}),
+    "dual clip": (dict(loss_type="grpo", delta=1.5), partial(clip, aggregate="sequences", dual_clip=1.5, **RANGE), {}),
+    "gmpo": (dict(loss_type="grpo", low=0.4, high=0.4, kind=gmpo_trainer.GMPOTrainer), partial(geometric, width=0.4), {}),
+    "rloo": (
+        dict(loss_type="grpo", kind=rloo_trainer.RLOOTrainer),
+        partial(clip, aggregate="sequences", **RANGE),
+        {"ratio": partial(sequence, mean=False)},
+    ),
+    "vespo": (dict(loss_type="vespo"), vespo, {}),
     "cispo": (dict(loss_type="cispo", high=2.0), partial(cispo, low=0.0, high=2.0), {}),
     "sapo": (dict(loss_type="sapo"), partial(sapo, tau_pos=1.0, tau_neg=1.05), {}),
     "kl": (
@@ -142,7 +157,27 @@ def test_loss_and_gradient_are_those_of_trl(name, seed):
     assert loss == pytest.approx(want, rel=1e-6, abs=1e-9)
     for a, b in zip(gradient, wanted, strict=True):
         assert a == pytest.approx(b, rel=1e-5, abs=1e-8)
-    assert any(v == 0 for row in wanted for v in row) or name in ("cispo", "sapo", "kl", "gspo"), "no clip acted: the case says too little"
+    assert any(v == 0 for row in wanted for v in row) or name in ("cispo", "sapo", "vespo", "kl", "gspo"), (
+        "no clip acted: the case says too little"
+    )
+
+
+def test_no_loss_of_the_grpo_trainer_is_left_out():
+    """Its own list of loss types, as its source compares them."""
+    source = inspect.getsource(grpo_trainer.GRPOTrainer._compute_loss)
+    said = set(re.findall(r'"(\w+)"', " ".join(re.findall(r"self\.loss_type (?:==|in) (\[[^\]]*\]|\"\w+\")", source))))
+    assert said == {knobs["loss_type"] for knobs, _, _ in LOSSES.values()} and len(said) >= 8
+
+
+def test_on_the_policy_that_sampled_rloo_is_the_plain_policy_gradient():
+    x = numbers()
+    x.old = x.logp
+    (_, gradient), (_, wanted) = (
+        ours(x, partial(policy_gradient, aggregate="constant", max_length=1)),
+        theirs(x, loss_type="grpo", kind=rloo_trainer.RLOOTrainer),
+    )
+    for a, b in zip(gradient, wanted, strict=True):
+        assert a == pytest.approx(b, rel=1e-6)
 
 
 def test_a_wrong_clip_range_is_seen():
