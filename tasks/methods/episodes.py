@@ -157,8 +157,8 @@ def consults() -> Stage:
     made = tuple(_problem(f"q{x}", "bcdf"[i % 4], "expert") for i, x in enumerate("bcdfgh"))
 
     def says(p: Problem, t: int, heard: str) -> Mapping[str, float]:
-        if heard.startswith("It is"):
-            return {answer(p.answer): 0.95, "<consult>?</consult>": 0.05}
+        if t:  # he has answered, or is not there any more
+            return {answer(p.answer): 0.95} | ({"<consult>?</consult>": 0.05} if t == 1 else {})
         alone = {answer(x): 0.5 * (0.3 if x == p.answer else 0.7 / 3) for x in "bcdf"}
         return alone | {"<consult>?</consult>": 0.5}
 
