@@ -170,6 +170,28 @@ def test_a_folder_opened_by_computed_names_counts_for_the_names_that_are_spoken(
     assert "own/training/toy_filter/heavy.py" in made("profile: toy\nset: {other: {kind: heavy}}", tmp_path)["other"]["sources"]
 
 
+def test_what_a_stage_imports_only_with_a_knob_counts_only_with_it(own, tmp_path):
+    text = 'ONLY_WITH = {"training.toy_helper": "rounds"}\ndef other(stage, *, rounds: int = 0):\n    import training.toy_helper\n'
+    (own / "tasks/stages/other.py").write_text(text)
+    helper, deep = "own/training/toy_helper.py", "own/training/toy_deep.py"
+    sources = lambda text: set(made(f"profile: toy\n{text}", tmp_path)["other"]["sources"])  # noqa: E731
+    assert not sources("") & {helper, deep} and "own/tasks/stages/other.py" in sources("")
+    assert sources("set: {other: {rounds: 1}}") >= {helper, deep}
+    (own / "tasks/stages/other.py").write_text("import training.toy_deep\n" + text)
+    assert deep in sources("") and helper not in sources(""), "another way to the same file counts"
+
+
+def test_training_concerns_the_stage_problems_only_where_rounds_or_a_model_play(tmp_path, monkeypatch):
+    monkeypatch.delenv("ESPALIER_PATH", raising=False)
+    monkeypatch.chdir(tmp_path)
+    sources = lambda text: set(made(text, tmp_path)["problems"]["sources"])  # noqa: E731
+    assert not any(n.startswith("training/") for n in sources("recipe: grpo"))
+    played = sources("recipe: socratic-zero")
+    assert {"training/curriculum/learnability.py", "training/reward/bell.py", "tasks/play/selfplay.py"} <= played
+    assert "training/learner.py" not in played
+    assert "training/rollout/torch_sampler.py" in sources("recipe: socratic-zero\nset: {problems: {model: x}}")
+
+
 def test_every_shipped_recipe_and_profile_resolves(tmp_path, monkeypatch):
     monkeypatch.delenv("ESPALIER_PATH", raising=False)
     monkeypatch.chdir(tmp_path)

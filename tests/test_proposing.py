@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 import tiny
 
+from synth.selfplay.loop import View, cells
 from synth.selfplay.spec import certify
 from synth.types import Problem, Sampling, Scored, Unscorable, split_of
 from tasks.planning.pieces import bind
-from tasks.play import proposing, selfplay
+from tasks.play import proposing, selfplay, trained
 from training.env.propose import propose
 from training.env.single import single
 from training.model import save_model
@@ -123,9 +124,9 @@ def test_a_trained_model_proposes_in_the_loop(tmp_path, model, capsys, monkeypat
     assert main(["selfplay", "--proposer", model, *rounds]) == 0
     said = capsys.readouterr().out
     assert "0 of 4" in said and "spec_invalid 4" in said and "stopped: invalid" in said, "a model that knows nothing of specs is contained"
-    made = selfplay.ModelProposer(model)
+    made = trained.ModelProposer(model)
     monkeypatch.setattr(made, "player", player(lambda seen, seed: spec(5)))
-    view = selfplay.View(wanted=selfplay.cells(FAMILIES, 0)[:2], cells=(), families=FAMILIES)
+    view = View(wanted=cells(FAMILIES, 0)[:2], cells=(), families=FAMILIES)
     assert [certify(t, FAMILIES, 0).family for t in made(view, np.random.default_rng(0), 2)] == ["list_sorting"] * 2
 
 

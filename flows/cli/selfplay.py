@@ -36,10 +36,16 @@ def selfplay(args: argparse.Namespace) -> int:
     if args.learn:
         return _learn(args, root, params, made["_run"]["seed"])
     if args.proposer:
-        params["proposer"] = play.ModelProposer(args.proposer)
+        from tasks.play.trained import ModelProposer
+
+        params["proposer"] = ModelProposer(args.proposer)
     out = Path(args.out) if args.out else root / ".espalier" / "selfplay" / made["_run"]["recipe"]
     out.mkdir(parents=True, exist_ok=True)
-    solver = play.model_solver(params["model"]) if params["model"] else None
+    solver = None
+    if params["model"]:
+        from tasks.play.trained import model_solver
+
+        solver = model_solver(params["model"])
     running = play.loop(params, seed=made["_run"]["seed"], ledger=out / "ledger.db", solver=solver)
     print(play.HEADER)
     told = []

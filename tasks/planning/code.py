@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -250,10 +251,15 @@ def closure(start: list[Path], known: Imports) -> set[Path]:
             continue
         seen.add(path)
         if path not in known:
-            found = {p for module in source(path).modules for p in _files_of(module)}
-            known[path] = [p for p in found if name_of(p) not in PLUMBING]
+            known[path] = imported(path)
         queue += known[path]
     return seen
+
+
+def imported(path: Path, without: Collection[str] = ()) -> list[Path]:
+    """The files that `path` imports itself, but for the modules `without` and PLUMBING."""
+    found = {p for module in source(path).modules.difference(without) for p in _files_of(module)}
+    return [p for p in found if name_of(p) not in PLUMBING]
 
 
 def opened(files: set[Path], spoken: set[str], known: Imports) -> set[Path]:

@@ -1,8 +1,8 @@
 """The stage `plan`: one file of resolved parameters per stage (tasks/planning/resolve.py says how they are resolved).
 
 A plan file holds what can change the result of its stage and nothing else: parameters, seed, and the digest of every source file in the
-stage's import closure, its pieces included. DVC compares it, so only the stages that a change concerns run again. Nothing heavy is
-imported here.
+stage's import closure, its pieces included; modules that a stage imports only where a knob is set count where it is set (the stage's
+constant ONLY_WITH, module -> knob). DVC compares it, so only the stages that a change concerns run again. Nothing heavy is imported here.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ def plans(root: Path, changed: Callable[[dict[str, Any]], dict[str, Any]] | None
     known: src.Imports = {}
     for s in stages.values():
         flow = [f / f"{s.name}.py" for f in folders("flows") if (f / f"{s.name}.py").exists()]
-        first[s.name] = src.closure([s.path, *flow, *(locate(folder, name) for _, folder, name in s.used)], known)
+        unused = [module for module, knob in src.constant(s.path, "ONLY_WITH", {}).items() if not s.params[knob]]
+        start = [*src.imported(s.path, unused), *flow, *(locate(folder, name) for _, folder, name in s.used)]
+        first[s.name] = {s.path, *src.closure(start, known)}
     spoken = {t for paths in first.values() for p in paths for t in src.source(p).strings} | set(
         _texts({n: s.params for n, s in stages.items()})
     )

@@ -25,7 +25,8 @@ from tasks.disk import tables
 from tasks.errors import UserError
 from tasks.learning import Curve, drive, make_repeatable
 from tasks.planning.pieces import bind
-from tasks.play.selfplay import context, registry
+from tasks.play.selfplay import registry
+from tasks.play.trained import context
 from tasks.rows import demonstration_row
 from tasks.stage import Stage
 from tasks.stages.sft import weighted

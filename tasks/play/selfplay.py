@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 
 from synth.selfplay.ledger import Ledger
-from synth.selfplay.loop import Loop, Solver, View, cells
+from synth.selfplay.loop import Loop, Solver, cells
 from synth.selfplay.spec import Family
 from synth.types import Problem, Scored, seed_for
-from synth.verify import extract_answer
 from tasks.errors import UserError
 from tasks.pages.plots import lines, standalone
 from tasks.planning.pieces import find, module
@@ -101,73 +100,6 @@ def loop(params: Mapping[str, Any], *, seed: int, ledger: Path, solver: Solver |
         proposals=params["proposals"],
         attempts=params["attempts"],
     )
-
-
-def model_solver(folder: str, *, temperature: float = 1.0, max_turn_tokens: int = 48, max_tokens: int = 512) -> Solver:
-    """A trained model as the solver: a folder in Hugging Face layout, or a Hub id. It keeps no state: its weights do not change here."""
-    from synth.types import Sampling
-    from training.env.single import single
-    from training.model import load_model
-    from training.render import Renderer
-    from training.rollout.play import Player
-    from training.rollout.torch_sampler import TorchSampler
-
-    model, tokenizer = load_model(folder, dtype="float32", device="cpu")
-    renderer = Renderer(tokenizer)
-    player = Player(
-        sampler=TorchSampler(model, renderer.end_id), renderer=renderer, envs={"single": single()}, max_tokens=max_tokens,
-        sampling=Sampling(temperature=temperature, max_tokens=max_turn_tokens),
-    )  # fmt: skip
-    return Played(player)
-
-
-def context(family: str) -> Problem:
-    """What a proposer is asked: a problem of a family, its level left to the proposer."""
-    return Problem.make(
-        prompt=f"Propose a problem of {family}.", answer="", verifier="exact", env="propose", family=f"propose/{family}", split="train"
-    )
-
-
-class ModelProposer:
-    """A trained model as the proposer: asked for a problem of each wanted family, it says a spec; its level is its own choice. It stands
-    where a proposer's piece stands (`piece` and `keywords` name it in the ledger)."""
-
-    def __init__(self, folder: str) -> None:
-        from synth.types import Sampling
-        from training.env.propose import propose
-        from training.model import load_model
-        from training.render import Renderer
-        from training.rollout.play import Player
-        from training.rollout.torch_sampler import TorchSampler
-
-        model, tokenizer = load_model(folder, dtype="float32", device="cpu")
-        renderer = Renderer(tokenizer)
-        self.piece, self.keywords = "model", {"folder": str(folder)}
-        self.player = Player(
-            sampler=TorchSampler(model, renderer.end_id), renderer=renderer, envs={"propose": propose()}, sampling=Sampling(max_tokens=64)
-        )
-
-    def __call__(self, view: View, rng: np.random.Generator, n: int) -> list[str]:
-        asked = [context(cell.family) for cell in view.wanted[:n]]
-        groups = self.player.play(asked, 1, int(rng.integers(2**62)))
-        return [extract_answer(g.rollouts[0].info["messages"][-1].content) or "" for g in groups]
-
-
-class Played:
-    """A `Player` as a solver."""
-
-    def __init__(self, player: Any) -> None:
-        self.player = player
-
-    def __call__(self, problems: Sequence[Problem], samples: int, *seed: Any) -> list[list[str]]:
-        groups = self.player.play(problems, samples, *seed)
-        return [[r.info["messages"][-1].content for r in g.rollouts] for g in groups]
-
-    def state(self) -> dict[str, Any]:
-        return {}
-
-    def load_state(self, state: dict[str, Any]) -> None:
-        pass
 
 
 def played(running: Loop) -> Iterator[tuple[dict[str, Any], str]]:

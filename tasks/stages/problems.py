@@ -16,6 +16,8 @@ from tasks.planning.pieces import Piece, Pieces
 from tasks.play.families import sandbox
 from tasks.stage import Stage
 
+ONLY_WITH = {"tasks.play.selfplay": "rounds", "tasks.play.trained": "model"}  # imported only where this knob is set: read by the plan
+
 
 def problems(
     stage: Stage,
@@ -104,11 +106,13 @@ def played(stage: Stage, accepted: dict[str, Problem], aside: list[Quarantined])
     so that a run that was killed goes on from it."""
     from tasks.play import selfplay
 
-    model = stage.params["model"]
+    solver = None
+    if model := stage.params["model"]:
+        from tasks.play.trained import model_solver
+
+        solver = model_solver(model)
     stage.out.mkdir(parents=True, exist_ok=True)
-    running = selfplay.loop(
-        stage.params, seed=stage.seed, ledger=stage.work / "ledger.db", solver=selfplay.model_solver(model) if model else None
-    )
+    running = selfplay.loop(stage.params, seed=stage.seed, ledger=stage.work / "ledger.db", solver=solver)
     told = []
     for summary, line in selfplay.played(running):
         told.append(summary)
