@@ -15,12 +15,14 @@ import os
 import platform
 import sys
 import time
+from collections import Counter
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
 
 from synth.make.worked_answer import worked_answer
 from synth.propose.ladder import ladder
@@ -28,10 +30,11 @@ from synth.propose.rewrite import rewrite
 from synth.propose.teacher import teacher
 from synth.propose.weak_skills import weak_skills
 from synth.selfplay.ledger import Ledger
-from synth.selfplay.loop import Loop, cells
+from synth.selfplay.loop import Cell, Loop, cells
 from synth.types import Problem, Sampling, Scored, seed_for
 from tasks.planning.pieces import bind
-from tasks.play.selfplay import Played, registry
+from tasks.play.selfplay import registry
+from tasks.play.trained import Played
 from tasks.rows import demonstration_row
 from tasks.stages.sft import weighted
 from training.advantage.grpo import grpo
@@ -48,6 +51,7 @@ from training.rollout.play import Player
 from training.rollout.torch_sampler import TorchSampler
 from training.rounds import Round, run
 from training.surrogate.clip import clip
+from training.types import Batch
 
 ROOT = Path(__file__).resolve().parents[1]
 RUNS = ROOT / "benchmarks" / "runs" / "selfplay"
@@ -76,25 +80,26 @@ class Setting:
         self.families = registry([bind("synth.make.families", {"piece": name}) for name in p["families"]])
         self.cells = [c for c in cells(self.families, seed) if c.level in p["families"][c.family]]
         self.held = [q for c in self.cells for q in self._items(c, "test", seed, p["held"])]
-        each = p["sft"]["demonstrations"] // len(self.cells)
-        self.demos = [q for c in self.cells for q in self._items(c, "train", seed + 1000, each // (8 if c.family == "list_sorting" else 1))]
+        few = lambda c: p["weak"]["share"] if c.family == p["weak"]["family"] else 1.0  # noqa: E731
+        each = p["sft"]["demonstrations"] / sum(map(few, self.cells))
+        self.demos = [q for c in self.cells for q in self._items(c, "train", seed + 1000, round(each * few(c)))]
 
-    def _items(self, cell, split: str, seed: int, n: int) -> list[Problem]:
+    def _items(self, cell: Cell, split: str, seed: int, n: int) -> list[Problem]:
         made = (self.families[cell.family].make(seed, split, i, levels=[cell.level]) for i in range(3 * n))
         return [q for q in made if isinstance(q, Problem)][:n]
 
 
-def trained(p: dict[str, Any], setting: Setting, seed: int):
-    """(model, renderer) after SFT on the worked answers."""
+def trained(p: dict[str, Any], setting: Setting, seed: int) -> tuple[nn.Module, Renderer]:
+    """The model after SFT on the worked answers, and its renderer."""
     shown = [worked_answer(q).messages for q in setting.demos]
     tokenizer = train_tokenizer([m.content for messages in shown for m in messages], p["sft"]["vocabulary"])
     renderer = Renderer(tokenizer)
-    model = new_model(tokenizer, hidden=p["sft"]["hidden"], layers=p["sft"]["layers"], heads=4, kv_heads=2, intermediate=3 *
-    p["sft"]["hidden"],
-                      max_length=256, init_range=0.05, seed=seed_for(seed, "bench", "init"))  # fmt: skip
+    sizes = {"hidden": p["sft"]["hidden"], "layers": p["sft"]["layers"], "intermediate": 3 * p["sft"]["hidden"]}
+    first = seed_for(seed, "bench", "init")
+    model = new_model(tokenizer, heads=4, kv_heads=2, max_length=256, init_range=0.05, seed=first, **sizes)
     rows = [demonstration_row(renderer, messages, 0.1) for messages in shown]
 
-    def source(step: int):
+    def source(step: int) -> tuple[list[Batch], dict]:
         rng = np.random.default_rng(seed_for(seed, "bench", "sft", "", step))
         return [weighted([rows[i] for i in rng.integers(len(rows), size=p["sft"]["rows"])], "cpu")], {}
 
@@ -104,63 +109,85 @@ def trained(p: dict[str, Any], setting: Setting, seed: int):
     return model, renderer
 
 
-def player(model, renderer, temperature: float) -> Player:
-    return Player(sampler=TorchSampler(model, renderer.end_id), renderer=renderer, envs={"single": single()}, max_tokens=256,
-                  sampling=Sampling(temperature=temperature, max_tokens=64))  # fmt: skip
+def player(model: nn.Module, renderer: Renderer, temperature: float) -> Player:
+    sampling = Sampling(temperature=temperature, max_tokens=64)
+    return Player(
+        sampler=TorchSampler(model, renderer.end_id), renderer=renderer, envs={"single": single()}, max_tokens=256, sampling=sampling
+    )
 
 
-def accuracy(model, renderer, problems: list[Problem]) -> dict[str, float]:
-    """Share of right greedy answers, by family and in all."""
+def accuracy(model: nn.Module, renderer: Renderer, problems: list[Problem]) -> dict[str, float]:
+    """Share of right greedy answers, by cell and in all."""
     groups = player(model, renderer, 0.0).play(problems, 1, "held")
-    right = [(g.rollouts[0].problem.family, isinstance(s := g.rollouts[0].score, Scored) and s.value == 1.0) for g in groups]
-    found = {f: float(np.mean([r for g, r in right if g == f])) for f in sorted({g for g, _ in right})}
-    return {**found, "all": float(np.mean([r for _, r in right]))}
+    right: dict[str, list[float]] = {"all": []}
+    for group in groups:
+        (rollout,) = group.rollouts
+        hit = float(isinstance(rollout.score, Scored) and rollout.score.value == 1.0)
+        right.setdefault(f"{rollout.problem.family}/{rollout.problem.difficulty['level']}", []).append(hit)
+        right["all"].append(hit)
+    return {name: float(np.mean(hits)) for name, hits in sorted(right.items())}
 
 
-def arm(name: str, p: dict[str, Any], setting: Setting, seed: int, start: tuple) -> dict[str, Any]:
-    """One arm of one seed, from a copy of the SFT model: held-out accuracy before and after every round."""
-    began = time.monotonic()
+def arm(name: str, p: dict[str, Any], setting: Setting, seed: int, start: tuple[nn.Module, Renderer]) -> dict[str, Any]:
+    """One arm of one seed, from a copy of the SFT model: held-out accuracy before and after, and what each round was made of."""
+    began = time.process_time()
     torch.manual_seed(seed)
     model, renderer = copy.deepcopy(start[0]), start[1]
     playing = player(model, renderer, 1.0)
     propose, choose = ARMS[name]
-    loop = Loop(families=setting.families, cells=setting.cells, ledger=Ledger(":memory:", {}), propose=propose, choose=choose,
-    solve=Played(playing),
-                pay=lambda proposals: [0.0] * len(proposals), seed=seed, rounds=p["rounds"], proposals=p["proposals"],
-                attempts=p["attempts"])  # fmt: skip
+    loop = Loop(
+        families=setting.families, cells=setting.cells, ledger=Ledger(":memory:", {}), propose=propose, choose=choose,
+        solve=Played(playing), pay=lambda proposals: [0.0] * len(proposals), seed=seed, rounds=p["rounds"], proposals=p["proposals"],
+        attempts=p["attempts"],
+    )  # fmt: skip
     pool: list[Problem] = []
     objective = PolicyObjective(ratio=token, surrogate=clip)
-    experience = Experience(problems=pool, player=playing, advantage=grpo, curriculum=uniform, prompts_per_step=p["prompts"],
-                            samples_per_prompt=p["samples"], seed=seed, max_unscorable=1.0)  # fmt: skip
+    experience = Experience(
+        problems=pool, player=playing, advantage=grpo, curriculum=uniform, prompts_per_step=p["prompts"],
+        samples_per_prompt=p["samples"], seed=seed, max_unscorable=1.0,
+    )  # fmt: skip
     learner = Learner(model, Optim(lr=p["lr"], warmup=5, steps=p["rounds"] * p["steps"], decay="constant", weight_decay=0.0))
-    told = [accuracy(model, renderer, setting.held)]
+    before, rounds = accuracy(model, renderer, setting.held), []
     for number, summary in enumerate(loop.run()):
         pool[:] = loop.accepted.values()
-        first = number * p["steps"]
-        played = Round(name=name, role="policy", objective=objective, prepare=objective.prepare, steps=p["steps"],
-                       source=lambda step, first=first: experience(first + step))  # fmt: skip
+        first, mute = number * p["steps"], []
+
+        def source(step: int, first: int = first, mute: list[float] = mute) -> Any:
+            batches, metrics = experience(first + step)
+            mute.append(metrics["solve_none"] + metrics["solve_all"])
+            return batches, metrics
+
+        played = Round(name=name, role="policy", objective=objective, prepare=objective.prepare, steps=p["steps"], source=source)
         for _ in run([played], {"policy": learner}):
             pass
-        told.append(accuracy(model, renderer, setting.held))
-        print(f"  seed {seed} {name:<14} round {number} success {summary['success'] or 0:.2f} held out {told[-1]['all']:.3f}", flush=True)
-    return {"accuracy": told, "problems": len(pool), "seconds": round(time.monotonic() - began, 1)}
+        made = Counter(f"{q.family}/{q.difficulty['level']}" for q in pool)
+        rounds.append({"success": summary["success"], "pool": dict(sorted(made.items())), "mute": float(np.mean(mute)),
+                       "set_aside": summary["set_aside"]})  # fmt: skip
+        print(f"  seed {seed} {name:<14} round {number} success {summary['success'] or 0:.2f} mute {rounds[-1]['mute']:.2f}", flush=True)
+    after = accuracy(model, renderer, setting.held)
+    print(f"  seed {seed} {name:<14} held out {before['all']:.3f} -> {after['all']:.3f}", flush=True)
+    return {"before": before, "after": after, "rounds": rounds, "seconds": round(time.process_time() - began, 1)}
 
 
 def report(runs: dict[int, dict[str, Any]]) -> list[dict]:
+    """Per arm: how much higher held-out accuracy is after it than after `uniform`, and what it gained, over the seeds that have both."""
     out = []
-    for name in [n for n in ARMS if n != "uniform"]:
+    for name in ARMS:
         seeds = [s for s, r in sorted(runs.items()) if name in r and "uniform" in r]
         if len(seeds) < 2:
             continue
-        gain = np.array([runs[s][name]["accuracy"][-1]["all"] - runs[s]["uniform"]["accuracy"][-1]["all"] for s in seeds])
-        half = T95[len(seeds)] * gain.std(ddof=1) / len(seeds) ** 0.5
-        out.append({
-            "case": f"{name} minus uniform", "metric": "held-out accuracy", "value": float(gain.mean()), "unit": "share",
-            "better": "higher",
-            "low": float(gain.mean() - half), "high": float(gain.mean() + half), "n": len(seeds), "peers": {}, "ratio_to_best_peer": None,
-            "device": f"{os.cpu_count()} CPU cores", "versions": {"python": platform.python_version(), "torch": torch.__version__},
-            "command": COMMAND,
-        })  # fmt: skip
+        gained = {n: np.array([runs[s][n]["after"]["all"] - runs[s][n]["before"]["all"] for s in seeds]) for n in (name, "uniform")}
+        cases = {"gain of held-out accuracy": gained[name]}
+        if name != "uniform":
+            cases["gain over uniform"] = gained[name] - gained["uniform"]
+        for metric, values in cases.items():
+            half = T95[len(seeds)] * values.std(ddof=1) / len(seeds) ** 0.5
+            out.append({
+                "case": name, "metric": metric, "value": 100 * float(values.mean()), "unit": "points", "better": "higher",
+                "low": 100 * float(values.mean() - half), "high": 100 * float(values.mean() + half), "n": len(seeds), "peers": {},
+                "ratio_to_best_peer": None, "device": f"{os.cpu_count()} cores, {platform.machine()}; one core used",
+                "versions": {"python": platform.python_version(), "torch": torch.__version__}, "command": COMMAND,
+            })  # fmt: skip
     return out
 
 
@@ -170,9 +197,8 @@ def main() -> int:
     parser.add_argument("--tiny", action="store_true")
     args = parser.parse_args()
     torch.set_num_threads(1)
-    p = PROTOCOL if not args.tiny else PROTOCOL | {"rounds": 1, "proposals": 8, "attempts": 2, "steps": 1, "held": 2, "prompts": 2,
-    "samples": 2,
-                                                   "sft": PROTOCOL["sft"] | {"demonstrations": 80, "steps": 3}}  # fmt: skip
+    tiny = {"rounds": 1, "proposals": 8, "attempts": 2, "steps": 1, "held": 2, "prompts": 2, "samples": 2}
+    p = PROTOCOL | tiny | {"sft": PROTOCOL["sft"] | {"demonstrations": 80, "steps": 3}} if args.tiny else PROTOCOL
     for seed in args.seeds:
         path = RUNS / f"{seed}.json"
         known = json.loads(path.read_text(encoding="utf-8")) if path.exists() and not args.tiny else {}
@@ -185,11 +211,11 @@ def main() -> int:
                     path.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
     if args.tiny:
         return 0
-    runs = {int(f.stem): json.loads(f.read_text(encoding="utf-8")) for f in sorted(RUNS.glob("[0-9]*.json"))}
+    runs = {s: json.loads((RUNS / f"{s}.json").read_text(encoding="utf-8")) for s in PROTOCOL["seeds"] if (RUNS / f"{s}.json").exists()}
     if found := report(runs):
         (ROOT / "benchmarks" / "results" / "selfplay.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     for r in found:
-        print(f"{r['case']}: {r['value']:+.3f} [{r['low']:+.3f}, {r['high']:+.3f}], {r['n']} seeds")
+        print(f"{r['case']}, {r['metric']}: {r['value']:+.1f} [{r['low']:+.1f}, {r['high']:+.1f}] points, {r['n']} seeds")
     return 0
 
 
