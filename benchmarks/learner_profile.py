@@ -1,6 +1,6 @@
 """Where the time of one GRPO step goes at a vocabulary of 512, prompts shared and each on its own: `make bench-learner-profile`
 
-The case `grpo` of benchmarks/learner.py (4 prompts x 8 samples x 16 new tokens, a Qwen3 of 4 layers, width 64, float32). Metrics: `seconds`
+The case `grpo` of benchmarks/learner.py (4 prompts x 8 samples x 16 new tokens, a Qwen3 of 4 layers, width 64, float32). Metrics: `milliseconds`
 of sampling and of each part of the learner as it reports them (the head's backward pass is in `backward`), `tokens` that the model computes
 in a step; peer `apart`: the same step when every row computes its own prompt. `self time` is the share of the learner's time that torch's
 profiler finds in one operation, and its `calls` a step: what is left when the large products are small.
@@ -93,7 +93,7 @@ def main() -> None:
             into.append(out)
             print(f"turn {turn + 1}, {how}: {out['seconds'][0]:.4f} s a step", flush=True)
     name = f"{CASE}, {SIZES[0]} ids"
-    cases = [result(f"{name}: {p}", "seconds", "s", "lower", {h: [x["parts"][p] for x in xs] for h, xs in found.items()}, 5) for p in PARTS]
+    cases = [result(f"{name}: {p}", "milliseconds", "ms", "lower", {h: [1e3 * x["parts"][p] for x in xs] for h, xs in found.items()}, 2) for p in PARTS]
     cases.append(result(name, "tokens", "tokens computed", "lower", {h: [x["tokens"] for x in xs] for h, xs in found.items()}, 0))
     out = child("operations", module="benchmarks.learner_profile")
     if isinstance(out, str):

@@ -68,7 +68,8 @@ def _metric(r: Mapping[str, Any]) -> str:
 
 
 def _value(r: Mapping[str, Any]) -> str:
-    interval = f" [{_number(r['low'])}, {_number(r['high'])}]" if r["low"] is not None and r["high"] is not None else ""
+    known = r["low"] is not None and r["high"] is not None and r["n"] != 1  # of one measurement there is no interval
+    interval = f" [{_number(r['low'])}, {_number(r['high'])}]" if known else ""
     return f"{_number(r['value'])}{interval}"
 
 

@@ -1,9 +1,12 @@
 """The LM head with options and the loss in three products, against the float64 definition, values and gradients."""
 
+import weakref
+
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from training import logprob, policy_loss
 from training.logprob import Asked, Head, dense_stats, fused_stats
 from training.policy_loss import fused_policy_loss, plan
 from training.types import TokenStats
@@ -325,3 +328,23 @@ def test_the_local_schedule_makes_one_chunk_of_logits_and_three_products():
         with Products() as seen:
             fused_policy_loss(hidden, Head(weight=weight), y, lambda s, _: (s.logp.sum(), {}), scope=scope, elements=16 * v)[0].backward()
         assert seen.flops == want * n * d * v
+
+
+@pytest.mark.parametrize("scope", ["token", "batch"])
+def test_one_chunk_of_logits_is_alive_at_a_time(monkeypatch, scope):
+    """Not the next one beside the last, in none of the passes."""
+    n, v = 64, 300
+    g = torch.Generator().manual_seed(1)
+    hidden, weight = torch.randn(n, 4, generator=g).requires_grad_(), torch.randn(v, 4, generator=g).requires_grad_()
+    made, most = [], []
+
+    def watched(*args, real=logprob.logits):
+        most.append(sum(x() is not None for x in made))
+        z = real(*args)
+        made.append(weakref.ref(z))
+        return z
+
+    monkeypatch.setattr(logprob, "logits", watched)
+    monkeypatch.setattr(policy_loss, "logits", watched)
+    fused_policy_loss(hidden, Head(weight=weight), torch.zeros(n, dtype=torch.long), lambda s, _: (s.logp.sum(), {}), scope=scope, elements=16 * v)[0].backward()
+    assert len(made) == {"token": 4, "batch": 8}[scope] and max(most) == 0

@@ -191,6 +191,7 @@ class _Stats(torch.autograd.Function):
             chunks.append(read(z, targets[rows], asked.part(rows), q, row_kernels(z, head, asked)))
             if keep:
                 kept.append(z)
+            del z, q  # before the next chunk's are made
         stats = {n: torch.cat([getattr(c, n) for c in chunks]) if chunks else _empty(n, hidden, asked) for n in names}
         ctx.save_for_backward(
             hidden, weight, bias, targets, stats["lse"], stats["entropy"], *([stats["kl"]] if "kl" in stats else []), *kept
@@ -216,6 +217,7 @@ class _Stats(torch.autograd.Function):
             row = HeadStats(logp=None, entropy=entropy[rows], lse=lse[rows], kl=None if kl is None else kl[rows])
             dz = turn(z, targets[rows], given, row, head, asked, reference_logp(asked), kernels, written(hidden))
             sums.add(rows, dz, hidden[rows], matrix)
+            del z, dz
         return *sums.out(weight, bias), None, None, None, None, None, None
 
 

@@ -144,6 +144,7 @@ class _Local(torch.autograd.Function):
                 rows = torch.arange(rows.start, rows.stop, device=hidden.device)[some]
             dz = turn(z, targets[rows], given, row, head, Asked(), kernels=kernels, dtype=written(hidden))
             sums.add(rows, dz, hidden[rows], matrix)
+            del z, dz  # before the next chunk's logits are made: two chunks would be alive else
         loss, said["metrics"], final = _gradients(loss_fn, batch, logp, entropy)
         if verify:
             _same(used, final)
@@ -153,7 +154,10 @@ class _Local(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, scale, *_):
-        return *ctx.sums.scaled(scale, ctx.weight, ctx.bias), *(None,) * 7
+        sums, ctx.sums = ctx.sums, None  # whoever else held the weight's gradient would make autograd copy it: as much memory again
+        if sums is None:
+            raise RuntimeError("the gradients of fused_policy_loss were handed out: it has one backward pass; call it again for another")
+        return *sums.scaled(scale, ctx.weight, ctx.bias), *(None,) * 7
 
 
 def _gradients(loss_fn: LossFn, batch: Any, logp: Tensor, entropy: Tensor) -> tuple[Tensor, dict, Gradient]:
