@@ -3,8 +3,10 @@
 Head: hidden states [N, d], weight [V, d], targets, behaviour log-probs and credits in; the loss of a clipped policy gradient and the
 gradients of hidden states and weight out. Cases `head N x d x V`; metric `seconds`, and `extra_mb`: the peak memory of a process of its
 own (large blocks returned as they are freed) minus what inputs and both gradients take. Peers: the naive way (all logits, log_softmax,
-autograd), TRL's chunked head, Liger's fused linear scaled cross entropy (on a CPU that is its own fallback), torch's
-F.linear_cross_entropy. `error` is the relative error of dH and dW against float64 on 256 rows.
+autograd), the same through torch.compile, TRL's chunked head, Liger's fused linear scaled cross entropy (on a CPU that is its own
+fallback) and its GRPO loss (one advantage per sequence of N/8 rows, as Liger wants it; not compiled), verl's FusedLinearForPPO (its file
+alone: `pip install --no-deps verl`), torch's F.linear_cross_entropy. Cases `dpo head`: the loss of N/16 pairs instead, peers the naive way
+and Liger's DPO loss. QuACK's cross entropy runs on CUDA alone. `error` is the relative error of dH and dW against float64 on 256 rows.
 
 Whole step: a tiny Qwen3 from the same weights, tokenizer, prompts, learning rate and precision in both: cases `sft`, `dpo`, `grpo`;
 metric `steps_per_second`, peers TRL's trainers. GRPO: 4 prompts x 8 samples x 16 new tokens, the reward is the share of sampled ids in
@@ -36,7 +38,12 @@ COMMAND = "make bench-learner"
 TURNS = 3
 HEADS = {"head 1024 x 512 x 32000": (1024, 512, 32000), "head 2048 x 256 x 151936": (2048, 256, 151936)}
 CUDA_HEADS = {"head 8192 x 4096 x 128256, bf16": (8192, 4096, 128256)}
-PROVIDERS = {"head": ("here", "naive", "trl", "liger", "torch"), "step": ("here", "trl")}
+SEQUENCES = 8  # of a head's rows
+PROVIDERS = {
+    "head": ("here", "naive", "compiled", "trl", "liger", "liger grpo", "verl", "torch"),
+    "dpo head": ("here", "naive", "liger dpo"),
+    "step": ("here", "trl"),
+}
 VOCABULARIES = {"512 ids": (512, 64), "151936 ids": (151936, 32)}  # name -> vocabulary, hidden size
 SHAPES = {
     "sft, equal lengths": "equal",
@@ -61,8 +68,9 @@ def head(provider: str, n: int, d: int, v: int, repeats: int) -> dict:
     weight = (torch.randn(v, d) * (4 / d**0.5)).to(device, dtype).requires_grad_()
     hidden = torch.randn(n, d).to(device, dtype).requires_grad_()
     targets = torch.randint(0, v, (n,), device=device)
-    old, credit = -torch.rand(n, device=device) * 12, torch.randn(n, device=device)
-    run = heads(provider)
+    each = n // SEQUENCES
+    old, credit = -torch.rand(n, device=device) * 12, torch.randn(SEQUENCES, device=device).repeat_interleave(each)
+    run = heads(provider, each, old, credit)
 
     def loss_of(logp, old=old, credit=credit):
         ratio = (logp - old).exp()
@@ -91,8 +99,9 @@ def head(provider: str, n: int, d: int, v: int, repeats: int) -> dict:
     return {"seconds": seconds, "extra_mb": peak() - before, "error": error[0]}
 
 
-def heads(provider: str):
-    """(hidden, weight, targets, loss of log-probs) -> gradients in .grad, as the provider does it."""
+def heads(provider: str, each: int, old, credit):
+    """(hidden, weight, targets, loss of log-probs) -> gradients in .grad, as the provider does it. each: rows of a sequence; old, credit
+    [N]: what the loss is made of, for a provider that brings its own."""
     import torch
 
     if provider == "here":
@@ -106,6 +115,31 @@ def heads(provider: str):
 
         def run(h, w, y, loss_of):
             loss_of(torch.log_softmax((h @ w.T).float(), -1).gather(1, y[:, None]).squeeze(1)).backward()
+    elif provider == "compiled":
+        naive = torch.compile(lambda h, w, y: torch.log_softmax((h @ w.T).float(), -1).gather(1, y[:, None]).squeeze(1), dynamic=False)
+
+        def run(h, w, y, loss_of):
+            loss_of(naive(h, w, y)).backward()
+    elif provider == "liger grpo":
+        from liger_kernel.chunked_loss import LigerFusedLinearGRPOLoss
+
+        theirs = LigerFusedLinearGRPOLoss(beta=0.0, compiled=False, use_ref_model=False, loss_type="bnpo")
+
+        def run(h, w, y, loss_of):
+            rows = [x.view(-1, each, *x.shape[1:]) for x in (h, y, torch.ones_like(y), old[: len(y)])]
+            theirs(rows[0], w, rows[1], rows[2], credit[: len(y) : each], old_per_token_logps=rows[3])[0].backward()
+    elif provider == "verl":
+        import importlib.util
+
+        where = importlib.util.find_spec("verl")
+        if where is None:
+            raise ModuleNotFoundError("verl is not installed (`pip install --no-deps verl`)")
+        spec = importlib.util.spec_from_file_location("fused", Path(where.origin).parent / "utils/experimental/torch_functional.py")
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+
+        def run(h, w, y, loss_of):
+            loss_of(module.FusedLinearForPPOFunction.apply(h, w, y)[0]).backward()
     elif provider == "trl":
         from trl.kernels import ChunkedLogProbFunction
 
@@ -123,6 +157,58 @@ def heads(provider: str):
             loss_of(-torch.nn.functional.linear_cross_entropy(h, w, y, reduction="none")).backward()
 
     return run
+
+
+def pairs(provider: str, n: int, d: int, v: int, repeats: int) -> dict:
+    """`head` with the loss of preference pairs: rows lie pair by pair, the chosen answer before the rejected one, N/8 rows each."""
+    import torch
+
+    torch.manual_seed(0)
+    torch.set_num_threads(2)
+    weight = (torch.randn(v, d) * (4 / d**0.5)).requires_grad_()
+    hidden, targets, each = torch.randn(n, d).requires_grad_(), torch.randint(0, v, (n,)), n // SEQUENCES
+
+    def loss_of(logp):
+        said = logp.view(-1, 2, each).sum(-1)
+        return -torch.nn.functional.logsigmoid(0.1 * (said[:, 0] - said[:, 1])).mean()
+
+    if provider == "here":
+        from training.logprob import Head
+        from training.policy_loss import fused_policy_loss
+
+        def of_a_pair(stats, _):
+            return loss_of(stats.logp), {}
+
+        def run(h, w, y):
+            lengths = [2 * each] * (len(y) // (2 * each))
+            fused_policy_loss(h, Head(weight=w), y, of_a_pair, scope="sequence", lengths=lengths, elements=2 * each * v)[0].backward()
+    elif provider == "naive":
+
+        def run(h, w, y):
+            loss_of(torch.log_softmax((h @ w.T).float(), -1).gather(1, y[:, None]).squeeze(1)).backward()
+    else:
+        from liger_kernel.chunked_loss import LigerFusedLinearDPOLoss
+
+        theirs = LigerFusedLinearDPOLoss(beta=0.1, compiled=False, use_ref_model=False)
+
+        def run(h, w, y):
+            first = lambda x: x.view(-1, 2, each, *x.shape[1:]).transpose(0, 1).flatten(0, 1)  # all chosen, then all rejected  # noqa: E731
+            theirs(w, first(h), first(y))[0].backward()
+
+    small = hidden[: 2 * each].detach().clone().requires_grad_()
+    run(small, weight, targets[: 2 * each])
+    h, w = small.detach().double().requires_grad_(), weight.detach().double().requires_grad_()
+    loss_of(torch.log_softmax(h @ w.T, -1).gather(1, targets[: 2 * each, None]).squeeze(1)).backward()
+    error = max(float((a.double() - b).norm() / b.norm()) for a, b in ((small.grad, h.grad), (weight.grad, w.grad)))
+    del small, h, w
+    weight.grad, hidden.grad = torch.zeros_like(weight), torch.zeros_like(hidden)
+    before, seconds = peak(reset=True), []
+    for _ in range(repeats + 1):
+        hidden.grad = weight.grad = None
+        began = time.perf_counter()
+        run(hidden, weight, targets)
+        seconds.append(time.perf_counter() - began)
+    return {"seconds": seconds[1:], "extra_mb": peak() - before, "error": error}
 
 
 def _error(d_hidden, d_weight, hidden, weight, targets, old, credit, loss_of) -> float:
@@ -402,12 +488,13 @@ def turns(label: str, providers: tuple[str, ...], n: int, arguments) -> dict[str
 def main() -> None:
     parser = argparse.ArgumentParser(description="the learner step against its peers")
     parser.add_argument("--child", nargs="+", help="one measurement: what the benchmark starts for each")
-    parser.add_argument("--only", default="", help="cases whose name holds this")
+    parser.add_argument("--only", default="", help="measure the cases whose name holds this; the others stay")
     parser.add_argument("--turns", type=int, default=TURNS)
     args = parser.parse_args()
     if args.child:
         kind, provider, *rest = args.child
-        out = head(provider, *map(int, rest)) if kind == "head" else whole(provider, rest[0], *map(int, rest[1:]))
+        of = {"head": head, "dpo head": pairs}
+        out = of[kind](provider, *map(int, rest)) if kind in of else whole(provider, rest[0], *map(int, rest[1:]))
         print(json.dumps(out))
         return
     import torch
@@ -416,13 +503,13 @@ def main() -> None:
     shapes = {**HEADS, **(CUDA_HEADS if torch.cuda.is_available() else {})}
     if not torch.cuda.is_available():
         print(f"left out, no CUDA device: {', '.join(CUDA_HEADS)}")
-    for case, (n, d, v) in shapes.items():
-        if args.only in case:
-            found = turns(case, PROVIDERS["head"], args.turns, lambda p, s=(n, d, v): ("head", p, *map(str, s), "2"))
+    for kind, case, (n, d, v) in [(k, f"{k}{c.removeprefix('head')}", x) for k in ("head", "dpo head") for c, x in shapes.items()]:
+        if args.only in case and not (kind == "dpo head" and v == 128256):
+            found = turns(case, PROVIDERS[kind], args.turns, lambda p, k=kind, s=(n, d, v): (k, p, *map(str, s), "2"))
             cases.append(
                 result(case, "seconds", "s", "lower", {p: [statistics.median(x["seconds"]) for x in xs] for p, xs in found.items()})
             )
-            memory = {p: [child("head", p, *map(str, (n, d, v)), "0")["extra_mb"]] for p in found}
+            memory = {p: [child(kind, p, *map(str, (n, d, v)), "0")["extra_mb"]] for p in found}
             cases.append(result(case, "extra_mb", "MB", "lower", memory, 0))
             errors = {p: [x["error"] for x in xs if x["error"] is not None] for p, xs in found.items()}
             if all(errors.values()):
@@ -441,11 +528,12 @@ def main() -> None:
             if shape == "grpo":
                 last = {p: [statistics.mean(x["reward"][-max(1, steps // 5) :]) for x in xs] for p, xs in found.items()}
                 cases.append({**result(case, "reward", "share", "higher", last), "ratio_to_best_peer": None})
-    if args.only:
-        print(json.dumps([{k: c[k] for k in ("case", "metric", "value", "peers", "ratio_to_best_peer")} for c in cases], indent=1))
-        return
+    path = RESULTS / "learner.json"
+    if args.only and path.exists():  # the other cases stay as they were measured
+        measured = {c["case"] for c in cases}
+        cases += [c for c in json.loads(path.read_text(encoding="utf-8")) if c["case"] not in measured]
     RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "learner.json").write_text(json.dumps(cases, indent=1) + "\n", encoding="utf-8")
+    path.write_text(json.dumps(cases, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
