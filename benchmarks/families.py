@@ -24,13 +24,14 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Mapping
 from importlib import import_module
 from itertools import cycle, islice
 from pathlib import Path
 
 from synth.types import Problem, from_row, to_row
 from synth.verify import verify
-from tasks.planning.pieces import files
+from tasks.planning.pieces import files, locate
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -67,29 +68,40 @@ def measure(name: str, items: int, budget: float) -> list[dict]:
         left = count
     parts = [statistics.median(parts[i::PARTS]) for i in range(PARTS)] if len(parts) >= PARTS else parts or [left / budget * 2]
 
-    small, repeats, total, within, across = [], 0, 0, 0, 0
-    for level in levels:
-        one, two = (Counter(p.id for p in made[seed][level]) for seed in SEEDS)
-        n = one.total()
-        again = n - len(one)
-        pairs = sum(c * (c - 1) // 2 for c in one.values())
-        within += pairs + sum(c * (c - 1) // 2 for c in two.values())
-        across += sum(c * two[key] for key, c in one.items())
-        if n and again > SMALL * n:
-            small.append(f"{level} (about {n * (n - 1) // 2 // max(1, pairs):,})")
-        else:
-            repeats, total = repeats + again, total + n
+    counts = {seed: {level: Counter(p.id for p in made[seed][level]) for level in levels} for seed in SEEDS}
+    within = sum(pairs(c) for of in counts.values() for c in of.values())
+    across = sum(n * counts[SEEDS[1]][level][key] for level in levels for key, n in counts[SEEDS[0]][level].items())
+    share, total, small = repeats(counts[SEEDS[0]])
     problems = [p for level in levels for p in made[SEEDS[0]][level]]
-    name_ = f"{name} ({len(levels)} levels" + (f"; small: {', '.join(small)})" if small else ")")
+    name_ = f"{name} ({len(levels)} levels{small})"
     rate, spread = scored(problems)
     return [
         result(name_, "generated", statistics.median(parts), "items/s", "higher", min(parts), max(parts), left),
         result(name_, "scored", rate, "answers/s", "higher", *spread, len(problems)),
         result(name_, "set aside", 100 * aside / (2 * left), "%", "lower", None, None, 2 * left),
-        *([result(name_, "duplicates", 100 * repeats / total, "%", "lower", None, None, total)] if total else []),  # no large level: no row
+        *([result(name_, "duplicates", share, "%", "lower", None, None, total)] if total else []),  # no large level: no row
         result(name_, "overlap of seeds", across / within if within else float(across), "", "lower", None, None, 2 * left),
         result(name_, "proved again", 100 * proved(problems), "%", "higher", None, None, len(problems)),
     ]
+
+
+def pairs(counts: Counter) -> int:
+    """Pairs of equal items."""
+    return sum(n * (n - 1) // 2 for n in counts.values())
+
+
+def repeats(levels: Mapping[int, Counter]) -> tuple[float, int, str]:
+    """(per cent of the items of large levels that repeat an earlier one, how many items these levels gave, the small levels with the
+    number of different items that each seems to hold). levels: level -> how often each item came."""
+    again = total = 0
+    small = []
+    for level, counts in levels.items():
+        n = counts.total()
+        if n - len(counts) > SMALL * n:
+            small.append(f"{level} (about {n * (n - 1) // 2 // max(1, pairs(counts)):,})")
+        else:
+            again, total = again + n - len(counts), total + n
+    return 100 * again / max(1, total), total, f"; small: {', '.join(small)}" if small else ""
 
 
 def scored(problems: list[Problem], seconds: float = 0.5) -> tuple[float, tuple[float, float]]:
@@ -140,7 +152,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--items", type=int, default=ITEMS, help="items of each seed, at most")
     parser.add_argument("--budget", type=float, default=BUDGET, help="seconds of CPU time for making the items of one family")
-    parser.add_argument("--only", nargs="*", default=[], help="families to measure; the results of the others stay")
+    parser.add_argument("--families", type=lambda text: text.split(","), default=[], metavar="A,B", help="these alone; other results stay")
     parser.add_argument("--prove", type=Path, help="certify the problems of this file and print how many are proved")
     args = parser.parse_args()
     if args.prove:
@@ -148,13 +160,12 @@ def main() -> int:
         return 0
     RESULTS.mkdir(parents=True, exist_ok=True)
     path = RESULTS / "families.json"
-    known = json.loads(path.read_text(encoding="utf-8")) if args.only and path.exists() else []
-    found = [r for r in known if r["case"].split(" ")[0] not in args.only]
-    for name in sorted(args.only or files("synth.make.families")):
-        new = measure(name, args.items, args.budget)
-        found = sorted([*found, *new], key=lambda r: r["case"])
+    found = json.loads(path.read_text(encoding="utf-8")) if args.families and path.exists() else []
+    for name in sorted(args.families or files("synth.make.families")):
+        new = measure(locate("synth.make.families", name).stem, args.items, args.budget)
+        found = sorted([*(r for r in found if r["case"].split(" ")[0] != name), *new], key=lambda r: r["case"])
         print("  ".join([f"{new[-1]['case']}:", *(f"{r['metric']} {r['value']:,.4g}{r['unit']}" for r in new)]), flush=True)
-    path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     return 0
 
 

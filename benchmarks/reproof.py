@@ -1,12 +1,16 @@
 """Is every problem that a family makes right? Another process proves it again, from the stored row alone. `make bench-reproof`
 
-For every family, over its whole ladder (all levels equally often), split train, ITEMS items of each of two seeds:
+For every family, over its whole ladder (all levels equally often), split train:
+- duplicates: the share of DRAWS items of seed 42 that repeat an earlier one, over the levels that are large; a level where more than one
+  in a thousand repeats is small, and says how many different items it seems to hold
+and of ITEMS items of each of two seeds:
 - proved again: the share of the items of seed 42 whose answer a process of its own, which has nothing but the file of rows, finds right by
   the family's other route (`synth.certify`)
 - shared: items of seed 43 that seed 42 has too, over what independent draws of the same distribution would share: per level the number of
   equal pairs within both seeds says how many distinct items there seem to be; 1 is the birthday formula, 0 where nothing repeats
 - disjoint: whether no root of 1,000 items of the split test lies among those of train
 It goes on where it was stopped: families that benchmarks/results/reproof.json has with as many items are left out (`--again` does all).
+The families that make most items in a second come first.
 """
 
 from __future__ import annotations
@@ -20,36 +24,43 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from benchmarks.families import pairs, repeats
 from synth.types import Problem, from_row, to_row
 from tasks.planning.pieces import files, find, module
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "reproof.json"
-ITEMS, SEEDS = 10_000, (42, 43)
+ITEMS, DRAWS, SEEDS = 10_000, 100_000, (42, 43)
 COMMAND = "make bench-reproof"
 
 
-def made(name: str, seed: int, split: str, items: int, seconds: float) -> list[Problem]:
+def drawn(name: str, seed: int, split: str, items: int, seconds: float) -> Iterator[Problem]:
     """Items of all levels by turns, as many as the seconds of CPU time allow."""
     family, levels = find("synth.make.families", name), len(module("synth.make.families", name).LADDER)
-    out, end, index = [], time.process_time() + seconds, 0
-    while len(out) < items and time.process_time() < end:
+    end, count, index = time.process_time() + seconds, 0, 0
+    while count < items and time.process_time() < end:
         item = family(seed, split, index // levels, levels=[1 + index % levels])
-        if isinstance(item, Problem):
-            out.append(item)
         index += 1
-    return out
+        if isinstance(item, Problem):
+            count += 1
+            yield item
 
 
-def shared(one: list[Problem], two: list[Problem]) -> float:
+def by_level(problems: Iterable[Problem]) -> dict[int, Counter]:
+    """Level -> how often each item came."""
+    out: dict[int, Counter] = {}
+    for p in problems:
+        out.setdefault(p.difficulty["level"], Counter())[p.id] += 1
+    return dict(sorted(out.items()))
+
+
+def shared(one: Mapping[int, Counter], two: Mapping[int, Counter]) -> float:
     """Equal pairs between two seeds over those expected from the pairs within both, summed over levels; 0 where none are equal."""
-    across = within = 0
-    for level in {p.difficulty["level"] for p in one}:
-        a, b = (Counter(p.id for p in items if p.difficulty["level"] == level) for items in (one, two))
-        across += sum(n * b[key] for key, n in a.items())
-        within += sum(n * (n - 1) // 2 for c in (a, b) for n in c.values())
+    across = sum(n * two[level][key] for level, counts in one.items() for key, n in counts.items())
+    within = sum(pairs(c) for of in (one, two) for c in of.values())
     return across / within if within else float(across)
 
 
@@ -79,20 +90,33 @@ def result(name: str, metric: str, value: float, unit: str, better: str, n: int)
     }
 
 
-def measure(name: str, items: int, seconds: float) -> list[dict]:
-    one, two = (made(name, seed, "train", items, seconds) for seed in SEEDS)
-    test = {p.lineage["root"] for p in made(name, 44, "test", 1000, seconds / 10)}
+def measure(name: str, items: int, draws: int, seconds: float) -> list[dict]:
+    """The results of one family, with seconds of CPU time for every list of items, at most."""
+    one, two = (list(drawn(name, seed, "train", items, seconds)) for seed in SEEDS)
+    test = {p.lineage["root"] for p in drawn(name, 44, "test", 1000, seconds / 10)}
+    share, total, small = repeats(by_level(drawn(name, SEEDS[0], "train", draws, seconds)))
+    levels = len(module("synth.make.families", name).LADDER)
+    case = f"{name} ({levels} levels{small})"
     return [
-        result(name, "proved again", 100 * proved(one) / len(one), "%", "higher", len(one)),
-        result(name, "shared by two seeds", shared(one, two), "", "lower", len(one) + len(two)),
-        result(name, "roots in train and test", float(len(test & {p.lineage["root"] for p in one})), "roots", "lower", len(test)),
+        result(case, "proved again", 100 * proved(one) / len(one), "%", "higher", len(one)),
+        *([result(case, "duplicates", share, "%", "lower", total)] if total else []),  # no large level: no row
+        result(case, "shared by two seeds", shared(by_level(one), by_level(two)), "", "lower", len(one) + len(two)),
+        result(case, "roots in train and test", float(len(test & {p.lineage["root"] for p in one})), "roots", "lower", len(test)),
     ]
+
+
+def speed() -> dict[str, float]:
+    """Family -> items in a second, as benchmarks/results/families.json has it."""
+    path = RESULTS.with_name("families.json")
+    known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+    return {r["case"].split(" ")[0]: r["value"] for r in known if r["metric"] == "generated"}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--items", type=int, default=ITEMS)
-    parser.add_argument("--seconds", type=float, default=600.0, help="of CPU time for the items of one family and seed, at most")
+    parser.add_argument("--draws", type=int, default=DRAWS)
+    parser.add_argument("--seconds", type=float, default=100.0, help="of CPU time for one list of items of a family, at most")
     parser.add_argument("--again", action="store_true", help="measure what is there already too")
     parser.add_argument("--prove", type=Path, help="certify the problems of this file and print how many are proved")
     args = parser.parse_args()
@@ -100,14 +124,15 @@ def main() -> int:
         print(prove(args.prove))
         return 0
     found = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else []
-    for name in sorted(files("synth.make.families")):
-        known = [r for r in found if r["case"] == name and r["metric"] == "proved again"]
-        if known and known[0]["n"] >= args.items and not args.again:
+    rates = speed()
+    for name in sorted(files("synth.make.families"), key=lambda n: -rates.get(n, 0.0)):
+        known = [r for r in found if r["case"].split(" ")[0] == name]
+        if any(r["metric"] == "proved again" and r["n"] >= args.items for r in known) and not args.again:
             continue
-        found = sorted([r for r in found if r["case"] != name] + measure(name, args.items, args.seconds), key=lambda r: r["case"])
+        new = measure(name, args.items, args.draws, args.seconds)
+        found = sorted([*(r for r in found if r not in known), *new], key=lambda r: r["case"])
         RESULTS.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-        told = (f"{r['metric']} {r['value']:.4g}{r['unit']} (n = {r['n']})" for r in found if r["case"] == name)
-        print("  ".join([name, *told]), flush=True)
+        print("  ".join([new[0]["case"], *(f"{r['metric']} {r['value']:.4g}{r['unit']} (n = {r['n']})" for r in new)]), flush=True)
     return 0
 
 

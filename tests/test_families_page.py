@@ -1,8 +1,11 @@
 """`espalier families` and the measure behind `make bench-families`."""
 
+from collections import Counter
+
 import pytest
 
 from benchmarks import families as bench
+from benchmarks import reproof
 from benchmarks.tables import KEYS
 from flows import cli
 from tasks.planning.pieces import files
@@ -41,6 +44,23 @@ def test_measure_counts_repeats_and_proves_in_another_process(name, small):
     assert found["proved again"]["value"] == 100 and found["set aside"]["value"] == 0
     assert ("small: 1" in found["generated"]["case"]) == small and ("duplicates" not in found or found["duplicates"]["value"] <= 0.1)
     assert found["generated"]["low"] <= found["generated"]["value"] <= found["generated"]["high"]
+
+
+def test_repeats_by_hand():
+    large, small = Counter(range(5000)), Counter({1: 3, 2: 1, 3: 1})
+    share, n, said = bench.repeats({1: large + Counter([7]), 2: small})
+    assert share == pytest.approx(100 / 5001) and n == 5001
+    assert said == "; small: 2 (about 3)", "10 pairs of 5 items, 3 of them equal"
+    assert bench.repeats({2: small}) == (0.0, 0, said)
+
+
+def test_seeds_share_what_the_birthday_formula_says():
+    one, two = {1: Counter("aab"), 2: Counter("x")}, {1: Counter("abc"), 2: Counter("xx")}
+    assert reproof.shared(one, two) == (2 + 1 + 2) / (1 + 1)
+    found = {r["metric"]: r for r in reproof.measure("n_queens", 60, 300, 20.0)}
+    assert all(r.keys() >= KEYS and r["n"] for r in found.values())
+    assert found["proved again"]["value"] == 100 and found["proved again"]["n"] == 60 and found["duplicates"]["n"] < 300
+    assert "; small: 1 (about " in found["proved again"]["case"] and found["roots in train and test"]["value"] == 0
 
 
 def test_a_problem_with_a_wrong_answer_is_not_proved(tmp_path):
