@@ -142,6 +142,38 @@ def test_streamed_is_bounded_in_order_and_whole():
     assert all(0 <= i - v <= 2 for i, seen in enumerate(versions) for v in seen) and max(r["lag_max"] for r in rows) <= 2
 
 
+@pytest.mark.parametrize("how", ["one_off", "streamed"])
+def test_on_the_same_cores_the_learner_begins_while_a_tool_is_waited_for(how, monkeypatch):
+    """Not while a turn is sampled, and not in the moment before the next step's first one."""
+    at_work, sampled, seen = [], [], []
+
+    class Slow(Cut):
+        def open(self, prompts, seeds):
+            session = super().open(prompts, seeds)
+            generate = session.generate
+
+            def slow(sampling):
+                at_work.append(1)
+                time.sleep(0.05)
+                said = generate(sampling)
+                sampled.append(at_work.pop())
+                return said
+
+            session.generate = slow
+            return session
+
+    monkeypatch.setattr("test_asynchronous.Cut", Slow)
+    policy = tiny.build(seed=1)
+    ahead = Ahead(experience(copy.deepcopy(policy), pause=lambda: time.sleep(0.1)), policy, MODES[how], 4)
+    try:
+        for step in range(4):
+            ahead(step)
+            seen.append((len(at_work), len(sampled) > 3 * (step + 1) or step == 3))
+    finally:
+        ahead.close()
+    assert seen == [(0, True)] * 4
+
+
 def test_a_staleness_of_nothing_is_refused():
     with pytest.raises(ValueError, match="staleness is 0: sampling ahead needs 1 or more"):
         streamed(staleness=0)

@@ -19,7 +19,8 @@ import copy
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -79,11 +80,11 @@ class Closed(Exception):
 @dataclass
 class Following:
     """A `Sampler` that takes newer weights between two turns, and then reads the conversations anew: keys and values of older weights are
-    those of another policy, and the log-probs would be of neither. `before` is called first, before every turn."""
+    those of another policy, and the log-probs would be of neither. Each turn is sampled within `around()`."""
 
     sampler: Sampler
     mailbox: Mailbox | None
-    before: Any = None
+    around: Callable[[], AbstractContextManager[None]] = nullcontext
 
     @property
     def model(self) -> nn.Module:
@@ -125,16 +126,15 @@ class _Following:
 
     def generate(self, sampling: Sampling) -> list[Segment]:
         source = self.follower
-        if source.before is not None:
-            source.before()
-        if source.mailbox is not None:
-            source.mailbox.take(source.sampler)
-        if self.session is None or source.sampler.version != self.version:
-            prompts = [np.concatenate(self.said[r]) for r in self.rows]
-            self.session, self.names = source.sampler.open(prompts, [self.seeds[r] for r in self.rows]), list(self.rows)
-            self.session.turn = self.turn  # a turn has draws of its own, whoever samples it
-            self.version = source.sampler.version
-        said = self.session.generate(sampling)
+        with source.around():
+            if source.mailbox is not None:
+                source.mailbox.take(source.sampler)
+            if self.session is None or source.sampler.version != self.version:
+                prompts = [np.concatenate(self.said[r]) for r in self.rows]
+                self.session, self.names = source.sampler.open(prompts, [self.seeds[r] for r in self.rows]), list(self.rows)
+                self.session.turn = self.turn  # a turn has draws of its own, whoever samples it
+                self.version = source.sampler.version
+            said = self.session.generate(sampling)
         self.turn += 1
         for r, segment in zip(self.rows, said, strict=True):
             self.said[r].append(segment.ids)
@@ -165,9 +165,11 @@ class Ahead:
         if any(p.data_ptr() in theirs for p in player.sampler.model.parameters()):
             raise ValueError("the sampler has the learner's own weights: to sample beside learning it needs a copy of them")
         self.mailbox = Mailbox(self.learner)
-        self.experience.player = replace(player, sampler=Following(player.sampler, self.mailbox if self.mode.fresh else None, self._still_wanted))
+        self.experience.player = replace(player, sampler=Following(player.sampler, self.mailbox if self.mode.fresh else None, self._turn))
         self._changed = threading.Condition()
         self._busy = self._paused = self._closed = False
+        self._due, self._turns = False, 0  # whether the sampler is about to begin; turns that it is sampling
+        self._shared = next(self.learner.parameters()).is_cpu and next(player.sampler.model.parameters()).is_cpu
         self._failed: BaseException | None = None
         self._thread: threading.Thread | None = None
 
@@ -185,9 +187,29 @@ class Ahead:
         if self._thread is not None:
             self._thread.join()
 
-    def _still_wanted(self) -> None:
-        if self._closed:
-            raise Closed
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Around a turn that is sampled."""
+        with self._changed:
+            if self._closed:
+                raise Closed
+            self._due = False
+            self._turns += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._turns -= 1
+                self._changed.notify_all()
+
+    def _wait_for_a_pause(self) -> float:
+        """On a CPU, until the sampler waits for a tool or has nothing to do; returns the seconds. Two threads on the same cores hide nothing
+        of each other's work, and hand Python's lock to and fro at every small operation: the learner had better work while a tool does."""
+        began = time.monotonic()
+        with self._changed:
+            while self._shared and (self._due or self._turns) and self._failed is None:
+                self._changed.wait()
+        return time.monotonic() - began
 
     def __call__(self, step: int) -> tuple[Iterable[Batch], Mapping[str, float]]:
         """The batches of a step; waits for it where it is not sampled yet. Raises what sampling raised, and WrongVersion where a turn was
@@ -211,6 +233,7 @@ class Ahead:
         batches, metrics = self.experience.finish(made)
         if not self.mode.fresh and self.mode.staleness:
             self._allow(step, step + self.mode.staleness)
+        waited += self._wait_for_a_pause()
         return batches, {**metrics, **lags(made.kept, step), "waited_seconds": waited}
 
     def _allow(self, version: int, last: int) -> None:
@@ -218,6 +241,7 @@ class Ahead:
         self.mailbox.send(self.learner, version)
         with self._changed:
             self.allowed = min(max(self.allowed, last), self.steps - 1)
+            self._due = self._due or (not self._busy and self.begun <= self.allowed)
             self._changed.notify_all()
 
     def _sample(self) -> None:
@@ -236,6 +260,7 @@ class Ahead:
                     self.waiting.append(made)
                     self.begun += 1
                     self._busy = False
+                    self._due = self.begun <= self.allowed
                     self._changed.notify_all()
         except Closed:
             return
