@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 import tiny
 import torch
+from safetensors.torch import load_file
 
 from synth.types import Problem, Sampling, Scored, Unscorable
 from training.env.single import Single
@@ -25,6 +26,7 @@ from training.learner import token_stats
 from training.model import save_model
 from training.pack import Row, pack
 from training.rollout import vllm_engine
+from training.rollout.ending import Ending
 from training.rollout.engine import Completion, EngineLost, EngineSampler, WrongVersion
 from training.rollout.play import Player
 
@@ -58,7 +60,7 @@ class Fake:
             lost = len(self.asked) in self.lose
             self.asked.append((tuple(prompt), seed))
             ids = np.array(self.turn)
-            out.append(None if lost else Completion(ids=ids, logp=np.full(len(ids), -1.0, dtype=np.float32), ended=ids[-1] == END))
+            out.append(None if lost else Completion(ids=ids, logp=np.full(len(ids), -1.0, dtype=np.float32), stop="end" if ids[-1] == END else "length"))
         return out
 
     def revive(self):
@@ -147,7 +149,7 @@ def test_a_wrong_version_stops_the_run():
 
 
 class Port(BaseHTTPRequestHandler):
-    """What a vLLM server answers, as far as it is asked; `self.server.fail` counts completions that end with 500."""
+    """What a vLLM server answers, as far as it is asked: `self.server.say`; `self.server.fail` counts completions that end with 500."""
 
     def log_message(self, *_):
         pass
@@ -159,8 +161,8 @@ class Port(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         if self.path == "/collective_rpc":
             if body["method"] == "espalier_load":
-                folder = body["kwargs"]["folder"]
-                self.server.seen.append((self.path, sorted(os.listdir(folder))))
+                (file,) = Path(body["kwargs"]["folder"]).iterdir()
+                self.server.seen.append((self.path, load_file(file)))
                 self.server.held = body["kwargs"]["version"]
             held = self.server.held
             return self._say({"results": [None if held is None else str(held)]})
@@ -169,8 +171,7 @@ class Port(BaseHTTPRequestHandler):
             if self.server.fail:
                 self.server.fail -= 1
                 return self._say({"error": "x"}, 500)
-            said = {"token_ids": [7, END], "logprobs": {"token_logprobs": [-1.5, -0.25]}, "finish_reason": "stop"}
-            return self._say({"choices": [said]})
+            return self._say({"choices": [self.server.say]})
         return self._say(None) if self.path == "/reset_prefix_cache" else self._say({"error": "no such path"}, 404)
 
     def _say(self, value, code=200):
@@ -185,6 +186,7 @@ class Port(BaseHTTPRequestHandler):
 def port():
     server = ThreadingHTTPServer(("127.0.0.1", 0), Port)
     server.seen, server.fail, server.held = [], 0, None
+    server.say = {"token_ids": [7, END], "logprobs": {"token_logprobs": [-1.5, -0.25]}, "finish_reason": "stop"}
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield server
     server.shutdown()
@@ -199,8 +201,11 @@ def test_a_server_is_given_weights_as_a_folder_and_asked_with_ids(port, tmp_path
     sampler, groups = play(served(port, tmp_path), n=1, samples=1)
     segment = groups[0].rollouts[0].segments[1]
     assert segment.ids.tolist() == [7, END] and segment.logp.tolist() == [-1.5, -0.25] and segment.stop == "end" and segment.version == 0
-    (_, files), (_, body) = port.seen
-    assert "model.safetensors" in files and not list((tmp_path / "weights").iterdir()), "the folder is gone when it was read"
+    (_, weights), (_, body) = port.seen
+    assert not list((tmp_path / "weights").iterdir()), "the folder is gone when it was read"
+    want = sampler.model.state_dict()
+    assert weights.keys() == want.keys() >= {"lm_head.weight", "model.embed_tokens.weight"}, "tied ones by both names: vLLM packs the head apart"
+    assert all(torch.equal(weights[name], t) for name, t in want.items())
     assert body["logprobs"] == 0 and body["return_token_ids"] and body["stop_token_ids"] == [END] and body["prompt"][0] == 1
 
 
@@ -217,6 +222,29 @@ def test_a_server_that_is_gone_is_waited_for_and_then_given_up(tmp_path, capsys)
     engine = vllm_engine.Server("http://127.0.0.1:9", tmp_path, patience=0.0)
     sampler, groups = play(engine, n=1, samples=1)
     assert isinstance(groups[0].rollouts[0].score, Unscorable) and "did not come back in 0 s" in capsys.readouterr().err
+
+
+def test_what_vllm_would_do_otherwise_is_refused(port, tmp_path):
+    """By both ways of asking it, and not as a lost request."""
+    source = EngineSampler(tiny.build(), END, served(port, tmp_path))
+    for sampling, said in ((Sampling(choices=("a", "b")), "held to choices"), (Sampling(min_p=0.1, top_p=0.9), "set top_p = 0.9 or min_p = 0.1 alone")):
+        with pytest.raises(ValueError, match=said):
+            vllm_engine.request(sampling, 1, END)
+        with pytest.raises(ValueError, match=said):
+            source.open(tiny.ids(4), [1]).generate(sampling)
+    assert not [path for path, _ in port.seen if path == "/v1/completions"]
+
+
+def test_all_of_a_sampling_is_asked_for(port, tmp_path):
+    asked = Sampling(temperature=0.5, top_k=7, min_p=0.1, max_tokens=5, stop=("x",), stop_ids=(7,))
+    source = EngineSampler(tiny.build(), END, served(port, tmp_path))
+    (turn,) = source.open(tiny.ids(4), [1]).generate(asked)
+    body = port.seen[-1][1]
+    want = {"temperature": 0.5, "top_k": 7, "top_p": 1.0, "min_p": 0.1, "max_tokens": 5, "stop": ["x"], "stop_token_ids": [END, 7]}
+    assert turn.stop == "end" and {k: body[k] for k in want} == want
+    for ids, reason, stop in (([7], "stop", "stop_id"), ([5, 8], "stop", "stop_string"), ([5, 8], "length", "length"), ([5], "abort", "lost")):
+        port.say = {"token_ids": ids, "logprobs": {"token_logprobs": [-1.0] * len(ids)}, "finish_reason": reason}
+        assert source.open(tiny.ids(4), [1]).generate(asked)[0].stop == stop
 
 
 def test_a_server_that_is_none_of_vllms_is_a_sentence(port, tmp_path):
@@ -277,8 +305,11 @@ def test_greedy_turns_are_the_learners(vllm, record_property):
 @installed
 @pytest.mark.parametrize(
     "sampling",
-    [Sampling(max_tokens=24), Sampling(temperature=0.7, max_tokens=24), Sampling(temperature=1.3, top_k=7, top_p=0.8, max_tokens=24), Sampling(temperature=0.0, max_tokens=24)],
-    ids=["plain", "cold", "truncated", "greedy"],
+    [
+        Sampling(max_tokens=24), Sampling(temperature=0.7, max_tokens=24), Sampling(temperature=1.3, top_k=7, top_p=0.8, max_tokens=24),
+        Sampling(temperature=1.3, top_k=50, min_p=0.1, max_tokens=24), Sampling(temperature=0.0, max_tokens=24),
+    ],
+    ids=["plain", "cold", "truncated", "not unlikely", "greedy"],
 )
 def test_log_probs_are_those_of_the_distribution_sampled_from(vllm, sampling, record_property):
     source = sampler(vllm, seed=1)
@@ -292,6 +323,8 @@ def test_log_probs_are_those_of_the_distribution_sampled_from(vllm, sampling, re
             order = kept.sort(-1, descending=True)
             drop = order.values.exp().cumsum(-1) - order.values.exp() >= sampling.top_p
             kept = kept.masked_fill(torch.zeros_like(drop).scatter(-1, order.indices, drop), -torch.inf).log_softmax(-1)
+        if sampling.min_p:
+            kept = kept.masked_fill(kept < kept.amax(-1, keepdim=True) + np.log(sampling.min_p), -torch.inf).log_softmax(-1)
         want = kept.gather(1, torch.from_numpy(segment.ids)[:, None])[:, 0].numpy()
         assert np.isfinite(want).all(), "a token was drawn that the truncation leaves out"
         apart.append(np.abs(want - segment.logp))
@@ -299,6 +332,25 @@ def test_log_probs_are_those_of_the_distribution_sampled_from(vllm, sampling, re
     print(f"\nvLLM against the learner, {len(apart)} tokens, {sampling}: mean {apart.mean():.2e}, largest {apart.max():.2e} nats")
     record_property("largest", float(apart.max()))
     assert apart.mean() < 1e-3
+
+
+STOPPING = Sampling(max_tokens=32, stop=("e", "th"), stop_ids=(40, 41, 42, 43, 44, 45))
+
+
+def stops_where_the_torch_sampler_does(source):
+    """Each turn ends at the first token at which the rule of the sampler of this process ends it, and says the same of it."""
+    ending = Ending.of(STOPPING, END, tiny.Scripted(None).renderer, len(tiny.tokenizer()))
+    found = source.open(PROMPTS * 8, range(40)).generate(STOPPING)
+    for segment in found:
+        ids = segment.ids
+        whys = ((i, ending.why(int(ids[i]), ids[: i + 1])) for i in range(len(ids)))
+        assert (len(ids) - 1, segment.stop) == next((x for x in whys if x[1]), (STOPPING.max_tokens - 1, "length"))
+    return {s.stop for s in found}
+
+
+@installed
+def test_turns_stop_at_strings_and_ids(vllm):
+    assert stops_where_the_torch_sampler_does(sampler(vllm, seed=1)) >= {"stop_string", "stop_id"}
 
 
 @installed
@@ -426,7 +478,6 @@ def real_server(tmp_path_factory):
 
 
 @installed
-@pytest.mark.slow
 def test_a_real_server_says_what_the_learner_says_and_takes_its_weights(real_server):
     source = sampler(real_server, seed=1)
     for version, seed in enumerate((1, 2)):
@@ -440,3 +491,4 @@ def test_a_real_server_says_what_the_learner_says_and_takes_its_weights(real_ser
             want = kept.gather(1, torch.from_numpy(segment.ids)[:, None])[:, 0].numpy()
             assert np.abs(want - segment.logp).mean() < 1e-3 and segment.version == version and len(segment.ids) <= 16
     assert real_server.version() == 1
+    assert stops_where_the_torch_sampler_does(source) >= {"stop_string", "stop_id"}

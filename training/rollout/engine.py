@@ -17,7 +17,7 @@ import numpy as np
 from torch import nn
 
 from synth.types import Sampling, seed_for
-from training.types import Segment
+from training.types import Segment, Stop
 
 
 class WrongVersion(RuntimeError):
@@ -30,11 +30,11 @@ class EngineLost(RuntimeError):
 
 @dataclass(frozen=True, kw_only=True)
 class Completion:
-    """What an engine wrote after a prompt: ids [n], their log-probs [n] under the distribution sampled from, and whether it ended itself."""
+    """What an engine wrote after a prompt: ids [n], their log-probs [n] under the distribution sampled from, and why it ended."""
 
     ids: np.ndarray
     logp: np.ndarray
-    ended: bool
+    stop: Stop
 
 
 class Engine(Protocol):
@@ -47,7 +47,8 @@ class Engine(Protocol):
         """Of the weights that it holds, as it says itself; None while it holds half of an update. Raises EngineLost."""
 
     def complete(self, prompts: Sequence[Sequence[int]], seeds: Sequence[int], sampling: Sampling, end_id: int) -> list[Completion | None]:
-        """One completion per prompt, None for each that was lost. Raises EngineLost where all are."""
+        """One completion per prompt, None for each that was lost. Raises EngineLost where all are, and ValueError for a sampling that the
+        engine cannot do."""
 
     def revive(self) -> None:
         """Start it again, or wait until it is there. Raises EngineLost where that fails."""
@@ -123,7 +124,8 @@ class EngineSession:
             self.said[r] += [int(i) for i in x]
 
     def generate(self, sampling: Sampling) -> list[Segment]:
-        """Sample the next turn of every alive conversation: at most `max_tokens` ids, ending with the end-of-turn id unless cut."""
+        """Sample the next turn of every alive conversation: at most `max_tokens` ids, ending with the end-of-turn id unless cut, or stopped
+        by another id or by a string. Raises ValueError for a sampling that the engine cannot do."""
         seeds = [seed_for(self.seeds[r], self.turn) for r in self.rows]
         self.turn += 1
         made = self.sampler.complete([self.said[r] for r in self.rows], seeds, sampling)
@@ -134,6 +136,6 @@ class EngineSession:
             self.said[r] += ids.tolist()
             out.append(
                 Segment(ids=ids, role="model", logp=np.zeros(0, dtype=np.float32) if blank else one.logp,
-                        stop="lost" if blank else "end" if one.ended else "length", version=self.sampler.version, sampling=sampling)
+                        stop="lost" if blank else one.stop, version=self.sampler.version, sampling=sampling)
             )  # fmt: skip
         return out

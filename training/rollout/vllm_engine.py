@@ -74,7 +74,7 @@ class InProcess:
         threads, set_threads = torch.get_num_threads(), torch.set_num_threads
         with torch.random.fork_rng():
             try:
-                self.llm = vllm.LLM(model=str(self.folder), skip_tokenizer_init=True, **self.settings)
+                self.llm = vllm.LLM(model=str(self.folder), **self.settings)  # its tokenizer finds stop strings
             finally:  # on a CPU it takes this function away from everybody
                 torch.set_num_threads = set_threads
                 torch.set_num_threads(threads)
@@ -94,20 +94,14 @@ class InProcess:
     def complete(self, prompts: Sequence[Sequence[int]], seeds: Sequence[int], sampling: Sampling, end_id: int) -> list[Completion | None]:
         from vllm import SamplingParams
 
-        asked = [
-            SamplingParams(
-                temperature=sampling.temperature, top_p=sampling.top_p, top_k=sampling.top_k, max_tokens=sampling.max_tokens, seed=seed,
-                logprobs=0, stop_token_ids=[end_id], ignore_eos=True, detokenize=False,
-            )
-            for seed in seeds
-        ]  # fmt: skip
+        asked = [SamplingParams(**request(sampling, seed, end_id), detokenize=bool(sampling.stop)) for seed in seeds]
         with _losing(), torch.random.fork_rng():  # it draws from torch's own generator, which is the learner's
             answers = self.llm.generate([{"prompt_token_ids": list(p)} for p in prompts], asked, use_tqdm=False)
         out = []
         for answer in answers:
             (said,) = answer.outputs
             logp = [one[token].logprob for token, one in zip(said.token_ids, said.logprobs, strict=True)]
-            out.append(_completion(said.token_ids, logp, said.finish_reason))
+            out.append(_completion(said.token_ids, logp, said.finish_reason, sampling, end_id))
         return out
 
     def revive(self) -> None:
@@ -134,10 +128,34 @@ def _losing():
         raise EngineLost(f"vLLM died ({type(e).__name__}: {(str(e).splitlines() or ['no reason given'])[0]})") from e
 
 
-def _completion(ids: Sequence[int], logp: Sequence[float], reason: str | None) -> Completion | None:
-    if reason not in ("stop", "length"):  # aborted
+def request(sampling: Sampling, seed: int, end_id: int) -> dict[str, Any]:
+    """What vLLM is asked for one completion: arguments of its `SamplingParams`, and keys of a request to its server, which are the same.
+    Raises ValueError for what it would do otherwise than the sampler of this process."""
+    if sampling.choices:
+        raise ValueError(
+            "vLLM cannot be held to choices: it would spell them in whatever tokens it likes, where the tokenizer's own are meant; set "
+            "`engine: torch`, or ask without choices"
+        )
+    if sampling.min_p > 0 and sampling.top_p < 1:
+        raise ValueError(
+            f"vLLM takes top_p of what min_p left, where each is meant of the whole distribution: set top_p = {sampling.top_p} or min_p = "
+            f"{sampling.min_p} alone, or `engine: torch`"
+        )
+    return {
+        "temperature": sampling.temperature, "top_p": sampling.top_p, "top_k": sampling.top_k, "min_p": sampling.min_p, "seed": seed,
+        "max_tokens": sampling.max_tokens, "stop_token_ids": [end_id, *sampling.stop_ids], "stop": list(sampling.stop),
+        "ignore_eos": True, "logprobs": 0, "skip_special_tokens": False,
+    }  # fmt: skip
+
+
+def _completion(ids: Sequence[int], logp: Sequence[float], reason: str | None, sampling: Sampling, end_id: int) -> Completion | None:
+    if reason == "stop":
+        stop = "end" if ids[-1] == end_id else "stop_id" if ids[-1] in sampling.stop_ids else "stop_string"
+    elif reason == "length":
+        stop = "length"
+    else:  # aborted
         return None
-    return Completion(ids=np.asarray(ids, dtype=np.int64), logp=np.asarray(logp, dtype=np.float32), ended=reason == "stop")
+    return Completion(ids=np.asarray(ids, dtype=np.int64), logp=np.asarray(logp, dtype=np.float32), stop=stop)
 
 
 @dataclass
@@ -160,8 +178,9 @@ class Server:
     def load(self, model: nn.Module, version: int) -> None:
         folder = self.weights / f"{version}"
         folder.mkdir(parents=True, exist_ok=True)
-        once = {t.data_ptr(): (name, t.detach().cpu().contiguous()) for name, t in reversed(folded(model).items())}  # tied weights lie in one place
-        save_file(dict(once.values()), folder / "model.safetensors")
+        # Each by its own name, tied ones too: of a head that is not in the file vLLM's CPU build keeps the packed copy of the weights before.
+        weights = {name: t.detach().cpu().clone(memory_format=torch.contiguous_format) for name, t in folded(model).items()}
+        save_file(weights, folder / "model.safetensors")
         try:
             self._rpc("espalier_load", {"version": version, "folder": str(folder)})
             self._post("/reset_prefix_cache", {})
@@ -178,15 +197,12 @@ class Server:
 
         def one(prompt: Sequence[int], seed: int) -> Completion | None:
             try:
-                said = self._post("/v1/completions", {
-                    "model": self.name, "prompt": list(prompt), "seed": seed, "temperature": sampling.temperature, "top_p": sampling.top_p,
-                    "top_k": sampling.top_k, "max_tokens": sampling.max_tokens, "stop_token_ids": [end_id], "ignore_eos": True,
-                    "logprobs": 0, "return_token_ids": True, "skip_special_tokens": False,
-                })["choices"][0]  # fmt: skip
+                body = {"model": self.name, "prompt": list(prompt), "return_token_ids": True, **request(sampling, seed, end_id)}
+                said = self._post("/v1/completions", body)["choices"][0]
             except EngineLost as e:
                 print(f"warning: {e}", file=sys.stderr)
                 return None
-            return _completion(said["token_ids"], said["logprobs"]["token_logprobs"], said["finish_reason"])
+            return _completion(said["token_ids"], said["logprobs"]["token_logprobs"], said["finish_reason"], sampling, end_id)
 
         with ThreadPoolExecutor(min(self.workers, len(prompts))) as pool:
             return list(pool.map(one, prompts, seeds))
