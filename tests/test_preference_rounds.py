@@ -350,3 +350,10 @@ def test_the_best_is_put_against_the_worst_and_ties_give_nothing():
     short = source(limit=10).unit(played([1.0, 0.0], [9, 2]), (0.0, 1.0), 0)
     assert short[0].trainable.sum() == 2, "the direction asks for brevity alone"
     assert directed(toy.problems(1)[0], (0.7071, -0.7071)).prompt[0].content == "right 71 short -71"
+
+
+def test_a_sampled_pair_knows_the_turns_of_its_episodes():
+    (group,) = toy.groups([[1.0, 0.0]], [[5, 4]], turns=[[3, 2]])
+    pairs = SampledPairs(problems=toy.problems(1), player=None, prompts=1, samples=2, seed=0)
+    for row, turns in zip(pairs.unit(group, (1.0, 0.0), 0), (3, 2), strict=True):
+        assert set(row.columns["turn"][row.trainable]) == set(range(1, turns + 1)) and not row.columns["turn"][~row.trainable].any()

@@ -64,3 +64,13 @@ def test_a_teacher_is_the_reference_and_knows_more():
     assert teacher > base + 0.3
     plain = arena("mixed", steps=60)
     assert exactly(plain.beliefs(plain.reference()), plain.first)["kl"] == pytest.approx(0.0, abs=1e-9)
+
+
+def test_a_recipe_of_pairs_learns_in_a_world_of_rollouts():
+    from tasks.methods.behaviour import train
+
+    knobs = {"prefer": {"pairs_per_step": 6, "samples_per_prompt": 4}}
+    none, some = (train("dialogue", "sweet-rl", knobs, steps, 101, sampled=False) for steps in (0, 1))
+    assert none == some == {}, "dialogues have no single answers to think of"
+    before, after = (train("mixed", "sweet-rl", knobs, steps, 101, sampled=False) for steps in (0, 2))
+    assert before["kl"] == pytest.approx(0.0, abs=1e-9) and after["kl"] > 1e-4

@@ -77,7 +77,7 @@ class SampledPairs:
 
 def pair_row(rollout: Rollout, index: int, margin: float) -> Row:
     row = rollout_row(rollout, 0.0, index)
-    return Row(ids=row.ids, trainable=row.trainable, group=index, scalars={"margin": margin})
+    return Row(ids=row.ids, trainable=row.trainable, group=index, columns={"turn": row.columns["turn"]}, scalars={"margin": margin})
 
 
 def directed(problem: Problem, v: tuple[float, float]) -> Problem:

@@ -5,7 +5,8 @@ A protocol is written beside the recipe, under the key `behaviour`, and committe
     claim       the sentence that is tested
     task        a world of tasks/methods/arena.py, or of tasks/methods/episodes.py (conversations); or, for recipes of
                 preference data, of pair_worlds.py and label_worlds.py beside them: the metric is then one that the docstring of `measure`
-                names there, and changes are by stage, {prefer: {lr: 1e-3}}
+                names there, and changes are by stage, {prefer: {lr: 1e-3}}. With such changes a world of arena.py or episodes.py is learned
+                from pairs that the policy samples in it
     metric      a number of `arena.measure` (samples) or `arena.exactly` (no samples) at the end; `part.NAME`, the mean of a part of the
                 scores (samples); or of the steps: "auc" (mean reward),
                 "spread" (mean gradient norm), "mute" (share of groups whose rewards are all equal), "signal" (share of the groups
@@ -117,12 +118,12 @@ def train(task: str, recipe: str, changes: Mapping[str, Any], steps: int, seed: 
     """One seed of one recipe in one world: the numbers that a protocol may name, those of SAMPLED only where asked for. `recipe` "base"
     trains nothing."""
     from tasks.methods import pair_worlds
-    from tasks.methods.arena import exactly, measure
-    from tasks.methods.episodes import parts
 
     if task in pair_worlds.places():
         return pair_worlds.train(task, recipe, changes, steps, seed)
     here = world(task)
+    if "prefer" in changes:
+        return _known(here, preferred(task, recipe, changes["prefer"], 0 if recipe == "base" else steps, seed), task, seed, sampled)
     made, player = prepared(task, "" if recipe == "base" else recipe, changes, 0 if recipe == "base" else steps, seed)
     rows, gradients = _steps(made)
     mean = lambda name: float(np.mean([r[name] for r in rows if name in r] or [math.nan]))  # noqa: E731
@@ -137,11 +138,46 @@ def train(task: str, recipe: str, changes: Mapping[str, Any], steps: int, seed: 
             plain, _ = prepared(task, recipe, {**changes, "corrections": []}, steps, seed, exact=True)
             found["truth"] = _cosine(np.mean(gradients, axis=0), np.mean(_steps(plain)[1], axis=0))
         return found
-    found |= exactly(here.beliefs(player.sampler.model), here.first)
+    return found | _known(here, player, task, seed, sampled)
+
+
+def _known(here: Any, player: Any, task: str, seed: int, sampled: bool) -> dict[str, float]:
+    """What is known of a trained policy: what it thinks of the answers, and what it does where that is asked for."""
+    from tasks.methods.arena import exactly, measure
+    from tasks.methods.episodes import parts
+
+    found = exactly(here.beliefs(player.sampler.model), here.first)
     if not sampled:
         return found
-    groups = player.play(made.experience.problems, SAMPLES, seed_for(seed, "behaviour", task, "measure"))
+    groups = player.play(list(here.world.problems), SAMPLES, seed_for(seed, "behaviour", task, "measure"))
     return found | measure(groups) | parts(groups)
+
+
+def preferred(task: str, recipe: str, changes: Mapping[str, Any], steps: int, seed: int) -> Any:
+    """The player of a policy that learned in a world of arena.py from pairs which it sampled itself, the best against the worst rollout of a
+    prompt, with the loss and the ratio of a recipe of the stage `prefer`."""
+    from training.learner import Learner, Optim
+    from training.online import SampledPairs
+    from training.pairs import PairObjective
+    from training.rounds import Round, run
+
+    here = world(task)
+    small = {"lr": SMALL["lr"], "max_turn_tokens": SMALL["max_turn_tokens"], "max_length": SMALL["max_tokens"], "pairs_per_step": 8}
+    params = check_params({"recipe": "" if recipe == "base" else recipe, "set": {"prefer": {**small, **changes}}}, Path("params.yaml"))
+    stage = resolve(params)[0]["prefer"]
+    knobs = bind_all(stage.pieces, stage.params)
+    player = here.player(max_turn_tokens=knobs["max_turn_tokens"], max_tokens=knobs["max_length"])
+    policy = player.sampler.model
+    source = SampledPairs(
+        problems=list(here.world.problems), player=player, prompts=knobs["pairs_per_step"], samples=knobs["samples_per_prompt"],
+        seed=seed_for(seed, "behaviour", task),
+    )  # fmt: skip
+    objective = PairObjective(loss=knobs["loss"], reference=here.reference(), policy=policy, ratio=knobs["ratio"], sft=knobs["sft_weight"])
+    optim = Optim(lr=knobs["lr"], warmup=0, steps=steps, decay="constant", weight_decay=0.0, max_grad_norm=knobs["max_grad_norm"])
+    learned = Round(name="prefer", role="policy", source=source, objective=objective, prepare=objective.prepare, steps=steps, together=2)
+    for _ in run([learned], {"policy": Learner(policy, optim)}):
+        pass
+    return player
 
 
 def _steps(made: Any) -> tuple[list[dict[str, float]], list[np.ndarray]]:
