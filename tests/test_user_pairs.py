@@ -109,6 +109,37 @@ def test_judges_who_err_together_are_asked_about(tmp_path):
     assert any("not_identifiable" in d["reason"] for r in found["asked"] for d in r["reasons"])
 
 
+def test_votes_that_are_all_equal(tmp_path, capsys):
+    rows = [{"prompt": r["prompt"], "response_a": r["chosen"], "response_b": r["rejected"]} for r in sums(60, wrong=0)[0]]
+    found, card = clean(tmp_path, [r | {"votes": dict.fromkeys("uvw", "a")} for r in rows])
+    assert card["pairs"]["read"] == 60 and "annotators" in card["cleaners"] and not found["asked"] and not found["flipped"]
+    assert not card["noise"]["identifiable"]
+    assert main(["clean", write(tmp_path / "ties.jsonl", [r | {"votes": dict.fromkeys("uv", "tie")} for r in rows])]) == 2
+    assert "has no pair to clean: 60 tie" in capsys.readouterr().err
+
+
+def test_a_malicious_majority_is_told_by_anchors_alone(tmp_path):
+    """Two are right, three in one hand are not. Without anchors nothing tells, and the card says so; a dozen anchors turn it round."""
+    votes = dict.fromkeys("gh", "a") | dict.fromkeys("xyz", "b")
+    rows = [{"prompt": r["prompt"], "response_a": r["chosen"], "response_b": r["rejected"], "votes": votes} for r in sums(80, wrong=0)[0]]
+    found, card = clean(tmp_path, rows)
+    assert not found["flipped"] and "not identifiable" in card["noise"]["note"]
+    found, card = clean(tmp_path, [r | ({"anchor": -1} if i < 12 else {}) for i, r in enumerate(rows)])
+    good = {r["prompt"]: r["response_a"] for r in rows}
+    assert all(r["chosen"] == good[r["prompt"]] for r in found["cleaned"]) and len(found["flipped"]) == 12
+    assert card["noise"]["method"] == "anchors" and card["noise"]["rate"] > 0.9
+
+
+def test_languages_beside_each_other(tmp_path):
+    said = [("What is the capital?", "It is Paris."), ("Quelle est la capitale ?", "C'est Paris."), ("首都是什么？", "是巴黎。"),
+            ("Какая столица?", "Париж."), ("ما هي العاصمة؟", "باريس"), ("수도는?", "파리입니다.")]  # fmt: skip
+    rows = [{"prompt": f"{q} {i}", "chosen": f"{a} {i}", "rejected": f"{a} {i + 1}"} for i in range(8) for q, a in said]
+    rows.append({"prompt": "What is the capital?", "chosen": "是巴黎，它是法国的首都和最大的城市。", "rejected": "I do not know."})
+    found, card = clean(tmp_path, rows)
+    assert card["pairs"]["read"] == 49 and not found["quarantine"]
+    assert [r["chosen"] for r in found["asked"]] == ["是巴黎，它是法国的首都和最大的城市。"] and "language" in json.dumps(found["asked"][0]["reasons"])
+
+
 def test_protected_texts_are_kept_out(tmp_path):
     rows = sums(12, wrong=0)[0]
     (tmp_path / "test.txt").write_text(f"{rows[0]['prompt']}\n")
