@@ -74,3 +74,10 @@ def test_a_recipe_of_pairs_learns_in_a_world_of_rollouts():
     assert none == some == {}, "dialogues have no single answers to think of"
     before, after = (train("mixed", "sweet-rl", knobs, steps, 101, sampled=False) for steps in (0, 2))
     assert before["kl"] == pytest.approx(0.0, abs=1e-9) and after["kl"] > 1e-4
+
+
+def test_a_world_has_a_name_of_its_own():
+    from tasks.methods import episodes, pair_worlds
+
+    names = [*WORLDS, *episodes.WORLDS, *pair_worlds.places()]
+    assert sorted(names) == sorted(set(names)), "a protocol would be played in another world than it names"

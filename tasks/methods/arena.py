@@ -426,7 +426,7 @@ def padded() -> World:
     return World(tuple(problems), tuple(said))
 
 
-def facts() -> World:
+def stated() -> World:
     """Eight questions about which two facts are true; the policy states one or both of them, alone, among false ones, or false ones alone."""
     problems, said = [], []
     for i in range(8):
@@ -440,7 +440,7 @@ def facts() -> World:
 WORLDS: dict[str, Callable[[], World]] = {
     f.__name__: f
     for f in (mixed, many, working, rare, hack, thinking, dialogue, likely, barren, solved, told, farm, rounded, mentored, criticised, praised,
-              habit, untagged, forked, echoing, rambling, swayed, padded, facts)
+              habit, untagged, forked, echoing, rambling, swayed, padded, stated)
 }  # fmt: skip
 
 
