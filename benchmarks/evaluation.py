@@ -1,7 +1,9 @@
 """How long evaluating, reporting and comparing take: `make bench-evaluation`, in a checkout (or --project DIR) where a run has finished.
 
     rollouts     1,000 questions × 8 samples of the trained RL model, search tool included, as the stage `evaluate` plays them
-    metrics      the stage's default metrics and self-BLEU over those 8,000 rows, intervals included
+    judged       the reward model's word about every rollout, and the hidden state of every question: what two of the metrics read
+    metrics      every metric that one evaluation can have over those 8,000 rows, intervals included: the stage's default ones, self-BLEU,
+                 best of n, stability under changed rewards, geometry, and the paired test between two models
     report       the stage `report` on that project
     compare      `espalier compare HEAD workspace` as a process of its own, interpreter and page included
 
@@ -63,10 +65,12 @@ def played(project: Path) -> list[dict[str, Any]]:
 
     from synth.types import Problem, Sampling
     from tasks.disk import tables
-    from tasks.measure import over
+    from tasks.measure import difference, over
     from tasks.planning import plan
     from tasks.planning.pieces import bind
     from tasks.play import knowledge
+    from tasks.play.prompts import prompt_features
+    from tasks.play.rewards import RewardModel
     from tasks.stages.evaluate import row
     from training.model import load_model
     from training.render import Renderer
@@ -87,11 +91,28 @@ def played(project: Path) -> list[dict[str, Any]]:
     groups: list[Any] = []
     seconds = timed(lambda: groups.extend(player.play(problems, SAMPLES, 0, "bench")))
     frame = pd.DataFrame([row(r, i) for g in groups for i, r in enumerate(g.rollouts)])
-    metrics = [bind("training.evaluate", m) for m in [*params["metrics"], {"piece": "self_bleu"}]]
+    rollouts = [r for g in groups for r in g.rollouts]
+    read: dict[str, list[Any]] = {}
+
+    def judged() -> None:
+        word = json.loads((project / "artifacts/reward/card.json").read_text(encoding="utf-8"))["verdict"]
+        read["reward"] = RewardModel(project / "artifacts/reward/model", word)(rollouts)
+        read["features"] = prompt_features(model, rollouts)
+
+    reading = timed(judged)
+    frame = frame.assign(**read)
+    more = [{"piece": p} for p in ("self_bleu", "best_of_n", "reward_stability", "geometry")]
+    metrics = [bind("training.evaluate", m) for m in [*params["metrics"], *more]]
+
+    def everything() -> None:
+        over(metrics, frame, whole=True)
+        difference(frame, frame.assign(score=frame["score"].sample(frac=1.0, random_state=0).to_numpy()))
+
     size = f"{PROBLEMS:,} problems × {SAMPLES} samples"
     return [
         result(f"rollouts of {size}", [seconds], PROBLEMS * SAMPLES),
-        result(f"metrics of {size}", [timed(lambda: over(metrics, frame, whole=True)) for _ in range(TIMES)], TIMES),
+        result(f"reward model and hidden states of {size}", [reading], PROBLEMS * SAMPLES),
+        result(f"every metric of {size}", [timed(everything) for _ in range(TIMES)], TIMES),
     ]
 
 

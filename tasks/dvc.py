@@ -57,13 +57,18 @@ def ask(args: Sequence[str], root: Path) -> Any:
 
 
 def reproduce(root: Path, extra: Mapping[str, str] | None = None) -> int:
-    return run(["repro"], root, extra)
+    return run(["repro", *_quietly()], root, extra)
+
+
+def _quietly() -> list[str]:
+    """What keeps DVC from saying more than errors, where nobody wants to hear more (ESPALIER_QUIET)."""
+    return ["-q"] if os.environ.get("ESPALIER_QUIET") else []
 
 
 def experiment(overrides: Mapping[str, Any], root: Path, extra: Mapping[str, str] | None = None) -> int:
     """`dvc exp run -S ...`: overrides are dotted keys of params.yaml and their values."""
     committed(root)
-    return run(["exp", "run", *(arg for text in _grammar(overrides, root) for arg in ("-S", text))], root, extra)
+    return run(["exp", "run", *_quietly(), *(arg for text in _grammar(overrides, root) for arg in ("-S", text))], root, extra)
 
 
 def committed(root: Path) -> None:

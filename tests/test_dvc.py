@@ -48,6 +48,17 @@ def test_what_runs_again(repo):
     assert ran(repo) == ["kb", "clean", "evaluate"], "they read files of the user's; what the toy writes does not depend on data, so nothing follows"
 
 
+def test_quiet_says_nothing_but_errors(repo, monkeypatch, capfd):
+    monkeypatch.setenv("ESPALIER_QUIET", "1")
+    with (repo / "training/advantage/grpo.py").open("a") as f:
+        f.write("# the piece in use\n")
+    assert dvc.reproduce(repo) == 0
+    assert capfd.readouterr() == ("rl: at work\n", ""), "four stages ran; what one says itself is its own affair"
+    (repo / "params.yaml").write_text("recipe: gprp\n")
+    assert dvc.reproduce(repo) != 0
+    assert "gprp" in capfd.readouterr().err
+
+
 def test_recipes_are_experiments(repo):
     before = json.loads((repo / "artifacts/plan/rl.json").read_text())["params"]
     assert ran(repo, "exp", "run", "-S", "recipe=qae", "-n", "try-qae")[:2] == ["plan", "rl"]

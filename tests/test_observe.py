@@ -352,6 +352,19 @@ TALK = [
 ]
 
 
+def test_artifacts_that_were_deleted_are_said_and_force_goes_on(root):
+    stage(root)
+    evaluated(root, "one", 5)
+    (root / "dvc.lock").write_text("schema: '2.0'\nstages: {}\n")
+    promote(root)
+    shutil.rmtree(root / "mlartifacts")
+    with pytest.raises(UserError, match="dvc.lock of version 1 cannot be had .* name its commit instead, `COMMIT` "):
+        registered(root, "champion")
+    evaluated(root, "two", 9)
+    assert "stays the champion: held_out-h1.json of version 1 cannot be had" in promote(root)
+    assert "moved by --force" in promote(root, force=True)
+
+
 def write_episodes(path, n=3):
     with path.open("w") as f:
         for run in ("sft", "rl"):

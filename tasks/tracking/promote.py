@@ -76,7 +76,11 @@ def registered(root: Path, name: str) -> Registered:
         lock = ""
         if found.tags.get(LOCK):
             with tempfile.TemporaryDirectory() as t:
-                lock = Path(client.download_artifacts(found.run_id, f"{_place(found)}/dvc.lock", t)).read_text(encoding="utf-8")
+                try:
+                    lock = _fetched(client, found, "dvc.lock", t).read_text(encoding="utf-8")
+                except Gone as e:
+                    at = client.get_run(found.run_id).data.tags.get("mlflow.source.git.commit", "")[:10] or "COMMIT"
+                    raise UserError(f"{e}: name its commit instead, `{at}` (of one stage: `{at}:{found.tags.get('espalier.stage', 'rl')}`)") from None
         commit = client.get_run(found.run_id).data.tags.get("mlflow.source.git.commit", "")
         return Registered(version=str(found.version), stage=found.tags.get("espalier.stage", ""), digest=found.tags["espalier.digest"],
                           run=found.run_id, commit=commit, lock=lock, aliases=tuple(a for a, v in named.items() if v is found))  # fmt: skip
@@ -112,7 +116,10 @@ def measure_champion(root: Path) -> str:
             shutil.rmtree(folder, ignore_errors=True)
             model.parent.mkdir(parents=True)
             with tempfile.TemporaryDirectory(dir=folder) as t:
-                Path(ship.client.download_artifacts(champion.run_id, f"{_place(champion)}/model", t)).rename(model)
+                try:
+                    _fetched(ship.client, champion, "model", t).rename(model)
+                except Gone as e:
+                    raise UserError(f"{e}: `espalier promote --force` makes the present model the {ALIAS}") from None
             if file_digest(model) != champion.tags["espalier.digest"]:
                 raise UserError(f"the artifacts of {who} are not what was registered: they were changed or damaged in the store")
         scores, held_out = _play(root, folder)
@@ -276,6 +283,21 @@ def _place(version: Any) -> str:
     return f"models/{version.tags['espalier.digest'][:16]}"
 
 
+class Gone(Exception):
+    """A file of a version that the store of artifacts does not have any more; its text says which."""
+
+
+def _fetched(client: Any, version: Any, name: str, folder: str) -> Path:
+    """A file or folder that is kept beside a version, downloaded into `folder`. Raises Gone."""
+    from mlflow.exceptions import MlflowException
+
+    try:
+        path = Path(client.download_artifacts(version.run_id, f"{_place(version)}/{name}", folder))
+    except (MlflowException, OSError) as e:
+        raise Gone(f"{name} of version {version.version} cannot be had from the artifacts of its run {version.run_id[:8]} (deleted, or out of reach)") from e
+    return path
+
+
 def _kept(version: Any, held_out: str) -> bool:
     return bool(version.tags.get(f"espalier.measured.{held_out[:16]}"))
 
@@ -306,8 +328,10 @@ def _compare(client: Any, champion: Any, scores: dict[str, list[float]], held_ou
         why = f"version {champion.version} was measured on another held-out set, so they cannot be compared"
         return False, f"{why} (`espalier promote --measure-champion` measures it on this one; --force moves the alias)", {}
     with tempfile.TemporaryDirectory() as t:
-        path = client.download_artifacts(champion.run_id, f"{_place(champion)}/held_out-{held_out[:16]}.json", t)
-        theirs = json.loads(Path(path).read_text(encoding="utf-8"))
+        try:
+            theirs = json.loads(_fetched(client, champion, f"held_out-{held_out[:16]}.json", t).read_text(encoding="utf-8"))
+        except Gone as e:
+            return False, f"{e}, so they cannot be compared (--force moves the alias)", {}
     common = sorted(scores.keys() & theirs.keys())
     d = paired([scores[p] for p in common], [theirs[p] for p in common])["difference"]
     said = f"difference to version {champion.version} on {d['n']} held-out questions {d['mean']:+.3f} [{d['low']:+.3f}, {d['high']:+.3f}]"
