@@ -219,13 +219,16 @@ def summarise(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return out
 
 
-def main() -> None:
+def main(name: str = "agent") -> None:
+    """Train and measure; `name` is that of the results (benchmarks/agent_long.py has its own)."""
+    global RESULT, RUNS, COMMAND
+    RESULT, RUNS, COMMAND = RESULT.with_stem(name), RUNS.with_name(name), f"make bench-{name}"
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, help="train and measure this one seed (what the benchmark starts for each)")
     parser.add_argument("--measure", choices=("sft", "rl"), help="measure this model of the seed alone, while another process trains")
     parser.add_argument("--seeds", type=int, default=len(SEEDS), help="the first N of the protocol's seeds")
     parser.add_argument("--only-summary", action="store_true", help="train nothing: results from the finished seeds")
-    parser.add_argument("--folder", type=Path, default=ROOT / ".espalier" / "bench" / "agent")
+    parser.add_argument("--folder", type=Path, default=ROOT / ".espalier" / "bench" / name)
     args = parser.parse_args()
     RUNS.mkdir(parents=True, exist_ok=True)
     if args.measure:
@@ -239,7 +242,9 @@ def main() -> None:
     for seed in () if args.only_summary else SEEDS[: args.seeds]:
         if not (RUNS / f"{seed}.json").exists():  # a finished seed is not run again
             print(f"seed {seed}", file=sys.stderr, flush=True)
-            subprocess.run([sys.executable, "-m", "benchmarks.agent", "--seed", str(seed), "--folder", str(args.folder)], check=True, cwd=ROOT)
+            subprocess.run(
+                [sys.executable, "-m", f"benchmarks.{name.replace('-', '_')}", "--seed", str(seed), "--folder", str(args.folder)], check=True, cwd=ROOT
+            )
     runs = [json.loads((RUNS / f"{seed}.json").read_text()) for seed in SEEDS if (RUNS / f"{seed}.json").exists()]
     rows = summarise(runs)
     RESULT.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
