@@ -164,8 +164,9 @@ def _around_term(base: str, owned: re.Match[str] | None, single: bool, w: Words)
         clauses += [base, f"{w.of_which} the {label} is {SLOT}"]
         sentences += [f"{w.owner} {label} is {SLOT}", f"{w.other_owner} {label} is {SLOT}"]
     else:
-        clauses += [f"for which {indefinite(label)} is {SLOT}", f"whose {label} may be {SLOT}"]
-        sentences += [f"One {label} of {w.it} is {SLOT}", f"{w.other_subject} has as {indefinite(label)} {SLOT}"]
+        clauses += [f"{w.of_which} {indefinite(label)} is {SLOT}", f"{w.which} has {SLOT} as {indefinite(label)}"]
+        owner = w.other_subject[:1].lower() + w.other_subject[1:]
+        sentences += [f"{indefinite(label).capitalize()} of {owner} is {SLOT}", f"{w.other_subject} has {SLOT} as {indefinite(label)}"]
     return _Said(clauses, sentences)
 
 

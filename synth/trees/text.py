@@ -104,11 +104,14 @@ class Realiser:
         """Clauses as "A", "A and B", or "A, B and C"; the nested one is last. Raises ValueError for two of them."""
         if sum(map(nested, clues)) > 1:
             raise ValueError("two descriptions with clues of their own in one sentence cannot be told apart")
-        said = [self._say(c, type_, False, rng) for c in sorted(clues, key=nested)]
+        first = [{p.before.split(" ")[0] for p in self._usable(c, type_, False)} for c in clues]
+        alike = sorted(set.intersection(*first)) if len(clues) > 1 else []  # "that has A and that borders B", not "with A and which borders B"
+        begins = rng.choice(alike) if alike else ""
+        said = [self._say(c, type_, False, rng, begins=begins) for c in sorted(clues, key=nested)]
         return said[0] if len(said) == 1 else f"{', '.join(said[:-1])} and {said[-1]}"
 
-    def _say(self, clue: Clue | Named, type_: str, sentence: bool, rng: random.Random) -> str:
-        """One clue as a clause or a sentence (without its stop)."""
+    def _usable(self, clue: Clue | Named, type_: str, sentence: bool) -> list[Phrase]:
+        """What a clue can be said with, as a clause or a sentence. Raises ValueError where nothing can."""
         kind, flag = _kind(clue)
         key = (type_, True, kind) if isinstance(clue, Named) else (clue.relation, clue.forward, kind)
         usable = [p for s, p in self.phrases[key] if s == sentence and p.flag == flag and p.type == type_]
@@ -116,6 +119,12 @@ class Realiser:
             usable = [p for p in usable if not p.after] or usable
         if not usable:
             raise ValueError(f"there are no words for the clue {clue}")
+        return usable
+
+    def _say(self, clue: Clue | Named, type_: str, sentence: bool, rng: random.Random, *, begins: str = "") -> str:
+        """One clue as a clause or a sentence (without its stop); the clause begins with the word `begins`, where one is given."""
+        kind, _ = _kind(clue)
+        usable = [p for p in self._usable(clue, type_, sentence) if not begins or p.before.split(" ")[0] == begins]
         p = rng.choice(usable)
         filled = self._filled(clue, rng)
         if kind == "name" and p.before.endswith(f"the {spoken(self._other(p))} ") and spoken(self._other(p)) in filled.lower().split():
