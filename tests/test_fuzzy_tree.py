@@ -259,6 +259,15 @@ def test_phrases_of_every_kind(clue: Clue | Named, some: set) -> None:
     assert all([canonical(p) for p in words.read(t)] == [canonical(pattern)] for t in texts)
 
 
+def test_clauses_of_one_sentence_begin_alike() -> None:
+    _, words = small()
+    lake, named = Clue(relation="lake", forward=True, target="lake:Tana"), Named(initial="T")
+    pattern = Pattern(relation="leader", forward=True, root=Node(type="country", clues=(lake, named)))
+    texts = {words.write(pattern, random.Random(i)) for i in range(200)}
+    begun = {m.groups() for t in texts if (m := re.search(r"the country (\w+) .* and (\w+) ", t))}
+    assert begun == {("that", "that"), ("with", "with")}  # and never "with the lake Tana and whose name begins with T"
+
+
 def test_names_with_stops_and_conjunctions_and_what_cannot_be_read() -> None:
     _, words = small()
     clue = replace(BORDER, target="country:St. Kitts")
