@@ -108,6 +108,19 @@ def test_a_turn_is_asked_with_the_whole_conversation_and_a_seed_of_its_own():
     assert len({seed for _, seed in engine.asked}) == 3
 
 
+def test_a_turn_ends_at_its_string_though_the_engine_went_on():
+    renderer = tiny.Scripted(None).renderer
+    ids = [*map(int, renderer.encode("one two three")), END]
+    sampler = EngineSampler(tiny.build(), END, Fake(turn=ids), renderer=renderer)
+    (turn,) = sampler.open(tiny.ids(4), [1]).generate(Sampling(max_tokens=32, stop=("two",)))
+    assert turn.stop == "stop_string" and renderer.decode(turn.ids).endswith("two")
+    assert turn.ids.tolist() == ids[: len(turn.ids)] and len(turn.logp) == len(turn.ids)
+    (turn,) = sampler.open(tiny.ids(4), [1]).generate(Sampling(max_tokens=32, stop=("four",)))
+    assert turn.stop == "end" and turn.ids.tolist() == ids
+    with pytest.raises(ValueError, match="give it renderer"):
+        EngineSampler(tiny.build(), END, Fake()).open(tiny.ids(4), [1]).generate(Sampling(stop=("two",)))
+
+
 def test_a_lost_request_is_asked_once_more():
     sampler, groups = play(engine := Fake(lose={1, 4}))
     assert sampler.lost == [2, 0] and engine.revived == 1 and engine.loaded == [0, 0], "what was revived is given the weights again"
@@ -236,12 +249,12 @@ def test_what_vllm_would_do_otherwise_is_refused(port, tmp_path):
 
 
 def test_all_of_a_sampling_is_asked_for(port, tmp_path):
-    asked = Sampling(temperature=0.5, top_k=7, min_p=0.1, max_tokens=5, stop=("x",), stop_ids=(7,))
-    source = EngineSampler(tiny.build(), END, served(port, tmp_path))
+    asked = Sampling(temperature=0.5, top_k=7, min_p=0.1, max_tokens=5, stop=("\x00",), stop_ids=(7,))
+    source = EngineSampler(tiny.build(), END, served(port, tmp_path), renderer=tiny.Scripted(None).renderer)
     (turn,) = source.open(tiny.ids(4), [1]).generate(asked)
     body = port.seen[-1][1]
-    want = {"temperature": 0.5, "top_k": 7, "top_p": 1.0, "min_p": 0.1, "max_tokens": 5, "stop": ["x"], "stop_token_ids": [END, 7]}
-    assert turn.stop == "end" and {k: body[k] for k in want} == want
+    want = {"temperature": 0.5, "top_k": 7, "top_p": 1.0, "min_p": 0.1, "max_tokens": 5, "stop": ["\x00"], "stop_token_ids": [END, 7]}
+    assert turn.stop == "stop_id" and {k: body[k] for k in want} == want
     for ids, reason, stop in (([7], "stop", "stop_id"), ([5, 8], "stop", "stop_string"), ([5, 8], "length", "length"), ([5], "abort", "lost")):
         port.say = {"token_ids": ids, "logprobs": {"token_logprobs": [-1.0] * len(ids)}, "finish_reason": reason}
         assert source.open(tiny.ids(4), [1]).generate(asked)[0].stop == stop
@@ -276,7 +289,7 @@ def vllm(tmp_path_factory):
 
 
 def sampler(engine, **build):
-    return EngineSampler(built(**build), END, engine)
+    return EngineSampler(built(**build), END, engine, renderer=tiny.Scripted(None).renderer)
 
 
 def learned(model, prompt, ids, sampling=ASKED):
@@ -338,9 +351,11 @@ STOPPING = Sampling(max_tokens=32, stop=("e", "th"), stop_ids=(40, 41, 42, 43, 4
 
 
 def stops_where_the_torch_sampler_does(source):
-    """Each turn ends at the first token at which the rule of the sampler of this process ends it, and says the same of it."""
-    ending = Ending.of(STOPPING, END, tiny.Scripted(None).renderer, len(tiny.tokenizer()))
-    found = source.open(PROMPTS * 8, range(40)).generate(STOPPING)
+    """Each turn ends at the first token at which the rule of the sampler of this process ends it, and says the same of it. Prompts end as
+    prompts do, in text: vLLM counts what their last bytes leave open to the turn."""
+    renderer = tiny.Scripted(None).renderer
+    ending = Ending.of(STOPPING, END, renderer, len(tiny.tokenizer()))
+    found = source.open([np.append(p, renderer.encode("\n")) for p in PROMPTS * 8], range(40)).generate(STOPPING)
     for segment in found:
         ids = segment.ids
         whys = ((i, ending.why(int(ids[i]), ids[: i + 1])) for i in range(len(ids)))

@@ -17,6 +17,9 @@ import numpy as np
 from torch import nn
 
 from synth.types import Sampling, seed_for
+from training.model import head_weight
+from training.render import Renderer
+from training.rollout.ending import Ending
 from training.types import Segment, Stop
 
 
@@ -60,6 +63,7 @@ class EngineSampler:
 
     model    the learner's, or a copy: what is pushed, and what pieces ask for log-probs
     version  of these weights; whoever changes them counts it up
+    renderer what ids mean: needed for stop strings alone
     lost     requests that were lost, and of these those that were lost twice
     """
 
@@ -67,6 +71,7 @@ class EngineSampler:
     end_id: int
     engine: Engine
     version: int = 0
+    renderer: Renderer | None = None
     held: int | None = field(default=None, init=False)
     lost: list[int] = field(default_factory=lambda: [0, 0], init=False)
 
@@ -126,12 +131,17 @@ class EngineSession:
     def generate(self, sampling: Sampling) -> list[Segment]:
         """Sample the next turn of every alive conversation: at most `max_tokens` ids, ending with the end-of-turn id unless cut, or stopped
         by another id or by a string. Raises ValueError for a sampling that the engine cannot do."""
+        ending = None  # an engine asked for choices refuses them itself
+        if sampling.stop or sampling.stop_ids:
+            ending = Ending.of(sampling, self.sampler.end_id, self.sampler.renderer, len(head_weight(self.sampler.model)))
         seeds = [seed_for(self.seeds[r], self.turn) for r in self.rows]
         self.turn += 1
         made = self.sampler.complete([self.said[r] for r in self.rows], seeds, sampling)
         out = []
         for r, one in zip(self.rows, made, strict=True):
             blank = one is None
+            if one is not None and ending is not None:
+                one = _cut(one, ending)
             ids = np.zeros(0, dtype=np.int64) if blank else one.ids
             self.said[r] += ids.tolist()
             out.append(
@@ -139,3 +149,11 @@ class EngineSession:
                         stop="lost" if blank else one.stop, version=self.sampler.version, sampling=sampling)
             )  # fmt: skip
         return out
+
+
+def _cut(one: Completion, ending: Ending) -> Completion:
+    """A turn up to where the sampler of this process would have ended it: an engine that reads as it writes sees a string late where bytes
+    before it are no text."""
+    whys = ((i + 1, ending.why(int(token), one.ids[: i + 1])) for i, token in enumerate(one.ids))
+    n, why = next((x for x in whys if x[1]), (len(one.ids), one.stop))
+    return Completion(ids=one.ids[:n], logp=one.logp[:n], stop=why)
