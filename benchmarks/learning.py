@@ -7,8 +7,8 @@ Protocol, committed before the run:
   demonstrations, for as many steps as fit into the seconds that the RL steps took (rollouts included), with a fresh schedule.
 - All are asked the same N_QUESTIONS held-out questions, whose roots no training question touches: SAMPLES samples each at temperature 1 with
   the same random numbers, and one greedy answer; the RL model once more with search results blanked ("nothing found"), BLANKED samples.
-- Reported: the mean over seeds of pass@1, pass@8, greedy accuracy and tool calls, and of the paired differences to SFT and to the control; the
-  interval is the 95 % t-interval over the five seeds. The claim under test: RL - SFT >= 5 points of pass@1 with an interval above zero, and the
+- Reported: the mean over seeds of pass@1, pass@8, greedy accuracy and tool calls, and of the paired differences to SFT and to the control (by
+  hops of the question, too: added after the runs, from the same scores); the interval is the 95 % t-interval over the five seeds. The claim under test: RL - SFT >= 5 points of pass@1 with an interval above zero, and the
   blanked accuracy below half of the accuracy with search. The control is published whatever it shows.
 """
 
@@ -112,11 +112,12 @@ def summarise(runs: list[dict]) -> list[dict]:
     """Results in the one shape of all benchmarks."""
     from training.evaluate.pass_at_k import pass_at_k
 
-    def per_seed(case: str, metric: str) -> list[float]:
+    def per_seed(case: str, metric: str, hops: int = 0) -> list[float]:
         values = []
         for r in runs:
             c = r["cases"][case]
-            values.append(c["calls"] if metric == "calls" else pass_at_k(c["scores"], ks=[int(metric[5:])], resamples=1)[metric]["mean"])
+            scores = [s for s, h in zip(c["scores"], c["hops"], strict=True) if hops in (0, h)]
+            values.append(c["calls"] if metric == "calls" else pass_at_k(scores, ks=[int(metric[5:])], resamples=1)[metric]["mean"])
         return values
 
     versions = {"python": platform.python_version(), **{p: _version(p) for p in ("torch", "transformers")}}
@@ -140,6 +141,9 @@ def summarise(runs: list[dict]) -> list[dict]:
             out.append(result(f"RL minus {n}, temperature 1", metric, gains, "share", "higher", {}))
         gains = [a - b for a, b in zip(per_seed("rl, greedy", "pass@1"), per_seed(f"{n}, greedy", "pass@1"), strict=True)]
         out.append(result(f"RL minus {n}, greedy", "pass@1", gains, "share", "higher", {}))
+    for hops in (1, 2, 3):
+        gains = [a - b for a, b in zip(per_seed("rl", "pass@1", hops), per_seed("sft", "pass@1", hops), strict=True)]
+        out.append(result(f"RL minus sft, questions of {hops} hop{'s' * (hops > 1)}, temperature 1", "pass@1", gains, "share", "higher", {}))
     out.append(result("RL, search results blanked", "pass@1", per_seed("rl, search blanked", "pass@1"), "share", "lower", {"with search": per_seed("rl", "pass@1")}))
     out.append(result("RL on held-out roots, temperature 1", "tool calls", per_seed("rl", "calls"), "calls", "lower", {n: per_seed(n, "calls") for n in names}))
     out.append(result("seconds of the RL steps", "seconds", [r["rl_seconds"] for r in runs], "s", "lower", {}))
