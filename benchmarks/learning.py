@@ -8,8 +8,9 @@ Protocol, committed before the run:
 - All are asked the same N_QUESTIONS held-out questions, whose roots no training question touches: SAMPLES samples each at temperature 1 with
   the same random numbers, and one greedy answer; the RL model once more with search results blanked ("nothing found"), BLANKED samples.
 - Reported: the mean over seeds of pass@1, pass@8, greedy accuracy and tool calls, and of the paired differences to SFT and to the control (by
-  hops of the question, too: added after the runs, from the same scores); the interval is the 95 % t-interval over the five seeds. The claim under test: RL - SFT >= 5 points of pass@1 with an interval above zero, and the
-  blanked accuracy below half of the accuracy with search. The control is published whatever it shows.
+  hops of the question, too: added after the runs, from the same scores); the interval is the 95 % t-interval over the five seeds. The claim
+  under test: RL - SFT >= 5 points of pass@1 with an interval above zero, and the blanked accuracy below half of the accuracy with search.
+  The control is published whatever it shows.
 """
 
 from __future__ import annotations
