@@ -266,7 +266,7 @@ def test_every_protocol_resolves_and_names_what_its_world_measures():
     for name in found:
         p = protocol_of(name)
         assert p["task"] in {**arena.WORLDS, **episodes.WORLDS, **of_pairs} and len(p["claim"]) > 30
-        if p["task"] in of_pairs:
+        if p["task"] in of_pairs or "prefer" in p["both"]:  # changes are by stage
             for recipe, changes in ((name, p["set"]), (p["against"], p["against_set"])):
                 pair_worlds.plans("" if recipe == "base" else recipe, merged(p["both"], changes), p["steps"])
             continue
