@@ -29,7 +29,7 @@ from training.rollout.ending import Ending, Guide
 from training.rollout.graphs import COLUMNS, StepGraph, capture
 from training.types import Segment, Stop
 
-SLOTS = {"cpu": 128, "cuda": 1024}  # of a CPU: what lies in its caches
+SLOTS = {"cpu": 512, "cuda": 1024}  # a decoding step of a small model on a CPU is bound by the number of operations, not by their rows
 _PREFILL = 16384  # tokens of prompts in one pass
 _LOGITS = 1 << 18  # elements of logits worked off together
 _FLOOR = -1e4
@@ -182,7 +182,7 @@ class Session:
         cache.window(0, n)
         cache.reserve(cache.depth + min(limit, 64))
         before = {r: int(cache.held[self.lies[r]]) for r in self.rows}
-        lo, hi = 0, min(n, sampler.slots or SLOTS.get(cache.device.type, 128))
+        lo, hi = 0, min(n, sampler.slots or SLOTS.get(cache.device.type, 512))
         patience = 2 if cache.device.type == "cuda" else 8  # of new rows a new graph is captured
         cache.window(lo, hi)
         while True:
