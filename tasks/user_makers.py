@@ -24,9 +24,6 @@ from tasks.planning.pieces import bind_all
 from tasks.planning.resolve import resolve
 from tasks.stages.preferences import once
 from tasks.user_pairs import as_row
-from training.rollout.endpoint import Budget, Endpoint, Prices
-
-__all__ = ["Budget", "Endpoint", "Prices"]  # what a command needs to name an endpoint
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,43 +6,30 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from flows.cli import _endpoint
+
 
 def add(commands: Any) -> None:
     p = commands.add_parser("pairs", help="make preference pairs of your own conversations or questions, with a model behind an endpoint")
     p.add_argument("file", metavar="FILE", help="rows with `messages` or `prompt`: JSON lines, JSON, CSV, Parquet, a folder, owner/name on the Hub")
     p.add_argument("--recipe", required=True, help="one that names a maker: rlhi, ipo-intervened, medcritical, per-step-dpo-negatives, ...")
-    p.add_argument("--endpoint", required=True, metavar="URL", help="OpenAI-compatible, up to /v1; `vllm serve MODEL` is one")
-    p.add_argument("--model", required=True, help="the model as the endpoint calls it")
+    _endpoint.add(p)
     p.add_argument("--out", type=Path, help="folder to write into (default: FILE.pairs)")
     p.add_argument("--split", default="train", help="of a dataset that has several (default: train)")
-    p.add_argument("--cache", type=Path, default=Path(".espalier/answers.sqlite"), help="answers, kept between runs")
-    p.add_argument("--max-tokens", type=int, help="stop before more tokens than this are used")
-    p.add_argument("--max-cost", type=float, help="stop before it costs more (needs --prices)")
-    p.add_argument("--prices", type=lambda t: [float(x) for x in t.split(",")], metavar="IN,OUT", help="per million prompt and completion tokens")
     p.add_argument("--seed", type=int, default=0)
     p.add_argument("--dry-run", action="store_true", help="say how many requests come first, and ask nothing")
     p.set_defaults(run=pairs)
 
 
 def pairs(args: argparse.Namespace) -> int:
-    import os
-
     from tasks import user_makers as makers
-    from tasks.errors import UserError
 
     if args.dry_run:
         unasked = makers.Unasked()
         found = makers.make_file(args.file, args.recipe, unasked, seed=args.seed, split=args.split)
         print(f"{found.card['produced']} places; at least {unasked.requests} requests of at most {unasked.tokens:,} completion tokens in all")
         return 0
-    prices = dict(zip(("prompt", "completion"), args.prices or (), strict=bool(args.prices)))
-    try:
-        endpoint = makers.Endpoint(
-            url=args.endpoint, model=args.model, cache=args.cache, key=os.environ.get("ESPALIER_API_KEY", ""), prices=makers.Prices(**prices),
-            budget=makers.Budget(tokens=args.max_tokens, cost=args.max_cost),
-        )  # fmt: skip
-    except ValueError as error:
-        raise UserError(str(error)) from error
+    endpoint = _endpoint.made(args)
     found = makers.make_file(args.file, args.recipe, endpoint, seed=args.seed, split=args.split)
     found.card.update({"model": args.model, "used": {**vars(endpoint.usage), "cost": endpoint.spent}})
     out = args.out or Path(f"{Path(args.file).name.partition('.')[0]}.pairs")

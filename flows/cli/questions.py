@@ -6,6 +6,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from flows.cli import _endpoint
+
 
 def add(commands: Any) -> None:
     p = commands.add_parser("questions", help="grow questions with proofs from a knowledge base; show twenty at rising difficulty")
@@ -29,13 +31,8 @@ def add(commands: Any) -> None:
     r.add_argument("folder", type=Path, metavar="DIR", help="of `questions grow`")
     r.add_argument("--kb", type=Path, default=Path("artifacts/kb"), metavar="DIR", help="what they were grown from")
     r.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder to write")
-    r.add_argument("--endpoint", required=True, metavar="URL", help="OpenAI-compatible, up to /v1; `vllm serve MODEL` is one")
-    r.add_argument("--model", required=True, help="the model as the endpoint calls it")
-    r.add_argument("--cache", type=Path, default=Path(".espalier/answers.sqlite"), help="answers, kept between runs")
+    _endpoint.add(r)
     r.add_argument("--n", type=int, help="the first N questions (default: all)")
-    r.add_argument("--max-tokens", type=int, help="stop before more tokens than this are used")
-    r.add_argument("--max-cost", type=float, help="stop before it costs more (needs --prices)")
-    r.add_argument("--prices", type=lambda t: [float(x) for x in t.split(",")], metavar="IN,OUT", help="per million prompt and completion tokens")
     r.add_argument("--dry-run", action="store_true", help="say what it would use at most, and ask nothing")
     r.set_defaults(run=rewrite)
     s = kinds.add_parser("show", help="twenty questions from the easiest to the hardest, in the terminal or as a page")
@@ -86,7 +83,6 @@ def grow(args: argparse.Namespace) -> int:
 
 def rewrite(args: argparse.Namespace) -> int:
     import json
-    import os
 
     from tasks.errors import UserError
     from tasks.play import trees
@@ -96,14 +92,7 @@ def rewrite(args: argparse.Namespace) -> int:
         raise UserError(f"{card} does not exist: name a folder that `espalier questions grow` has written")
     made = json.loads(card.read_text(encoding="utf-8"))
     problems = [p for p in trees.read(args.folder / "problems.parquet")[0] if p.family == "fuzzy_tree"][: args.n]
-    prices = dict(zip(("prompt", "completion"), args.prices or (), strict=bool(args.prices)))
-    try:
-        endpoint = trees.Endpoint(
-            url=args.endpoint, model=args.model, cache=args.cache, key=os.environ.get("ESPALIER_API_KEY", ""), prices=trees.Prices(**prices),
-            budget=trees.Budget(tokens=args.max_tokens, cost=args.max_cost),
-        )  # fmt: skip
-    except ValueError as error:
-        raise UserError(str(error)) from error
+    endpoint = _endpoint.made(args)
     knobs = made.get("knobs", {}) | {"extra": made.get("phrases", {})}
     found = trees.reword(args.kb, problems, endpoint, dry_run=args.dry_run, **knobs)
     if isinstance(found, trees.Estimate):

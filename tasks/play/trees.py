@@ -23,9 +23,7 @@ from tasks.disk import tables
 from tasks.errors import UserError
 from tasks.play import knowledge
 from tasks.play.search import Search
-from training.rollout.endpoint import Budget, Endpoint, Estimate, Prices
-
-__all__ = ["Budget", "Endpoint", "Estimate", "Prices"]  # what a command needs to name an endpoint
+from training.rollout.endpoint import Endpoint, Estimate
 
 Cells = Mapping[tuple[Split, int], int]  # (split, depth) -> questions wanted
 SHORTCUT_K = 10  # passages of the one search that must not answer a question

@@ -182,7 +182,7 @@ class Session:
         cache.window(0, n)
         cache.reserve(cache.depth + min(limit, 64))
         before = {r: int(cache.held[self.lies[r]]) for r in self.rows}
-        lo, hi = 0, min(n, sampler.slots or SLOTS.get(cache.device.type, 512))
+        lo, hi = 0, min(n, sampler.slots or SLOTS.get(cache.device.type, SLOTS["cpu"]))
         patience = 2 if cache.device.type == "cuda" else 8  # of new rows a new graph is captured
         cache.window(lo, hi)
         while True:
