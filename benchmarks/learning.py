@@ -153,12 +153,14 @@ def summarise(runs: list[dict]) -> list[dict]:
 
 def t_interval(values: list[float], level: float = 0.95) -> tuple[float, float, float]:
     """Mean and two-sided t-interval over seeds; (mean, mean, mean) of one value."""
-    from scipy.stats import t
+    import numpy as np
 
-    n, mean = len(values), sum(values) / len(values)
-    if n < 2:
+    from tasks.interval import half_width
+
+    mean = sum(values) / len(values)
+    if len(values) < 2:
         return mean, mean, mean
-    half = float(t.ppf((1 + level) / 2, n - 1)) * (sum((v - mean) ** 2 for v in values) / (n - 1) / n) ** 0.5
+    half = float(half_width(np.array(values), level))
     return mean, mean - half, mean + half
 
 

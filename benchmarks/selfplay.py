@@ -32,6 +32,7 @@ from synth.propose.weak_skills import weak_skills
 from synth.selfplay.ledger import Ledger
 from synth.selfplay.loop import Cell, Loop, cells
 from synth.types import Problem, Sampling, Scored, seed_for
+from tasks.interval import half_width
 from tasks.planning.pieces import bind
 from tasks.play.selfplay import registry
 from tasks.play.trained import Played
@@ -57,7 +58,6 @@ ROOT = Path(__file__).resolve().parents[1]
 RUNS = ROOT / "benchmarks" / "runs" / "selfplay"
 PROTOCOL = json.loads((RUNS / "protocol.json").read_text(encoding="utf-8"))
 COMMAND = "make bench-selfplay"
-T95 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776}  # Student's t, two-sided 95 %, by number of seeds
 
 
 def anywhere(problems, state, rng, n):
@@ -181,7 +181,7 @@ def report(runs: dict[int, dict[str, Any]]) -> list[dict]:
         if name != "uniform":
             cases["gain over uniform"] = gained[name] - gained["uniform"]
         for metric, values in cases.items():
-            half = T95[len(seeds)] * values.std(ddof=1) / len(seeds) ** 0.5
+            half = float(half_width(values))
             out.append({
                 "case": name, "metric": metric, "value": 100 * float(values.mean()), "unit": "points", "better": "higher",
                 "low": 100 * float(values.mean() - half), "high": 100 * float(values.mean() + half), "n": len(seeds), "peers": {},

@@ -19,6 +19,7 @@ import numpy as np
 from tasks.errors import UserError
 from tasks.inspect.compare import code, parameters
 from tasks.inspect.snapshots import Snapshot
+from tasks.interval import half_width
 from tasks.planning.plan import changes
 
 STAGES = ("sft", "reward", "prefer", "rl")  # those that write a curve.csv
@@ -55,13 +56,11 @@ def curves(states: Sequence[Snapshot]) -> dict[str, Any]:
 
 def over(values: Sequence[Sequence[float]]) -> dict[str, list[float] | None]:
     """{"mean", "low", "high"} of the columns of [seeds, points]."""
-    from scipy.special import stdtrit
-
     v = np.asarray(values, dtype=np.float64)
     mean = v.mean(0)
     if len(v) < 2:
         return {"mean": mean.tolist(), "low": None, "high": None}
-    half = stdtrit(len(v) - 1, 0.975) * v.std(0, ddof=1) / math.sqrt(len(v))
+    half = half_width(v)
     return {"mean": mean.tolist(), "low": (mean - half).tolist(), "high": (mean + half).tolist()}
 
 

@@ -39,6 +39,7 @@ import numpy as np
 
 from synth.types import digest, seed_for
 from tasks.errors import UserError, nearest
+from tasks.interval import half_width
 from tasks.planning import code as src
 from tasks.planning.pieces import bind_all, locate
 from tasks.planning.resolve import check_params, read_recipe, resolve
@@ -262,10 +263,8 @@ def behave(name: str, *, progress: Any = lambda text: None) -> dict[str, Any]:
 
 def summary(differences: list[float]) -> dict[str, float]:
     """Mean of paired differences with the 95 % interval of Student's t."""
-    from scipy.stats import t
-
     d = np.array(differences)
-    half = float(t.ppf(0.975, len(d) - 1) * d.std(ddof=1) / math.sqrt(len(d))) if len(d) > 1 else math.inf
+    half = float(half_width(d)) if len(d) > 1 else math.inf
     return {"mean": float(d.mean()), "low": float(d.mean()) - half, "high": float(d.mean()) + half, "n": len(d)}
 
 
