@@ -2,7 +2,6 @@
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import browser
 import pytest
+from ports import free_port
 from sealed import seal
 from test_observe import stage, write_episodes
 
@@ -22,12 +22,6 @@ pytestmark = [
         browser.BROWSER is None, reason="needs a browser: install chromium, then these tests open the pages of MLflow in it"
     ),
 ]
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 @pytest.fixture(scope="module")

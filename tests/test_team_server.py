@@ -4,7 +4,6 @@ import importlib.util
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -14,6 +13,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from ports import free_port
 from sealed import seal
 from test_observe import evaluated, stage, write_episodes
 
@@ -29,12 +29,6 @@ pytestmark = [
     pytest.mark.skipif(bool(LACKING), reason=f"needs {', '.join(LACKING)}: pip install psycopg2-binary asyncpg boto3 'moto[server]' 'dvc[s3]'"),
 ]
 KEYS = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_DEFAULT_REGION": "us-east-1"}
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 def until_it_answers(url, child, log):

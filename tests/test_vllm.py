@@ -6,7 +6,6 @@ One engine of vLLM serves the whole run of the tests: importing it takes longer 
 import json
 import os
 import signal
-import socket
 import subprocess
 import threading
 import time
@@ -18,6 +17,7 @@ import numpy as np
 import pytest
 import tiny
 import torch
+from ports import free_port
 from safetensors.torch import load_file
 
 from synth.types import Problem, Sampling, Scored, Unscorable
@@ -466,9 +466,7 @@ def real_server(tmp_path_factory):
     """`vllm serve` as docs/engines.md starts it, on a free port of this machine."""
     place = tmp_path_factory.mktemp("served")
     save_model(built(), tiny.tokenizer(), place / "model")
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
+    port = free_port()
     env = {**os.environ, **vllm_engine.SERVED, "PYTHONPATH": str(Path(__file__).resolve().parent.parent)}
     with (place / "log").open("w") as log:
         arguments = vllm_engine.command(place / "model", port, vllm_engine.settings(max_length=128, memory=0.25))
