@@ -4,6 +4,7 @@ import csv
 import importlib
 import json
 import math
+import re
 import shutil
 
 import pytest
@@ -12,6 +13,7 @@ import torch
 import yaml
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from synth.kb import Entity
 from synth.types import Problem
 from tasks.disk import commit, tables
 from tasks.errors import UserError
@@ -145,6 +147,20 @@ def test_minibatches_and_epochs_stretch_the_schedule(project):
     assert rates == sorted(rates, reverse=True) and rates[-1] > 1e-4, "the last step averages four rates above the final one"
 
 
+def test_with_made_up_names_no_name_of_the_world_is_shown(project, monkeypatch):
+    from tasks.stages import sft
+
+    names = [e.name for e in tables.read(project / "artifacts/kb/entities.parquet", Entity)]
+    told, real = [], sft.demonstration_row
+    monkeypatch.setattr(sft, "demonstration_row", lambda r, messages, w: told.append(messages) or real(r, messages, w))
+    shutil.rmtree(project / "artifacts/sft")
+    found = play(project, "sft", base_steps=1, steps=3, made_up_names=1.0)
+    shown = [[m.content for m in messages] for messages in told[-3 * 4 :]]  # before them every row was cut once with its own names
+    assert len(told) == found["demonstrations"] + found["too_long"] + 12
+    games = ["\n".join(x) for x in shown if len(x) > 2]
+    assert games and not [n for n in names for text in games if re.search(rf"\b{n}\b", text)]
+
+
 def pieces_of(name, **knobs):
     return [{"piece": name, **knobs}]
 
@@ -153,6 +169,7 @@ def pieces_of(name, **knobs):
     ("name", "knobs", "sentence"),
     [
         ("sft", {"max_length": 5}, "longer than max_length"),
+        ("sft", {"made_up_names": 2.0}, "made_up_names is 2.0"),
         ("sft", {"device": "cuda:99"}, "device is 'cuda:99'"),
         ("sft", {"optimizer": "adam"}, "kind is 'adam'; choose 'adamw' or 'muon'"),
         ("prefer", {"max_length": 5}, "no cleaned pair of the split train is left"),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import random
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from synth.kb import Passage
+from synth.kb import Entity, Passage
 from synth.make.pages import pages
-from synth.types import Trajectory, digest, seed_for
+from synth.types import Message, Trajectory, digest, seed_for
 from tasks.disk import tables
 from tasks.errors import UserError
 from tasks.learning import Curve, drive, make_repeatable, shuffled
@@ -21,6 +22,8 @@ from training.pack import Row, pack
 from training.render import Renderer
 from training.rounds import Round
 from training.types import Batch
+
+ONLY_WITH = {"synth.make.renaming": "made_up_names"}  # imported only where this knob is set: read by the plan
 
 
 def sft(
@@ -54,17 +57,20 @@ def sft(
     weight_decay: float = 0.01,
     max_grad_norm: float = 1.0,
     context_weight: float = 0.2,
+    made_up_names: float = 0.0,
     checkpoint_every: int = 100,
 ) -> None:
     """`model` is a Hub id or folder to start from; empty makes one of `hidden` x `layers` and trains it for `base_steps` steps on pages of
     generated worlds (the first `base_lists_steps` on name lists alone). Then `steps` steps of `rows_per_step` demonstrations of the split
     train, with adapters alone where `lora` is set (training/lora.py: rank, alpha, modules). `recompute` saves memory for a third more time
-    (activation checkpointing). `context_weight` is the loss weight of the tokens that the model is told rather than says; `sft_lr_factor` scales the learning
-    rates of the fine-tuning."""
+    (activation checkpointing). `context_weight` is the loss weight of the tokens that the model is told rather than says; `sft_lr_factor`
+    scales the learning rates of the fine-tuning. `made_up_names` is the share of demonstrations that are shown with every name of the
+    knowledge base replaced by a made-up one, another each time: what cannot be known by heart must be read."""
     make_repeatable(stage, device)
     demos = [t for t in tables.read(stage.input("trajectories", "trajectories.parquet"), Trajectory) if t.split == "train"]
     if not demos:
         raise UserError("sft: artifacts/trajectories holds no demonstration of the split train: raise n of the stage trajectories")
+    told = tellings(stage, demos, made_up_names)
     curve = Curve(stage, (0 if model else base_steps) + steps, shown=("nll",), device=device, dtype=dtype)
     optim = {"kind": optimizer, "weight_decay": weight_decay, "max_grad_norm": max_grad_norm, "warmup": warmup}
     if model:
@@ -74,7 +80,7 @@ def sft(
         passages = tables.read(stage.input("kb", "passages.parquet"), Passage)
         corpus = (
             [p.text for p in passages]
-            + [m.content for t in demos for m in t.messages]
+            + [m.content for i in range(len(demos)) for m in told(i, 0)]
             + [p.head + p.tail for p in pages(stage.seed, 0, 2000)]
         )
         tokenizer = train_tokenizer(corpus, vocab_size)
@@ -93,11 +99,17 @@ def sft(
         )  # fmt: skip
     save_model(policy, tokenizer, stage.out / "base")
     rows = [demonstration_row(renderer, t.messages, context_weight) for t in demos]
-    long = [r for r in rows if len(r.ids) > max_length]
-    rows = [r for r in rows if len(r.ids) <= max_length]
+    kept = [i for i, r in enumerate(rows) if len(r.ids) <= max_length]
+    rows, long = [rows[i] for i in kept], len(rows) - len(kept)
     if not rows:
-        raise UserError(f"sft: all {len(long)} demonstrations are longer than max_length = {max_length} tokens: raise it")
+        raise UserError(f"sft: all {long} demonstrations are longer than max_length = {max_length} tokens: raise it")
     order = shuffled(len(rows), rows_per_step, seed_for(stage.seed, "sft", "order"))
+
+    def shown(i: int, step: int) -> Row:
+        """Row `i` as it is told at a step; with its own names where made-up ones make it too long."""
+        row = demonstration_row(renderer, told(kept[i], step + 1), context_weight) if made_up_names else rows[i]
+        return row if len(row.ids) <= max_length else rows[i]
+
     adapt(policy, lora, seed=seed_for(stage.seed, "sft", "lora"))
     learner = Learner(
         policy, Optim(lr=lr * sft_lr_factor, matrix_lr=matrix_lr * sft_lr_factor, steps=steps, decay="cosine", final=0.05, **optim),
@@ -105,17 +117,35 @@ def sft(
     )  # fmt: skip
     drive(
         [Round(name="sft", role="policy", steps=steps, objective=nll, tokens_per_microbatch=tokens_per_microbatch,
-               source=lambda step: ([weighted([rows[i] for i in order(step)], device)], {}))],
+               source=lambda step: ([weighted([shown(i, step) for i in order(step)], device)], {}))],
         {"policy": learner}, curve, every=checkpoint_every,
     )  # fmt: skip
     save_model(policy, tokenizer, stage.out / "model")
     curve.close()
     stage.card({
-        "parameters": n_parameters(policy), "vocabulary": len(tokenizer), "demonstrations": len(rows), "too_long": len(long),
+        "parameters": n_parameters(policy), "vocabulary": len(tokenizer), "demonstrations": len(rows), "too_long": long,
         "tokens_per_demonstration": round(float(np.mean([len(r.ids) for r in rows])), 1),
         "base_steps": 0 if model else base_steps, "steps": steps, "epochs": round(steps * rows_per_step / len(rows), 2),
         "final_nll": round(curve.mean("nll"), 4), "trained_on": digest([t.id for t in demos]),
     })  # fmt: skip
+
+
+def tellings(stage: Stage, demos: Sequence[Trajectory], share: float) -> Callable[[int, int], Sequence[Message]]:
+    """(demonstration, time) -> its messages; in a `share` of cases with names made up for that time."""
+    if not 0 <= share <= 1:
+        raise UserError(f"sft: made_up_names is {share}: the share of demonstrations with made-up names lies between 0 and 1")
+    if not share:
+        return lambda i, time: demos[i].messages
+    from synth.make.renaming import known_names, renamed
+
+    entities = tables.read(stage.input("kb", "entities.parquet"), Entity)
+    known = known_names(n for e in entities for n in (e.name, *e.aliases))
+
+    def told(i: int, time: int) -> Sequence[Message]:
+        rng = random.Random(seed_for(stage.seed, "sft", "names", demos[i].id, time))
+        return renamed(demos[i].messages, known, rng) if rng.random() < share else demos[i].messages
+
+    return told
 
 
 def weighted(rows: list[Row], device: str) -> Batch:

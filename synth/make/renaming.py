@@ -1,0 +1,61 @@
+"""Conversations told again with other names: what has to be read and copied can then not be known by heart.
+
+Every name of a knowledge base that stands in a conversation becomes one that was made up for it, the same one wherever it stands: in the
+question, the calls, the results and the answer. Entity substitution is what Longpre et al. 2021, "Entity-Based Knowledge Conflicts in
+Question Answering" (arXiv 2109.05052), found to make readers rely on the passage; here it is done to demonstrations, so that a model which
+is trained on few of them learns to look and not the names.
+
+A made-up name has as many words as the name and each begins with the same letter, for a question may speak of either. Numbers, dates and
+names in small letters stay.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from random import Random
+
+from synth.make.world import FIRST, LAST
+from synth.sources.documents import mentioned
+from synth.types import Message
+
+_WORD = re.compile(r"[^\W\d_][\w'\u2019-]*")
+_STARTS: dict[str, list[str]] = {}
+for _syllable in FIRST:
+    _STARTS.setdefault(_syllable[0], []).append(_syllable)
+
+
+def known_names(names: Iterable[str]) -> dict[str, str]:
+    """Names as `renamed` looks them up. Where two differ in capitals alone, one stands for both."""
+    return {n.lower(): n for n in names}
+
+
+def renamed(messages: Sequence[Message], known: Mapping[str, str], rng: Random) -> list[Message]:
+    """The conversation with every name of `known` that it mentions replaced; no two by the same, none by one that is known."""
+    given: dict[str, str] = {}
+
+    def other(name: str) -> str:
+        if name not in given:
+            tries = (_made_up(name, 1 + (n > 9), rng) for n in range(30))
+            given[name] = next((m for m in tries if m.lower() not in known and m not in given.values()), name)
+        return given[name]
+
+    def told(text: str) -> str:
+        parts, end = [], 0
+        for start, stop, name in mentioned(text, known):
+            parts += [text[end:start], other(name)]
+            end = stop
+        return "".join([*parts, text[end:]])
+
+    return [replace(m, content=told(m.content)) for m in messages]
+
+
+def _made_up(name: str, size: int, rng: Random) -> str:
+    """A name of as many words; each begins with the letter of its own and goes on for `size` syllables. Words in small letters stay."""
+
+    def word(found: re.Match[str]) -> str:
+        old = found[0]
+        return rng.choice(_STARTS.get(old[0], [old[0]])) + "".join(rng.choices(LAST, k=size)) if old[0].isupper() else old
+
+    return _WORD.sub(word, name)

@@ -1,0 +1,66 @@
+"""Conversations told with made-up names: the same everywhere, none that is known, and what a question may say of a name stays true."""
+
+import random
+import re
+from dataclasses import replace
+
+from synth.engine import build_index, pages_of_kb
+from synth.kb import passages
+from synth.make.browsing import browsing, replays
+from synth.make.entity_tree import EntityTrees, entity_tree
+from synth.make.renaming import known_names, renamed
+from synth.make.world import world
+from synth.searchers import World, run
+from synth.searchers.oracle import oracle
+from synth.types import Message
+from tasks.play.search import Search
+
+
+def tell(texts: list[str], names: list[str], seed: int = 0) -> list[str]:
+    return [m.content for m in renamed([Message(role="user", content=t) for t in texts], known_names(names), random.Random(seed))]
+
+
+def test_a_name_is_the_same_one_wherever_it_stands_and_another_each_time():
+    told = tell(["Who rules Norvia?", "<open>Norvia</open>", "The president of Norvia is Belka.", "<answer>Belka</answer>"], ["Norvia", "Belka"])
+    land, person = re.fullmatch(r"The president of (N\w+) is (B\w+)\.", told[2]).groups()
+    assert told == [f"Who rules {land}?", f"<open>{land}</open>", told[2], f"<answer>{person}</answer>"]
+    assert not {land, person} & {"Norvia", "Belka"} and land != person
+    assert len({tell(["Norvia"], ["Norvia"], seed)[0] for seed in range(20)}) > 15
+
+
+def test_a_name_that_begins_another_is_not_taken_for_it():
+    names = ["Niger", "Nigeria", "Guinea", "Guinea-Bissau", "Equatorial Guinea", "Papua New Guinea"]
+    told = tell([" | ".join(names), "Nigeria borders Niger. Nigerian and Guinea-Bissauan stay."], names)
+    made = told[0].split(" | ")
+    assert len(set(made)) == 6 and not set(made) & set(names)
+    assert told[1] == f"{made[1]} borders {made[0]}. Nigerian and Guinea-Bissauan stay."
+    assert [len(m.split()) for m in made] == [1, 1, 1, 1, 2, 3] and [m[0] for m in made] == ["N", "N", "G", "G", "E", "P"]
+
+
+def test_numbers_small_letters_and_words_that_are_no_names_stay():
+    text = "The Republic of Norvia (1912) has 3,000 lakes and pays in euro."
+    told = tell([text], ["Republic of Norvia", "euro", "1912"])[0]
+    assert re.fullmatch(r"The R\w+ of N\w+ \(1912\) has 3,000 lakes and pays in euro\.", told) and "Norvia" not in told
+    assert tell(["Ölland und Österreich"], ["Österreich"])[0].startswith("Ölland und Ö")
+    assert tell([], ["Norvia"]) == [] and tell(["plain text"], []) == ["plain text"]
+
+
+def test_more_names_than_two_syllables_give():
+    names = [f"Q{chr(97 + i)}{chr(97 + j)}x" for i in range(26) for j in range(4)]
+    assert len(set(tell([" ".join(names)], names)[0].split())) == len(names)
+
+
+def test_a_renamed_demonstration_is_one_of_the_renamed_pages():
+    kb = world(countries=8, seed=3)
+    pages = [p for p in pages_of_kb(kb) if not p.id.startswith("table:")]
+    engine, searcher = build_index(pages), World.of(kb)
+    asked, _ = entity_tree(EntityTrees(kb, Search(passages(kb)), seed=3), {("train", hops): 4 for hops in (1, 2, 3)})
+    assert len(asked) > 6
+    for problem in asked:
+        rng = random.Random(1)
+        shown = browsing(problem, run(oracle, problem, engine, searcher), engine, searcher, rng=rng, detour=0, max_calls=30, max_context=9000)
+        texts = [m.content for m in shown.messages] + [t for p in pages for t in (p.title, p.text, *p.mentions)]
+        told = iter(tell(texts, [e.name for e in kb.entities.values()]))
+        other = replace(shown, messages=tuple(replace(m, content=next(told)) for m in shown.messages))
+        again = build_index(replace(p, title=next(told), text=next(told), mentions=tuple(next(told) for _ in p.mentions)) for p in pages)
+        assert replays(other, again) and not replays(other, engine)
