@@ -95,6 +95,19 @@ def test_show_marks_what_the_recipe_changes(project, capsys):
         (["run", "--set", "rl.advantage.k=0.3"], ["no piece in use reads it", "quantile would"]),
         (["run", "--set", "rl.steps"], ["write STAGE.KNOB=VALUE"]),
         (["run", "--set", "rl.samples_per_prompt=1"], ["compares at least 2 samples"]),
+        (["run", "--dry-run", "--set", "rl.samples_per_prompt=1"], ["rl.samples_per_prompt to 2 or more, or choose rl.advantage among"]),
+        (
+            ["run", "--dry-run", "--set", "rl.ratio={piece: sequence}", "--set", "rl.corrections=[{piece: masked}]"],
+            ["correct/masked and training.ratio/sequence cannot be combined: masked leaves out single tokens", "use ratio token"],
+        ),
+        (
+            ["run", "--dry-run", "--recipe", "gspo", "--set", "rl.corrections=[{piece: masked}]"],
+            ["cannot be combined", "or the correction truncated"],
+        ),
+        (
+            ["run", "--dry-run", "--set", "rl.advantage={piece: gae}"],
+            ["needs value, which is there only where rl.critic is set: set it to one of", "or choose rl.advantage among"],
+        ),
         (["show", "gpro"], ["did you mean 'grpo'"]),
         (["recipe"], ["no command 'recipe'", "did you mean 'recipes'"]),
         (["promote"], ["has not been trained and evaluated yet: `espalier run` first"]),

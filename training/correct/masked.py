@@ -20,6 +20,10 @@ from training.tokens import LIMIT, live
 from training.types import Batch
 
 NEEDS = {"old"}
+EXCLUDES = {
+    "training.ratio/sequence": "masked leaves out single tokens by their own old log-probs, and a sequence ratio counts those tokens all the "
+    "same; use ratio token, or the correction truncated"
+}
 
 
 def masked(old: Tensor, behaviour: Tensor, batch: Batch, *, low: float = 0.5, high: float = 5.0) -> Tensor:
