@@ -66,6 +66,7 @@ def compose(
     corrections: Sequence[Callable[..., Any]],
     surrogate: Callable[..., Any],
     regularisers: Sequence[Callable[..., Any]],
+    judge: Callable[..., Any] | None = None,
     after: Callable[..., None] = lambda step, metrics: None,
 ) -> Training:
     """Names are those of the stage's knobs (tasks/stages/rl.py). body: makes the language model that a critic starts from."""
@@ -82,7 +83,7 @@ def compose(
         )  # fmt: skip
     experience = Experience(
         problems=problems, player=player, advantage=advantage, curriculum=curriculum, filters=filters, rewards=rewards, guides=guides,
-        critic=beside, budget=partial(turn_budget, steps=steps) if turn_budget else None, needs=needs, prompts_per_step=prompts_per_step,
+        judge=judge, critic=beside, budget=partial(turn_budget, steps=steps) if turn_budget else None, needs=needs, prompts_per_step=prompts_per_step,
         samples_per_prompt=samples_per_prompt, refill=refill, epochs=epochs, minibatches=minibatches, credit_only=objective.credit_only,
         compared=Compared.of(policy, player.sampler), skip_zero=objective.row_local, max_unscorable=max_unscorable, seed=seed, device=device,
     )  # fmt: skip

@@ -54,6 +54,7 @@ class Experience:
     credit_only           a minibatch without credit has no gradient and is no step: true of an objective without regularisers
     skip_zero             leave rows without credit out of the model's passes: exact where no piece but the surrogate looks at a row
     max_unscorable        largest share of unscorable rollouts in a step before the run stops
+    judge                 gives the scores of groups one more part, an opinion of each answer beside the others
     guides                change groups after they were played: other prompts, demonstrations, replays
     critic                gives each token a value and learns from the step; while it warms up, the policy gets no batch
     budget                step -> the tokens that a turn may have
@@ -68,6 +69,7 @@ class Experience:
     filters: Sequence[Callable[..., list[str | None]]] = ()
     rewards: Sequence[Callable[..., Any]] = ()
     guides: Sequence[Callable[..., list[Group]]] = ()
+    judge: Callable[[Sequence[Group]], list[Group]] | None = None
     critic: Critic | None = None
     compared: Compared | None = None
     budget: Callable[[int], int] | None = None
@@ -132,6 +134,8 @@ class Experience:
             "rollout_seconds": seconds,
             **guided,
         }
+        if self.judge:
+            metrics |= _judged(played)
         if metrics["unscorable"] > self.max_unscorable:
             first = next(r.score.reason for g in played for r in g.rollouts if not isinstance(r.score, Scored))
             raise ValueError(
@@ -186,6 +190,8 @@ class Experience:
                 Group(id=f"{step}/{attempt}/{g.id}", rollouts=tuple(replace(r, group=f"{step}/{attempt}/{g.id}") for r in g.rollouts))
                 for g in groups
             ]
+            if self.judge:
+                groups = self.judge(groups)
             for problem, group in zip(chosen, groups, strict=True):
                 if not np.isnan(group.rewards).all():
                     scores.setdefault(problem.id, []).append(float(np.nanmean(group.rewards)))
@@ -193,6 +199,8 @@ class Experience:
             for guide in self.guides:
                 groups = guide(groups, table, self._own(guide), rng)
             external += sum(r.external for g in groups for r in g.rollouts)
+            if self.judge and self.guides:  # what they changed or added stands beside others now
+                groups = self.judge(groups)
             if "greedy" in self.needs:
                 groups = with_greedy(player, chosen, groups, self.seed, "rl", step, attempt, "greedy")
             if "reference_answer" in self.needs:
@@ -224,6 +232,13 @@ class Experience:
                 credited = [r for r in whole if np.any(r.columns["credit"] != 0)]
                 if credited or (whole and not self.credit_only):
                     yield pack(credited if self.skip_zero else whole, device=self.device, totals=count(whole))
+
+
+def _judged(groups: Sequence[Group]) -> dict[str, float]:
+    """By how much the judge prefers right answers to wrong ones: what falls where the policy learns to please it instead."""
+    known = [(r.score.value > 0, r.score.parts["judge"]) for g in groups for r in g.rollouts if isinstance(r.score, Scored)]
+    sides = [[opinion for right, opinion in known if right == side] for side in (True, False)]
+    return {"judge_gap": float(np.mean(sides[0]) - np.mean(sides[1]))} if all(sides) else {}
 
 
 def _metrics(groups: Sequence[Group]) -> dict[str, float]:

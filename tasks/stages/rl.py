@@ -28,6 +28,7 @@ from training.render import Renderer
 from training.rollout.asynchronous import Ahead
 from training.rollout.play import Player
 
+ONLY_WITH = {"tasks.play.judges": "judge"}  # imported only where this knob is set: read by the plan
 # What a piece's NEEDS may name here, and the knob without which it is not there.
 PROVIDES = {
     "reference": "", "old": "", "entropy": "", "behaviour_entropy": "", "greedy": "", "reference_answer": "", "chance": "", "corrupted": "",
@@ -79,6 +80,7 @@ def rl(
     envs: Pieces("training.env") = [{"piece": "search"}, {"piece": "single"}],
     curriculum: Piece("training.curriculum") = {"piece": "uniform"},
     filters: Pieces("training.filter") = [],
+    judge: dict = {},  # noqa: B006
     rewards: Pieces("training.reward") = [],
     advantage: Piece("training.advantage") = {"piece": "grpo"},
     ratio: Piece("training.ratio") = {"piece": "token"},
@@ -100,7 +102,10 @@ def rl(
     `teacher` (a model folder or Hub name with the same tokenizer) takes the place of the SFT model as the reference of KL terms. `critic`
     is the loss of a value model that starts from the SFT model too; in its first `critic_warmup` steps the policy waits. `guides` may
     change groups after they were played; `turn_budget`, where given, replaces max_turn_tokens step by step. `recompute` and `lora` as in the
-    stage `sft`: activation checkpointing, and adapters in the place of all weights."""
+    stage `sft`: activation checkpointing, and adapters in the place of all weights.
+
+    `judge` is a model behind an endpoint that must stand the attacks before the first rollout (`tasks/play/judges.py` has the keys): it gives
+    each score the part "judge", how many of the group's other answers this one beats, which a piece of `rewards` makes a reward."""
     make_repeatable(stage, device)
     if temperature <= 0:
         raise UserError(f"rl: temperature is {temperature}: a policy that is always sure has nothing to learn from; sample with 1.0")
@@ -109,6 +114,8 @@ def rl(
         problems += [p for p in tables.read(stage.input("problems", "problems.parquet"), Problem) if p.split == "train"]
     if not problems:
         raise UserError("rl: there is no problem of the split train: raise n_train of the stage questions")
+    answers = steps * prompts_per_step * samples_per_prompt * (1 + (refill if filters else 0))
+    referee = _referee(stage, judge, problems, [*rewards, *filters, advantage], answers) if judge else None
     policy, tokenizer = load_model(stage.input("sft", "model"), dtype=dtype, device=device)
     reference = load_reference(stage, teacher, tokenizer, dtype, device) if teacher or "reference" in stage.needs else None
     adapt(policy, lora, seed=seed_for(stage.seed, "rl", "lora"))
@@ -138,7 +145,7 @@ def rl(
         recompute=recompute, refill=refill, max_unscorable=max_unscorable, critic=critic, critic_optim=decayed(lr=critic_lr, steps=steps),
         critic_lambda=critic_lambda, critic_warmup=critic_warmup, turn_budget=turn_budget, guides=guides, curriculum=curriculum,
         filters=filters, rewards=rewards, advantage=advantage, ratio=ratio, corrections=corrections, surrogate=surrogate,
-        regularisers=regularisers, after=watch,
+        regularisers=regularisers, judge=referee.rewarded if referee else None, after=watch,
     )  # fmt: skip
     experience, curve = made.experience, Curve(stage, steps, shown=("reward", "entropy"), device=device, dtype=dtype)
     ahead = Ahead(experience, policy, how, steps) if how.staleness else None
@@ -154,18 +161,32 @@ def rl(
         for group in experience.groups:
             for r in group.rollouts:
                 score = r.score.value if isinstance(r.score, Scored) else r.score.reason
-                f.write(
-                    json.dumps({"problem": r.problem.id, "answer": r.problem.answer, "score": score, "text": r.text}, ensure_ascii=False)
-                    + "\n"
-                )
+                said = {"judge": r.score.parts.get("judge")} if referee and isinstance(r.score, Scored) else {}
+                shown = {"problem": r.problem.id, "answer": r.problem.answer, "score": score, **said, "text": r.text}
+                f.write(json.dumps(shown, ensure_ascii=False) + "\n")
     mismatch = curve.mean("mismatch_kl")  # nan where no step had anything to learn
     stage.card({
         "parameters": n_parameters(policy), "problems": len(problems), "steps": steps,
         "rollouts": int(sum(r["rollouts"] for r in curve.rows)), "groups_dropped": sum(r["groups_dropped"] for r in curve.rows),
         "reward_first": round(float(curve.rows[0]["reward"]), 4) if curve.rows else None, "reward_last": round(curve.mean("reward"), 4),
         "mismatch_kl": None if math.isnan(mismatch) else float(f"{mismatch:.3g}"),
+        **({"judge": {"model": referee.endpoint.model, "attacks": referee.attacks}} if referee else {}),
         "trained_on": digest([p.id for p in problems]),
     })  # fmt: skip
+    if referee:
+        stage.log({f"judge/{name}": float(n) for name, n in referee.spent.items()})  # what was asked again after a kill differs: no output
+
+
+def _referee(stage: Stage, judge: Mapping[str, Any], problems: list[Problem], readers: list[Any], answers: int) -> Any:
+    """The judge of the knob, trusted. Raises UserError where it cannot be, and where none of the pieces `readers` names its part."""
+    from tasks.play import judges
+
+    if not any(repr(judges.PART) in str(piece.keywords) for piece in readers):
+        raise UserError(
+            "rl.judge: no piece reads what the judge says, the part `judge` of a score: set rl.rewards, for example to "
+            "[{piece: weighted_parts, parts: [value, judge], weights: [1.0, 0.5]}]"
+        )
+    return judges.rewarding(stage, judge, problems, answers)
 
 
 def load_reference(stage: Stage, teacher: str, tokenizer: Any, dtype: str, device: str) -> Any:

@@ -106,7 +106,7 @@ class Endpoint:
         if self.budget.cost is not None and self.prices.cost(0, 0) is None:
             raise ValueError("a budget in money needs the prices of a million prompt and completion tokens: state both, or limit tokens instead")
         self.cache.parent.mkdir(parents=True, exist_ok=True)
-        self._answers = sqlite3.connect(self.cache)
+        self._answers = sqlite3.connect(self.cache, check_same_thread=False)  # one at a time asks, but not always the one who made it
         self._answers.execute("CREATE TABLE IF NOT EXISTS answer (key TEXT PRIMARY KEY, text TEXT, finish TEXT, prompt INTEGER, completion INTEGER)")
 
     def __call__(self, conversations: Sequence[Sequence[Message]], sampling: Sampling) -> list[str]:
