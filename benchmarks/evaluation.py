@@ -2,13 +2,14 @@
 
     rollouts     1,000 questions × 8 samples of the trained RL model, search tool included, as the stage `evaluate` plays them
     judged       the reward model's word about every rollout, and the hidden state of every question: what two of the metrics read
-    metrics      every metric that one evaluation can have over those 8,000 rows, intervals included: the stage's default ones, self-BLEU,
-                 best of n, stability under changed rewards, geometry, and the paired test between two models
+    metrics      every metric of `ITEMS` over those 8,000 rows, intervals included: the stage's default ones, self-BLEU, best of n, stability
+                 under changed rewards, geometry, paired tests of three other models with the correction for their number, and the matrix
+                 of training domain × test domain. The result names the numbers of each; it is refused where one of them is missing
     report       the stage `report` on that project
     compare      `espalier compare HEAD workspace` as a process of its own, interpreter and page included
 
 Wall-clock seconds by the monotonic clock; the profile's two threads. What is short is done five times, and its median, least and greatest
-given.
+given. The other models are the same rows with their scores shuffled: what a number costs does not depend on what it is.
 """
 
 from __future__ import annotations
@@ -22,13 +23,29 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks.tables import RESULTS, ROOT
 
 PROBLEMS, SAMPLES, TIMES, THREADS = 1000, 8, 5, 2
+ITEMS = {  # what is asked of an evaluation -> numbers without which it was not timed
+    "unbiased pass@k": ("pass@1", "pass@8"),
+    "majority@k": ("majority@8",),
+    "best of n with a reward model": ("best_of@8", "bon_gap@8"),
+    "exact match and F1": ("exact_match", "f1"),
+    "tool calls and tokens per right answer": ("calls_per_right", "tokens_per_right"),
+    "calibration": ("ece", "brier", "aurc"),
+    "diversity": ("distinct@1", "distinct@2", "answer_entropy", "self_bleu"),
+    "length, format, refusal": ("length", "format", "refusal"),
+    "length bias": ("length_correlation", "length_gap"),
+    "stability under changed rewards": ("tv", "tv_greedy", "ties"),
+    "geometry of representations": ("rank_me", "alpha"),
+    "paired tests, corrected for their number": ("difference", "p_holm"),
+    "training domain × test domain": ("own", "others", "ratio"),
+}
+MORE = [{"piece": p} for p in ("self_bleu", "reward_stability", "geometry")] + [{"piece": "best_of_n", "ns": [2, 4, 8]}]
 
 
 def main() -> int:
@@ -65,7 +82,6 @@ def played(project: Path) -> list[dict[str, Any]]:
 
     from synth.types import Problem, Sampling
     from tasks.disk import tables
-    from tasks.measure import difference, over
     from tasks.planning import plan
     from tasks.planning.pieces import bind
     from tasks.play import knowledge
@@ -101,19 +117,41 @@ def played(project: Path) -> list[dict[str, Any]]:
 
     reading = timed(judged)
     frame = frame.assign(**read)
-    more = [{"piece": p} for p in ("self_bleu", "best_of_n", "reward_stability", "geometry")]
-    metrics = [bind("training.evaluate", m) for m in [*params["metrics"], *more]]
-
-    def everything() -> None:
-        over(metrics, frame, whole=True)
-        difference(frame, frame.assign(score=frame["score"].sample(frac=1.0, random_state=0).to_numpy()))
-
+    metrics = [bind("training.evaluate", m) for m in [*params["metrics"], *MORE]]
+    covers = covered(numbers(metrics, frame))
     size = f"{PROBLEMS:,} problems × {SAMPLES} samples"
     return [
         result(f"rollouts of {size}", [seconds], PROBLEMS * SAMPLES),
         result(f"reward model and hidden states of {size}", [reading], PROBLEMS * SAMPLES),
-        result(f"every metric of {size}", [timed(everything) for _ in range(TIMES)], TIMES),
+        result(f"every metric of {size}", [timed(lambda: numbers(metrics, frame)) for _ in range(TIMES)], TIMES) | {"covers": covers},
     ]
+
+
+def numbers(metrics: Sequence[Callable], frame: Any) -> dict[str, Any]:
+    """All metrics of a model's rows; the paired tests of three others against it; what training on the questions of one number of hops did
+    for the others."""
+    from tasks.measure import by_problem, difference, over
+    from training.evaluate._tests import holm
+    from training.evaluate.transfer import transfer
+
+    found = over(metrics, frame, whole=True)
+    others = [frame.assign(score=frame["score"].sample(frac=1.0, random_state=i).to_numpy()) for i in range(3)]
+    pairs = [difference(other, frame) for other in others]
+    found |= {"difference": [p | {"p_holm": h} for p, h in zip(pairs, holm([p["p"] for p in pairs]), strict=True)]}
+    hops = frame.drop_duplicates("problem").sort_values("problem")["hops"].astype(str).tolist()
+    domains = sorted(set(hops))
+    tables = {"": by_problem(frame), **dict(zip(domains, map(by_problem, others), strict=False))}
+    scored = [[x for table in tables.values() for x in table[i]] for i in range(len(hops))]
+    trained = [[name for name, table in tables.items() for _ in table[i]] for i in range(len(hops))]
+    return found | transfer(scored, trained, [[h] * len(s) for h, s in zip(hops, scored, strict=True)])
+
+
+def covered(found: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Item -> its numbers. Raises ValueError for one that is missing: its time would not be in the sum."""
+    flat = found.keys() | {key for pair in found["difference"] for key in pair}
+    if lacks := [f"{name} ({item})" for item, names in ITEMS.items() for name in names if name not in flat]:
+        raise ValueError(f"evaluation: not measured: {', '.join(lacks)}: the project's settings or a metric's numbers have changed")
+    return {item: list(names) for item, names in ITEMS.items()}
 
 
 def reported(project: Path) -> list[dict[str, Any]]:

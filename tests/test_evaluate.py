@@ -1,5 +1,6 @@
 """The stage evaluate: every sample becomes a row, numbers follow from rows, an interrupted run goes on, a blind model scores less."""
 
+import inspect
 import json
 import re
 
@@ -349,6 +350,25 @@ def test_features_of_prompts_where_a_metric_reads_them(project):
     assert found["rl"] == found["base"], "the same weights see the same"
     assert 1 < found["rl"]["rank_me"]["mean"] <= 5 and found["rl"]["rank_me"]["n"] == 6, "six prompts span at most five directions"
     assert "features" not in pd.read_parquet(project / "artifacts/evaluate/scores.parquet")
+
+
+def test_the_benchmark_times_every_metric_that_is_asked_of_an_evaluation():
+    """A toy table of what the stage keeps of samples goes through the benchmark's own functions."""
+    from benchmarks.evaluation import ITEMS, MORE, covered, numbers
+
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame([
+        {"problem": f"p{i}", "hops": 1 + i % 2, "score": float(rng.random() < 0.5), "said": "b c"[: 1 + 2 * (s % 2)], "reference": "b c",
+         "text": f"it is {s} b", "confidence": rng.random(), "calls": 1, "tokens": 3 + s, "outcome": "right", "reward": rng.random(),
+         "features": list(rng.random(3)) if s == 0 else None}
+        for i in range(12) for s in range(8)
+    ])  # fmt: skip
+    metrics = [bind("training.evaluate", m) for m in [*inspect.signature(evaluate).parameters["metrics"].default, *MORE]]
+    found = numbers(metrics, frame)
+    assert covered(found).keys() == ITEMS.keys() and len(found["difference"]) == 3
+    assert all(p["p_holm"] >= p["p"] for p in found["difference"]) and {"1->1", "1->2", "2->1", "2->2"} <= found.keys()
+    with pytest.raises(ValueError, match=r"not measured: rank_me \(geometry of representations\)"):
+        covered({k: v for k, v in found.items() if k != "rank_me"})
 
 
 @pytest.fixture
