@@ -67,10 +67,10 @@ def plan(entry: dict) -> str:
     lines = ["# The stage `plan`", "", f"It comes first: {entry['desc']}.", "", "```sh", "dvc repro plan",
              "espalier run --dry-run    # what the plan would run, and why", "```", "", about, "", "## Reads and writes", ""]  # fmt: skip
     lines += ["- reads `params.yaml`", *[f"- reads `{d}`" for d in entry["deps"]], *[f"- writes `{o}`" for o in entry["outs"]]]
-    lines += ["", "## Keys of params.yaml", "", "| key | as it comes | meaning |", "|---|---|---|"]
+    lines += ["", "## Keys of params.yaml", "", "| key | meaning |", "|---|---|"]
     for line in (ROOT / "params.yaml").read_text(encoding="utf-8").splitlines():
-        if found := re.fullmatch(r"(\w+): *(.*?)(?: +# (.*))?", line):
-            lines.append("| `{}` | `{}` | {} |".format(*((x or "").replace("|", "\\|") for x in found.groups())))
+        if found := re.fullmatch(r"(\w+):.*?(?: +# (.*))?", line):  # not the values: they are the user's
+            lines.append("| `{}` | {} |".format(*((x or "").replace("|", "\\|") for x in found.groups())))
     lines += ["", "Later wins: signatures of the stages < profile < recipe < `set:` < `espalier run --set`. An unknown key, or one that nothing in use "
               "reads, is refused with the nearest that is valid."]  # fmt: skip
     return "\n".join(lines) + "\n"
