@@ -96,7 +96,10 @@ def trained(how, steps=5, *, kill=0, kept=None, watch=None, **more):
         learner.load_state(state["learner"])
         (ahead or source).load_state(state["source"])
     try:
-        rounds = [Round(name="rl", role="policy", source=ahead or source, objective=objective, prepare=objective.prepare, steps=steps)]
+        rounds = [
+            Round(name="rl", role="policy", source=ahead or source, objective=objective, prepare=objective.prepare, steps=steps,
+                  pause=ahead and ahead.pause, tokens_per_microbatch=64)
+        ]  # fmt: skip
         for _, _, metrics in run(rounds, {"policy": learner}, done):
             rows.append({k: v for k, v in metrics.items() if not k.endswith(MEASURED)})
             versions.append(sorted({s.version for g in source.groups for r in g.rollouts for s in r.segments if s.role == "model"}))
@@ -172,6 +175,44 @@ def test_on_the_same_cores_the_learner_begins_while_a_tool_is_waited_for(how, mo
     finally:
         ahead.close()
     assert seen == [(0, True)] * 4
+
+
+@pytest.mark.parametrize("how", ["one_off", "streamed"])
+def test_on_the_same_cores_sampler_and_learner_take_turns(how, monkeypatch):
+    """No turn is sampled during a pass of the learner, nor the other way round; and a turn waits for a pass, not for a step."""
+    events, loss = [], Learner._loss
+
+    class Seen(Cut):
+        def open(self, prompts, seeds):
+            session = super().open(prompts, seeds)
+            generate = session.generate
+
+            def seen(sampling):
+                events.append("turn")
+                time.sleep(0.02)
+                said = generate(sampling)
+                events.append("turned")
+                return said
+
+            session.generate = seen
+            return session
+
+    def slow(self, *args):
+        events.append("pass")
+        time.sleep(0.1)
+        out = loss(self, *args)
+        events.append("passed")
+        return out
+
+    monkeypatch.setattr("test_asynchronous.Cut", Seen)
+    monkeypatch.setattr(Learner, "_loss", slow)
+    trained(MODES[how], 4, pause=lambda: time.sleep(0.02), filters=[], advantage=lambda groups, shaped, *_: [[1.0] * len(r) for r in shaped])
+    pairs = [tuple(events[i : i + 2]) for i in range(0, len(events), 2)]
+    assert set(pairs) == {("turn", "turned"), ("pass", "passed")}, "what begins ends before another begins"
+    passes = [i for i, p in enumerate(pairs) if p[0] == "pass"]
+    assert len(pairs) == len(passes) + 3 * 4, "three turns of each of four steps"
+    of_step = np.array_split(np.array(passes), 4)
+    assert all(len(p) >= 3 for p in of_step) and any(np.diff(p).max() > 1 for p in of_step[:3]), "turns between the passes of a step"
 
 
 def test_a_staleness_of_nothing_is_refused():

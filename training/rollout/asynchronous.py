@@ -11,6 +11,9 @@ ones.) Step j may begin when the weights are at most `staleness` updates older t
 
 A sampler in this process has a copy of the weights (`Mailbox`): one thread samples, the caller's learns. What was sampled ahead is part of
 the state, so a run that is killed and resumed samples none of it again and loses none of it.
+
+Where both compute on the same CPU they take turns (`Ahead.pause`): two threads that want the same cores hide nothing of each other's work,
+and hand Python's lock to and fro at every small operation. What is hidden is waiting, for tools or for what is sampled elsewhere.
 """
 
 from __future__ import annotations
@@ -106,34 +109,30 @@ class _Following:
     def __init__(self, follower: Following, prompts: Sequence[np.ndarray], seeds: Sequence[int]) -> None:
         self.follower, self.seeds = follower, list(seeds)
         self.rows, self.said = list(range(len(prompts))), [[p] for p in prompts]
+        self.told: Sequence[np.ndarray] | None = None  # what the environment said to the rows, not read yet
         self.session: Session | None = None
         self.names: list[int] = []  # rows as the session knows them
         self.version, self.turn = -1, 0
 
     def observe(self, rows: Sequence[int], new: Sequence[np.ndarray]) -> None:
-        self.rows = list(rows)
+        """Kept until the next turn: reading it is work of that turn, and in vain where newer weights come first."""
+        self.rows, self.told = list(rows), list(new)
         for r, x in zip(rows, new, strict=True):
             self.said[r].append(x)
-        if self.session is not None and not self._newer():
-            self.session.observe([self.names.index(r) for r in rows], new)
-        else:
-            self.session = None
-
-    def _newer(self) -> bool:
-        """Whether weights wait that this session was not opened with (taken by it, or by another that shares the sampler)."""
-        box = self.follower.mailbox
-        return self.follower.sampler.version != self.version or (box is not None and box.version > self.version)
 
     def generate(self, sampling: Sampling) -> list[Segment]:
         source = self.follower
         with source.around():
             if source.mailbox is not None:
                 source.mailbox.take(source.sampler)
-            if self.session is None or source.sampler.version != self.version:
+            if self.session is None or source.sampler.version != self.version:  # taken now, or by another session of the sampler
                 prompts = [np.concatenate(self.said[r]) for r in self.rows]
                 self.session, self.names = source.sampler.open(prompts, [self.seeds[r] for r in self.rows]), list(self.rows)
                 self.session.turn = self.turn  # a turn has draws of its own, whoever samples it
                 self.version = source.sampler.version
+            elif self.told is not None:
+                self.session.observe([self.names.index(r) for r in self.rows], self.told)
+            self.told = None
             said = self.session.generate(sampling)
         self.turn += 1
         for r, segment in zip(self.rows, said, strict=True):
@@ -168,7 +167,8 @@ class Ahead:
         self.experience.player = replace(player, sampler=Following(player.sampler, self.mailbox if self.mode.fresh else None, self._turn))
         self._changed = threading.Condition()
         self._busy = self._paused = self._closed = False
-        self._due, self._turns = False, 0  # whether the sampler is about to begin; turns that it is sampling
+        self._due, self._turns = False, 0  # whether the sampler is about to begin; turns that it samples, or waits for the cores to sample
+        self._learning = False  # whether the learner has the cores
         self._shared = next(self.learner.parameters()).is_cpu and next(player.sampler.model.parameters()).is_cpu
         self._failed: BaseException | None = None
         self._thread: threading.Thread | None = None
@@ -189,12 +189,15 @@ class Ahead:
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
-        """Around a turn that is sampled."""
+        """Around a turn that is sampled, which begins when the learner pauses."""
         with self._changed:
-            if self._closed:
-                raise Closed
             self._due = False
             self._turns += 1
+            while self._learning and not self._closed:
+                self._changed.wait()
+            if self._closed:
+                self._turns -= 1
+                raise Closed
         try:
             yield
         finally:
@@ -202,19 +205,28 @@ class Ahead:
                 self._turns -= 1
                 self._changed.notify_all()
 
-    def _wait_for_a_pause(self) -> float:
-        """On a CPU, until the sampler waits for a tool or has nothing to do; returns the seconds. Two threads on the same cores hide nothing
-        of each other's work, and hand Python's lock to and fro at every small operation: the learner had better work while a tool does."""
+    def pause(self) -> float:
+        """The learner is about to compute. Where sampler and learner share a CPU, turns go first, for they keep tools at work: wait until
+        the sampler waits for a tool or has nothing to do, and take the cores until the next `pause` or `rest`. Returns the seconds."""
         began = time.monotonic()
+        self.rest()
         with self._changed:
             while self._shared and (self._due or self._turns) and self._failed is None:
                 self._changed.wait()
+            self._learning = self._shared
         return time.monotonic() - began
+
+    def rest(self) -> None:
+        """The learner computes no more, or waits itself."""
+        with self._changed:
+            self._learning = False
+            self._changed.notify_all()
 
     def __call__(self, step: int) -> tuple[Iterable[Batch], Mapping[str, float]]:
         """The batches of a step; waits for it where it is not sampled yet. Raises what sampling raised, and WrongVersion where a turn was
         sampled by weights that this step may not learn from."""
         began = time.monotonic()
+        self.rest()
         if self._thread is None:
             self.begun = step + len(self.waiting)
             self._thread = threading.Thread(target=self._sample, name="sampler", daemon=True)
@@ -230,10 +242,12 @@ class Ahead:
             made = self.waiting.popleft()
         waited = time.monotonic() - began
         check_versions(made.kept, step, self.mode.staleness)
+        if self.mode.fresh:
+            waited += self.pause()
         batches, metrics = self.experience.finish(made)
         if not self.mode.fresh and self.mode.staleness:
             self._allow(step, step + self.mode.staleness)
-        waited += self._wait_for_a_pause()
+        waited += self.pause()
         return batches, {**metrics, **lags(made.kept, step), "waited_seconds": waited}
 
     def _allow(self, version: int, last: int) -> None:
@@ -271,6 +285,7 @@ class Ahead:
 
     def state(self) -> dict[str, Any]:
         """The experience's, and what is in flight: the step that is being sampled is waited for, so that no work is lost."""
+        self.rest()
         with self._changed:
             self._paused = self.mode.fresh  # else the weights that what may begin is to be sampled with would be lost
             while self._failed is None and (self._busy or not self._paused and self.begun <= self.allowed):
