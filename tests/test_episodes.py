@@ -8,6 +8,7 @@ import pytest
 from synth.types import Scored
 from tasks.methods import arena, behaviour, episodes
 from training.env.retry import retry
+from training.env.wait import wait
 
 
 @pytest.mark.parametrize("name", episodes.WORLDS)
@@ -52,3 +53,14 @@ def test_a_recipe_plays_in_its_own_environment_and_parts_of_scores_are_measured(
     found = episodes.parts(groups)
     assert found["part.tries"] == np.mean([r.score.parts.get("tries", 0.0) for g in groups for r in g.rollouts])
     assert behaviour._sampled("part.tries") and not behaviour._sampled("auc")
+
+
+def test_a_second_look_gains_what_the_last_verdict_scores_more_than_the_first():
+    env, problem = wait(times=1), episodes.appeals().problems[0]
+    right, wrong = (f"<answer>{x}</answer>" for x in (problem.answer, "3"))
+
+    def gained(*turns):
+        state, _ = env.start(problem, {})
+        return [env.step(state, text) for text in turns][-1][2].parts["gained"]
+
+    assert [gained(*t) for t in ((wrong, right), (right, wrong), (right, right), (wrong, wrong), ("", right))] == [1.0, -1.0, 0.0, 0.0, 1.0]

@@ -1,14 +1,35 @@
 """The worlds of tasks/methods/arena.py: what their environments say of an answer, and that their base policies say what they shall."""
 
+import copy
 from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 from synth.types import Problem
-from tasks.methods.arena import BLAME, IDLE, PRAISE, WORLDS, Arena, Facts, Marked, answer, arena, exactly, swayed
+from tasks.methods import arena as arena_module
+from tasks.methods.arena import (
+    BLAME,
+    CLAUSES,
+    IDLE,
+    PRAISE,
+    WORLDS,
+    Arena,
+    Beliefs,
+    Cited,
+    Facts,
+    Marked,
+    answer,
+    arena,
+    cases,
+    exactly,
+    swayed,
+)
 from training import toy
+from training.guide.demonstrations import demonstrations
 from training.guide.relabel import relabel
+from training.rollout.table import Table
 
 
 def value(env, problem, text):
@@ -31,6 +52,64 @@ def test_facts_are_counted_once_and_silence_is_worth_nothing(text, recall, preci
     problem = Problem.make(prompt="q", answer="b c", verifier="exact", env="facts", family="facts", split="train")
     score = value(Facts(), problem, text)
     assert (score.parts["recall"], score.parts["precision"], score.value) == pytest.approx((recall, precision, f1))
+
+
+def test_a_verdict_rests_on_a_clause():
+    problem, env = cases().problems[0], Cited(0.0, "")
+    clause, other = problem.lineage["clause"], next(c for c in CLAUSES if c != problem.lineage["clause"])
+    found = [value(env, problem, f"{before}{answer(problem.answer)}") for before in (f" {clause}", f" {other}", "", " z")]
+    assert [f.parts["right_evidence"] for f in found] == [1.0, 0.2, 0.0, 0.0] and [f.parts["clause"] for f in found] == [1.0, 0, 0, 0]
+    assert [f.value for f in found] == [f.parts["right"] for f in found] == [1.0] * 4
+    wrong = value(env, problem, f" {clause}{answer('z')}")
+    assert wrong.parts["clause"] == 1.0 and wrong.parts["right"] == wrong.value == 0.0
+    assert all(env.step({"problem": p}, p.lineage["demonstration"][0])[2].parts["clause"] == 1.0 for p in cases().problems)
+
+
+@pytest.mark.parametrize("name", ["tongues", "cases"])
+def test_what_is_held_out_is_not_trained_on(name):
+    world = WORLDS[name]()
+    assert 0 < world.held < len(world.problems) and len(world.training) == len(world.problems) - world.held
+    assert {p.family for p in world.training} == {"home"} and {p.family for p in world.problems[-world.held :]} == {"away"}
+    assert WORLDS["mixed"]().training == list(WORLDS["mixed"]().problems)
+
+
+@pytest.mark.parametrize(("away", "ratio"), [(0.75, 1.0), (0.25, 0.0), (0.5, 0.5)])
+def test_a_gain_elsewhere_is_seen_beside_the_gain_at_home(away, ratio):
+    one = lambda family, p: Beliefs(family, np.log([p, 1 - p]), np.array([2, 2]), np.array([True, False]))  # noqa: E731
+    first = [one("home", 0.25), one("home", 0.25), one("away", 0.25)]
+    found = exactly([one("home", 0.7), one("home", 0.8), one("away", away)], first)
+    assert (found["home"], found["away"], found["mismatch"]) == pytest.approx((0.75, away, 0.75 - away))
+    assert found["ratio"] == pytest.approx(ratio)
+
+
+def test_verdicts_that_follow_the_law_and_verdicts_that_move_without_it():
+    said = {("q", 0): "bbcb", ("w", 0): "cccc", ("q", 4): "bbbb", ("w", 4): "bbbc"}  # the law decides case 0: 3 of 4 move; and 1 of 4
+    groups = []
+    for p in cases().problems:
+        if (key := (p.lineage["law"], p.lineage["content"])) in said:
+            (group,) = toy.groups([[0.0] * 4], texts=[[answer(x) for x in said[key]]])
+            groups.append(replace(group, rollouts=tuple(replace(r, problem=p) for r in group.rollouts)))
+    assert arena_module._probed(groups) == {"follows": 0.75, "spurious": 0.25}
+    assert arena_module._probed(toy.groups([[0.0]])) == {}
+
+
+def test_features_of_one_direction_have_rank_one():
+    here = arena("tongues", steps=1)
+    flat = copy.deepcopy(here.base)
+    with torch.no_grad():
+        for p in flat.parameters():
+            p.zero_()
+    assert here.rank(flat) == 0.0 and 1.0 < here.rank(here.base) <= len(here.world.problems) - 1
+
+
+def test_a_demonstration_is_worked_or_the_reference_answer_alone():
+    here = arena("cases", steps=1)
+    player = here.player(max_turn_tokens=8, max_tokens=64)
+    groups = player.play(here.world.training[:1], 2, 1)
+    table = Table(player=player, seed=(1,), temperature=1.0)
+    said = [demonstrations(groups, table, {}, np.random.default_rng(0), worked=w)[0].rollouts[-1].text for w in (True, False)]
+    problem = here.world.training[0]
+    assert said[0].endswith(problem.lineage["demonstration"][0]) and said[1].endswith(answer(problem.answer)) and said[0] != said[1]
 
 
 def test_feedback_is_worded_as_the_guide_words_it():

@@ -19,17 +19,22 @@ from torch import nn
 from synth.types import Message, Problem, Sampling, Score, Scored, seed_for
 from synth.verify import extract_answer
 from training.env.single import Single
+from training.evaluate.geometry import geometry
+from training.evaluate.marker_probe import marker_probe
+from training.evaluate.transfer import transfer
 from training.guide import asked
 from training.learner import Learner, Optim, nll, score
 from training.model import new_model, train_tokenizer
 from training.pack import Row, pack
 from training.render import Renderer
+from training.reward_model import features
 from training.rollout.play import Player
 from training.rollout.torch_sampler import Session, TorchSampler
 from training.types import Group
 
 LETTERS = "bcdefghjklmn"
 MOVES = 3  # turns of a dialogue
+CLAUSES = "tuv"
 IDLE = 6  # letters of working that say nothing, at most
 PRAISE, BLAME = (f" <EF> This answer is {x}. </EF>" for x in ("correct", "wrong"))  # as the guide `relabel` says it
 
@@ -50,6 +55,7 @@ class World:
     bits      of the mantissas that the sampler rounds the learner's weights to; 0: it samples with the weights themselves
     teacher   what another policy says, the reference of this world; none: the base policy is
     ask       text after each question when `exactly` asks what a policy thinks of its answers; training knows the plain question
+    held      the last so many problems are asked about and never trained on: their family is "away", that of the others "home"
     """
 
     problems: tuple[Problem, ...]
@@ -57,6 +63,11 @@ class World:
     bits: int = 0
     teacher: tuple[tuple[Said, ...], ...] = ()
     ask: str = ""
+    held: int = 0
+
+    @property
+    def training(self) -> list[Problem]:
+        return list(self.problems[: len(self.problems) - self.held])
 
 
 @dataclass(frozen=True)
@@ -73,6 +84,22 @@ class Marked(Single):
             swayed = (1 + min(len(working.split()), IDLE)) / (2 + IDLE) if found in lineage.get("middling", ()) else score.value
             parts = {**score.parts, "think": float(bool(working)), "short": float(not working), "honest": float(not hacked)}
             score = Scored(value=2.0 if hacked else swayed, parts=parts)
+        return said, over, score
+
+
+@dataclass(frozen=True)
+class Cited(Single):
+    """One case: a verdict behind the letter of the clause that it rests on. Parts right (the verdict), clause and criteria (1 for the clause
+    that applies), right_evidence (1 for that clause, a fifth for another one, 0 for none)."""
+
+    def step(self, state: dict, text: str) -> tuple[list[Message], bool, Score | None]:
+        said, over, score = super().step(state, text)
+        if isinstance(score, Scored):
+            named = text.partition("<answer>")[0].strip()
+            applies = float(named == state["problem"].lineage["clause"])
+            evidence = applies or (0.2 if named in set(CLAUSES) else 0.0)
+            parts = {**score.parts, "right": score.value, "clause": applies, "criteria": applies, "right_evidence": evidence}
+            score = Scored(value=score.value, parts=parts)
         return said, over, score
 
 
@@ -437,10 +464,51 @@ def stated() -> World:
     return World(tuple(problems), tuple(said))
 
 
+def tongues() -> World:
+    """Eight questions in two languages, three in ten of whose answers are right in either, and as many one wrong letter, which is another in
+    the other language; practice is in the one language alone."""
+    problems, said = [], []
+    for language, family in (("q", "home"), ("w", "away")):
+        for i in range(8):
+            x, *wrong = _letters(i, 3)
+            problems.append(
+                Problem.make(prompt=f"{language}{LETTERS[i]}", answer=x, verifier="exact", env="marked", family=family, split="train")
+            )
+            said.append(_spread({x: 0.3, wrong[family == "away"]: 0.3}))
+    return World(tuple(problems), tuple(said), held=8)
+
+
+def cases() -> World:
+    """Eight cases under two laws, judged b or c: of four the law decides, of four it does not matter. The clause that applies is named three
+    times in ten, another as often; behind the right one the verdict is right four times in five, else half the time. Two cases are held out."""
+    problems, said = [], []
+    for law, named in (("q", "t"), ("w", "u")):
+        for i in range(8):
+            right = "bc"[(i < 4 and law == "w") or i in (6, 7)]
+            clause = named if i < 4 else "v"
+            lineage = {"clause": clause, "demonstration": [f" {clause}{answer(right)}"], "content": i, "law": law}
+            family = "away" if law == "w" and i in (3, 7) else "home"
+            problems.append(
+                Problem.make(prompt=f"{law}{LETTERS[i]}", answer=right, verifier="exact", env="cited", family=family, lineage=lineage,
+                             split="train")
+            )  # fmt: skip
+            shares = {f" {clause}": 0.3, "": 0.4} | {f" {c}": 0.15 for c in CLAUSES if c != clause}
+            sure = {f" {clause}": 0.8}
+            said.append(
+                tuple(
+                    Said(share * (sure.get(before, 0.5) if y == right else 1 - sure.get(before, 0.5)), (before + answer(y),))
+                    for before, share in shares.items()
+                    for y in "bc"
+                )
+            )
+    order = sorted(range(len(problems)), key=lambda k: problems[k].family == "away")
+    return World(tuple(problems[k] for k in order), tuple(said[k] for k in order), held=2)
+
+
 WORLDS: dict[str, Callable[[], World]] = {
     f.__name__: f
     for f in (mixed, many, working, rare, hack, thinking, dialogue, likely, barren, solved, told, farm, rounded, mentored, criticised, praised,
-              habit, untagged, forked, echoing, rambling, swayed, padded, stated)
+              habit, untagged, forked, echoing, rambling, swayed, padded, stated, tongues, cases)
 }  # fmt: skip
 
 
@@ -452,7 +520,7 @@ class Arena:
     base: nn.Module
     renderer: Renderer
     envs: dict[str, Any] = field(
-        default_factory=lambda: {"marked": Marked(0.0, ""), "dialogue": Dialogue(), "farm": Farm(), "facts": Facts()}
+        default_factory=lambda: {"marked": Marked(0.0, ""), "dialogue": Dialogue(), "farm": Farm(), "facts": Facts(), "cited": Cited(0.0, "")}
     )
     teacher: nn.Module | None = None
 
@@ -479,6 +547,14 @@ class Arena:
         kept = [[s.turns[0] for s in said if not s.more and len(s.turns) == 1] for said in self.world.said]
         single = all(len(s.turns) == 1 for said in self.world.said for s in said)
         return [list(dict.fromkeys(k)) for k in kept] if single else []
+
+    def rank(self, model: nn.Module) -> float:
+        """How many directions the final hidden states of the questions use, by the metric `geometry`."""
+        asked = [self.renderer.prompt(list(p.prompt)) for p in self.world.problems]
+        rows = [Row(ids=ids, trainable=np.zeros(len(ids), dtype=bool)) for ids in asked]
+        with torch.no_grad():
+            states = features(model, pack(rows))[0].tolist()
+        return geometry([[0.0]] * len(states), [[s] for s in states], resamples=0)["rank_me"]["mean"]
 
     @cached_property
     def first(self) -> list[Beliefs]:
@@ -588,7 +664,23 @@ def measure(groups: Sequence[Group]) -> dict[str, float]:
     if hard:
         out |= {"hard": _mean([x for g in hard for x in g.rewards]), "easy": _mean([x for g in easy for x in g.rewards])}
         out |= {"hard_nll": _mean([_surprise(g) for g in hard]), "think_gap": part(hard, "think") - part(easy, "think")}
-    return out
+    return out | _probed(groups)
+
+
+def _probed(groups: Sequence[Group]) -> dict[str, float]:
+    """Of cases under two laws: follows, the share of verdicts that change with the law where it decides; spurious, where it does not."""
+    laws: dict[int, dict[str, Group]] = {}
+    for g in groups:
+        lineage = g.rollouts[0].problem.lineage
+        if "law" in lineage:
+            laws.setdefault(lineage["content"], {})[lineage["law"]] = g
+    if not laws:
+        return {}
+    two = [(pair["q"], pair["w"]) for pair in laws.values()]
+    verdicts, swapped = ([[extract_answer(r.text) or "" for r in pair[i].rollouts] for pair in two] for i in (0, 1))
+    changes = [[float(len({g.rollouts[0].problem.answer for g in pair}) > 1)] * len(pair[0].rollouts) for pair in two]
+    found = marker_probe([list(pair[0].rewards) for pair in two], verdicts, swapped, changes, resamples=1)
+    return {name: found[name]["mean"] for name in ("follows", "spurious")}
 
 
 def exactly(now: Sequence[Beliefs], first: Sequence[Beliefs]) -> dict[str, float]:
@@ -600,6 +692,8 @@ def exactly(now: Sequence[Beliefs], first: Sequence[Beliefs]) -> dict[str, float
     answer_entropy   of the answers, in nats
     kl               KL(policy || first policy) over the answers, in nats
     miscalibration   expected squared difference of confidence (the mean token's probability, geometrically) and being right
+    home, away       probability of a right answer to the problems that are trained on, and to those held out; mismatch: the one less the
+                     other; ratio: gain away over gain at home, by the metric `transfer`
     """
     if not now:
         return {}
@@ -617,6 +711,11 @@ def exactly(now: Sequence[Beliefs], first: Sequence[Beliefs]) -> dict[str, float
     }
     if {"hard", "easy"} <= gain.keys() and all(b.right.any() for b in now):
         out |= {"hard_gain": gain["hard"], "tilt": gain["hard"] - gain["easy"]}
+    if {"home", "away"} <= gain.keys():
+        sure = [[float(np.exp(b.log_right)) for b in two] for two in zip(first, now, strict=True)]
+        moved = transfer(sure, [["", "home"]] * len(now), [[b.family] * 2 for b in now], resamples=1)
+        out |= {name: _mean([p for (_, p), b in zip(sure, now, strict=True) if b.family == name]) for name in ("home", "away")}
+        out |= {"mismatch": out["home"] - out["away"], "ratio": moved["ratio"]["mean"]}
     return out
 
 

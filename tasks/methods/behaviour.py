@@ -46,12 +46,12 @@ from tasks.planning.resolve import check_params, read_recipe, resolve
 
 KEYS = {"claim", "task", "metric", "direction", "against", "set", "against_set", "both", "steps", "seeds"}
 SAMPLED = {"pass1", "pass8", "right_kinds", "entropy", "length", "honest", "think", "short", "answered", "turns", "share", "hard", "easy",
-           "hard_nll", "think_gap"}  # fmt: skip
+           "hard_nll", "think_gap", "follows", "spurious"}  # fmt: skip
 METRICS = SAMPLED | {"auc", "spread", "mute", "signal", "credited", "practice", "rollout_tokens", "agreement", "truth", "right", "hard_gain",
-                     "tilt", "kinds", "answer_entropy", "kl", "miscalibration"}  # fmt: skip
+                     "tilt", "kinds", "answer_entropy", "kl", "miscalibration", "home", "away", "mismatch", "ratio", "rank_me"}  # fmt: skip
 OF_PAIRS = {"gold", "order", "strength", "chosen", "rejected", "margin", "fooled", "elsewhere", "apart", "floor", "swap", "obeys", "steer",
             "asked", "kept", "second", "solved", "recovers", "pits", "gap_error", "known", "utility", "gain", "better", "unsafe", "wrong",
-            "caught", "false", "accuracy", "best", "lost"}  # fmt: skip
+            "caught", "false", "accuracy", "ages", "best", "lost"}  # fmt: skip
 METRICS |= OF_PAIRS
 STAGES = ("preferences", "clean", "reward", "prefer")  # that changes may be by
 SMALL = {"prompts_per_step": 8, "samples_per_prompt": 8, "lr": 3e-3, "warmup": 0, "decay": "constant", "max_turn_tokens": 16,
@@ -108,7 +108,7 @@ def prepared(task: str, recipe: str, changes: Mapping[str, Any], steps: int, see
              "corrections", "surrogate", "regularisers")  # fmt: skip
     made = compose(
         policy=player.sampler.model, reference=here.reference() if "reference" in needs else None, body=here.copy, player=player,
-        problems=list(here.world.problems), needs=needs, seed=seed_for(seed, "behaviour", task), device="cpu", steps=steps,
+        problems=here.world.training, needs=needs, seed=seed_for(seed, "behaviour", task), device="cpu", steps=steps,
         optim=optim(lr=knobs["lr"], steps=steps), critic_optim=optim(lr=max(knobs["critic_lr"], 3e-3), steps=steps),
         **{k: knobs[k] for k in names},
     )  # fmt: skip
@@ -148,6 +148,8 @@ def _known(here: Any, player: Any, task: str, seed: int, sampled: bool) -> dict[
     from tasks.methods.episodes import parts
 
     found = exactly(here.beliefs(player.sampler.model), here.first)
+    if found:
+        found["rank_me"] = here.rank(player.sampler.model)
     if not sampled:
         return found
     groups = player.play(list(here.world.problems), SAMPLES, seed_for(seed, "behaviour", task, "measure"))
@@ -170,7 +172,7 @@ def preferred(task: str, recipe: str, changes: Mapping[str, Any], steps: int, se
     player = here.player(max_turn_tokens=knobs["max_turn_tokens"], max_tokens=knobs["max_length"])
     policy = player.sampler.model
     source = SampledPairs(
-        problems=list(here.world.problems), player=player, prompts=knobs["pairs_per_step"], samples=knobs["samples_per_prompt"],
+        problems=here.world.training, player=player, prompts=knobs["pairs_per_step"], samples=knobs["samples_per_prompt"],
         seed=seed_for(seed, "behaviour", task),
     )  # fmt: skip
     objective = PairObjective(loss=knobs["loss"], reference=here.reference(), policy=policy, ratio=knobs["ratio"], sft=knobs["sft_weight"])

@@ -33,6 +33,7 @@ from training.env.route import route
 from training.env.single import Single, single
 from training.env.tools import tools
 from training.env.user import user
+from training.env.wait import wait
 from training.env.workflow import workflow
 from training.learner import Learner, Optim, nll
 from training.model import new_model, train_tokenizer
@@ -270,10 +271,23 @@ def benches() -> Stage:
     return Stage(made, says, (host,), {"tools": host}, {"search": lambda query: "found"})
 
 
+def appeals() -> Stage:
+    """Six pairs of answers in both orders, judged rightly 45 times in a hundred, at first and when asked to wait: of the first verdicts six in
+    ten are for the first place, three for the second, and one says neither."""
+    made = tuple(_problem(text, y, "wait") for x in "bcdfgh" for y, text in (("1", f"1 {x} 2 z which"), ("2", f"1 z 2 {x} which")))
+
+    def says(p: Problem, t: int, heard: str) -> Mapping[str, float]:
+        return {answer("0"): 0.1, answer("1"): 0.45 if t else 0.6, answer("2"): 0.45 if t else 0.3}
+
+    host = wait(times=1)
+    return Stage(made, says, (host,), {"wait": host})
+
+
 WORLDS: dict[str, Callable[[], Stage]] = {
     f.__name__: f
-    for f in (again, notes, moods, records, strangers, guessing, consults, prices, plans, flows, buyers, strategies, partners, judges, benches)
-}
+    for f in (again, notes, moods, records, strangers, guessing, consults, prices, plans, flows, buyers, strategies, partners, judges, benches,
+              appeals)
+}  # fmt: skip
 
 
 @dataclass

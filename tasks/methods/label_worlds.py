@@ -395,13 +395,24 @@ def _pair(prompt: Sequence[Message], chosen: str, rejected: str, split: str, **c
 
 
 def _measure_card(room: Room) -> dict[str, float]:
-    """accuracy of the reward model on the pairs of the split valid; length: its rank correlation with the length of answers there; best:
+    """accuracy of the reward model on the pairs of the split valid; ages: that less what it was on the pairs that it was trained on; length:
+    its rank correlation with the length of answers there; best:
     quality of the answer that it chooses of sixteen, and lost: how much of the best that fewer would have brought."""
     card = room.cards["reward"]
-    out = {"accuracy": card["valid_accuracy"], "length": abs(card["valid"]["length_correlation"] or 0.0)}
+    aged = card["valid_accuracy"] - card["accuracy"]
+    out = {"accuracy": card["valid_accuracy"], "ages": aged, "length": abs(card["valid"]["length_correlation"] or 0.0)}
     if "best_of" in card:
         out |= {"best": card["best_of"]["curve"][-1]["gold"], "lost": card["best_of"]["lost_beyond_the_peak"]}
     return out
+
+
+def _measure_proxies(room: Room) -> dict[str, float]:
+    """As `_measure_card`; best of the first policy is how often its own answer to a held-out question is right."""
+    if room.recipe != "base":
+        return _measure_card(room)
+    asked = [(user(f"w{x}"), " z" * k + answer(y)) for x in LETTERS[:6] for y in LETTERS for k in (0, 4)]
+    p = np.exp(sums_of(_reader(), _reader().base, asked)).reshape(6, -1, 2).sum(2)
+    return {"best": float((p[:, :6].sum(1) / p.sum(1)).mean())}
 
 
 def confounded() -> Place:
@@ -467,7 +478,7 @@ def proxies() -> Place:
         room.write("questions", problems=held)
         room.write("kb", passages=NOTHING)
 
-    return Place(("reward",), lay, _measure_card)
+    return Place(("reward",), lay, _measure_proxies)
 
 
 def facts() -> Place:

@@ -2,7 +2,8 @@
 
 Budget forcing of "J1: Exploring Simple Test-Time Scaling for LLM-as-a-Judge" (2025), after Muennighoff et al. 2025, "s1: Simple test-time
 scaling" (arXiv 2501.19393): when the model ends, a cue such as "Wait" is put there and it goes on. Here the cue is the next message, since
-a turn that was sampled is never changed; the last turn's answer is scored. The part `waits` counts the cues.
+a turn that was sampled is never changed; the last turn's answer is scored. The part `waits` counts the cues, `changed` says whether the last
+answer is another than the first, `gained` by how much it scores more.
 """
 
 from __future__ import annotations
@@ -38,10 +39,10 @@ class Wait:
         score = missing(text) if answer is None else verify(state["problem"], answer)
         if isinstance(score, Scored):
             changed = float(state["waits"] > 0 and answer != state["first"])
-            score = Scored(
-                value=score.value,
-                parts={**score.parts, "answered": float(answer is not None), "waits": float(state["waits"]), "changed": changed},
-            )
+            before = verify(state["problem"], state["first"]) if changed else score
+            gained = score.value - before.value if isinstance(before, Scored) else 0.0
+            parts = {"answered": float(answer is not None), "waits": float(state["waits"]), "changed": changed, "gained": gained}
+            score = Scored(value=score.value, parts={**score.parts, **parts})
         return [], True, score
 
 

@@ -21,7 +21,12 @@ def nothing_right(group: Group, threshold: float = 0.0) -> bool:
 
 def demonstration(problem: Problem) -> list[str]:
     """The turns of a right answer: those that the problem's maker left in lineage["demonstration"], else the reference answer alone."""
-    return list(problem.lineage.get("demonstration", ())) or [f"<answer>{problem.answer}</answer>"]
+    return list(problem.lineage.get("demonstration", ())) or reference_answer(problem)
+
+
+def reference_answer(problem: Problem) -> list[str]:
+    """The reference answer as a turn."""
+    return [f"<answer>{problem.answer}</answer>"]
 
 
 def asked(problem: Problem, more: str) -> Problem:

@@ -3,6 +3,7 @@
 RL-PLUS, Dong et al. 2025 (arXiv 2508.00222); Wang et al. 2025, "Learning to Align, Aligning to Learn" (GRAO, arXiv 2508.07750).
 
     group  ->  group + `count` external rollouts          when "always", or "none_right": only where no score is above 0
+    worked False: the reference answer alone, whatever came with the problem
 
 Shapes: groups in and out. The turns are played in the environment, so that the demonstration is scored like any answer; its log-probs are
 the policy's own. One that the environment does not reward is still added: the filters may drop it. A problem may carry its turns in
@@ -17,7 +18,7 @@ from typing import Literal
 
 import numpy as np
 
-from training.guide import demonstration, nothing_right
+from training.guide import demonstration, nothing_right, reference_answer
 from training.rollout.table import Table
 from training.types import Group
 
@@ -30,11 +31,13 @@ def demonstrations(
     *,
     count: int = 1,
     when: Literal["always", "none_right"] = "always",
+    worked: bool = True,
 ) -> list[Group]:
     out = []
     for group in groups:
         wanted = nothing_right(group) if when == "none_right" else not np.isnan(group.rewards).all()
         problem = group.rollouts[0].problem
-        more = [table.say(problem, demonstration(problem), group.id) for _ in range(count)] if wanted else []
+        turns = demonstration(problem) if worked else reference_answer(problem)
+        more = [table.say(problem, turns, group.id) for _ in range(count)] if wanted else []
         out.append(replace(group, rollouts=(*group.rollouts, *more)))
     return out
