@@ -6,6 +6,9 @@ the machine computes nothing while it waits. Modes take turns, `RUNS` times. Of 
 (seconds of sync - seconds of the mode) / the smaller of what sync spent sampling and learning: 0 where nothing overlaps, 1 where the
 smaller part costs no time. *predicted* is what `simulate` makes of the seconds of each step of the sync run of the same turn.
 
+*asleep*: the parts that the paper of AsyncFlow's simulation has (sampling and reward 1.2, reference and update 0.9), as seconds of sleep times
+ASLEEP: what two threads save where nothing is computed; `share of sync` is the time by that of one after the other.
+
 A thousand conversations: one wave, `WIDE` tools at a time; the peak of this process's memory beyond what it held before it played.
 """
 
@@ -18,6 +21,7 @@ import os
 import platform
 import resource
 import time
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
@@ -46,21 +50,26 @@ from training.surrogate.clip import clip
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS, RAW = ROOT / "benchmarks/results/asynchrony.json", ROOT / "benchmarks/runs/asynchrony.json"
 TOOL, TURNS, CALLS, WIDE, LEFT_OUT = 0.2, 3, 32, 250, 2
+ASLEEP, PARTS = 0.25, (1.2, 0.9)
 MODES = {"sync": sync, "one_off": one_off, "streamed 1": streamed, "streamed 3": lambda: streamed(staleness=3)}
 LENGTH = 24
 
 
+@dataclass
 class Waiting:
-    """Three turns; what a turn says is no matter, a limit ends it; the score is a share of its letters."""
+    """`turns` turns, with a tool of `seconds` between; what a turn says is no matter, a limit ends it; the score is a share of its letters."""
+
+    turns: int = TURNS
+    seconds: float = TOOL
 
     def start(self, problem, tools):
         return {"n": 0, "calls": 0}, list(problem.prompt)
 
     def step(self, state, text):
         state["n"] += 1
-        if state["n"] == TURNS:
+        if state["n"] == self.turns:
             return [], True, Scored(value=sum(ord(c) % 2 for c in text) / max(1, len(text)))
-        time.sleep(TOOL)
+        time.sleep(self.seconds)
         state["calls"] += 1
         return [Message(role="tool", content="The capital of Norvia is Zelton .")], False, None
 
@@ -87,29 +96,39 @@ def made():
     return tokenizer, model, problems
 
 
-def player(model, tokenizer, calls, **more):
+def player(model, tokenizer, calls, *, tool=None, length=LENGTH, **more):
     renderer = Renderer(tokenizer)
-    sampling = Sampling(max_tokens=LENGTH)
-    return Player(sampler=Ended(model, renderer.end_id), renderer=renderer, envs={"waiting": Waiting()}, sampling=sampling, calls=calls, **more)
+    sampling = Sampling(max_tokens=length)
+    return Player(sampler=Ended(model, renderer.end_id), renderer=renderer, envs={"waiting": tool or Waiting()}, sampling=sampling, calls=calls, **more)
 
 
-def steps_of(mode, steps):
-    """Seconds of all steps but the first, and of sampling and learning in each."""
+def steps_of(mode, steps, *, tool=None, length=LENGTH, prompts=8, learn=0.0):
+    """Seconds of all steps but the first, and of sampling and learning in each; `learn`: seconds of sleep in each pass of the learner."""
     tokenizer, policy, problems = made()
     how = MODES[mode]()
     sampled = copy.deepcopy(policy) if how.staleness else policy
     experience = Experience(
-        problems=problems, player=player(sampled, tokenizer, CALLS), advantage=grpo, curriculum=uniform, prompts_per_step=8, samples_per_prompt=8,
+        problems=problems, player=player(sampled, tokenizer, CALLS, tool=tool, length=length), advantage=grpo, curriculum=uniform,
+        prompts_per_step=prompts, samples_per_prompt=8,
     )  # fmt: skip
-    objective = PolicyObjective(ratio=token, surrogate=clip)
+    loss = PolicyObjective(ratio=token, surrogate=clip)
+
+    def objective(stats, batch):
+        time.sleep(learn)
+        return loss(stats, batch)
+
     ahead = Ahead(experience, policy, how, steps) if how.staleness else None
-    rounds = [Round(name="rl", role="policy", source=ahead or experience, objective=objective, prepare=objective.prepare, steps=steps)]
+    rounds = [
+        Round(name="rl", role="policy", source=ahead or experience, objective=objective, prepare=loss.prepare, steps=steps,
+              pause=ahead and ahead.pause)
+    ]  # fmt: skip
     sampling, learning, lag, ends = [], [], [], []
     try:
         for _, _, m in run(rounds, {"policy": Learner(policy, Optim(lr=1e-4, warmup=0))}):
             ends.append(time.monotonic())
             sampling.append(m["rollout_seconds"])
-            learning.append(m["step_seconds"] - m["rollout_seconds"] if ahead is None else m["step_seconds"] - m["waited_seconds"])
+            idle = m["rollout_seconds"] if ahead is None else m["waited_seconds"] + m["paused_seconds"]
+            learning.append(m["step_seconds"] - idle)
             lag.append(m.get("lag", 0.0))
     finally:
         if ahead is not None:
@@ -138,6 +157,15 @@ def overlapped(runs, steps):
     return rows, turns
 
 
+def asleep(runs, steps):
+    """The time of what sleeps side by side, by that of one after the other."""
+    sample, learn = (ASLEEP * x for x in PARTS)
+    knobs = {"tool": Waiting(turns=2, seconds=sample), "length": 2, "prompts": 2, "learn": learn}
+    turns = [{mode: steps_of(mode, steps, **knobs)["seconds"] for mode in ("sync", "streamed 1")} for _ in range(runs)]
+    case = f"{steps - LEFT_OUT} steps of {sample:.2f} and {learn:.3f} s asleep, streamed 1"
+    return [(case, "share of sync", [t["streamed 1"] / t["sync"] for t in turns], "", "lower")]
+
+
 def thousand():
     tokenizer, model, problems = made()
     peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024  # noqa: E731
@@ -159,6 +187,7 @@ def main() -> None:
     load = [os.getloadavg()[0]]
     rows = thousand()  # first: the peak of the process only grows
     more, raw = overlapped(args.runs, args.steps)
+    more += asleep(args.runs, args.steps)
     load.append(os.getloadavg()[0])
     out = []
     for case, metric, values, unit, better in rows + more:

@@ -7,6 +7,11 @@ with num_return_sequences in batches of BATCH rows, and vLLM's CPU build where i
 take turns, TURNS times; the value is the median of the turns, low and high the least and greatest.
 `log-prob gap`: largest difference per token between the sampler's log-probs and the learner's, of the first case; `greedy tokens`: how many
 of 10,000 greedy tokens are the learner's own likeliest ones.
+
+`the learner's step, an engine in its process`: the median of STEPS optimizer steps over 64 rows of 128 tokens of that model, in one process
+before vLLM starts and after it started, was given the weights and sampled once; and of as many steps in a second process that slept where the
+first one started its engine. Slower by more than the second process differs from itself, and the engine belongs into a process of its own
+(docs/engines.md). `--only learner` measures this case alone and leaves the others as they were measured.
 """
 
 from __future__ import annotations
@@ -22,7 +27,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 COMMAND = "make bench-rollouts"
-TURNS, BATCH, VOCABULARY = 3, 128, 1536
+TURNS, BATCH, VOCABULARY, STEPS = 3, 128, 1536, 20
 CASES = {"64 prompts of 64 x 8 samples x 64 tokens": (64, 64, 8, 64), "16 prompts of 512 x 16 samples x 32 tokens": (16, 512, 16, 32)}
 
 
@@ -164,17 +169,89 @@ def fidelity() -> dict:
     return {"gap": gap, "equal": int((best == greedy.ids[at])[:10_000].sum())}
 
 
+def learner(kind: str) -> dict:
+    """Seconds of the learner's step before and after vLLM starts in its process (`engine`), or nothing does (`alone`)."""
+    from training.rollout.vllm_engine import ENVIRONMENT, InProcess, settings
+
+    os.environ.update(ENVIRONMENT)
+    import numpy as np
+    import torch
+
+    from synth.types import Sampling
+    from training.learner import Learner, Optim, nll
+    from training.pack import Row, pack
+    from training.rollout.engine import EngineSampler
+
+    torch.set_num_threads(2)
+    with tempfile.TemporaryDirectory() as folder:
+        make(folder)
+        model = loaded(folder)
+        taught = Learner(model, Optim(lr=1e-5, warmup=0))
+        rows = [np.array(p) for p in prompts(64, 128)]
+        batch = pack([Row(ids=x, trainable=np.arange(128) >= 64) for x in rows])
+
+        def steps() -> float:
+            seconds = []
+            for _ in range(STEPS):
+                began = time.perf_counter()
+                taught.step(batch, nll)
+                seconds.append(time.perf_counter() - began)
+            return statistics.median(seconds)
+
+        steps()
+        before = steps()
+        if kind == "engine":
+            sampler = EngineSampler(model, -1, InProcess(Path(folder), settings(max_length=256)))
+            said = sampler.open([x[:64] for x in rows], range(64)).generate(Sampling(max_tokens=16))
+            assert sum(len(s.ids) for s in said) == 64 * 16
+        else:
+            time.sleep(5)
+        return {"before": before, "after": steps(), "threads": torch.get_num_threads()}
+
+
+def beside(turns: int, base: dict) -> list[dict]:
+    """The results of the learner's step with an engine in its process; none where vLLM is not installed."""
+    from benchmarks.learner import child
+
+    found: dict[str, list[dict]] = {"engine": [], "alone": []}
+    for turn in range(turns):
+        for kind, runs in found.items():
+            out = child("learner", kind, module="benchmarks.rollouts")
+            if isinstance(out, str):
+                print(f"the learner's step is left out: {out}", flush=True)
+                return []
+            runs.append(out)
+            print(f"learner's step, {kind}: turn {turn + 1}: {out['before'] * 1e3:.1f} ms, then {out['after'] * 1e3:.1f} ms", flush=True)
+    results = []
+    for kind, case in (("engine", "an engine in its process"), ("alone", "none")):
+        columns = {
+            "before": ([1e3 * r["before"] for r in found[kind]], "ms"), "after": ([1e3 * r["after"] for r in found[kind]], "ms"),
+            "after by before": ([r["after"] / r["before"] for r in found[kind]], ""),
+        }  # fmt: skip
+        for metric, (values, unit) in columns.items():
+            results.append({"case": f"the learner's step, {case}", "metric": metric, "value": statistics.median(values), "unit": unit, "better": "lower",
+                            "low": min(values), "high": max(values), "n": turns, "peers": {}, "ratio_to_best_peer": None, **base})  # fmt: skip
+    return results
+
+
 def main() -> None:
     from benchmarks.learner import child, device, versions
 
     parser = argparse.ArgumentParser(description="sampling speed")
     parser.add_argument("--child", nargs="+")
     parser.add_argument("--turns", type=int, default=TURNS)
+    parser.add_argument("--only", choices=["learner"], help="measure this case alone; the results of the others stay")
     args = parser.parse_args()
     if args.child:
-        print(json.dumps(fidelity() if args.child == ["fidelity"] else measure(args.child[0], *map(int, args.child[1:]))))
+        what, *rest = args.child
+        print(json.dumps(fidelity() if what == "fidelity" else learner(*rest) if what == "learner" else measure(what, *map(int, rest))))
         return
     base = {"device": device(), "versions": versions(), "command": COMMAND}
+    path = RESULTS / "rollouts.json"
+    if args.only:
+        kept = [r for r in json.loads(path.read_text(encoding="utf-8")) if not r["case"].startswith("the learner's step")]
+        path.write_text(json.dumps(kept + beside(args.turns, base), indent=1) + "\n", encoding="utf-8")
+        return
     results = []
     for case, shape in CASES.items():
         rates: dict[str, list[float]] = {p: [] for p in PROVIDERS}
@@ -198,8 +275,9 @@ def main() -> None:
     for metric, key, unit, better in (("log-prob gap", "gap", "nats", "lower"), ("greedy tokens", "equal", "of 10,000", "higher")):
         one = {"value": out[key], "low": out[key], "high": out[key], "n": 1, "peers": {}, "ratio_to_best_peer": None}
         results.append({"case": "sampler against learner", "metric": metric, "unit": unit, "better": better, **one, **base})
+    results += beside(args.turns, base)
     RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "rollouts.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    path.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

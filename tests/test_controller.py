@@ -1,6 +1,8 @@
 """Plans of who runs what, and a controller that carries them out on two processes."""
 
 import itertools
+import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -102,6 +104,26 @@ def test_a_plan_is_carried_out(two):
     done = two.step(calls, plan, [1, 2, 3], how={"generate": "split"})
     assert done["generate"] == [[10, 30], [20]] and done["reward"] == ("reward", plan["reward"][0], [10, 20, 30])
     assert done["train actor"] == (done["reward"], ("reference", plan["reference"][0], 2), plan["train actor"][0])
+
+
+def test_plans_take_as_long_as_they_were_said_to_cost():
+    """Forty plans of one step, carried out by processes that sleep: the order of their costs is the order of their seconds."""
+    rng = np.random.default_rng(3)
+    calls = [replace(c, seconds={k: s / 30 for k, s in c.seconds.items() if k <= 2}) for c in step(rng, 5)]
+    ranges = [list(choices(c, 2)) for c in calls]
+    every = {cost(calls, p, 2): p for one in itertools.product(*ranges) if (p := dict(zip((c.name for c in calls), one, strict=True)))}
+    said = sorted(every)[:: max(1, len(every) // 40)][:40]
+    with Controller("naps", 2, settings={"seconds": {c.name: dict(c.seconds) for c in calls}}) as run:
+        run.step(calls, every[said[0]], None)  # the processes have started by then
+        took = []
+        for x in said:
+            began = time.monotonic()
+            run.step(calls, every[x], None)
+            took.append(time.monotonic() - began)
+    pairs = [(a - b) * (c - d) > 0 for (a, c), (b, d) in itertools.combinations(zip(said, took, strict=True), 2)]
+    tau = 2 * float(np.mean(pairs)) - 1
+    print(f"\nKendall's tau of {len(said)} plans: {tau:.3f}")
+    assert len(said) == 40 and tau > 0.8, "on a busy machine; 0.9 and above on an idle one"
 
 
 def test_what_fails_in_a_process_is_raised_here():

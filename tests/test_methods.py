@@ -3,6 +3,7 @@
 import copy
 import json
 import re
+import threading
 from functools import partial
 
 import numpy as np
@@ -287,8 +288,21 @@ def test_evidence_speaks_of_the_protocol_that_stands_in_the_recipe():
         assert found["protocol"] == protocol_of(name), changed
         again = summary([v["this"] - v["against"] for v in found["values"]])
         assert found["effect"] == pytest.approx(again) and len(found["values"]) == found["protocol"]["seeds"]
-        low, high = found["effect"]["low"], found["effect"]["high"]
-        assert found["holds"] == (low > 0 if found["protocol"]["direction"] == "higher" else high < 0)
+        low, high, margin = found["effect"]["low"], found["effect"]["high"], found["protocol"].get("margin", 0)
+        assert found["holds"] == (low > -margin if found["protocol"]["direction"] == "higher" else high < margin)
+
+
+def test_a_recipe_that_samples_ahead_learns_and_is_measured_with_what_it_learned():
+    """The player of a world has a copy of the weights then, which is that of the policy at the end."""
+    from tasks.methods import behaviour
+
+    seen = {}
+    for name in ("base", "asyncflow"):
+        for metric in ("right", "pass1"):
+            found = behaviour.train("mixed", name, {"overlap": {"piece": "one_off"}}, 12, 101, sampled=metric == "pass1")
+            seen[name, metric] = found[metric]
+    assert seen["asyncflow", "right"] > seen["base", "right"] and seen["asyncflow", "pass1"] > seen["base", "pass1"] + 0.05, seen
+    assert not [t for t in threading.enumerate() if t.name == "sampler"]
 
 
 def test_the_interval_is_students():
@@ -307,7 +321,7 @@ def test_a_malformed_protocol_is_one_sentence(tmp_path, monkeypatch):
     own.mkdir(parents=True)
     monkeypatch.setenv("ESPALIER_PATH", str(tmp_path))
     for text, said in (("metrik: pass1", "did you mean 'metric'"), ("metric: pass2, direction: higher", "did you mean 'pass"),
-                       ("metric: pass1, direction: up", "higher")):  # fmt: skip
+                       ("metric: pass1, direction: up", "higher"), ("metric: pass1, direction: higher, margin: -1", "0 or more")):  # fmt: skip
         (own / "mine.yaml").write_text(f"id: mine\nbehaviour: {{claim: x, task: mixed, {text}}}\n")
         with pytest.raises(UserError, match=re.escape(said)):
             protocol_of("mine")

@@ -16,6 +16,7 @@ A protocol is written beside the recipe, under the key `behaviour`, and committe
                 steps), "truth" (in a world whose sampler rounds: cosine of the mean gradient with that of the same rollouts' worth
                 sampled from the learner's own weights, uncorrected)
     direction   higher | lower: this recipe's against the other's
+    margin      for a claim that something costs nothing: how much worse than the other this recipe may be (0 unless said)
     against     a recipe, or `base`: the policy before training
     set, against_set, both      changes of knobs of `rl` for this recipe, for the other, for both
     steps, seeds                40 and 8 unless said
@@ -26,10 +27,12 @@ Evidence (flows/recipes/evidence/<id>.json) holds the protocol, the values of ev
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -44,7 +47,7 @@ from tasks.planning import code as src
 from tasks.planning.pieces import bind_all, locate
 from tasks.planning.resolve import check_params, read_recipe, resolve
 
-KEYS = {"claim", "task", "metric", "direction", "against", "set", "against_set", "both", "steps", "seeds"}
+KEYS = {"claim", "task", "metric", "direction", "margin", "against", "set", "against_set", "both", "steps", "seeds"}
 SAMPLED = {"pass1", "pass8", "right_kinds", "entropy", "length", "honest", "think", "short", "answered", "turns", "share", "hard", "easy",
            "hard_nll", "think_gap", "follows", "spurious"}  # fmt: skip
 METRICS = SAMPLED | {"auc", "spread", "mute", "signal", "credited", "practice", "rollout_tokens", "agreement", "truth", "right", "hard_gain",
@@ -71,6 +74,8 @@ def protocol_of(name: str) -> dict[str, Any]:
     for key, valid in (("metric", METRICS), ("direction", {"higher", "lower"})):
         if full.get(key) not in valid and not (key == "metric" and str(full.get(key)).startswith("part.")):
             raise UserError(f"recipe {name}: behaviour.{key} is {full.get(key)!r}: {nearest(str(full.get(key)), valid)}")
+    if full.get("margin", 0) < 0:
+        raise UserError(f"recipe {name}: behaviour.margin is {full['margin']}: say how much worse it may be as a number of 0 or more")
     return full
 
 
@@ -84,8 +89,10 @@ def knobs_of(recipe: str, changes: Mapping[str, Any], path: Path) -> tuple[dict[
 
 def world(task: str) -> Any:
     """The world of a name, its base policy with it. Raises KeyError for one that there is not."""
-    from tasks.methods import arena, episodes
+    from tasks.methods import arena, episodes, starts
 
+    if task in starts.TASKS:
+        return starts.start(task)
     return episodes.hosted(task) if task in episodes.WORLDS else arena.arena(task)
 
 
@@ -98,20 +105,26 @@ def prepared(task: str, recipe: str, changes: Mapping[str, Any], steps: int, see
     """The recipe put together in a world, and its player; nothing has run yet. exact: with a sampler that does not round."""
     from training.compose import compose
     from training.learner import Optim
+    from training.rollout.asynchronous import Ahead
 
     here = world(task)
     knobs, needs = knobs_of(recipe, {**SMALL, **changes}, Path("params.yaml"))
     player = here.player(exact=exact, **knobs)
+    how = knobs["overlap"]()
+    policy = copy.deepcopy(player.sampler.model) if how.staleness else player.sampler.model
     optim = partial(Optim, warmup=0, decay="constant", weight_decay=0.0, max_grad_norm=knobs["max_grad_norm"])
     names = ("prompts_per_step", "samples_per_prompt", "tokens_per_microbatch", "epochs", "minibatches", "refill", "max_unscorable",
              "critic", "critic_lambda", "critic_warmup", "turn_budget", "guides", "curriculum", "filters", "rewards", "advantage", "ratio",
              "corrections", "surrogate", "regularisers")  # fmt: skip
     made = compose(
-        policy=player.sampler.model, reference=here.reference() if "reference" in needs else None, body=here.copy, player=player,
+        policy=policy, reference=here.reference() if "reference" in needs else None, body=here.copy, player=player,
         problems=here.world.training, needs=needs, seed=seed_for(seed, "behaviour", task), device="cpu", steps=steps,
         optim=optim(lr=knobs["lr"], steps=steps), critic_optim=optim(lr=max(knobs["critic_lr"], 3e-3), steps=steps),
         **{k: knobs[k] for k in names},
     )  # fmt: skip
+    if how.staleness:
+        ahead = Ahead(made.experience, policy, how, steps)
+        made = replace(made, round=replace(made.round, source=ahead, pause=ahead.pause))
     return made, player
 
 
@@ -127,6 +140,7 @@ def train(task: str, recipe: str, changes: Mapping[str, Any], steps: int, seed: 
         return _known(here, preferred(task, recipe, changes["prefer"], 0 if recipe == "base" else steps, seed), task, seed, sampled)
     made, player = prepared(task, "" if recipe == "base" else recipe, changes, 0 if recipe == "base" else steps, seed)
     rows, gradients = _steps(made)
+    player.sampler.model.load_state_dict(made.roles["policy"].model.state_dict())  # where it sampled from a copy
     mean = lambda name: float(np.mean([r[name] for r in rows if name in r] or [math.nan]))  # noqa: E731
     guided = mean("guide_tokens") if rows and "guide_tokens" in rows[0] else 0.0
     found = {name: mean(name) for name in ("signal", "credited", "practice")} | {
@@ -192,7 +206,7 @@ def _steps(made: Any) -> tuple[list[dict[str, float]], list[np.ndarray]]:
     learner = made.roles["policy"]
 
     def source(step: int) -> tuple[Any, Mapping[str, float]]:
-        batches, metrics = made.experience(step)
+        batches, metrics = made.round.source(step)
         batches = list(batches)
         rollouts = [r for g in made.experience.groups for r in g.rollouts]
         rows = [b.group[b.row_sum((b.columns["credit"].abs() * b.trainable).float()) > 0] for b in batches]
@@ -205,11 +219,12 @@ def _steps(made: Any) -> tuple[list[dict[str, float]], list[np.ndarray]]:
         return batches, metrics
 
     rows = []
-    for _, _, metrics in run([replace(made.round, source=source)], made.roles):
-        rows.append({**metrics, **seen[-1]})
-        if "grad_norm" in metrics and metrics["lr"] == 0:
-            flat = np.concatenate([w.grad.numpy().ravel() for w in learner.weights if w.grad is not None])
-            gradients.append(flat * (metrics["grad_norm"] / max(float(np.linalg.norm(flat)), 1e-12)))
+    with made.round.source if isinstance(made.round.source, AbstractContextManager) else nullcontext():
+        for _, _, metrics in run([replace(made.round, source=source)], made.roles):
+            rows.append({**metrics, **seen[-1]})
+            if "grad_norm" in metrics and metrics["lr"] == 0:
+                flat = np.concatenate([w.grad.numpy().ravel() for w in learner.weights if w.grad is not None])
+                gradients.append(flat * (metrics["grad_norm"] / max(float(np.linalg.norm(flat)), 1e-12)))
     return rows, gradients
 
 
@@ -258,7 +273,7 @@ def behave(name: str, *, progress: Any = lambda text: None) -> dict[str, Any]:
         "protocol_digest": digest(protocol)[:16],
         "values": [{"seed": i + 1, "this": a, "against": b} for i, (a, b) in enumerate(values)],
         "effect": effect,
-        "holds": bool(min(sign * effect["low"], sign * effect["high"]) > 0),
+        "holds": bool(min(sign * effect["low"], sign * effect["high"]) > -protocol.get("margin", 0)),
         "seconds": round(time.monotonic() - began, 1),
     }
 

@@ -19,7 +19,7 @@ from tasks.planning.config import read_yaml
 from tasks.planning.pieces import files, locate
 
 PARAMS = {"recipe": str, "profile": str, "seed": int, "set": dict, "tracking": str, "disk_gb": int}
-RECIPE = {"id", "title", "citation", "certainty", "mechanism", "leaves_out", "extends", "stages", "checks", "behaviour"}
+RECIPE = {"id", "title", "citation", "certainty", "mechanism", "leaves_out", "extends", "stages", "checks", "behaviour", "shown"}
 PROFILE = {"title", "threads", "stages"}
 
 
