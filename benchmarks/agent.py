@@ -26,6 +26,7 @@ import platform
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -109,8 +110,11 @@ def base(folder: Path) -> Path:
     return model
 
 
-def trained(root: Path, changes: dict[str, Any], last: str = "rl") -> dict[str, float]:
-    """The stages up to `last` of params.yaml with `changes` below `root`, each once; CPU seconds of each that ran."""
+STAGES = ("kb", "questions", "problems", "trajectories", "sft", "rl")
+
+
+def trained(root: Path, changes: dict[str, Any], last: str = "rl", stages: Sequence[str] = STAGES) -> dict[str, float]:
+    """`stages` of params.yaml up to `last`, with `changes`, below `root`, each once; CPU seconds of each that ran."""
     from tasks.planning import pieces, plan
     from tasks.stage import Stage
 
@@ -119,7 +123,6 @@ def trained(root: Path, changes: dict[str, Any], last: str = "rl") -> dict[str, 
         (root / "data").symlink_to(ROOT / "data")
     plans = plan.plans(ROOT, changed=lambda params: {**params, **changes})
     spent = {}
-    stages = ("kb", "questions", "problems", "trajectories", "sft", "rl")
     for name in stages[: stages.index(last) + 1]:
         stage = Stage(name, plan={**plans[name], "threads": 1}, root=root)
         if not stage.target.exists():
@@ -219,8 +222,8 @@ def summarise(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return out
 
 
-def main(name: str = "agent") -> None:
-    """Train and measure; `name` is that of the results (benchmarks/agent_long.py has its own)."""
+def main(name: str = "agent", one: Callable[[int, Path], dict[str, Any]] = one) -> None:
+    """Train and measure; `name` is that of the results, `one` trains a seed (benchmarks/agent_long.py has its own)."""
     global RESULT, RUNS, COMMAND
     RESULT, RUNS, COMMAND = RESULT.with_stem(name), RUNS.with_name(name), f"make bench-{name}"
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
