@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from benchmarks import agent, search_methods
+from benchmarks import agent, agent_long, search_methods
+from tasks.planning import plan
 
 CELLS = ["1/0", "2/0", "2/1", "2/2", "2/3", "2/4", "3/0", "3/1", "3/2", "3/3", "3/4"]
 
@@ -35,6 +36,15 @@ def test_the_agents_numbers_by_depth_and_level():
 def test_the_training_world_has_none_of_the_cells_that_are_vague_and_deep():
     assert agent.SET["questions"]["depths"] == [2] and agent.SET["rl"]["envs"] == [agent.ENV]
     assert agent.SET["trajectories"]["max_calls"] == agent.ENV["max_calls"]
+
+
+def test_the_long_protocol_names_knobs_that_there_are_and_plays_by_the_same_rules():
+    for knobs, stages in ((agent_long.START, agent.STAGES[:-1]), (agent_long.RL, ("kb", "questions", "rl"))):
+        made = plan.plans(agent.ROOT, changed=lambda params, k=knobs: {**params, **agent_long.changed(1, k)})  # raises for a knob that there is not
+        for stage in stages:
+            assert {k: made[stage]["params"][k] for k in knobs.get(stage, {})} == knobs.get(stage, {})
+    assert agent.ENV.items() <= made["rl"]["params"]["envs"][0].items()
+    assert agent_long.START_SEED not in agent.SEEDS
 
 
 def test_means_over_what_a_policy_believes():
