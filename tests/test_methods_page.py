@@ -26,10 +26,11 @@ def test_the_page_has_a_row_for_every_recipe_and_its_pieces():
 def test_what_is_shown_by_tests_is_shown_by_tests_that_there_are():
     shown = {(name, test) for name in yaml_files("flows.recipes") for test in (read_recipe(name).get("shown") or {}).values()}
     assert shown
+    rows = page.page().splitlines()
     for name, test in shown:
         path, _, function = test.partition("::")
         assert f"def {function}(" in (CODE / path).read_text(encoding="utf-8"), f"{name}: there is no {test}"
-        assert f"](../{path})" in next(line for line in page.page().splitlines() if line.startswith(f"| [{name}]"))
+        assert f"](../{path})" in next(line for line in rows if line.startswith(f"| [{name}]"))
 
 
 def test_a_change_of_evidence_changes_the_page(tmp_path, monkeypatch):
@@ -92,7 +93,7 @@ def test_a_changed_protocol_runs_again(monkeypatch):
     before = {t: leaderboard.key("grpo", t, 1) for t in leaderboard.TASKS}
     monkeypatch.setitem(leaderboard.TOKENS, "hops", leaderboard.TOKENS["hops"] + 1)
     assert {t for t in leaderboard.TASKS if leaderboard.key("grpo", t, 1) != before[t]} == {"hops"}
-    monkeypatch.setattr(leaderboard, "SAMPLES", leaderboard.SAMPLES + 1)
+    monkeypatch.setitem(leaderboard.COMMON, "lr", 2 * leaderboard.COMMON["lr"])
     assert all(leaderboard.key("grpo", t, 1) != before[t] for t in leaderboard.TASKS)
 
 
