@@ -279,6 +279,9 @@ def built(**more):
 
 @pytest.fixture(scope="session")
 def vllm(tmp_path_factory):
+    """As a stage starts it: what ranks pages has been imported, and numba with it."""
+    import synth.ranking  # noqa: F401
+
     for name, value in vllm_engine.ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     folder = tmp_path_factory.mktemp("vllm") / "model"

@@ -71,6 +71,7 @@ class InProcess:
             import vllm
         except ImportError as e:
             raise ValueError(f"the engine vllm cannot be imported ({e}): `make engine-cpu`, or on a GPU `pip install -c constraints.txt -e '.[vllm]'`") from e
+        _make_readable()
         threads, set_threads = torch.get_num_threads(), torch.set_num_threads
         with torch.random.fork_rng():
             try:
@@ -113,6 +114,15 @@ class InProcess:
         from vllm.distributed import cleanup_dist_env_and_memory
 
         cleanup_dist_env_and_memory()
+
+
+def _make_readable() -> None:
+    """vLLM's CPU build looks into the `__dict__` of whatever any module holds. The library that llvmlite holds (it came with numba, which
+    bm25s imports where it is there) makes up attributes as they are asked for, and its `__dict__` would be no mapping."""
+    with contextlib.suppress(ImportError):
+        from llvmlite.binding import ffi
+
+        ffi.lib._fntab["__dict__"] = {}
 
 
 @contextlib.contextmanager
