@@ -9,7 +9,7 @@ import pytest
 
 from tasks.errors import UserError
 from tasks.planning import code, plan, resolve
-from tasks.planning.config import parse
+from tasks.planning.config import parse, read_yaml
 
 STAGE = """
 from tasks.planning.pieces import Piece, Pieces
@@ -216,6 +216,8 @@ def test_yaml():
         (b"a: [1,\n", ["line"]),
         (b"- 1\n", ["must hold keys and values"]),
         (b"1: x\n", ["not a text"]),
+        (b"set:\n  evaluate: {judge: {url: http://localhost:1/v1}}\n", ["line 2", 'put "http://localhost:1/v1" in quotes', "DVC"]),
+        (b"set: {kb: {sources: [a:b]}}\n", ["line 1", 'put "a:b" in quotes']),
     ],
 )
 def test_bad_yaml(own, tmp_path, data, words):
@@ -223,6 +225,22 @@ def test_bad_yaml(own, tmp_path, data, words):
     with pytest.raises(UserError) as e:
         plan.plans(tmp_path)
     assert all(w in str(e.value) for w in ["params.yaml", *words]), str(e.value)
+
+
+@pytest.mark.parametrize("text", ["a: {b: http://x:1}", "a: [b:c]", 'a: {b: "http://x:1"}', "a: http://x:1", "a: {b: {c: d, e: [1, 'f:g']}}"])
+def test_what_dvc_reads_is_what_is_taken(tmp_path, text):
+    from dvc.exceptions import DvcException
+    from dvc.utils.serialize import load_yaml
+
+    path = tmp_path / "params.yaml"
+    path.write_text(text)
+    found = []
+    for read in (read_yaml, load_yaml):
+        try:
+            found.append(read(path))
+        except (UserError, DvcException):
+            found.append(None)
+    assert found[0] == found[1] and (found[0] is None) == (text in ("a: {b: http://x:1}", "a: [b:c]"))
 
 
 @pytest.mark.parametrize("times", [2, 50])

@@ -59,6 +59,19 @@ def parse(text: str, where: str) -> Any:
         raise UserError(f"{where} holds the character {e.character!r}, which YAML does not allow: remove it") from None
 
 
+def _as_dvc(node: yaml.Node | None, where: str, *, within: bool = False) -> None:
+    """Raises UserError for what DVC, which reads this file too, refuses and we would not: a colon in a plain text within braces or brackets."""
+    if isinstance(node, yaml.ScalarNode) and within and not node.style and ":" in node.value:
+        raise UserError(
+            f'{where}, line {node.start_mark.line + 1}: put "{node.value}" in quotes: DVC reads this file too, and takes no colon in a plain '
+            "text within braces or brackets"
+        )
+    if isinstance(node, yaml.CollectionNode):
+        parts = [x for pair in node.value for x in pair] if isinstance(node, yaml.MappingNode) else node.value
+        for part in parts:
+            _as_dvc(part, where, within=within or bool(node.flow_style))
+
+
 def read_text(path: Path, what: str = "file") -> str:
     """The text of a file. Raises UserError where it is missing or not UTF-8."""
     try:
@@ -74,7 +87,10 @@ def read_text(path: Path, what: str = "file") -> str:
 
 def read_yaml(path: Path) -> dict[str, Any]:
     """A YAML file whose top level is a mapping; an empty file is an empty one."""
-    value = parse(read_text(path), str(path))
+    text = read_text(path)
+    value = parse(text, str(path))
+    if path.name == "params.yaml":
+        _as_dvc(yaml.compose(text, _Loader), str(path))
     if value is None:
         return {}
     if not isinstance(value, dict):

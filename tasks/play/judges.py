@@ -3,7 +3,7 @@
 
     set:
       evaluate:
-        judge: {url: http://127.0.0.1:8000/v1, model: Qwen/Qwen3-8B, calls: 4000}
+        judge: {url: "http://127.0.0.1:8000/v1", model: Qwen/Qwen3-8B, calls: 4000}
 
 Keys: url (up to /v1), model (as the endpoint calls it), rubric (what is better, in words), reference (true: the judge sees the reference
 answer), both_orders (true: asked twice, answers swapped; contradiction is a tie), calls and characters (its budget), audit (how many verified
@@ -54,7 +54,7 @@ def configured(spec: Mapping[str, Any], where: str = "evaluate.judge", more: Map
     for key in ("url", "model"):
         if not isinstance(spec.get(key), str) or not spec[key]:
             raise UserError(
-                f"{where}: {key} is missing: write for example {{url: http://127.0.0.1:8000/v1, model: Qwen/Qwen3-8B}}, "
+                f'{where}: {key} is missing: write for example {{url: "http://127.0.0.1:8000/v1", model: Qwen/Qwen3-8B}}, '
                 "as `vllm serve MODEL` answers it"
             )
     return {**known, **spec}
