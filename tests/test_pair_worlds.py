@@ -1,5 +1,7 @@
 """Small worlds of preference data: what is planted is there, and what is measured is what it says."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -10,6 +12,17 @@ from tasks.methods.behaviour import merged
 def drawn(world, n=4000):
     rng, gold = np.random.default_rng(0), world.gold(1)[0]
     return gold, [made for _ in range(n) if (made := world.draw(world, rng, gold, 0))]
+
+
+@pytest.mark.parametrize("world", pair_worlds.letters().values(), ids=lambda w: w.name)
+def test_a_world_has_as_many_different_pairs_as_it_says(world):
+    made = world.pairs(1)
+    assert len({p.id for p in made}) == world.n and {p.problem for p in made} <= {p.id for p in world.problems()}
+
+
+def test_a_world_that_has_not_so_many_pairs_says_so():
+    with pytest.raises(ValueError, match="prior draws 32 different pairs, not 40"):
+        replace(pair_worlds.prior(), n=40).pairs(1)
 
 
 def test_the_planted_labels_are_as_wrong_as_it_says():

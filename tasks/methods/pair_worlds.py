@@ -250,26 +250,38 @@ class Letters:
     def arena(self) -> Arena:
         return _arena(self)
 
-    def lay(self, room: Room) -> None:
-        arena, gold = self.arena(), self.gold(room.seed)
-        rng = np.random.default_rng(seed_for(room.seed, "pairs", self.name))
-        asked = range(self.questions - round(self.held * self.questions))
-        pairs: dict[str, PreferencePair] = {}
-        while len(pairs) < self.n:
-            q = int(rng.integers(len(asked)))
+    def problems(self) -> tuple[Problem, ...]:
+        """What is asked; its answer is the right letter where there is one."""
+        gold = self.quality(0)
+        right = [LETTERS[int(g.argmax())] if self.verified else LETTERS[0] for g in gold]
+        about = {"verifier": "exact", "env": "single", "family": "letters", "split": "train"}
+        return tuple(Problem.make(prompt=f"q{LETTERS[q]}", answer=r, **about) for q, r in enumerate(right))
+
+    def pairs(self, seed: int) -> list[PreferencePair]:
+        """The world's n pairs, all different. Raises ValueError where hundreds of draws do not give as many."""
+        gold, problems = self.gold(seed), self.problems()
+        rng = np.random.default_rng(seed_for(seed, "pairs", self.name))
+        asked = self.questions - round(self.held * self.questions)
+        found: dict[str, PreferencePair] = {}
+        for _ in range(500 * self.n):
+            q = int(rng.integers(asked))
             made = self.draw(self, rng, gold[q], q)
-            if made is None:
-                continue
-            p = self.pair(q, **made)
-            pairs.setdefault(p.id, p)
-        room.kept |= {"gold": gold, "pairs": list(pairs.values())}
+            if made is not None:
+                p = self.pair(problems[q], q, **made)
+                found.setdefault(p.id, p)
+            if len(found) == self.n:
+                return list(found.values())
+        raise ValueError(f"the world {self.name} draws {len(found)} different pairs, not {self.n}: lower n")
+
+    def lay(self, room: Room) -> None:
+        arena = self.arena()
+        room.kept |= {"gold": self.gold(room.seed), "pairs": self.pairs(room.seed)}
         room.stand("sft", as_sft(self.name, arena, _arena(self, 1) if self.name == "shared" else None))
         room.write("clean", pairs=room.kept["pairs"])
         room.write("questions", problems=list(arena.world.problems))
         room.write("kb", passages=[Passage(id="p", entity="e", title="e", text="nothing", facts=())])
 
-    def pair(self, q: int, *, chosen: int, rejected: int, source: str = "letters", **columns: Any) -> PreferencePair:
-        problem = self.arena().world.problems[q]
+    def pair(self, problem: Problem, q: int, *, chosen: int, rejected: int, source: str = "letters", **columns: Any) -> PreferencePair:
         split = columns.pop("split", "train")
         return PreferencePair.make(
             prompt=problem.prompt, chosen=self.text(chosen), rejected=self.text(rejected), source=source, problem=problem.id,
@@ -325,23 +337,20 @@ class Letters:
 def _arena(world: Letters, run: int = 0) -> Arena:
     """The base policy of a world; `run` 1 is another teaching of it."""
     rng = np.random.default_rng(seed_for(0, "base", world.name))
-    problems, said = [], []
+    said = []
     gold = world.quality(0) if world.verified else None
     for q in range(world.questions):
         share = np.exp(0.7 * rng.normal(size=world.letters))
         if world.alike:
             share = np.where(gold.max(0) > 0, 4.0, 1.0)
         share /= share.sum()
-        right = LETTERS[int(gold[q].argmax())] if world.verified else LETTERS[0]
         if world.right:
-            share *= (1 - world.right) / (share.sum() - share[LETTERS.index(right)])
-            share[LETTERS.index(right)] = world.right
-        problems.append(
-            Problem.make(prompt=f"q{LETTERS[q]}", answer=right, verifier="exact", env="single", family="letters", split="train")
-        )
+            right = int(gold[q].argmax())
+            share *= (1 - world.right) / (share.sum() - share[right])
+            share[right] = world.right
         each = len(world.idle)
         said.append(tuple(Said(float(share[i // each]) / each, (world.text(i),)) for i in range(len(world.answers))))
-    return taught(World(tuple(problems), tuple(said)), layers=world.layers, run=run)
+    return taught(World(world.problems(), tuple(said)), layers=world.layers, run=run)
 
 
 def _order(ratio: np.ndarray, gold: np.ndarray) -> float:
@@ -523,7 +532,7 @@ def few() -> Letters:
 def prior() -> Letters:
     """Eight questions with different right answers; the first policy likes all of these, whatever the question; the rejected answers are
     right nowhere."""
-    return Letters("prior", draw_sure, verified=True, alike=True, n=40)
+    return Letters("prior", draw_sure, verified=True, alike=True, n=24)
 
 
 def lucky() -> Letters:
@@ -561,8 +570,12 @@ def shared() -> Letters:
     return Letters("shared", draw_ranked)
 
 
+def letters() -> dict[str, Letters]:
+    made = (ranked, flipped, close, wordy, few, prior, lucky, equals, twofold, obeyed, steered, unseen, shared)
+    return {f.__name__: f() for f in made}
+
+
 def places() -> dict[str, Place]:
     from tasks.methods import label_worlds
 
-    mine = {f.__name__: f() for f in (ranked, flipped, close, wordy, few, prior, lucky, equals, twofold, obeyed, steered, unseen, shared)}
-    return {name: Place(("prefer",), w.lay, w.measure) for name, w in mine.items()} | {f.__name__: f() for f in label_worlds.WORLDS}
+    return {name: Place(("prefer",), w.lay, w.measure) for name, w in letters().items()} | {f.__name__: f() for f in label_worlds.WORLDS}
