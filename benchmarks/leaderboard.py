@@ -1,10 +1,14 @@
-"""Recipes side by side on the same small tasks, with the same number of rollouts and the same seeds: `make leaderboard`
+"""Recipes side by side on the same small tasks, with the same budget of samples and tokens and the same seeds: `make leaderboard`
 
-Tasks (tasks/methods/arena.py): `hack`, answers with a planted shortcut; `mixed`, easy and hard questions; `dialogue`, three turns with a tool's
-replies; `many`, questions with several right answers. The policy is a model of one layer, so this compares what methods do, not how large
-models fare. Every run is one line of benchmarks/runs/leaderboard.jsonl: a run that is there is not done again, so the script may be
-stopped, scheduled and started again at any time; each is spooled for MLflow too (`espalier sync`). Nothing is claimed from fewer than five
-seeds: a case with fewer is left out of the table.
+Tasks (tasks/methods/starts.py): `shortcut`, arithmetic whose scorer has a hole; `countdown`; `hops`, questions of two searches; `requests`, a
+conversation of three calls. A run begins with the task's policy, the same for all recipes and seeds, learns from the training problems until
+SAMPLES rollouts or TOKENS sampled tokens are used up (greedy answers, refills and second tries count), and is measured on problems of the test
+split. Recipes run with their own pieces and numbers but for what `COMMON` says. Beside them stand `start`, the policy as it was, and `sft
+continued`, which learned from as many demonstrations of the training problems as the others drew samples.
+
+Every run is one line of benchmarks/runs/leaderboard.jsonl: a run that is there is not done again, so the script may be stopped, scheduled
+(prefect.yaml) and started again at any time; each is spooled for MLflow too (`espalier sync`). Nothing is claimed from fewer than five seeds:
+a case with fewer is left out of the table.
 """
 
 from __future__ import annotations
@@ -14,107 +18,146 @@ import json
 import platform
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from benchmarks.tables import RESULTS, ROOT
-from synth.types import digest
-from tasks.methods.arena import arena
-from tasks.methods.behaviour import SMALL, summary, train
+from synth.types import digest, seed_for
+from tasks.methods import starts
+from tasks.methods.arena import measure
+from tasks.methods.behaviour import prepared, summary
+from tasks.methods.episodes import parts
 from tasks.tracking import spool
+from training.rounds import run
 
-RECIPES = ("grpo", "dr-grpo", "dapo", "rloo", "reinforce-plus-plus", "remax", "ppo", "gspo", "cispo", "gmpo", "max-rl", "nsr-w-reinforce",
-           "pass-at-k-training", "rover", "kimi-k1.5", "gigpo")  # fmt: skip
-WORLDS = ("mixed", "many", "hack", "dialogue")
+START, CONTINUED = "start", "sft continued"  # what recipes are compared with, beside each other
+RECIPES = ("grpo", "dr-grpo", "dapo", "rloo", "reinforce-plus-plus", "remax", "ppo", "gspo", "max-rl", "nsr-w-reinforce",
+           "pass-at-k-training", "gigpo", "cispo", "kimi-k1.5")  # fmt: skip
+TASKS = tuple(starts.TASKS)
 SEEDS = (1, 2, 3, 4, 5)
-STEPS = 30
-SAME = {"epochs": 1, "minibatches": 1, "refill": 0, "rewards": []}  # one update per step, on the raw score
+SAMPLES = {"shortcut": 960, "countdown": 768, "hops": 640, "requests": 512}
+TOKENS = {"shortcut": 17_000, "countdown": 25_000, "hops": 15_500, "requests": 23_500}  # a tenth more than right answers to all take
+COMMON = {"prompts_per_step": 8, "samples_per_prompt": 8, "lr": 1e-3, "epochs": 1, "minibatches": 2}
+TRIES = 8  # answers to each problem that a policy is measured on
 METRICS = {
-    "pass1": ("pass@1", "share", "higher"), "pass8": ("pass@8", "share", "higher"), "honest": ("honest", "share", "higher"),
-    "entropy": ("entropy", "nats", "higher"), "length": ("length", "tokens", "lower"), "spread": ("largest gradient norm", "", "lower"),
-    "rollout_tokens": ("tokens per step", "", "lower"), "seconds": ("CPU seconds", "s", "lower"),
+    "pass1": ("pass@1", "share", "higher"), "gain": ("pass@1 against grpo", "share", "higher"), "pass8": ("pass@8", "share", "higher"),
+    "honest": ("honest", "share", "higher"), "entropy": ("entropy", "nats", "higher"), "length": ("length", "tokens", "lower"),
+    "gradient": ("gradient norm", "", "lower"), "samples": ("samples", "", "lower"), "tokens": ("tokens", "", "lower"),
+    "seconds": ("CPU seconds", "s", "lower"),
 }  # fmt: skip
 RUNS = ROOT / "benchmarks" / "runs" / "leaderboard.jsonl"
 LEAST = 5  # seeds
 
 
-def protocol() -> dict[str, Any]:
-    """All that a run depends on besides recipe, world and seed."""
-    return {"steps": STEPS, "small": {**SMALL, **SAME}}
+def protocol(task: str) -> dict[str, Any]:
+    """All that a run depends on besides recipe and seed."""
+    return {"samples": SAMPLES[task], "tokens": TOKENS[task], "common": COMMON, "tries": TRIES, "start": asdict(starts.SIZES[task])}
 
 
-def key(recipe: str, world: str, seed: int) -> str:
-    return f"{digest(protocol())[:8]}/{recipe}/{world}/{seed}"
+def key(recipe: str, task: str, seed: int) -> str:
+    return f"{digest(protocol(task))[:8]}/{recipe}/{task}/{seed}"
 
 
 def rows() -> list[dict[str, Any]]:
     return [json.loads(line) for line in RUNS.read_text(encoding="utf-8").splitlines()] if RUNS.exists() else []
 
 
-def play(recipe: str, world: str, seed: int) -> dict[str, Any]:
-    arena(world)  # made once per process: no part of any recipe's time
+def play(recipe: str, task: str, seed: int) -> dict[str, Any]:
+    here = starts.start(task)  # made once: no part of any recipe's time
     began = time.process_time()
-    found = train(world, recipe, SAME, STEPS, seed)
+    size = starts.SIZES[task]
+    spent, gradients = {"samples": 0, "tokens": 0}, []
+    if recipe in (START, CONTINUED):
+        player = here.player(max_turn_tokens=size.turn, max_tokens=size.length)
+        if recipe == CONTINUED:
+            seen = here.continued(player.sampler.model, SAMPLES[task], COMMON["lr"], seed_for(seed, "leaderboard", task))
+            spent, gradients = {"samples": SAMPLES[task], "tokens": sum(m["tokens"] for m in seen)}, [m["grad_norm"] for m in seen]
+    else:
+        changes = {**COMMON, "max_turn_tokens": size.turn, "max_tokens": size.length}
+        steps = SAMPLES[task] // (COMMON["prompts_per_step"] * COMMON["samples_per_prompt"])
+        made, player = prepared(task, recipe, changes, steps, seed)
+        for _, _, metrics in run([made.round], made.roles):
+            gradients += [metrics["grad_norm"]] if "grad_norm" in metrics else []
+            if player.spent["samples"] >= SAMPLES[task] or player.spent["tokens"] >= TOKENS[task]:
+                break
+        spent = dict(player.spent)
+    seconds = time.process_time() - began
+    groups = player.play(list(here.task.held), TRIES, seed_for(seed, "leaderboard", task, "measure"))
+    found = measure(groups) | {"honest": parts(groups).get("part.honest")}
     return {
-        "key": key(recipe, world, seed), "recipe": recipe, "world": world, "seed": seed,
-        "metrics": {**{k: found[k] for k in METRICS if k in found}, "seconds": round(time.process_time() - began, 2)},
+        "key": key(recipe, task, seed), "recipe": recipe, "task": task, "seed": seed, "problems": digest([p.id for p in here.task.held])[:8],
+        "metrics": {
+            **{k: found[k] for k in METRICS if found.get(k) is not None}, **spent, "seconds": round(seconds, 2),
+            **({"gradient": float(np.mean(gradients))} if gradients else {}),
+        },
     }  # fmt: skip
 
 
 def shown_in_mlflow(row: Mapping[str, Any]) -> None:
     """One run of one recipe as a child of the leaderboard's execution, in the spool."""
-    folder = spool.open_execution(ROOT, f"leaderboard-{digest(protocol())[:8]}")
+    folder = spool.open_execution(ROOT, f"leaderboard-{digest({t: protocol(t) for t in TASKS})[:8]}")
     now = int(time.time() * 1000)
-    metrics = {k: v for k, v in row["metrics"].items() if v == v}
     begin = {"kind": "begin", "identity": row["key"], "recipe": row["recipe"], "flow_run": "",
-             "params": {"recipe": row["recipe"], "world": row["world"], "seed": row["seed"], "steps": STEPS}}  # fmt: skip
-    events = [begin, {"kind": "metrics", "metrics": metrics, "step": STEPS}, {"kind": "end", "status": "FINISHED", "reason": ""}]
-    path = folder / f"{row['recipe']}-{row['world']}-{row['seed']}.jsonl"
+             "params": {"recipe": row["recipe"], "task": row["task"], "seed": row["seed"], **COMMON}}  # fmt: skip
+    events = [begin, {"kind": "metrics", "metrics": row["metrics"], "step": 1}, {"kind": "end", "status": "FINISHED", "reason": ""}]
+    path = folder / f"{row['recipe'].replace(' ', '-')}-{row['task']}-{row['seed']}.jsonl"
     path.write_text("".join(json.dumps({"time": now, **e}) + "\n" for e in events), encoding="utf-8")
 
 
-def results(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The table: per recipe and world the mean and its interval over seeds, where there are enough."""
+def results(found: Sequence[Mapping[str, Any]], task: str) -> list[dict[str, Any]]:
+    """The table of a task: per recipe the mean and its interval over seeds, where there are enough; `gain` is over the seeds of both."""
     out = []
-    current = [r for r in found if r["key"] == key(r["recipe"], r["world"], r["seed"])]
-    for world in WORLDS:
-        for recipe in RECIPES:
-            mine = [r["metrics"] for r in current if (r["recipe"], r["world"]) == (recipe, world)]
-            if len(mine) < LEAST:
+    mine = {(r["recipe"], r["seed"]): r["metrics"] for r in found if r["key"] == key(r["recipe"], task, r["seed"])}
+    for recipe in (START, CONTINUED, *RECIPES):
+        seeds = [s for s in SEEDS if (recipe, s) in mine]
+        if len(seeds) < LEAST:
+            continue
+        for name, (metric, unit, better) in METRICS.items():
+            if name == "gain":
+                both = [s for s in seeds if ("grpo", s) in mine and recipe != "grpo"]
+                values = [mine[recipe, s]["pass1"] - mine["grpo", s]["pass1"] for s in both]
+            else:
+                values = [mine[recipe, s][name] for s in seeds if name in mine[recipe, s]]
+            if len(values) < LEAST:
                 continue
-            for name, (metric, unit, better) in METRICS.items():
-                if name == "honest" and world != "hack":
-                    continue
-                s = summary([m[name] for m in mine])
-                out.append({
-                    "case": f"{world}: {recipe}", "metric": metric, "value": s["mean"], "unit": unit, "better": better, "low": s["low"],
-                    "high": s["high"], "n": s["n"], "peers": {}, "ratio_to_best_peer": None, "device": f"{platform.machine()}, one core",
-                    "versions": {"torch": torch.__version__}, "command": "make leaderboard",
-                })  # fmt: skip
+            s = summary(values)
+            out.append({
+                "case": recipe, "metric": metric, "value": s["mean"], "unit": unit, "better": better, "low": s["low"], "high": s["high"],
+                "n": s["n"], "peers": {}, "ratio_to_best_peer": None, "device": f"{platform.machine()}, one core",
+                "versions": {"torch": torch.__version__}, "command": "make leaderboard",
+            })  # fmt: skip
     return out
+
+
+def write() -> None:
+    for task in TASKS:
+        text = json.dumps(results(rows(), task), indent=1) + "\n"
+        (Path(RESULTS) / f"leaderboard-{task}.json").write_text(text, encoding="utf-8")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=60.0, help="stop after this long; what is done is kept")
-    parser.add_argument("--worlds", nargs="*", default=list(WORLDS), choices=WORLDS)
+    parser.add_argument("--tasks", nargs="*", default=list(TASKS), choices=TASKS)
     args = parser.parse_args()
     torch.set_num_threads(1)
     done, end = {r["key"] for r in rows()}, time.monotonic() + 60 * args.minutes
-    wanted = [(r, w, s) for w in args.worlds for s in SEEDS for r in RECIPES if key(r, w, s) not in done]
-    for i, (recipe, world, seed) in enumerate(wanted):
+    wanted = [(r, t, s) for r in (START, CONTINUED, *RECIPES) for t in args.tasks for s in SEEDS if key(r, t, s) not in done]
+    for i, (recipe, task, seed) in enumerate(wanted):
         if time.monotonic() > end:
             print(f"{len(wanted) - i} of {len(wanted)} runs are left: start again to go on", file=sys.stderr)
             break
-        row = play(recipe, world, seed)
+        row = play(recipe, task, seed)
         with RUNS.open("a", encoding="utf-8") as f:
             f.write(json.dumps(row, sort_keys=True) + "\n")
         shown_in_mlflow(row)
-        print(f"{world} {recipe} seed {seed}: pass@1 {row['metrics']['pass1']:.3f}", flush=True)
-    (Path(RESULTS) / "leaderboard.json").write_text(json.dumps(results(rows()), indent=1) + "\n", encoding="utf-8")
+        print(f"{task} {recipe} seed {seed}: pass@1 {row['metrics']['pass1']:.3f}, {row['metrics']['seconds']} s", flush=True)
+    write()
 
 
 if __name__ == "__main__":

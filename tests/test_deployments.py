@@ -8,17 +8,39 @@ import pytest
 import yaml
 
 from tasks import dvc
-from tasks.errors import UserError
+from tasks.errors import StageError, UserError
 from tasks.paths import CODE
 from tasks.schedule import deployments, server
 from tasks.tracking import spool
 
 
-def test_the_project_s_own(tmp_path):
-    nightly, champion = deployments.read(CODE)
-    assert (nightly["flow"].name, champion["flow"].name) == ("pipeline", "champion")
-    assert [s.schedule.cron for e in (nightly, champion) for s in e["schedules"]] == ["0 2 * * *", "30 1 * * 1"]
-    assert (CODE / "flows/template/prefect.yaml").read_bytes() == (CODE / "prefect.yaml").read_bytes(), "`espalier init` gives the same"
+def test_the_project_s_own():
+    found = deployments.read(CODE)
+    assert [e["flow"].name for e in found] == ["pipeline", "champion", "leaderboard"]
+    assert [(s.schedule.cron, s.active) for e in found for s in e["schedules"]] == [
+        ("0 2 * * *", True), ("30 1 * * 1", True), ("0 4 * * *", False)
+    ]  # fmt: skip
+    ours, theirs = ((p / "prefect.yaml").read_text(encoding="utf-8") for p in (CODE, CODE / "flows/template"))
+    assert ours.partition("- name: leaderboard")[0] == theirs, "`espalier init` gives the same, but for what needs this checkout"
+
+
+def test_the_leaderboard_runs_for_the_minutes_it_is_given(tmp_path, monkeypatch):
+    """Its command, what it says last as the run's message, a sentence where it fails; without a server: the flow's own function."""
+    from flows import leaderboard
+
+    (tmp_path / "benchmarks").mkdir()
+    (tmp_path / "benchmarks/__init__.py").touch()
+    monkeypatch.chdir(tmp_path)
+    heard = []
+    monkeypatch.setattr(leaderboard, "get_run_logger", lambda: SimpleNamespace(info=heard.append))
+    with pytest.raises(UserError, match="the leaderboard runs in a checkout"):
+        leaderboard.leaderboard.fn()
+    script = tmp_path / "benchmarks/leaderboard.py"
+    script.write_text("import sys\nprint('one run'); print(*sys.argv[1:], 'are over')\n")
+    assert leaderboard.leaderboard.fn(minutes=7.5).message == "--minutes 7.5 are over" and heard[0] == "one run"
+    script.write_text("import sys\nsys.exit('it broke')\n")
+    with pytest.raises(StageError, match="ended with code 1: it broke"):
+        leaderboard.leaderboard.fn()
 
 
 GOOD = {"name": "nightly", "entrypoint": "flows.pipeline.pipeline", "parameters": {"stage_minutes": 5}, "schedules": [{"cron": "0 2 * * *"}]}

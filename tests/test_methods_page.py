@@ -93,7 +93,7 @@ def test_a_changed_protocol_runs_again(monkeypatch):
     before = {t: leaderboard.key("grpo", t, 1) for t in leaderboard.TASKS}
     monkeypatch.setitem(leaderboard.TOKENS, "hops", leaderboard.TOKENS["hops"] + 1)
     assert {t for t in leaderboard.TASKS if leaderboard.key("grpo", t, 1) != before[t]} == {"hops"}
-    monkeypatch.setattr(leaderboard, "SAMPLES", leaderboard.SAMPLES + 1)
+    monkeypatch.setitem(leaderboard.COMMON, "lr", 2 * leaderboard.COMMON["lr"])
     assert all(leaderboard.key("grpo", t, 1) != before[t] for t in leaderboard.TASKS)
 
 

@@ -1,0 +1,34 @@
+"""Recipes side by side, some minutes at a time: what an earlier run has done is kept, and the next goes on from there."""
+
+from typing import Annotated
+
+from prefect import flow, get_run_logger
+from prefect.runtime import flow_run
+from prefect.states import Completed, State
+from pydantic import Field
+
+from flows.pipeline import named
+from tasks import process
+from tasks.dvc import environment
+from tasks.errors import StageError, UserError
+from tasks.paths import project
+from tasks.schedule import server
+
+
+@flow(name="leaderboard", flow_run_name=named)
+def leaderboard(minutes: Annotated[float, Field(gt=0)] = 60.0) -> State:
+    """`make leaderboard` for so many minutes, in a process group that ends with this run."""
+    root = project()
+    if not (root / "benchmarks" / "leaderboard.py").exists():
+        raise UserError(f"{root} has no benchmarks/leaderboard.py: the leaderboard runs in a checkout of Espalier")
+    server.note(root, flow_run.get_id())
+    said = ["nothing was left to run"]
+
+    def hear(line: str) -> None:
+        said.append(line)
+        get_run_logger().info(line)
+
+    command = process.ending_with_us("benchmarks.leaderboard", "--minutes", str(minutes))
+    if code := process.run_group(command, cwd=root, env=environment(), each=hear):
+        raise StageError(f"the leaderboard ended with code {code}: {said[-1]}", transient=False)
+    return Completed(message=said[-1])
