@@ -192,6 +192,14 @@ def test_training_concerns_the_stage_problems_only_where_rounds_or_a_model_play(
     assert "training/rollout/torch_sampler.py" in sources("recipe: socratic-zero\nset: {problems: {model: x}}")
 
 
+def test_the_judge_concerns_the_stage_rl_only_where_there_is_one(tmp_path, monkeypatch):
+    monkeypatch.delenv("ESPALIER_PATH", raising=False)
+    monkeypatch.chdir(tmp_path)
+    sources = lambda text: set(made(f"recipe: grpo\n{text}", tmp_path)["rl"]["sources"])  # noqa: E731
+    theirs = {"tasks/play/judges.py", "synth/judge.py", "training/rollout/endpoint.py"}
+    assert not sources("") & theirs and theirs <= sources("set: {rl: {judge: {model: x}}}")
+
+
 def test_every_shipped_recipe_and_profile_resolves(tmp_path, monkeypatch):
     monkeypatch.delenv("ESPALIER_PATH", raising=False)
     monkeypatch.chdir(tmp_path)
