@@ -99,7 +99,10 @@ def test_lineage_sees_rows_that_are_not_those_of_the_card(root, tmp_path):
     from synth.types import Trajectory
 
     tables.write(path, tables.read(path, Trajectory)[:-1], Trajectory)
-    assert not lineage(snapshot(copy, "workspace"), "sft")["problems"]["sft"]["checked"]
+    assert lineage(snapshot(copy, "workspace"), "sft")["problems"]["sft"]["checked"] is False
+    (copy / "artifacts/sft/card.json").unlink()
+    shutil.rmtree(copy / ".dvc/cache", ignore_errors=True)
+    assert lineage(snapshot(copy, "workspace"), "sft")["problems"]["sft"]["checked"] is None, "nothing to compare with is no other digest"
 
 
 def test_lineage_on_the_command_line(root, monkeypatch, capsys, tmp_path):

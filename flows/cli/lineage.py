@@ -65,7 +65,11 @@ def said(found: dict[str, Any]) -> Iterator[str]:
     yield "\nProblems it was trained on"
     for stage, p in found["problems"].items():
         kinds = ", ".join(f"{n:,} {k}" for k, n in p["by_family"].items())
-        checked = "the digest in its card, computed again" if p["checked"] else "its card names another digest: the rows are not those"
+        checked = {
+            True: "the digest in its card, computed again",
+            False: "its card names another digest: the rows are not those",
+            None: "its card is gone: whether it was these rows cannot be checked",
+        }[p["checked"]]
         yield f"  {stage}: {p['rows']:,} ({short(kinds, 110)}; {checked})"
     yield "\nCleaning decisions"
     if found["cleaning"] is None:

@@ -86,7 +86,7 @@ def _stage(s: Snapshot, name: str, plan: Mapping[str, Any], missing: list[str]) 
 
 def problems(s: Snapshot, names: list[str], plans: Mapping[str, Any], missing: list[str]) -> dict[str, Any]:
     """How many problems of the split train the model saw, by family, by stage; `checked`: whether the digest in the model's card is
-    theirs."""
+    theirs, None where there is no card."""
     out: dict[str, Any] = {}
     for stage in (n for n in names if n in TRAINED):
         card = s.json(f"artifacts/{stage}/card.json") or {}
@@ -98,7 +98,7 @@ def problems(s: Snapshot, names: list[str], plans: Mapping[str, Any], missing: l
             "rows": len(ids),
             "by_family": dict(sorted(Counter(ids.values()).items())),
             "trained_on": card.get("trained_on"),
-            "checked": digest(list(ids)) == card.get("trained_on"),
+            "checked": digest(list(ids)) == card["trained_on"] if "trained_on" in card else None,
         }
     return out
 
