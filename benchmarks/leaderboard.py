@@ -36,8 +36,8 @@ from tasks.tracking import spool
 from training.rounds import run
 
 START, CONTINUED = "start", "sft continued"  # what recipes are compared with, beside each other
-RECIPES = ("grpo", "dr-grpo", "dapo", "rloo", "reinforce-plus-plus", "remax", "ppo", "gspo", "max-rl", "nsr-w-reinforce",
-           "pass-at-k-training", "gigpo", "cispo", "kimi-k1.5")  # fmt: skip
+RECIPES = ("grpo", "rloo", "dapo", "ppo", "gspo", "max-rl", "nsr-w-reinforce", "pass-at-k-training", "dr-grpo", "gigpo", "reinforce-plus-plus",
+           "remax", "cispo", "kimi-k1.5")  # fmt: skip
 TASKS = tuple(starts.TASKS)
 SEEDS = (1, 2, 3, 4, 5)
 SAMPLES = {"shortcut": 960, "countdown": 768, "hops": 640, "requests": 512}
