@@ -114,7 +114,8 @@ def run_stage(name: str) -> None:
 def _say(name: str, error: BaseException, code: int = 2) -> int:
     if os.environ.get("ESPALIER_TRACEBACK"):
         traceback.print_exception(error)
-    print(f"error: {name}: {error}", file=sys.stderr, flush=True)
+    where = "" if str(error).startswith((f"{name}:", f"{name}.")) else f"{name}: "  # a sentence about a knob names the stage itself
+    print(f"error: {where}{error}", file=sys.stderr, flush=True)
     return code
 
 

@@ -82,3 +82,17 @@ def test_errors_of_the_work_are_raised_as_they_are(prefect):
 
     with pytest.raises(ValueError, match="ours"):
         run.flow(broken)()
+
+
+@pytest.mark.parametrize(
+    ("sentence", "said"),
+    [
+        ("no rows left", "error: rl: no rows left\n"),
+        ("rl: temperature is 0.0", "error: rl: temperature is 0.0\n"),
+        ("rl.judge: url is missing", "error: rl.judge: url is missing\n"),
+        ("rlhf.csv holds no row", "error: rl: rlhf.csv holds no row\n"),
+    ],
+)
+def test_a_stage_is_named_once(capsys, sentence, said):
+    assert run._say("rl", ValueError(sentence)) == 2
+    assert capsys.readouterr().err == said
