@@ -8,10 +8,10 @@ take turns, TURNS times; the value is the median of the turns, low and high the 
 `log-prob gap`: largest difference per token between the sampler's log-probs and the learner's, of the first case; `greedy tokens`: how many
 of 10,000 greedy tokens are the learner's own likeliest ones.
 
-`the learner's step, an engine in its process`: the median of STEPS optimizer steps over 64 rows of 128 tokens of that model, in one process
+`the learner's step, an engine in its process`: the median of STEPS optimizer steps over 16 rows of 128 tokens of that model, in one process
 before vLLM starts and after it started, was given the weights and sampled once; and of as many steps in a second process that slept where the
-first one started its engine. Slower by more than the second process differs from itself, and the engine belongs into a process of its own
-(docs/engines.md). `--only learner` measures this case alone and leaves the others as they were measured.
+first one started its engine. CPU time tells a step that does more from a machine that is shared with others. Slower by more than the second
+process differs from itself, and the engine belongs into a process of its own (docs/engines.md). `--only learner` measures this case alone and leaves the others as they were measured.
 """
 
 from __future__ import annotations
@@ -187,26 +187,27 @@ def learner(kind: str) -> dict:
         make(folder)
         model = loaded(folder)
         taught = Learner(model, Optim(lr=1e-5, warmup=0))
-        rows = [np.array(p) for p in prompts(64, 128)]
+        rows = [np.array(p) for p in prompts(16, 128)]
         batch = pack([Row(ids=x, trainable=np.arange(128) >= 64) for x in rows])
 
-        def steps() -> float:
+        def steps() -> tuple[float, float]:
             seconds = []
             for _ in range(STEPS):
-                began = time.perf_counter()
+                began = time.perf_counter(), time.process_time()
                 taught.step(batch, nll)
-                seconds.append(time.perf_counter() - began)
-            return statistics.median(seconds)
+                seconds.append((time.perf_counter() - began[0], time.process_time() - began[1]))
+            return tuple(map(statistics.median, zip(*seconds, strict=True)))
 
         steps()
         before = steps()
         if kind == "engine":
-            sampler = EngineSampler(model, -1, InProcess(Path(folder), settings(max_length=256)))
-            said = sampler.open([x[:64] for x in rows], range(64)).generate(Sampling(max_tokens=16))
-            assert sum(len(s.ids) for s in said) == 64 * 16
+            sampler = EngineSampler(model, 1, InProcess(Path(folder), settings(max_length=256)))
+            said = sampler.open([x[:64] for x in rows], range(16)).generate(Sampling(max_tokens=16))
+            assert all(len(s.ids) for s in said)
         else:
             time.sleep(5)
-        return {"before": before, "after": steps(), "threads": torch.get_num_threads()}
+        after = steps()
+        return {"before": before[0], "after": after[0], "cpu": after[1] / before[1], "free": [torch.get_num_threads(), len(os.sched_getaffinity(0))]}
 
 
 def beside(turns: int, base: dict) -> list[dict]:
@@ -221,12 +222,14 @@ def beside(turns: int, base: dict) -> list[dict]:
                 print(f"the learner's step is left out: {out}", flush=True)
                 return []
             runs.append(out)
-            print(f"learner's step, {kind}: turn {turn + 1}: {out['before'] * 1e3:.1f} ms, then {out['after'] * 1e3:.1f} ms", flush=True)
+            said = f"{out['before'] * 1e3:.1f} ms, then {out['after'] * 1e3:.1f} ms, on {out['free'][0]} threads of {out['free'][1]} cores"
+            print(f"learner's step, {kind}: turn {turn + 1}: {said}", flush=True)
     results = []
     for kind, case in (("engine", "an engine in its process"), ("alone", "none")):
         columns = {
             "before": ([1e3 * r["before"] for r in found[kind]], "ms"), "after": ([1e3 * r["after"] for r in found[kind]], "ms"),
             "after by before": ([r["after"] / r["before"] for r in found[kind]], ""),
+            "the same of CPU time": ([r["cpu"] for r in found[kind]], ""),
         }  # fmt: skip
         for metric, (values, unit) in columns.items():
             results.append({"case": f"the learner's step, {case}", "metric": metric, "value": statistics.median(values), "unit": unit, "better": "lower",
