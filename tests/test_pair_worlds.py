@@ -33,7 +33,9 @@ def test_the_planted_labels_are_as_wrong_as_it_says():
     gold, made = drawn(pair_worlds.ranked())
     assert all(m["margin"] == pytest.approx(gold[m["chosen"]] - gold[m["rejected"]]) and m["margin"] > 0 for m in made)
     gold, made = drawn(pair_worlds.close())
-    near, far = ([gold[m["chosen"]] < gold[m["rejected"]] for m in made if (abs(gold[m["chosen"]] - gold[m["rejected"]]) < 0.3) == n] for n in (True, False))
+    near, far = (
+        [gold[m["chosen"]] < gold[m["rejected"]] for m in made if (abs(gold[m["chosen"]] - gold[m["rejected"]]) < 0.3) == n] for n in (True, False)
+    )
     assert np.mean(near) > 3 * np.mean(far)
     assert all((m["margin"] > 0) == (gold[m["chosen"]] > gold[m["rejected"]]) for m in made if abs(m["margin"]) > 6)
 
@@ -72,6 +74,17 @@ def test_a_policy_that_was_not_trained_has_moved_nowhere_and_a_trained_one_has()
     assert base["kl"] == base["margin"] == 0 and base["gold"] == pytest.approx(0.15, abs=0.02)
     some = pair_worlds.train("few", "dpo", {"prefer": {"pairs_per_step": 4}}, 2, 1)
     assert some["kl"] > 0 and pair_worlds.train("few", "dpo", {"prefer": {"pairs_per_step": 4}}, 2, 1) == some
+
+
+@pytest.mark.parametrize(
+    ("name", "stage", "n"), [("confounded", "preferences", 400), ("attributes", "clean", 500), ("proxies", "clean", 120), ("facts", "clean", 300)]
+)
+def test_worlds_of_labels_have_as_many_pairs_as_they_say(name, stage, n, tmp_path, monkeypatch):
+    monkeypatch.setattr(label_worlds, "_sft", lambda room, layers=1: None)  # no policy is trained for this
+    room = pair_worlds.Room(tmp_path, 1, "")
+    pair_worlds.places()[name].lay(room)
+    made = room.pairs(stage)
+    assert len({p.id for p in made}) == n and {p.split for p in made} == {"train", "valid"}
 
 
 @pytest.mark.parametrize("name", ["turned", "voted", "poisoned", "long_labels"])

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from random import Random
@@ -22,7 +22,7 @@ from synth.make.pairs.critical_step import TRIGGERS
 from synth.make.pairs.recovery import CAUGHT, recovery
 from synth.types import Generate, Message, PreferencePair, Problem, Sampling, seed_for
 from tasks.methods.arena import LETTERS, Arena, Said, World, answer
-from tasks.methods.pair_worlds import Place, Room, as_sft, sums_of, taught
+from tasks.methods.pair_worlds import Place, Room, as_sft, different, sums_of, taught
 from tasks.planning.pieces import bind_all
 from tasks.stages.preferences import once
 
@@ -420,18 +420,19 @@ def confounded() -> Place:
     five."""
 
     def lay(room: Room) -> None:
-        r, pairs = Random(seed_for(room.seed, "confounded")), {}
+        r = Random(seed_for(room.seed, "confounded"))
         quality = {x: i for i, x in enumerate(r.sample(LETTERS, len(LETTERS)))}
-        while len(pairs) < 400:
-            (x, y), split = (r.sample(LETTERS, 2), "valid" if len(pairs) >= 280 else "train")
+
+        def drawn(found: Mapping[str, PreferencePair]) -> PreferencePair:
+            (x, y), split = (r.sample(LETTERS, 2), "valid" if len(found) >= 280 else "train")
             x, y = sorted((x, y), key=lambda c: -quality[c])
             longer = r.random() < (0.9 if split == "train" else 0.5)
             long, short = sorted(r.sample(range(5), 2), reverse=True)
             k, m = (long, short) if longer else (short, long)
-            p = _pair(user(f"q{r.choice(LETTERS[:6])}"), " z" * k + answer(x), " z" * m + answer(y), split)
-            pairs[p.id] = p
+            return _pair(user(f"q{r.choice(LETTERS[:6])}"), " z" * k + answer(x), " z" * m + answer(y), split)
+
         _sft(room)
-        room.write("preferences", pairs=list(pairs.values()))
+        room.write("preferences", pairs=different(400, drawn, "confounded"))
         room.write("questions", problems=[])
         room.write("kb", passages=NOTHING)
 
@@ -442,18 +443,19 @@ def attributes() -> Place:
     """Two kinds of questions; answers have two attributes that raters know, of which one decides in the one kind, the other in the other."""
 
     def lay(room: Room) -> None:
-        r, pairs = Random(seed_for(room.seed, "attributes")), {}
+        r = Random(seed_for(room.seed, "attributes"))
         first, second = ({x: i for i, x in enumerate(r.sample(LETTERS, len(LETTERS)))} for _ in range(2))
-        while len(pairs) < 500:
+
+        def drawn(found: Mapping[str, PreferencePair]) -> PreferencePair:
             kind, (x, y) = r.choice("qw"), r.sample(LETTERS, 2)
             by = first if kind == "q" else second
             x, y = sorted((x, y), key=lambda c: -by[c])
-            split = "valid" if len(pairs) >= 400 else "train"
-            p = _pair(user(kind + r.choice(LETTERS[:6])), answer(x), answer(y), split,
-                      ratings={"first": [first[x], first[y]], "second": [second[x], second[y]]})  # fmt: skip
-            pairs[p.id] = p
+            split = "valid" if len(found) >= 400 else "train"
+            ratings = {"first": [first[x], first[y]], "second": [second[x], second[y]]}
+            return _pair(user(kind + r.choice(LETTERS[:6])), answer(x), answer(y), split, ratings=ratings)
+
         _sft(room)
-        room.write("clean", pairs=list(pairs.values()))
+        room.write("clean", pairs=different(500, drawn, "attributes"))
 
     return Place(("reward",), lay, _measure_card)
 
@@ -463,18 +465,18 @@ def proxies() -> Place:
     where the better half of the letters is right."""
 
     def lay(room: Room) -> None:
-        r, pairs = Random(seed_for(room.seed, "proxies")), {}
-        good = LETTERS[:6]
-        while len(pairs) < 120:
-            x, y, split = (r.choice(good), r.choice(LETTERS[6:]), "valid" if len(pairs) >= 20 else "train")
+        r, good = Random(seed_for(room.seed, "proxies")), LETTERS[:6]
+
+        def drawn(found: Mapping[str, PreferencePair]) -> PreferencePair:
+            x, y, split = (r.choice(good), r.choice(LETTERS[6:]), "valid" if len(found) >= 20 else "train")
             if split == "train" and r.random() < 1 / 3:
                 x, y = y, x
-            p = _pair(user(f"q{r.choice(LETTERS[:6])}"), " z" * r.choice((0, 4)) + answer(x), " z" * r.choice((0, 4)) + answer(y), split)
-            pairs[p.id] = p
+            return _pair(user(f"q{r.choice(LETTERS[:6])}"), " z" * r.choice((0, 4)) + answer(x), " z" * r.choice((0, 4)) + answer(y), split)
+
         _sft(room)
         held = [Problem.make(prompt=f"w{x}", answer=good[0], verifier="exact", args={"aliases": list(good[1:])}, env="single", family="letters",
                              split="test") for x in LETTERS[:6]]  # fmt: skip
-        room.write("clean", pairs=list(pairs.values()))
+        room.write("clean", pairs=different(120, drawn, "proxies"))
         room.write("questions", problems=held)
         room.write("kb", passages=NOTHING)
 
@@ -485,19 +487,15 @@ def facts() -> Place:
     """Pairs whose sides differ in one letter; which of them is true stands in the facts alone."""
 
     def lay(room: Room) -> None:
-        r, pairs, few = Random(seed_for(room.seed, "facts")), {}, LETTERS[:6]
-        while len(pairs) < 500:
+        r, few = Random(seed_for(room.seed, "facts")), LETTERS[:6]
+
+        def drawn(found: Mapping[str, PreferencePair]) -> PreferencePair:
             x, y = r.sample(few, 2)
-            p = _pair(
-                user(f"{r.choice('qw')}{r.choice(few)}"),
-                answer(x),
-                answer(y),
-                "valid" if len(pairs) >= 400 else "train",
-                facts=f"it is {x}",
-            )
-            pairs[p.id] = p
+            split = "valid" if len(found) >= 240 else "train"
+            return _pair(user(f"{r.choice('qw')}{r.choice(few)}"), answer(x), answer(y), split, facts=f"it is {x}")
+
         _sft(room, layers=2)
-        room.write("clean", pairs=list(pairs.values()))
+        room.write("clean", pairs=different(300, drawn, "facts"))
         room.write("questions", problems=[])
         room.write("kb", passages=NOTHING)
 

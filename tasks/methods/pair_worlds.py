@@ -196,6 +196,19 @@ def sums_of(arena: Arena, model: nn.Module, asked: Sequence[tuple[Sequence[Messa
 
 # --- letters: a question, answers with a hidden quality, pairs ----------------------------------------------------------
 
+def different(n: int, draw: Callable[[Mapping[str, PreferencePair]], PreferencePair | None], world: str) -> list[PreferencePair]:
+    """n pairs of different content; of equal ones the last stays. draw: sees those found so far by id; None is no pair.
+
+    Raises ValueError where hundreds of draws for each do not give as many: the world has fewer."""
+    found: dict[str, PreferencePair] = {}
+    for _ in range(500 * n):
+        if (p := draw(found)) is not None:
+            found[p.id] = p
+        if len(found) == n:
+            return list(found.values())
+    raise ValueError(f"the world {world} draws {len(found)} different pairs, not {n}: lower n")
+
+
 Draw = Callable[["Letters", np.random.Generator, np.ndarray, int], dict[str, Any] | None]
 
 
@@ -258,20 +271,18 @@ class Letters:
         return tuple(Problem.make(prompt=f"q{LETTERS[q]}", answer=r, **about) for q, r in enumerate(right))
 
     def pairs(self, seed: int) -> list[PreferencePair]:
-        """The world's n pairs, all different. Raises ValueError where hundreds of draws do not give as many."""
+        """The world's n pairs, all different."""
         gold, problems = self.gold(seed), self.problems()
         rng = np.random.default_rng(seed_for(seed, "pairs", self.name))
         asked = self.questions - round(self.held * self.questions)
-        found: dict[str, PreferencePair] = {}
-        for _ in range(500 * self.n):
+
+        def drawn(found: Mapping[str, PreferencePair]) -> PreferencePair | None:
             q = int(rng.integers(asked))
             made = self.draw(self, rng, gold[q], q)
-            if made is not None:
-                p = self.pair(problems[q], q, **made)
-                found.setdefault(p.id, p)
-            if len(found) == self.n:
-                return list(found.values())
-        raise ValueError(f"the world {self.name} draws {len(found)} different pairs, not {self.n}: lower n")
+            p = self.pair(problems[q], q, **made) if made is not None else None
+            return p if p is not None and p.id not in found else None
+
+        return different(self.n, drawn, self.name)
 
     def lay(self, room: Room) -> None:
         arena = self.arena()
