@@ -34,6 +34,7 @@ from benchmarks.learning import t_interval
 
 SEEDS = (1, 2, 3, 4, 5)
 PER_CELL, SAMPLES = 20, 2
+PER_CHAIN = PER_CELL  # questions of each depth at level 0
 # No numbers and no continents: tables of the one and lists of the other are longer than so small a model reads.
 LINKS = "capital currency language border president country mayor flows_through mouth spring mountain_in birthplace teacher seat founder".split()
 ENV = {"piece": "search", "tools": ["search", "open", "find"], "max_calls": 10, "max_context": 2400}
@@ -151,7 +152,7 @@ def unseen(seed: int, root: Path) -> dict[str, list[Any]]:
         folder.mkdir()
         bases.write(folder, kb, [], [])
     chains = EntityTrees(kb, knowledge.load(folder / "passages.parquet"), seed=other)
-    accepted, _ = entity_tree(chains, {("test", hops): PER_CELL for hops in (1, *DEPTHS)})
+    accepted, _ = entity_tree(chains, {("test", hops): PER_CHAIN for hops in (1, *DEPTHS)})
     cells: dict[str, list[Any]] = {}
     for p in accepted:
         cells.setdefault(f"{p.difficulty['hops']:.0f}/0", []).append(p)
