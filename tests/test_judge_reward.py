@@ -3,6 +3,8 @@
 import csv
 import json
 import re
+import shutil
+import signal
 import threading
 
 import pytest
@@ -200,3 +202,20 @@ def test_guides_are_judged_beside_what_was_played(project, server):
 
 def test_the_overlapped_sampler_asks_from_its_own_thread(project, server):
     assert judged(project, server, overlap={"piece": "one_off"}, max_mismatch=10.0)["judge"]["model"] == "fair"
+
+
+@pytest.mark.slow
+def test_a_run_that_is_killed_pays_for_nothing_twice(project, server, tmp_path, monkeypatch):
+    knobs = {"judge": {"url": server.url, "model": "fair", "audit": 3}, "rewards": REWARDS, "max_turn_tokens": 8, "curriculum": {"piece": "uniform"}}
+    monkeypatch.setitem(small.SIZES, "rl", {**small.SIZES["rl"], **knobs})
+    asked = []
+    for name, fault in (("killed", "train.step:4=kill"), ("whole", "")):
+        root = shutil.copytree(project, tmp_path / name, ignore=shutil.ignore_patterns("rl", "judge.sqlite", "work"))
+        small.write_project(root)
+        before = len(server.bodies)
+        if fault:
+            small.run(root, "rl", fault=fault, expect=-signal.SIGKILL)
+            assert len(server.bodies) > before
+        small.run(root, "rl")
+        asked.append(len(server.bodies) - before)
+    assert asked[0] == asked[1] and small.outputs(tmp_path / "killed", "rl") == small.outputs(tmp_path / "whole", "rl")
