@@ -215,6 +215,20 @@ def test_on_the_same_cores_sampler_and_learner_take_turns(how, monkeypatch):
     assert all(len(p) >= 3 for p in of_step) and any(np.diff(p).max() > 1 for p in of_step[:3]), "turns between the passes of a step"
 
 
+@pytest.mark.parametrize("elsewhere", [True, False])
+def test_a_sampler_in_another_process_takes_no_turns_with_the_learner(elsewhere):
+    policy, source = tiny.build(seed=1), experience(tiny.build(seed=1))
+    source.player.sampler.elsewhere = elsewhere
+    ahead = Ahead(source, policy, ONE_OFF, 3)
+    learner = threading.Thread(target=ahead.pause, daemon=True)
+    with ahead._turn():
+        learner.start()
+        learner.join(2)
+        assert learner.is_alive() != elsewhere
+    learner.join(60)
+    assert not learner.is_alive()
+
+
 def test_a_staleness_of_nothing_is_refused():
     with pytest.raises(ValueError, match="staleness is 0: sampling ahead needs 1 or more"):
         streamed(staleness=0)

@@ -38,7 +38,9 @@ ASKED = Sampling(max_tokens=8)
 
 
 class Fake:
-    """An engine that says `turn` (ids); the requests numbered in `lose` are lost, counted over all that were made."""
+    """An engine that says `turn` (ids) in this process; the requests numbered in `lose` are lost, counted over all that were made."""
+
+    elsewhere = False
 
     def __init__(self, turn=(5, 6, END), lose=(), dead=0):
         self.turn, self.lose, self.dead, self.loaded, self.asked, self.revived = turn, set(lose), dead, [], [], 0

@@ -169,7 +169,8 @@ class Ahead:
         self._busy = self._paused = self._closed = False
         self._due, self._turns = False, 0  # whether the sampler is about to begin; turns that it samples, or waits for the cores to sample
         self._learning = False  # whether the learner has the cores
-        self._shared = next(self.learner.parameters()).is_cpu and next(player.sampler.model.parameters()).is_cpu
+        here = not getattr(player.sampler, "elsewhere", False)
+        self._shared = here and next(self.learner.parameters()).is_cpu and next(player.sampler.model.parameters()).is_cpu
         self._failed: BaseException | None = None
         self._thread: threading.Thread | None = None
 

@@ -41,7 +41,9 @@ class Completion:
 
 
 class Engine(Protocol):
-    """Where the weights live."""
+    """Where the weights live. `elsewhere`: in another process, which computes beside this one."""
+
+    elsewhere: bool
 
     def load(self, model: nn.Module, version: int) -> None:
         """Take the weights of `model` under the name `version`. Raises EngineLost."""
@@ -74,6 +76,10 @@ class EngineSampler:
     renderer: Renderer | None = None
     held: int | None = field(default=None, init=False)
     lost: list[int] = field(default_factory=lambda: [0, 0], init=False)
+
+    @property
+    def elsewhere(self) -> bool:
+        return self.engine.elsewhere
 
     def open(self, prompts: Sequence[np.ndarray], seeds: Sequence[int]) -> EngineSession:
         """Start one conversation per prompt (ids [n]) with one seed each; the engine's prefix cache reads equal beginnings once."""

@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -61,6 +61,8 @@ class InProcess:
     folder    a model in Hugging Face layout: its architecture; the weights are pushed before the first turn
     settings  of `vllm.LLM`, as `settings` gives them
     """
+
+    elsewhere: ClassVar[bool] = False
 
     folder: Path
     settings: Mapping[str, Any]
@@ -177,6 +179,8 @@ class Server:
     workers  requests under way at a time
     patience seconds in which a lost server may come back
     """
+
+    elsewhere: ClassVar[bool] = True
 
     url: str
     weights: Path
