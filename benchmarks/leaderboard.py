@@ -144,10 +144,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=60.0, help="stop after this long; what is done is kept")
     parser.add_argument("--tasks", nargs="*", default=list(TASKS), choices=TASKS)
+    parser.add_argument("--recipes", nargs="*", default=list(RECIPES), choices=RECIPES)
     args = parser.parse_args()
     torch.set_num_threads(1)
     done, end = {r["key"] for r in rows()}, time.monotonic() + 60 * args.minutes
-    wanted = [(r, t, s) for r in (START, CONTINUED, *RECIPES) for t in args.tasks for s in SEEDS if key(r, t, s) not in done]
+    wanted = [(r, t, s) for r in (START, CONTINUED, *args.recipes) for t in args.tasks for s in SEEDS if key(r, t, s) not in done]
     for i, (recipe, task, seed) in enumerate(wanted):
         if time.monotonic() > end:
             print(f"{len(wanted) - i} of {len(wanted)} runs are left: start again to go on", file=sys.stderr)

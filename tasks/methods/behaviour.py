@@ -3,7 +3,7 @@
 A protocol is written beside the recipe, under the key `behaviour`, and committed before it is run:
 
     claim       the sentence that is tested
-    task        a world of tasks/methods/arena.py, or of tasks/methods/episodes.py (conversations); or, for recipes of
+    task        a world of tasks/methods/arena.py, of episodes.py (conversations) or of starts.py (real problems); or, for recipes of
                 preference data, of pair_worlds.py and label_worlds.py beside them: the metric is then one that the docstring of `measure`
                 names there, and changes are by stage, {prefer: {lr: 1e-3}}. With such changes a world of arena.py or episodes.py is learned
                 from pairs that the policy samples in it
