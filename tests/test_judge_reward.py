@@ -194,6 +194,12 @@ def test_too_many_answers_without_a_verdict_stop_the_run(project, server):
         judged(project, server)
 
 
+def test_the_verdict_alone_is_the_reward_where_a_piece_says_so(project, server):
+    judged(project, server, rewards=[{"piece": "rescaled_part", "name": "judge", "low": 0.0, "high": 1.0}], steps=1)
+    with (project / "artifacts/rl/curve.csv").open() as f:
+        assert float(next(csv.DictReader(f))["grad_norm"]) > 0
+
+
 def test_guides_are_judged_beside_what_was_played(project, server):
     kept = judged(project, server, guides=[{"piece": "demonstrations"}], steps=1)
     assert kept["judge"]["attacks"] == 9
