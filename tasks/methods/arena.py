@@ -381,22 +381,32 @@ def habit() -> World:
     return World(tuple(problems), tuple(said))
 
 
-def untagged() -> World:
-    """Eight questions, nine in ten of whose answers are right, but half of them without tags; two letters of working, any of five, stand
-    before them."""
+def _half_untagged(family: str, right: float, n: int) -> World:
+    """Eight questions with this share of right answers among n, half of all without tags; two letters of working, any of five, before them."""
     problems, said = [], []
     for i in range(8):
-        x, y = _letters(i, 2)
-        problems.append(_problem(i, [x], "untagged"))
+        x, *wrong = _letters(i, n)
+        problems.append(_problem(i, [x], family))
         said.append(
             tuple(
                 Said(share / 50, (f" {a} {b}{tagged}",))
                 for a in "tuvwz" for b in "tuvwz"
-                for letter, share in ((x, 0.9), (y, 0.1))
+                for letter, share in ((x, right), *((y, round((1 - right) / len(wrong), 12)) for y in wrong))
                 for tagged in (answer(letter), f" {letter}")
             )
         )  # fmt: skip
     return World(tuple(problems), tuple(said))
+
+
+def untagged() -> World:
+    """Eight questions, nine in ten of whose answers are right, but half of them without tags; two letters of working, any of five, stand
+    before them."""
+    return _half_untagged("untagged", 0.9, 2)
+
+
+def guessed() -> World:
+    """As `untagged`, with one right answer in ten: most answers are wrong, and half of all have no tags."""
+    return _half_untagged("guessed", 0.1, 3)
 
 
 def forked() -> World:
@@ -508,7 +518,7 @@ def cases() -> World:
 WORLDS: dict[str, Callable[[], World]] = {
     f.__name__: f
     for f in (mixed, many, working, rare, hack, thinking, dialogue, likely, barren, solved, told, farm, rounded, mentored, criticised, praised,
-              habit, untagged, forked, echoing, rambling, swayed, padded, stated, tongues, cases)
+              habit, untagged, forked, echoing, rambling, swayed, padded, stated, tongues, cases, guessed)
 }  # fmt: skip
 
 
