@@ -460,16 +460,13 @@ def attributes() -> Place:
     return Place(("reward",), lay, _measure_card)
 
 
-def proxies() -> Place:
-    """Twenty pairs about twelve letters, a third of the labels wrong; the reward model then chooses among sixteen answers to held-out questions,
-    where the better half of the letters is right."""
-
+def _proxies(wrong: float) -> Place:
     def lay(room: Room) -> None:
         r, good = Random(seed_for(room.seed, "proxies")), LETTERS[:6]
 
         def drawn(found: Mapping[str, PreferencePair]) -> PreferencePair:
             x, y, split = (r.choice(good), r.choice(LETTERS[6:]), "valid" if len(found) >= 20 else "train")
-            if split == "train" and r.random() < 1 / 3:
+            if split == "train" and r.random() < wrong:
                 x, y = y, x
             return _pair(user(f"q{r.choice(LETTERS[:6])}"), " z" * r.choice((0, 4)) + answer(x), " z" * r.choice((0, 4)) + answer(y), split)
 
@@ -481,6 +478,17 @@ def proxies() -> Place:
         room.write("kb", passages=NOTHING)
 
     return Place(("reward",), lay, _measure_proxies)
+
+
+def proxies() -> Place:
+    """Twenty pairs about twelve letters, a third of the labels wrong; the reward model then chooses among sixteen answers to held-out questions,
+    where the better half of the letters is right."""
+    return _proxies(1 / 3)
+
+
+def outcomes() -> Place:
+    """As `proxies`, with labels that are all right, as those of an outcome are."""
+    return _proxies(0.0)
 
 
 def facts() -> Place:
@@ -502,4 +510,4 @@ def facts() -> Place:
     return Place(("reward",), lay, _measure_card)
 
 
-WORLDS = (solutions, judged, users, risky, turned, long_labels, voted, poisoned, confounded, attributes, proxies, facts)
+WORLDS = (solutions, judged, users, risky, turned, long_labels, voted, poisoned, confounded, attributes, proxies, outcomes, facts)
