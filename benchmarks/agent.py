@@ -204,13 +204,13 @@ def summarise(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
         return [c for c in cells if int(c[0]) in depths and int(c[2]) in levels]
 
     out = []
-    groups = {"depth 1": among((1,), (0,)), "depth 2": among((2,), (0, *LEVELS)), "depth 2, levels 1 to 4": among((2,), LEVELS),
-              "depth 3": among((3,), (0, *LEVELS))}  # fmt: skip
+    groups = {"depth 1": among((1,), (0,)), "depth 2": among((2,), (0, *LEVELS)), "depth 2, level 0": among((2,), (0,)),
+              "depth 2, levels 1 to 4": among((2,), LEVELS), "depth 3": among((3,), (0, *LEVELS))}  # fmt: skip
     for case, some in groups.items():
         gains = [per_seed(r, "rl", "scores", some) - per_seed(r, "sft", "scores", some) for r in runs]
         out += [*both(case, some), result(case, "pass@1, RL less SFT", gains, "share", "higher", {})]
     for cell in cells:
-        if cell != "1/0":
+        if cell not in ("1/0", "2/0"):
             out += both(f"depth {cell[0]}, level {cell[2]}", [cell])
     slopes = {"depth 3 less depth 2, levels 1 to 4": (among((3,), LEVELS), among((2,), LEVELS)),
               "depth 2, level 0 less depth 1": (among((2,), (0,)), among((1,), (0,))),

@@ -22,13 +22,15 @@ def run(seed: int, gain: float) -> dict:
 
 
 def test_the_agents_numbers_by_depth_and_level():
-    rows = {(r["case"], r["metric"]): r for r in agent.summarise([run(1, 0.1), run(2, 0.3)])}
+    made = agent.summarise([run(1, 0.1), run(2, 0.3)])
+    rows = {(r["case"], r["metric"]): r for r in made}
     at = rows["depth 2", "pass@1"]
     assert at["value"] == pytest.approx(1 - 0.1 * (2 + 2) + 0.2) and at["peers"] == {"sft": pytest.approx(0.6)}  # levels 0 to 4: 2 on average
     gain = rows["depth 2", "pass@1, RL less SFT"]
     half = 12.7062047 * 0.1  # t of one degree of freedom at 0.975, times the standard error of 0.1 and 0.3
     assert (gain["value"], gain["low"], gain["high"]) == pytest.approx((0.2, 0.2 - half, 0.2 + half)) and gain["n"] == 2
-    assert rows["depth 3, level 4", "tool calls"]["value"] == 7.0
+    assert rows["depth 2, level 0", "pass@1, RL less SFT"]["value"] == pytest.approx(0.2)
+    assert rows["depth 3, level 4", "tool calls"]["value"] == 7.0 and len(rows) == len(made)
     assert rows["depth 3 less depth 2, levels 1 to 4", "pass@1, difference"]["value"] == pytest.approx(-0.1)
     assert rows["levels 3 and 4 less levels 1 and 2", "tool calls, difference"]["value"] == pytest.approx(2.0)
 
