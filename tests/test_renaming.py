@@ -14,6 +14,7 @@ from synth.searchers import World, run
 from synth.searchers.oracle import oracle
 from synth.types import Message
 from tasks.play.search import Search
+from training.model import train_tokenizer
 
 
 def tell(texts: list[str], names: list[str], seed: int = 0) -> list[str]:
@@ -64,3 +65,18 @@ def test_a_renamed_demonstration_is_one_of_the_renamed_pages():
         other = replace(shown, messages=tuple(replace(m, content=next(told)) for m in shown.messages))
         again = build_index(replace(p, title=next(told), text=next(told), mentions=tuple(next(told) for _ in p.mentions)) for p in pages)
         assert replays(other, again) and not replays(other, engine)
+
+
+def test_a_small_vocabulary_of_made_up_names_cuts_a_new_name_as_a_known_one():
+    kb = world(countries=120, seed=3)
+    old = [e.name for e in kb.entities.values()]
+    new = [e.name for e in world(countries=120, seed=4, avoid=old).entities.values()]
+    texts = [t for p in pages_of_kb(kb) if not p.id.startswith("table:") for t in (p.text, *p.mentions)]
+
+    def alone(tokenizer, names: list[str]) -> float:
+        return sum(len(tokenizer(f" {n}")["input_ids"]) == 1 for n in names) / len(names)
+
+    large = train_tokenizer(texts, 1536)
+    small = train_tokenizer([t for i in range(len(texts)) for t in tell([texts[i]], old, seed=i)], 896)
+    assert alone(large, old) > 0.4 and alone(large, new) < 0.01
+    assert alone(small, old) < 0.1 and alone(small, new) < 0.1
