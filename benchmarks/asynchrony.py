@@ -119,15 +119,14 @@ def steps_of(mode, steps, *, tool=None, length=LENGTH, prompts=8, learn=0.0):
 
     ahead = Ahead(experience, policy, how, steps) if how.staleness else None
     rounds = [
-        Round(name="rl", role="policy", source=ahead or experience, objective=objective, prepare=loss.prepare, steps=steps,
-              pause=ahead and ahead.pause)
+        Round(name="rl", role="policy", source=ahead or experience, objective=objective, prepare=loss.prepare, steps=steps)
     ]  # fmt: skip
     sampling, learning, lag, ends = [], [], [], []
     try:
         for _, _, m in run(rounds, {"policy": Learner(policy, Optim(lr=1e-4, warmup=0))}):
             ends.append(time.monotonic())
             sampling.append(m["rollout_seconds"])
-            idle = m["rollout_seconds"] if ahead is None else m["waited_seconds"] + m["paused_seconds"]
+            idle = m["rollout_seconds"] if ahead is None else m["waited_seconds"]
             learning.append(m["step_seconds"] - idle)
             lag.append(m.get("lag", 0.0))
     finally:

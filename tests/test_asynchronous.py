@@ -96,10 +96,7 @@ def trained(how, steps=5, *, kill=0, kept=None, watch=None, **more):
         learner.load_state(state["learner"])
         (ahead or source).load_state(state["source"])
     try:
-        rounds = [
-            Round(name="rl", role="policy", source=ahead or source, objective=objective, prepare=objective.prepare, steps=steps,
-                  pause=ahead and ahead.pause, tokens_per_microbatch=64)
-        ]  # fmt: skip
+        rounds = [Round(name="rl", role="policy", source=ahead or source, objective=objective, prepare=objective.prepare, steps=steps)]
         for _, _, metrics in run(rounds, {"policy": learner}, done):
             rows.append({k: v for k, v in metrics.items() if not k.endswith(MEASURED)})
             versions.append(sorted({s.version for g in source.groups for r in g.rollouts for s in r.segments if s.role == "model"}))
@@ -145,88 +142,30 @@ def test_streamed_is_bounded_in_order_and_whole():
     assert all(0 <= i - v <= 2 for i, seen in enumerate(versions) for v in seen) and max(r["lag_max"] for r in rows) <= 2
 
 
-@pytest.mark.parametrize("how", ["one_off", "streamed"])
-def test_on_the_same_cores_the_learner_begins_while_a_tool_is_waited_for(how, monkeypatch):
-    """Not while a turn is sampled, and not in the moment before the next step's first one."""
-    at_work, sampled, seen = [], [], []
-
-    class Slow(Cut):
-        def open(self, prompts, seeds):
-            session = super().open(prompts, seeds)
-            generate = session.generate
-
-            def slow(sampling):
-                at_work.append(1)
-                time.sleep(0.05)
-                said = generate(sampling)
-                sampled.append(at_work.pop())
-                return said
-
-            session.generate = slow
-            return session
-
-    monkeypatch.setattr("test_asynchronous.Cut", Slow)
-    policy = tiny.build(seed=1)
-    ahead = Ahead(experience(copy.deepcopy(policy), pause=lambda: time.sleep(0.1)), policy, MODES[how], 4)
-    try:
-        for step in range(4):
-            ahead(step)
-            seen.append((len(at_work), len(sampled) > 3 * (step + 1) or step == 3))
-    finally:
-        ahead.close()
-    assert seen == [(0, True)] * 4
-
-
-@pytest.mark.parametrize("how", ["one_off", "streamed"])
-def test_on_the_same_cores_sampler_and_learner_take_turns(how, monkeypatch):
-    """No turn is sampled during a pass of the learner, nor the other way round; and a turn waits for a pass, not for a step."""
-    events, loss = [], Learner._loss
+@pytest.mark.parametrize(("elsewhere", "each"), [(False, 2), (True, 4)])
+def test_sampler_and_learner_share_the_threads_of_one_cpu(elsewhere, each, monkeypatch):
+    """Half for each of the two while they work side by side, all again afterwards; a sampler in another process takes none."""
+    before, seen, loss = torch.get_num_threads(), {}, Learner._loss
 
     class Seen(Cut):
         def open(self, prompts, seeds):
-            session = super().open(prompts, seeds)
-            generate = session.generate
+            seen.setdefault("sampler", set()).add(torch.get_num_threads())
+            return super().open(prompts, seeds)
 
-            def seen(sampling):
-                events.append("turn")
-                time.sleep(0.02)
-                said = generate(sampling)
-                events.append("turned")
-                return said
+    def learning(self, *args):
+        seen.setdefault("learner", set()).add(torch.get_num_threads())
+        return loss(self, *args)
 
-            session.generate = seen
-            return session
-
-    def slow(self, *args):
-        events.append("pass")
-        time.sleep(0.1)
-        out = loss(self, *args)
-        events.append("passed")
-        return out
-
+    Seen.elsewhere = elsewhere
     monkeypatch.setattr("test_asynchronous.Cut", Seen)
-    monkeypatch.setattr(Learner, "_loss", slow)
-    trained(MODES[how], 4, pause=lambda: time.sleep(0.02), filters=[], advantage=lambda groups, shaped, *_: [[1.0] * len(r) for r in shaped])
-    pairs = [tuple(events[i : i + 2]) for i in range(0, len(events), 2)]
-    assert set(pairs) == {("turn", "turned"), ("pass", "passed")}, "what begins ends before another begins"
-    passes = [i for i, p in enumerate(pairs) if p[0] == "pass"]
-    assert len(pairs) == len(passes) + 3 * 4, "three turns of each of four steps"
-    of_step = np.array_split(np.array(passes), 4)
-    assert all(len(p) >= 3 for p in of_step) and any(np.diff(p).max() > 1 for p in of_step[:3]), "turns between the passes of a step"
-
-
-@pytest.mark.parametrize("elsewhere", [True, False])
-def test_a_sampler_in_another_process_takes_no_turns_with_the_learner(elsewhere):
-    policy, source = tiny.build(seed=1), experience(tiny.build(seed=1))
-    source.player.sampler.elsewhere = elsewhere
-    ahead = Ahead(source, policy, ONE_OFF, 3)
-    learner = threading.Thread(target=ahead.pause, daemon=True)
-    with ahead._turn():
-        learner.start()
-        learner.join(2)
-        assert learner.is_alive() != elsewhere
-    learner.join(60)
-    assert not learner.is_alive()
+    monkeypatch.setattr(Learner, "_loss", learning)
+    torch.set_num_threads(4)
+    try:
+        trained(ONE_OFF, 3)
+        assert torch.get_num_threads() == 4
+    finally:
+        torch.set_num_threads(before)
+    assert seen == {"sampler": {each}, "learner": {each}}
 
 
 def test_a_staleness_of_nothing_is_refused():

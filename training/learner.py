@@ -150,15 +150,13 @@ class Learner:
                 group["base_lr"] = group["lr"]
 
     def step(
-        self, batch: Batch, objective: Objective, *, tokens_per_microbatch: int = 16384, together: int = 1, temperature: float = 1.0,
-        pause: Callable[[], Any] | None = None,
-    ) -> dict[str, float]:  # fmt: skip
+        self, batch: Batch, objective: Objective, *, tokens_per_microbatch: int = 16384, together: int = 1, temperature: float = 1.0
+    ) -> dict[str, float]:
         """One optimizer step. Raises FloatingPointError when a log-prob or the gradient is no number (weights are then unchanged), and LookupError for a
         denominator that nothing counted, and ValueError for a micro-batch that memory does not hold.
 
         Of the times, `head` is head and loss, with their backward pass where the two are worked off together (`_local`); `sync` waits for
-        the device's numbers and publishes master copies; `paused` is what `pause` took, where it is given: it is called between the passes
-        of a micro-batch and before the update, and lets another use the same cores.
+        the device's numbers and publishes master copies.
         """
         device = batch.ids.device
         clock, work = Clock(device), 0.0
@@ -170,12 +168,10 @@ class Learner:
                 loss, metrics, nan = self._loss(part, objective, temperature, clock)
                 for one in metrics:
                     _add(sums, one)
-                _paused(pause, clock)
                 if loss.requires_grad:
                     loss.backward()
                     self._collect()
             clock.mark("backward")
-            _paused(pause, clock)
             total, lost = total + loss.detach(), lost + nan
             if self.read is token_stats:
                 work += flops(self.model, part)
@@ -200,7 +196,7 @@ class Learner:
         clock.mark("sync")
         self.step_count += 1
         times = clock.seconds()
-        seconds = sum(times.values()) - times.get("paused_seconds", 0.0)
+        seconds = sum(times.values())
         return {name: s / n for name, s, n in zip(names, rest[::2], rest[1::2], strict=True) if n} | times | {
             "loss": total, "grad_norm": norm, "lr": self.optim.lr * factor, "learn_seconds": seconds,
             "tokens_per_second": len(batch.ids) / seconds, "flops_per_second": work / seconds, "peak_mb": peak_mb(device),
@@ -281,12 +277,6 @@ class Learner:
             m.copy_(saved)
         for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(saved)
-
-
-def _paused(pause: Callable[[], Any] | None, clock: Clock) -> None:
-    if pause is not None:
-        pause()
-        clock.mark("paused")
 
 
 @contextmanager

@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from training.learner import Learner, Objective
 from training.types import Batch
@@ -27,7 +26,6 @@ class Round:
     together     rows that may not be parted (2 for preference pairs)
     temperature  at which log-probs are taken: that of sampling
     after        called with the step's metrics; raises to stop a run that went wrong
-    pause        called between the passes of a step, where the source computes on the same cores (`Ahead.pause`)
     """
 
     name: str
@@ -40,7 +38,6 @@ class Round:
     temperature: float = 1.0
     tokens_per_microbatch: int = 16384
     after: Callable[[int, Mapping[str, float]], None] = lambda step, metrics: None
-    pause: Callable[[], Any] | None = None
 
 
 def run(rounds: Sequence[Round], roles: Mapping[str, Learner], done: int = 0) -> Iterator[tuple[Round, int, dict[str, float]]]:
@@ -58,8 +55,6 @@ def run(rounds: Sequence[Round], roles: Mapping[str, Learner], done: int = 0) ->
             batches = list(batches)
             for batch in batches:  # all of them before the first update: old-policy passes speak of the policy that sampled
                 current.prepare(batch)
-                if current.pause is not None:
-                    current.pause()
             learned: list[dict[str, float]] = []
             for batch in batches:
                 learned.append(
@@ -69,7 +64,6 @@ def run(rounds: Sequence[Round], roles: Mapping[str, Learner], done: int = 0) ->
                         tokens_per_microbatch=current.tokens_per_microbatch,
                         together=current.together,
                         temperature=current.temperature,
-                        pause=current.pause,
                     )
                 )
             metrics = dict(made) | {k: _over(k, [m[k] for m in learned if k in m]) for k in sorted({k for m in learned for k in m})}

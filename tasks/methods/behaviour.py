@@ -124,7 +124,7 @@ def prepared(task: str, recipe: str, changes: Mapping[str, Any], steps: int, see
     )  # fmt: skip
     if how.staleness:
         ahead = Ahead(made.experience, policy, how, steps)
-        made = replace(made, round=replace(made.round, source=ahead, pause=ahead.pause))
+        made = replace(made, round=replace(made.round, source=ahead))
     return made, player
 
 

@@ -151,7 +151,7 @@ def rl(
     ahead = Ahead(experience, policy, how, steps) if how.staleness else None
     with ahead or nullcontext():
         drive(
-            [replace(made.round, source=ahead, pause=ahead.pause) if ahead else made.round], made.roles, curve, every=checkpoint_every,
+            [replace(made.round, source=ahead) if ahead else made.round], made.roles, curve, every=checkpoint_every,
             parts={**made.parts, "experience": ahead or experience},
             last=False,  # the last step is always played here: episodes.jsonl shows its rollouts
         )  # fmt: skip

@@ -12,8 +12,8 @@ ones.) Step j may begin when the weights are at most `staleness` updates older t
 A sampler in this process has a copy of the weights (`Mailbox`): one thread samples, the caller's learns. What was sampled ahead is part of
 the state, so a run that is killed and resumed samples none of it again and loses none of it.
 
-Where both compute on the same CPU they take turns (`Ahead.pause`): two threads that want the same cores hide nothing of each other's work,
-and hand Python's lock to and fro at every small operation. What is hidden is waiting, for tools or for what is sampled elsewhere.
+Where both compute on the same CPU each gets half of the threads as long as they work side by side: two teams of as many threads as there are
+cores wait for each other at every operation, and both are slower than one after the other.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ import copy
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -83,11 +82,11 @@ class Closed(Exception):
 @dataclass
 class Following:
     """A `Sampler` that takes newer weights between two turns, and then reads the conversations anew: keys and values of older weights are
-    those of another policy, and the log-probs would be of neither. Each turn is sampled within `around()`."""
+    those of another policy, and the log-probs would be of neither. `before()` is called before each turn."""
 
     sampler: Sampler
     mailbox: Mailbox | None
-    around: Callable[[], AbstractContextManager[None]] = nullcontext
+    before: Callable[[], None] = lambda: None
 
     @property
     def model(self) -> nn.Module:
@@ -122,18 +121,18 @@ class _Following:
 
     def generate(self, sampling: Sampling) -> list[Segment]:
         source = self.follower
-        with source.around():
-            if source.mailbox is not None:
-                source.mailbox.take(source.sampler)
-            if self.session is None or source.sampler.version != self.version:  # taken now, or by another session of the sampler
-                prompts = [np.concatenate(self.said[r]) for r in self.rows]
-                self.session, self.names = source.sampler.open(prompts, [self.seeds[r] for r in self.rows]), list(self.rows)
-                self.session.turn = self.turn  # a turn has draws of its own, whoever samples it
-                self.version = source.sampler.version
-            elif self.told is not None:
-                self.session.observe([self.names.index(r) for r in self.rows], self.told)
-            self.told = None
-            said = self.session.generate(sampling)
+        source.before()
+        if source.mailbox is not None:
+            source.mailbox.take(source.sampler)
+        if self.session is None or source.sampler.version != self.version:  # taken now, or by another session of the sampler
+            prompts = [np.concatenate(self.said[r]) for r in self.rows]
+            self.session, self.names = source.sampler.open(prompts, [self.seeds[r] for r in self.rows]), list(self.rows)
+            self.session.turn = self.turn  # a turn has draws of its own, whoever samples it
+            self.version = source.sampler.version
+        elif self.told is not None:
+            self.session.observe([self.names.index(r) for r in self.rows], self.told)
+        self.told = None
+        said = self.session.generate(sampling)
         self.turn += 1
         for r, segment in zip(self.rows, said, strict=True):
             self.said[r].append(segment.ids)
@@ -167,10 +166,9 @@ class Ahead:
         self.experience.player = replace(player, sampler=Following(player.sampler, self.mailbox if self.mode.fresh else None, self._turn))
         self._changed = threading.Condition()
         self._busy = self._paused = self._closed = False
-        self._due, self._turns = False, 0  # whether the sampler is about to begin; turns that it samples, or waits for the cores to sample
-        self._learning = False  # whether the learner has the cores
         here = not getattr(player.sampler, "elsewhere", False)
         self._shared = here and next(self.learner.parameters()).is_cpu and next(player.sampler.model.parameters()).is_cpu
+        self._threads = 0  # that there were before they were shared
         self._failed: BaseException | None = None
         self._thread: threading.Thread | None = None
 
@@ -187,48 +185,26 @@ class Ahead:
             self._changed.notify_all()
         if self._thread is not None:
             self._thread.join()
+        if self._threads:
+            torch.set_num_threads(self._threads)
 
-    @contextmanager
-    def _turn(self) -> Iterator[None]:
-        """Around a turn that is sampled, which begins when the learner pauses."""
-        with self._changed:
-            self._due = False
-            self._turns += 1
-            while self._learning and not self._closed:
-                self._changed.wait()
-            if self._closed:
-                self._turns -= 1
-                raise Closed
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._turns -= 1
-                self._changed.notify_all()
+    def _turn(self) -> None:
+        """Before a turn that is sampled."""
+        if self._closed:
+            raise Closed
 
-    def pause(self) -> float:
-        """The learner is about to compute. Where sampler and learner share a CPU, turns go first, for they keep tools at work: wait until
-        the sampler waits for a tool or has nothing to do, and take the cores until the next `pause` or `rest`. Returns the seconds."""
-        began = time.monotonic()
-        self.rest()
-        with self._changed:
-            while self._shared and (self._due or self._turns) and self._failed is None:
-                self._changed.wait()
-            self._learning = self._shared
-        return time.monotonic() - began
-
-    def rest(self) -> None:
-        """The learner computes no more, or waits itself."""
-        with self._changed:
-            self._learning = False
-            self._changed.notify_all()
+    def _share(self) -> None:
+        """Half of the threads for each of the two, from here on."""
+        if self._shared:
+            self._threads = torch.get_num_threads()
+            torch.set_num_threads(max(1, self._threads // 2))
 
     def __call__(self, step: int) -> tuple[Iterable[Batch], Mapping[str, float]]:
         """The batches of a step; waits for it where it is not sampled yet. Raises what sampling raised, and WrongVersion where a turn was
         sampled by weights that this step may not learn from."""
         began = time.monotonic()
-        self.rest()
         if self._thread is None:
+            self._share()
             self.begun = step + len(self.waiting)
             self._thread = threading.Thread(target=self._sample, name="sampler", daemon=True)
             self._thread.start()
@@ -243,12 +219,9 @@ class Ahead:
             made = self.waiting.popleft()
         waited = time.monotonic() - began
         check_versions(made.kept, step, self.mode.staleness)
-        if self.mode.fresh:
-            waited += self.pause()
         batches, metrics = self.experience.finish(made)
         if not self.mode.fresh and self.mode.staleness:
             self._allow(step, step + self.mode.staleness)
-        waited += self.pause()
         return batches, {**metrics, **lags(made.kept, step), "waited_seconds": waited}
 
     def _allow(self, version: int, last: int) -> None:
@@ -256,7 +229,6 @@ class Ahead:
         self.mailbox.send(self.learner, version)
         with self._changed:
             self.allowed = min(max(self.allowed, last), self.steps - 1)
-            self._due = self._due or (not self._busy and self.begun <= self.allowed)
             self._changed.notify_all()
 
     def _sample(self) -> None:
@@ -275,7 +247,6 @@ class Ahead:
                     self.waiting.append(made)
                     self.begun += 1
                     self._busy = False
-                    self._due = self.begun <= self.allowed
                     self._changed.notify_all()
         except Closed:
             return
@@ -286,7 +257,6 @@ class Ahead:
 
     def state(self) -> dict[str, Any]:
         """The experience's, and what is in flight: the step that is being sampled is waited for, so that no work is lost."""
-        self.rest()
         with self._changed:
             self._paused = self.mode.fresh  # else the weights that what may begin is to be sampled with would be lost
             while self._failed is None and (self._busy or not self._paused and self.begun <= self.allowed):
