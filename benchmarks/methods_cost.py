@@ -1,7 +1,7 @@
 """What a step of each RL recipe costs beside GRPO's: CPU seconds, the median of steps. `make bench-methods-cost`
 
 Each recipe runs in the small world of its behavioural protocol (those without one in `mixed`) with what the protocol sets, and GRPO in the
-same with what it sets for both: conversations are compared with conversations. Every recipe plays the same number of prompts and samples
+same, right before it, with what it sets for both: conversations are compared with conversations. Every recipe plays the same number of prompts and samples
 where its own settings do not say otherwise; tiny models exaggerate what is not the model's work, so this orders methods by their extra
 passes, no more.
 """
@@ -11,8 +11,9 @@ from __future__ import annotations
 import json
 import platform
 import time
-from functools import lru_cache
+from collections.abc import Mapping
 from statistics import median
+from typing import Any
 
 import torch
 
@@ -26,10 +27,9 @@ from training.rounds import run
 STEPS, WORLD, PEER = 5, "mixed", "grpo"
 
 
-@lru_cache
-def seconds(recipe: str, world: str, changes: str) -> float:
-    """Median CPU seconds of a step, the first left out; changes of knobs as JSON."""
-    made, _ = prepared(world, recipe, {**json.loads(changes), "critic_warmup": 0}, STEPS + 1, 1)
+def seconds(recipe: str, world: str, changes: Mapping[str, Any]) -> float:
+    """Median CPU seconds of a step, the first left out."""
+    made, _ = prepared(world, recipe, {**changes, "critic_warmup": 0}, STEPS + 1, 1)
     times, began = [], time.process_time()
     for _ in run([made.round], made.roles):
         times.append(time.process_time() - began)
@@ -44,8 +44,8 @@ def main() -> None:
         protocol = read_recipe(name).get("behaviour") or {}
         world, both, own = (protocol.get(key) or other for key, other in (("task", WORLD), ("both", {}), ("set", {})))
         try:
-            peer = seconds(PEER, world, json.dumps(both, sort_keys=True))
-            value = seconds(name, world, json.dumps(both | own, sort_keys=True)) / peer
+            peer = seconds(PEER, world, both)
+            value = seconds(name, world, both | own) / peer
         except (UserError, ValueError, LookupError) as e:
             print(f"{name}: not measured in {world}: {e}", flush=True)
             continue
