@@ -118,9 +118,7 @@ def steps_of(mode, steps, *, tool=None, length=LENGTH, prompts=8, learn=0.0):
         return loss(stats, batch)
 
     ahead = Ahead(experience, policy, how, steps) if how.staleness else None
-    rounds = [
-        Round(name="rl", role="policy", source=ahead or experience, objective=objective, prepare=loss.prepare, steps=steps)
-    ]  # fmt: skip
+    rounds = [Round(name="rl", role="policy", source=ahead or experience, objective=objective, prepare=loss.prepare, steps=steps)]
     sampling, learning, lag, ends = [], [], [], []
     try:
         for _, _, m in run(rounds, {"policy": Learner(policy, Optim(lr=1e-4, warmup=0))}):

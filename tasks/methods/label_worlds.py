@@ -285,19 +285,24 @@ def _labels(
     columns: Callable[[Random, bool, int], dict[str, Any]] = lambda r, wrong, i: {},
 ) -> None:  # fmt: skip
     """Sums, a right answer against a wrong one, some labels turned around; `room.kept["better"]` knows."""
-    r, pairs, better = Random(seed_for(room.seed, "labels")), {}, {}
-    while len(pairs) < n:
+    r, better = Random(seed_for(room.seed, "labels")), {}
+
+    def drawn(found: Mapping[str, PreferencePair]) -> PreferencePair | None:
         a, b = r.randint(10, 99), r.randint(10, 99)
         right, other = (f"{a} + {b} = {a + b}.{pad(r)} {answer(str(a + b + d))}" for d in (0, r.choice((1, 2, 3))))
         prompt = user(f"What is {a} + {b}?")
         turned = wrong(r, right, other)
         sides = (other, right) if turned else (right, other)
         p = PreferencePair.make(prompt=prompt, chosen=sides[0], rejected=sides[1], source="labels", problem=f"{a} + {b}",
-                                columns=columns(r, turned, len(pairs)), split="train")  # fmt: skip
-        if prompt[0].content not in better:
-            better[prompt[0].content], pairs[p.id] = right, p
-    room.kept |= {"better": better, "pairs": list(pairs.values())}
-    room.write("preferences", pairs=list(pairs.values()))
+                                columns=columns(r, turned, len(found)), split="train")  # fmt: skip
+        if prompt[0].content in better:
+            return None
+        better[prompt[0].content] = right
+        return p
+
+    pairs = different(n, drawn, "of labels")
+    room.kept |= {"better": better, "pairs": pairs}
+    room.write("preferences", pairs=pairs)
 
 
 def _measure_labels(room: Room) -> dict[str, float]:
