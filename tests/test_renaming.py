@@ -46,6 +46,25 @@ def test_numbers_small_letters_and_words_that_are_no_names_stay():
     assert tell([], ["Norvia"]) == [] and tell(["plain text"], []) == ["plain text"]
 
 
+def test_an_answer_that_is_a_number_is_another_one_between_its_neighbours():
+    texts = [
+        "How long is Norvo, 210.5 km longer than Belka?",
+        "<open>Norvo</open>",
+        "Norvo: 3254 km (1912), 32540 ft, 3,254 or 4,001.",
+        "<answer>3254</answer>",
+    ]
+    seen = set()
+    for seed in range(20):
+        told = tell(texts, ["Norvo", "Belka"], seed)
+        number = int(re.fullmatch(r"<answer>(\d{4})</answer>", told[3])[1])
+        assert 1912 < number < 4001 and f": {number} km (1912), 32540 ft, 3,254 or 4,001." in told[2] and "210.5 km" in told[0]
+        seen.add(number)
+    assert len(seen) > 15
+    assert tell(["1912, 1914", "<answer>1913</answer>"], []) == ["1912, 1914", "<answer>1913</answer>"]  # there is no other between them
+    for answer in ("7", "3,000", "12.5", "in 1912"):
+        assert tell([f"It is {answer}.", f"<answer>{answer}</answer>"], []) == [f"It is {answer}.", f"<answer>{answer}</answer>"]
+
+
 def test_more_names_than_two_syllables_give():
     names = [f"Q{chr(97 + i)}{chr(97 + j)}x" for i in range(26) for j in range(4)]
     assert len(set(tell([" ".join(names)], names)[0].split())) == len(names)
