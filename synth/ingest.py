@@ -13,7 +13,7 @@ import io
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 STAGE = "kb"
 THING = "thing"  # the type of an entity whose type nothing states
+LONGEST = 1000  # characters of a name: it stands before every line of its page in the search index
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _YEAR = re.compile(r"-?\d{1,4}")
 _DATE = re.compile(r"\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])")
@@ -108,6 +109,25 @@ def read_text(path: Path, name: str) -> str:
     return text
 
 
+def csv_lines(text: str, name: str, *, delimiter: str = ",") -> Iterator[tuple[int, list[str]]]:
+    """(line, cells) of the rows of a CSV text. A cell may be as long as the text: the limit of the module csv, 131,072 characters unless
+    somebody set it, is lifted for the time of reading. Raises ValueError for an unclosed quote."""
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    while True:
+        limit = csv.field_size_limit(len(text) + 1)
+        try:
+            cells = next(reader, None)
+        except csv.Error as error:
+            raise ValueError(
+                f"{name} line {reader.line_num} is not CSV ({error}): close the quote, and double a quote inside a cell"
+            ) from error
+        finally:
+            csv.field_size_limit(limit)
+        if cells is None:
+            return
+        yield reader.line_num, cells
+
+
 def read_table(
     path: Path, name: str, needed: Sequence[str], allowed: Sequence[str] = ()
 ) -> Iterable[tuple[int, str, dict[str, str] | None]]:
@@ -115,16 +135,7 @@ def read_table(
 
     Blank rows are passed over. Raises ValueError for a missing or unknown column, an unclosed quote, and no row below the header.
     """
-    text = read_text(path, name)
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-    rows = []
-    try:
-        for cells in reader:
-            rows.append((reader.line_num, cells))
-    except csv.Error as error:
-        raise ValueError(
-            f"{name} line {reader.line_num} is not CSV ({error}): close the quote, and double a quote inside a cell"
-        ) from error
+    rows = list(csv_lines(read_text(path, name), name))
     header = [tidy(c).lower() for c in rows[0][1]]
     for column in needed:
         if column not in header:
@@ -299,7 +310,7 @@ def build(
     if produced != len(facts) + len(aside):
         raise AssertionError(f"{produced} rows came in, {len(facts)} were accepted and {len(aside)} set aside")
     return Built(
-        kb=KB(entities.values(), relations.values(), facts.values()), quarantined=tuple(aside), produced=produced, accepted=len(facts)
+        kb=KB(entities.values(), (r for r in relations.values() if len(r.name) <= LONGEST), facts.values()), quarantined=tuple(aside), produced=produced, accepted=len(facts)
     )
 
 
@@ -308,6 +319,13 @@ def _problem(row: Row, reading: Reading, relations: Mapping[str, Relation]) -> t
     for part in ("subject", "relation", "object"):
         if not getattr(row, part):
             return f"missing_{part}", f"the {part} is missing: give one, or delete the row"
+        long = len(getattr(row, part)) > LONGEST and not (part == "object" and row.relation in relations and relations[row.relation].literal)
+        if long:
+            return (
+                "name_too_long",
+                f"the {part} has {len(getattr(row, part)):,} characters, and a name at most {LONGEST:,}: shorten it, or make a value or "
+                "a document of it",
+            )
     if reading.closed and row.relation not in reading.schema:
         near = difflib.get_close_matches(row.relation, reading.schema, 1, 0.0)
         return (

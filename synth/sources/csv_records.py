@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from synth.ingest import Reading, read_text, tidy
+from synth.ingest import Reading, csv_lines, read_text, tidy
 from synth.sources.records import mapping, read_records
 
 
@@ -35,31 +33,25 @@ def csv_records(
     """
     mapped = mapping(name, fields)
     text = read_text(path, name)
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     wrong = Reading()
 
     def rows() -> Iterator[tuple[str, Any]]:
         header: list[str] = []
-        try:
-            for cells in reader:
-                if not any(c.strip() for c in cells):
-                    continue
-                place = f"{name} line {reader.line_num}"
-                if not header:
-                    header = [tidy(c) for c in cells]
-                    twice = next((c for c in header if header.count(c) > 1), None)
-                    if twice is not None:
-                        raise ValueError(f"{name} line 1 has the column {twice!r} twice: tell the two apart")
-                    columns.extend(header)
-                elif len(cells) != len(header):
-                    why = f"the row has {len(cells)} cells and the header {len(header)}: quote a cell that holds {delimiter!r}"
-                    wrong.aside("wrong_columns", place, why, delimiter.join(cells))
-                else:
-                    yield place, {c: _cell(v, split, c == (id or header[0])) for c, v in zip(header, cells) if v.strip()}
-        except csv.Error as error:
-            raise ValueError(
-                f"{name} line {reader.line_num} is not CSV ({error}): close the quote, and double a quote inside a cell"
-            ) from error
+        for line, cells in csv_lines(text, name, delimiter=delimiter):
+            if not any(c.strip() for c in cells):
+                continue
+            place = f"{name} line {line}"
+            if not header:
+                header = [tidy(c) for c in cells]
+                twice = next((c for c in header if header.count(c) > 1), None)
+                if twice is not None:
+                    raise ValueError(f"{name} line 1 has the column {twice!r} twice: tell the two apart")
+                columns.extend(header)
+            elif len(cells) != len(header):
+                why = f"the row has {len(cells)} cells and the header {len(header)}: quote a cell that holds {delimiter!r}"
+                wrong.aside("wrong_columns", place, why, delimiter.join(cells))
+            else:
+                yield place, {c: _cell(v, split, c == (id or header[0])) for c, v in zip(header, cells) if v.strip()}
 
     columns: list[str] = []
     found = list(rows())

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from synth.documents import SUFFIXES, Document, read_document
-from synth.ingest import Reading, Row, tidy
+from synth.ingest import LONGEST, Reading, Row, tidy
 from synth.patterns import LABELS, also_known_as, statements
 from synth.quantities import date, quantity, without_note, year
 from synth.sources.records import names
@@ -88,7 +88,12 @@ def _pages(path: Path, name: str, titles: Sequence[str], reading: Reading) -> It
             continue
         label = f"{name.rstrip('/')}/{file.relative_to(path).as_posix()}" if path.is_dir() else name
         try:
-            yield from read_document(file, label, titles=titles)
+            for d in read_document(file, label, titles=titles):
+                if len(d.title) <= LONGEST:
+                    yield d
+                    continue
+                why = f"the title has {len(d.title):,} characters, and a name at most {LONGEST:,}: give the page a shorter one"
+                reading.aside("name_too_long", d.id, why, d.title)
         except (ValueError, OSError) as error:
             reason = "not_text" if isinstance(error, ValueError) else "unreadable"
             reading.aside(reason, label, f"the file is left out: {error}: mend it, or move it away", "")

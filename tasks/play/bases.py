@@ -31,7 +31,7 @@ from synth.types import Quarantined
 from tasks.disk import commit, tables
 from tasks.errors import UserError
 from tasks.play.guess import guess
-from tasks.play.knowledge import kb_at, pages_in, rest
+from tasks.play.knowledge import kb_at, pages_in, pages_of_both
 
 REMEDY = "build it anew with `espalier kb build`"
 
@@ -116,7 +116,7 @@ def write(folder: Path, kb: KB, quarantined: Sequence[Quarantined], readings: Se
     pages = list(pages_of(documents))
     if pages:
         tables.write(folder / "documents.parquet", pages, Page)
-    engine = build_index([*pages, *rest(pages, kb)], folder / "index")
+    engine = build_index(pages_of_both(pages, kb), folder / "index")
     return {
         "entities": len(kb.entities),
         "facts": len(kb.facts),
@@ -165,16 +165,21 @@ def _known(folder: Path) -> None:
     commit.check(folder, remedy=REMEDY if folder.name != "kb" or folder.parent.name != "artifacts" else "`dvc repro -f kb` makes it anew")
 
 
+def _count(n: int, one: str, many: str = "") -> str:
+    return f"{n:,} {one if n == 1 else many or one + 's'}"
+
+
 def summary(card: Mapping[str, Any], relations: Sequence[Relation] = (), facts: Mapping[str, int] | None = None) -> list[str]:
     """A card in lines for a person: counts, what was set aside, density, and what depth of question it can carry."""
     density = card["density"]
     aside = card.get("quarantined") or {}
-    lines = [f"{density['entities']:,} entities, {density['facts']:,} facts, {density['edges']:,} of them between two entities"]
+    said, joined = _count(density["facts"], "fact"), f"{density['edges']:,} of them between two entities"
+    lines = [f"{_count(density['entities'], 'entity', 'entities')}, {said}, {joined}"]
     if card.get("documents"):
         odd = ", ".join(f"{n} read as {e}" for e, n in card["encodings"].items() if not e.startswith("utf-8"))
-        lines.append(f"{card['documents']:,} documents{f' ({odd})' if odd else ''}")
+        lines.append(f"{_count(card['documents'], 'document')}{f' ({odd})' if odd else ''}")
     if aside:
-        lines.append(f"{sum(aside.values()):,} rows set aside: {', '.join(f'{n:,} {r}' for r, n in aside.items())} (quarantine.parquet)")
+        lines.append(f"{_count(sum(aside.values()), 'row')} set aside: {', '.join(f'{n:,} {r}' for r, n in aside.items())} (quarantine.parquet)")
     walks = ", ".join(f"{share:.0%} of {hops}" for hops, share in density["walks"].items())
     lines.append(
         f"density: {density['edges_per_entity']} edges per entity; entities that begin an unambiguous walk of so many hops: {walks}"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from synth.engine import Page, pages_of_kb
@@ -38,12 +39,22 @@ def load(path: Path, *, k: int = 3) -> Search:
 
 
 def pages_in(folder: Path) -> list[Page]:
-    """The pages of a knowledge base in a folder: its documents, where it has any, and a page for each entity that they are not about."""
+    """The pages of a knowledge base in a folder: its documents, where it has any, and its entities (`pages_of_both`)."""
     documents = tables.read(folder / "documents.parquet", Page) if (folder / "documents.parquet").exists() else []
-    return [*documents, *rest(documents, kb_at(folder))]
+    return list(pages_of_both(documents, kb_at(folder)))
 
 
-def rest(documents: Iterable[Page], kb: KB) -> Iterator[Page]:
-    """A page for each entity that no document is about: a document says it in its own words."""
-    seen = {d.title for d in documents}
-    return (p for p in pages_of_kb(kb) if p.title not in seen)
+def pages_of_both(documents: Sequence[Page], kb: KB) -> Iterator[Page]:
+    """A page for each document and for each entity that no document is about. A document says what it says in its own words; what another
+    source says of the same thing (countries.json beside the Factbook) stands above them, and below them what that source says of others
+    that mention it."""
+    titles, read = {d.title for d in documents}, {d.id for d in documents}
+    other = [f for f in kb.facts.values() if f.source.rpartition(" chars ")[0] not in read] if documents else []
+    beside: dict[str, list[Page]] = {}
+    for page in pages_of_kb(KB(kb.entities.values(), kb.relations.values(), other)) if other else ():
+        beside.setdefault(page.title, []).append(page)
+    for d in documents:
+        more = beside.pop(d.title, ())  # of the first document of a title; a table page has a title of its own
+        said = "\n".join([p.text for p in more if p.text] + [d.text])
+        yield replace(d, text=said, mentions=(*d.mentions, *(line for p in more for line in p.mentions)))
+    yield from (p for p in pages_of_kb(kb) if p.title not in titles)
