@@ -76,6 +76,13 @@ def test_verify_inspects_questions_of_others(base, capsys, tmp_path) -> None:
     assert found[1]["answers"] == [f.object] and found[0]["answers"] and not found[0]["clean"]
 
 
+def test_a_line_separator_of_unicode_ends_no_row(base, capsys, tmp_path) -> None:
+    row = {"question": "Which\u2028city?", "answer": "Zelton", "formalization": [["V@X", "capital", "?"], ["V@Y", "border", "V@X"]]}
+    (tmp_path / "theirs.jsonl").write_text(json.dumps(row, ensure_ascii=False) + "\n", encoding="utf-8")
+    main(["verify", str(tmp_path / "theirs.jsonl")])
+    assert "1 questions read, 0 rows set aside" in capsys.readouterr().out
+
+
 def test_rewrite_says_what_it_would_use_and_keeps_the_gates(base, grown, capsys, tmp_path) -> None:
     server = Server(lambda body: "I do not know.")
     common = ["questions", "rewrite", str(grown), "--kb", str(base), "--out", str(tmp_path / "r"), "--endpoint", server.url, "--model", "m", "--n", "4", "--cache", str(tmp_path / "c.sqlite")]

@@ -206,7 +206,7 @@ def read(path: Path) -> tuple[list[Problem], list[tuple[str, str]]]:
     if path.suffix == ".parquet":
         return tables.read(path, Problem), []
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8").split("\n")  # not splitlines: a question may hold U+2028
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path} cannot be read ({error}): name a file of questions, .parquet or .jsonl") from error
     if path.suffix == ".json":
