@@ -21,6 +21,7 @@ from tasks.run import task
 from tasks.stage import Stage
 from training.cost import MEASURED, reached
 from training.learner import Learner
+from training.native.build import turn_off, why_not
 from training.rounds import Round, run
 
 WATCHED = 10.0  # seconds of steps that make one task
@@ -34,6 +35,16 @@ def make_repeatable(stage: Stage, device: str) -> None:
     torch.set_num_threads(stage.threads)
     torch.use_deterministic_algorithms(device == "cpu")
     torch.utils.deterministic.fill_uninitialized_memory = False  # a debugging aid of the line above that costs 3 % of a step
+
+
+def without_compiled(why: str) -> None:
+    """Models run by torch alone in this process, for this reason."""
+    turn_off(why)
+
+
+def compiled() -> str:
+    """What of the models runs compiled on this machine's CPU, or why nothing does."""
+    return f"nothing: {why}" if (why := why_not()) else "layers and decoding of small models on the CPU"
 
 
 class Curve:

@@ -6,6 +6,7 @@ themselves run in the background: a shell starts background jobs with SIGINT ign
 
 import signal
 
+import pytest
 from hypothesis import settings
 
 settings.register_profile("untimed", deadline=None)
@@ -13,3 +14,15 @@ settings.load_profile("untimed")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(params=["compiled", "torch"])
+def either_way(request, monkeypatch):
+    """The test runs twice: with the compiled code of training/native, and as where there is no compiler."""
+    from training.native import build
+
+    if request.param == "torch":
+        monkeypatch.setattr(build, "_made", lambda: (None, "turned off for a test"))
+    elif build.library() is None:
+        pytest.skip(f"no compiled code: {build.why_not()}")
+    return request.param

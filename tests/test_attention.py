@@ -19,6 +19,8 @@ from training.model import head_weight, hidden_states
 from training.pack import Row, pack
 from training.rollout.decoder import FusedDecoder
 
+pytestmark = pytest.mark.usefixtures("either_way")
+
 RAGGED = (5, 1, 17, 2, 2, 40, 9, 1, 33, 16, 3)
 
 

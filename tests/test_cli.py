@@ -175,7 +175,8 @@ def test_overrides():
 def test_doctor_names_what_is_missing_and_how_to_get_it(project, capsys, monkeypatch):
     from flows.cli import doctor
 
-    assert "ok  torch" in said(capsys, "doctor")
+    told = said(capsys, "doctor")
+    assert "ok  torch" in told and "compiled  " in told
     real = doctor.version
     monkeypatch.setattr(doctor, "version", lambda name: {"bm25s": "", "sqlalchemy": "2.1.9"}.get(name, real(name)))
     assert cli.main(["doctor"]) == 1

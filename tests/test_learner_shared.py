@@ -19,6 +19,8 @@ from training.ratio.token import token
 from training.regulariser.entropy import entropy
 from training.surrogate.clip import clip
 
+pytestmark = pytest.mark.usefixtures("either_way")
+
 GRPO = PolicyObjective(ratio=token, surrogate=partial(clip, aggregate="sequences"), regularisers=[partial(entropy, coef=0.01)])
 GSPO = PolicyObjective(ratio=sequence, surrogate=clip)
 

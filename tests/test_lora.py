@@ -31,7 +31,7 @@ def trained(steps=3, model=None, **knobs):
 
 def test_a_new_adapter_says_what_the_model_said_and_its_matrices_alone_are_trained():
     model, plain = lora(), tiny.build()
-    assert torch.equal(token_stats(model, pack(rows())).logp, token_stats(plain, pack(rows())).logp)
+    torch.testing.assert_close(token_stats(model, pack(rows())).logp, token_stats(plain, pack(rows())).logp, rtol=0, atol=1e-5)
     names = {n for n, p in model.named_parameters() if p.requires_grad}
     assert names and all(".lora_A." in n or ".lora_B." in n for n in names)
     assert {n.split(".")[-4] for n in names} == {"q_proj", "down_proj"}

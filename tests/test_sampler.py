@@ -15,7 +15,9 @@ from training.pack import Row, pack
 from training.render import Renderer
 from training.rollout.decoder import FusedDecoder
 from training.rollout.play import Player
-from training.rollout.torch_sampler import TorchSampler, _draw, truncated
+from training.rollout.torch_sampler import TorchSampler, _draw, _Turn, truncated
+
+pytestmark = pytest.mark.usefixtures("either_way")
 
 V = tiny.Vocabulary(16)  # so few that turns end by themselves after a dozen tokens
 END = V.eos_token_id
@@ -425,13 +427,28 @@ def test_the_tail_of_a_large_vocabulary_is_reached():
 
 
 def test_every_turn_draws_numbers_of_its_own(monkeypatch):
-    seen = []
-    monkeypatch.setattr(
-        "training.rollout.torch_sampler._draw", lambda logits, sampling, uniform: seen.append(uniform) or _draw(logits, sampling, uniform)
-    )
+    made, real = [], _Turn.__init__
+    monkeypatch.setattr(_Turn, "__init__", lambda self, *given: real(self, *given) or made.append(self))
     play(sampler(), PROMPTS, range(5), Sampling(max_tokens=30), TOLD)
-    numbers = torch.cat(seen).tolist()
-    assert len(set(numbers)) == len(numbers) > 60, "no number serves two turns, samples or positions"
+    numbers = [x for turn in made for x in turn.uniforms.tolist() if x]  # 0: of a conversation that was over
+    assert len(set(numbers)) == len(numbers) > 200, "no number serves two turns, samples or positions"
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_what_is_drawn_is_what_the_definition_draws_from_these_numbers(monkeypatch, temperature):
+    """From the turn's own numbers and the learner's log-probs by inverse CDF, token by token."""
+    made, real = [], _Turn.__init__
+    monkeypatch.setattr(_Turn, "__init__", lambda self, *given: real(self, *given) or made.append(self))
+    source = sampler()
+    out = play(source, PROMPTS, range(5), Sampling(max_tokens=30, temperature=temperature))
+    uniforms = made[0].uniforms.view(5, 30)
+    for row, (prompt, said) in enumerate(out):
+        ids = torch.from_numpy(np.concatenate([prompt, said.ids]))
+        with torch.no_grad():
+            hidden = hidden_states(source.model, ids, torch.arange(len(ids)), PackedRows.of([len(ids)]))[len(prompt) - 1 : -1]
+            token, logp, _ = _draw(hidden @ head_weight(source.model).T, Sampling(temperature=temperature), uniforms[row, : len(said.ids)])
+        assert token.tolist() == said.ids.tolist()
+        np.testing.assert_allclose(said.logp, logp, atol=1e-4)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 import torch.nn.functional as F
@@ -27,32 +28,55 @@ NAME = "espalier"
 
 @dataclass(frozen=True)
 class PackedRows:
-    """How the rows of one packed stream of T tokens lie in their buckets.
+    """How the rows of one packed stream of T tokens lie, end to end. What a way of attending needs is made when it is asked for.
 
-    gather   per bucket [n, L]: the stream's index of each token of its n rows, padded to the longest with index 0
-    scatter  [T]: where each token of the stream lies among the flattened buckets laid end to end
-    longest  tokens of the longest row
+    lengths  tokens of each row
+    waste    of a bucket's real tokens, how many may be padding
     """
 
-    gather: list[Tensor]
-    scatter: Tensor
-    longest: int
+    lengths: list[int]
+    device: torch.device | str = "cpu"
+    waste: float = 0.2
 
     @staticmethod
     def of(lengths: list[int], device: torch.device | str = "cpu", waste: float = 0.2) -> PackedRows:
         """Buckets of rows of near length: none holds more than (1 + waste) times its real tokens."""
+        return PackedRows(lengths, device, waste)
+
+    @cached_property
+    def longest(self) -> int:
+        """Tokens of the longest row."""
+        return max(self.lengths)
+
+    @property
+    def gather(self) -> list[Tensor]:
+        """Per bucket [n, L]: the stream's index of each token of its n rows, padded to the longest with index 0."""
+        return self._buckets[0]
+
+    @property
+    def scatter(self) -> Tensor:
+        """[T]: where each token of the stream lies among the flattened buckets laid end to end."""
+        return self._buckets[1]
+
+    @cached_property
+    def _buckets(self) -> tuple[list[Tensor], Tensor]:
+        lengths = self.lengths
         starts = [0, *itertools.accumulate(lengths)]
-        buckets = _buckets([(n, n) for n in lengths], waste)
         gather, scatter, offset = [], torch.empty(starts[-1], dtype=torch.long), 0
-        for rows in buckets:
+        for rows in _buckets([(n, n) for n in lengths], self.waste):
             width = lengths[rows[-1]]
             index = torch.zeros(len(rows), width, dtype=torch.long)
             for r, i in enumerate(rows):
                 index[r, : lengths[i]] = torch.arange(starts[i], starts[i + 1])
                 scatter[starts[i] : starts[i + 1]] = offset + r * width + torch.arange(lengths[i])
-            gather.append(index.to(device))
+            gather.append(index.to(self.device))
             offset += index.numel()
-        return PackedRows(gather=gather, scatter=scatter.to(device), longest=max(lengths))
+        return gather, scatter.to(self.device)
+
+    @cached_property
+    def spans(self) -> tuple[Tensor, Tensor]:
+        """clusters [R + 1] and spans [R, 4], as `SharedRows.spans`."""
+        return _spans(self.lengths, [])
 
     def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
         """q, k, v [1, heads, T, D], where q may have a multiple of the heads of k and v; returns [1, T, heads of q, D of v]."""
@@ -70,26 +94,39 @@ class PackedRows:
 class SharedRows:
     """How the rows of a stream lie of which some go on from the beginning of another: first whole rows, then continuations.
 
-    roots    the whole rows, which are the first tokens of the stream
-    buckets  of near continuations: (queries [n, L], keys [n, K], mask [n, 1, L, K]): the stream's index of each own token, and of each
-             token that is before or in the row, both padded with index 0; True where a token may look
-    scatter  [tokens of continuations]: where each lies among the flattened buckets laid end to end
-    longest  tokens of the longest row, its shared beginning included
+    lengths  tokens of the whole rows, which are the first of the stream
+    after    for each continuation (start in the stream of the row that it goes on from, how many of its tokens are its own beginning,
+             tokens of its own, one or more)
     """
 
-    roots: PackedRows
-    buckets: list[tuple[Tensor, Tensor, Tensor]]
-    scatter: Tensor
-    longest: int
+    lengths: list[int]
+    after: list[tuple[int, int, int]]
+    device: torch.device | str = "cpu"
+    waste: float = 0.2
 
     @staticmethod
     def of(lengths: list[int], after: list[tuple[int, int, int]], device: torch.device | str = "cpu", waste: float = 0.2) -> SharedRows:
-        """lengths of the whole rows; after: for each continuation (start in the stream of the row that it goes on from, how many of its
-        tokens are its own beginning, tokens of its own, one or more). Padding wastes at most `waste` of the keys and of the queries."""
-        first = sum(lengths)
+        """Padding wastes at most `waste` of a bucket's keys and of its queries."""
+        return SharedRows(lengths, after, device, waste)
+
+    @cached_property
+    def longest(self) -> int:
+        """Tokens of the longest row, its shared beginning included."""
+        return max(*self.lengths, *(common + n for _, common, n in self.after))
+
+    @cached_property
+    def roots(self) -> PackedRows:
+        return PackedRows.of(self.lengths, self.device, self.waste)
+
+    @cached_property
+    def _buckets(self) -> tuple[list[tuple[Tensor, Tensor, Tensor]], Tensor]:
+        """Of near continuations (queries [n, L], keys [n, K], mask [n, 1, L, K]): the stream's index of each own token, and of each token
+        that is before or in the row, both padded with index 0; True where a token may look. And scatter [tokens of continuations]: where
+        each lies among the flattened buckets laid end to end."""
+        after, first = self.after, sum(self.lengths)
         starts = [first, *itertools.accumulate((n for _, _, n in after), initial=first)][1:]
         buckets, scatter, offset = [], torch.empty(starts[-1] - first, dtype=torch.long), 0
-        for rows in _buckets([(n, common + n) for _, common, n in after], waste):
+        for rows in _buckets([(n, common + n) for _, common, n in after], self.waste):
             own, seen = (max(sizes) for sizes in zip(*((after[i][2], sum(after[i][1:])) for i in rows), strict=True))
             queries, keys = torch.zeros(len(rows), own, dtype=torch.long), torch.zeros(len(rows), seen, dtype=torch.long)
             last = torch.empty(len(rows), own, dtype=torch.long)  # the last key that each query sees; of padding, one of the row's
@@ -100,24 +137,42 @@ class SharedRows:
                 last[r] = torch.arange(common, common + own).clamp_max(common + n - 1)
                 scatter[starts[i] - first : starts[i] - first + n] = offset + r * own + torch.arange(n)
             mask = torch.arange(seen) <= last[:, :, None]
-            buckets.append((queries.to(device), keys.to(device), mask[:, None].to(device)))
+            buckets.append((queries.to(self.device), keys.to(self.device), mask[:, None].to(self.device)))
             offset += queries.numel()
-        longest = max(*lengths, *(common + n for _, common, n in after))
-        return SharedRows(roots=PackedRows.of(lengths, device, waste), buckets=buckets, scatter=scatter.to(device), longest=longest)
+        return buckets, scatter.to(self.device)
+
+    @cached_property
+    def spans(self) -> tuple[Tensor, Tensor]:
+        """Rows as compiled code reads them: spans [rows, 4] of (start in the stream, own tokens, start of the beginning that is read before
+        them, its tokens), and clusters [C + 1]: the spans from clusters[c] to clusters[c + 1] read the same beginning."""
+        return _spans(self.lengths, self.after)
 
     def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
         """As `PackedRows.attend`."""
-        n = len(self.roots.scatter)
+        n = sum(self.lengths)
         done = []
+        buckets, scatter = self._buckets
         whole = self.roots.attend(layer, q[:, :, :n], k[:, :, :n], v[:, :, :n], scale)
         q, k, v = (x[0].transpose(0, 1) for x in (q, k, v))
-        for queries, keys, mask in self.buckets:
+        for queries, keys, mask in buckets:
             a, b, c = (
                 x.index_select(0, i.reshape(-1)).view(*i.shape, *x.shape[1:]).transpose(1, 2) for x, i in ((q, queries), (k, keys), (v, keys))
             )
             y = F.scaled_dot_product_attention(a, b, c, attn_mask=mask, scale=scale, enable_gqa=a.shape[1] != b.shape[1])
             done.append(y.transpose(1, 2).flatten(0, 1))
-        return torch.cat([whole[0], torch.cat(done).index_select(0, self.scatter)]).unsqueeze(0)
+        return torch.cat([whole[0], torch.cat(done).index_select(0, scatter)]).unsqueeze(0)
+
+
+def _spans(lengths: list[int], after: list[tuple[int, int, int]]) -> tuple[Tensor, Tensor]:
+    """`SharedRows.spans`; the costliest clusters come first, so that the last ones to be worked off are short."""
+    put = sum(lengths)
+    of = {start: [(start, n, start, 0)] for start, n in zip(itertools.accumulate(lengths, initial=0), lengths, strict=False)}
+    for start, common, n in after:
+        of[start].append((put, n, start, common))
+        put += n
+    clusters = sorted(of.values(), key=lambda spans: -sum(n * (common + n) for _, n, _, common in spans))
+    counts = list(itertools.accumulate(map(len, clusters), initial=0))
+    return torch.tensor(counts), torch.tensor([span for spans in clusters for span in spans])
 
 
 def _buckets(sizes: list[tuple[int, int]], waste: float) -> list[list[int]]:

@@ -162,18 +162,29 @@ class CachedRows:
 
     def _store(self, cache: dict[int, Tensor], layer: int, new: Tensor) -> Tensor:
         """Write new [rows, G, n, D] at each row's own end; returns the columns in use [rows, G, used, D]."""
-        held = cache.get(layer)
-        if held is None or held.shape[2] < self.capacity:
-            grown = new.new_zeros(len(self.held), new.shape[1], self.capacity, new.shape[3])
-            if held is not None:
-                grown[:, :, : held.shape[2]] = held
-            cache[layer] = held = grown
-        held = held[self.lo : self.hi]
+        held = self._grown(cache, layer, new.shape[1], new.shape[3], new.dtype)[self.lo : self.hi]
         if self.even and not self.fixed:
             held[:, :, self.depth : self.used] = new
         else:
             held[torch.arange(len(held), device=self.device)[:, None], :, self.columns] = new.transpose(1, 2)
         return held[:, :, : self.used]
+
+    def _grown(self, cache: dict[int, Tensor], layer: int, heads: int, d: int, dtype: torch.dtype = torch.float32) -> Tensor:
+        """A layer's [B, G, capacity, D], made or made larger where it is too small."""
+        held = cache.get(layer)
+        if held is None or held.shape[2] < self.capacity:
+            grown = torch.zeros(len(self.held), heads, self.capacity, d, dtype=dtype, device=self.device)
+            if held is not None:
+                grown[:, :, : held.shape[2]] = held
+            cache[layer] = held = grown
+        return held
+
+    def room(self, columns: int, layers: int, heads: int, d: int) -> list[tuple[Tensor, Tensor]]:
+        """Own keys and values [B, G, capacity, D] of each layer with room for so many columns: for code that writes them itself, and counts
+        them in `held`. `window` has to be called after it."""
+        if columns > self.capacity:
+            self.reserve(max(columns, self.capacity + 64))
+        return [(self._grown(self.keys, i, heads, d), self._grown(self.values, i, heads, d)) for i in range(layers)]
 
     def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
         """q [rows, H, n, D]; k, v [rows, G, n, D] of the new tokens; returns [rows, n, H, D]."""

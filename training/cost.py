@@ -5,6 +5,7 @@ from __future__ import annotations
 import resource
 import sys
 import time
+from collections.abc import Callable
 from functools import cache
 
 import torch
@@ -45,18 +46,24 @@ class Clock:
         return out
 
 
-def flops(model: nn.Module, batch: Batch) -> float:
-    """Floating-point operations of one forward and backward pass over the tokens that are computed: 2 per weight and token forward, 4
-    backward (2 where the weight is frozen), the head for trained tokens only, attention over pairs of tokens. What is computed again
-    (`recompute`, the head's second pass) counts once: it is the work that the step needs, not what it does."""
+def flops(model: nn.Module) -> Callable[[Batch], float]:
+    """Of a model as it is trained: floating-point operations of one forward and backward pass over the tokens of a batch that are
+    computed. 2 per weight and token forward, 4 backward (2 where the weight is frozen), the head for trained tokens only, attention over
+    pairs of tokens. What is computed again (`recompute`, the head's second pass) counts once: it is the work that the step needs, not what
+    it does."""
     config, head = model.config, model.get_output_embeddings()
-    tokens = len(batch.ids) - sum(shared_tokens(batch))
     inner = [p for n, p in model.named_parameters() if p.dim() == 2 and "embed" not in n and not n.startswith("lm_head")]
     each = sum((6 if p.requires_grad else 4) * p.numel() for p in inner)
-    seen = sum(n * n - s * s for n, s in zip(batch.lengths, shared_tokens(batch), strict=True))
     width = config.num_attention_heads * getattr(config, "head_dim", config.hidden_size // config.num_attention_heads)
-    top = (6 if head.weight.requires_grad else 4) * head.weight.numel() * int(batch.trainable.sum())
-    return float(each * tokens + top + 6 * config.num_hidden_layers * width * seen)
+    pairs = 6 * config.num_hidden_layers * width
+    top = (6 if head.weight.requires_grad else 4) * head.weight.numel()
+
+    def of(batch: Batch) -> float:
+        shared = shared_tokens(batch)
+        seen = sum(n * n - s * s for n, s in zip(batch.lengths, shared, strict=True))
+        return float(each * (len(batch.ids) - sum(shared)) + top * int(batch.trainable.sum()) + pairs * seen)
+
+    return of
 
 
 @cache

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -174,7 +175,7 @@ class Learner:
             clock.mark("backward")
             total, lost = total + loss.detach(), lost + nan
             if self.read is token_stats:
-                work += flops(self.model, part)
+                work += self._flops(part)
         norm = torch.nn.utils.clip_grad_norm_(self.master, self.optim.max_grad_norm)
         clock.mark("optimizer")
         names = list(sums)
@@ -201,6 +202,10 @@ class Learner:
             "loss": total, "grad_norm": norm, "lr": self.optim.lr * factor, "learn_seconds": seconds,
             "tokens_per_second": len(batch.ids) / seconds, "flops_per_second": work / seconds, "peak_mb": peak_mb(device),
         }  # fmt: skip
+
+    @cached_property
+    def _flops(self) -> Callable[[Batch], float]:
+        return flops(self.model)
 
     def _loss(self, part: Batch, objective: Objective, temperature: float, clock: Clock) -> tuple[Tensor, list[Mapping[str, Any]], Tensor]:
         """Loss and metrics of a micro-batch, and how many of its log-probs are NaN."""

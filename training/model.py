@@ -23,6 +23,7 @@ from transformers.utils import logging
 
 from training.attention import NAME, CachedRows, PackedRows, SharedRows
 from training.lora import folded
+from training.native import layers as native
 
 END = "<|im_end|>"
 TAGS = ["<search>", "</search>", "<answer>", "</answer>"]
@@ -203,6 +204,9 @@ def head_weight(model: nn.Module) -> Tensor:
 def hidden_states(model: nn.Module, ids: Tensor, position: Tensor, rows: PackedRows | SharedRows | CachedRows) -> Tensor:
     """Last hidden states: ids, position [T] (packed) or [B, n] (cached) -> [T, d] or [B, n, d]. The head is not applied."""
     flat = ids.dim() == 1
+    layers = native.of(model) if flat and not isinstance(rows, CachedRows) else None
+    if layers is not None:
+        return layers(model, ids, position, rows)
     if flat:
         ids, position = ids[None], position[None]
     out = model.base_model(input_ids=ids, position_ids=position, rows=rows, use_cache=False).last_hidden_state

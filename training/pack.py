@@ -235,6 +235,9 @@ def rollout_rows(groups: Sequence[Group], credit: Credit) -> list[Row]:
 
 def _forked(rollout: Rollout, credit: float | np.ndarray, group: int) -> Iterator[Row]:
     """A row for each history that the model wrote in; turns are counted on."""
+    if len(rollout.forks) == 1:
+        yield rollout_row(rollout, credit, group)
+        return
     at, turn = 0, 0
     for segments in rollout.forks:
         part = replace(rollout, segments=(replace(segments[0], fresh=False), *segments[1:]))

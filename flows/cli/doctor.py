@@ -105,6 +105,9 @@ def _devices() -> None:
     else:
         print(f"gpu       none that this torch ({torch.__version__}) can use; the profile cpu needs none")
     print(f"threads   {torch.get_num_threads()} (a profile fixes its own)")
+    from tasks.learning import compiled
+
+    print(f"compiled  {compiled()}")
 
 
 def _features() -> str:

@@ -109,6 +109,13 @@ def source(path: Path) -> Source:
     return _parsed(path, (stat.st_mtime_ns, stat.st_size))
 
 
+def digest(path: Path) -> str:
+    """Of a file's bytes, and those of the files beside it that it names as BESIDE: code that it reads which is not Python."""
+    beside = constant(path, "BESIDE", ())
+    whole = [source(path).digest, *(hashlib.sha256((path.parent / name).read_bytes()).hexdigest() for name in beside)]
+    return whole[0] if not beside else hashlib.sha256("".join(whole).encode()).hexdigest()
+
+
 def constant(path: Path, name: str, default: Any) -> Any:
     """The literal value of a module's constant, or `default` where it has none. `frozenset({...})` and `set(...)` count as literals."""
     node = source(path).constants.get(name)

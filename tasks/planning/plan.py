@@ -43,7 +43,7 @@ def plans(root: Path, changed: Callable[[dict[str, Any]], dict[str, Any]] | None
     out: dict[str, dict[str, Any]] = {}
     for s in stages.values():
         paths = src.opened(first[s.name], spoken, known)
-        sources = {src.name_of(p): src.source(p).digest[:16] for p in sorted(paths)}
+        sources = {src.name_of(p): src.digest(p)[:16] for p in sorted(paths)}
         needs = sorted({n for _, folder, name in s.used for n in src.constant(locate(folder, name), "NEEDS", ())})
         out[s.name] = {
             "stage": s.name,

@@ -20,15 +20,13 @@ from torch import Tensor, nn
 from training.attention import PackedRows
 from training.cache import CachedRows
 from training.model import hidden_states
-
-KNOWN = {"llama", "qwen2", "qwen3"}
-ROPES = {"default", "linear", "llama3"}  # whose angles depend on the position alone
-LARGEST = 1 << 26  # parameters: of more, a copy is dear and small operations matter little
+from training.native.layers import usable
 
 
 @dataclass(kw_only=True)
 class _Layer:
-    """before, after: norms; qkv [(H + 2G) D, d], rows of q and k interleaved; turn [H + G, D] norms of heads or None; rest as named."""
+    """before, after: norms; qkv [d, (H + 2G) D], columns of q and k interleaved; turn [H + G, D] norms of heads or None; out [H D, d],
+    up [d, 2 m] (gate, then up), down [m, d]. Products are [in, out], row by row."""
 
     before: Tensor
     qkv: Tensor
@@ -76,9 +74,9 @@ class FusedDecoder:
             if hasattr(a, "q_norm"):
                 turn = torch.cat([x.weight[self.order].expand(n, -1) for x, n in ((a.q_norm, self.heads), (a.k_norm, self.kv))])
             made.append(
-                _Layer(before=layer.input_layernorm.weight.clone(), qkv=torch.cat([q, k, a.v_proj.weight]), bias=bias, turn=turn,
-                       out=a.o_proj.weight.clone().T, after=layer.post_attention_layernorm.weight.clone(),
-                       up=torch.cat([m.gate_proj.weight, m.up_proj.weight]), down=m.down_proj.weight.clone().T)
+                _Layer(before=layer.input_layernorm.weight.clone(), qkv=_turned([q, k, a.v_proj.weight]), bias=bias, turn=turn,
+                       out=_turned([a.o_proj.weight]), after=layer.post_attention_layernorm.weight.clone(),
+                       up=_turned([m.gate_proj.weight, m.up_proj.weight]), down=_turned([m.down_proj.weight]))
             )  # fmt: skip
         self.layers = made
         self.embedding, self.norm = self.model.get_input_embeddings().weight.clone(), self.model.base_model.norm.weight.clone()
@@ -100,14 +98,14 @@ class FusedDecoder:
         out = {"embed_tokens.weight": self.embedding, "norm.weight": self.norm}
         for i, x in enumerate(self.layers):
             at = f"layers.{i}."
-            for name, w in zip("qkv", apart(x.qkv), strict=True):
+            for name, w in zip("qkv", apart(x.qkv.T), strict=True):
                 out[f"{at}self_attn.{name}_proj.weight"] = w
             if x.bias is not None:
                 for name, w in zip("qkv", apart(x.bias), strict=True):
                     out[f"{at}self_attn.{name}_proj.bias"] = w
             if x.turn is not None:
                 out[f"{at}self_attn.q_norm.weight"], out[f"{at}self_attn.k_norm.weight"] = x.turn[0][back], x.turn[h][back]
-            gate, up = x.up.chunk(2)
+            gate, up = x.up.T.chunk(2)
             rest = {"self_attn.o_proj": x.out.T, "mlp.gate_proj": gate, "mlp.up_proj": up, "mlp.down_proj": x.down.T,
                     "input_layernorm": x.before, "post_attention_layernorm": x.after}  # fmt: skip
             out |= {f"{at}{name}.weight": w for name, w in rest.items()}
@@ -128,13 +126,16 @@ class FusedDecoder:
 
     def _turned(self, position: Tensor) -> Tensor:
         """[N, 1, D/2] complex: the angles of positions [N]."""
-        top = int(position.max()) + 1
+        return self.reach(int(position.max()) + 1).index_select(0, position)[:, None]
+
+    def reach(self, top: int) -> Tensor:
+        """Angles [positions, D/2] of `top` positions or more."""
         if top > len(self.angles):
             reach = torch.arange(max(top, 2 * len(self.angles), 256))
             cos, sin = self.model.base_model.rotary_emb(self.embedding[:1], reach[None])
             half = self.d // 2
             self.angles = torch.complex(cos[0, :, :half].contiguous(), sin[0, :, :half].contiguous())
-        return self.angles.index_select(0, position)[:, None]
+        return self.angles
 
     def __call__(self, ids: Tensor, position: Tensor, cache: CachedRows) -> Tensor:
         (rows, n), h, g, d = ids.shape, self.heads, self.kv, self.d
@@ -142,7 +143,9 @@ class FusedDecoder:
         x = self.embedding.index_select(0, ids.reshape(-1))
         width = (x.shape[1],)
         for i, layer in enumerate(self.layers):
-            qkv = F.linear(F.rms_norm(x, width, layer.before, self.eps), layer.qkv, layer.bias).view(-1, h + 2 * g, d)
+            normed = F.rms_norm(x, width, layer.before, self.eps)
+            qkv = torch.mm(normed, layer.qkv) if layer.bias is None else torch.addmm(layer.bias, normed, layer.qkv)
+            qkv = qkv.view(-1, h + 2 * g, d)
             qk = qkv[:, : h + g]
             if layer.turn is not None:
                 qk = F.rms_norm(qk, (d,), None, self.eps).mul_(layer.turn)
@@ -150,27 +153,11 @@ class FusedDecoder:
             v = qkv[:, h + g :].view(rows, n, g, d).transpose(1, 2)
             y = cache.attend(i, qk[:, :h], qk[:, h:], v, self.scale)
             x = torch.addmm(x, y.reshape(len(x), -1), layer.out)
-            both = F.linear(F.rms_norm(x, width, layer.after, self.eps), layer.up)
-            gate, up = both.chunk(2, -1)
+            gate, up = torch.mm(F.rms_norm(x, width, layer.after, self.eps), layer.up).chunk(2, -1)
             x = torch.addmm(x, F.silu(gate).mul_(up), layer.down)
         return F.rms_norm(x, width, self.norm, self.eps).view(rows, n, -1)
 
 
-def usable(model: nn.Module) -> bool:
-    """Whether a model is one that `FusedDecoder` knows, as it came from transformers: plain linear layers, no hooks, biases of qkv alone."""
-    c = model.config
-    if c.model_type not in KNOWN or c.hidden_act != "silu" or (getattr(c, "rope_parameters", None) or {}).get("rope_type") not in ROPES:
-        return False
-    parameters = list(model.parameters())
-    if any(p.dtype != torch.float32 or not p.is_cpu for p in parameters) or sum(p.numel() for p in parameters) > LARGEST:
-        return False
-    if any(m._forward_hooks or m._forward_pre_hooks for m in model.modules()):
-        return False
-    for layer in model.base_model.layers:
-        a, m = layer.self_attn, layer.mlp
-        inner = (a.q_proj, a.k_proj, a.v_proj, a.o_proj, m.gate_proj, m.up_proj, m.down_proj)
-        if any(type(x) is not nn.Linear for x in inner) or any(x.bias is not None for x in inner[3:]):
-            return False
-        if getattr(a, "sliding_window", None) is not None:
-            return False
-    return True
+def _turned(weights: list[Tensor]) -> Tensor:
+    """Weights [out, in] as one product [in, sum of out]."""
+    return torch.cat([w.detach().T for w in weights], 1)

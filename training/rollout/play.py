@@ -89,7 +89,8 @@ class Player:
             raise LookupError(f"problem {lost} plays in the environment {missing[0]!r}, which this run was not given")
         envs = [self.envs[p.env] for p in problems]
         states, messages = map(list, zip(*(e.start(p, self.tools) for e, p in zip(envs, problems, strict=True)), strict=True))
-        prompts = [np.concatenate([self.renderer.prompt(m), x]) for m, x in zip(messages, opened, strict=True)]
+        rendered = {asked: self.renderer.prompt(asked) for asked in {tuple(m) for m in messages}}  # samples of a prompt ask the same
+        prompts = [np.concatenate([rendered[tuple(m)], x]) for m, x in zip(messages, opened, strict=True)]
         for problem, ids in zip(problems, prompts, strict=True):
             if len(ids) + self.sampling.max_tokens > self.max_tokens:
                 raise ValueError(

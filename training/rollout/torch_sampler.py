@@ -23,8 +23,10 @@ from synth.types import Sampling
 from training.cache import CachedRows
 from training.logprob import blocks
 from training.model import head_weight, hidden_states
+from training.native.decode import Drawn, TurnDecoder
+from training.native.layers import usable
 from training.render import Renderer
-from training.rollout.decoder import FusedDecoder, usable
+from training.rollout.decoder import FusedDecoder
 from training.rollout.ending import Ending, Guide
 from training.rollout.graphs import COLUMNS, StepGraph, capture
 from training.types import Segment, Stop
@@ -52,6 +54,7 @@ class TorchSampler:
     slots: int = 0
     graphs: bool = True
     decoder: FusedDecoder | None = field(default=None, init=False, repr=False)
+    turns: TurnDecoder | None = field(default=None, init=False, repr=False)
     _known: bool = field(default=False, init=False, repr=False)
 
     def open(self, prompts: Sequence[np.ndarray], seeds: Sequence[int]) -> Session:
@@ -64,10 +67,13 @@ class TorchSampler:
         """Read the model's weights, where the sampler works with copies of them."""
         if not self._known:
             self.decoder, self._known = FusedDecoder.of(self.model), True
+            self.turns = TurnDecoder.of(self.decoder)
         elif self.decoder is not None and usable(self.model):  # adapters may have come since
             self.decoder.refresh()
+            if self.turns is not None:
+                self.turns.refresh()
         else:
-            self.decoder = None
+            self.decoder = self.turns = None
 
     def weights(self) -> dict[str, Tensor]:
         """The weights that it samples with, under the names of the model's own parameters: copies where it works with copies."""
@@ -179,6 +185,8 @@ class Session:
         head = head_weight(sampler.model)
         turn = _Turn(self, sampling)
         self._front(self.rows)
+        if sampler.turns is not None and turn.plain:
+            return self._compiled(turn)
         cache.window(0, n)
         cache.reserve(cache.depth + min(limit, 64))
         before = {r: int(cache.held[self.lies[r]]) for r in self.rows}
@@ -203,6 +211,17 @@ class Session:
             if lo == n:
                 self.turn += 1
                 return turn.segments(self.rows)
+
+    def _compiled(self, turn: _Turn) -> list[Segment]:
+        """`generate` by compiled code, which comes back for the rows that may have ended."""
+        slots, drawn = np.arange(len(self.rows)), turn.drawn()
+        while len(slots):
+            self.sampler.turns(self.cache, slots, self.row_in[slots], self.last, drawn)
+            rows = self.row_in[slots]
+            turn.judge(rows[turn.ending.may_end[turn.ids[rows, turn.length[rows] - 1]] | (turn.length[rows] == turn.sampling.max_tokens)])
+            slots = slots[~turn.over[rows]]
+        self.turn += 1
+        return turn.segments(self.rows)
 
 
 class _Turn:
@@ -244,13 +263,28 @@ class _Turn:
         self.ids[rows, at], self.logp[rows, at], self.entropy[rows, at] = ids, logp.cpu().numpy(), entropy.cpu().numpy()
         live = ~self.over[rows]
         self.length[rows] += live
-        for i in np.flatnonzero(live & (self.ending.may_end[ids] | (at + 1 == limit))):
-            r = int(rows[i])
-            k = int(self.length[r])
-            why = self.ending.why(int(ids[i]), self.ids[r, :k])
-            if why or k == limit:
-                self.why[r], self.over[r] = why or "length", True
+        self.judge(rows[live & (self.ending.may_end[ids] | (at + 1 == limit))])
         return token
+
+    def judge(self, rows: np.ndarray) -> None:
+        """Whether each of these rows, which may end at their last token, is over, and why."""
+        for r in map(int, rows):
+            k = int(self.length[r])
+            why = self.ending.why(int(self.ids[r, k - 1]), self.ids[r, :k])
+            if why or k == self.sampling.max_tokens:
+                self.why[r], self.over[r] = why or "length", True
+
+    @property
+    def plain(self) -> bool:
+        """Whether tokens are drawn from the whole distribution, and a token alone tells whether a turn may end."""
+        s = self.sampling
+        return not (s.choices or s.stop or s.top_k or s.top_p < 1 or s.min_p > 0)
+
+    def drawn(self) -> Drawn:
+        """The arrays that compiled code fills."""
+        limit = self.sampling.max_tokens
+        return Drawn(limit=limit, temperature=self.sampling.temperature, may_end=self.ending.may_end, uniforms=self.uniforms.view(-1, limit).numpy(),
+                     ids=self.ids, logp=self.logp, entropy=self.entropy, length=self.length)  # fmt: skip
 
     def segments(self, rows: Sequence[int]) -> list[Segment]:
         """What each row wrote."""

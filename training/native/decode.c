@@ -1,0 +1,264 @@
+/* Turns of many conversations, sampled token by token, for float32 on a CPU: all that a decode step does in one call (see decode.py).
+
+   A thread works on up to ROWS conversations at a time; where one ends, the next that waits takes its place. What a row gets depends on no
+   other row, nor on the number of threads: every number is summed in one order.
+
+   H query heads and G key heads of D numbers (of queries and keys the two that turn together stand side by side), N = H + 2 G, hidden size d,
+   gates m, vocabulary V. Weights are [in, out], each row padded with zeros to a multiple of 16 numbers. */
+#include "vectors.h"
+
+#define ROWS 16
+#define LOWEST -1e4f
+
+typedef struct {
+    long layers, H, G, D, d, m, V;
+    float eps, scale;
+    const float *embedding, *norm, *head, *angles; /* [V, d], [d], [d, V], [positions, D] cos and sin in turns */
+} Model;
+typedef struct {
+    const float *before, *qkv, *bias, *turn, *out, *after, *up, *down; /* bias [N D] and turn [H + G, D] may be NULL */
+    float *keys, *values;                                             /* [slots, G, capacity, D] */
+    const float *shared_keys, *shared_values;                         /* of prompts, by their strides; may be NULL */
+} Layer;
+typedef struct {
+    long rows, capacity, stride_prompt, stride_head, steps, limit; /* at most `steps` tokens now; arrays by row have `limit` + 1 places */
+    float temperature;
+    const long *row, *slot, *prompt, *before;  /* [rows] of what is sampled: its row, slot, prompt and the prompt's tokens */
+    long *held, *length;                       /* [rows] own tokens in the cache, tokens of this turn */
+    const unsigned char *may_end;              /* [V] ids after which to stop and ask */
+    const double *uniforms;                    /* [all rows, limit] */
+    float *last;                               /* [slots, d] hidden state after each row's last token */
+    long *ids;                                 /* [all rows, limit + 1] */
+    float *logp, *entropy;                     /* [all rows, limit + 1] */
+} Turn;
+
+#if W == 16
+#define EVEN 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30
+#define ODD 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31
+#elif W == 8
+#define EVEN 0, 2, 4, 6, 8, 10, 12, 14
+#define ODD 1, 3, 5, 7, 9, 11, 13, 15
+#else
+#define EVEN 0, 2, 4, 6
+#define ODD 1, 3, 5, 7
+#endif
+
+INLINE float sum(vf x) {
+    float s = 0;
+    for (int i = 0; i < W; i++) s += x[i];
+    return s;
+}
+
+/* s [n] (W more may be written) = q . each of n rows of K. */
+static void dots(const float *q, const float *K, long n, long D, float *s) {
+    for (long j = 0; j < n; j += W) {
+        vf acc[W];
+        float rest[W];
+        for (int x = 0; x < W; x++) {
+            const float *k = K + (j + x < n ? j + x : n - 1) * D;
+            long i = 0;
+            acc[x] = all(0.0f);
+            rest[x] = 0;
+            for (; i + W <= D; i += W) acc[x] += LOAD(q + i) * LOAD(k + i);
+            for (; i < D; i++) rest[x] += q[i] * k[i];
+        }
+        for (int half = W / 2; half; half /= 2)
+            for (int x = 0; x < half; x++)
+                acc[x] = __builtin_shufflevector(acc[2 * x], acc[2 * x + 1], EVEN) + __builtin_shufflevector(acc[2 * x], acc[2 * x + 1], ODD);
+        STORE(s + j, acc[0] + LOAD(rest));
+    }
+}
+/* y [D] += the rows of V weighed by p [n]. */
+static void mix(const float *p, const float *V, long n, long D, float *y) {
+    long i = 0;
+    for (; i + W <= D; i += W) {
+        vf a = LOAD(y + i), b = all(0.0f);
+        long j = 0;
+        for (; j + 2 <= n; j += 2) {
+            a += p[j] * LOAD(V + j * D + i);
+            b += p[j + 1] * LOAD(V + (j + 1) * D + i);
+        }
+        for (; j < n; j++) a += p[j] * LOAD(V + j * D + i);
+        STORE(y + i, a + b);
+    }
+    for (; i < D; i++)
+        for (long j = 0; j < n; j++) y[i] += p[j] * V[j * D + i];
+}
+
+INLINE void normed(long d, float eps, const float *x, const float *w, float *y) {
+    float s = 0;
+#pragma omp simd reduction(+ : s)
+    for (long i = 0; i < d; i++) s += x[i] * x[i];
+    s = 1 / sqrtf(s / d + eps);
+    for (long i = 0; i < d; i++) y[i] = w ? x[i] * s * w[i] : x[i] * s;
+}
+
+/* Softmax attention of one query to the prompt (n of them) and the row's own keys. */
+static void attend(const float *q, const float *k1, const float *v1, long n1, const float *k2, const float *v2, long n2, long D, float scale, float *s, float *y) {
+    if (n1) dots(q, k1, n1, D, s);
+    dots(q, k2, n2, D, s + n1);
+    long n = n1 + n2, full = up(n, W);
+    float top = s[0], total;
+    for (long j = 1; j < n; j++) top = s[j] > top ? s[j] : top;
+    for (long j = n; j < full; j++) s[j] = -INFINITY;
+    vf sums = all(0.0f);
+    for (long j = 0; j < full; j += W) {
+        vf p = vexp((LOAD(s + j) - top) * scale);
+        sums += p;
+        STORE(s + j, p);
+    }
+    total = 1 / sum(sums);
+    for (long j = 0; j < full; j += W) STORE(s + j, LOAD(s + j) * total);
+    memset(y, 0, sizeof(float) * D);
+    if (n1) mix(s, v1, n1, D, y);
+    mix(s + n1, v2, n2, D, y);
+}
+
+/* From logits z [V] (padded with anything to a multiple of W) the next id by inverse CDF, its log-prob and the entropy, after the
+   temperature; at temperature 0 the likeliest id, its numbers those of temperature 1. */
+static long draw(float *z, long V, float temperature, double u, float *logp, float *entropy) {
+    long full = up(V, W), at = 0;
+    for (long j = V; j < full; j++) z[j] = -INFINITY;
+    if (temperature > 0 && temperature != 1)
+        for (long j = 0; j < full; j++) z[j] /= temperature;
+    float top = z[0];
+    for (long j = 1; j < V; j++)
+        if (z[j] > top || top != top) top = z[j], at = j;
+    double total = 0, moment = 0;
+    for (long j = 0; j < full; j += W) { /* z becomes z - top, in blocks whose sums are kept in float64 */
+        vf x = LOAD(z + j) - top;
+        x = choose(x < LOWEST, all(LOWEST), x);
+        STORE(z + j, x);
+        vf p = vexp(x);
+        total += sum(p);
+        moment += sum(p * x);
+    }
+    if (temperature > 0) {
+        double want = u * total, so_far = 0;
+        long j = 0;
+        for (; j + W < full; j += W) {
+            double more = sum(vexp(LOAD(z + j)));
+            if (so_far + more > want) break;
+            so_far += more;
+        }
+        vf p = vexp(LOAD(z + j));
+        long last = at;
+        at = -1;
+        for (long i = 0; i < W && j + i < V; i++) {
+            if (p[i] > 0) last = j + i;
+            so_far += p[i];
+            if (so_far > want) {
+                at = j + i;
+                break;
+            }
+        }
+        if (at < 0) at = last; /* rounding left nothing: the last that can be drawn */
+    }
+    float log_total = (float)log(total);
+    *logp = z[at] - log_total;
+    *entropy = log_total - (float)(moment / total);
+    return at;
+}
+
+/* Tokens of every conversation of the turn until it may end, or `steps` of them, or its limit. Returns 0, 1 where memory does not hold it. */
+int decode(const Model *model, const Layer *layers, Turn *turn) {
+    const Model M = *model;
+    long d = M.d, D = M.D, H = M.H, G = M.G, N = H + 2 * G, dp = up(d, 16), np = up(N * D, 16), mp = up(2 * M.m, 16), vp = up(M.V, 16), hp = H * D;
+    long longest = 0, next = 0;
+    int failed = 0;
+    for (long i = 0; i < turn->rows; i++) {
+        long n = turn->before[i] + turn->held[i] + turn->steps;
+        longest = n > longest ? n : longest;
+    }
+#pragma omp parallel
+    {
+        long size = ROWS * (3 * dp + np + mp + up(M.m, 16) + vp + up(hp, 16)) + up(longest, W) + W;
+        float *memory = calloc(size, sizeof(float));
+        float *x = memory, *h = x + ROWS * dp, *qkv = h + ROWS * dp, *y = qkv + ROWS * np, *both = y + ROWS * up(hp, 16), *a = both + ROWS * mp,
+              *z = a + ROWS * up(M.m, 16), *s = z + ROWS * vp;
+        long mine[ROWS], left[ROWS], live = 0;
+        if (!memory) {
+#pragma omp atomic write
+            failed = 1;
+        }
+        while (memory) {
+            while (live < ROWS) { /* whoever waits comes in */
+                long i;
+#pragma omp atomic capture
+                i = next++;
+                if (i >= turn->rows) break;
+                mine[live] = i;
+                left[live++] = turn->steps;
+            }
+            if (!live) break;
+            for (long r = 0; r < live; r++) memcpy(h + r * dp, turn->last + turn->slot[mine[r]] * d, sizeof(float) * d);
+            product(live, vp, d, h, dp, 1, M.head, vp, z, vp, 0);
+            for (long r = 0; r < live; r++) {
+                long i = mine[r], row = turn->row[i], at = row * (turn->limit + 1) + turn->length[i];
+                double u = turn->uniforms[row * turn->limit + turn->length[i]];
+                turn->ids[at] = draw(z + r * vp, M.V, turn->temperature, u, turn->logp + at, turn->entropy + at);
+                memcpy(x + r * dp, M.embedding + turn->ids[at] * d, sizeof(float) * d);
+                turn->length[i]++;
+            }
+            for (long l = 0; l < M.layers; l++) {
+                const Layer *L = layers + l;
+                for (long r = 0; r < live; r++) normed(d, M.eps, x + r * dp, L->before, h + r * dp);
+                product(live, np, d, h, dp, 1, L->qkv, np, qkv, np, 0);
+                for (long r = 0; r < live; r++) {
+                    long i = mine[r], n1 = turn->before[i], held = turn->held[i], slot = turn->slot[i];
+                    float *p = qkv + r * np;
+                    const float *angle = M.angles + (n1 + held) * D;
+                    if (L->bias)
+                        for (long j = 0; j < N * D; j++) p[j] += L->bias[j];
+                    for (long j = 0; j < H + G; j++) {
+                        float *v = p + j * D;
+                        if (L->turn) normed(D, M.eps, v, L->turn + j * D, v);
+                        for (long k = 0; k < D; k += 2) {
+                            float e = v[k], f = v[k + 1];
+                            v[k] = e * angle[k] - f * angle[k + 1];
+                            v[k + 1] = e * angle[k + 1] + f * angle[k];
+                        }
+                    }
+                    for (long g = 0; g < G; g++) {
+                        float *keys = L->keys + (slot * G + g) * turn->capacity * D, *values = L->values + (slot * G + g) * turn->capacity * D;
+                        memcpy(keys + held * D, p + (H + g) * D, sizeof(float) * D);
+                        memcpy(values + held * D, p + (H + G + g) * D, sizeof(float) * D);
+                        const float *k1 = NULL, *v1 = NULL;
+                        if (n1) {
+                            long from = turn->prompt[i] * turn->stride_prompt + g * turn->stride_head;
+                            k1 = L->shared_keys + from, v1 = L->shared_values + from;
+                        }
+                        for (long q = g * (H / G); q < (g + 1) * (H / G); q++)
+                            attend(p + q * D, k1, v1, n1, keys, values, held + 1, D, M.scale, s, y + r * hp + q * D);
+                    }
+                }
+                product(live, dp, hp, y, hp, 1, L->out, dp, x, dp, 1);
+                for (long r = 0; r < live; r++) normed(d, M.eps, x + r * dp, L->after, h + r * dp);
+                product(live, mp, d, h, dp, 1, L->up, mp, both, mp, 0);
+                for (long r = 0; r < live; r++) {
+                    float *g = both + r * mp, *u = g + M.m, *o = a + r * up(M.m, 16);
+                    long j = 0;
+                    for (; j + W <= M.m; j += W) {
+                        vf t = LOAD(g + j);
+                        STORE(o + j, t / (1.0f + vexp(-t)) * LOAD(u + j));
+                    }
+                    for (; j < M.m; j++) o[j] = g[j] / (1 + expf(-g[j])) * u[j];
+                }
+                product(live, dp, M.m, a, up(M.m, 16), 1, L->down, dp, x, dp, 1);
+            }
+            for (long r = live - 1; r >= 0; r--) {
+                long i = mine[r], row = turn->row[i];
+                normed(d, M.eps, x + r * dp, M.norm, turn->last + turn->slot[i] * d);
+                turn->held[i]++;
+                left[r]--;
+                if (!left[r] || turn->length[i] == turn->limit || turn->may_end[turn->ids[row * (turn->limit + 1) + turn->length[i] - 1]]) {
+                    live--;
+                    mine[r] = mine[live];
+                    left[r] = left[live];
+                }
+            }
+        }
+        free(memory);
+    }
+    return failed;
+}

@@ -1,0 +1,118 @@
+"""Whole turns decoded in one call: the copies of a `FusedDecoder`, laid out for decode.c, and the call itself.
+
+A decode step of a small model is some hundred small operations in torch, each of a few microseconds; compiled, a turn of all conversations
+is one call, and a row takes the place of one that has ended at once. What a conversation gets is the same to the bit whoever shares its
+batch.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+
+import numpy as np
+from torch import Tensor
+
+from training.cache import CachedRows
+from training.native.build import library
+from training.rollout.decoder import FusedDecoder
+
+LARGEST = 1 << 22  # parameters: every 16 rows read all weights, which should stay in the processor's cache
+STEPS = 64  # tokens of a row in one call: room in the cache is made for so many
+_p, _l = ctypes.c_void_p, ctypes.c_long
+
+
+class _Model(ctypes.Structure):
+    _fields_ = [*((k, _l) for k in ("layers", "H", "G", "D", "d", "m", "V")), ("eps", ctypes.c_float), ("scale", ctypes.c_float),
+                *((k, _p) for k in ("embedding", "norm", "head", "angles"))]  # fmt: skip
+
+
+class _Layer(ctypes.Structure):
+    _fields_ = [(k, _p) for k in ("before", "qkv", "bias", "turn", "out", "after", "up", "down", "keys", "values", "shared_keys", "shared_values")]
+
+
+class _Turn(ctypes.Structure):
+    _fields_ = [*((k, _l) for k in ("rows", "capacity", "stride_prompt", "stride_head", "steps", "limit")), ("temperature", ctypes.c_float),
+                *((k, _p) for k in ("row", "slot", "prompt", "before", "held", "length", "may_end", "uniforms", "last", "ids", "logp", "entropy"))]  # fmt: skip
+
+
+@dataclass(kw_only=True)
+class Drawn:
+    """What a turn has drawn so far, by row [R]; `limit` tokens at most. uniforms [R, limit] float64 in [0, 1); ids [R, limit + 1] int64, logp
+    and entropy [R, limit + 1] float32; length [R] int64; may_end [V] bool: the ids after which a row waits to be judged."""
+
+    limit: int
+    temperature: float
+    may_end: np.ndarray
+    uniforms: np.ndarray
+    ids: np.ndarray
+    logp: np.ndarray
+    entropy: np.ndarray
+    length: np.ndarray
+
+
+class TurnDecoder:
+    """Decodes with the weights that its `FusedDecoder` has; `refresh` takes them as they are now."""
+
+    def __init__(self, decoder: FusedDecoder, lib: ctypes.CDLL) -> None:
+        self.decoder, self.lib = decoder, lib
+        self.refresh()
+
+    @staticmethod
+    def of(decoder: FusedDecoder | None) -> TurnDecoder | None:
+        """None without a compiler, and for models that are too large for it."""
+        lib = library()
+        if lib is None or decoder is None or sum(p.numel() for p in decoder.model.parameters()) > LARGEST:
+            return None
+        return TurnDecoder(decoder, lib)
+
+    def refresh(self) -> None:
+        decoder = self.decoder
+        self.head = _padded(decoder.model.get_output_embeddings().weight.detach().T)
+        self.layers = [
+            {"before": x.before, "qkv": _padded(x.qkv), "bias": x.bias, "turn": x.turn, "out": _padded(x.out), "after": x.after,
+             "up": _padded(x.up), "down": _padded(x.down)}
+            for x in decoder.layers
+        ]  # fmt: skip
+
+    def __call__(self, cache: CachedRows, slots: np.ndarray, rows: np.ndarray, last: Tensor, drawn: Drawn) -> None:
+        """Go on with the conversations in `slots` [n], which are the rows `rows` [n] of `drawn`, by at most STEPS tokens each: until one may end or has
+        `limit` of them. Writes what was drawn, the cache and `last` [slots, d]. Raises MemoryError."""
+        d, steps = self.decoder, min(STEPS, drawn.limit)
+        slots, rows, held = (np.ascontiguousarray(x, dtype=np.int64) for x in (slots, rows, cache.held[slots]))
+        own = cache.room(int(held.max()) + steps, len(self.layers), d.kv, d.d)
+        prompt, before = cache.prompt[slots].astype(np.int64), np.zeros(len(slots), dtype=np.int64)
+        shared: list[tuple[Tensor | None, Tensor | None]] = [(None, None)] * len(self.layers)
+        if cache.prefix is not None:
+            before = cache.prefix.length[prompt].astype(np.int64)
+            shared = [(cache.prefix.keys[i], cache.prefix.values[i]) for i in range(len(self.layers))]
+        angles = d.reach(int((before + held).max()) + steps)
+        model = _Model(layers=len(self.layers), H=d.heads, G=d.kv, D=d.d, d=d.embedding.shape[1], m=len(d.layers[0].down), V=len(d.embedding),
+                       eps=d.eps, scale=d.scale, embedding=_at(d.embedding), norm=_at(d.norm), head=_at(self.head), angles=_at(angles))  # fmt: skip
+        layers = (_Layer * len(self.layers))(
+            *(_Layer(**{k: _at(w) for k, w in x.items()}, keys=_at(k), values=_at(v), shared_keys=_at(a), shared_values=_at(b))
+              for x, (k, v), (a, b) in zip(self.layers, own, shared, strict=True))
+        )  # fmt: skip
+        length = drawn.length[rows]
+        turn = _Turn(rows=len(slots), capacity=own[0][0].shape[2], steps=steps, limit=drawn.limit, temperature=drawn.temperature,
+                     stride_prompt=shared[0][0].stride(0) if cache.prefix else 0, stride_head=shared[0][0].stride(1) if cache.prefix else 0,
+                     last=_at(last), **{k: x.ctypes.data for k, x in {
+                         "row": rows, "slot": slots, "prompt": prompt, "before": before, "held": held, "length": length, "may_end": drawn.may_end,
+                         "uniforms": drawn.uniforms, "ids": drawn.ids, "logp": drawn.logp, "entropy": drawn.entropy}.items()})  # fmt: skip
+        if self.lib.decode(ctypes.byref(model), layers, ctypes.byref(turn)):
+            raise MemoryError(f"no memory to decode {len(slots)} conversations: lower the number of samples or of tokens")
+        cache.held[slots], drawn.length[rows] = held, length
+
+
+def _padded(w: Tensor) -> Tensor:
+    """[k, n] row by row, each padded with zeros to a multiple of 16."""
+    k, n = w.shape
+    if n % 16 == 0:
+        return w.contiguous()
+    out = w.new_zeros(k, -(-n // 16) * 16)
+    out[:, :n] = w
+    return out
+
+
+def _at(x: Tensor | None) -> int | None:
+    return None if x is None else x.data_ptr()
