@@ -44,7 +44,8 @@ def symmetric(kb: KB, relation: Relation) -> bool:
 
 
 class Template(NamedTuple):
-    """The text around the slot of a phrase; `bare` is `before` less a type at its end: "the length of " for "the length of the river "."""
+    """The text around the slot of a phrase; `bare`, before a description, is `before` less a type or article at its end: "the length of "
+    for "the length of the river ", "a coast on " for "a coast on the "."""
 
     before: str
     bare: str
@@ -53,7 +54,7 @@ class Template(NamedTuple):
 
     def head(self, name: str) -> str:
         """What goes before a name: no "the lake Lake Chad"."""
-        return self.bare if self.type in name.lower().split() else self.before
+        return self.before.removesuffix(f"the {self.type} ") if self.type in name.lower().split() else self.before
 
 
 class Wording:
@@ -77,7 +78,8 @@ class Wording:
     @staticmethod
     def _template(phrase: str, type: str) -> Template:
         before, _, after = phrase.partition(SLOT)
-        return Template(before, before.removesuffix(f"the {type} "), after, type)
+        bare = before.removesuffix(f"the {type} ")
+        return Template(before, bare if bare != before or bare == "the " else before.removesuffix("the "), after, type)
 
     def head(self, relation: str, back: bool) -> str:
         """The entity type (or literal range) of what a phrase describes."""

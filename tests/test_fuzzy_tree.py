@@ -243,7 +243,7 @@ BORDER = Clue(relation="border", forward=False, target="country:Trinidad and Tob
         (Clue(relation="lake", forward=True, target="lake:Tana"), {"with the lake Tana", "It has the lake Tana."}),
         (Clue(relation="lake", forward=True, target="lake:Lake Dor"), {"with Lake Dor", "It has Lake Dor."}),
         (Clue(relation="size", forward=True, target=Span(low=1250.0, high=1350.0, said="about 1,300")), {"that covers about 1,300 km²", "It covers about 1,300 km²."}),
-        (Clue(relation="size", forward=True, target=Third(largest=True)), {"Its area is in the top third."}),
+        (Clue(relation="size", forward=True, target=Third(largest=True)), {"Its area is in the top third of all countries."}),
         (Clue(relation="leader", forward=True, target="person:Lio"), {"with Lio as its president", "Its president is Lio."}),
         (Clue(relation="spoken", forward=True, target="language:Sorb"), {"where people speak Sorb", "There, people speak Sorb."}),
         (Named(initial="N", words=2), {"whose two-word name begins with N"}),
@@ -257,6 +257,41 @@ def test_phrases_of_every_kind(clue: Clue | Named, some: set) -> None:
     missing = {s for s in some if not any(s in t for t in texts)}
     assert not missing, (missing, sorted(texts)[:5])
     assert all([canonical(p) for p in words.read(t)] == [canonical(pattern)] for t in texts)
+
+
+LAND = "country:Isle of Man"
+
+
+@pytest.mark.parametrize(
+    ("clue", "some", "never"),
+    [
+        (Clue(relation="partner", forward=True, target=LAND), {"It has the Isle of Man as one of its trading partners.", "One of the trading partners of this country is the Isle of Man."}, "a trading"),
+        (Clue(relation="partner", forward=False, target=LAND), {"It is one of the trading partners of the Isle of Man."}, "an trading"),
+        (Clue(relation="airports", forward=True, target=Span(low=145.0, high=155.0, said="about 150")), {"with about 150 airports", "It has about 150 airports.", "Its number of airports is about 150."}, "an airports"),
+        (Clue(relation="airports", forward=True, target=Third(largest=True)), {"It ranks in the top third of all countries by number of airports."}, "Its airports"),
+        (Clue(relation="airports", forward=True, target=Than(larger=False, other=Node(type="country", clues=(Clue(relation="currency", forward=True, target="currency:Manx pound"),)))), {"with fewer airports than the country that pays in the Manx pound"}, "smaller airports"),
+        (Clue(relation="exports", forward=True, target=Span(low=9.5, high=10.5, said="about 10")), {"whose exports ($) are about 10", "with exports ($) of about 10"}, "exports ($) is"),
+        (Clue(relation="currency", forward=True, target="currency:Manx pound"), {"that pays in the Manx pound"}, "in Manx"),
+        (Clue(relation="currency", forward=True, target=Node(type="currency", clues=(Clue(relation="currency", forward=False, target=LAND),))), {"It pays in a currency that is used in the Isle of Man."}, "the a"),
+    ],
+)  # fmt: skip
+def test_plurals_and_articles(clue: Clue | Named, some: set, never: str) -> None:
+    relations = [
+        Relation(name="partner", domain="country", range="country", label="trading partners", complete=True),
+        Relation(name="airports", domain="country", range="number", label="airports", functional=True, complete=True),
+        Relation(name="exports", domain="country", range="number", label="exports ($)", functional=True, complete=True),
+        Relation(name="currency", domain="country", range="currency", label="currency", complete=True, forward="a currency that is used in {x}", inverse="a country that pays in the {y}"),
+    ]  # fmt: skip
+    entities = [Entity.make("country", "Isle of Man"), Entity.make("country", "Norvia"), Entity.make("currency", "Manx pound")]
+    facts = [Fact.make(LAND, "currency", object="currency:Manx pound"), Fact.make("country:Norvia", "airports", literal="3")]
+    kb = KB(entities, relations, facts)
+    words = Realiser(relations, lambda x: kb.text(x), Lexicon.of(kb, Graph.of(kb)).find)
+    pattern = Pattern(relation="airports", forward=True, root=Node(type="country", clues=(clue, Named(initial="T"))))
+    texts = {words.write(pattern, random.Random(i)) for i in range(600)}
+    assert not {s for s in some if not any(s in t for t in texts)}, sorted(texts)
+    assert not [t for t in texts if never in t]
+    assert all([canonical(p) for p in words.read(t)] == [canonical(pattern)] for t in texts)
+    assert {"Give the number of airports of this country.", "What is the number of airports of this country?"} <= {t.split(". ")[-1] for t in texts}
 
 
 def test_clauses_of_one_sentence_begin_alike() -> None:
@@ -277,6 +312,15 @@ def test_names_with_stops_and_conjunctions_and_what_cannot_be_read() -> None:
         assert [canonical(p) for p in words.read(text)] == [canonical(pattern)], text
         assert words.read(text.replace("Kitts", "Kits")) == [] and words.read(text[:-1] + " now?") == []
     assert words.read("What is the president of the country that borders Norvia and whose name begins with N or M?") == []
+
+
+def test_a_name_that_ends_in_a_stop_ends_its_sentence() -> None:
+    kb, _ = small()
+    words = Realiser(kb.relations.values(), lambda x: "St. K." if x == "country:St. Kitts" else kb.text(x), lambda t, name: ["country:St. Kitts"] * (name == "St. K."), symmetric=frozenset({"border"}))
+    pattern = Pattern(relation="leader", forward=True, root=Node(type="country", clues=(replace(BORDER, target="country:St. Kitts"), Named(initial="N"))))
+    texts = {words.write(pattern, random.Random(i)) for i in range(200)}
+    assert any("borders St. K. " in t for t in texts) and any(t.endswith("borders St. K.") for t in texts) and not any(".." in t for t in texts)
+    assert all([canonical(p) for p in words.read(t)] == [canonical(pattern)] for t in texts)
 
 
 def test_an_inner_clause_belongs_to_the_nearest_noun() -> None:

@@ -4,6 +4,10 @@ import random
 
 import pytest
 
+from synth.kb import KB, Entity, Fact, Relation
+from synth.tree import Span
+from synth.trees.graph import Graph
+from synth.trees.grow import Closed, Grower
 from synth.trees.spans import read_span, span, spell, value_of
 
 
@@ -66,3 +70,15 @@ def test_a_value_does_not_stand_in_the_middle_of_its_range() -> None:
 def test_numbers_are_spelled_and_read() -> None:
     assert [spell(x) for x in (1300.0, 2.5e6, 0.25, 1e12, 12_345_678.0)] == ["1,300", "2.5 million", "0.25", "1 trillion", "12.3457 million"]
     assert value_of("1992-05-20", "date") == 19920520 and value_of("-7.5", "number") == -7.5 and value_of("many", "number") != value_of("many", "number")
+
+
+def test_a_share_stays_within_a_hundred_percent() -> None:
+    rng = random.Random(0)
+    spans = [span(value, "number", level, rng, most=100.0) for value in (96.0, 99.5, 100.0, 12.0) for level in (1, 2, 3) for _ in range(20)]
+    assert {s.said for s in spans if s and s.said.startswith("between 9")} and all(s.high <= 100 for s in spans if s and s.said.startswith("between"))
+    assert span(100.0, "number", 3, rng, most=100.0) is None and span(100.0, "number", 3, rng).high == 1000
+    relation = Relation(name="forest", domain="country", range="number", label="share of forest", functional=True, inverse="a country with forest on {y} percent of its land")
+    kb = KB([Entity.make("country", n) for n in "ABC"], [relation], [Fact.make(f"country:{n}", "forest", literal=v) for n, v in zip("ABC", ("98", "100", "3"))])
+    graph = Graph.of(kb)
+    said = {c.target.said for i in range(60) if (c := Grower(graph, closed_world=True)._value(graph.end("country:A"), "forest", 2, Closed.of({0}, lambda x: False), random.Random(i))) and isinstance(c.target, Span)}
+    assert any(s.endswith(" and 100") for s in said) and all(read_span(s, "number")[1] <= 100 for s in said)

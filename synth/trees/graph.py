@@ -7,6 +7,8 @@ them. `extension` is the generator's own route to what satisfies a description; 
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
 
@@ -68,6 +70,7 @@ class Column:
     """One relation: `forward` from subject to value, `backward` from value to subjects.
 
     values   [n] float64 and `order` (subjects by rising value, `sorted` their values) where the range has an order, else None
+    most     100 where the words say percent and no value is more, else infinite
     """
 
     def __init__(self, postings: Postings, number: int) -> None:
@@ -78,6 +81,7 @@ class Column:
         each = (len(r.ends) / max(1, np.count_nonzero(np.diff(r.start))) for r in (self.backward, self.forward))
         self.fan = dict(zip((False, True), each, strict=True))  # mean ends of a source that has any
         self.values: np.ndarray | None = None
+        self.most = math.inf
         if self.relation.range in KINDS:
             keys, subjects = postings.block(number, False)
             distinct, place = np.unique(keys, return_inverse=True)
@@ -87,6 +91,8 @@ class Column:
             there = np.flatnonzero(~np.isnan(self.values))
             self.order = there[np.argsort(self.values[there], kind="stable")].astype(np.int32)
             self.sorted = self.values[self.order]
+            if re.search(r"%|\bpercent", f"{self.relation.label} {self.relation.ask_back('')}") and len(self.sorted) and self.sorted[-1] <= 100:
+                self.most = 100.0
 
     def rows(self, forward: bool) -> Rows:
         """The compressed rows of one direction."""

@@ -219,7 +219,7 @@ class Grower:
                 return Clue(relation=relation, forward=True, target=Third(largest=value >= top))
         if level == THAN and kind == "number" and rng.random() < 0.25 and (clue := self._than(x, relation, value, path, rng)) is not None:
             return clue
-        said = span(value, kind, level, rng)
+        said = span(value, kind, level, rng, most=column.most)
         return None if said is None else Clue(relation=relation, forward=True, target=said)
 
     def _than(self, x: int, relation: str, value: float, path: Closed, rng: random.Random) -> Clue | None:

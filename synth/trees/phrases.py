@@ -11,7 +11,9 @@ of six kinds; each kind has its own paraphrases, and its own way to become a sen
     with THING Y         that has THING Y                                                It has THING Y.  This country has THING Y.
     where S Y            in which S Y                                                    There, S Y.  In this country, S Y.
 
-A number or year takes the slot as words ("about 1,300"). Users add clauses of their own per relation and side.
+A number or year takes the slot as words ("about 1,300"). An L of many is one of them ("with Y as one of its trading partners"), and
+counted where it has no unit ("with about 150 airports"). "the {y}" is said of a name ("pays in the Danish krone") and left out before
+a description ("pays in a currency that ..."). Users add clauses of their own per relation and side.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ SLOT = "\0"
 PEOPLE = frozenset({"person", "artist", "author", "employee", "customer", "actor", "director", "player", "writer", "scientist"})
 NUMBERS = ("", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 _ARTICLE = re.compile(r"(?:a|an|the) ")
+_NO_PLURAL = frozenset({"series", "species", "news", "gas", "bias", "lens", "atlas", "canvas", "mathematics", "physics", "chess"})
 
 
 class Phrase(NamedTuple):
@@ -55,6 +58,29 @@ def indefinite(noun: str) -> str:
 def spoken(type: str) -> str:
     """A type as it is said: underscores are spaces."""
     return type.replace("_", " ")
+
+
+def many(noun: str) -> bool:
+    """Whether a noun phrase is one of many things: "airports", "exports - partners", "key ports (of call)"; not "gas", "debt in dollars"."""
+    head = re.split(r" \(| - (?=[^ ]+ )| (?:of|in|per|by|at|from|as|for|on) |, ", noun)[0]
+    word = re.sub(r"[\s\d]+$", "", head).split(" ")[-1].lower()
+    return word.endswith("s") and not word.endswith(("ss", "us", "is", "'s")) and word not in _NO_PLURAL
+
+
+def counted(noun: str) -> bool:
+    """Whether a number before the noun counts it: "150 airports", but not "150 exports (%)" or "150 reserves in barrels"."""
+    return many(noun) and re.fullmatch(r"[^\W\d_]+(?: [^\W\d_]+)*", noun) is not None and not re.search(r"\b(?:of|in|per|by|at)\b", noun)
+
+
+def plural(noun: str) -> str:
+    """A type in the plural: countries, cities, people."""
+    if noun == "person":
+        return "people"
+    if many(noun):
+        return noun
+    if re.search(r"[^aeiou]y$", noun):
+        return noun[:-1] + "ies"
+    return noun + ("es" if re.search(r"(?:s|x|z|ch|sh)$", noun) else "s")
 
 
 class Words(NamedTuple):
@@ -97,7 +123,7 @@ def phrases(r: Relation, forward: bool, extra: Sequence[str] = ()) -> Iterator[t
     for texts in (said, *more):
         for sentence, some in ((False, texts.clauses), (True, texts.sentences)):
             for text in some:
-                bare = re.sub(rf"\b[Tt]he {re.escape(spoken(other))} {SLOT}", SLOT, text)
+                bare = re.sub(rf"\b[Tt]he (?:{re.escape(spoken(other))} )?{SLOT}", SLOT, text)
                 for kind, words in (("span", text),) if value else (("name", text), ("description", bare)):
                     before, _, after = words.partition(SLOT)
                     yield sentence, Phrase(before, after, kind, type_, r.name, forward)
@@ -105,7 +131,7 @@ def phrases(r: Relation, forward: bool, extra: Sequence[str] = ()) -> Iterator[t
                     none = bare.replace(SLOT, f"no {spoken(other)}")
                     yield sentence, Phrase(none[:1].upper() + none[1:] if sentence else none, "", "none", type_, r.name, forward)
     if value or owned is not None:
-        label = indefinite(r.label)
+        label = r.label if many(r.label) else indefinite(r.label)
         for text in (f"without {label}", f"{w.that} has no {r.label}", f"{w.which} has no {r.label}"):
             yield False, Phrase(text, "", "none", type_, r.name, forward)
         for text in (f"{w.subject} has no {r.label}", f"{w.other_subject} is without {label}"):
@@ -129,7 +155,8 @@ def _clause(noun: str, type_: str, w: Words, definite: bool) -> str:
     """A noun phrase as a clause."""
     rest = _ARTICLE.sub("", noun, count=1)
     if not rest.startswith(f"{type_} ") or rest.startswith(f"{type_} of "):
-        return f"{w.that} is {'the' if definite else indefinite(rest).split()[0]} {rest}"
+        one = "one of the" if many(rest) else indefinite(rest).split()[0]
+        return f"{w.that} is {'the' if definite else one} {rest}"
     rest = rest.removeprefix(f"{type_} ")
     if re.match(r"(whose|where|in which|with|who|that|which) ", rest):
         return rest
@@ -157,42 +184,53 @@ def _around_term(base: str, owned: re.Match[str] | None, single: bool, w: Words)
     if owned is None:
         return _variants(base, w)
     label = owned[1]
-    role = f"{w.its} {label}" if single else indefinite(label)
+    several = many(label)
+    one, are = f"one of {w.its} {label}" if several else indefinite(label), "are" if several else "is"
+    role = f"{w.its} {label}" if single else one
     clauses = [f"with {SLOT} as {role}", f"{w.that} has {SLOT} as {role}"]
     sentences = [f"{w.subject} has {SLOT} as {role}"]
     if single:
-        clauses += [base, f"{w.of_which} the {label} is {SLOT}"]
-        sentences += [f"{w.owner} {label} is {SLOT}", f"{w.other_owner} {label} is {SLOT}"]
+        clauses += [f"whose {label} {are} {SLOT}", f"{w.of_which} the {label} {are} {SLOT}"]
+        sentences += [f"{w.owner} {label} {are} {SLOT}", f"{w.other_owner} {label} {are} {SLOT}"]
     else:
-        clauses += [f"{w.of_which} {indefinite(label)} is {SLOT}", f"{w.which} has {SLOT} as {indefinite(label)}"]
+        of = f"one of the {label}" if several else indefinite(label)
+        clauses += [f"{w.of_which} {of} is {SLOT}", f"{w.which} has {SLOT} as {one}"]
         owner = w.other_subject[:1].lower() + w.other_subject[1:]
-        sentences += [f"{indefinite(label).capitalize()} of {owner} is {SLOT}", f"{w.other_subject} has {SLOT} as {indefinite(label)}"]
+        sentences += [f"{of[:1].upper()}{of[1:]} of {owner} is {SLOT}", f"{w.other_subject} has {SLOT} as {one}"]
     return _Said(clauses, sentences)
 
 
 def _around_value(r: Relation, owned: bool, base: str, w: Words) -> _Said:
     """A value in words: "in the 1990s" follows a verb, "about 1,300" a noun too."""
-    label = r.label
-    clauses = [f"whose {label} is {SLOT}", f"{w.of_which} the {label} is {SLOT}"]
-    sentences = [f"{w.owner} {label} is {SLOT}", f"{w.other_owner} {label} is {SLOT}"]
+    label, are = _measure(r.label)
+    clauses = [f"whose {label} {are} {SLOT}", f"{w.of_which} the {label} {are} {SLOT}"]
+    sentences = [f"{w.owner} {label} {are} {SLOT}", f"{w.other_owner} {label} {are} {SLOT}"]
     if r.range != "number":
         return _Said([*clauses, f"whose {label} falls {SLOT}"], [*sentences, f"{w.owner} {label} falls {SLOT}"])
     if owned:
-        of = f"{indefinite(label)} of {SLOT}"
+        of = f"{SLOT} {r.label}" if counted(r.label) else f"{label if many(r.label) else indefinite(label)} of {SLOT}"
         return _Said([*clauses, f"with {of}", f"{w.that} has {of}"], [*sentences, f"{w.subject} has {of}"])
     return _variants(base, w)
 
 
+def _measure(label: str) -> tuple[str, str]:
+    """(what a number is the value of, its verb): airports are counted, and their number is; exports (%) are."""
+    return (f"number of {label}", "is") if counted(label) else (label, "are" if many(label) else "is")
+
+
 def _ranked(r: Relation, w: Words, type_: str) -> Iterator[tuple[bool, Phrase]]:
+    label, are = _measure(r.label)
     for top in (True, False):
-        third, more = f"{'top' if top else 'bottom'} third", "greater" if top else "smaller"
-        for text in (f"{w.that} ranks in the {third} by {r.label}", f"{w.which} is in the {third} by {r.label}", f"whose {r.label} is in the {third}"):
+        third, more = f"{'top' if top else 'bottom'} third of all {plural(spoken(type_))}", "greater" if top else "smaller"
+        for text in (f"{w.that} ranks in the {third} by {label}", f"{w.which} is in the {third} by {label}", f"whose {label} {are} in the {third}"):
             yield False, Phrase(text, "", "third", type_, r.name, True, top)
-        for text in (f"{w.subject} ranks in the {third} by {r.label}", f"{w.owner} {r.label} is in the {third}"):
+        for text in (f"{w.subject} ranks in the {third} by {label}", f"{w.owner} {label} {are} in the {third}"):
             yield True, Phrase(text, "", "third", type_, r.name, True, top)
-        for text in (f"whose {r.label} is {more} than that of ", f"{w.that} has {indefinite(more)} {r.label} than ", f"with {indefinite(more)} {r.label} than "):
+        that = "those" if are == "are" else "that"
+        owned = f"{'more' if top else 'fewer'} {r.label}" if counted(r.label) else f"{more if many(r.label) else indefinite(more)} {r.label}"
+        for text in (f"whose {label} {are} {more} than {that} of ", f"{w.that} has {owned} than ", f"with {owned} than "):
             yield False, Phrase(text, "", "than", type_, r.name, True, top)
-        for text in (f"{w.owner} {r.label} is {more} than that of ", f"{w.subject} has {indefinite(more)} {r.label} than "):
+        for text in (f"{w.owner} {label} {are} {more} than {that} of ", f"{w.subject} has {owned} than "):
             yield True, Phrase(text, "", "than", type_, r.name, True, top)
 
 

@@ -75,12 +75,16 @@ def read_span(said: str, kind: str) -> tuple[float, float] | None:
     return (years[0], years[1]) if kind == "year" else (years[0] * 10_000 + 101, years[1] * 10_000 + 1231)
 
 
-def span(value: float, kind: str, level: int, rng: random.Random) -> Span | None:
-    """Words of a level (1 to 4) for a value; None where there are none: zero and negative numbers, years before 100."""
+def span(value: float, kind: str, level: int, rng: random.Random, *, most: float = math.inf) -> Span | None:
+    """Words of a level (1 to 4) for a value; None where there are none: zero and negative numbers, years before 100. No range goes beyond
+    `most` (100, of a share in percent), and none begins there."""
     if not value > 0 or (kind != "number" and value < (100 if kind == "year" else 1_000_000)):
         return None
     said = _vague_number(value, level, rng) if kind == "number" else _vague_year(int(value if kind == "year" else value // 10_000), level, kind, rng)
     bounds = read_span(said, kind)
+    if bounds and bounds[1] > most and (between := re.match(r"(between .+ and ).+", said)):
+        said = f"{between[1]}{spell(most)}"
+        bounds = read_span(said, kind) if bounds[0] < most else None
     return Span(low=bounds[0], high=bounds[1], said=said) if bounds and bounds[0] <= value <= bounds[1] else None
 
 

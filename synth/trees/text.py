@@ -21,12 +21,20 @@ from typing import Protocol
 
 from synth.kb import Relation
 from synth.tree import Clue, Named, Node, Nothing, Pattern, Span, Than, Third, canonical, inner, to_json
-from synth.trees.phrases import PEOPLE, SLOT, Phrase, check, indefinite, names, phrases, spoken
-from synth.trees.spans import read_span
+from synth.trees.phrases import PEOPLE, SLOT, Phrase, check, counted, indefinite, many, names, phrases, spoken
+from synth.trees.spans import KINDS, read_span
 
 OPENINGS = ("I have {a} in mind.", "I am thinking of {a}.", "Consider a certain {t}.", "There is {a} that I am looking for.")
-ASKS = ("{what} is {np}?", "Name {np}.", "Tell me {np}.", "Can you name {np}?")
-_ASKED = re.compile(r"(?:(?:What|Who) is|Can you name) (?P<a>the .+)\?|(?:Name|Tell me) (?P<b>the .+)\.")
+ASKS = ("{what} {np}?", "Name {np}.", "Tell me {np}.", "Can you name {np}?")
+ASKS_VALUE = ("{what} {np}?", "Give {np}.", "Tell me {np}.", "Can you give {np}?")  # a number is not named
+_ASKED = re.compile(r"(?:(?:What|Who) (?:is|are)|Can you (?:name|give)) (?P<a>the .+)\?|(?:Name|Tell me|Give) (?P<b>the .+)\.")
+_LANDS = frozenset({"country", "state", "territory", "region", "subregion"})
+_THE = re.compile(
+    r"^(?:United|Isle of|Republic of|(?:\w+ )+Republic of|Federated|Kingdom of|Commonwealth of|State of|Union of) |"
+    r"(?:^| )(?:Islands|Republic|States|Emirates|Kingdom|Territory|Territories|Lands|Isles|Federation)$|"
+    r"^(?:Netherlands|Philippines|Maldives|Bahamas|Comoros|Seychelles|Gambia|Caribbean|Caribbean Netherlands|Vatican|Middle East|Americas)$|"
+    r"^(?:UAE|UK|US|USA|EU)$"
+)
 _STARTS = re.compile(r"(?:, | and )(?=(?:that|which|who|whose|with|without|where|in which|of which|for which|for whom) )")
 
 
@@ -69,7 +77,10 @@ class Realiser:
             self._add(names(type_))
         self._asks: dict[str, tuple[str, str]] = {}
         for r in self.relations.values():
-            before, _, after = re.sub(r"^(a|an) ", "the ", r.ask(SLOT)).partition(SLOT)
+            asked = re.sub(r"^(a|an) ", "the ", r.ask(SLOT))
+            if r.range == "number" and counted(r.label):
+                asked = re.sub(rf"^the (?={re.escape(r.label)} )", "the number of ", asked)
+            before, _, after = asked.partition(SLOT)
             self._asks[r.name] = before.removesuffix(f"the {spoken(r.domain)} "), after
 
     def _add(self, some: Iterable[tuple[bool, Phrase]]) -> None:
@@ -92,13 +103,15 @@ class Realiser:
         if sum(map(nested, clues)) <= 1 and len(clues) <= 3 and rng.random() < 0.5:
             return self._ask(pattern.relation, f"the {type_} {self._joined(clues, root.type, rng)}", rng)
         opening = rng.choice(OPENINGS).format(a=indefinite(type_), t=type_)
-        told = [self._say(clue, root.type, True, rng) + "." for clue in (clues if rng.random() < 0.5 else clues[::-1])]
+        told = [_stopped(self._say(clue, root.type, True, rng)) for clue in (clues if rng.random() < 0.5 else clues[::-1])]
         return " ".join([opening, *told, self._ask(pattern.relation, f"this {type_}", rng)])
 
     def _ask(self, relation: str, root: str, rng: random.Random) -> str:
         before, after = self._asks[relation]
-        what = "Who" if self.relations[relation].range in PEOPLE else "What"
-        return rng.choice(ASKS).format(what=what, np=before + root + after)
+        range_ = self.relations[relation].range
+        what, np = "Who is" if range_ in PEOPLE else "What are" if many(before.removeprefix("the ")) else "What is", before + root + after
+        frame = rng.choice(ASKS_VALUE if range_ in KINDS else ASKS)
+        return _stopped(frame[:-1].format(what=what, np=np)) if frame.endswith(".") else frame.format(what=what, np=np)
 
     def _joined(self, clues: Sequence[Clue | Named], type_: str, rng: random.Random) -> str:
         """Clauses as "A", "A and B", or "A, B and C"; the nested one is last. Raises ValueError for two of them."""
@@ -129,6 +142,8 @@ class Realiser:
         filled = self._filled(clue, rng)
         if kind == "name" and p.before.endswith(f"the {spoken(self._other(p))} ") and spoken(self._other(p)) in filled.lower().split():
             p = p._replace(before=p.before.removesuffix(f"the {spoken(self._other(p))} "))  # no "the lake Lake Chad"
+        if kind == "name" and re.search(rf"\bthe (?:{re.escape(spoken(self._other(p)))} )?$", p.before):
+            filled = filled.removeprefix("the ")  # no "the the Netherlands"
         text = p.before + filled + p.after
         return text[:1].upper() + text[1:] if sentence else text
 
@@ -142,11 +157,16 @@ class Realiser:
         if term is None:
             return ""
         if isinstance(term, str):
-            return self.name(term)
+            return with_article(self.name(term), self._of(clue))
         noun = spoken(term.type)
         if not term.clues:
             return f"some {noun}"
         return f"{f'the {noun}' if isinstance(target, Than) else indefinite(noun)} {self._joined(term.clues, term.type, rng)}"
+
+    def _of(self, clue: Clue | Named) -> str:
+        """The type of what a clue about a relation leads to."""
+        r = self.relations[clue.relation]  # type: ignore[union-attr]
+        return r.range if clue.forward else r.domain  # type: ignore[union-attr]
 
     def _other(self, p: Phrase) -> str:
         """The type of what fills the slot of a phrase about a relation."""
@@ -163,13 +183,14 @@ class Realiser:
         found = _ASKED.fullmatch(text)
         if not found:
             return []
-        phrase, out = found["a"] or found["b"], []
+        out = []
         for relation, (before, after) in self._asks.items():
             type_ = self.relations[relation].domain
             head = f"{before}the {spoken(type_)} "
-            if phrase.startswith(head) and phrase.endswith(after):
-                middle = phrase[len(head) : len(phrase) - len(after)]
-                out += [Pattern(relation=relation, forward=True, root=Node(type=type_, clues=c)) for c in self._clauses(middle, type_)]
+            for phrase in [found["a"]] if found["a"] else _unstopped(found["b"] + "."):
+                if phrase.startswith(head) and phrase.endswith(after):
+                    middle = phrase[len(head) : len(phrase) - len(after)]
+                    out += [Pattern(relation=relation, forward=True, root=Node(type=type_, clues=c)) for c in self._clauses(middle, type_)]
         return out
 
     def _told(self, text: str) -> list[Pattern]:
@@ -192,7 +213,7 @@ class Realiser:
             return [()]
         out = []
         for n in range(1, min(len(parts), 4) + 1):
-            clues = self._one(" ".join(parts[:n])[:-1], type_, sentence=True, last=True)
+            clues = [c for said in _unstopped(" ".join(parts[:n])) for c in self._one(said, type_, sentence=True, last=True)]
             rest = self._sentences(parts[n:], type_) if clues else []
             out += [(clue, *more) for clue in clues for more in rest]
         return out
@@ -227,7 +248,11 @@ class Realiser:
         if p.kind == "than":
             return [_clue(p, Than(larger=bool(p.flag), other=t)) for t in self._described(p.type, slot, "the", last)]
         r, type_ = self.relations[p.relation], self._other(p)
-        found: list[str | Node] = list(self.find(r.name if p.forward and r.literal else type_, slot))
+        where = r.name if p.forward and r.literal else type_
+        found: list[str | Node] = list(self.find(where, slot))
+        bare = re.sub(r"^[Tt]he ", "", slot)
+        if bare != slot and with_article(bare, type_) != bare:
+            found += [x for x in self.find(where, bare) if x not in found]
         if p.kind == "description" and not r.literal:
             found += self._described(type_, slot, indefinite(spoken(type_)).split()[0], last)
         return [_clue(p, t) for t in found]
@@ -238,6 +263,21 @@ class Realiser:
             return [Node(type=type_, clues=())]
         head = f"{article} {spoken(type_)} "
         return [Node(type=type_, clues=c) for c in self._clauses(text.removeprefix(head), type_)] if last and text.startswith(head) else []
+
+
+def _stopped(text: str) -> str:
+    """A sentence with its one stop: a name may end in one ("Acme Inc.")."""
+    return text if text.endswith(".") else text + "."
+
+
+def _unstopped(text: str) -> tuple[str, ...]:
+    """What a sentence may have been before its stop: the stop may be that of a name."""
+    return (text[:-1], text) if re.search(r"\w\.$", text) else (text[:-1],)
+
+
+def with_article(name: str, type_: str) -> str:
+    """A name as English says it: the Netherlands, the Isle of Man, the Caribbean. Only of countries and their like: "United" may be a band."""
+    return f"the {name}" if type_ in _LANDS and _THE.search(name) else name
 
 
 def undirected(pattern: Pattern, relations: Collection[str]) -> str:
