@@ -166,8 +166,8 @@ class Ahead:
         self.experience.player = replace(player, sampler=Following(player.sampler, self.mailbox if self.mode.fresh else None, self._turn))
         self._changed = threading.Condition()
         self._busy = self._paused = self._closed = False
-        here = not getattr(player.sampler, "elsewhere", False)
-        self._shared = here and next(self.learner.parameters()).is_cpu and next(player.sampler.model.parameters()).is_cpu
+        both = self.mode.staleness > 0 and not getattr(player.sampler, "elsewhere", False)  # at work at once, in this process
+        self._shared = both and next(self.learner.parameters()).is_cpu and next(player.sampler.model.parameters()).is_cpu
         self._threads = 0  # that there were before they were shared
         self._failed: BaseException | None = None
         self._thread: threading.Thread | None = None
