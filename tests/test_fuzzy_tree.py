@@ -301,6 +301,10 @@ def test_clauses_of_one_sentence_begin_alike() -> None:
     texts = {words.write(pattern, random.Random(i)) for i in range(200)}
     begun = {m.groups() for t in texts if (m := re.search(r"the country (\w+) .* and (\w+) ", t))}
     assert begun == {("that", "that"), ("with", "with")}  # and never "with the lake Tana and whose name begins with T"
+    spoken = Clue(relation="spoken", forward=True, target="language:Sorb")  # "where" and "in which", as nothing else
+    three = Pattern(relation="leader", forward=True, root=Node(type="country", clues=(lake, named, spoken)))
+    texts = {t for i in range(400) if (t := words.write(three, random.Random(i))).count(".") < 2}
+    assert texts and not any(re.search(r"(country|,|and) (with|which) ", t) for t in texts)
 
 
 def test_names_with_stops_and_conjunctions_and_what_cannot_be_read() -> None:

@@ -42,6 +42,8 @@ def test_grow_writes_what_adds_up_and_can_be_shown(base, grown, capsys, tmp_path
     assert main(["questions", "show", str(grown), "--kb", str(base), "--page", str(tmp_path / "page.html")]) == 0
     page = (tmp_path / "page.html").read_text()
     assert page.count("<summary>") == 20 and "Why each clue is needed" in page and "<script" not in page
+    assert main(["questions", "show", str(grown), "--kb", str(base), "--page", str(tmp_path / "page.md")]) == 0
+    assert (tmp_path / "page.md").read_text().count("\n    **") == 20
     told = (grown / "CARD.md").read_text()
     assert f"40 questions (8 test, 32 train) of {card['produced']} that were made" in told and card["kb"] in told
     assert all(f"| {reason} | {n} |" in told for reason, n in card["quarantined"].items())

@@ -39,7 +39,7 @@ def add(commands: Any) -> None:
     s.add_argument("folder", nargs="?", type=Path, default=Path("artifacts/questions"), metavar="DIR", help="default: artifacts/questions")
     s.add_argument("--kb", type=Path, default=Path("artifacts/kb"), metavar="DIR", help="what the questions were grown from (default: artifacts/kb)")
     s.add_argument("--n", type=int, default=20, help="how many (default 20)")
-    s.add_argument("--page", type=Path, metavar="FILE", help="write an HTML page")
+    s.add_argument("--page", type=Path, metavar="FILE", help="write an HTML page, or Markdown where FILE ends in .md")
     s.add_argument("--seed", type=int, default=0, help="another seed, another twenty")
     s.set_defaults(run=show)
 
@@ -111,7 +111,7 @@ def rewrite(args: argparse.Namespace) -> int:
 
 def show(args: argparse.Namespace) -> int:
     from tasks.errors import UserError
-    from tasks.pages.questions import lines, page
+    from tasks.pages.questions import lines, markdown, page
     from tasks.play import knowledge, trees
 
     path = args.folder / "problems.parquet" if args.folder.is_dir() else args.folder
@@ -125,6 +125,7 @@ def show(args: argparse.Namespace) -> int:
         print("\n".join(lines(sample, kb)))
         return 0
     args.page.parent.mkdir(parents=True, exist_ok=True)
-    args.page.write_text(page(sample, kb, len(problems)), encoding="utf-8")
+    write = markdown if args.page.suffix == ".md" else page
+    args.page.write_text(write(sample, kb, len(problems)), encoding="utf-8")
     print(f"written: {args.page}")
     return 0

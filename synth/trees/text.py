@@ -120,7 +120,8 @@ class Realiser:
         first = [{p.before.split(" ")[0] for p in self._usable(c, type_, False)} for c in clues]
         alike = sorted(set.intersection(*first)) if len(clues) > 1 else []  # "that has A and that borders B", not "with A and which borders B"
         begins = rng.choice(alike) if alike else ""
-        said = [self._say(c, type_, False, rng, begins=begins) for c in sorted(clues, key=nested)]
+        avoid = () if begins or len(clues) == 1 else ("with", "which")  # "that has A and where B is C", not "with A and where B is C"
+        said = [self._say(c, type_, False, rng, begins=begins, avoid=avoid) for c in sorted(clues, key=nested)]
         return said[0] if len(said) == 1 else f"{', '.join(said[:-1])} and {said[-1]}"
 
     def _usable(self, clue: Clue | Named, type_: str, sentence: bool) -> list[Phrase]:
@@ -134,11 +135,12 @@ class Realiser:
             raise ValueError(f"there are no words for the clue {clue}")
         return usable
 
-    def _say(self, clue: Clue | Named, type_: str, sentence: bool, rng: random.Random, *, begins: str = "") -> str:
-        """One clue as a clause or a sentence (without its stop); the clause begins with the word `begins`, where one is given."""
+    def _say(self, clue: Clue | Named, type_: str, sentence: bool, rng: random.Random, *, begins: str = "", avoid: Collection[str] = ()) -> str:
+        """One clue as a clause or a sentence (without its stop); the clause begins with the word `begins`, where one is given, and with
+        none of `avoid`, where it can."""
         kind, _ = _kind(clue)
         usable = [p for p in self._usable(clue, type_, sentence) if not begins or p.before.split(" ")[0] == begins]
-        p = rng.choice(usable)
+        p = rng.choice([p for p in usable if p.before.split(" ")[0] not in avoid] or usable)
         filled = self._filled(clue, rng)
         if kind == "name" and p.before.endswith(f"the {spoken(self._other(p))} ") and spoken(self._other(p)) in filled.lower().split():
             p = p._replace(before=p.before.removesuffix(f"the {spoken(self._other(p))} "))  # no "the lake Lake Chad"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterator, Sequence
 from html import escape
 
 from synth.kb import KB
 from synth.tree import Clue, Named, Node, Nothing, Span, Than, Third, deletions, from_json, inner
+from synth.trees.text import with_article
 from synth.types import Problem
 from tasks.pages.page import page as document
 from tasks.pages.page import tags
@@ -16,7 +18,11 @@ from tasks.pages.page import tags
 def facts(p: Problem, kb: KB) -> list[str]:
     """The sentences that the answer rests on, the asked one last."""
     known = (kb.facts[f] for f in p.lineage["facts"] if f in kb.facts)
-    return [kb.relations[f.relation].sentence(kb.text(f.subject), [kb.text(f.value)]) for f in known]
+    return [kb.relations[f.relation].sentence(_name(kb, f.subject), [_name(kb, f.value)]) for f in known]
+
+
+def _name(kb: KB, value: str) -> str:
+    return with_article(kb.text(value), kb.entities[value].type) if value in kb.entities else kb.text(value)
 
 
 def needed(p: Problem, kb: KB) -> Iterator[tuple[str, str]]:
@@ -72,6 +78,22 @@ def lines(sample: Sequence[Problem], kb: KB) -> list[str]:
 def _plain(text: str) -> str:
     """Without control characters: names come from files."""
     return "".join(c if c.isprintable() else " " for c in text)
+
+
+def markdown(sample: Sequence[Problem], kb: KB, total: int) -> str:
+    """The same as Markdown: a question, its answer, and the facts that it rests on."""
+    lead = f"{len(sample)} of {total:,} questions about a knowledge base of {len(kb.facts):,} facts, from the easiest to the hardest: one of each"
+    proof = "Each has one answer there, and each clue is needed."
+    out = ["# Questions at rising difficulty", "", f"{lead} {len(sample)}-th part, chosen by hash. {proof}"]
+    for i, p in enumerate(sample, 1):
+        axes = ", ".join(f"{k} {v}" for k, v in difficulty(p).items())
+        out += ["", f"{i}. {_literal(p.question)}", "", f"    **{_literal(p.answer)}** ({axes}). {_literal(' '.join(facts(p, kb)))}"]
+    return "\n".join(out) + "\n"
+
+
+def _literal(text: str) -> str:
+    """As text that Markdown and HTML leave as it is."""
+    return re.sub(r"([\\`*_\[\]|#~])", r"\\\1", escape(_plain(text), quote=False))
 
 
 def page(sample: Sequence[Problem], kb: KB, total: int) -> str:

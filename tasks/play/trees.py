@@ -125,13 +125,16 @@ def _mean(problems: Sequence[Problem], axis: str) -> float:
 
 GATES = {
     "unique": "the root is the only entity and has one answer, by SQL over names",
-    "necessary": "without any clue another answer fits, shown by a witness and checked by SQL",
+    "necessary": "without each single clue another answer fits too, shown by a witness and checked by SQL",
     "single_clue": "no clue suffices alone",
+    "guessable": "the most frequent answer to what is asked is right in at most the share max_guess of all cases (card.json, knobs)",
     "constant_beside": "no constant beside the root",
     "answer_in_text": "neither the answer nor a hidden name is in the text",
     "implied": "no constant leads to the answer by one functional relation",
     "roundtrip": "the text is read back as the pattern alone",
     "not_answerable": "an oracle finds the answer by opening pages",
+    "duplicate": "no two questions have the same structure, and none shares four fifths of its words with another about the same root",
+    "split_leak": "no test root occurs in a question of another split, be it as a clue",
     "one_search": f"the answer and the root do not stand in the best 3 of {SHORTCUT_K} passages for the question itself",
 }
 
