@@ -33,6 +33,14 @@ def test_what_is_shown_by_tests_is_shown_by_tests_that_there_are():
         assert f"](../{path})" in next(line for line in rows if line.startswith(f"| [{name}]"))
 
 
+def test_what_a_benchmark_measured_stands_as_evidence():
+    rows = page.page().splitlines()
+    for name in ("tool-light", "rar2", "synrewrite", "retro-star"):
+        row = next(line for line in rows if line.startswith(f"| [{name}]"))
+        assert "**holds**" in row and "5 seeds (`make bench-search-methods`)" in row
+    assert "calls lower than best_vs_worst" in next(line for line in rows if line.startswith("| [tool-light]"))
+
+
 def test_a_change_of_evidence_changes_the_page(tmp_path, monkeypatch):
     before = page.page()
     evidence = {"recipe": "opo", "holds": True, "effect": {"mean": 0.5, "low": 0.25, "high": 0.75, "n": 8},
