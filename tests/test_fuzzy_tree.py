@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from synth.kb import KB, Entity, Fact, Relation, passages
-from synth.make.fuzzy_tree import FuzzyTrees, fuzzy_tree, similarity
+from synth.make.fuzzy_tree import Alike, FuzzyTrees, fuzzy_tree, runs
 from synth.make.world import world
 from synth.prove import Prover
 from synth.reprove import Reprover, reprove
@@ -435,7 +435,24 @@ def test_duplicates_are_set_aside(trees: FuzzyTrees, made: tuple) -> None:
     items = iter([p, p, twin, None])
     accepted, aside = fuzzy_tree(lambda *key: next(items), {("train", 2): 5})
     assert [x.id for x in accepted] == [p.id] and [q.reason for q in aside] == ["duplicate", "near_duplicate"]
-    assert similarity("a b c d", "a b c d") == 1.0 and similarity("a b c", "x y z") == 0.0
+    other = replace(twin, lineage={**twin.lineage, "root": "country:Elsewhere"})  # about another root: four fifths of the words are the same
+    items = iter([p, other, None])
+    assert [q.reason for q in fuzzy_tree(lambda *key: next(items), {("train", 2): 5})[1]] == ["near_duplicate"]
+
+
+@pytest.mark.parametrize("learnt", [10, 10_000])
+def test_similar_texts_are_found_without_comparing_all(learnt: int) -> None:
+    rng, alike, texts, found = random.Random(0), Alike(learnt=learnt), [], 0
+    frames = ["Name the capital of the country that has a name that starts with {} and that lies in a region which contains {} and {} .", "Tell me the {} of the {} of {} .", "{}", "{} {}"]
+    for _ in range(300):
+        text = rng.choice(frames).format(*(rng.choice("abcdef") * rng.choice((1, 1, 3)) for _ in range(3)))
+        mine = runs(text)
+        plain = next((i for i, t in enumerate(texts) if len(mine & runs(t)) / len(mine | runs(t)) >= 0.8), None)
+        assert alike.first(text) == plain
+        found += plain is not None
+        texts.append(text)
+        alike.add(text)
+    assert 50 < found < 300
 
 
 # ---- arrays against SQL

@@ -33,7 +33,7 @@ import numpy as np
 from synth.kb import KB, Fact, Passage
 from synth.prove import Prover
 from synth.reading import Reader
-from synth.tree import Clue, Node, Pattern, Span, Than, canonical, constants, deletions, to_json
+from synth.tree import Clue, Node, Span, Than, canonical, constants, deletions, to_json
 from synth.trees import phrases
 from synth.trees.graph import Graph
 from synth.trees.grow import Grower, Grown, Shape, depth, fuzz
@@ -300,14 +300,14 @@ def fuzzy_tree(
     run: Callable[..., Iterable] = map,
 ) -> tuple[list[Problem], list[Quarantined]]:
     """Up to counts[split, depth] questions of every cell, and what was set aside on the way: "duplicate" for the same structure again, and
-    "near_duplicate" for four fifths of the words of an accepted question about the same root.
+    "near_duplicate" for four fifths of the runs of three words of an accepted question.
 
     `run` maps `make` over the indexes of a cell in order, perhaps in other processes: it decides the time, never the result.
     """
     accepted: list[Problem] = []
     aside: list[Quarantined] = []
     structures: dict[str, Problem] = {}
-    about: dict[str, list[Problem]] = {}
+    alike = Alike()
     for (split, depth), wanted in counts.items():
         full, indexes = len(accepted) + wanted, range(tries * wanted)
         for index, item in enumerate(run(make, [split] * len(indexes), [depth] * len(indexes), indexes)):
@@ -317,19 +317,54 @@ def fuzzy_tree(
                 aside.append(item)
                 continue
             same = structures.get(item.lineage["structure"])
-            near = same or next((p for p in about.get(item.lineage["root"], ()) if similarity(p.question, item.question) >= 0.8), None)
+            near = same or (accepted[i] if (i := alike.first(item.question)) is not None else None)
             if near is not None:
                 reason = "near_duplicate" if same is None else "duplicate"
                 evidence = f"{item.question} | as {near.id}: {near.question}"
                 aside.append(Quarantined(id=f"tree/{split}/{depth}/{index}", stage=STAGE, reason=reason, evidence=evidence))
                 continue
             structures[item.lineage["structure"]] = item
-            about.setdefault(item.lineage["root"], []).append(item)
+            alike.add(item.question)
             accepted.append(item)
     return accepted, aside
 
 
-def similarity(a: str, b: str, *, n: int = 3) -> float:
-    """The Jaccard similarity of two texts by their runs of n words."""
-    one, two = (Counter(zip(*(w[i:] for i in range(n)), strict=False)).keys() for w in (a.lower().split(), b.lower().split()))
-    return len(one & two) / len(one | two) if one | two else float(a == b)
+def runs(text: str, n: int = 3) -> frozenset[tuple[str, ...]]:
+    """The runs of n words of a text; the text itself where it has fewer."""
+    words = text.lower().split()
+    return frozenset(zip(*(words[i:] for i in range(n)), strict=False)) or frozenset({tuple(words)})
+
+
+class Alike:
+    """Texts of which one can ask for a similar one (Jaccard similarity of their runs of three words of `least` or more) without comparing all:
+    of two such texts at least one of the few seldom runs of the one is among those of the other (prefix filtering, Bayardo et al., WWW 2007).
+    How seldom a run is, the first `learnt` texts say; it decides the time and never the result."""
+
+    def __init__(self, *, least: float = 0.8, learnt: int = 500) -> None:
+        self.least, self.learnt = least, learnt
+        self._texts: list[frozenset[tuple[str, ...]]] = []
+        self._seen: dict[tuple[str, ...], int] = {}
+        self._holders: dict[tuple[str, ...], list[int]] = {}
+
+    def first(self, text: str) -> int | None:
+        """The number of the first text that is similar."""
+        mine = runs(text)
+        near = sorted({i for run in self._seldom(mine) for i in self._holders.get(run, ())})
+        return next((i for i in near if len(mine & self._texts[i]) / len(mine | self._texts[i]) >= self.least), None)
+
+    def add(self, text: str) -> None:
+        self._texts.append(runs(text))
+        if len(self._texts) == self.learnt:
+            self._seen = Counter(run for some in self._texts for run in some)
+            self._holders = {}
+            for i in range(len(self._texts)):
+                self._hold(i)
+        else:
+            self._hold(len(self._texts) - 1)
+
+    def _hold(self, i: int) -> None:
+        for run in self._seldom(self._texts[i]):
+            self._holders.setdefault(run, []).append(i)
+
+    def _seldom(self, some: frozenset[tuple[str, ...]]) -> list[tuple[str, ...]]:
+        return sorted(some, key=lambda run: (self._seen.get(run, 0), run))[: len(some) - math.ceil(self.least * len(some) - 1e-9) + 1]

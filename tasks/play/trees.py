@@ -133,7 +133,7 @@ GATES = {
     "implied": "no constant leads to the answer by one functional relation",
     "roundtrip": "the text is read back as the pattern alone",
     "not_answerable": "an oracle finds the answer by opening pages",
-    "duplicate": "no two questions have the same structure, and none shares four fifths of its words with another about the same root",
+    "duplicate": "no two questions have the same structure, and none has four fifths of the runs of three words of another",
     "split_leak": "no test root occurs in a question of another split, be it as a clue",
     "one_search": f"the answer and the root do not stand in the best 3 of {SHORTCUT_K} passages for the question itself",
 }
