@@ -204,7 +204,8 @@ def _target(address: str) -> str:
 
 
 class _Page(HTMLParser):
-    """An HTML page as `_Parts`: rows of tables and lists of definitions become `key: value` lines."""
+    """An HTML page as `_Parts`: rows of two cells and lists of definitions become `key: value` lines. Where HTML lets an end tag be left out
+    (cells, rows, terms), the next tag ends what is open."""
 
     def __init__(self, raw: str) -> None:
         super().__init__(convert_charrefs=True)
@@ -217,6 +218,8 @@ class _Page(HTMLParser):
         self._bold: int | None = None
         self._naming = ""
         self._paragraphs = 0
+        self._cell = ""  # the open one: td, th or dt
+        self._row: list[tuple[str, int]] = []  # cells of a row: tag, place of the gap behind it in `_out`
         self.feed(raw)
         self.close()
         self.text = "".join(self._out)
@@ -230,12 +233,20 @@ class _Page(HTMLParser):
             self._hidden += tag not in _VOID
             return
         style = (given.get("style") or "").replace(" ", "").lower()
-        if tag in _DROPPED or (tag not in _VOID and ("hidden" in given or "display:none" in style)):
+        if self._naming == "h1" and tag in _BLOCK:
+            self._naming = ""
+        if tag in ("td", "th", "tr", "dt", "dd"):
+            self._end_cell()
+        if tag == "tr":
+            self._end_row()
+        if tag in _DROPPED or (tag not in _VOID and ("hidden" in given or "display:none" in style or "visibility:hidden" in style)):
             self._hidden = tag not in _VOID
             return
-        if tag in _BLOCK:
+        if tag in _BLOCK and tag != "dd" or tag == "dt":  # a term and what is said of it are one line
             self._break()
             self._paragraphs += tag == "p"
+        if tag in ("td", "th", "dt"):
+            self._cell = tag
         if tag == "h1" and not self.h1:
             self._naming = "h1"
         elif tag == "a":
@@ -253,11 +264,11 @@ class _Page(HTMLParser):
         if self._hidden:
             self._hidden -= tag not in _VOID
             return
-        if tag in ("th", "dt"):
-            self._say(": " if self._out and not "".join(self._out[-1:]).rstrip().endswith(":") else " ")
-        elif tag == "td":
-            self._say(" ")
-        elif tag in _BLOCK:
+        if tag in ("td", "th", "dt", "tr", "table", "dl"):
+            self._end_cell()
+        if tag in ("tr", "table"):
+            self._end_row()
+        if tag in _BLOCK:
             self._break()
         elif tag == "a" and self._link is not None:
             (target, start), self._link = self._link, None
@@ -268,6 +279,22 @@ class _Page(HTMLParser):
             if 0 < len(said) <= 100 and not said.endswith(":"):
                 self.aliases.append(said)
             self._bold = None
+
+    def _end_cell(self) -> None:
+        if not self._cell:
+            return
+        keyed = self._cell != "td" and not "".join(self._out[-1:]).rstrip().endswith(":")
+        self._row.append((self._cell, len(self._out)))
+        self._say(": " if keyed and self._out else "  ")
+        self._cell = ""
+
+    def _end_row(self) -> None:
+        """Of two cells the first is the key of the second; the gap between them is as long as it was, so that links stay where they are."""
+        if [tag for tag, _ in self._row] == ["td", "td"]:
+            gap = self._row[0][1]
+            if gap and not self._out[gap - 1].rstrip().endswith(":"):
+                self._out[gap] = ": "
+        self._row = []
 
     def handle_data(self, data: str) -> None:
         if self._naming == "title":

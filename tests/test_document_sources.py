@@ -101,6 +101,32 @@ def test_scripts_styles_comments_and_hidden_parts_are_no_text(folder):
     assert "See the kingdom, elsewhere & more." in zelton.text
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        "<table><tr><td>Area</td><td>12 sq km</td></tr><tr><td>Capital:</td><td><a href='z.html'>Zelton</a></td></tr></table>",
+        "<table><tr><td>Area<td>12 sq km<tr><td>Capital<td><a href='z.html'>Zelton</a></table>",
+        "<table><tr><th>Area<td>12 sq km<tr><th>Capital<td><a href='z.html'>Zelton</a></table>",
+        "<dl><dt>Area<dd>12 sq km<dt>Capital<dd><a href='z.html'>Zelton</a></dl>",
+        "<dl><dt>Area</dt><dd>12 sq km</dd><dt>Capital:</dt><dd><a href='z.html'>Zelton</a></dd></dl>",
+        "<ul><li>Area: 12 sq km<li>Capital: <a href='z.html'>Zelton</a></ul>",
+    ],
+    ids=["closed", "open", "heads", "terms", "closed terms", "list"],
+)
+def test_rows_and_terms_with_end_tags_left_out(tmp_path, body):
+    (tmp_path / "b.html").write_text(f"<h1>B<p>A town.<p style='visibility: hidden'>Area: 9 sq km</p>{body}<p>Its end.")
+    (d,) = read_document(tmp_path / "b.html", "b")
+    lines = [" ".join(line.split()) for line in d.text.split("\n")]
+    assert d.title == "B" and "A town." in lines and "Area: 12 sq km" in lines and "Capital: Zelton" in lines and "Area: 9 sq km" not in lines
+    assert [d.text[start:end] for _, start, end in d.links] == ["Zelton"]
+
+
+def test_rows_of_three_cells_are_no_keys(tmp_path):
+    (tmp_path / "b.html").write_text("<h1>B</h1><table><tr><td>Area<td>12 sq km<td>1990<tr><td>Capital<td>Zelton<td>1991</table>")
+    (d,) = read_document(tmp_path / "b.html", "b")
+    assert ":" not in d.text and "Area 12 sq km 1990" in " ".join(d.text.split())
+
+
 def test_markup_of_a_chat_stays_text_and_is_spelled_apart(folder):
     reading, built, _ = read(folder)
     norvia = next(d for d in reading.documents if d.title == "Norvia")
