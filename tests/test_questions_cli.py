@@ -63,6 +63,21 @@ def test_verify_proves_a_published_file_and_names_what_fails(base, grown, capsys
     assert main(["verify", str(tmp_path / "none.jsonl")]) == 2 and main(["verify", str(grown / "problems.parquet"), "--kb", str(tmp_path)]) == 2
 
 
+def test_a_published_file_carries_the_users_own_phrases(base, capsys, tmp_path) -> None:
+    """The file and the base alone prove it: no card.json beside it is needed."""
+    (tmp_path / "mine.yaml").write_text("border: {object: ['next door to {y}'], subject: ['that has {y} next door']}\n")
+    words = ["questions", "grow", "--kb", str(base), "--out", str(tmp_path / "q"), "--n", "60", "--phrases", str(tmp_path / "mine.yaml")]
+    assert main(words) == 0
+    lines = (tmp_path / "q" / "questions.jsonl").read_text().splitlines()
+    said = [json.loads(line)["question"] for line in lines]
+    assert any("is next door to" in q for q in said) and not any(" that door to" in q for q in said)
+    assert any("phrases" in json.loads(line) for line in lines)
+    (tmp_path / "published.jsonl").write_text("\n".join(lines))
+    capsys.readouterr()
+    assert main(["verify", str(tmp_path / "published.jsonl"), "--kb", str(base)]) == 0
+    assert "60 of 60 questions proved again" in capsys.readouterr().out
+
+
 def test_verify_inspects_questions_of_others(base, capsys, tmp_path) -> None:
     kb = world(countries=40, seed=4)
     f = next(f for f in kb.facts.values() if f.relation == "capital")

@@ -28,7 +28,7 @@ def verify(args: argparse.Namespace) -> int:
         raise UserError(f"{args.file} holds no question")
     wrong = 0
     if ours:
-        found = play.ours(ours, args.kb or Path("artifacts/kb"), args.file.parent / "card.json")
+        found = play.ours(ours, args.kb or Path("artifacts/kb"), args.file)
         wrong += found["rows"] - found["proved"]
         for id_, reason, evidence in found["evidence"] if args.json else found["evidence"][: args.most]:
             print(json.dumps({"id": id_, "reason": reason, "evidence": evidence}) if args.json else f"{id_}  {reason}: {evidence}")

@@ -164,7 +164,9 @@ def _clause(noun: str, type_: str, w: Words, definite: bool) -> str:
 
 
 def _variants(clause: str, w: Words) -> _Said:
-    """The paraphrases of one clause that is no "whose L is Y"."""
+    """The paraphrases of one clause that is no "whose L is Y"; "next door to Y" is "that is next door to Y"."""
+    if not re.match(r"(with|where|in which|whose|who|that|which) ", clause):
+        clause = f"{w.that} is {clause}"
     first, _, rest = clause.partition(" ")
     if first == "with":
         return _Said([clause, f"{w.that} has {rest}"], [f"{w.subject} has {rest}", f"{w.other_subject} has {rest}"])

@@ -15,7 +15,7 @@ import yaml
 
 from synth.kb import Passage
 from synth.make.fuzzy_tree import FuzzyTrees, fuzzy_tree
-from synth.tree import from_json
+from synth.tree import Clue, from_json, nodes
 from synth.trees.model import ModelWording, rewrite
 from synth.trees.triples import triples_of
 from synth.types import Problem, Quarantined, Sampling, Split, digest, from_row, to_row
@@ -145,9 +145,14 @@ def write(folder: Path, kb: Path, accepted: Sequence[Problem], aside: Sequence[Q
     tables.write(folder / "problems.parquet", accepted, Problem)
     tables.write(folder / "quarantine.parquet", aside, Quarantined)
     name = knowledge.kb_at(kb).text
+    own = card.get("phrases") or {}
     with (folder / "questions.jsonl").open("w", encoding="utf-8") as out:
         for p in accepted:
-            row = {**to_row(p), "question": p.question, "formalization": triples_of(from_json(p.lineage["pattern"]), name)}
+            pattern = from_json(p.lineage["pattern"])
+            row = {**to_row(p), "question": p.question, "formalization": triples_of(pattern, name)}
+            used = {c.relation for n in nodes(pattern.root) for c in n.clues if isinstance(c, Clue)}
+            if said := {r: own[r] for r in sorted(used & set(own))}:
+                row["phrases"] = said  # a reader needs them, and may have this file alone
             out.write(json.dumps(row, ensure_ascii=False, sort_keys=True) + "\n")
     (folder / "card.json").write_text(json.dumps(card, indent=1, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")
     (folder / "CARD.md").write_text(data_card(card, accepted), encoding="utf-8")
@@ -226,6 +231,12 @@ def read(path: Path) -> tuple[list[Problem], list[tuple[str, str]]]:
             else:
                 theirs.append((f"{path.name} line {i}", line))
     return ours, theirs
+
+
+def phrases_in(path: Path) -> dict[str, Any]:
+    """The user's own phrases that the rows of a file .jsonl of ours carry, by relation."""
+    rows = map(_object, path.read_text(encoding="utf-8").split("\n")) if path.suffix == ".jsonl" else ()
+    return {relation: sides for row in rows for relation, sides in (row.get("phrases") or {}).items()}
 
 
 def _list(path: Path, lines: Sequence[str]) -> list[str]:

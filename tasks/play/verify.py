@@ -14,13 +14,15 @@ from synth.certify import certify
 from synth.reprove import FAMILIES, Reprover, reprove
 from synth.trees.triples import inspect, read
 from synth.types import Problem
-from tasks.play import knowledge
+from tasks.play import knowledge, trees
 
 
-def ours(problems: Sequence[Problem], kb: Path, card: Path) -> dict[str, Any]:
+def ours(problems: Sequence[Problem], kb: Path, file: Path) -> dict[str, Any]:
     """{rows, proved, refuted: {reason: n}, evidence: [(id, reason, evidence)]}. Questions about a knowledge base are proved from the folder
-    `kb`, problems of families from their text alone; `card`, where it exists, holds the phrases that the user gave."""
-    extra = json.loads(card.read_text(encoding="utf-8")).get("phrases") if card.exists() else None
+    `kb`, problems of families from their text alone; the phrases that the user gave are in the rows of the `file` where it is published
+    (.jsonl), else in card.json beside it."""
+    card = file.parent / "card.json"
+    extra = trees.phrases_in(file) or (json.loads(card.read_text(encoding="utf-8")).get("phrases") if card.exists() else None)
     about = [p for p in problems if p.family in FAMILIES]
     found: dict[str, Any] = {"rows": 0, "proved": 0, "refuted": {}, "evidence": []}
     if about:
