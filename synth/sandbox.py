@@ -7,7 +7,8 @@ clock runs out, and always at the end. On top of that comes the strongest layer 
     bubblewrap   namespaces for users, mounts, network, processes and IPC; nothing but the interpreter and the job is mounted, and
                  read-only; and Landlock and a filter of system calls (seccomp) inside
     namespaces   the same namespaces but mounts by unshare(1), Landlock and the filter: files outside the interpreter's own cannot be
-                 opened. Run by root, the program becomes the user 65534.
+                 opened. Run by root, the program becomes the user 65534: of this machine, or where the interpreter's files are closed to others (below
+                 /root, say), of a namespace of users of its own.
 
 The filter denies forks, threads, other programs, sockets, tracing, io_uring, userfaultfd, bpf, keys, mounts and namespaces.
 
@@ -91,6 +92,7 @@ def strongest() -> str | None:
 _PROBE = """
 def probe():
     import os
+    import colorsys  # the interpreter's own files can be read
     out = []
     for attempt in (lambda: os.listdir("/home"), lambda: open("/etc/passwd").read(1), lambda: open("/tmp/espalier-probe", "w"), os.fork):
         try:
@@ -128,7 +130,7 @@ def _run(layer: str, source: str, function: str, inputs: Sequence[Sequence[Any]]
             "inputs": [list(i) for i in inputs],
             "readable": [*readable, str(folder)],
             "landlock": layer != "none",
-            "drop_root": layer == "namespaces",
+            "drop_root": layer == "namespaces" and _open_to_others(),
             "rlimits": {
                 "RLIMIT_CPU": limits.seconds,
                 "RLIMIT_AS": limits.memory_mb << 20,
@@ -152,6 +154,12 @@ def _readable() -> list[str]:
     return sorted(p for p in own if os.path.isdir(p))
 
 
+def _open_to_others() -> bool:
+    """Whether any user can read the standard library."""
+    path = Path(sysconfig.get_path("stdlib")).resolve()
+    return all(p.stat().st_mode & 0o001 for p in (path, *path.parents)) and bool(path.stat().st_mode & 0o004)
+
+
 def _command(layer: str, folder: Path, readable: Sequence[str]) -> list[str]:
     python = [os.path.realpath(sys.executable), "-I", "-S", "-B", str(folder / "_box.py"), str(folder)]
     if layer == "bubblewrap":
@@ -162,7 +170,9 @@ def _command(layer: str, folder: Path, readable: Sequence[str]) -> list[str]:
             *python,
         ]
     if layer == "namespaces":
-        user = [] if os.getuid() == 0 else ["--user", "--map-current-user"]
+        user = ["--user", "--map-current-user"]
+        if os.getuid() == 0:
+            user = [] if _open_to_others() else ["--user", "--map-user=65534", "--map-group=65534"]
         return [shutil.which("unshare") or "unshare", *user, "--net", "--ipc", "--pid", "--fork", "--kill-child", *python]
     return python
 
