@@ -5,6 +5,7 @@ themselves run in the background: a shell starts background jobs with SIGINT ign
 """
 
 import signal
+import sys
 
 import pytest
 from hypothesis import settings
@@ -26,3 +27,13 @@ def either_way(request, monkeypatch):
     elif build.library() is None:
         pytest.skip(f"no compiled code: {build.why_not()}")
     return request.param
+
+
+@pytest.fixture(autouse=True)
+def as_many_threads_as_before():
+    """What a test makes of torch's number of threads, on which the last bit of a product depends, stays its own."""
+    torch = sys.modules.get("torch")
+    before = torch.get_num_threads() if torch else 0
+    yield
+    if torch and torch.get_num_threads() != before:
+        torch.set_num_threads(before)

@@ -33,11 +33,11 @@ _MADE: weakref.WeakKeyDictionary[nn.Module, Layers | None] = weakref.WeakKeyDict
 def usable(model: nn.Module) -> bool:
     """Whether a model is one whose layers are known here, as it came from transformers: plain linear layers, no hooks, biases of qkv alone,
     float32 on a CPU."""
-    c = model.config
-    if c.model_type not in KNOWN or c.hidden_act != "silu" or (getattr(c, "rope_parameters", None) or {}).get("rope_type") not in ROPES:
+    base = model.base_model
+    c = getattr(base, "config", None)
+    if c is None or c.model_type not in KNOWN or c.hidden_act != "silu" or (getattr(c, "rope_parameters", None) or {}).get("rope_type") not in ROPES:
         return False
-    base, size = model.base_model, 0
-    own = [model, base, base.embed_tokens, base.norm, base.rotary_emb, model.get_output_embeddings() or base]
+    own, size = [model, base, base.embed_tokens, base.norm, base.rotary_emb], 0
     for layer in base.layers:
         a, m = layer.self_attn, layer.mlp
         inner = (a.q_proj, a.k_proj, a.v_proj, a.o_proj, m.gate_proj, m.up_proj, m.down_proj)
@@ -74,7 +74,7 @@ class Layers:
     """Call it as `training.model.hidden_states` of packed rows: model, ids, position [T] -> [T, d]."""
 
     def __init__(self, model: nn.Module, lib: ctypes.CDLL) -> None:
-        c, first = model.config, model.base_model.layers[0].self_attn
+        c, first = model.base_model.config, model.base_model.layers[0].self_attn
         self.lib, self.heads, self.kv, self.d = lib, c.num_attention_heads, c.num_key_value_heads, first.head_dim
         self.eps, self.scale = c.rms_norm_eps, first.scaling
         self.cos = self.sin = torch.zeros(0, self.d // 2)  # [positions, D/2]
@@ -84,7 +84,7 @@ class Layers:
         """Whether two short rows come out as in the model's own forward."""
         from training.model import hidden_states
 
-        ids = torch.arange(1, 13) % model.config.vocab_size
+        ids = torch.arange(1, 13) % model.base_model.config.vocab_size
         position, rows = torch.cat([torch.arange(7), torch.arange(5)]), PackedRows.of([7, 5])
         want = hidden_states(model, ids, position, rows)
         return torch.allclose(self(model, ids, position, rows), want, atol=1e-4 * float(want.abs().max()), rtol=0)
@@ -95,7 +95,7 @@ class Layers:
         if top > len(self.cos):
             reach = torch.arange(max(top, 2 * len(self.cos), 256))
             with torch.no_grad():
-                both = model.base_model.rotary_emb(model.get_input_embeddings().weight[:1], reach[None])
+                both = model.base_model.rotary_emb(model.base_model.embed_tokens.weight[:1], reach[None])
             self.cos, self.sin = (x[0, :, : self.d // 2].contiguous() for x in both)
         return self.cos.index_select(0, position), self.sin.index_select(0, position)
 
