@@ -26,7 +26,7 @@ import platform
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -66,8 +66,9 @@ def one(seed: int, root: Path) -> dict[str, Any]:
     return {"seed": seed, "cpu_seconds": spent, "models": {name: measured(seed, root, name) for name in ("sft", "rl")}, "curve": curve(root)}
 
 
-def measured(seed: int, root: Path, name: str) -> dict[str, dict[str, list[list[float]]]]:
-    """Cell -> scores and calls [questions][samples] of a model in the unseen world; kept below `root` once they are there."""
+def measured(seed: int, root: Path, name: str, asked: Mapping[str, int] | None = None) -> dict[str, dict[str, list[list[float]]]]:
+    """Cell -> scores and calls [questions][samples] of a model in the unseen world; kept below `root` once they are there. `asked`: cell -> how
+    many of its questions (default: all of all cells)."""
     import torch
 
     from synth.types import Sampling
@@ -83,6 +84,7 @@ def measured(seed: int, root: Path, name: str) -> dict[str, dict[str, list[list[
         return json.loads(kept.read_text(encoding="utf-8"))
     torch.set_num_threads(1)
     cells = unseen(seed, root)
+    cells = cells if asked is None else {cell: cells[cell][:n] for cell, n in asked.items()}
     model, tokenizer = load_model(root / "artifacts" / name / "model")
     renderer = Renderer(tokenizer)
     player = Player(
@@ -90,8 +92,8 @@ def measured(seed: int, root: Path, name: str) -> dict[str, dict[str, list[list[
         tools={"search": knowledge.load(root / "unseen" / "passages.parquet")}, max_tokens=SET["rl"]["max_tokens"],
         sampling=Sampling(temperature=1.0, max_tokens=SET["rl"]["max_turn_tokens"]),
     )  # fmt: skip
-    asked = [p for problems in cells.values() for p in problems]
-    groups = {g.rollouts[0].problem.id: g for g in player.play(asked, SAMPLES, seed, "bench")}
+    every = [p for problems in cells.values() for p in problems]
+    groups = {g.rollouts[0].problem.id: g for g in player.play(every, SAMPLES, seed, "bench")}
     found = {
         cell: {
             "scores": [[float(v) for v in groups[p.id].rewards] for p in problems],
@@ -223,8 +225,12 @@ def summarise(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return out
 
 
-def main(name: str = "agent", one: Callable[[int, Path], dict[str, Any]] = one) -> None:
-    """Train and measure; `name` is that of the results, `one` trains a seed (benchmarks/agent_long.py has its own)."""
+def main(
+    name: str = "agent",
+    one: Callable[[int, Path], dict[str, Any]] = one,
+    summarise: Callable[[list[dict[str, Any]]], list[dict[str, Any]]] = summarise,
+) -> None:
+    """Train and measure; `name` is that of the results, `one` trains a seed, `summarise` says what of (benchmarks/agent_unseen.py has its own)."""
     global RESULT, RUNS, COMMAND
     RESULT, RUNS, COMMAND = RESULT.with_stem(name), RUNS.with_name(name), f"make bench-{name}"
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
