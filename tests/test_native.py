@@ -5,6 +5,7 @@ import copy
 import ctypes
 import os
 import platform
+import shutil
 import subprocess
 import sys
 
@@ -92,18 +93,21 @@ def test_values_and_gradients_are_the_models_own_in_float64(name, monkeypatch):
 
 
 def variants():
-    """Flags: one thread alone, and narrower vectors where this machine has them."""
-    yield "one thread", build.FLAGS
+    """Compilers and flags: one thread alone, no flags for this processor, Clang, and narrower vectors where this machine has them."""
+    yield "one thread", build.compiler(), build.FLAGS
+    yield "any processor", build.compiler(), [f for f in build.FLAGS if f != "-march=native"]
+    if clang := shutil.which("clang"):
+        yield "clang", clang, build.FLAGS
     if platform.machine() in ("x86_64", "AMD64"):
-        yield "vectors of 8", [*build.FLAGS, "-mno-avx512f"]
-        yield "vectors of 4", [*build.FLAGS, "-mno-avx512f", "-mno-avx"]
+        yield "vectors of 8", build.compiler(), [*build.FLAGS, "-mno-avx512f"]
+        yield "vectors of 4", build.compiler(), [*build.FLAGS, "-mno-avx512f", "-mno-avx"]
 
 
-@pytest.mark.parametrize("flags", [f for _, f in variants()], ids=[n for n, _ in variants()])
+@pytest.mark.parametrize(("cc", "flags"), [v[1:] for v in variants()], ids=[v[0] for v in variants()])
 @pytest.mark.parametrize("name", ["qwen3", "qwen3, odd sizes"])
-def test_other_vectors_give_the_same_numbers(name, flags, tmp_path, monkeypatch):
+def test_other_vectors_give_the_same_numbers(name, cc, flags, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    lib = ctypes.CDLL(str(build._compiled(build.compiler(), flags)))
+    lib = ctypes.CDLL(str(build._compiled(cc, flags)))
     ours = model(name)
     prompts = tiny.ids(5, 21, 5, 40, seed=3, below=ours.config.vocab_size)
 
@@ -119,7 +123,7 @@ def test_other_vectors_give_the_same_numbers(name, flags, tmp_path, monkeypatch)
     monkeypatch.setattr(build, "_made", lambda: (lib, None))
     monkeypatch.setattr(layers, "_MADE", type(layers._MADE)())
     (got, others), again = all_of_it()
-    same = torch.equal if flags == build.FLAGS else lambda a, b: error(a, b.double()) < 1e-5  # threads change nothing at all
+    same = torch.equal if (cc, flags) == (build.compiler(), build.FLAGS) else lambda a, b: error(a, b.double()) < 1e-5  # threads change nothing at all
     assert same(got, want) and all(same(others[n], g) for n, g in grads.items())
     for a, b in zip(said, again, strict=True):
         assert a.ids.tolist() == b.ids.tolist()

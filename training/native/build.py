@@ -23,7 +23,7 @@ FOLDER = Path(__file__).parent
 SOURCES = ("layers.c", "decode.c")
 BESIDE = ("layers.c", "decode.c", "vectors.h")  # what the result depends on: a change of it runs the stages again that train
 FLAGS = ["-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-fopenmp-simd", "-shared", "-fPIC"]
-THREADS = ["-fopenmp"]  # tried first; without it the code runs in one thread
+THREADS = ["-fopenmp"]  # of GCC, whose threads are torch's own; without it the code runs in one thread
 
 
 _off: str | None = None
@@ -56,7 +56,7 @@ def _made() -> tuple[ctypes.CDLL | None, str | None]:
     if cc is None:
         return None, f"there is no C compiler ({', '.join(COMPILERS)}) on the PATH: install one, for example the package gcc or Xcode's tools"
     said = ""
-    for flags in ([*FLAGS, *THREADS], FLAGS):
+    for flags in ([*FLAGS, *THREADS], FLAGS, [f for f in FLAGS if f != "-march=native"]):
         try:
             return ctypes.CDLL(str(_compiled(cc, flags))), None
         except (OSError, subprocess.SubprocessError) as e:
@@ -67,12 +67,17 @@ def _made() -> tuple[ctypes.CDLL | None, str | None]:
 def _compiled(cc: str, flags: list[str]) -> Path:
     """The library of this source, compiler, flags and processor, compiled where it is not there yet."""
     told = subprocess.run([cc, "--version"], capture_output=True, text=True, timeout=60, check=True).stdout
+    if "clang" in told and "-fopenmp" in flags:
+        raise OSError("its threads would be others than torch's")
     texts = [(FOLDER / name).read_text(encoding="utf-8") for name in BESIDE]
     key = hashlib.sha256("\n".join([*texts, cc, told, *flags, _processor()]).encode()).hexdigest()[:16]
     folder = user_cache_path("espalier")
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        writable = os.access(folder, os.W_OK)
     except OSError:
+        writable = False
+    if not writable:
         folder = Path(tempfile.mkdtemp(prefix="espalier-"))
     target = folder / f"kernels-{key}.so"
     if not target.exists():
