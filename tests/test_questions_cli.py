@@ -88,6 +88,9 @@ def test_verify_inspects_questions_of_others(base, capsys, tmp_path) -> None:
     assert main(["verify", str(path)]) == 1
     said = capsys.readouterr().out
     assert "2 questions read, 1 rows set aside" in said and "50.0%  a constant beside what is asked" in said and "--kb DIR" in said
+    assert "triple 1: a constant beside what is asked" in said and "the question says the answer (hide it)" in said
+    assert main(["verify", str(path), "--kb", str(base)]) == 1
+    assert "answers, " in (said := capsys.readouterr().out) or "triple 2: it can go" in said
     assert main(["verify", str(path), "--kb", str(base), "--json"]) == 1
     found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert found[1]["answers"] == [f.object] and found[0]["answers"] and not found[0]["clean"]

@@ -60,8 +60,24 @@ def theirs(rows: Sequence[tuple[str, str]], kb: Path | None) -> tuple[list[dict[
     return [asdict(f) | {"clean": f.clean} for f in findings], [q.evidence for q in aside], count
 
 
+_TRIPLES = {  # finding -> what is the matter with the triples that it numbers, and what mends it
+    "beside": "a constant beside what is asked (describe it by more triples)",
+    "pairs": "two constants (delete it: it says nothing of a variable)",
+    "unconnected": "nothing ties it to what is asked (connect it, or delete it)",
+    "redundant": "it can go, the answer is the same (delete it)",
+}
+
+
 def sentences(findings: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """One line for each question with a finding."""
+    """One line for each question with a finding: which triple (from 1), what is the matter, how to mend it."""
     for f in findings:
+        said = [f"triple {', '.join(str(i + 1) for i in f[k])}: {what}" for k, what in _TRIPLES.items() if f.get(k)]
+        if f["leak"]:
+            said.append(f"{f['leak']} (hide it)")
+        if f["unknown"]:
+            said.append(f"the knowledge base lacks {', '.join(map(repr, f['unknown']))} (mend the name, or name another --kb)")
+        if f["answers"] is not None and len(f["answers"]) != 1:
+            several = f"{len(f['answers'])} answers, {', '.join(f['answers'][:3])} among them (add a triple that tells them apart)"
+            said.append(several if f["answers"] else "no answer (a triple is wrong, or its direction)")
         if not f["clean"]:
-            yield f"{f['id']}: " + ", ".join(f"{k} {v}" for k, v in f.items() if k not in ("id", "clean") and v)
+            yield f"{f['id']}: " + "; ".join(said)
