@@ -277,3 +277,19 @@ def test_an_edit_of_the_c_code_runs_training_again(tmp_path, monkeypatch):
     with (tmp_path / "decode.c").open("a") as f:
         f.write("/* */\n")
     assert code.digest(tmp_path / "build.py") != code.digest(build_py)
+
+
+def test_a_row_that_memory_does_not_hold_is_said_and_not_a_crash():
+    """In a process that may have little memory: the sentence of a learner says what to lower."""
+    code = (
+        "import resource, numpy as np, tiny, torch\nfrom training.native import layers\nfrom training.learner import Learner, Optim, nll\n"
+        "from training.pack import Row, pack\nmodel = tiny.build()\nassert layers.of(model) is not None\n"
+        "batch = lambda n: pack([Row(ids=np.arange(n) % 300, trainable=np.arange(n) > n - 5)])\n"
+        "learner = Learner(model, Optim())\nlearner.step(batch(50), nll)\n"
+        "held = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize()\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (held + (40 << 20), held + (40 << 20)))\n"
+        "try:\n    learner.step(batch(200_000), nll)\nexcept ValueError as e:\n    print(e)\n"
+    )
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(["tests", "."]), "OMP_NUM_THREADS": "2"}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
+    assert "does not fit into memory: lower the length of rows" in done.stdout, done.stderr[-500:]

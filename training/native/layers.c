@@ -1,5 +1,6 @@
 /* What a decoder layer does between its matrix products, for float32 on a CPU, each in one pass over memory (see __init__.py).
 
+   Every function returns 0, or 1 where memory did not hold its work.
    Results do not depend on the number of threads: every number is summed by one thread, in one order. Nothing is checked here: layers.py
    gives what the functions say they take.
 
@@ -12,7 +13,7 @@
 #define BLOCK 16  /* queries worked off together */
 
 /* y [T, d] = x / rms(x) * w; r [T] = 1 / rms(x). */
-void norm_forward(long T, long d, float eps, const float *x, const float *w, float *y, float *r) {
+int norm_forward(long T, long d, float eps, const float *x, const float *w, float *y, float *r) {
 #pragma omp parallel for schedule(static)
     for (long t = 0; t < T; t++) {
         const float *a = x + t * d;
@@ -22,9 +23,10 @@ void norm_forward(long T, long d, float eps, const float *x, const float *w, flo
         float f = r[t] = 1 / sqrtf(s / d + eps);
         for (long i = 0; i < d; i++) y[t * d + i] = a[i] * f * w[i];
     }
+    return 0;
 }
 /* dx = the gradient of `norm_forward` for dy, plus `more` [T, d] (or NULL); y as it gave; part [CHUNKS, d] sums to the gradient of w. */
-void norm_backward(long T, long d, const float *x, const float *w, const float *r, const float *dy, const float *more, float *dx, float *y, float *part) {
+int norm_backward(long T, long d, const float *x, const float *w, const float *r, const float *dy, const float *more, float *dx, float *y, float *part) {
     memset(part, 0, sizeof(float) * CHUNKS * d);
 #pragma omp parallel for schedule(static)
     for (int c = 0; c < CHUNKS; c++) {
@@ -45,11 +47,12 @@ void norm_backward(long T, long d, const float *x, const float *w, const float *
                 for (long i = 0; i < d; i++) dx[t * d + i] += more[t * d + i];
         }
     }
+    return 0;
 }
 
 /* Query and key heads of qkv [T, N D], normed (wq, wk [D]; NULL: not) and turned by angles (cos, sin [T, D/2]) -> out [T, (H + G) D];
    r [T, H + G] = 1 / rms of each head. */
-void turn_forward(long T, long H, long G, long D, float eps, const float *qkv, const float *wq, const float *wk, const float *cs, const float *sn, float *out, float *r) {
+int turn_forward(long T, long H, long G, long D, float eps, const float *qkv, const float *wq, const float *wk, const float *cs, const float *sn, float *out, float *r) {
     long half = D / 2;
 #pragma omp parallel for schedule(static)
     for (long t = 0; t < T; t++) {
@@ -74,9 +77,10 @@ void turn_forward(long T, long H, long G, long D, float eps, const float *qkv, c
                 }
         }
     }
+    return 0;
 }
 /* dout [T, (H + G) D] -> the query and key heads of dqkv [T, N D]; part [CHUNKS, 2 D] sums to the gradients of wq and wk. */
-void turn_backward(long T, long H, long G, long D, const float *qkv, const float *wq, const float *wk, const float *cs, const float *sn, const float *r, const float *dout, float *dqkv, float *part) {
+int turn_backward(long T, long H, long G, long D, const float *qkv, const float *wq, const float *wk, const float *cs, const float *sn, const float *r, const float *dout, float *dqkv, float *part) {
     long half = D / 2;
     memset(part, 0, sizeof(float) * CHUNKS * 2 * D);
 #pragma omp parallel for schedule(static)
@@ -102,10 +106,11 @@ void turn_backward(long T, long H, long G, long D, const float *qkv, const float
                 }
             }
         }
+    return 0;
 }
 
 /* a [T, m] = silu(gate) * up of both [T, 2 m] (gate, then up). */
-void gate_forward(long T, long m, const float *both, float *a) {
+int gate_forward(long T, long m, const float *both, float *a) {
 #pragma omp parallel for schedule(static)
     for (long t = 0; t < T; t++) {
         const float *g = both + t * 2 * m, *u = g + m;
@@ -117,9 +122,10 @@ void gate_forward(long T, long m, const float *both, float *a) {
         }
         for (; i < m; i++) o[i] = g[i] / (1 + expf(-g[i])) * u[i];
     }
+    return 0;
 }
 /* da [T, m] -> dboth [T, 2 m]; a as `gate_forward` gave. */
-void gate_backward(long T, long m, const float *both, const float *da, float *dboth, float *a) {
+int gate_backward(long T, long m, const float *both, const float *da, float *dboth, float *a) {
 #pragma omp parallel for schedule(static)
     for (long t = 0; t < T; t++) {
         const float *g = both + t * 2 * m, *u = g + m, *d = da + t * m;
@@ -138,6 +144,7 @@ void gate_backward(long T, long m, const float *both, const float *da, float *db
             dg[i] = d[i] * u[i] * (s + f * (1 - s));
         }
     }
+    return 0;
 }
 
 /* Rows of a span's keys or values: row j of its `common + n`, in x with rows of `stride` numbers. */
@@ -157,14 +164,20 @@ static void lay(const float *x, long stride, const long *span, long D, long L, l
 }
 
 /* Causal attention: turned qk [T, (H + G) D], values in qkv [T, N D] -> y [T, H D], lse [T, H]. */
-void attend_forward(long H, long G, long D, float scale, const float *qk, const float *qkv, long C, const long *clusters, const long *spans, long longest, float *y, float *lse) {
+int attend_forward(long H, long G, long D, float scale, const float *qk, const float *qkv, long C, const long *clusters, const long *spans, long longest, float *y, float *lse) {
     long P = up(D, W), most = up(longest, W), sq = (H + G) * D, sv = (H + 2 * G) * D;
+    int failed = 0;
 #pragma omp parallel
     {
         float *KT = malloc(sizeof(float) * (D * most + most * P + BLOCK * most + BLOCK * P));
         float *V = KT + D * most, *S = V + most * P, *Y = S + BLOCK * most;
+        if (!KT) {
+#pragma omp atomic write
+            failed = 1;
+        }
 #pragma omp for schedule(dynamic)
         for (long job = 0; job < C * G; job++) {
+            if (!KT) continue;
             long g = job % G;
             for (long i = clusters[job / G]; i < clusters[job / G + 1]; i++) {
                 const long *span = spans + 4 * i, n = span[1], before = span[3], L = up(before + n, W);
@@ -200,18 +213,25 @@ void attend_forward(long H, long G, long D, float scale, const float *qk, const 
         }
         free(KT);
     }
+    return failed;
 }
 
 /* dy [T, H D] -> dqk [T, (H + G) D], whose keys must be 0 beforehand, and the values of dqkv [T, N D], which must be too. */
-void attend_backward(long H, long G, long D, float scale, const float *qk, const float *qkv, long C, const long *clusters, const long *spans, long longest, const float *y, const float *lse, const float *dy, float *dqk, float *dqkv) {
+int attend_backward(long H, long G, long D, float scale, const float *qk, const float *qkv, long C, const long *clusters, const long *spans, long longest, const float *y, const float *lse, const float *dy, float *dqk, float *dqkv) {
     long P = up(D, W), most = up(longest, W), sq = (H + G) * D, sv = (H + 2 * G) * D;
+    int failed = 0;
 #pragma omp parallel
     {
         float *KT = malloc(sizeof(float) * (4 * D * most + most * P + 2 * BLOCK * most + BLOCK * P));
         float *VT = KT + D * most, *dKT = VT + D * most, *dVT = dKT + D * most, *K = dVT + D * most, *S = K + most * P, *dS = S + BLOCK * most,
               *dQ = dS + BLOCK * most;
+        if (!KT) {
+#pragma omp atomic write
+            failed = 1;
+        }
 #pragma omp for schedule(dynamic)
         for (long job = 0; job < C * G; job++) {
+            if (!KT) continue;
             long g = job % G;
             for (long i = clusters[job / G]; i < clusters[job / G + 1]; i++) {
                 const long *span = spans + 4 * i, n = span[1], before = span[3], L = up(before + n, W);
@@ -253,4 +273,5 @@ void attend_backward(long H, long G, long D, float scale, const float *qk, const
         }
         free(KT);
     }
+    return failed;
 }

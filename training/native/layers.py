@@ -134,8 +134,8 @@ class _Kernels:
     longest: int
 
     def _call(self, name: str, *given: Tensor | int | float | None) -> None:
-        lib = self.of.lib
-        getattr(lib, name)(*map(_argument, given))
+        if getattr(self.of.lib, name)(*map(_argument, given)):
+            raise RuntimeError(f"could not allocate memory for the attention of a row of {self.longest} tokens")
 
     def norm(self, x: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
         y, r = torch.empty_like(x), x.new_empty(len(x))
