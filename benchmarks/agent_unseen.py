@@ -58,6 +58,14 @@ CHAINS = {"1/0": 30, "2/0": 120}
 
 def one(seed: int, root: Path) -> dict[str, Any]:
     """RL of one seed from SHORT; LONG, SHORT and what RL made of it in the unseen world."""
+    spent = starts(root)
+    spent |= agent.trained(root, agent_long.changed(seed, RL), stages=("kb", "questions", "rl"))
+    models = {name: agent.measured(seed, root, name, asked) for name, asked in (("long", ASKED), ("sft", CHAINS), ("rl", CHAINS))}
+    return {"seed": seed, "cpu_seconds": spent, "models": models, "oracle": oracle(seed, root), "curve": agent.curve(root)}
+
+
+def starts(root: Path) -> dict[str, float]:
+    """LONG and SHORT, trained where they are not there yet, as the artifacts `long` and `sft` of a seed; CPU seconds of what ran."""
     import torch
 
     torch.set_num_threads(1)
@@ -70,9 +78,7 @@ def one(seed: int, root: Path) -> dict[str, Any]:
     for name, kept in (("long", "long"), ("short", "sft")):
         if not (root / "artifacts" / kept).exists():
             shutil.copytree(root.parent / name / "artifacts" / "sft", root / "artifacts" / kept)
-    spent |= agent.trained(root, agent_long.changed(seed, RL), stages=("kb", "questions", "rl"))
-    models = {name: agent.measured(seed, root, name, asked) for name, asked in (("long", ASKED), ("sft", CHAINS), ("rl", CHAINS))}
-    return {"seed": seed, "cpu_seconds": spent, "models": models, "oracle": oracle(seed, root), "curve": agent.curve(root)}
+    return spent
 
 
 def oracle(seed: int, root: Path) -> dict[str, list[int]]:
@@ -112,6 +118,8 @@ def summarise(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
         row(f"{at}: short SFT", ("sft", [cell]))
         row(f"{at}: RL from it", ("rl", [cell]))
         row(f"{at}: RL less SFT", ("rl", [cell]), ("sft", [cell]))
+    if any("long" not in r["models"] for r in runs):  # benchmarks/agent_unseen_longer.py
+        return out
     for cell in sorted(ASKED):
         row(f"depth {cell[0]}, level {cell[2]}: long SFT", ("long", [cell]))
     for case, more, less in (
