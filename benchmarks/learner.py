@@ -9,7 +9,8 @@ alone: `pip install --no-deps verl`), torch's F.linear_cross_entropy. Cases `dpo
 and Liger's DPO loss. QuACK's cross entropy runs on CUDA alone. `error` is the relative error of dH and dW against float64 on 256 rows.
 
 Whole step: a tiny Qwen3 from the same weights, tokenizer, prompts, learning rate and precision in both: cases `sft`, `dpo`, `grpo`;
-metric `steps_per_second`, peers TRL's trainers. GRPO: 4 prompts x 8 samples x 16 new tokens, the reward is the share of sampled ids in
+metrics `steps_per_second`, `peak_mb` (of the process) and `steps_mb` (the part of it that training added: the peak beyond what the process held
+just before the first step), peers TRL's trainers. GRPO: 4 prompts x 8 samples x 16 new tokens, the reward is the share of sampled ids in
 the lower half of the vocabulary; `reward` is its mean over the last fifth of the steps, which must agree for the speed to mean anything.
 
 Every measurement is a process of its own; the providers of a case take turns (A B C A B C ...), TURNS times, because the machine's speed
@@ -349,12 +350,13 @@ def ours(kind: str, folder: str, prompts, answers, tokenizer, steps: int) -> dic
             advantage=grpo, curriculum=uniform, rewards=[rewarded], prompts_per_step=4, samples_per_prompt=8,
         )  # fmt: skip
         current = Round(name="grpo", role="policy", steps=steps, objective=objective, prepare=objective.prepare, source=experience)
+    before = peak(reset=True)
     seconds, parts, began = [], [], time.perf_counter()
     for _, _, metrics in run([current], {"policy": learner}):
         seconds.append(time.perf_counter() - began)
         began = time.perf_counter()
         parts.append({k: metrics[k] for k in ("rollout_seconds", "learn_seconds") if k in metrics})
-    out = {"seconds": seconds, "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, "parts": _medians(parts)}
+    out = {"seconds": seconds, "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, "steps_mb": peak() - before, "parts": _medians(parts)}
     return out | ({"reward": means} if kind == "grpo" else {})
 
 
@@ -419,8 +421,9 @@ def theirs(kind: str, folder: str, prompts, answers, tokenizer, steps: int) -> d
             )
             data = Dataset.from_list([{"prompt": chat(p)} for p in prompts])
             trainer = GRPOTrainer(model, reward, args=args, train_dataset=data, processing_class=tokenizer, callbacks=[Clock()])
+        before = peak(reset=True)
         trainer.train()
-    out = {"seconds": seconds, "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, "parts": {}}
+    out = {"seconds": seconds, "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, "steps_mb": peak() - before, "parts": {}}
     return out | ({"reward": means} if kind == "grpo" else {})
 
 
@@ -524,14 +527,16 @@ def main() -> None:
             skip = 5 if vocabulary == 512 else 2
             rate = {p: [1 / statistics.median(x["seconds"][skip:]) for x in xs] for p, xs in found.items()}
             cases.append(result(case, "steps_per_second", "steps/s", "higher", rate))
-            cases.append(result(case, "peak_mb", "MB", "lower", {p: [x["peak_mb"] for x in xs] for p, xs in found.items()}, 0))
+            for metric in ("peak_mb", "steps_mb"):
+                cases.append(result(case, metric, "MB", "lower", {p: [x[metric] for x in xs] for p, xs in found.items()}, 0))
             if shape == "grpo":
                 last = {p: [statistics.mean(x["reward"][-max(1, steps // 5) :]) for x in xs] for p, xs in found.items()}
                 cases.append({**result(case, "reward", "share", "higher", last), "ratio_to_best_peer": None})
     path = RESULTS / "learner.json"
     if args.only and path.exists():  # the other cases stay as they were measured
-        measured = {c["case"] for c in cases}
-        cases += [c for c in json.loads(path.read_text(encoding="utf-8")) if c["case"] not in measured]
+        measured, before = {c["case"] for c in cases}, json.loads(path.read_text(encoding="utf-8"))
+        place = {name: i for i, name in enumerate(dict.fromkeys(c["case"] for c in [*before, *cases]))}
+        cases = sorted([*cases, *(c for c in before if c["case"] not in measured)], key=lambda c: place[c["case"]])
     RESULTS.mkdir(exist_ok=True)
     path.write_text(json.dumps(cases, indent=1) + "\n", encoding="utf-8")
 

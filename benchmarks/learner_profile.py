@@ -2,10 +2,11 @@
 
 The case `grpo` of benchmarks/learner.py (4 prompts x 8 samples x 16 new tokens, a Qwen3 of 4 layers, width 64, float32). Metrics: `milliseconds`
 of sampling and of each part of the learner as it reports them (the head's backward pass is in `backward`), `tokens` that the model computes
-in a step; peer `apart`: the same step when every row computes its own prompt. `self time` is the share of the learner's time that torch's
+in a step; peers: the same step when every row computes its own prompt (`apart`), with torch alone (`uncompiled`), and both (`neither`): before
+and after. `self time` is the share of the learner's time that torch's
 profiler finds in one operation, and its `calls` a step: what is left when the large products are small.
 
-Every measurement is a process of its own, the two take turns; the value is the median of the turns' medians, the first five steps left out.
+Every measurement is a process of its own, they take turns; the value is the median of the turns' medians, the first five steps left out.
 """
 
 from __future__ import annotations
@@ -26,9 +27,12 @@ def parts(how: str) -> dict:
     import training.pack
     import training.rounds
     from training.learner import Learner
+    from training.native.build import turn_off
 
-    if how == "apart":
+    if how in ("apart", "neither"):
         training.pack._common = lambda rows: []
+    if how in ("uncompiled", "neither"):
+        turn_off("the benchmark does without")
     seen: list[dict] = []
     tokens: list[int] = []
     real_step, real_run = Learner.step, training.rounds.run
@@ -84,7 +88,7 @@ def main() -> None:
     if args.child:
         print(json.dumps(operations() if args.child[0] == "operations" else parts(args.child[0])))
         return
-    found: dict[str, list[dict]] = {"here": [], "apart": []}
+    found: dict[str, list[dict]] = {how: [] for how in ("here", "apart", "uncompiled", "neither")}
     for turn in range(args.turns):
         for how, into in found.items():
             out = child(how, module="benchmarks.learner_profile")
