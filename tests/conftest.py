@@ -5,11 +5,12 @@ themselves run in the background: a shell starts background jobs with SIGINT ign
 """
 
 import signal
-import sys
 
 import pytest
+import torch
 from hypothesis import settings
 
+THREADS = torch.get_num_threads()
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 
@@ -30,10 +31,7 @@ def either_way(request, monkeypatch):
 
 
 @pytest.fixture(autouse=True)
-def as_many_threads_as_before():
-    """What a test makes of torch's number of threads, on which the last bit of a product depends, stays its own."""
-    torch = sys.modules.get("torch")
-    before = torch.get_num_threads() if torch else 0
-    yield
-    if torch and torch.get_num_threads() != before:
-        torch.set_num_threads(before)
+def as_many_threads_as_at_first():
+    """What a test, or a fixture of a whole file, makes of torch's number of threads ends with it: the last bit of a product depends on it."""
+    if torch.get_num_threads() != THREADS:
+        torch.set_num_threads(THREADS)
