@@ -43,12 +43,6 @@ typedef struct {
 #define ODD 1, 3, 5, 7
 #endif
 
-INLINE float sum(vf x) {
-    float s = 0;
-    for (int i = 0; i < W; i++) s += x[i];
-    return s;
-}
-
 /* s [n] (W more may be written) = q . each of n rows of K. */
 static void dots(const float *q, const float *K, long n, long D, float *s) {
     for (long j = 0; j < n; j += W) {
@@ -86,10 +80,7 @@ static void mix(const float *p, const float *V, long n, long D, float *y) {
 }
 
 INLINE void normed(long d, float eps, const float *x, const float *w, float *y) {
-    float s = 0;
-#pragma omp simd reduction(+ : s)
-    for (long i = 0; i < d; i++) s += x[i] * x[i];
-    s = 1 / sqrtf(s / d + eps);
+    float s = inverse_rms(d, eps, x);
     for (long i = 0; i < d; i++) y[i] = w ? x[i] * s * w[i] : x[i] * s;
 }
 
@@ -97,18 +88,7 @@ INLINE void normed(long d, float eps, const float *x, const float *w, float *y) 
 static void attend(const float *q, const float *k1, const float *v1, long n1, const float *k2, const float *v2, long n2, long D, float scale, float *s, float *y) {
     if (n1) dots(q, k1, n1, D, s);
     dots(q, k2, n2, D, s + n1);
-    long n = n1 + n2, full = up(n, W);
-    float top = s[0], total;
-    for (long j = 1; j < n; j++) top = s[j] > top ? s[j] : top;
-    for (long j = n; j < full; j++) s[j] = -INFINITY;
-    vf sums = all(0.0f);
-    for (long j = 0; j < full; j += W) {
-        vf p = vexp((LOAD(s + j) - top) * scale);
-        sums += p;
-        STORE(s + j, p);
-    }
-    total = 1 / sum(sums);
-    for (long j = 0; j < full; j += W) STORE(s + j, LOAD(s + j) * total);
+    softmax(s, n1 + n2, up(n1 + n2, W), scale);
     memset(y, 0, sizeof(float) * D);
     if (n1) mix(s, v1, n1, D, y);
     mix(s + n1, v2, n2, D, y);
@@ -124,20 +104,20 @@ static long draw(float *z, long V, float temperature, double u, float *logp, flo
     float top = z[0];
     for (long j = 1; j < V; j++)
         if (z[j] > top || top != top) top = z[j], at = j;
-    double total = 0, moment = 0;
+    double all_of_it = 0, moment = 0;
     for (long j = 0; j < full; j += W) { /* z becomes z - top, in blocks whose sums are kept in float64 */
         vf x = LOAD(z + j) - top;
         x = choose(x < LOWEST, all(LOWEST), x);
         STORE(z + j, x);
         vf p = vexp(x);
-        total += sum(p);
-        moment += sum(p * x);
+        all_of_it += total(p);
+        moment += total(p * x);
     }
     if (temperature > 0) {
-        double want = u * total, so_far = 0;
+        double want = u * all_of_it, so_far = 0;
         long j = 0;
         for (; j + W < full; j += W) {
-            double more = sum(vexp(LOAD(z + j)));
+            double more = total(vexp(LOAD(z + j)));
             if (so_far + more > want) break;
             so_far += more;
         }
@@ -154,9 +134,9 @@ static long draw(float *z, long V, float temperature, double u, float *logp, flo
         }
         if (at < 0) at = last; /* rounding left nothing: the last that can be drawn */
     }
-    float log_total = (float)log(total);
+    float log_total = (float)log(all_of_it);
     *logp = z[at] - log_total;
-    *entropy = log_total - (float)(moment / total);
+    *entropy = log_total - (float)(moment / all_of_it);
     return at;
 }
 
@@ -235,15 +215,7 @@ int decode(const Model *model, const Layer *layers, Turn *turn) {
                 product(live, dp, hp, y, hp, 1, L->out, dp, x, dp, 1);
                 for (long r = 0; r < live; r++) normed(d, M.eps, x + r * dp, L->after, h + r * dp);
                 product(live, mp, d, h, dp, 1, L->up, mp, both, mp, 0);
-                for (long r = 0; r < live; r++) {
-                    float *g = both + r * mp, *u = g + M.m, *o = a + r * up(M.m, 16);
-                    long j = 0;
-                    for (; j + W <= M.m; j += W) {
-                        vf t = LOAD(g + j);
-                        STORE(o + j, t / (1.0f + vexp(-t)) * LOAD(u + j));
-                    }
-                    for (; j < M.m; j++) o[j] = g[j] / (1 + expf(-g[j])) * u[j];
-                }
+                for (long r = 0; r < live; r++) gated(M.m, both + r * mp, both + r * mp + M.m, a + r * up(M.m, 16));
                 product(live, dp, M.m, a, up(M.m, 16), 1, L->down, dp, x, dp, 1);
             }
             for (long r = live - 1; r >= 0; r--) {

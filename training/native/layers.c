@@ -17,10 +17,7 @@ int norm_forward(long T, long d, float eps, const float *x, const float *w, floa
 #pragma omp parallel for schedule(static)
     for (long t = 0; t < T; t++) {
         const float *a = x + t * d;
-        float s = 0;
-#pragma omp simd reduction(+ : s)
-        for (long i = 0; i < d; i++) s += a[i] * a[i];
-        float f = r[t] = 1 / sqrtf(s / d + eps);
+        float f = r[t] = inverse_rms(d, eps, a);
         for (long i = 0; i < d; i++) y[t * d + i] = a[i] * f * w[i];
     }
     return 0;
@@ -61,10 +58,7 @@ int turn_forward(long T, long H, long G, long D, float eps, const float *qkv, co
             const float *a = qkv + (t * (H + 2 * G) + h) * D, *w = h < H ? wq : wk;
             float *o = out + (t * (H + G) + h) * D;
             if (w) {
-                float q = 0;
-#pragma omp simd reduction(+ : q)
-                for (long i = 0; i < D; i++) q += a[i] * a[i];
-                float f = r[t * (H + G) + h] = 1 / sqrtf(q / D + eps);
+                float f = r[t * (H + G) + h] = inverse_rms(D, eps, a);
                 for (long i = 0; i < half; i++) {
                     float u = a[i] * f * w[i], v = a[i + half] * f * w[i + half];
                     o[i] = u * c[i] - v * s[i];
@@ -112,16 +106,7 @@ int turn_backward(long T, long H, long G, long D, const float *qkv, const float 
 /* a [T, m] = silu(gate) * up of both [T, 2 m] (gate, then up). */
 int gate_forward(long T, long m, const float *both, float *a) {
 #pragma omp parallel for schedule(static)
-    for (long t = 0; t < T; t++) {
-        const float *g = both + t * 2 * m, *u = g + m;
-        float *o = a + t * m;
-        long i = 0;
-        for (; i + W <= m; i += W) {
-            vf x = LOAD(g + i);
-            STORE(o + i, x / (1.0f + vexp(-x)) * LOAD(u + i));
-        }
-        for (; i < m; i++) o[i] = g[i] / (1 + expf(-g[i])) * u[i];
-    }
+    for (long t = 0; t < T; t++) gated(m, both + t * 2 * m, both + t * 2 * m + m, a + t * m);
     return 0;
 }
 /* da [T, m] -> dboth [T, 2 m]; a as `gate_forward` gave. */
@@ -163,115 +148,99 @@ static void lay(const float *x, long stride, const long *span, long D, long L, l
     }
 }
 
-/* Causal attention: turned qk [T, (H + G) D], values in qkv [T, N D] -> y [T, H D], lse [T, H]. */
-int attend_forward(long H, long G, long D, float scale, const float *qk, const float *qkv, long C, const long *clusters, const long *spans, long longest, float *y, float *lse) {
-    long P = up(D, W), most = up(longest, W), sq = (H + G) * D, sv = (H + 2 * G) * D;
+/* One call of attention: turned qk [T, (H + G) D], values in qkv [T, N D], y [T, H D], lse [T, H]; backward dy [T, H D], dqk and dqkv.
+   P and L: D and the longest row, up to whole vectors. */
+typedef struct {
+    long H, G, D, P, L;
+    float scale;
+    const float *qk, *qkv, *dy;
+    float *y, *lse, *dqk, *dqkv;
+} Attention;
+
+/* `work` on each span and key head with `size` numbers of memory; the spans of a cluster one after the other, for they add to the same
+   beginning. Returns 1 where memory could not be had. */
+static int each_span(const Attention *a, long C, const long *clusters, const long *spans, long size, void (*work)(const Attention *, const long *, long, float *)) {
     int failed = 0;
 #pragma omp parallel
     {
-        float *KT = malloc(sizeof(float) * (D * most + most * P + BLOCK * most + BLOCK * P));
-        float *V = KT + D * most, *S = V + most * P, *Y = S + BLOCK * most;
-        if (!KT) {
+        float *memory = malloc(sizeof(float) * size);
+        if (!memory) {
 #pragma omp atomic write
             failed = 1;
         }
 #pragma omp for schedule(dynamic)
-        for (long job = 0; job < C * G; job++) {
-            if (!KT) continue;
-            long g = job % G;
-            for (long i = clusters[job / G]; i < clusters[job / G + 1]; i++) {
-                const long *span = spans + 4 * i, n = span[1], before = span[3], L = up(before + n, W);
-                lay(qk + (H + g) * D, sq, span, D, L, P, KT, NULL);
-                lay(qkv + (H + G + g) * D, sv, span, D, L, P, NULL, V);
-                for (long h = g * (H / G); h < (g + 1) * (H / G); h++)
-                    for (long lo = 0; lo < n; lo += BLOCK) {
-                        long b = n - lo < BLOCK ? n - lo : BLOCK, wide = up(before + lo + b, W);
-                        product(b, wide, D, qk + (span[0] + lo) * sq + h * D, sq, 1, KT, L, S, most, 0);
-                        for (long r = 0; r < b; r++) {
-                            float *s = S + r * most, top = s[0], sum = 0;
-                            long live = before + lo + r + 1;
-                            for (long j = live; j < wide; j++) s[j] = -INFINITY;
-                            vf tops = LOAD(s), sums = all(0.0f);
-                            for (long j = W; j < wide; j += W) {
-                                vf x = LOAD(s + j);
-                                tops = choose(x > tops, x, tops);
-                            }
-                            for (int j = 0; j < W; j++) top = tops[j] > top ? tops[j] : top;
-                            for (long j = 0; j < wide; j += W) {
-                                vf p = vexp((LOAD(s + j) - top) * scale);
-                                sums += p;
-                                STORE(s + j, p);
-                            }
-                            for (int j = 0; j < W; j++) sum += sums[j];
-                            for (long j = 0; j < wide; j += W) STORE(s + j, LOAD(s + j) * (1 / sum));
-                            lse[(span[0] + lo + r) * H + h] = top * scale + logf(sum);
-                        }
-                        product(b, P, wide, S, most, 1, V, P, Y, P, 0);
-                        for (long r = 0; r < b; r++) memcpy(y + ((span[0] + lo + r) * H + h) * D, Y + r * P, sizeof(float) * D);
-                    }
-            }
-        }
-        free(KT);
+        for (long job = 0; job < C * a->G; job++)
+            for (long i = clusters[job / a->G]; memory && i < clusters[job / a->G + 1]; i++) work(a, spans + 4 * i, job % a->G, memory);
+        free(memory);
     }
     return failed;
 }
 
-/* dy [T, H D] -> dqk [T, (H + G) D], whose keys must be 0 beforehand, and the values of dqkv [T, N D], which must be too. */
-int attend_backward(long H, long G, long D, float scale, const float *qk, const float *qkv, long C, const long *clusters, const long *spans, long longest, const float *y, const float *lse, const float *dy, float *dqk, float *dqkv) {
-    long P = up(D, W), most = up(longest, W), sq = (H + G) * D, sv = (H + 2 * G) * D;
-    int failed = 0;
-#pragma omp parallel
-    {
-        float *KT = malloc(sizeof(float) * (4 * D * most + most * P + 2 * BLOCK * most + BLOCK * P));
-        float *VT = KT + D * most, *dKT = VT + D * most, *dVT = dKT + D * most, *K = dVT + D * most, *S = K + most * P, *dS = S + BLOCK * most,
-              *dQ = dS + BLOCK * most;
-        if (!KT) {
-#pragma omp atomic write
-            failed = 1;
+static void forward_span(const Attention *a, const long *span, long g, float *memory) {
+    long H = a->H, G = a->G, D = a->D, P = a->P, most = a->L, sq = (H + G) * D, sv = (H + 2 * G) * D;
+    long n = span[1], before = span[3], L = up(before + n, W);
+    float *KT = memory, *V = KT + D * most, *S = V + most * P, *Y = S + BLOCK * most;
+    lay(a->qk + (H + g) * D, sq, span, D, L, P, KT, NULL);
+    lay(a->qkv + (H + G + g) * D, sv, span, D, L, P, NULL, V);
+    for (long h = g * (H / G); h < (g + 1) * (H / G); h++)
+        for (long lo = 0; lo < n; lo += BLOCK) {
+            long b = n - lo < BLOCK ? n - lo : BLOCK, wide = up(before + lo + b, W), at = span[0] + lo;
+            product(b, wide, D, a->qk + at * sq + h * D, sq, 1, KT, L, S, most, 0);
+            for (long r = 0; r < b; r++) a->lse[(at + r) * H + h] = softmax(S + r * most, before + lo + r + 1, wide, a->scale);
+            product(b, P, wide, S, most, 1, V, P, Y, P, 0);
+            for (long r = 0; r < b; r++) memcpy(a->y + ((at + r) * H + h) * D, Y + r * P, sizeof(float) * D);
         }
-#pragma omp for schedule(dynamic)
-        for (long job = 0; job < C * G; job++) {
-            if (!KT) continue;
-            long g = job % G;
-            for (long i = clusters[job / G]; i < clusters[job / G + 1]; i++) {
-                const long *span = spans + 4 * i, n = span[1], before = span[3], L = up(before + n, W);
-                lay(qk + (H + g) * D, sq, span, D, L, P, KT, K);
-                lay(qkv + (H + G + g) * D, sv, span, D, L, P, VT, NULL);
-                memset(dKT, 0, sizeof(float) * D * L);
-                memset(dVT, 0, sizeof(float) * D * L);
-                for (long h = g * (H / G); h < (g + 1) * (H / G); h++)
-                    for (long lo = 0; lo < n; lo += BLOCK) {
-                        long b = n - lo < BLOCK ? n - lo : BLOCK, wide = up(before + lo + b, W), at = span[0] + lo;
-                        const float *q = qk + at * sq + h * D, *o = dy + (at * H + h) * D;
-                        product(b, wide, D, q, sq, 1, KT, L, S, most, 0);
-                        product(b, wide, D, o, H * D, 1, VT, L, dS, most, 0);
-                        for (long r = 0; r < b; r++) {
-                            float *s = S + r * most, *ds = dS + r * most, delta = 0, z = lse[(at + r) * H + h];
-                            const float *a = y + ((at + r) * H + h) * D, *c = o + r * H * D;
-                            for (long j = before + lo + r + 1; j < wide; j++) s[j] = -INFINITY;
+}
+
+static void backward_span(const Attention *a, const long *span, long g, float *memory) {
+    long H = a->H, G = a->G, D = a->D, P = a->P, most = a->L, sq = (H + G) * D, sv = (H + 2 * G) * D;
+    long n = span[1], before = span[3], L = up(before + n, W);
+    float *KT = memory, *VT = KT + D * most, *dKT = VT + D * most, *dVT = dKT + D * most, *K = dVT + D * most, *S = K + most * P,
+          *dS = S + BLOCK * most, *dQ = dS + BLOCK * most;
+    lay(a->qk + (H + g) * D, sq, span, D, L, P, KT, K);
+    lay(a->qkv + (H + G + g) * D, sv, span, D, L, P, VT, NULL);
+    memset(dKT, 0, sizeof(float) * D * L);
+    memset(dVT, 0, sizeof(float) * D * L);
+    for (long h = g * (H / G); h < (g + 1) * (H / G); h++)
+        for (long lo = 0; lo < n; lo += BLOCK) {
+            long b = n - lo < BLOCK ? n - lo : BLOCK, wide = up(before + lo + b, W), at = span[0] + lo;
+            const float *q = a->qk + at * sq + h * D, *o = a->dy + (at * H + h) * D;
+            product(b, wide, D, q, sq, 1, KT, L, S, most, 0);
+            product(b, wide, D, o, H * D, 1, VT, L, dS, most, 0);
+            for (long r = 0; r < b; r++) {
+                float *s = S + r * most, *ds = dS + r * most, delta = 0, z = a->lse[(at + r) * H + h];
+                const float *y = a->y + ((at + r) * H + h) * D, *c = o + r * H * D;
+                for (long j = before + lo + r + 1; j < wide; j++) s[j] = -INFINITY;
 #pragma omp simd reduction(+ : delta)
-                            for (long j = 0; j < D; j++) delta += a[j] * c[j];
-                            for (long j = 0; j < wide; j += W) {
-                                vf p = vexp(LOAD(s + j) * scale - z);
-                                STORE(s + j, p);
-                                STORE(ds + j, p * (LOAD(ds + j) - delta) * scale);
-                            }
-                        }
-                        product(b, P, wide, dS, most, 1, K, P, dQ, P, 0);
-                        for (long r = 0; r < b; r++) memcpy(dqk + (at + r) * sq + h * D, dQ + r * P, sizeof(float) * D);
-                        product(D, wide, b, q, 1, sq, dS, most, dKT, L, 1);
-                        product(D, wide, b, o, 1, H * D, S, most, dVT, L, 1);
-                    }
-                for (long j = 0; j < before + n; j++) {
-                    float *dk = (float *)seen(dqk + (H + g) * D, sq, span, j), *dv = (float *)seen(dqkv + (H + G + g) * D, sv, span, j);
-                    for (long x = 0; x < D; x++) {
-                        dk[x] += dKT[x * L + j];
-                        dv[x] += dVT[x * L + j];
-                    }
+                for (long j = 0; j < D; j++) delta += y[j] * c[j];
+                for (long j = 0; j < wide; j += W) {
+                    vf p = vexp(LOAD(s + j) * a->scale - z);
+                    STORE(s + j, p);
+                    STORE(ds + j, p * (LOAD(ds + j) - delta) * a->scale);
                 }
             }
+            product(b, P, wide, dS, most, 1, K, P, dQ, P, 0);
+            for (long r = 0; r < b; r++) memcpy(a->dqk + (at + r) * sq + h * D, dQ + r * P, sizeof(float) * D);
+            product(D, wide, b, q, 1, sq, dS, most, dKT, L, 1);
+            product(D, wide, b, o, 1, H * D, S, most, dVT, L, 1);
         }
-        free(KT);
+    for (long j = 0; j < before + n; j++) {
+        float *dk = (float *)seen(a->dqk + (H + g) * D, sq, span, j), *dv = (float *)seen(a->dqkv + (H + G + g) * D, sv, span, j);
+        for (long x = 0; x < D; x++) {
+            dk[x] += dKT[x * L + j];
+            dv[x] += dVT[x * L + j];
+        }
     }
-    return failed;
+}
+
+/* Causal attention: qk, qkv -> y, lse. */
+int attend_forward(long H, long G, long D, float scale, const float *qk, const float *qkv, long C, const long *clusters, const long *spans, long longest, float *y, float *lse) {
+    Attention a = {.H = H, .G = G, .D = D, .P = up(D, W), .L = up(longest, W), .scale = scale, .qk = qk, .qkv = qkv, .y = y, .lse = lse};
+    return each_span(&a, C, clusters, spans, D * a.L + a.L * a.P + BLOCK * a.L + BLOCK * a.P, forward_span);
+}
+/* dy -> dqk, whose keys must be 0 beforehand, and the values of dqkv, which must be too. */
+int attend_backward(long H, long G, long D, float scale, const float *qk, const float *qkv, long C, const long *clusters, const long *spans, long longest, float *y, float *lse, const float *dy, float *dqk, float *dqkv) {
+    Attention a = {.H = H, .G = G, .D = D, .P = up(D, W), .L = up(longest, W), .scale = scale, .qk = qk, .qkv = qkv, .dy = dy, .y = y, .lse = lse,
+                   .dqk = dqk, .dqkv = dqkv};
+    return each_span(&a, C, clusters, spans, 4 * D * a.L + a.L * a.P + 2 * BLOCK * a.L + BLOCK * a.P, backward_span);
 }

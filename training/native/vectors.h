@@ -74,3 +74,47 @@ static void product(long m, long n, long k, const float *A, long sm, long sk, co
         }
     }
 }
+
+INLINE float total(vf x) {
+    float s = 0;
+    for (int i = 0; i < W; i++) s += x[i];
+    return s;
+}
+
+/* 1 / rms of x [d]. */
+INLINE float inverse_rms(long d, float eps, const float *x) {
+    float s = 0;
+#pragma omp simd reduction(+ : s)
+    for (long i = 0; i < d; i++) s += x[i] * x[i];
+    return 1 / sqrtf(s / d + eps);
+}
+
+/* out [m] = silu(gate) * up. */
+INLINE void gated(long m, const float *gate, const float *up, float *out) {
+    long i = 0;
+    for (; i + W <= m; i += W) {
+        vf x = LOAD(gate + i);
+        STORE(out + i, x / (1.0f + vexp(-x)) * LOAD(up + i));
+    }
+    for (; i < m; i++) out[i] = gate[i] / (1 + expf(-gate[i])) * up[i];
+}
+
+/* s becomes the softmax of its first `live` numbers times `scale`, and 0 from there to `wide`, a multiple of W; returns the log of the normaliser. */
+INLINE float softmax(float *s, long live, long wide, float scale) {
+    for (long j = live; j < wide; j++) s[j] = -INFINITY;
+    vf tops = LOAD(s), sums = all(0.0f);
+    for (long j = W; j < wide; j += W) {
+        vf x = LOAD(s + j);
+        tops = choose(x > tops, x, tops);
+    }
+    float top = s[0];
+    for (int j = 0; j < W; j++) top = tops[j] > top ? tops[j] : top;
+    for (long j = 0; j < wide; j += W) {
+        vf p = vexp((LOAD(s + j) - top) * scale);
+        sums += p;
+        STORE(s + j, p);
+    }
+    float sum = total(sums);
+    for (long j = 0; j < wide; j += W) STORE(s + j, LOAD(s + j) * (1 / sum));
+    return top * scale + logf(sum);
+}
