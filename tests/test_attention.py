@@ -29,7 +29,7 @@ def packed_hidden(model, rows):
     stream = torch.from_numpy(np.concatenate(rows))
     position = torch.from_numpy(np.concatenate([np.arange(len(r)) for r in rows]))
     lengths = [len(r) for r in rows]
-    return hidden_states(model, stream, position, PackedRows.of(lengths)).split(lengths)
+    return hidden_states(model, stream, position, PackedRows(lengths)).split(lengths)
 
 
 def twin(model, kind):
@@ -100,7 +100,7 @@ def test_buckets_hold_every_token_once_and_waste_no_more_than_allowed(waste):
     draw = random.Random(3)
     for _ in range(50):
         lengths = [draw.choice((1, 2, 5, draw.randint(1, 300))) for _ in range(draw.randint(1, 60))]
-        rows = PackedRows.of(lengths, waste=waste)
+        rows = PackedRows(lengths, waste=waste)
         total = sum(lengths)
         flat = torch.cat([index.reshape(-1) for index in rows.gather])
         assert torch.equal(flat[rows.scatter], torch.arange(total))
@@ -113,7 +113,7 @@ def test_buckets_hold_every_token_once_and_waste_no_more_than_allowed(waste):
 
 
 def test_equal_lengths_make_one_bucket():
-    assert [tuple(i.shape) for i in PackedRows.of([9] * 7).gather] == [(7, 9)]
+    assert [tuple(i.shape) for i in PackedRows([9] * 7).gather] == [(7, 9)]
 
 
 @pytest.mark.parametrize("fused", [False, True], ids=["own forward", "fused"])
@@ -230,5 +230,5 @@ def test_attention_that_is_not_ours_is_refused():
     attention = model.model.layers[0].self_attn
     attention.sliding_window = 5
     with pytest.raises(ValueError, match="6 tokens and this model looks back 5"):
-        hidden_states(model, row, row, PackedRows.of([6]))
-    hidden_states(model, row[:5], row[:5], PackedRows.of([5]))
+        hidden_states(model, row, row, PackedRows([6]))
+    hidden_states(model, row[:5], row[:5], PackedRows([5]))

@@ -70,7 +70,7 @@ def test_a_saved_model_has_them_folded_in_and_loads_anywhere(tmp_path, dtype):
     theirs = AutoModelForCausalLM.from_pretrained(tmp_path / "model")
     assert not adapted(ours) and {n for n, _ in theirs.named_parameters()} == {n for n, _ in tiny.build().named_parameters()}
     ids = torch.arange(5, 25)
-    states = [hidden_states(m, ids, torch.arange(20), PackedRows.of([20])).float() for m in (model, ours)]
+    states = [hidden_states(m, ids, torch.arange(20), PackedRows([20])).float() for m in (model, ours)]
     assert float((states[0] - states[1]).norm()) <= (1e-5 if dtype == "float32" else 0.05) * float(states[0].norm())
 
 

@@ -73,7 +73,7 @@ def test_a_saved_model_loads_anywhere_and_says_the_same(folder):
     theirs = AutoModelForCausalLM.from_pretrained(folder)
     ids = torch.tensor(AutoTokenizer.from_pretrained(folder)("The capital of Norvia")["input_ids"])
     assert ids.tolist() == tokenizer("The capital of Norvia")["input_ids"] and tokenizer.chat_template == TOKENS.chat_template
-    hidden = hidden_states(ours, ids, torch.arange(len(ids)), PackedRows.of([len(ids)]))
+    hidden = hidden_states(ours, ids, torch.arange(len(ids)), PackedRows([len(ids)]))
     torch.testing.assert_close(hidden @ head_weight(ours).T, theirs(input_ids=ids[None]).logits[0], atol=1e-5, rtol=1e-5)
     assert theirs.config.use_cache and theirs.generate(ids[None], max_new_tokens=3, do_sample=False).shape[0] == 1
 

@@ -55,9 +55,9 @@ def model(name, tied=True):
 
 def streams():
     counts = [range(n) for n in PACKED]
-    yield PackedRows.of(PACKED), torch.cat([torch.tensor(c) for c in counts])
+    yield PackedRows(PACKED), torch.cat([torch.tensor(c) for c in counts])
     own = [*map(range, WHOLE), *(range(common, common + n) for _, common, n in AFTER)]
-    yield SharedRows.of(WHOLE, AFTER), torch.cat([torch.tensor(c) for c in own])
+    yield SharedRows(WHOLE, AFTER), torch.cat([torch.tensor(c) for c in own])
 
 
 def gradients(forward, of, weights):
@@ -241,7 +241,7 @@ def test_without_a_compiler_it_says_why_and_the_model_runs(env, said, tmp_path):
     code = (
         "import flows, tiny, torch\nfrom training.native import build, layers\nfrom training.model import hidden_states\n"
         "from training.attention import PackedRows\nm = tiny.build()\nassert layers.of(m) is None\n"
-        "hidden_states(m, torch.arange(5), torch.arange(5), PackedRows.of([5]))\nprint(build.why_not())"
+        "hidden_states(m, torch.arange(5), torch.arange(5), PackedRows([5]))\nprint(build.why_not())"
     )
     full = {**os.environ, "XDG_CACHE_HOME": str(tmp_path), "PYTHONPATH": os.pathsep.join(["tests", "."]), **env}
     done = subprocess.run([sys.executable, "-c", code], env=full, capture_output=True, text=True, check=True)

@@ -153,7 +153,7 @@ def test_thousands_of_greedy_tokens_are_the_learners_likeliest():
     lengths = [len(x) for x in streams]
     position = torch.from_numpy(np.concatenate([np.arange(n) for n in lengths]))
     with torch.no_grad():
-        hidden = hidden_states(source.model, torch.from_numpy(np.concatenate(streams)), position, PackedRows.of(lengths))
+        hidden = hidden_states(source.model, torch.from_numpy(np.concatenate(streams)), position, PackedRows(lengths))
         best = (hidden @ head_weight(source.model).T).argmax(-1)
     for row, x, b in zip(rows, streams, best.split(lengths), strict=True):
         np.testing.assert_array_equal(b[len(row) - 1 : -1].numpy(), x[len(row) :])
@@ -445,7 +445,7 @@ def test_what_is_drawn_is_what_the_definition_draws_from_these_numbers(monkeypat
     for row, (prompt, said) in enumerate(out):
         ids = torch.from_numpy(np.concatenate([prompt, said.ids]))
         with torch.no_grad():
-            hidden = hidden_states(source.model, ids, torch.arange(len(ids)), PackedRows.of([len(ids)]))[len(prompt) - 1 : -1]
+            hidden = hidden_states(source.model, ids, torch.arange(len(ids)), PackedRows([len(ids)]))[len(prompt) - 1 : -1]
             token, logp, _ = _draw(hidden @ head_weight(source.model).T, Sampling(temperature=temperature), uniforms[row, : len(said.ids)])
         assert token.tolist() == said.ids.tolist()
         np.testing.assert_allclose(said.logp, logp, atol=1e-4)

@@ -73,7 +73,7 @@ def test_every_model_loads_anywhere_and_says_the_same(whole, folder):
         tokenizer.apply_chat_template([{"role": "user", "content": "What is the capital ?"}], add_generation_prompt=True)["input_ids"]
     )
     ours, _ = load_model(path)
-    hidden = hidden_states(ours, ids, torch.arange(len(ids)), PackedRows.of([len(ids)]))
+    hidden = hidden_states(ours, ids, torch.arange(len(ids)), PackedRows([len(ids)]))
     torch.testing.assert_close(hidden @ head_weight(ours).T, theirs(input_ids=ids[None]).logits[0], atol=1e-5, rtol=1e-5)
 
 

@@ -31,17 +31,12 @@ class PackedRows:
     """How the rows of one packed stream of T tokens lie, end to end. What a way of attending needs is made when it is asked for.
 
     lengths  tokens of each row
-    waste    of a bucket's real tokens, how many may be padding
+    waste    buckets are of rows of near length: none holds more than (1 + waste) times its real tokens
     """
 
     lengths: list[int]
     device: torch.device | str = "cpu"
     waste: float = 0.2
-
-    @staticmethod
-    def of(lengths: list[int], device: torch.device | str = "cpu", waste: float = 0.2) -> PackedRows:
-        """Buckets of rows of near length: none holds more than (1 + waste) times its real tokens."""
-        return PackedRows(lengths, device, waste)
 
     @cached_property
     def longest(self) -> int:
@@ -51,15 +46,15 @@ class PackedRows:
     @property
     def gather(self) -> list[Tensor]:
         """Per bucket [n, L]: the stream's index of each token of its n rows, padded to the longest with index 0."""
-        return self._buckets[0]
+        return self._laid[0]
 
     @property
     def scatter(self) -> Tensor:
         """[T]: where each token of the stream lies among the flattened buckets laid end to end."""
-        return self._buckets[1]
+        return self._laid[1]
 
     @cached_property
-    def _buckets(self) -> tuple[list[Tensor], Tensor]:
+    def _laid(self) -> tuple[list[Tensor], Tensor]:
         lengths = self.lengths
         starts = [0, *itertools.accumulate(lengths)]
         gather, scatter, offset = [], torch.empty(starts[-1], dtype=torch.long), 0
@@ -97,17 +92,13 @@ class SharedRows:
     lengths  tokens of the whole rows, which are the first of the stream
     after    for each continuation (start in the stream of the row that it goes on from, how many of its tokens are its own beginning,
              tokens of its own, one or more)
+    waste    of a bucket's real keys, and of its real queries, how many may be padding
     """
 
     lengths: list[int]
     after: list[tuple[int, int, int]]
     device: torch.device | str = "cpu"
     waste: float = 0.2
-
-    @staticmethod
-    def of(lengths: list[int], after: list[tuple[int, int, int]], device: torch.device | str = "cpu", waste: float = 0.2) -> SharedRows:
-        """Padding wastes at most `waste` of a bucket's keys and of its queries."""
-        return SharedRows(lengths, after, device, waste)
 
     @cached_property
     def longest(self) -> int:
@@ -116,10 +107,10 @@ class SharedRows:
 
     @cached_property
     def roots(self) -> PackedRows:
-        return PackedRows.of(self.lengths, self.device, self.waste)
+        return PackedRows(self.lengths, self.device, self.waste)
 
     @cached_property
-    def _buckets(self) -> tuple[list[tuple[Tensor, Tensor, Tensor]], Tensor]:
+    def _laid(self) -> tuple[list[tuple[Tensor, Tensor, Tensor]], Tensor]:
         """Of near continuations (queries [n, L], keys [n, K], mask [n, 1, L, K]): the stream's index of each own token, and of each token
         that is before or in the row, both padded with index 0; True where a token may look. And scatter [tokens of continuations]: where
         each lies among the flattened buckets laid end to end."""
@@ -151,7 +142,7 @@ class SharedRows:
         """As `PackedRows.attend`."""
         n = sum(self.lengths)
         done = []
-        buckets, scatter = self._buckets
+        buckets, scatter = self._laid
         whole = self.roots.attend(layer, q[:, :, :n], k[:, :, :n], v[:, :, :n], scale)
         q, k, v = (x[0].transpose(0, 1) for x in (q, k, v))
         for queries, keys, mask in buckets:

@@ -40,7 +40,7 @@ class ValueModel(nn.Module):
 
 def value_stats(model: ValueModel, batch: Batch, *, temperature: float = 1.0) -> TokenStats:
     """extras["value"] [T]: V of the text before each trainable target, 0 elsewhere. The temperature is that of a policy, and not read."""
-    hidden = hidden_states(model, batch.ids, batch.position, PackedRows.of(batch.lengths, batch.ids.device))
+    hidden = hidden_states(model, batch.ids, batch.position, PackedRows(batch.lengths, batch.ids.device))
     at = batch.trainable.nonzero().squeeze(1)
     value = model.value(hidden.index_select(0, at - 1).float()).squeeze(1)
     spread = torch.zeros(len(batch.ids), device=value.device).index_add(0, at, value)

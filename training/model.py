@@ -174,7 +174,7 @@ def _probe(model: nn.Module, path: str | Path) -> None:
     """Raises ValueError unless packed rows do not see each other and logits are hidden states times the head: two short rows tell."""
     device = head_weight(model).device
     ids, position = torch.arange(1, 9, device=device), torch.tensor([0, 1, 2, 3, 4, 0, 1, 2], device=device)
-    rows = PackedRows.of([5, 3], device)
+    rows = PackedRows([5, 3], device)
     try:
         hidden = hidden_states(model, ids, position, rows)
         other = hidden_states(model, torch.cat([ids[:5] + 1, ids[5:]]), position, rows)

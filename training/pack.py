@@ -118,7 +118,7 @@ class Stream:
         device = batch.ids.device
         roots = _roots(batch.common, batch.lengths) if any(batch.common) else []
         if not any(shared for _, shared in roots):
-            return Stream(ids=batch.ids, position=batch.position, rows=PackedRows.of(batch.lengths, device))
+            return Stream(ids=batch.ids, position=batch.position, rows=PackedRows(batch.lengths, device))
         starts = [0, *itertools.accumulate(batch.lengths)]
         place, index = torch.empty(starts[-1], dtype=torch.long), []
         lengths: list[int] = []
@@ -140,7 +140,7 @@ class Stream:
         chosen = torch.cat(index).to(device)
         return Stream(
             ids=batch.ids.index_select(0, chosen), position=batch.position.index_select(0, chosen),
-            rows=SharedRows.of(lengths, after, device), place=place.to(device),
+            rows=SharedRows(lengths, after, device), place=place.to(device),
         )  # fmt: skip
 
 

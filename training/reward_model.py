@@ -67,7 +67,7 @@ def reward_of(stats: TokenStats, batch: Batch) -> Tensor:
 
 def features(model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
     """Hidden states [R, d] at the last token of every row, and [R, d] at the last token of its prompt (before the first trainable one)."""
-    hidden = hidden_states(model, batch.ids, batch.position, PackedRows.of(batch.lengths, batch.ids.device))
+    hidden = hidden_states(model, batch.ids, batch.position, PackedRows(batch.lengths, batch.ids.device))
     ends = torch.tensor(batch.lengths, device=hidden.device).cumsum(0) - 1
     starts = ends - torch.tensor(batch.lengths, device=hidden.device) + 1
     first = [int(t.to(torch.int8).argmax()) if bool(t.any()) else len(t) for t in batch.trainable.split(batch.lengths)]

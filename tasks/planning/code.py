@@ -111,9 +111,8 @@ def source(path: Path) -> Source:
 
 def digest(path: Path) -> str:
     """Of a file's bytes, and those of the files beside it that it names as BESIDE: code that it reads which is not Python."""
-    beside = constant(path, "BESIDE", ())
-    whole = [source(path).digest, *(hashlib.sha256((path.parent / name).read_bytes()).hexdigest() for name in beside)]
-    return whole[0] if not beside else hashlib.sha256("".join(whole).encode()).hexdigest()
+    beside = [(path.parent / name).read_bytes() for name in constant(path, "BESIDE", ())]
+    return hashlib.sha256(path.read_bytes() + b"".join(beside)).hexdigest() if beside else source(path).digest
 
 
 def constant(path: Path, name: str, default: Any) -> Any:

@@ -58,6 +58,14 @@ def usable(model: nn.Module) -> bool:
     return size <= LARGEST
 
 
+@torch.no_grad()
+def rotations(model: nn.Module, top: int, known: int) -> tuple[Tensor, Tensor]:
+    """cos and sin [positions, D/2] of the model's rotary embeddings for `top` positions, or twice as many as are known."""
+    reach, base = torch.arange(max(top, 2 * known, 256)), model.base_model
+    both = base.rotary_emb(base.embed_tokens.weight[:1], reach[None])
+    return tuple(x[0, :, : x.shape[-1] // 2].contiguous() for x in both)
+
+
 def of(model: nn.Module) -> Layers | None:
     """The compiled layers of a model; None where its own forward has to be used. The first call compares the two on a few tokens."""
     lib = library()
@@ -85,7 +93,7 @@ class Layers:
         from training.model import hidden_states
 
         ids = torch.arange(1, 13) % model.base_model.config.vocab_size
-        position, rows = torch.cat([torch.arange(7), torch.arange(5)]), PackedRows.of([7, 5])
+        position, rows = torch.cat([torch.arange(7), torch.arange(5)]), PackedRows([7, 5])
         want = hidden_states(model, ids, position, rows)
         return torch.allclose(self(model, ids, position, rows), want, atol=1e-4 * float(want.abs().max()), rtol=0)
 
@@ -93,10 +101,7 @@ class Layers:
         """cos and sin [T, D/2] of positions [T]."""
         top = int(position.max()) + 1
         if top > len(self.cos):
-            reach = torch.arange(max(top, 2 * len(self.cos), 256))
-            with torch.no_grad():
-                both = model.base_model.rotary_emb(model.base_model.embed_tokens.weight[:1], reach[None])
-            self.cos, self.sin = (x[0, :, : self.d // 2].contiguous() for x in both)
+            self.cos, self.sin = rotations(model, top, len(self.cos))
         return self.cos.index_select(0, position), self.sin.index_select(0, position)
 
     def __call__(self, model: nn.Module, ids: Tensor, position: Tensor, rows: PackedRows | SharedRows) -> Tensor:

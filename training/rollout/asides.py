@@ -77,7 +77,7 @@ def with_effective_rank(player: Player, groups: Sequence[Group], stride: int = 8
     rows = [rollout_row(r, 0.0, g) for g, group in enumerate(groups) for r in group.rollouts if r.n_model]
     batch = pack(rows, device=str(next(player.sampler.model.parameters()).device))
     with torch.no_grad():
-        hidden = hidden_states(player.sampler.model, batch.ids, batch.position, PackedRows.of(batch.lengths, batch.ids.device)).float()
+        hidden = hidden_states(player.sampler.model, batch.ids, batch.position, PackedRows(batch.lengths, batch.ids.device)).float()
     states = iter(h[t].cpu() for h, t in zip(hidden.split(batch.lengths), batch.trainable.split(batch.lengths), strict=True))
 
     def known(rollout: Rollout) -> Rollout:
@@ -113,7 +113,7 @@ def concentration(player: Player, problems: Sequence[Problem]) -> dict[str, floa
     for lo in range(0, len(problems), 64):
         batch = pack([Row(ids=ids, trainable=np.ones(len(ids), dtype=bool)) for ids in prompts[lo : lo + 64]])
         with torch.no_grad():
-            hidden = hidden_states(player.sampler.model, batch.ids, batch.position, PackedRows.of(batch.lengths, batch.ids.device)).float()
+            hidden = hidden_states(player.sampler.model, batch.ids, batch.position, PackedRows(batch.lengths, batch.ids.device)).float()
         for problem, z in zip(problems[lo : lo + 64], torch.nn.functional.normalize(hidden, dim=-1).split(batch.lengths), strict=True):
             found[problem.id] = float((z @ z.T).tril().sum() / (len(z) * (len(z) + 1) / 2))
     return found

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from training.attention import PackedRows
 from training.cache import CachedRows
 from training.model import hidden_states
-from training.native.layers import usable
+from training.native.layers import rotations, usable
 
 
 @dataclass(kw_only=True)
@@ -74,9 +74,9 @@ class FusedDecoder:
             if hasattr(a, "q_norm"):
                 turn = torch.cat([x.weight[self.order].expand(n, -1) for x, n in ((a.q_norm, self.heads), (a.k_norm, self.kv))])
             made.append(
-                _Layer(before=layer.input_layernorm.weight.clone(), qkv=_turned([q, k, a.v_proj.weight]), bias=bias, turn=turn,
-                       out=_turned([a.o_proj.weight]), after=layer.post_attention_layernorm.weight.clone(),
-                       up=_turned([m.gate_proj.weight, m.up_proj.weight]), down=_turned([m.down_proj.weight]))
+                _Layer(before=layer.input_layernorm.weight.clone(), qkv=_product([q, k, a.v_proj.weight]), bias=bias, turn=turn,
+                       out=_product([a.o_proj.weight]), after=layer.post_attention_layernorm.weight.clone(),
+                       up=_product([m.gate_proj.weight, m.up_proj.weight]), down=_product([m.down_proj.weight]))
             )  # fmt: skip
         self.layers = made
         self.embedding, self.norm = self.model.get_input_embeddings().weight.clone(), self.model.base_model.norm.weight.clone()
@@ -116,7 +116,7 @@ class FusedDecoder:
     def agrees(self) -> bool:
         """Whether a prompt and a token after it give what the model's own forward gives."""
         ids = torch.arange(1, 8) % len(self.embedding)
-        want = hidden_states(self.model, ids, torch.arange(7), PackedRows.of([7]))
+        want = hidden_states(self.model, ids, torch.arange(7), PackedRows([7]))
         cache = CachedRows(1)
         got = []
         for part in (ids[None, :6], ids[None, 6:]):
@@ -131,10 +131,7 @@ class FusedDecoder:
     def reach(self, top: int) -> Tensor:
         """Angles [positions, D/2] of `top` positions or more."""
         if top > len(self.angles):
-            reach = torch.arange(max(top, 2 * len(self.angles), 256))
-            cos, sin = self.model.base_model.rotary_emb(self.embedding[:1], reach[None])
-            half = self.d // 2
-            self.angles = torch.complex(cos[0, :, :half].contiguous(), sin[0, :, :half].contiguous())
+            self.angles = torch.complex(*rotations(self.model, top, len(self.angles)))
         return self.angles
 
     def __call__(self, ids: Tensor, position: Tensor, cache: CachedRows) -> Tensor:
@@ -158,6 +155,6 @@ class FusedDecoder:
         return F.rms_norm(x, width, self.norm, self.eps).view(rows, n, -1)
 
 
-def _turned(weights: list[Tensor]) -> Tensor:
+def _product(weights: list[Tensor]) -> Tensor:
     """Weights [out, in] as one product [in, sum of out]."""
     return torch.cat([w.detach().T for w in weights], 1)
