@@ -293,3 +293,7 @@ def test_a_row_that_memory_does_not_hold_is_said_and_not_a_crash():
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(["tests", "."]), "OMP_NUM_THREADS": "2"}
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
     assert "does not fit into memory: lower the length of rows" in done.stdout, done.stderr[-500:]
+    rows, made = PackedRows([3]), layers.of(tiny.build())
+    of_no_machine = layers._Kernels(made, torch.ones(3, 4), torch.ones(3, 4), *rows.spans, 1 << 40)  # more than addresses reach
+    with pytest.raises(RuntimeError, match="could not allocate memory for the attention of a row of 1099511627776 tokens"):
+        of_no_machine.attend(torch.ones(3, 48), torch.ones(3, 64))
