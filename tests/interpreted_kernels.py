@@ -4,13 +4,17 @@ A process of its own: the variable that switches the interpreter on is read when
 """
 
 import os
+import weakref
+from contextlib import contextmanager
 
 os.environ["TRITON_INTERPRET"] = "1"
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from training import kernels, logprob
 from training.logprob import Asked, Gradient, Head, dense_stats
+from training.policy_loss import fused_policy_loss, plan
 
 torch.manual_seed(0)
 
@@ -55,19 +59,91 @@ for dtype, tolerance in (
         logp, h, lse = kernels.row_stats(z, y)
         row, given = logprob.HeadStats(logp=logp, entropy=h, lse=lse), Gradient(logp=a, entropy=b)
         head = Head(weight=torch.zeros(5000, 1), temperature=0.5)
-        want = logprob.turn(logprob.shift(z.clone(), lse), y, given, row, head, Asked())
-        got = logprob.turn(z.clone(), y, given, row, head, Asked(), kernels=kernels, dtype=dtype)
-        assert got.dtype == dtype
-        agree(f"gradient in {dtype}, entropy {looks}", got, want, tolerance)
+        want, none = logprob.turn(logprob.shift(z.clone(), lse), y, given, row, head, Asked())
+        memory = z.clone()
+        got, unit = logprob.turn(memory, y, given, row, head, Asked(), kernels=kernels, dtype=dtype)
+        assert got.dtype == dtype and got.data_ptr() == memory.data_ptr() and none is None and (unit is not None) == (dtype == torch.float16)
+        agree(f"gradient in {dtype}, entropy {looks}", got.float() * (1.0 if unit is None else unit), want, tolerance)
 
-logprob.row_kernels = lambda *_: kernels  # the whole operation through the kernels
-for keep in (0, 1 << 20):
-    h, w = torch.randn(11, 6).requires_grad_(), torch.randn(300, 6).requires_grad_()
-    y = torch.randint(0, 300, (11,))
-    s = logprob.fused_stats(h, Head(weight=w, temperature=0.7), y, chunk=4, keep_elements=keep)
-    (s.logp.square().sum() + s.entropy.sum()).backward()
-    h64, w64 = h.detach().double().requires_grad_(), w.detach().double().requires_grad_()
-    d = dense_stats(h64, Head(weight=w64, temperature=0.7), y)
-    (d.logp.square().sum() + d.entropy.sum()).backward()
-    agree(f"dH through the operation, kept {keep > 0}", h.grad, h64.grad, 1e-6)
-    agree(f"dW through the operation, kept {keep > 0}", w.grad, w64.grad, 1e-6)
+
+# The way of a GPU, whole: what the operation does where tensors say that they are a GPU's, in each schedule.
+
+torch.Tensor.is_cuda = True
+plain = {"mm": torch.mm, "addmm": torch.addmm}
+
+
+def mm(a, b, out_dtype=None):
+    """Products of half-precision operands that add up in float32 exist on a GPU only: here they are made from float32 copies."""
+    assert a.dtype == b.dtype, (a.dtype, b.dtype)
+    with Account.closed():
+        out = plain["mm"](a.float(), b.float()) if out_dtype else plain["mm"](a, b)
+    return out.view(out.shape)  # into the account
+
+
+def addmm(to, a, b, *, beta, out_dtype, out):
+    assert out is to and to.dtype == out_dtype == torch.float32 and a.dtype == b.dtype != torch.float32
+    with Account.closed():
+        return to.addmm_(a.float(), b.float(), beta=beta)
+
+
+class Account(TorchDispatchMode):
+    """The most bytes alive at once in tensors of at least `least` bytes that operations made; a storage counts once."""
+
+    counting = True
+
+    def __init__(self, least):
+        super().__init__()
+        self.least, self.made, self.peak = least, [], 0
+
+    @classmethod
+    @contextmanager
+    def closed(cls):
+        cls.counting = False
+        yield
+        cls.counting = True
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        out = function(*args, **(kwargs or {}))
+        if self.counting:
+            parts = out if isinstance(out, tuple | list) else [out]
+            self.made += [weakref.ref(x) for x in parts if isinstance(x, torch.Tensor) and x.untyped_storage().nbytes() >= self.least]
+            self.made = [r for r in self.made if r() is not None]
+            storages = {x.untyped_storage().data_ptr(): x.untyped_storage().nbytes() for x in (r() for r in self.made) if x is not None}
+            self.peak = max(self.peak, sum(storages.values()))
+        return out
+
+
+torch.mm, torch.addmm = mm, addmm
+
+
+def loss_of(s, _=None):
+    return s.logp.square().sum() + s.entropy.sum(), {}
+
+
+
+for dtype, tolerance in ((torch.float32, 1e-6), (torch.bfloat16, 6e-3), (torch.float16, 1e-3)):
+    for kind, scope, elements in (("kept", "token", 1 << 20), ("local", "token", 4 * 300), ("two-pass", "batch", 4 * 300)):
+        for vocabulary in (None, 290):
+            h, w = torch.randn(11, 6).to(dtype).requires_grad_(), torch.randn(300, 6).to(dtype).requires_grad_()
+            c, y = torch.randn(300).to(dtype).requires_grad_(), torch.randint(0, 290, (11,))
+            assert plan(11, 300, scope=scope, elements=elements).kind == kind
+            head = Head(weight=w, bias=c, temperature=0.7, vocabulary=vocabulary)
+            (1e-4 * fused_policy_loss(h, head, y, loss_of, scope=scope, elements=elements)[0]).backward()
+            leaves = [x.detach().double().requires_grad_() for x in (h, w, c)]
+            s = dense_stats(leaves[0], Head(weight=leaves[1], bias=leaves[2], temperature=0.7, vocabulary=vocabulary), y)
+            (1e-4 * loss_of(s)[0]).backward()
+            for what, x, d in zip(("dH", "dW", "db"), (h, w, c), leaves, strict=True):
+                assert x.grad.dtype == dtype
+                agree(f"{what} as on a GPU, {dtype}, {kind}, {vocabulary} ids in use", x.grad, d.grad, tolerance)
+
+# What a step needs beside its operands and the float32 sum of dW: one chunk of float32 logits, which become their gradient in place.
+n, d, v, rows = 64, 4, 2000, 16
+for dtype, products in ((torch.bfloat16, 0), (torch.float16, 1)):  # float16 takes its unit off a product before that is added
+    h, w = torch.randn(n, d).to(dtype).requires_grad_(), torch.randn(v, d).to(dtype).requires_grad_()
+    w.main_grad = torch.zeros(v, d)
+    with Account(least=v * d * 4) as account:
+        loss = fused_policy_loss(h, Head(weight=w), torch.randint(0, v, (n,)), loss_of, scope="token", elements=rows * v)[0]
+        loss.backward()
+    extra, chunk, product = account.peak - v * d * 4, rows * v * 4, v * d * 4
+    assert chunk <= extra <= chunk + products * product, (dtype, extra, chunk, product)
+    print(f"extra memory as on a GPU, {dtype}: {extra / chunk:.3f} chunks of logits")

@@ -1,4 +1,4 @@
-"""Triton kernels for rows of float32 logits on a GPU: statistics in one read, gradient in one read and one write.
+"""Triton kernels for rows of float32 logits on a GPU: statistics in one read, gradient in one read and one write, in place.
 
 The products stay with cuBLAS, which is near its limit; what a row of V logits needs beside them is one pass each way. Every number
 of a row is added up by one program in a fixed order: no atomics, the same bits every time. Offsets are int64 (N x V passes 2^31 soon).
@@ -42,7 +42,10 @@ def _stats(z, targets, top, rest, weighted, v, stride, BLOCK: tl.constexpr):
 
 @triton.jit
 def _gradient(z, targets, lse, alpha, beta, entry, out, v, z_stride, out_stride, scale, LOOKS: tl.constexpr, BLOCK: tl.constexpr):
-    """out = scale p (alpha + beta log p), and scale entry in the target's column. LOOKS: whether beta is anything but 0."""
+    """out = scale p (alpha + beta log p), and scale entry in the target's column. LOOKS: whether beta is anything but 0.
+
+    out may be the memory of z, in a type of at most its size: number i of a row is then written at or before the place where it was read.
+    """
     row = tl.program_id(0).to(tl.int64)
     target, base, a, own = tl.load(targets + row), tl.load(lse + row), tl.load(alpha + row), tl.load(entry + row)
     if LOOKS:
@@ -56,6 +59,7 @@ def _gradient(z, targets, lse, alpha, beta, entry, out, v, z_stride, out_stride,
         else:
             dz = p * a
         dz = tl.where(column == target, own, dz) * scale
+        tl.debug_barrier()  # no warp writes before all have read: in place, this block's numbers go where others of it are read
         tl.store(out + row * out_stride + column, dz.to(out.dtype.element_ty), mask=column < v)
 
 
@@ -75,9 +79,9 @@ def row_stats(z: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 def row_gradient(
     z: Tensor, targets: Tensor, lse: Tensor, alpha: Tensor, beta: Tensor | None, entry: Tensor, scale: float, dtype: torch.dtype
 ) -> Tensor:
-    """dL/dz [n, V] in `dtype` (in place where that is the type of z): scale p (alpha + beta log p), `entry` at the target."""
+    """dL/dz [n, V] in `dtype`, in the memory of z [n, V] float32: scale p (alpha + beta log p), `entry` at the target."""
     n, v = z.shape
-    out = z if dtype == z.dtype else torch.empty(n, v, dtype=dtype, device=z.device)
+    out = z.view(dtype)[:, :v]  # a row of half the bytes at the front of the row that it was
     if n:
         _gradient[(n,)](
             z, targets, lse, alpha, alpha if beta is None else beta, entry, out, v, z.stride(0), out.stride(0), scale,

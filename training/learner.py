@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from training.cost import Clock, flops, peak_mb
-from training.logprob import Head, fused_logprob
+from training.logprob import Head, fused_logprob, limits
 from training.model import head_weight, hidden_states, recomputed
 from training.muon import Muon
 from training.pack import Stream, split
@@ -113,7 +113,8 @@ class Learner:
              bfloat16, whose numbers near 0.02 lie 1e-4 apart; gradients of micro-batches are summed in float32 too.
 
     read     how the model's pass becomes statistics: log-probs of a policy, or values of a critic
-    logits   float32 logits of a micro-batch that may be alive at once (4 bytes each); more of them are worked off in chunks
+    logits   float32 logits of a micro-batch that may be alive at once (4 bytes each); more of them are worked off in chunks. None: 2^25 on
+             a CPU, 2^28 on a GPU (`Limits` of training/logprob.py)
     recompute  activations of a layer are made again in the backward pass, not kept (`training.model.recomputed`)
 
     Dropout is off, in training too: the policy that learns is the policy that sampled.
@@ -123,7 +124,7 @@ class Learner:
     optim: Optim
     step_count: int = 0
     read: Read = token_stats
-    logits: int = 1 << 25
+    logits: int | None = None
     recompute: bool = False
     weights: list[Tensor] = field(init=False)
     master: list[Tensor] = field(init=False)
@@ -216,7 +217,7 @@ class Learner:
                 stats = self.read(self.model, part, temperature=temperature)
         clock.mark("forward")
         if self.read is token_stats:
-            if self._local(part, objective):
+            if self._local(len(at), objective):
                 out = self._at_once(part, before, at, objective, temperature)
                 clock.mark("head")
                 return out
@@ -225,13 +226,14 @@ class Learner:
         clock.mark("head")
         return loss, metrics, stats.logp.isnan().sum()
 
-    def _local(self, part: Batch, objective: Objective) -> bool:
-        """Whether the head and the loss are worked off together, chunk by chunk: the objective says that a token's gradient depends on its
-        own statistics alone (`scope`), and the logits are too many to be kept."""
+    def _local(self, n: int, objective: Objective) -> bool:
+        """Whether the head and the loss of n targets are worked off together, chunk by chunk: the objective says that a token's gradient
+        depends on its own statistics alone (`scope`), and the logits are too many to be kept."""
         scope = getattr(objective, "scope", "batch")
         if scope != "token":
             return False
-        how = plan(int(part.trainable.sum()), len(head_weight(self.model)), scope=scope, elements=self.logits)
+        weight = head_weight(self.model)
+        how = plan(n, len(weight), scope=scope, elements=self.logits, on=limits(weight))
         return how.kind == "local"
 
     def _at_once(

@@ -14,6 +14,7 @@ them fit in `keep_elements`, where they are kept (3 products). training/policy_l
 from __future__ import annotations
 
 import importlib
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from types import ModuleType
@@ -23,6 +24,25 @@ from torch import Tensor
 
 _FLOOR = -1e4  # exp(-1e4) is 0 in every float type
 _CACHED = 1 << 18  # elements of a block of rows whose passes follow each other while it lies in the processor's cache
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a device does at a time where nobody says more: `elements` float32 logits alive (4 bytes each), `rows` of a chunk, `kept` rows
+    of one where all chunks' logits are kept."""
+
+    elements: int
+    rows: int
+    kept: int
+
+
+# On a CPU more rows gain nothing: the products are at full speed, and the buffer leaves the cache. A GPU's want thousands, and each chunk
+# reads and writes all of dW: 134 MB of logits here, 1.1 GB there.
+CPU, GPU = Limits(elements=1 << 25, rows=1024, kept=512), Limits(elements=1 << 28, rows=4096, kept=4096)
+
+
+def limits(x: Tensor) -> Limits:
+    return GPU if x.is_cuda else CPU
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,17 +155,20 @@ def _dense_logits(hidden: Tensor, head: Head) -> Tensor:
 
 
 def fused_stats(
-    hidden: Tensor, head: Head, targets: Tensor, asked: Asked | None = None, *, chunk: int = 512, keep_elements: int = 1 << 25
+    hidden: Tensor, head: Head, targets: Tensor, asked: Asked | None = None, *, chunk: int | None = None, keep_elements: int | None = None
 ) -> HeadStats:
     """hidden [N, d], targets [N] int64 -> `HeadStats`, differentiable in hidden and in the head's weight and bias.
 
-    chunk: rows at a time. keep_elements: logits kept for backward when N x V is at most this (4 bytes each). Where the weight has an
-    attribute `main_grad` (float32, its shape), its gradient is added there and autograd sees none. Raises ValueError for ids that are
-    no row of the head (on a CPU; on a GPU the kernel would have to wait for it).
+    chunk: rows at a time; keep_elements: logits kept for backward when N x V is at most this (4 bytes each); None: the device's `Limits`.
+    Where the weight has an attribute `main_grad` (float32, its shape), its gradient is added there and autograd sees none. Raises
+    ValueError for ids that are no row of the head (on a CPU; on a GPU the kernel would have to wait for it).
     """
     asked = asked or Asked()
     check_ids(head, targets, asked)
-    keep = hidden.shape[0] * len(head.used) <= keep_elements and torch.is_grad_enabled()
+    most = limits(hidden)
+    if chunk is None:
+        chunk = max(1, min(most.kept, most.elements // len(head.used)))
+    keep = hidden.shape[0] * len(head.used) <= (most.elements if keep_elements is None else keep_elements) and torch.is_grad_enabled()
     names = [
         "logp",
         "entropy",
@@ -158,7 +181,7 @@ def fused_stats(
 
 
 def fused_logprob(
-    hidden: Tensor, weight: Tensor, targets: Tensor, *, temperature: float = 1.0, chunk: int = 512, keep_elements: int = 1 << 25
+    hidden: Tensor, weight: Tensor, targets: Tensor, *, temperature: float = 1.0, chunk: int | None = None, keep_elements: int | None = None
 ) -> tuple[Tensor, Tensor]:
     """hidden [N, d], weight [V, d], targets [N] int64 -> (logp [N], entropy [N]) float32 in nats: `fused_stats` of a plain head."""
     stats = fused_stats(hidden, Head(weight=weight, temperature=temperature), targets, chunk=chunk, keep_elements=keep_elements)
@@ -215,8 +238,8 @@ class _Stats(torch.autograd.Function):
             if not kept and kernels is None:
                 shift(z, lse[rows])
             row = HeadStats(logp=None, entropy=entropy[rows], lse=lse[rows], kl=None if kl is None else kl[rows])
-            dz = turn(z, targets[rows], given, row, head, asked, reference_logp(asked), kernels, written(hidden))
-            sums.add(rows, dz, hidden[rows], matrix)
+            dz, unit = turn(z, targets[rows], given, row, head, asked, reference_logp(asked), kernels, hidden.dtype)
+            sums.add(rows, dz, hidden[rows], matrix, unit)
             del z, dz
         return *sums.out(weight, bias), None, None, None, None, None, None
 
@@ -224,11 +247,6 @@ class _Stats(torch.autograd.Function):
 def _empty(name: str, hidden: Tensor, asked: Asked) -> Tensor:
     width = {"selected": lambda: (asked.selected.shape[1],), "top_logp": lambda: (asked.top_k,), "top_ids": lambda: (asked.top_k,)}
     return hidden.new_zeros((0, *width.get(name, tuple)()), dtype=torch.long if name == "top_ids" else torch.float32)
-
-
-def written(hidden: Tensor) -> torch.dtype:
-    """The type in which the kernel writes dz: that of the operands, but float32 before the scaling that float16 needs."""
-    return torch.float32 if hidden.dtype == torch.float16 else hidden.dtype
 
 
 def blocks(n: int, size: int) -> Iterator[slice]:
@@ -246,6 +264,14 @@ def product(a: Tensor, b: Tensor) -> Tensor:
     if a.is_cuda and a.dtype != torch.float32:
         return torch.mm(a, b, out_dtype=torch.float32)
     return a.detach().float() @ b
+
+
+def add_product(to: Tensor, a: Tensor, b: Tensor, beta: int) -> None:
+    """to = beta to + a @ b in float32, for operands of any type; beta 0 does not look at what `to` held."""
+    if a.is_cuda and a.dtype != torch.float32:
+        torch.addmm(to, a, b, beta=beta, out_dtype=torch.float32, out=to)
+    else:
+        to.addmm_(a.detach().float(), b.detach().float(), beta=beta)
 
 
 def logits(hidden: Tensor, matrix: Tensor, head: Head) -> Tensor:
@@ -332,9 +358,10 @@ def turn(
     log_q: Tensor | None = None,
     kernels: ModuleType | None = None,
     dtype: torch.dtype = torch.float32,
-) -> Tensor:
-    """dL/d(W h + bias) [n, V] of rows whose log-probs are log_p, in place. row: their entropy, lse and kl. With kernels log_p holds the
-    logits still, and the result has the type `dtype`."""
+) -> tuple[Tensor, Tensor | None]:
+    """dL/d(W h + bias) [n, V] of rows whose log-probs are log_p, in place, and the 0-d unit in which it is given (None: 1). row: their
+    entropy, lse and kl. With kernels log_p holds the logits still, and the result has the type `dtype`, in the same memory; in float16
+    its unit is a power of two that puts a bound of the largest entry near 2^8, for gradients of 1/N would round to 0."""
     a, b, k, s = (0.0 if g is None else g for g in (given.logp, given.entropy, given.kl, given.selected))
     zero = log_p.new_zeros(len(log_p))
     alpha = zero + (0.0 if given.lse is None else given.lse) - a - b * row.entropy
@@ -354,7 +381,12 @@ def turn(
     if given.kl is not None:
         entry = entry - own.exp() * k * log_q.gather(1, at).squeeze(1)
     if kernels is not None:
-        return kernels.row_gradient(log_p, targets, row.lse, alpha, beta, entry, 1 / head.temperature, dtype)
+        unit = None
+        if dtype == torch.float16:
+            most = torch.maximum(entry.abs(), alpha.abs() + (0.0 if beta is None else beta.abs() / math.e))  # p |log p| is 1/e at most
+            unit = torch.exp2(torch.frexp((most.amax() / head.temperature).clamp_min(1e-30)).exponent - 8)
+            alpha, entry, beta = alpha / unit, entry / unit, None if beta is None else beta / unit
+        return kernels.row_gradient(log_p, targets, row.lse, alpha, beta, entry, 1 / head.temperature, dtype), unit
     for rows in in_cache(log_p):
         part = log_p[rows]
         if head.softcap is not None:
@@ -374,7 +406,7 @@ def turn(
             part.mul_(slope)
         if head.temperature != 1.0:
             part.div_(head.temperature)
-    return log_p
+    return log_p, None
 
 
 @dataclass
@@ -389,50 +421,56 @@ class Sums:
     d_hidden: Tensor | None = field(init=False, default=None)
     d_weight: Tensor | None = field(init=False, default=None)
     d_bias: Tensor | None = field(init=False, default=None)
+    added: bool = field(init=False, default=False)  # whether d_weight holds a sum yet: the first product is written, not added to zeros
 
     def __post_init__(self) -> None:
         if self.needed[0]:
             self.d_hidden = torch.zeros_like(self.hidden)
         if self.needed[1]:
             main = getattr(self.head.weight, "main_grad", None) if self.main else None
-            self.d_weight = torch.zeros_like(self.head.weight, dtype=torch.float32) if main is None else main
+            self.added = main is not None
+            self.d_weight = torch.empty_like(self.head.weight, dtype=torch.float32) if main is None else main
         if self.needed[2]:
             self.d_bias = torch.zeros_like(self.head.bias, dtype=torch.float32)
 
-    def add(self, rows: slice | Tensor, dz: Tensor, hidden: Tensor, matrix: Tensor) -> None:
-        """rows: where the n rows of dz [n, V] and hidden [n, d] stand among all."""
+    def add(self, rows: slice | Tensor, dz: Tensor, hidden: Tensor, matrix: Tensor, unit: Tensor | None = None) -> None:
+        """rows: where the n rows of dz [n, V] (in this unit) and hidden [n, d] stand among all."""
         used = dz.shape[1]
         if self.d_bias is not None:
-            self.d_bias[:used] += dz.sum(0)
-        scale = None
-        if dz.is_cuda and hidden.dtype != torch.float32:
-            if (
-                dz.dtype == torch.float32 and hidden.dtype == torch.float16
-            ):  # weights of 1/N would round to 0: near 2^8 by a power of two, and back
-                scale = torch.exp2(8 - torch.frexp(dz.abs().amax().clamp_min(1e-30)).exponent)
-                dz = dz * scale
-            dz = dz.to(hidden.dtype)
+            d = dz.sum(0, dtype=torch.float32)
+            self.d_bias[:used] += d if unit is None else d * unit
         if self.d_hidden is not None:
             d = product(dz, matrix)
-            self.d_hidden[rows] = (d if scale is None else d / scale).to(self.d_hidden.dtype)
+            self.d_hidden[rows] = (d if unit is None else d.mul_(unit)).to(self.d_hidden.dtype)
         if self.d_weight is not None:
-            if not dz.is_cuda:
-                self.d_weight[:used].addmm_(dz.T, hidden.detach().float())
+            to = self._weight(used)
+            if unit is None:
+                add_product(to, dz.T, hidden, beta=int(self.added))
+            elif self.added:
+                to.addcmul_(product(dz.T, hidden), unit)
             else:
-                d = product(dz.T, hidden)
-                self.d_weight[:used].add_(d if scale is None else d / scale)
+                torch.mul(product(dz.T, hidden), unit, out=to)
+            self.added = True
 
-    def out(self, weight: Tensor, bias: Tensor | None) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-        """The three gradients in the types of what they belong to; that of a weight with `main_grad` is already where it goes."""
-        d_weight = None if self.d_weight is None or getattr(weight, "main_grad", None) is not None else self.d_weight.to(weight.dtype)
-        return self.d_hidden, d_weight, None if self.d_bias is None else self.d_bias.to(bias.dtype)
+    def _weight(self, used: int) -> Tensor:
+        """The rows of dW in use; what is padding has no gradient."""
+        if not self.added:
+            self.d_weight[used:].zero_()
+        return self.d_weight[:used]
 
-    def scaled(self, by: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-        """`out` times a 0-d factor, in place; a weight with `main_grad` gets its share there."""
-        for d in (self.d_hidden, self.d_weight, self.d_bias):
-            if d is not None:
-                d.mul_(by)
+    def out(self, weight: Tensor, bias: Tensor | None, by: Tensor | None = None) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+        """The three gradients, times a 0-d factor, in the types of what they belong to; a weight with `main_grad` has its own there."""
+        if self.d_weight is not None and not self.added:
+            self._weight(0)
         main = getattr(weight, "main_grad", None)
-        if main is not None and self.d_weight is not None:
-            main.add_(self.d_weight)
-        return self.out(weight, bias)
+        if main is not None and self.d_weight is not None and self.d_weight is not main:
+            main.add_(self.d_weight) if by is None else main.addcmul_(self.d_weight, by)
+        d_weight = None if main is not None else _times(self.d_weight, by, weight)
+        return _times(self.d_hidden, by, self.hidden), d_weight, _times(self.d_bias, by, bias)
+
+
+def _times(d: Tensor | None, by: Tensor | None, like: Tensor | None) -> Tensor | None:
+    """d by in the type of `like`: one pass over what may be gigabytes, in place where the type stays."""
+    if d is None or by is None:
+        return None if d is None else d.to(like.dtype)
+    return torch.mul(d, by, out=d if d.dtype == like.dtype else torch.empty_like(d, dtype=like.dtype))

@@ -21,7 +21,23 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from training.logprob import Asked, Gradient, Head, Sums, check_ids, fused_stats, in_cache, logits, operand, read, row_kernels, turn, written
+from training.logprob import (
+    CPU,
+    Asked,
+    Gradient,
+    Head,
+    Limits,
+    Sums,
+    check_ids,
+    fused_stats,
+    in_cache,
+    limits,
+    logits,
+    operand,
+    read,
+    row_kernels,
+    turn,
+)
 from training.types import TokenStats
 
 # (statistics [N], whatever the caller hands through) -> (loss, already divided; metrics)
@@ -40,9 +56,13 @@ class Schedule:
     why: str
 
 
-def plan(n: int, vocabulary: int, *, scope: Scope = "batch", grad: bool = True, longest: int = 1, elements: int = 1 << 25) -> Schedule:
+def plan(
+    n: int, vocabulary: int, *, scope: Scope = "batch", grad: bool = True, longest: int = 1, elements: int | None = None, on: Limits = CPU
+) -> Schedule:
     """The schedule for n rows. scope: what a row's gradient depends on. longest: rows of the longest sequence. elements: float32 logits
-    that may be alive (4 bytes each). Raises ValueError where not even one row, or for scope "sequence" one sequence, fits."""
+    that may be alive (4 bytes each; None: what the device is given). Raises ValueError where not even one row, or for scope "sequence" one
+    sequence, fits."""
+    elements = on.elements if elements is None else elements
     rows = elements // vocabulary
     least = longest if scope == "sequence" and grad and n * vocabulary > elements else 1
     if n and rows < least:
@@ -51,12 +71,12 @@ def plan(n: int, vocabulary: int, *, scope: Scope = "batch", grad: bool = True, 
             f"{what} of logits over {vocabulary} ids needs {least * vocabulary * 4 / 1e6:.0f} MB, allowed are {elements * 4 / 1e6:.0f} MB: "
             f"allow more, or choose a loss of scope 'batch', which is worked off row by row in two passes"
         )
-    chunk = max(1, min(n or 1, rows, 1024))  # more rows gain nothing: the products are at full speed, the buffer leaves the cache
+    chunk = max(1, min(n or 1, rows, on.rows))
     chunk = max(least, -(-n // -(-n // chunk))) if n else chunk  # as many chunks, of one size: the last is no small product
     if not grad:
         return Schedule("score", chunk, 1, chunk * vocabulary, "no gradient is wanted")
     if n * vocabulary <= elements:
-        return Schedule("kept", min(chunk, 512), 3, n * vocabulary, f"all {n} x {vocabulary} logits fit")
+        return Schedule("kept", min(chunk, on.kept), 3, n * vocabulary, f"all {n} x {vocabulary} logits fit")
     if scope == "batch":
         return Schedule("two-pass", chunk, 4, chunk * vocabulary, "statistics of the whole batch enter the loss, and its logits do not fit")
     what = "a row's gradient depends on its own statistics" if scope == "token" else "a row's gradient depends on its sequence"
@@ -72,7 +92,7 @@ def fused_policy_loss(
     *,
     scope: Scope = "batch",
     lengths: Sequence[int] | None = None,
-    elements: int = 1 << 25,
+    elements: int | None = None,
     verify: bool = False,
 ) -> tuple[Tensor, dict[str, Any], TokenStats]:
     """hidden [N, d], targets [N] -> loss (0-d, differentiable), metrics, and the statistics [N] (detached).
@@ -89,9 +109,9 @@ def fused_policy_loss(
     if scope == "sequence" and (lengths is None or sum(lengths) != n):
         raise ValueError(f"a loss of scope 'sequence' needs the rows of each sequence, {n} in all: lengths is {lengths}")
     grad = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in (hidden, head.weight, head.bias))
-    how = plan(n, vocabulary, scope=scope, grad=grad, longest=max(lengths or [1]), elements=elements)
+    how = plan(n, vocabulary, scope=scope, grad=grad, longest=max(lengths or [1]), elements=elements, on=limits(hidden))
     if how.kind != "local":
-        keep = elements if how.kind == "kept" else 0
+        keep = how.elements if how.kind == "kept" else 0
         stats = fused_stats(hidden, head, targets, chunk=how.chunk, keep_elements=keep)
         stats = TokenStats(logp=stats.logp, entropy=stats.entropy)
         loss, metrics = loss_fn(stats, batch)
@@ -142,8 +162,8 @@ class _Local(torch.autograd.Function):
             ):  # rows without gradient (masked, clipped, of no advantage) are left out of two products: exactly nothing is lost
                 z, given, row = _front(z, some), given.part(some), type(row)(logp=row.logp[some], entropy=row.entropy[some], lse=row.lse[some])
                 rows = torch.arange(rows.start, rows.stop, device=hidden.device)[some]
-            dz = turn(z, targets[rows], given, row, head, Asked(), kernels=kernels, dtype=written(hidden))
-            sums.add(rows, dz, hidden[rows], matrix)
+            dz, unit = turn(z, targets[rows], given, row, head, Asked(), kernels=kernels, dtype=hidden.dtype)
+            sums.add(rows, dz, hidden[rows], matrix, unit)
             del z, dz  # before the next chunk's logits are made: two chunks would be alive else
         loss, said["metrics"], final = _gradients(loss_fn, batch, logp, entropy)
         if verify:
@@ -157,7 +177,7 @@ class _Local(torch.autograd.Function):
         sums, ctx.sums = ctx.sums, None  # whoever else held the weight's gradient would make autograd copy it: as much memory again
         if sums is None:
             raise RuntimeError("the gradients of fused_policy_loss were handed out: it has one backward pass; call it again for another")
-        return *sums.scaled(scale, ctx.weight, ctx.bias), *(None,) * 7
+        return *sums.out(ctx.weight, ctx.bias, scale), *(None,) * 7
 
 
 def _gradients(loss_fn: LossFn, batch: Any, logp: Tensor, entropy: Tensor) -> tuple[Tensor, dict, Gradient]:
