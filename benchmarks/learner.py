@@ -1,21 +1,25 @@
 """The learner step against its peers, on the same inputs and machine, in turns: `make bench-learner`
 
 Head: hidden states [N, d], weight [V, d], targets, behaviour log-probs and credits in; the loss of a clipped policy gradient and the
-gradients of hidden states and weight out. Cases `head N x d x V`; metric `seconds`, and `extra_mb`: the peak memory of a process of its
-own (large blocks returned as they are freed) minus what inputs and both gradients take. Peers: the naive way (all logits, log_softmax,
-autograd), the same through torch.compile, TRL's chunked head, Liger's fused linear scaled cross entropy (on a CPU that is its own
-fallback) and its GRPO loss (one advantage per sequence of N/8 rows, as Liger wants it; not compiled), verl's FusedLinearForPPO (its file
-alone: `pip install --no-deps verl`), torch's F.linear_cross_entropy. Cases `dpo head`: the loss of N/16 pairs instead, peers the naive way
-and Liger's DPO loss. QuACK's cross entropy runs on CUDA alone. `error` is the relative error of dH and dW against float64 on 256 rows.
+gradients of hidden states and weight out (benchmarks/learner_heads.py). Cases `head N x d x V`. Metrics: `seconds`; `extra_mb`, the peak
+memory of a process beyond what inputs and both gradients take (large blocks returned as they are freed); `of_3_products`, the time that
+the three matrix products alone take in the same run, as a share of the provider's; `error`, the relative error of dH and dW against float64
+on 256 rows for a given dL/dlogp, and `error_with_loss`, for the loss, whose ratios make more of the rounding of a float32 log-prob. Peers:
+the naive way (all logits, log_softmax, autograd), the same through torch.compile, TRL's chunked head, Liger's fused linear scaled cross
+entropy (on a CPU that is its own fallback) and its GRPO loss (one advantage per sequence of N/8 rows, as Liger wants it; not compiled),
+verl's FusedLinearForPPO (its file alone: `pip install --no-deps verl`), torch's F.linear_cross_entropy. Cases `dpo head`: the loss of N/16
+pairs instead, peers the naive way and Liger's DPO loss. On a GPU the loss has an entropy bonus where a peer can give one, and QuACK's cross
+entropy runs beside (it has no weights of tokens: labelled so).
 
 Whole step: a tiny Qwen3 from the same weights, tokenizer, prompts, learning rate and precision in both: cases `sft`, `dpo`, `grpo`;
 metrics `steps_per_second`, `peak_mb` (of the process) and `steps_mb` (the part of it that training added: the peak beyond what the process held
 just before the first step), peers TRL's trainers. GRPO: 4 prompts x 8 samples x 16 new tokens, the reward is the share of sampled ids in
-the lower half of the vocabulary; `reward` is its mean over the last fifth of the steps, which must agree for the speed to mean anything.
+the lower half of the vocabulary; `reward` is its mean over the last fifth of the steps (five at least), which must agree for the speed to mean anything.
 
-Every measurement is a process of its own; the providers of a case take turns (A B C A B C ...), TURNS times, because the machine's speed
-drifts. The value is the median of the turns' medians, low and high the least and greatest of them. Nothing is written to disk by either.
-A case that needs CUDA runs where there is a CUDA device and is left out elsewhere, saying so.
+Every measurement is a process of its own; the providers of a case take turns (A B C A B C ...), because the machine's speed drifts. The
+value is the median of the turns' medians, low and high the least and greatest of them. A case of 151,936 ids takes one turn: a step takes
+seconds there; --turns 3 gives every case three. Nothing is written to disk by either. A case that needs CUDA runs where
+there is a CUDA device and is left out elsewhere, saying so.
 """
 
 from __future__ import annotations
@@ -33,18 +37,22 @@ import tempfile
 import time
 from pathlib import Path
 
+from benchmarks.learner_heads import LARGE, head, pairs, peak
+from benchmarks.learner_plot import PICTURE, plot
+
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 COMMAND = "make bench-learner"
-TURNS = 3
+TURNS = 2
 HEADS = {"head 1024 x 512 x 32000": (1024, 512, 32000), "head 2048 x 256 x 151936": (2048, 256, 151936)}
 CUDA_HEADS = {"head 8192 x 4096 x 128256, bf16": (8192, 4096, 128256)}
-SEQUENCES = 8  # of a head's rows
 PROVIDERS = {
-    "head": ("here", "naive", "compiled", "trl", "liger", "liger grpo", "verl", "torch"),
+    "head": ("here", "products", "naive", "compiled", "trl", "liger", "liger grpo", "verl", "torch"),
+    "cuda head": ("here", "here, 1 GB", "products", "compiled", "trl", "liger", "verl", "torch", "quack (cross entropy only)"),
     "dpo head": ("here", "naive", "liger dpo"),
     "step": ("here", "trl"),
 }
+BONUS = 0.01  # of the entropy, on a GPU
 VOCABULARIES = {"512 ids": (512, 64), "151936 ids": (151936, 32)}  # name -> vocabulary, hidden size
 SHAPES = {
     "sft, equal lengths": "equal",
@@ -53,180 +61,6 @@ SHAPES = {
     "dpo, ragged lengths": "ragged",
     "grpo": "",
 }
-
-
-# ---- the head
-
-
-def head(provider: str, n: int, d: int, v: int, repeats: int) -> dict:
-    """One provider's seconds per forward and backward, peak memory, and error."""
-    import torch
-
-    cuda = torch.cuda.is_available() and v == 128256
-    device, dtype = ("cuda", torch.bfloat16) if cuda else ("cpu", torch.float32)
-    torch.manual_seed(0)
-    torch.set_num_threads(2)
-    weight = (torch.randn(v, d) * (4 / d**0.5)).to(device, dtype).requires_grad_()
-    hidden = torch.randn(n, d).to(device, dtype).requires_grad_()
-    targets = torch.randint(0, v, (n,), device=device)
-    each = n // SEQUENCES
-    old, credit = -torch.rand(n, device=device) * 12, torch.randn(SEQUENCES, device=device).repeat_interleave(each)
-    run = heads(provider, each, old, credit)
-
-    def loss_of(logp, old=old, credit=credit):
-        ratio = (logp - old).exp()
-        return torch.maximum(-ratio * credit, -ratio.clamp(0.8, 1.2) * credit).sum() / len(logp)
-
-    def step() -> None:
-        hidden.grad = weight.grad = None
-        run(hidden, weight, targets, loss_of)
-
-    few = 256
-    small = hidden[:few].detach().clone().requires_grad_()
-    run(small, weight, targets[:few], lambda logp: loss_of(logp, old[:few], credit[:few]))
-    error = [_error(small.grad, weight.grad, small, weight, targets[:few], old[:few], credit[:few], loss_of)] if not cuda else [None]
-    del small
-    weight.grad = torch.zeros_like(weight)
-    hidden.grad = torch.zeros_like(hidden)
-    before = peak(reset=True)
-    step()
-    seconds = []
-    for _ in range(repeats):
-        began = time.perf_counter()
-        step()
-        if cuda:
-            torch.cuda.synchronize()
-        seconds.append(time.perf_counter() - began)
-    return {"seconds": seconds, "extra_mb": peak() - before, "error": error[0]}
-
-
-def heads(provider: str, each: int, old, credit):
-    """(hidden, weight, targets, loss of log-probs) -> gradients in .grad, as the provider does it. each: rows of a sequence; old, credit
-    [N]: what the loss is made of, for a provider that brings its own."""
-    import torch
-
-    if provider == "here":
-        from training.logprob import Head
-        from training.policy_loss import fused_policy_loss
-
-        def run(h, w, y, loss_of):
-            budget = max(256 * len(w), 1 << 24)  # of logits: 256 rows, or 67 MB where that is more
-            fused_policy_loss(h, Head(weight=w), y, lambda s, _: (loss_of(s.logp), {}), scope="token", elements=budget)[0].backward()
-    elif provider == "naive":
-
-        def run(h, w, y, loss_of):
-            loss_of(torch.log_softmax((h @ w.T).float(), -1).gather(1, y[:, None]).squeeze(1)).backward()
-    elif provider == "compiled":
-        naive = torch.compile(lambda h, w, y: torch.log_softmax((h @ w.T).float(), -1).gather(1, y[:, None]).squeeze(1), dynamic=False)
-
-        def run(h, w, y, loss_of):
-            loss_of(naive(h, w, y)).backward()
-    elif provider == "liger grpo":
-        from liger_kernel.chunked_loss import LigerFusedLinearGRPOLoss
-
-        theirs = LigerFusedLinearGRPOLoss(beta=0.0, compiled=False, use_ref_model=False, loss_type="bnpo")
-
-        def run(h, w, y, loss_of):
-            rows = [x.view(-1, each, *x.shape[1:]) for x in (h, y, torch.ones_like(y), old[: len(y)])]
-            theirs(rows[0], w, rows[1], rows[2], credit[: len(y) : each], old_per_token_logps=rows[3])[0].backward()
-    elif provider == "verl":
-        import importlib.util
-
-        where = importlib.util.find_spec("verl")
-        if where is None:
-            raise ModuleNotFoundError("verl is not installed (`pip install --no-deps verl`)")
-        spec = importlib.util.spec_from_file_location("fused", Path(where.origin).parent / "utils/experimental/torch_functional.py")
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-
-        def run(h, w, y, loss_of):
-            loss_of(module.FusedLinearForPPOFunction.apply(h, w, y)[0]).backward()
-    elif provider == "trl":
-        from trl.kernels import ChunkedLogProbFunction
-
-        def run(h, w, y, loss_of):
-            loss_of(ChunkedLogProbFunction.apply(h, w, None, y, 1.0, 32768, None, 1.0, ())[0]).backward()
-    elif provider == "liger":
-        from liger_kernel.ops.fused_linear_scaled_cross_entropy import LigerFusedLinearScaledCrossEntropyFunction as Function
-
-        def run(h, w, y, loss_of):
-            out = Function.apply(h, w, y)
-            loss_of(-(out[0] if isinstance(out, tuple) else out)).backward()
-    elif provider == "torch":
-
-        def run(h, w, y, loss_of):
-            loss_of(-torch.nn.functional.linear_cross_entropy(h, w, y, reduction="none")).backward()
-
-    return run
-
-
-def pairs(provider: str, n: int, d: int, v: int, repeats: int) -> dict:
-    """`head` with the loss of preference pairs: rows lie pair by pair, the chosen answer before the rejected one, N/8 rows each."""
-    import torch
-
-    torch.manual_seed(0)
-    torch.set_num_threads(2)
-    weight = (torch.randn(v, d) * (4 / d**0.5)).requires_grad_()
-    hidden, targets, each = torch.randn(n, d).requires_grad_(), torch.randint(0, v, (n,)), n // SEQUENCES
-
-    def loss_of(logp):
-        said = logp.view(-1, 2, each).sum(-1)
-        return -torch.nn.functional.logsigmoid(0.1 * (said[:, 0] - said[:, 1])).mean()
-
-    if provider == "here":
-        from training.logprob import Head
-        from training.policy_loss import fused_policy_loss
-
-        def of_a_pair(stats, _):
-            return loss_of(stats.logp), {}
-
-        def run(h, w, y):
-            lengths = [2 * each] * (len(y) // (2 * each))
-            fused_policy_loss(h, Head(weight=w), y, of_a_pair, scope="sequence", lengths=lengths, elements=2 * each * v)[0].backward()
-    elif provider == "naive":
-
-        def run(h, w, y):
-            loss_of(torch.log_softmax((h @ w.T).float(), -1).gather(1, y[:, None]).squeeze(1)).backward()
-    else:
-        from liger_kernel.chunked_loss import LigerFusedLinearDPOLoss
-
-        theirs = LigerFusedLinearDPOLoss(beta=0.1, compiled=False, use_ref_model=False)
-
-        def run(h, w, y):
-            first = lambda x: x.view(-1, 2, each, *x.shape[1:]).transpose(0, 1).flatten(0, 1)  # all chosen, then all rejected  # noqa: E731
-            theirs(w, first(h), first(y))[0].backward()
-
-    small = hidden[: 2 * each].detach().clone().requires_grad_()
-    run(small, weight, targets[: 2 * each])
-    h, w = small.detach().double().requires_grad_(), weight.detach().double().requires_grad_()
-    loss_of(torch.log_softmax(h @ w.T, -1).gather(1, targets[: 2 * each, None]).squeeze(1)).backward()
-    error = max(float((a.double() - b).norm() / b.norm()) for a, b in ((small.grad, h.grad), (weight.grad, w.grad)))
-    del small, h, w
-    weight.grad, hidden.grad = torch.zeros_like(weight), torch.zeros_like(hidden)
-    before, seconds = peak(reset=True), []
-    for _ in range(repeats + 1):
-        hidden.grad = weight.grad = None
-        began = time.perf_counter()
-        run(hidden, weight, targets)
-        seconds.append(time.perf_counter() - began)
-    return {"seconds": seconds[1:], "extra_mb": peak() - before, "error": error}
-
-
-def _error(d_hidden, d_weight, hidden, weight, targets, old, credit, loss_of) -> float:
-    """The larger of the relative errors of the two gradients against float64."""
-    import torch
-
-    h, w = hidden.detach().double().requires_grad_(), weight.detach().double().requires_grad_()
-    loss_of(torch.log_softmax(h @ w.T, -1).gather(1, targets[:, None]).squeeze(1), old.double(), credit.double()).backward()
-    return max(float((a.double() - b).norm() / b.norm()) for a, b in ((d_hidden, h.grad), (d_weight, w.grad)))
-
-
-def peak(reset: bool = False) -> float:
-    """Peak memory of this process in MB; reset: from now on (Linux), and what it holds now."""
-    if reset:
-        Path("/proc/self/clear_refs").write_text("5")
-    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
-    return int(status["VmRSS" if reset else "VmHWM"].split()[0]) / 1024
 
 
 # ---- the whole step
@@ -437,7 +271,11 @@ def _medians(rows: list[dict]) -> dict:
 def child(*args: str, module: str = "benchmarks.learner") -> dict | str:
     """A measurement in a process of its own; where it cannot be made, the last line of why."""
     command = [sys.executable, "-m", module, "--child", *args]
-    env = {**os.environ, "OMP_NUM_THREADS": "2", "HF_HUB_OFFLINE": "1"} | ({"MALLOC_MMAP_THRESHOLD_": "65536"} if args[-1] == "0" else {})
+    env = {**os.environ, "OMP_NUM_THREADS": "2", "HF_HUB_OFFLINE": "1"}
+    if args[0].endswith("head") and args[5] == "0":  # a run for memory alone: nearly all blocks go back as they are freed
+        env["MALLOC_MMAP_THRESHOLD_"] = "65536"
+    elif args[0].endswith("head") and int(args[4]) > LARGE:  # for both: the large ones do
+        env |= {"MALLOC_MMAP_THRESHOLD_": str(4 << 20), "MALLOC_TRIM_THRESHOLD_": str(64 << 20)}
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, env=env)
     if done.returncode:
         return (done.stderr.strip().splitlines() or ["it ended without a word"])[-1]
@@ -488,50 +326,68 @@ def turns(label: str, providers: tuple[str, ...], n: int, arguments) -> dict[str
     return found
 
 
+def measured_head(kind: str, case: str, shape: tuple[int, int, int], n_turns: int) -> list[dict]:
+    """The results of a case: times in turns, memory of a process that frees what it can, errors of the first turn."""
+    cuda = shape[2] == 128256
+    large = shape[2] > LARGE
+    sizes, more = tuple(map(str, shape)), (str(BONUS),) * cuda
+    providers = PROVIDERS["cuda head" if cuda else kind]
+    found = turns(case, providers, n_turns, lambda p: (kind, p, *sizes, "20" if cuda else "1" if large else "2", *more))
+    limit = [statistics.median(x["seconds"]) for x in found.pop("products", [])]
+    seconds = {p: [statistics.median(x["seconds"]) for x in xs] for p, xs in found.items()}
+    out = [result(case, "seconds", "s", "lower", seconds)]
+    if limit:
+        shares = {p: [least / x for least, x in zip(limit, xs, strict=True)] for p, xs in seconds.items()}
+        out.append(result(case, "of_3_products", "share of the limit", "higher", shares, 3))
+    memory = {p: [xs[0]["extra_mb"] if large else child(kind, p, *sizes, "0", *more)["extra_mb"]] for p, xs in found.items()}
+    out.append(result(case, "extra_mb", "MB", "lower", memory, 0))
+    for metric in ("error", "error_with_loss"):
+        wrong = {p: [1e6 * xs[0][metric]] for p, xs in found.items() if metric in xs[0]}
+        out.append(result(case, metric, "1e-6, relative", "lower", wrong, 3))
+    return out
+
+
+def measured_step(shape: str, name: str, n_turns: int) -> list[dict]:
+    """The results of a case of the whole step."""
+    case, (vocabulary, hidden) = f"{shape}, {name}", VOCABULARIES[name]
+    large = vocabulary > LARGE
+    steps, skip = (5, 1) if large else (60 if shape == "grpo" else 40, 5)
+    found = turns(case, PROVIDERS["step"], n_turns, lambda p: ("step", p, shape, str(vocabulary), str(hidden), str(steps)))
+    rate = {p: [1 / statistics.median(x["seconds"][skip:]) for x in xs] for p, xs in found.items()}
+    out = [result(case, "steps_per_second", "steps/s", "higher", rate)]
+    for metric in ("peak_mb", "steps_mb"):
+        out.append(result(case, metric, "MB", "lower", {p: [x[metric] for x in xs] for p, xs in found.items()}, 0))
+    if shape == "grpo":
+        last = {p: [statistics.mean(x["reward"][-max(5, steps // 5) :]) for x in xs] for p, xs in found.items()}
+        out.append({**result(case, "reward", "share", "higher", last), "ratio_to_best_peer": None})
+    return out
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="the learner step against its peers")
     parser.add_argument("--child", nargs="+", help="one measurement: what the benchmark starts for each")
     parser.add_argument("--only", default="", help="measure the cases whose name holds this; the others stay")
-    parser.add_argument("--turns", type=int, default=TURNS)
+    parser.add_argument("--turns", type=int, help=f"of every case ({TURNS}, and 1 of a case of 151,936 ids)")
     args = parser.parse_args()
     if args.child:
-        kind, provider, *rest = args.child
-        of = {"head": head, "dpo head": pairs}
-        out = of[kind](provider, *map(int, rest)) if kind in of else whole(provider, rest[0], *map(int, rest[1:]))
-        print(json.dumps(out))
+        print(json.dumps(one(*args.child)))
         return
     import torch
 
-    cases: list[dict] = []
-    shapes = {**HEADS, **(CUDA_HEADS if torch.cuda.is_available() else {})}
+    began = time.perf_counter()
     if not torch.cuda.is_available():
         print(f"left out, no CUDA device: {', '.join(CUDA_HEADS)}")
-    for kind, case, (n, d, v) in [(k, f"{k}{c.removeprefix('head')}", x) for k in ("head", "dpo head") for c, x in shapes.items()]:
-        if args.only in case and not (kind == "dpo head" and v == 128256):
-            found = turns(case, PROVIDERS[kind], args.turns, lambda p, k=kind, s=(n, d, v): (k, p, *map(str, s), "2"))
-            cases.append(
-                result(case, "seconds", "s", "lower", {p: [statistics.median(x["seconds"]) for x in xs] for p, xs in found.items()})
-            )
-            memory = {p: [child(kind, p, *map(str, (n, d, v)), "0")["extra_mb"]] for p in found}
-            cases.append(result(case, "extra_mb", "MB", "lower", memory, 0))
-            errors = {p: [x["error"] for x in xs if x["error"] is not None] for p, xs in found.items()}
-            if all(errors.values()):
-                cases.append(result(case, "error", "1e-6, relative", "lower", {p: [x * 1e6 for x in xs] for p, xs in errors.items()}, 3))
-    for name, (vocabulary, hidden) in VOCABULARIES.items():
+    n_turns = lambda v: args.turns or (1 if v > LARGE else TURNS)  # noqa: E731
+    cases: list[dict] = []
+    for kind in ("head", "dpo head"):
+        for name, shape in {**HEADS, **(CUDA_HEADS if kind == "head" and torch.cuda.is_available() else {})}.items():
+            case = f"{kind}{name.removeprefix('head')}"
+            if args.only in case:
+                cases += measured_head(kind, case, shape, n_turns(shape[2]))
+    for name, (vocabulary, _) in VOCABULARIES.items():
         for shape in SHAPES:
-            case = f"{shape}, {name}"
-            if args.only not in case:
-                continue
-            steps = 60 if vocabulary == 512 else 8
-            found = turns(case, PROVIDERS["step"], args.turns, lambda p, a=(shape, vocabulary, hidden, steps): ("step", p, *map(str, a)))
-            skip = 5 if vocabulary == 512 else 2
-            rate = {p: [1 / statistics.median(x["seconds"][skip:]) for x in xs] for p, xs in found.items()}
-            cases.append(result(case, "steps_per_second", "steps/s", "higher", rate))
-            for metric in ("peak_mb", "steps_mb"):
-                cases.append(result(case, metric, "MB", "lower", {p: [x[metric] for x in xs] for p, xs in found.items()}, 0))
-            if shape == "grpo":
-                last = {p: [statistics.mean(x["reward"][-max(1, steps // 5) :]) for x in xs] for p, xs in found.items()}
-                cases.append({**result(case, "reward", "share", "higher", last), "ratio_to_best_peer": None})
+            if args.only in f"{shape}, {name}":
+                cases += measured_step(shape, name, n_turns(vocabulary))
     path = RESULTS / "learner.json"
     if args.only and path.exists():  # the other cases stay as they were measured
         measured, before = {c["case"] for c in cases}, json.loads(path.read_text(encoding="utf-8"))
@@ -539,6 +395,15 @@ def main() -> None:
         cases = sorted([*cases, *(c for c in before if c["case"] not in measured)], key=lambda c: place[c["case"]])
     RESULTS.mkdir(exist_ok=True)
     path.write_text(json.dumps(cases, indent=1) + "\n", encoding="utf-8")
+    plot()
+    print(f"{len(cases)} results in {(time.perf_counter() - began) / 60:.1f} minutes: {path.relative_to(ROOT)}, {PICTURE.relative_to(ROOT)}")
+
+
+def one(kind: str, provider: str, *rest: str) -> dict:
+    """A measurement, in this process."""
+    if kind == "step":
+        return whole(provider, rest[0], *map(int, rest[1:]))
+    return {"head": head, "dpo head": pairs}[kind](provider, *map(int, rest[:4]), *map(float, rest[4:]))
 
 
 if __name__ == "__main__":

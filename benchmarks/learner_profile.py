@@ -16,6 +16,7 @@ import json
 import statistics
 
 from benchmarks.learner import RESULTS, child, result, whole
+from benchmarks.learner_plot import plot
 
 COMMAND = "make bench-learner-profile"
 PARTS = ("rollout", "forward", "head", "backward", "optimizer", "sync", "learn", "step")
@@ -107,6 +108,7 @@ def main() -> None:
         cases.append(result(f"{name}: {operation}", "calls", "a step", "lower", {"here": [calls]}, 1))
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / "learner-profile.json").write_text(json.dumps([c | {"command": COMMAND} for c in cases], indent=1) + "\n", encoding="utf-8")
+    plot()
 
 
 if __name__ == "__main__":

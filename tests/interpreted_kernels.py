@@ -123,18 +123,18 @@ def loss_of(s, _=None):
 
 for dtype, tolerance in ((torch.float32, 1e-6), (torch.bfloat16, 6e-3), (torch.float16, 1e-3)):
     for kind, scope, elements in (("kept", "token", 1 << 20), ("local", "token", 4 * 300), ("two-pass", "batch", 4 * 300)):
-        for vocabulary in (None, 290):
+        for vocabulary, softcap in ((None, None), (290, None), (None, 9.0)):  # with a soft-cap torch does what the kernels would
             h, w = torch.randn(11, 6).to(dtype).requires_grad_(), torch.randn(300, 6).to(dtype).requires_grad_()
             c, y = torch.randn(300).to(dtype).requires_grad_(), torch.randint(0, 290, (11,))
             assert plan(11, 300, scope=scope, elements=elements).kind == kind
-            head = Head(weight=w, bias=c, temperature=0.7, vocabulary=vocabulary)
+            head = Head(weight=w, bias=c, temperature=0.7, vocabulary=vocabulary, softcap=softcap)
             (1e-4 * fused_policy_loss(h, head, y, loss_of, scope=scope, elements=elements)[0]).backward()
             leaves = [x.detach().double().requires_grad_() for x in (h, w, c)]
-            s = dense_stats(leaves[0], Head(weight=leaves[1], bias=leaves[2], temperature=0.7, vocabulary=vocabulary), y)
+            s = dense_stats(leaves[0], Head(weight=leaves[1], bias=leaves[2], temperature=0.7, vocabulary=vocabulary, softcap=softcap), y)
             (1e-4 * loss_of(s)[0]).backward()
             for what, x, d in zip(("dH", "dW", "db"), (h, w, c), leaves, strict=True):
                 assert x.grad.dtype == dtype
-                agree(f"{what} as on a GPU, {dtype}, {kind}, {vocabulary} ids in use", x.grad, d.grad, tolerance)
+                agree(f"{what} as on a GPU, {dtype}, {kind}, {vocabulary} ids in use, soft-cap {softcap}", x.grad, d.grad, tolerance)
 
 # What a step needs beside its operands and the float32 sum of dW: one chunk of float32 logits, which become their gradient in place.
 n, d, v, rows = 64, 4, 2000, 16

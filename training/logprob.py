@@ -360,8 +360,8 @@ def turn(
     dtype: torch.dtype = torch.float32,
 ) -> tuple[Tensor, Tensor | None]:
     """dL/d(W h + bias) [n, V] of rows whose log-probs are log_p, in place, and the 0-d unit in which it is given (None: 1). row: their
-    entropy, lse and kl. With kernels log_p holds the logits still, and the result has the type `dtype`, in the same memory; in float16
-    its unit is a power of two that puts a bound of the largest entry near 2^8, for gradients of 1/N would round to 0."""
+    entropy, lse and kl. With kernels log_p holds the logits still, and the result lies in the same memory. On a GPU it has the type `dtype`;
+    in float16 its unit is a power of two that puts a bound of the largest entry near 2^8, for gradients of 1/N would round to 0."""
     a, b, k, s = (0.0 if g is None else g for g in (given.logp, given.entropy, given.kl, given.selected))
     zero = log_p.new_zeros(len(log_p))
     alpha = zero + (0.0 if given.lse is None else given.lse) - a - b * row.entropy
@@ -384,7 +384,7 @@ def turn(
         unit = None
         if dtype == torch.float16:
             most = torch.maximum(entry.abs(), alpha.abs() + (0.0 if beta is None else beta.abs() / math.e))  # p |log p| is 1/e at most
-            unit = torch.exp2(torch.frexp((most.amax() / head.temperature).clamp_min(1e-30)).exponent - 8)
+            unit = _unit(most.amax() / head.temperature)
             alpha, entry, beta = alpha / unit, entry / unit, None if beta is None else beta / unit
         return kernels.row_gradient(log_p, targets, row.lse, alpha, beta, entry, 1 / head.temperature, dtype), unit
     for rows in in_cache(log_p):
@@ -406,7 +406,15 @@ def turn(
             part.mul_(slope)
         if head.temperature != 1.0:
             part.div_(head.temperature)
-    return log_p, None
+    if not log_p.is_cuda or dtype == torch.float32:  # a CPU's products take float32
+        return log_p, None
+    unit = _unit(log_p.abs().amax()) if dtype == torch.float16 else None
+    return (log_p if unit is None else log_p.div_(unit)).to(dtype), unit
+
+
+def _unit(most: Tensor) -> Tensor:
+    """The power of two by which numbers of at most `most` (0-d) are divided to lie below 2^8."""
+    return torch.exp2(torch.frexp(most.clamp_min(1e-30)).exponent - 8)
 
 
 @dataclass
