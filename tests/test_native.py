@@ -174,6 +174,48 @@ def test_turns_are_those_of_the_decoder_in_torch(name, temperature, monkeypatch)
     assert len(apart) <= 1
 
 
+@pytest.mark.parametrize("name", MODELS)
+def test_new_tokens_are_read_as_by_the_decoder_in_torch(name, monkeypatch):
+    """Prompts of one block of tokens, of several and of one more; then what is told to some of the conversations, behind shared prompts."""
+    ours = model(name, tied=name != "llama")
+    prompts = tiny.ids(1, 15, 16, 17, 33, 90, seed=3, below=ours.config.vocab_size) * 2
+    told = tiny.ids(5, 16, 40, 2, 18, 1, seed=4, below=ours.config.vocab_size)
+
+    def read(prompts=prompts, told=told, alive=(0, 1, 4, 5, 8, 11)):
+        session = TorchSampler(ours, -1).open(prompts, range(len(prompts)))
+        states = [session.last.clone()]
+        said = [s.ids.tolist() for s in session.generate(Sampling(max_tokens=3, temperature=0.0))]
+        session.observe(alive, told)
+        return said, *states, session.last[: len(alive)].clone(), session.row_in[: len(alive)].tolist()
+
+    called = []
+    with monkeypatch.context() as m:
+        real = decode.TurnDecoder.read
+        m.setattr(decode.TurnDecoder, "read", lambda self, *args: called.append(1) or real(self, *args))
+        said, *compiled, order = read()
+    assert len(called) == 2
+    with monkeypatch.context() as m:
+        m.setattr(decode.TurnDecoder, "reads", lambda *_: False)
+        words, *plain, same_order = read()
+    assert said == words and order == same_order
+    for a, b in zip(compiled, plain, strict=True):
+        torch.testing.assert_close(a, b, atol=1e-4 * float(b.abs().max()), rtol=0)
+    for i, place in ((4, 2), (8, 4)):  # alone, to the bit
+        _, first, then, _ = read([prompts[i]], [told[place]], (0,))
+        assert torch.equal(first[0], compiled[0][i])
+        assert torch.equal(then[0], compiled[1][order.index(i)])
+
+
+def test_long_texts_and_large_models_are_read_by_torch():
+    turns = TorchSampler(model("qwen3"), -1)
+    turns.sync()
+    turns, one = turns.turns, lambda n: np.zeros(n, dtype=np.int64)
+    assert turns.reads([one(64)]) and turns.reads([one(512), one(3)])
+    assert not turns.reads([one(65)]) and not turns.reads([one(513), one(3)])
+    turns.size = decode.READ + 1
+    assert not turns.reads([one(2)])
+
+
 def test_a_conversation_is_the_same_to_the_bit_whoever_shares_its_batch():
     ours = model("qwen3")
     (prompt,), sampling = tiny.ids(11, below=64), Sampling(max_tokens=40)

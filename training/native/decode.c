@@ -21,15 +21,20 @@ typedef struct {
     const float *shared_keys, *shared_values;                         /* of prompts, by their strides; may be NULL */
 } Layer;
 typedef struct {
-    long rows, capacity, stride_prompt, stride_head, steps, limit; /* at most `steps` tokens now; arrays by row have `limit` + 1 places */
+    long n, capacity, stride_prompt, stride_head; /* conversations; columns of a slot; between prompts, and their heads */
+    const long *slot, *prompt, *before;           /* [n] slot, prompt and the prompt's tokens of each */
+    long *held;                                   /* [n] own tokens in the cache */
+    float *last;                                  /* [slots, d] hidden state after the last token */
+} Rows;
+typedef struct {
+    long steps, limit; /* at most `steps` tokens now; arrays by row have `limit` + 1 places */
     float temperature;
-    const long *row, *slot, *prompt, *before;  /* [rows] of what is sampled: its row, slot, prompt and the prompt's tokens */
-    long *held, *length;                       /* [rows] own tokens in the cache, tokens of this turn */
-    const unsigned char *may_end;              /* [V] ids after which to stop and ask */
-    const double *uniforms;                    /* [all rows, limit] */
-    float *last;                               /* [slots, d] hidden state after each row's last token */
-    long *ids;                                 /* [all rows, limit + 1] */
-    float *logp, *entropy;                     /* [all rows, limit + 1] */
+    const long *row;              /* [n] row of each conversation in the arrays by row */
+    long *length;                 /* [n] tokens of this turn */
+    const unsigned char *may_end; /* [V] ids after which to stop and ask */
+    const double *uniforms;       /* [all rows, limit] */
+    long *ids;                    /* [all rows, limit + 1] */
+    float *logp, *entropy;        /* [all rows, limit + 1] */
 } Turn;
 
 #if W == 16
@@ -140,88 +145,145 @@ static long draw(float *z, long V, float temperature, double u, float *logp, flo
     return at;
 }
 
-/* Tokens of every conversation of the turn until it may end, or `steps` of them, or its limit. Returns 0, 1 where memory does not hold it. */
-int decode(const Model *model, const Layer *layers, Turn *turn) {
-    const Model M = *model;
-    long d = M.d, D = M.D, H = M.H, G = M.G, N = H + 2 * G, dp = up(d, 16), np = up(N * D, 16), mp = up(2 * M.m, 16), vp = up(M.V, 16), hp = H * D;
-    long longest = 0, next = 0;
+/* What a thread needs to bring ROWS tokens through the layers: x their states, z logits, the rest passing. */
+typedef struct {
+    float *x, *h, *qkv, *y, *both, *a, *z, *s;
+} Work;
+/* Where a token stands: its conversation's slot, prompt and the prompt's tokens, and how many tokens of its own come before it. */
+typedef struct {
+    long slot, prompt, before, held;
+} Token;
+
+/* Memory for `through`, to be freed by its x; x is NULL where there is none. longest: tokens of the longest conversation. */
+static Work work_for(const Model *M, long longest) {
+    long d = up(M->d, 16), n = up((M->H + 2 * M->G) * M->D, 16), h = up(M->H * M->D, 16), m = up(2 * M->m, 16), a = up(M->m, 16), v = up(M->V, 16);
+    float *x = calloc(ROWS * (3 * d + n + h + m + a + v) + up(longest, W) + W, sizeof(float));
+    Work w = {.x = x};
+    if (x) {
+        w.h = x + ROWS * d, w.qkv = w.h + ROWS * d, w.y = w.qkv + ROWS * n, w.both = w.y + ROWS * h, w.a = w.both + ROWS * m, w.z = w.a + ROWS * a;
+        w.s = w.z + ROWS * v;
+    }
+    return w;
+}
+
+/* `live` tokens, whose embeddings lie in x, go through all layers; their keys and values are written. Of one conversation they stand in order. */
+static void through(const Model *M, const Layer *layers, const Rows *rows, long live, const Token *at, Work w) {
+    long d = M->d, D = M->D, H = M->H, G = M->G, N = H + 2 * G, dp = up(d, 16), np = up(N * D, 16), mp = up(2 * M->m, 16), ap = up(M->m, 16), hp = H * D;
+    for (long l = 0; l < M->layers; l++) {
+        const Layer *L = layers + l;
+        for (long r = 0; r < live; r++) normed(d, M->eps, w.x + r * dp, L->before, w.h + r * dp);
+        product(live, np, d, w.h, dp, 1, L->qkv, np, w.qkv, np, 0);
+        for (long r = 0; r < live; r++) {
+            long before = at[r].before, held = at[r].held;
+            float *p = w.qkv + r * np;
+            const float *angle = M->angles + (before + held) * D;
+            if (L->bias)
+                for (long j = 0; j < N * D; j++) p[j] += L->bias[j];
+            for (long j = 0; j < H + G; j++) {
+                float *v = p + j * D;
+                if (L->turn) normed(D, M->eps, v, L->turn + j * D, v);
+                for (long k = 0; k < D; k += 2) {
+                    float e = v[k], f = v[k + 1];
+                    v[k] = e * angle[k] - f * angle[k + 1];
+                    v[k + 1] = e * angle[k + 1] + f * angle[k];
+                }
+            }
+            for (long g = 0; g < G; g++) {
+                long own = (at[r].slot * G + g) * rows->capacity * D, prompt = at[r].prompt * rows->stride_prompt + g * rows->stride_head;
+                float *keys = L->keys + own, *values = L->values + own;
+                memcpy(keys + held * D, p + (H + g) * D, sizeof(float) * D);
+                memcpy(values + held * D, p + (H + G + g) * D, sizeof(float) * D);
+                for (long q = g * (H / G); q < (g + 1) * (H / G); q++)
+                    attend(p + q * D, before ? L->shared_keys + prompt : NULL, before ? L->shared_values + prompt : NULL, before, keys, values, held + 1,
+                           D, M->scale, w.s, w.y + r * hp + q * D);
+            }
+        }
+        product(live, dp, hp, w.y, hp, 1, L->out, dp, w.x, dp, 1);
+        for (long r = 0; r < live; r++) normed(d, M->eps, w.x + r * dp, L->after, w.h + r * dp);
+        product(live, mp, d, w.h, dp, 1, L->up, mp, w.both, mp, 0);
+        for (long r = 0; r < live; r++) gated(M->m, w.both + r * mp, w.both + r * mp + M->m, w.a + r * ap);
+        product(live, dp, M->m, w.a, ap, 1, L->down, dp, w.x, dp, 1);
+    }
+}
+
+/* Conversations are given new tokens: those of the i-th are ids[begin[i]] to ids[begin[i + 1]], one at least. Returns 0, or 1 where memory does
+   not hold it. */
+int read_tokens(const Model *M, const Layer *layers, const Rows *rows, const long *ids, const long *begin) {
+    long d = M->d, dp = up(d, 16), longest = 0;
     int failed = 0;
-    for (long i = 0; i < turn->rows; i++) {
-        long n = turn->before[i] + turn->held[i] + turn->steps;
+    for (long i = 0; i < rows->n; i++) {
+        long n = rows->before[i] + rows->held[i] + begin[i + 1] - begin[i];
         longest = n > longest ? n : longest;
     }
 #pragma omp parallel
     {
-        long size = ROWS * (3 * dp + np + mp + up(M.m, 16) + vp + up(hp, 16)) + up(longest, W) + W;
-        float *memory = calloc(size, sizeof(float));
-        float *x = memory, *h = x + ROWS * dp, *qkv = h + ROWS * dp, *y = qkv + ROWS * np, *both = y + ROWS * up(hp, 16), *a = both + ROWS * mp,
-              *z = a + ROWS * up(M.m, 16), *s = z + ROWS * vp;
-        long mine[ROWS], left[ROWS], live = 0;
-        if (!memory) {
+        Work w = work_for(M, longest);
+        if (!w.x) {
 #pragma omp atomic write
             failed = 1;
         }
-        while (memory) {
+#pragma omp for schedule(dynamic)
+        for (long i = 0; i < rows->n; i++) {
+            long n = begin[i + 1] - begin[i], live = 0;
+            for (long lo = 0; w.x && lo < n; lo += live) {
+                Token at[ROWS];
+                live = n - lo < ROWS ? n - lo : ROWS;
+                for (long r = 0; r < live; r++) {
+                    at[r] = (Token){rows->slot[i], rows->prompt[i], rows->before[i], rows->held[i] + lo + r};
+                    memcpy(w.x + r * dp, M->embedding + ids[begin[i] + lo + r] * d, sizeof(float) * d);
+                }
+                through(M, layers, rows, live, at, w);
+            }
+            if (live) normed(d, M->eps, w.x + (live - 1) * dp, M->norm, rows->last + rows->slot[i] * d);
+            rows->held[i] += n;
+        }
+        free(w.x);
+    }
+    return failed;
+}
+
+/* Tokens of every conversation of the turn until it may end, or `steps` of them, or its limit. Returns 0, or 1 where memory does not hold it. */
+int decode(const Model *M, const Layer *layers, const Rows *rows, const Turn *turn) {
+    long d = M->d, dp = up(d, 16), vp = up(M->V, 16), longest = 0, next = 0;
+    int failed = 0;
+    for (long i = 0; i < rows->n; i++) {
+        long n = rows->before[i] + rows->held[i] + turn->steps;
+        longest = n > longest ? n : longest;
+    }
+#pragma omp parallel
+    {
+        Work w = work_for(M, longest);
+        long mine[ROWS], left[ROWS], live = 0;
+        if (!w.x) {
+#pragma omp atomic write
+            failed = 1;
+        }
+        while (w.x) {
             while (live < ROWS) { /* whoever waits comes in */
                 long i;
 #pragma omp atomic capture
                 i = next++;
-                if (i >= turn->rows) break;
+                if (i >= rows->n) break;
                 mine[live] = i;
                 left[live++] = turn->steps;
             }
             if (!live) break;
-            for (long r = 0; r < live; r++) memcpy(h + r * dp, turn->last + turn->slot[mine[r]] * d, sizeof(float) * d);
-            product(live, vp, d, h, dp, 1, M.head, vp, z, vp, 0);
+            for (long r = 0; r < live; r++) memcpy(w.h + r * dp, rows->last + rows->slot[mine[r]] * d, sizeof(float) * d);
+            product(live, vp, d, w.h, dp, 1, M->head, vp, w.z, vp, 0);
+            Token at[ROWS];
             for (long r = 0; r < live; r++) {
-                long i = mine[r], row = turn->row[i], at = row * (turn->limit + 1) + turn->length[i];
+                long i = mine[r], row = turn->row[i], to = row * (turn->limit + 1) + turn->length[i];
                 double u = turn->uniforms[row * turn->limit + turn->length[i]];
-                turn->ids[at] = draw(z + r * vp, M.V, turn->temperature, u, turn->logp + at, turn->entropy + at);
-                memcpy(x + r * dp, M.embedding + turn->ids[at] * d, sizeof(float) * d);
+                turn->ids[to] = draw(w.z + r * vp, M->V, turn->temperature, u, turn->logp + to, turn->entropy + to);
+                memcpy(w.x + r * dp, M->embedding + turn->ids[to] * d, sizeof(float) * d);
                 turn->length[i]++;
+                at[r] = (Token){rows->slot[i], rows->prompt[i], rows->before[i], rows->held[i]};
             }
-            for (long l = 0; l < M.layers; l++) {
-                const Layer *L = layers + l;
-                for (long r = 0; r < live; r++) normed(d, M.eps, x + r * dp, L->before, h + r * dp);
-                product(live, np, d, h, dp, 1, L->qkv, np, qkv, np, 0);
-                for (long r = 0; r < live; r++) {
-                    long i = mine[r], n1 = turn->before[i], held = turn->held[i], slot = turn->slot[i];
-                    float *p = qkv + r * np;
-                    const float *angle = M.angles + (n1 + held) * D;
-                    if (L->bias)
-                        for (long j = 0; j < N * D; j++) p[j] += L->bias[j];
-                    for (long j = 0; j < H + G; j++) {
-                        float *v = p + j * D;
-                        if (L->turn) normed(D, M.eps, v, L->turn + j * D, v);
-                        for (long k = 0; k < D; k += 2) {
-                            float e = v[k], f = v[k + 1];
-                            v[k] = e * angle[k] - f * angle[k + 1];
-                            v[k + 1] = e * angle[k + 1] + f * angle[k];
-                        }
-                    }
-                    for (long g = 0; g < G; g++) {
-                        float *keys = L->keys + (slot * G + g) * turn->capacity * D, *values = L->values + (slot * G + g) * turn->capacity * D;
-                        memcpy(keys + held * D, p + (H + g) * D, sizeof(float) * D);
-                        memcpy(values + held * D, p + (H + G + g) * D, sizeof(float) * D);
-                        const float *k1 = NULL, *v1 = NULL;
-                        if (n1) {
-                            long from = turn->prompt[i] * turn->stride_prompt + g * turn->stride_head;
-                            k1 = L->shared_keys + from, v1 = L->shared_values + from;
-                        }
-                        for (long q = g * (H / G); q < (g + 1) * (H / G); q++)
-                            attend(p + q * D, k1, v1, n1, keys, values, held + 1, D, M.scale, s, y + r * hp + q * D);
-                    }
-                }
-                product(live, dp, hp, y, hp, 1, L->out, dp, x, dp, 1);
-                for (long r = 0; r < live; r++) normed(d, M.eps, x + r * dp, L->after, h + r * dp);
-                product(live, mp, d, h, dp, 1, L->up, mp, both, mp, 0);
-                for (long r = 0; r < live; r++) gated(M.m, both + r * mp, both + r * mp + M.m, a + r * up(M.m, 16));
-                product(live, dp, M.m, a, up(M.m, 16), 1, L->down, dp, x, dp, 1);
-            }
+            through(M, layers, rows, live, at, w);
             for (long r = live - 1; r >= 0; r--) {
                 long i = mine[r], row = turn->row[i];
-                normed(d, M.eps, x + r * dp, M.norm, turn->last + turn->slot[i] * d);
-                turn->held[i]++;
+                normed(d, M->eps, w.x + r * dp, M->norm, rows->last + rows->slot[i] * d);
+                rows->held[i]++;
                 left[r]--;
                 if (!left[r] || turn->length[i] == turn->limit || turn->may_end[turn->ids[row * (turn->limit + 1) + turn->length[i] - 1]]) {
                     live--;
@@ -230,7 +292,7 @@ int decode(const Model *model, const Layer *layers, Turn *turn) {
                 }
             }
         }
-        free(memory);
+        free(w.x);
     }
     return failed;
 }

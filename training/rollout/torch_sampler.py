@@ -121,6 +121,11 @@ class Session:
 
     def _extend(self, cache: CachedRows, new: Sequence[np.ndarray]) -> Tensor:
         """Feed the first rows of a cache their new ids [n], some rows at a time; returns the hidden state [rows, d] after the last one."""
+        if self.sampler.turns is not None and self.sampler.turns.reads(new):
+            last = torch.empty(len(new), head_weight(self.sampler.model).shape[1])
+            self.sampler.turns.read(cache, new, last)
+            cache.window(0, len(new))
+            return last
         fresh = np.array([len(x) for x in new])
         cache.window(0, len(new))
         cache.reserve(int((cache.held[: len(new)] + fresh).max()))
