@@ -11,7 +11,7 @@ verl's FusedLinearForPPO (its file alone: `pip install --no-deps verl`), torch's
 pairs instead, peers the naive way and Liger's DPO loss. On a GPU the loss has an entropy bonus where a peer can give one, and QuACK's cross
 entropy runs beside (it has no weights of tokens: labelled so).
 
-Whole step: a tiny Qwen3 from the same weights, tokenizer, prompts, learning rate and precision in both: cases `sft`, `dpo`, `grpo`;
+Whole step: a tiny Qwen3 (on a GPU one of width 1,024 in bfloat16, whose updates TRL rounds to it) from the same weights, tokenizer, prompts, learning rate and precision in both: cases `sft`, `dpo`, `grpo`;
 metrics `steps_per_second`, `peak_mb` (of the process) and `steps_mb` (the part of it that training added: the peak beyond what the process held
 just before the first step), peers TRL's trainers. GRPO: 4 prompts x 8 samples x 16 new tokens, the reward is the share of sampled ids in
 the lower half of the vocabulary; `reward` is its mean over the last fifth of the steps (five at least), which must agree for the speed to mean anything.
@@ -54,6 +54,7 @@ PROVIDERS = {
 }
 BONUS = 0.01  # of the entropy, on a GPU
 VOCABULARIES = {"512 ids": (512, 64), "151936 ids": (151936, 32)}  # name -> vocabulary, hidden size
+CUDA_VOCABULARIES = {"151936 ids, bf16, on a GPU": (151936, 1024)}
 SHAPES = {
     "sft, equal lengths": "equal",
     "sft, ragged lengths": "ragged",
@@ -66,6 +67,13 @@ SHAPES = {
 # ---- the whole step
 
 
+def placed(hidden: int) -> tuple[str, str]:
+    """Device and type of a model of this width: those for a GPU are told by it."""
+    import torch
+
+    return ("cuda", "bfloat16") if hidden >= 1024 and torch.cuda.is_available() else ("cpu", "float32")
+
+
 def whole(provider: str, case: str, vocabulary: int, hidden: int, steps: int) -> dict:
     """Seconds of each step, and the reward curve of GRPO."""
     import torch
@@ -75,7 +83,7 @@ def whole(provider: str, case: str, vocabulary: int, hidden: int, steps: int) ->
     with tempfile.TemporaryDirectory() as folder:
         prompts, answers, tokenizer = make(folder, vocabulary, hidden, SHAPES[case])
         kind = case.split(",")[0]
-        return {"here": ours, "trl": theirs}[provider](kind, folder, prompts, answers, tokenizer, steps)
+        return {"here": ours, "trl": theirs}[provider](kind, folder, prompts, answers, tokenizer, steps, *placed(hidden))
 
 
 def make(folder: str, vocabulary: int, hidden: int, lengths: str):
@@ -90,9 +98,11 @@ def make(folder: str, vocabulary: int, hidden: int, lengths: str):
     words = ["".join(rng.choice("bdfgklmnprst") + rng.choice("aeiou") for _ in range(2)) for _ in range(150)]
     say = lambda n: " ".join(rng.choice(words) for _ in range(n))  # noqa: E731
     tokenizer = train_tokenizer([say(50) for _ in range(200)], 512)
+    heads = max(4, hidden // 64)
     model = Qwen3ForCausalLM(
         Qwen3Config(
-            vocab_size=vocabulary, hidden_size=hidden, num_hidden_layers=4, num_attention_heads=4, num_key_value_heads=2, head_dim=16,
+            vocab_size=vocabulary, hidden_size=hidden, num_hidden_layers=4, num_attention_heads=heads, num_key_value_heads=heads // 2,
+            head_dim=64 if hidden >= 1024 else 16,
             intermediate_size=4 * hidden, max_position_embeddings=512, tie_word_embeddings=True, bos_token_id=None,
             eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id,
         )
@@ -108,7 +118,7 @@ def chat(prompt: str, answer: str = "") -> list[dict]:
     return [{"role": "user", "content": prompt}, *([{"role": "assistant", "content": answer}] if answer else [])]
 
 
-def ours(kind: str, folder: str, prompts, answers, tokenizer, steps: int) -> dict:
+def ours(kind: str, folder: str, prompts, answers, tokenizer, steps: int, device: str, dtype: str) -> dict:
     import copy
 
     from synth.types import Message, Problem, Sampling, Scored
@@ -128,7 +138,7 @@ def ours(kind: str, folder: str, prompts, answers, tokenizer, steps: int) -> dic
     from training.rounds import Round, run
     from training.surrogate.clip import clip
 
-    model, tok = load_model(folder, dtype="float32", device="cpu")
+    model, tok = load_model(folder, dtype=dtype, device=device)
     renderer = Renderer(tok)
     learner = Learner(model, Optim(lr=1e-3, warmup=0, steps=steps, decay="constant"))
     half = model.config.vocab_size // 2
@@ -184,17 +194,17 @@ def ours(kind: str, folder: str, prompts, answers, tokenizer, steps: int) -> dic
             advantage=grpo, curriculum=uniform, rewards=[rewarded], prompts_per_step=4, samples_per_prompt=8,
         )  # fmt: skip
         current = Round(name="grpo", role="policy", steps=steps, objective=objective, prepare=objective.prepare, source=experience)
-    before = peak(reset=True)
+    before = peak(reset=True, cuda=device == "cuda")
     seconds, parts, began = [], [], time.perf_counter()
     for _, _, metrics in run([current], {"policy": learner}):
         seconds.append(time.perf_counter() - began)
         began = time.perf_counter()
         parts.append({k: metrics[k] for k in ("rollout_seconds", "learn_seconds") if k in metrics})
-    out = {"seconds": seconds, "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, "steps_mb": peak() - before, "parts": _medians(parts)}
+    out = {"seconds": seconds, **memory(before, device), "parts": _medians(parts)}
     return out | ({"reward": means} if kind == "grpo" else {})
 
 
-def theirs(kind: str, folder: str, prompts, answers, tokenizer, steps: int) -> dict:
+def theirs(kind: str, folder: str, prompts, answers, tokenizer, steps: int, device: str, dtype: str) -> dict:
     import logging
     import warnings
 
@@ -204,7 +214,7 @@ def theirs(kind: str, folder: str, prompts, answers, tokenizer, steps: int) -> d
     from datasets import Dataset
     from transformers import AutoModelForCausalLM, TrainerCallback
 
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype="float32")
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype)
     half = model.config.vocab_size // 2
     seconds: list[float] = []
 
@@ -218,7 +228,7 @@ def theirs(kind: str, folder: str, prompts, answers, tokenizer, steps: int) -> d
 
     with tempfile.TemporaryDirectory() as scratch:
         common = dict(
-            output_dir=scratch, use_cpu=True, bf16=False, gradient_checkpointing=False, report_to="none", logging_steps=steps,
+            output_dir=scratch, use_cpu=device == "cpu", bf16=device == "cuda", gradient_checkpointing=False, report_to="none", logging_steps=steps,
             disable_tqdm=True, save_strategy="no", max_steps=steps, learning_rate=1e-3, lr_scheduler_type="constant", weight_decay=0.01,
             seed=0,
         )  # fmt: skip
@@ -255,10 +265,17 @@ def theirs(kind: str, folder: str, prompts, answers, tokenizer, steps: int) -> d
             )
             data = Dataset.from_list([{"prompt": chat(p)} for p in prompts])
             trainer = GRPOTrainer(model, reward, args=args, train_dataset=data, processing_class=tokenizer, callbacks=[Clock()])
-        before = peak(reset=True)
+        before = peak(reset=True, cuda=device == "cuda")
         trainer.train()
-    out = {"seconds": seconds, "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, "steps_mb": peak() - before, "parts": {}}
+    out = {"seconds": seconds, **memory(before, device), "parts": {}}
     return out | ({"reward": means} if kind == "grpo" else {})
+
+
+def memory(before: float, device: str) -> dict[str, float]:
+    """Peak memory of the process (or of what it holds on the GPU), and what of it came after `before`, in MB."""
+    most = peak(cuda=device == "cuda")
+    top = most if device == "cuda" else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return {"peak_mb": top, "steps_mb": most - before}
 
 
 def _medians(rows: list[dict]) -> dict:
@@ -349,9 +366,9 @@ def measured_head(kind: str, case: str, shape: tuple[int, int, int], n_turns: in
 
 def measured_step(shape: str, name: str, n_turns: int) -> list[dict]:
     """The results of a case of the whole step."""
-    case, (vocabulary, hidden) = f"{shape}, {name}", VOCABULARIES[name]
-    large = vocabulary > LARGE
-    steps, skip = (5, 1) if large else (60 if shape == "grpo" else 40, 5)
+    case, (vocabulary, hidden) = f"{shape}, {name}", {**VOCABULARIES, **CUDA_VOCABULARIES}[name]
+    seconds_long = vocabulary > LARGE and name in VOCABULARIES
+    steps, skip = (5, 1) if seconds_long else (60 if shape == "grpo" else 40, 5)
     found = turns(case, PROVIDERS["step"], n_turns, lambda p: ("step", p, shape, str(vocabulary), str(hidden), str(steps)))
     rate = {p: [1 / statistics.median(x["seconds"][skip:]) for x in xs] for p, xs in found.items()}
     out = [result(case, "steps_per_second", "steps/s", "higher", rate)]
@@ -376,7 +393,7 @@ def main() -> None:
 
     began = time.perf_counter()
     if not torch.cuda.is_available():
-        print(f"left out, no CUDA device: {', '.join(CUDA_HEADS)}")
+        print(f"left out, no CUDA device: {'; '.join([*CUDA_HEADS, *(f'{s}, {n}' for n in CUDA_VOCABULARIES for s in SHAPES)])}")
     n_turns = lambda v: args.turns or (1 if v > LARGE else TURNS)  # noqa: E731
     cases: list[dict] = []
     for kind in ("head", "dpo head"):
@@ -384,10 +401,12 @@ def main() -> None:
             case = f"{kind}{name.removeprefix('head')}"
             if args.only in case:
                 cases += measured_head(kind, case, shape, n_turns(shape[2]))
-    for name, (vocabulary, _) in VOCABULARIES.items():
+    for name, (vocabulary, _) in {**VOCABULARIES, **(CUDA_VOCABULARIES if torch.cuda.is_available() else {})}.items():
         for shape in SHAPES:
             if args.only in f"{shape}, {name}":
                 cases += measured_step(shape, name, n_turns(vocabulary))
+    if not cases:
+        raise SystemExit(f"no case's name holds {args.only!r}: {', '.join([*HEADS, *(f'{s}, {n}' for n in VOCABULARIES for s in SHAPES)])}")
     path = RESULTS / "learner.json"
     if args.only and path.exists():  # the other cases stay as they were measured
         measured, before = {c["case"] for c in cases}, json.loads(path.read_text(encoding="utf-8"))
