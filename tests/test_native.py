@@ -247,6 +247,20 @@ def test_numbers_that_are_none_are_never_hidden():
     assert np.isfinite(fine.logp).all() and np.isnan(lost.logp).any()
 
 
+@pytest.mark.parametrize("bits", [0x7FC00000, 0x7FC00080, 0x7FC001FF])
+def test_a_key_that_is_no_number_reaches_all_who_read_it(bits):
+    """Also a NaN whose other bits would make an exponent: of such a one exp could come out finite, or 0."""
+    of = layers.of(ours := tiny.build())
+    rows = PackedRows([20])
+    kernels = layers._Kernels(of, *of.angles(ours, torch.arange(20)), *rows.spans, rows.longest)
+    (h, g, d), generator = kernels.sizes, torch.Generator().manual_seed(0)
+    qk, qkv = torch.randn(20, (h + g) * d, generator=generator), torch.randn(20, (h + 2 * g) * d, generator=generator)
+    qk.view(torch.int32)[5, h * d + 1] = bits
+    y, lse = kernels.attend(qk, qkv)
+    for x in (y, lse):
+        assert x.isnan().any(-1).tolist() == [t >= 5 for t in range(20)]
+
+
 def test_what_it_does_not_know_is_left_to_the_model():
     known = tiny.build()
     assert layers.of(known) is not None
