@@ -65,6 +65,15 @@ for dtype, tolerance in (
         assert got.dtype == dtype and got.data_ptr() == memory.data_ptr() and none is None and (unit is not None) == (dtype == torch.float16)
         agree(f"gradient in {dtype}, entropy {looks}", got.float() * (1.0 if unit is None else unit), want, tolerance)
 
+# A gradient that lies where the target does not: the bound that float16 is scaled by has to know of it.
+z, y = torch.zeros(1, 300), torch.tensor([7])
+z[0, 3] = 20.0
+logp, h, lse = kernels.row_stats(z, y)
+row, given = logprob.HeadStats(logp=logp, entropy=h, lse=lse), Gradient(lse=torch.tensor([1e-7]))
+want, _ = logprob.turn(logprob.shift(z.clone(), lse), y, given, row, Head(weight=torch.zeros(300, 1)), Asked())
+got, unit = logprob.turn(z.clone(), y, given, row, Head(weight=torch.zeros(300, 1)), Asked(), kernels=kernels, dtype=torch.float16)
+agree("float16 gradient away from the target", got.float() * unit, want, 1e-3)
+
 
 # The way of a GPU, whole: what the operation does where tensors say that they are a GPU's, in each schedule.
 

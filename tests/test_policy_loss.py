@@ -330,6 +330,18 @@ def test_the_local_schedule_makes_one_chunk_of_logits_and_three_products():
         assert seen.flops == want * n * d * v
 
 
+def test_what_nobody_says_is_what_the_device_is_given(monkeypatch):
+    """Logits beyond it are neither made at once nor kept."""
+    monkeypatch.setattr(logprob, "CPU", logprob.Limits(elements=14 * V, rows=1024, kept=512))
+    hidden, weight, _, y = inputs()
+    with Largest() as seen:
+        fused_stats(hidden, Head(weight=weight), y).logp.sum().backward()
+    assert seen.largest == 14 * V
+    with Largest() as seen:
+        fused_policy_loss(hidden, Head(weight=weight), y, grpo, columns(), scope="token")[0].backward()
+    assert 8 * V <= seen.largest <= 14 * V
+
+
 @pytest.mark.parametrize("scope", ["token", "batch"])
 def test_one_chunk_of_logits_is_alive_at_a_time(monkeypatch, scope):
     """Not the next one beside the last, in none of the passes."""
