@@ -91,10 +91,11 @@ class TurnDecoder:
         self._run(self.lib.decode, cache, slots, last, steps, ctypes.byref(turn))
         drawn.length[rows] = length
 
-    def reads(self, new: Sequence[np.ndarray]) -> bool:
-        """Whether new ids are read sooner here than through torch: by small models, and where they are short, or many can go side by side."""
-        longest = max(map(len, new))
-        return self.size <= READ and (longest <= 64 or len(new) > 1 and longest <= 512)
+    @property
+    def reads(self) -> bool:
+        """Whether new ids are read here too. It is asked of the model alone, not of the texts: else a conversation's last bits would depend
+        on who is read beside it."""
+        return self.size <= READ
 
     def read(self, cache: CachedRows, new: Sequence[np.ndarray], last: Tensor) -> None:
         """Give the conversations in the first slots their new ids, one at least each. Writes the cache and `last` [slots, d]. Raises

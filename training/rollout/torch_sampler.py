@@ -121,7 +121,7 @@ class Session:
 
     def _extend(self, cache: CachedRows, new: Sequence[np.ndarray]) -> Tensor:
         """Feed the first rows of a cache their new ids [n], some rows at a time; returns the hidden state [rows, d] after the last one."""
-        if self.sampler.turns is not None and self.sampler.turns.reads(new):
+        if self.sampler.turns is not None and self.sampler.turns.reads:
             last = torch.empty(len(new), head_weight(self.sampler.model).shape[1])
             self.sampler.turns.read(cache, new, last)
             cache.window(0, len(new))
