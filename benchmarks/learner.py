@@ -367,8 +367,8 @@ def measured_head(kind: str, case: str, shape: tuple[int, int, int], n_turns: in
 def measured_step(shape: str, name: str, n_turns: int) -> list[dict]:
     """The results of a case of the whole step."""
     case, (vocabulary, hidden) = f"{shape}, {name}", {**VOCABULARIES, **CUDA_VOCABULARIES}[name]
-    seconds_long = vocabulary > LARGE and name in VOCABULARIES
-    steps, skip = (5, 1) if seconds_long else (60 if shape == "grpo" else 40, 5)
+    slow = vocabulary > LARGE and name in VOCABULARIES
+    steps, skip = (5, 1) if slow else (60 if shape == "grpo" else 40, 5)
     found = turns(case, PROVIDERS["step"], n_turns, lambda p: ("step", p, shape, str(vocabulary), str(hidden), str(steps)))
     rate = {p: [1 / statistics.median(x["seconds"][skip:]) for x in xs] for p, xs in found.items()}
     out = [result(case, "steps_per_second", "steps/s", "higher", rate)]

@@ -16,7 +16,7 @@ PARTS = {"rollout": "#3b73c4", "forward": "#14865a", "head": "#b8791f", "backwar
 
 
 def plot(folder: Path = RESULTS, path: Path = PICTURE) -> None:
-    """Draws what has been measured; a panel without results says so."""
+    """Draws what has been measured."""
     import matplotlib
 
     matplotlib.use("Agg")

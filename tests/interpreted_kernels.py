@@ -129,7 +129,6 @@ def loss_of(s, _=None):
     return s.logp.square().sum() + s.entropy.sum(), {}
 
 
-
 for dtype, tolerance in ((torch.float32, 1e-6), (torch.bfloat16, 6e-3), (torch.float16, 1e-3)):
     for kind, scope, elements in (("kept", "token", 1 << 20), ("local", "token", 4 * 300), ("two-pass", "batch", 4 * 300)):
         for vocabulary, softcap in ((None, None), (290, None), (None, 9.0)):  # with a soft-cap torch does what the kernels would

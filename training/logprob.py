@@ -472,13 +472,15 @@ class Sums:
             self._weight(0)
         main = getattr(weight, "main_grad", None)
         if main is not None and self.d_weight is not None and self.d_weight is not main:
-            main.add_(self.d_weight) if by is None else main.addcmul_(self.d_weight, by)
+            main.addcmul_(self.d_weight, by)
         d_weight = None if main is not None else _times(self.d_weight, by, weight)
         return _times(self.d_hidden, by, self.hidden), d_weight, _times(self.d_bias, by, bias)
 
 
 def _times(d: Tensor | None, by: Tensor | None, like: Tensor | None) -> Tensor | None:
     """d by in the type of `like`: one pass over what may be gigabytes, in place where the type stays."""
-    if d is None or by is None:
-        return None if d is None else d.to(like.dtype)
+    if d is None:
+        return None
+    if by is None:
+        return d.to(like.dtype)
     return torch.mul(d, by, out=d if d.dtype == like.dtype else torch.empty_like(d, dtype=like.dtype))
