@@ -11,10 +11,11 @@ verl's FusedLinearForPPO (its file alone: `pip install --no-deps verl`), torch's
 pairs instead, peers the naive way and Liger's DPO loss. On a GPU the loss has an entropy bonus where a peer can give one, and QuACK's cross
 entropy runs beside (it has no weights of tokens: labelled so).
 
-Whole step: a tiny Qwen3 (on a GPU one of width 1,024 in bfloat16, whose updates TRL rounds to it) from the same weights, tokenizer, prompts, learning rate and precision in both: cases `sft`, `dpo`, `grpo`;
-metrics `steps_per_second`, `peak_mb` (of the process) and `steps_mb` (the part of it that training added: the peak beyond what the process held
-just before the first step), peers TRL's trainers. GRPO: 4 prompts x 8 samples x 16 new tokens, the reward is the share of sampled ids in
-the lower half of the vocabulary; `reward` is its mean over the last fifth of the steps (five at least), which must agree for the speed to mean anything.
+Whole step: a tiny Qwen3 (on a GPU one of width 1,024 in bfloat16, whose updates TRL rounds to it) from the same weights, tokenizer,
+prompts, learning rate and precision in both: cases `sft`, `dpo`, `grpo`; metrics `steps_per_second`, `peak_mb` (of the process) and
+`steps_mb` (the part of it that training added: the peak beyond what the process held just before the first step), peers TRL's trainers.
+GRPO: 4 prompts x 8 samples x 16 new tokens, the reward is the share of sampled ids in the lower half of the vocabulary; `reward` is its
+mean over the last fifth of the steps (five at least), which must agree for the speed to mean anything.
 
 Every measurement is a process of its own; the providers of a case take turns (A B C A B C ...), because the machine's speed drifts. The
 value is the median of the turns' medians, low and high the least and greatest of them. A case of 151,936 ids takes one turn: a step takes
@@ -37,7 +38,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.learner_heads import LARGE, head, pairs, peak
+from benchmarks.learner_heads import LARGE, ON_GPU, head, pairs, peak
 from benchmarks.learner_plot import PICTURE, plot
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -45,7 +46,7 @@ RESULTS = ROOT / "benchmarks" / "results"
 COMMAND = "make bench-learner"
 TURNS = 2
 HEADS = {"head 1024 x 512 x 32000": (1024, 512, 32000), "head 2048 x 256 x 151936": (2048, 256, 151936)}
-CUDA_HEADS = {"head 8192 x 4096 x 128256, bf16": (8192, 4096, 128256)}
+CUDA_HEADS = {"head 8192 x 4096 x 128256, bf16": (8192, 4096, ON_GPU)}
 PROVIDERS = {
     "head": ("here", "products", "naive", "compiled", "trl", "liger", "liger grpo", "verl", "torch"),
     "cuda head": ("here", "here, 1 GB", "products", "compiled", "trl", "liger", "verl", "torch", "quack (cross entropy only)"),
@@ -345,7 +346,7 @@ def turns(label: str, providers: tuple[str, ...], n: int, arguments) -> dict[str
 
 def measured_head(kind: str, case: str, shape: tuple[int, int, int], n_turns: int) -> list[dict]:
     """The results of a case: times in turns, memory of a process that frees what it can, errors of the first turn."""
-    cuda = shape[2] == 128256
+    cuda = shape[2] == ON_GPU
     large = shape[2] > LARGE
     sizes, more = tuple(map(str, shape)), (str(BONUS),) * cuda
     providers = PROVIDERS["cuda head" if cuda else kind]

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 SEQUENCES = 8  # of a head's rows
+ON_GPU = 128_256  # ids of the case for a GPU
 FEW = 256  # rows of which the error is taken
 LARGE = 100_000  # ids from which on a case is measured once: a step takes seconds, beside which no first one shows
 Run = Callable[[Any, Any, Any, Callable], None]
@@ -85,7 +86,7 @@ def inputs(n: int, d: int, v: int):
     """hidden [n, d], weight [v, d] (logits of standard deviation 4), targets [n]; bfloat16 on a GPU where the case is for one."""
     import torch
 
-    on_gpu = torch.cuda.is_available() and v == 128256
+    on_gpu = torch.cuda.is_available() and v == ON_GPU
     device, dtype = ("cuda", torch.bfloat16) if on_gpu else ("cpu", torch.float32)
     torch.manual_seed(0)
     torch.set_num_threads(2)
