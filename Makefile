@@ -1,12 +1,13 @@
 # `make` lists the targets. Everything is installed into $(VENV), in the versions of constraints.txt; a second `make` installs nothing.
 VENV ?= .venv
+EXTRAS ?= test
 PYTHON ?= $(shell for p in python3 python3.12 python3.13 python3.11; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && echo $$p && break; done)
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 export PATH := $(abspath $(BIN)):$(PATH)
 .DEFAULT_GOAL := help
-.PHONY: help install engine-cpu run test serve ui drill-resume pictures methods losses leaderboard tables manual clean
+.PHONY: help install engine-cpu run test test-fast lint types serve ui drill-files drill-resume drill-services drill-sandbox pictures methods losses leaderboard tables manual docs clean
 
 help: ## list the targets
 	@grep -hE '^[a-z%-]+:.*##' $(MAKEFILE_LIST) | sed 's/:[^#]*## /\t/' | expand -t 16
@@ -14,7 +15,7 @@ help: ## list the targets
 $(STAMP): pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "error: Python 3.11, 3.12 or 3.13 is needed and was not found; install one, or name it: make PYTHON=/path/to/python" >&2; exit 2; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install -q -c constraints.txt -e '.[test]'
+	$(BIN)/python -m pip install -q -c constraints.txt -e '.[$(EXTRAS)]'
 	@touch $@
 
 install: $(STAMP) ## create .venv and install the pinned dependencies
@@ -33,6 +34,17 @@ run: $(STAMP) ## the whole pipeline, from sources to an evaluated and promoted m
 test: $(STAMP) ## the tests
 	OMP_NUM_THREADS=2 MKL_NUM_THREADS=2 $(BIN)/python -m pytest $(ARGS)
 
+test-fast: $(STAMP) ## every test function that is not slow, the first and last of its cases
+	OMP_NUM_THREADS=2 MKL_NUM_THREADS=2 $(BIN)/python -m pytest --fast -n 2 $(ARGS)
+
+lint: $(STAMP) ## what pre-commit checks, over everything: style, and the subject of the last commit
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	@if git rev-parse -q --verify HEAD >/dev/null; then git log -1 --format=%B | .ci/commit-msg -; fi
+
+types: $(STAMP) ## pyright over the folders that pyproject.toml lists
+	$(BIN)/pyright --pythonpath $(BIN)/python
+
 serve: $(STAMP) ## a Prefect server, the schedules of prefect.yaml and a worker, on this machine only
 	$(BIN)/espalier serve
 
@@ -42,18 +54,27 @@ ui: $(STAMP) ## browse the runs in MLflow, on this machine only
 bench-%: $(STAMP) ## one benchmark, e.g. bench-learning; writes benchmarks/results/<name>.json
 	$(BIN)/python -m benchmarks.$(subst -,_,$*)
 
+drill-services: $(STAMP) ## start every local service, send it requests of other sites and idle connections: none may be answered, none may lock it
+	$(BIN)/python -m tests.support.service_drill
+
 drill-resume: $(STAMP) ## kill real runs at N=50 random points, run them again, compare every byte
-	$(BIN)/python -m tests.drill --points $(or $(N),50)
+	$(BIN)/python -m tests.support.drill --points $(or $(N),50)
+
+drill-files: $(STAMP) ## damage every file that a run leaves in six ways, run every command on each: no traceback
+	$(BIN)/python -m tests.support.drill_files
+
+drill-sandbox: $(STAMP) ## every attack on the sandbox in every configuration, 1,000 verdicts scored again, its speed
+	$(BIN)/python -m tests.support.drill_sandbox
 
 pictures: $(STAMP) ## pictures of Prefect and MLflow for the documents, in a headless Chromium; after make run
-	ESPALIER_PICTURES=docs/images $(BIN)/python -m pytest tests/test_schedules.py
-	$(BIN)/python -m tests.pictures
+	ESPALIER_PICTURES=docs/images $(BIN)/python -m pytest tests/tasks/schedule/test_schedules.py
+	$(BIN)/python -m tests.support.pictures
 
 losses: $(STAMP) ## write the tables of docs/losses.md anew from the losses' own files
 	$(BIN)/python -m benchmarks.losses
 
 methods: $(STAMP) ## write docs/METHODS.md, the page of all recipes, anew
-	$(BIN)/python -m tasks.methods.page
+	$(BIN)/python -m tasks.lab.page
 
 leaderboard: $(STAMP) ## recipes side by side on small tasks, for M=60 minutes; stopped and started again it goes on
 	$(BIN)/python -m benchmarks.leaderboard --minutes $(or $(M),60)
@@ -63,6 +84,10 @@ tables: $(STAMP) ## write the tables of the documents anew from benchmarks/resul
 
 manual: $(STAMP) ## write docs/stages anew, a page per stage from its code
 	$(BIN)/python -m benchmarks.manual
+
+docs: $(STAMP) ## a site of the documents in .espalier/site, with search; a broken link fails
+	@$(BIN)/python -c 'import zensical' 2>/dev/null || $(BIN)/python -m pip install -q -c constraints.txt -e '.[docs]'
+	$(BIN)/python -m benchmarks.site
 
 clean: ## remove what runs have made, and the environment; data, code and dvc.lock stay
 	rm -rf $(VENV) artifacts reports dvc_plots .espalier .pytest_cache

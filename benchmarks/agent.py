@@ -1,18 +1,24 @@
-"""Does an agent with search, open and find learn by reinforcement what it was not shown, in a world that it never saw? `make bench-agent`
+"""Does an agent with search, open and find learn by reinforcement what it was not shown, in a world that it never saw?
+`make bench-agent`
 
 Protocol, committed before the run:
-- A seed (SEEDS, in this order) is the seed of the whole run: world, questions, demonstrations, order, sampling. Everything that SET does
-  not name is the default of the project (profile cpu) with the recipe infoagent; one thread, so that two seeds fit two cores.
-- All seeds start from one model: that of the stage sft of the default run (seed 0), which knows the search tool alone. Per seed: a fictional
-  world; chain questions of one to three hops in which nothing is vague (level 0) and fuzzy trees of depth 2 at levels 1 to 4; demonstrations
-  of the oracle with open, find and a detour by search now and then; `sft` on these; `rl` from that.
-- Measured in a second world of the same size, all of whose names are new: questions of its test roots, PER_CELL of each depth (1 to 3) and
-  level (0 to 4, depths 2 and 3 alone have levels above 0); SAMPLES samples each at temperature 1, the same random numbers for both models.
-- Reported: the mean over seeds of pass@1 and of tool calls by depth and level, of both models; the paired difference RL - SFT at each depth
-  with the 95 % t-interval over seeds. The claim under test: RL - SFT at depth 2, the mean over levels 0 to 4, is above zero with its interval.
-  Published beside it: the same over levels 1 to 4, and the slopes of difficulty (depth 3 less depth 2, levels 3 and 4 less 1 and 2) of the
-  RL agent's pass@1 and calls. Depth 3 with vague clues was never trained on.
-- Before any RL step was taken, its number was lowered from 40 to 28 and PER_CELL from 30 to 20: forty other processes shared the two cores.
+- A seed (SEEDS, in this order) is the seed of the whole run: world, questions, demonstrations, order, sampling.
+  Everything that SET does not name is the default of the project (profile cpu) with the recipe infoagent; one thread,
+  so that two seeds fit two cores.
+- All seeds start from one model: that of the stage sft of the default run (seed 0), which knows the search tool alone.
+  Per seed: a fictional world; chain questions of one to three hops in which nothing is vague (level 0) and fuzzy trees
+  of depth 2 at levels 1 to 4; demonstrations of the oracle with open, find and a detour by search now and then; `sft`
+  on these; `rl` from that.
+- Measured in a second world of the same size, all of whose names are new: questions of its test roots, PER_CELL of each
+  depth (1 to 3) and level (0 to 4, depths 2 and 3 alone have levels above 0); SAMPLES samples each at temperature 1,
+  the same random numbers for both models.
+- Reported: the mean over seeds of pass@1 and of tool calls by depth and level, of both models; the paired difference RL
+  - SFT at each depth with the 95 % t-interval over seeds. The claim under test: RL - SFT at depth 2, the mean over
+  levels 0 to 4, is above zero with its interval. Published beside it: the same over levels 1 to 4, and the slopes of
+  difficulty (depth 3 less depth 2, levels 3 and 4 less 1 and 2) of the RL agent's pass@1 and calls. Depth 3 with vague
+  clues was never trained on.
+- Before any RL step was taken, its number was lowered from 40 to 28 and PER_CELL from 30 to 20: forty other processes
+  shared the two cores.
 - A machine with little time runs the first seeds alone (--seeds N); n says how many there are.
 """
 
@@ -41,41 +47,78 @@ ENV = {"piece": "search", "tools": ["search", "open", "find"], "max_calls": 10, 
 COUNTRIES, DEPTHS, LEVELS = 120, (2, 3), (1, 2, 3, 4)
 SET: dict[str, dict[str, Any]] = {
     "kb": {"sources": [], "world_countries": COUNTRIES},
-    "questions": {"n_train": 2000, "n_valid": 0, "n_test": 0, "hops": [0.4, 0.4, 0.2], "n_tree_train": 2000, "n_tree_valid": 0, "n_tree_test": 0,
-                  "depths": [2], "levels": list(LEVELS), "only": LINKS},
+    "questions": {
+        "n_train": 2000,
+        "n_valid": 0,
+        "n_test": 0,
+        "hops": [0.4, 0.4, 0.2],
+        "n_tree_train": 2000,
+        "n_tree_valid": 0,
+        "n_tree_test": 0,
+        "depths": [2],
+        "levels": list(LEVELS),
+        "only": LINKS,
+    },
     "problems": {"families": [{"piece": "list_sorting", "levels": [1]}], "n_train": 10, "n_valid": 0, "n_test": 0},
-    "trajectories": {"n": 0, "n_valid": 0, "n_family": 0, "n_browse": 2400, "searcher": "oracle", "detour": 0.1, "max_calls": ENV["max_calls"],
-                     "max_context": ENV["max_context"], "long_calls": 1},
+    "demonstrations": {
+        "n": 0,
+        "n_valid": 0,
+        "n_family": 0,
+        "n_browse": 2400,
+        "searcher": "oracle",
+        "detour": 0.1,
+        "max_calls": ENV["max_calls"],
+        "max_context": ENV["max_context"],
+        "long_calls": 1,
+    },
     "sft": {"max_length": 896, "steps": 250, "rows_per_step": 12},
-    "rl": {"steps": 28, "prompts_per_step": 8, "samples_per_prompt": 8, "refill": 0, "filters": [{"piece": "pass_rate_band", "low": 0.1, "high": 0.9}],
-           "envs": [ENV], "max_turn_tokens": 32, "max_tokens": 896},
-}  # fmt: skip
+    "rl": {
+        "steps": 28,
+        "prompts_per_step": 8,
+        "samples_per_prompt": 8,
+        "refill": 0,
+        "filters": [{"piece": "pass_rate_band", "low": 0.1, "high": 0.9}],
+        "envs": [ENV],
+        "max_turn_tokens": 32,
+        "max_tokens": 896,
+    },
+}
 ROOT = Path(__file__).resolve().parents[1]
 RESULT = ROOT / "benchmarks" / "results" / "agent.json"
-RUNS = ROOT / "benchmarks" / "runs" / "agent"  # one file per finished seed: every score and call, and the commit that it ran on
+RUNS = (
+    ROOT / "benchmarks" / "runs" / "agent"
+)  # one file per finished seed: every score and call, and the commit that it ran on
 COMMAND = "make bench-agent"
 
 
 def one(seed: int, root: Path) -> dict[str, Any]:
-    """Train one seed below `root`, which is made a small project of its own, and measure both models in the unseen world."""
+    """Train one seed below `root`, which is made a small project of its own, and measure both models in the unseen
+    world."""
     import torch
 
     torch.set_num_threads(1)
     sft = {**SET["sft"], "model": str(base(root.parent))}
     spent = trained(root, {"seed": seed, "recipe": "infoagent", "set": {**SET, "sft": sft}})
-    return {"seed": seed, "cpu_seconds": spent, "models": {name: measured(seed, root, name) for name in ("sft", "rl")}, "curve": curve(root)}
+    return {
+        "seed": seed,
+        "cpu_seconds": spent,
+        "models": {name: measured(seed, root, name) for name in ("sft", "rl")},
+        "curve": curve(root),
+    }
 
 
-def measured(seed: int, root: Path, name: str, asked: Mapping[str, int] | None = None) -> dict[str, dict[str, list[list[float]]]]:
-    """Cell -> scores and calls [questions][samples] of a model in the unseen world; kept below `root` once they are there. `asked`: cell -> how
-    many of its questions (default: all of all cells)."""
+def measured(
+    seed: int, root: Path, name: str, asked: Mapping[str, int] | None = None
+) -> dict[str, dict[str, list[list[float]]]]:
+    """Cell -> scores and calls [questions][samples] of a model in the unseen world; kept below `root` once they are
+    there. `asked`: cell -> how many of its questions (default: all of all cells)."""
     import torch
 
     from synth.types import Sampling
-    from tasks.play import knowledge
+    from tasks.knowledge import knowledge
     from training.env.search import search
-    from training.model import load_model
-    from training.render import Renderer
+    from training.model.model import load_model
+    from training.model.render import Renderer
     from training.rollout.play import Player
     from training.rollout.torch_sampler import TorchSampler
 
@@ -88,10 +131,13 @@ def measured(seed: int, root: Path, name: str, asked: Mapping[str, int] | None =
     model, tokenizer = load_model(root / "artifacts" / name / "model")
     renderer = Renderer(tokenizer)
     player = Player(
-        sampler=TorchSampler(model, renderer.end_id), renderer=renderer, envs={"search": search(**{k: v for k, v in ENV.items() if k != "piece"})},
-        tools={"search": knowledge.load(root / "unseen" / "passages.parquet")}, max_tokens=SET["rl"]["max_tokens"],
+        sampler=TorchSampler(model, renderer.end_id),
+        renderer=renderer,
+        envs={"search": search(**{k: v for k, v in ENV.items() if k != "piece"})},
+        tools={"search": knowledge.load(root / "unseen" / "passages.parquet")},
+        max_tokens=SET["rl"]["max_tokens"],
         sampling=Sampling(temperature=1.0, max_tokens=SET["rl"]["max_turn_tokens"]),
-    )  # fmt: skip
+    )
     every = [p for problems in cells.values() for p in problems]
     groups = {g.rollouts[0].problem.id: g for g in player.play(every, SAMPLES, seed, "bench")}
     found = {
@@ -113,13 +159,13 @@ def base(folder: Path) -> Path:
     return model
 
 
-STAGES = ("kb", "questions", "problems", "trajectories", "sft", "rl")
+STAGES = ("kb", "questions", "problems", "demonstrations", "sft", "rl")
 
 
 def trained(root: Path, changes: dict[str, Any], last: str = "rl", stages: Sequence[str] = STAGES) -> dict[str, float]:
     """`stages` of params.yaml up to `last`, with `changes`, below `root`, each once; CPU seconds of each that ran."""
     from tasks.planning import pieces, plan
-    from tasks.stage import Stage
+    from tasks.runtime.stage import Stage
 
     root.mkdir(parents=True, exist_ok=True)
     if not (root / "data").exists():
@@ -140,11 +186,12 @@ def trained(root: Path, changes: dict[str, Any], last: str = "rl", stages: Seque
 
 def unseen(seed: int, root: Path) -> dict[str, list[Any]]:
     """Cell, as "depth/level" -> test questions of a second world, none of whose names the first one has."""
-    from synth.kb import merge
-    from synth.make.entity_tree import EntityTrees, entity_tree
-    from synth.make.world import world
+    from synth.knowledge.kb import merge
+    from synth.knowledge.world import world
+    from synth.questions.entity_tree import EntityTrees, entity_tree
     from synth.types import seed_for
-    from tasks.play import bases, knowledge, trees
+    from tasks.knowledge import bases, knowledge
+    from tasks.questions import grow
 
     folder = root / "unseen"
     known = {e.name for e in knowledge.kb_at(root / "artifacts" / "kb").entities.values()}
@@ -159,7 +206,7 @@ def unseen(seed: int, root: Path) -> dict[str, list[Any]]:
     for p in accepted:
         cells.setdefault(f"{p.difficulty['hops']:.0f}/0", []).append(p)
     for level in LEVELS:
-        for p in trees.grow(folder, {("test", d): PER_CELL for d in DEPTHS}, seed=other, levels=[level], only=LINKS)[0]:
+        for p in grow.grow(folder, {("test", d): PER_CELL for d in DEPTHS}, seed=other, levels=[level], only=LINKS)[0]:
             cells.setdefault(f"{p.difficulty['hops']:.0f}/{level}", []).append(p)
     return dict(sorted(cells.items()))
 
@@ -185,15 +232,31 @@ def summarise(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
     from importlib.metadata import version
 
     cells = sorted(set.intersection(*(set(r["models"]["rl"]) for r in runs)))
-    about = {"device": f"{os.cpu_count()} CPU cores, {platform.machine()}", "command": COMMAND,
-             "versions": {"python": platform.python_version(), "torch": version("torch")}}  # fmt: skip
+    about = {
+        "device": f"{os.cpu_count()} CPU cores, {platform.machine()}",
+        "command": COMMAND,
+        "versions": {"python": platform.python_version(), "torch": version("torch")},
+    }
 
-    def result(case: str, metric: str, values: list[float], unit: str, better: str, peers: dict[str, list[float]]) -> dict[str, Any]:
+    def result(
+        case: str, metric: str, values: list[float], unit: str, better: str, peers: dict[str, list[float]]
+    ) -> dict[str, Any]:
         value, low, high = t_interval(values)
         means = {k: sum(v) / len(v) for k, v in peers.items()}
         best = next(iter(means.values()), None)
-        return {"case": case, "metric": metric, "value": value, "unit": unit, "better": better, "low": low, "high": high, "n": len(values),
-                "peers": means, "ratio_to_best_peer": value / best if best else None, **about}  # fmt: skip
+        return {
+            "case": case,
+            "metric": metric,
+            "value": value,
+            "unit": unit,
+            "better": better,
+            "low": low,
+            "high": high,
+            "n": len(values),
+            "peers": means,
+            "ratio_to_best_peer": value / best if best else None,
+            **about,
+        }
 
     def both(case: str, some: list[str]) -> list[dict[str, Any]]:
         seen = {(m, w): [per_seed(r, m, w, some) for r in runs] for m in ("rl", "sft") for w in ("scores", "calls")}
@@ -206,22 +269,37 @@ def summarise(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
         return [c for c in cells if int(c[0]) in depths and int(c[2]) in levels]
 
     out = []
-    groups = {"depth 1": among((1,), (0,)), "depth 2": among((2,), (0, *LEVELS)), "depth 2, level 0": among((2,), (0,)),
-              "depth 2, levels 1 to 4": among((2,), LEVELS), "depth 3": among((3,), (0, *LEVELS))}  # fmt: skip
+    groups = {
+        "depth 1": among((1,), (0,)),
+        "depth 2": among((2,), (0, *LEVELS)),
+        "depth 2, level 0": among((2,), (0,)),
+        "depth 2, levels 1 to 4": among((2,), LEVELS),
+        "depth 3": among((3,), (0, *LEVELS)),
+    }
     for case, some in groups.items():
         gains = [per_seed(r, "rl", "scores", some) - per_seed(r, "sft", "scores", some) for r in runs]
         out += [*both(case, some), result(case, "pass@1, RL less SFT", gains, "share", "higher", {})]
     for cell in cells:
         if cell not in ("1/0", "2/0"):
             out += both(f"depth {cell[0]}, level {cell[2]}", [cell])
-    slopes = {"depth 3 less depth 2, levels 1 to 4": (among((3,), LEVELS), among((2,), LEVELS)),
-              "depth 2, level 0 less depth 1": (among((2,), (0,)), among((1,), (0,))),
-              "levels 1 to 4 less level 0, depth 2": (among((2,), LEVELS), among((2,), (0,))),
-              "levels 3 and 4 less levels 1 and 2": (among(DEPTHS, (3, 4)), among(DEPTHS, (1, 2)))}  # fmt: skip
+    slopes = {
+        "depth 3 less depth 2, levels 1 to 4": (among((3,), LEVELS), among((2,), LEVELS)),
+        "depth 2, level 0 less depth 1": (among((2,), (0,)), among((1,), (0,))),
+        "levels 1 to 4 less level 0, depth 2": (among((2,), LEVELS), among((2,), (0,))),
+        "levels 3 and 4 less levels 1 and 2": (among(DEPTHS, (3, 4)), among(DEPTHS, (1, 2))),
+    }
     for case, (hard, easy) in slopes.items():
         for what, metric, unit in (("scores", "pass@1", "share"), ("calls", "tool calls", "calls")):
-            out.append(result(case, f"{metric}, difference", [per_seed(r, "rl", what, hard) - per_seed(r, "rl", what, easy) for r in runs],
-                              unit, "lower" if what == "scores" else "higher", {}))  # fmt: skip
+            out.append(
+                result(
+                    case,
+                    f"{metric}, difference",
+                    [per_seed(r, "rl", what, hard) - per_seed(r, "rl", what, easy) for r in runs],
+                    unit,
+                    "lower" if what == "scores" else "higher",
+                    {},
+                )
+            )
     return out
 
 
@@ -230,12 +308,15 @@ def main(
     one: Callable[[int, Path], dict[str, Any]] = one,
     summarise: Callable[[list[dict[str, Any]]], list[dict[str, Any]]] = summarise,
 ) -> None:
-    """Train and measure; `name` is that of the results, `one` trains a seed, `summarise` says what of (benchmarks/agent_unseen.py has its own)."""
+    """Train and measure; `name` is that of the results, `one` trains a seed, `summarise` says what of
+    (benchmarks/agent_unseen.py has its own)."""
     global RESULT, RUNS, COMMAND
     RESULT, RUNS, COMMAND = RESULT.with_stem(name), RUNS.with_name(name), f"make bench-{name}"
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, help="train and measure this one seed (what the benchmark starts for each)")
-    parser.add_argument("--measure", choices=("sft", "rl"), help="measure this model of the seed alone, while another process trains")
+    parser.add_argument(
+        "--measure", choices=("sft", "rl"), help="measure this model of the seed alone, while another process trains"
+    )
     parser.add_argument("--seeds", type=int, default=len(SEEDS), help="the first N of the protocol's seeds")
     parser.add_argument("--only-summary", action="store_true", help="train nothing: results from the finished seeds")
     parser.add_argument("--folder", type=Path, default=ROOT / ".espalier" / "bench" / name)
@@ -246,21 +327,34 @@ def main(
         return
     if args.seed is not None:
         found = one(args.seed, args.folder / str(args.seed))
-        commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
+        commit = subprocess.run(
+            ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
+        ).stdout.strip()
         (RUNS / f"{args.seed}.json").write_text(json.dumps({**found, "commit": commit}, separators=(",", ":")) + "\n")
         return
     for seed in () if args.only_summary else SEEDS[: args.seeds]:
         if not (RUNS / f"{seed}.json").exists():  # a finished seed is not run again
             print(f"seed {seed}", file=sys.stderr, flush=True)
             subprocess.run(
-                [sys.executable, "-m", f"benchmarks.{name.replace('-', '_')}", "--seed", str(seed), "--folder", str(args.folder)], check=True, cwd=ROOT
+                [
+                    sys.executable,
+                    "-m",
+                    f"benchmarks.{name.replace('-', '_')}",
+                    "--seed",
+                    str(seed),
+                    "--folder",
+                    str(args.folder),
+                ],
+                check=True,
+                cwd=ROOT,
             )
     runs = [json.loads((RUNS / f"{seed}.json").read_text()) for seed in SEEDS if (RUNS / f"{seed}.json").exists()]
     rows = summarise(runs)
     RESULT.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
     for r in rows:
         print(
-            f"{r['case']:40} {r['metric']:25} {r['value']:.3f}  [{r['low']:.3f}, {r['high']:.3f}]  " + "  ".join(f"{k} {v:.3f}" for k, v in r["peers"].items())
+            f"{r['case']:40} {r['metric']:25} {r['value']:.3f}  [{r['low']:.3f}, {r['high']:.3f}]  "
+            + "  ".join(f"{k} {v:.3f}" for k, v in r["peers"].items())
         )
 
 

@@ -1,20 +1,25 @@
 """The agent of benchmarks/agent.py, shown what it must copy under names that it cannot know: `make bench-agent-long`
 
 Protocol, committed before the run; what is not said here is as in benchmarks/agent.py.
-- Why the first one missed: half of the names of the training world were tokens of their own, and each was seen hundreds of times, so what
-  was learned was which names there are. Here every demonstration of SFT is shown with made-up names, others each time (`made_up_names` of the
-  stage sft), and the vocabulary is small enough that a name that was never seen is cut into the same two tokens as one that was.
-- All seeds start from one model, START: pages, then SFT on demonstrations of the oracle in the world of seed 0, none of whose names it was
-  shown. A seed's RL plays in the training world of the seed, of which the model never saw a demonstration either, and asks chains of one and
-  two hops alone (level 0): what the start model is now and then right about.
-- Measured in the seed's second world, whose entities and facts stand in nothing that was trained on (its names are of the same syllables):
-  PER_CHAIN chains of each depth, PER_CELL trees of each depth and level, few because they are long and nearly all wrong.
-- The claim under test: RL - SFT of pass@1 at depth 2, level 0, is above zero with its 95 % t-interval over the seeds. Levels 1 to 4 lie
-  near the floor of the start model (0.04 to 0.08 on seed 101) and were not trained on by RL: they are reported, not claimed.
+- Why the first one missed: half of the names of the training world were tokens of their own, and each was seen hundreds
+  of times, so what was learned was which names there are. Here every demonstration of SFT is shown with made-up names,
+  others each time (`made_up_names` of the stage sft), and the vocabulary is small enough that a name that was never
+  seen is cut into the same two tokens as one that was.
+- All seeds start from one model, START: pages, then SFT on demonstrations of the oracle in the world of seed 0, none of
+  whose names it was shown. A seed's RL plays in the training world of the seed, of which the model never saw a
+  demonstration either, and asks chains of one and two hops alone (level 0): what the start model is now and then right
+  about.
+- Measured in the seed's second world, whose entities and facts stand in nothing that was trained on (its names are of
+  the same syllables): PER_CHAIN chains of each depth, PER_CELL trees of each depth and level, few because they are long
+  and nearly all wrong.
+- The claim under test: RL - SFT of pass@1 at depth 2, level 0, is above zero with its 95 % t-interval over the seeds.
+  Levels 1 to 4 lie near the floor of the start model (0.04 to 0.08 on seed 101) and were not trained on by RL: they are
+  reported, not claimed.
 - Three seeds (--seeds 3): the cores are shared with five other processes. benchmarks/agent_longest.py takes more steps.
-- Found on seed 101 alone: the start model is right at depth 1 in 0.46 and at depth 2, level 0, in 0.21 of its samples (12 questions each).
-  36 steps of RL of 12 prompts, half of them trees, at a learning rate of 0.001, dropped three groups of four and moved depth 2 by nothing
-  (0.083 to 0.075 over all levels): so trees are left out, and the rate is twice that.
+- Found on seed 101 alone: the start model is right at depth 1 in 0.46 and at depth 2, level 0, in 0.21 of its samples
+  (12 questions each). 36 steps of RL of 12 prompts, half of them trees, at a learning rate of 0.001, dropped three
+  groups of four and moved depth 2 by nothing (0.083 to 0.075 over all levels): so trees are left out, and the rate is
+  twice that.
 """
 
 from __future__ import annotations
@@ -28,8 +33,15 @@ from benchmarks import agent
 START_SEED = 0
 START: dict[str, dict[str, Any]] = {
     "questions": {"n_train": 3000, "hops": [0.3, 0.5, 0.2], "n_tree_train": 2400},
-    "trajectories": {"n_browse": 4000},
-    "sft": {"max_length": 640, "vocab_size": 896, "made_up_names": 1.0, "base_steps": 350, "steps": 800, "rows_per_step": 12},
+    "demonstrations": {"n_browse": 4000},
+    "sft": {
+        "max_length": 640,
+        "vocab_size": 896,
+        "made_up_names": 1.0,
+        "base_steps": 350,
+        "steps": 800,
+        "rows_per_step": 12,
+    },
 }
 RL: dict[str, dict[str, Any]] = {
     "questions": {"n_train": 2000, "hops": [0.3, 0.7], "n_tree_train": 0},
@@ -39,7 +51,11 @@ RL: dict[str, dict[str, Any]] = {
 
 def changed(seed: int, knobs: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """What the project's params are changed by: the numbers of the first protocol, and `knobs`."""
-    return {"seed": seed, "recipe": "infoagent", "set": {stage: {**agent.SET[stage], **knobs.get(stage, {})} for stage in agent.SET}}
+    return {
+        "seed": seed,
+        "recipe": "infoagent",
+        "set": {stage: {**agent.SET[stage], **knobs.get(stage, {})} for stage in agent.SET},
+    }
 
 
 def one(seed: int, root: Path) -> dict[str, Any]:

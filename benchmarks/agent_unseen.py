@@ -1,24 +1,30 @@
-"""Does the agent learn at depth 2 in a world that it never saw, and does difficulty grow with depth and vagueness? `make bench-agent-unseen`
+"""Does the agent learn at depth 2 in a world that it never saw, and does difficulty grow with depth and vagueness?
+`make bench-agent-unseen`
 
 Protocol, committed before the run; what is not said here is as in benchmarks/agent.py and benchmarks/agent_long.py.
-- Two models that have seen nothing but the world of seed 0, and that under made-up names (numbers that are answers among them). Both are of
-  0.9 M parameters, four layers, and begin with the same 500 steps on pages. LONG then has 2,400 steps of SFT on demonstrations of chains and
-  trees; SHORT has 600 on chains of one and two hops alone: fewer demonstrations, where RL has room (LONG is right about 0.95 of the two-hop
-  chains of seed 101's unseen world; twelve steps of RL on trees did not raise its 0.34 there, and more do not fit the time).
-- LONG says how difficulty grows: per seed, ASKED questions of each cell of an unseen world, whose entities and facts stand in nothing that was
-  trained on. Trees may speak of continents, too: with links alone the oracle makes as many calls at level 3 as at level 1 (5.1, 5.1, 5.3, 6.1
-  at depth 2, levels 1 to 4), with them 5.1, 5.2, 7.1, 7.5. Trees of depth 3 were not trained on.
-- SHORT is where each seed's RL begins, in the training world of the seed, of which it saw no demonstration, on chains of one and two hops. It
-  is measured before and after RL on CHAINS questions of each cell of the same unseen world.
+- Two models that have seen nothing but the world of seed 0, and that under made-up names (numbers that are answers
+  among them). Both are of 0.9 M parameters, four layers, and begin with the same 500 steps on pages. LONG then has
+  2,400 steps of SFT on demonstrations of chains and trees; SHORT has 600 on chains of one and two hops alone: fewer
+  demonstrations, where RL has room (LONG is right about 0.95 of the two-hop chains of seed 101's unseen world; twelve
+  steps of RL on trees did not raise its 0.34 there, and more do not fit the time).
+- LONG says how difficulty grows: per seed, ASKED questions of each cell of an unseen world, whose entities and facts
+  stand in nothing that was trained on. Trees may speak of continents, too: with links alone the oracle makes as many
+  calls at level 3 as at level 1 (5.1, 5.1, 5.3, 6.1 at depth 2, levels 1 to 4), with them 5.1, 5.2, 7.1, 7.5. Trees of
+  depth 3 were not trained on.
+- SHORT is where each seed's RL begins, in the training world of the seed, of which it saw no demonstration, on chains
+  of one and two hops. It is measured before and after RL on CHAINS questions of each cell of the same unseen world.
 - Two samples of each question at temperature 1, the same random numbers for all models.
 - Claims, each with its 95 % t-interval over the five SEEDS, of which nothing was measured before:
   A  RL - SFT of pass@1 at depth 2, level 0, is above zero (the claim that agent_long.py and agent_longest.py missed).
-  B  With depth LONG's pass@1 falls and its calls rise: at level 0 depth 2 less 1 and 3 less 2, at levels 1 to 4 depth 3 less 2.
+  B  With depth LONG's pass@1 falls and its calls rise: at level 0 depth 2 less 1 and 3 less 2, at levels 1 to 4 depth 3
+  less 2.
   C  With vagueness they do, too: at depth 2, levels 1 and 2 less level 0.
-  D  And further: at depth 2, levels 3 and 4 less levels 1 and 2. On seed 101 LONG shows nothing of it (20 questions of each level: 0.30, 0.28,
+  D  And further: at depth 2, levels 3 and 4 less levels 1 and 2. On seed 101 LONG shows nothing of it (20 questions of
+  each level: 0.30, 0.28,
      0.58, 0.20 right; 5.4, 5.5, 5.1, 5.5 calls), so a miss is likely. The calls of the oracle stand beside.
-- Tried on seed 101 alone: 40 steps of RL on chains, three in ten of one hop, at a learning rate of 0.001: 0.26 to 0.33 at two hops (60
-  questions). Two to eight of the 16 groups of a step were right now and then; so here nine in ten have two hops, and the rate is 0.0015.
+- Tried on seed 101 alone: 40 steps of RL on chains, three in ten of one hop, at a learning rate of 0.001: 0.26 to 0.33
+  at two hops (60 questions). Two to eight of the 16 groups of a step were right now and then; so here nine in ten have
+  two hops, and the rate is 0.0015.
 """
 
 from __future__ import annotations
@@ -39,12 +45,12 @@ RELATIONS = [*agent.LINKS, "continent"]  # of trees
 SFT = {**agent_long.START["sft"], "max_length": 896, "layers": 4, "base_steps": 500, "context_weight": 0.1}
 LONG: dict[str, dict[str, Any]] = {
     "questions": {"n_train": 3000, "hops": [0.25, 0.5, 0.25], "n_tree_train": 4400, "only": RELATIONS},
-    "trajectories": {"n_browse": 6500},
+    "demonstrations": {"n_browse": 6500},
     "sft": {**SFT, "steps": 2400},
 }
 SHORT: dict[str, dict[str, Any]] = {
     "questions": {"n_train": 3000, "hops": [0.4, 0.6], "n_tree_train": 0},
-    "trajectories": {"n_browse": 3000},
+    "demonstrations": {"n_browse": 3000},
     "sft": {**SFT, "steps": 600},  # from the base of LONG
 }
 RL: dict[str, dict[str, Any]] = {
@@ -60,19 +66,32 @@ def one(seed: int, root: Path) -> dict[str, Any]:
     """RL of one seed from SHORT; LONG, SHORT and what RL made of it in the unseen world."""
     spent = starts(root)
     spent |= agent.trained(root, agent_long.changed(seed, RL), stages=("kb", "questions", "rl"))
-    models = {name: agent.measured(seed, root, name, asked) for name, asked in (("long", ASKED), ("sft", CHAINS), ("rl", CHAINS))}
-    return {"seed": seed, "cpu_seconds": spent, "models": models, "oracle": oracle(seed, root), "curve": agent.curve(root)}
+    models = {
+        name: agent.measured(seed, root, name, asked)
+        for name, asked in (("long", ASKED), ("sft", CHAINS), ("rl", CHAINS))
+    }
+    return {
+        "seed": seed,
+        "cpu_seconds": spent,
+        "models": models,
+        "oracle": oracle(seed, root),
+        "curve": agent.curve(root),
+    }
 
 
 def starts(root: Path) -> dict[str, float]:
-    """LONG and SHORT, trained where they are not there yet, as the artifacts `long` and `sft` of a seed; CPU seconds of what ran."""
+    """LONG and SHORT, trained where they are not there yet, as the artifacts `long` and `sft` of a seed; CPU seconds of
+    what ran."""
     import torch
 
     torch.set_num_threads(1)
     spent = {}
     for name, knobs in (("long", LONG), ("short", SHORT)):
         if name == "short":
-            knobs = {**knobs, "sft": {**knobs["sft"], "model": str(root.parent / "long" / "artifacts" / "sft" / "base")}}
+            knobs = {
+                **knobs,
+                "sft": {**knobs["sft"], "model": str(root.parent / "long" / "artifacts" / "sft" / "base")},
+            }
         made = agent.trained(root.parent / name, agent_long.changed(agent_long.START_SEED, knobs), last="sft")
         spent |= {f"{name}, {stage}": seconds for stage, seconds in made.items()}
     for name, kept in (("long", "long"), ("short", "sft")):
@@ -83,10 +102,10 @@ def starts(root: Path) -> dict[str, float]:
 
 def oracle(seed: int, root: Path) -> dict[str, list[int]]:
     """Cell -> the calls that the oracle makes for each question that LONG is asked: a lower bound of the work."""
-    from synth.engine import build_index, pages_of_kb
-    from synth.searchers import World, run
-    from synth.searchers.oracle import oracle
-    from tasks.play import knowledge
+    from synth.search.engine import build_index, pages_of_kb
+    from synth.search.searchers import World, run
+    from synth.search.searchers.oracle import oracle
+    from tasks.knowledge import knowledge
 
     cells = agent.unseen(seed, root)
     kb = knowledge.kb_at(root / "unseen")
@@ -95,14 +114,24 @@ def oracle(seed: int, root: Path) -> dict[str, list[int]]:
 
 
 def summarise(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Results in the one shape of all benchmarks: a row of LONG per cell, the differences between cells, and what RL adds to SHORT."""
-    about = {"device": f"{os.cpu_count()} CPU cores, {platform.machine()}", "command": agent.COMMAND,
-             "versions": {"python": platform.python_version(), "torch": version("torch")}}  # fmt: skip
+    """Results in the one shape of all benchmarks: a row of LONG per cell, the differences between cells, and what RL
+    adds to SHORT."""
+    about = {
+        "device": f"{os.cpu_count()} CPU cores, {platform.machine()}",
+        "command": agent.COMMAND,
+        "versions": {"python": platform.python_version(), "torch": version("torch")},
+    }
     out: list[dict[str, Any]] = []
 
     def row(case: str, more: tuple[str, Sequence[str]], less: tuple[str, Sequence[str]] | None = None) -> None:
-        for metric, unit, better, what in (("pass@1", "share", "higher", "scores"), ("tool calls", "calls", "lower", "calls")):
-            values = [agent.per_seed(r, more[0], what, more[1]) - (agent.per_seed(r, less[0], what, less[1]) if less else 0.0) for r in runs]
+        for metric, unit, better, what in (
+            ("pass@1", "share", "higher", "scores"),
+            ("tool calls", "calls", "lower", "calls"),
+        ):
+            values = [
+                agent.per_seed(r, more[0], what, more[1]) - (agent.per_seed(r, less[0], what, less[1]) if less else 0.0)
+                for r in runs
+            ]
             add(case, metric, values, unit, better)
         if more[0] == "long":
             values = [_oracle(r, more[1]) - (_oracle(r, less[1]) if less else 0.0) for r in runs]
@@ -110,8 +139,21 @@ def summarise(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
     def add(case: str, metric: str, values: list[float], unit: str, better: str) -> None:
         value, low, high = t_interval(values)
-        out.append({"case": case, "metric": metric, "value": value, "unit": unit, "better": better, "low": low, "high": high, "n": len(runs),
-                    "peers": {}, "ratio_to_best_peer": None, **about})  # fmt: skip
+        out.append(
+            {
+                "case": case,
+                "metric": metric,
+                "value": value,
+                "unit": unit,
+                "better": better,
+                "low": low,
+                "high": high,
+                "n": len(runs),
+                "peers": {},
+                "ratio_to_best_peer": None,
+                **about,
+            }
+        )
 
     for cell in CHAINS:
         at = f"depth {cell[0]}, level 0"

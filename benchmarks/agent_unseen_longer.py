@@ -1,10 +1,11 @@
 """benchmarks/agent_unseen.py with three times its RL: `make bench-agent-unseen-longer`
 
-Protocol, committed before the run: the model SHORT, the RL, the questions, the measure and the claim A of benchmarks/agent_unseen.py (RL - SFT of
-pass@1 at depth 2, level 0, is above zero with its 95 % t-interval over five seeds), with STEPS steps of RL in the place of 40, on SEEDS, of
-which nothing was measured before. LONG is not asked again. Why: on the four seeds of that protocol that were there when this was written,
-40 steps added 0.07, 0.05, -0.02 and 0.07, and the score of the rollouts still rose from step to step; a run of 24 and one of 60 steps from
-a weaker model (benchmarks/agent_long.py, agent_longest.py) added 0.06 and 0.09. Nothing was tried at this length beforehand.
+Protocol, committed before the run: the model SHORT, the RL, the questions, the measure and the claim A of
+benchmarks/agent_unseen.py (RL - SFT of pass@1 at depth 2, level 0, is above zero with its 95 % t-interval over five
+seeds), with STEPS steps of RL in the place of 40, on SEEDS, of which nothing was measured before. LONG is not asked
+again. Why: on the four seeds of that protocol that were there when this was written, 40 steps added 0.07, 0.05, -0.02
+and 0.07, and the score of the rollouts still rose from step to step; a run of 24 and one of 60 steps from a weaker
+model (benchmarks/agent_long.py, agent_longest.py) added 0.06 and 0.09. Nothing was tried at this length beforehand.
 """
 
 from __future__ import annotations

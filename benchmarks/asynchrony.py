@@ -1,15 +1,18 @@
-"""Sampling beside learning, with a tool that takes 200 ms: what is hidden, what the simulator said, and a thousand conversations at once.
-`make bench-asynchrony`
+"""Sampling beside learning, with a tool that takes 200 ms: what is hidden, what the simulator said, and a thousand
+conversations at once. `make bench-asynchrony`
 
-A model of a million parameters plays conversations of three turns; the tool between two turns sleeps 200 ms, `CALLS` of them at a time, so
-the machine computes nothing while it waits. Modes take turns, `RUNS` times. Of each run: seconds of all steps but the first two. *hidden* is
-(seconds of sync - seconds of the mode) / the smaller of what sync spent sampling and learning: 0 where nothing overlaps, 1 where the
-smaller part costs no time. *predicted* is what `simulate` makes of the seconds of each step of the sync run of the same turn.
+A model of a million parameters plays conversations of three turns; the tool between two turns sleeps 200 ms, `CALLS` of
+them at a time, so the machine computes nothing while it waits. Modes take turns, `RUNS` times. Of each run: seconds of
+all steps but the first two. *hidden* is (seconds of sync - seconds of the mode) / the smaller of what sync spent
+sampling and learning: 0 where nothing overlaps, 1 where the smaller part costs no time. *predicted* is what `simulate`
+makes of the seconds of each step of the sync run of the same turn.
 
-*asleep*: the parts that the paper of AsyncFlow's simulation has (sampling and reward 1.2, reference and update 0.9), as seconds of sleep times
-ASLEEP: what two threads save where nothing is computed; `share of sync` is the time by that of one after the other.
+*asleep*: the parts that the paper of AsyncFlow's simulation has (sampling and reward 1.2, reference and update 0.9), as
+seconds of sleep times ASLEEP: what two threads save where nothing is computed; `share of sync` is the time by that of
+one after the other.
 
-A thousand conversations: one wave, `WIDE` tools at a time; the peak of this process's memory beyond what it held before it played.
+A thousand conversations: one wave, `WIDE` tools at a time; the peak of this process's memory beyond what it held before
+it played.
 """
 
 from __future__ import annotations
@@ -30,22 +33,22 @@ import torch
 
 from benchmarks.learning import t_interval
 from synth.types import Message, Problem, Sampling, Scored
-from training.advantage.grpo import grpo
-from training.curriculum.uniform import uniform
-from training.experience import Experience
-from training.learner import Learner, Optim
-from training.model import new_model, train_tokenizer
-from training.objective import PolicyObjective
-from training.overlap.one_off import one_off
-from training.overlap.streamed import streamed
-from training.overlap.sync import sync
-from training.ratio.token import token
-from training.render import Renderer
-from training.rollout.asynchronous import Ahead, simulate
+from training.learner.learner import Learner, Optim
+from training.learner.loop import Round, run
+from training.model.model import new_model, train_tokenizer
+from training.model.render import Renderer
+from training.rl.advantage.grpo import grpo
+from training.rl.ahead import Ahead, simulate
+from training.rl.curriculum.uniform import uniform
+from training.rl.experience import Experience
+from training.rl.objective import PolicyObjective
+from training.rl.overlap.one_off import one_off
+from training.rl.overlap.streamed import streamed
+from training.rl.overlap.sync import sync
+from training.rl.policy_loss.clip import clip
+from training.rl.ratio.token import token
 from training.rollout.play import Player
 from training.rollout.torch_sampler import TorchSampler
-from training.rounds import Round, run
-from training.surrogate.clip import clip
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS, RAW = ROOT / "benchmarks/results/asynchrony.json", ROOT / "benchmarks/runs/asynchrony.json"
@@ -57,7 +60,8 @@ LENGTH = 24
 
 @dataclass
 class Waiting:
-    """`turns` turns, with a tool of `seconds` between; what a turn says is no matter, a limit ends it; the score is a share of its letters."""
+    """`turns` turns, with a tool of `seconds` between; what a turn says is no matter, a limit ends it; the score is a
+    share of its letters."""
 
     turns: int = TURNS
     seconds: float = TOOL
@@ -89,9 +93,19 @@ class Ended(TorchSampler):
 def made():
     texts = [f"What is the capital of Norvia ? {i} Zelton is the capital of Norvia ." for i in range(200)]
     tokenizer = train_tokenizer(texts, vocab_size=1024)
-    model = new_model(tokenizer, hidden=128, layers=4, heads=4, kv_heads=2, intermediate=384, max_length=1024, init_range=0.06, seed=0)
+    model = new_model(
+        tokenizer, hidden=128, layers=4, heads=4, kv_heads=2, intermediate=384, max_length=1024, init_range=0.06, seed=0
+    )
     problems = [
-        Problem.make(prompt=f"What is the capital of Norvia ? {i}", answer="1", verifier="exact", env="waiting", family="f", split="train") for i in range(64)
+        Problem.make(
+            prompt=f"What is the capital of Norvia ? {i}",
+            answer="1",
+            verifier="exact",
+            env="waiting",
+            family="f",
+            split="train",
+        )
+        for i in range(64)
     ]
     return tokenizer, model, problems
 
@@ -99,26 +113,42 @@ def made():
 def player(model, tokenizer, calls, *, tool=None, length=LENGTH, **more):
     renderer = Renderer(tokenizer)
     sampling = Sampling(max_tokens=length)
-    return Player(sampler=Ended(model, renderer.end_id), renderer=renderer, envs={"waiting": tool or Waiting()}, sampling=sampling, calls=calls, **more)
+    return Player(
+        sampler=Ended(model, renderer.end_id),
+        renderer=renderer,
+        envs={"waiting": tool or Waiting()},
+        sampling=sampling,
+        calls=calls,
+        **more,
+    )
 
 
 def steps_of(mode, steps, *, tool=None, length=LENGTH, prompts=8, learn=0.0):
-    """Seconds of all steps but the first, and of sampling and learning in each; `learn`: seconds of sleep in each pass of the learner."""
+    """Seconds of all steps but the first, and of sampling and learning in each; `learn`: seconds of sleep in each pass
+    of the learner."""
     tokenizer, policy, problems = made()
     how = MODES[mode]()
     sampled = copy.deepcopy(policy) if how.staleness else policy
     experience = Experience(
-        problems=problems, player=player(sampled, tokenizer, CALLS, tool=tool, length=length), advantage=grpo, curriculum=uniform,
-        prompts_per_step=prompts, samples_per_prompt=8,
-    )  # fmt: skip
-    loss = PolicyObjective(ratio=token, surrogate=clip)
+        problems=problems,
+        player=player(sampled, tokenizer, CALLS, tool=tool, length=length),
+        advantage=grpo,
+        curriculum=uniform,
+        prompts_per_step=prompts,
+        samples_per_prompt=8,
+    )
+    loss = PolicyObjective(ratio=token, policy_loss=clip)
 
     def objective(stats, batch):
         time.sleep(learn)
         return loss(stats, batch)
 
     ahead = Ahead(experience, policy, how, steps) if how.staleness else None
-    rounds = [Round(name="rl", role="policy", source=ahead or experience, objective=objective, prepare=loss.prepare, steps=steps)]
+    rounds = [
+        Round(
+            name="rl", role="policy", source=ahead or experience, objective=objective, prepare=loss.prepare, steps=steps
+        )
+    ]
     sampling, learning, lag, ends = [], [], [], []
     try:
         for _, _, m in run(rounds, {"policy": Learner(policy, Optim(lr=1e-4, warmup=0))}):
@@ -131,7 +161,12 @@ def steps_of(mode, steps, *, tool=None, length=LENGTH, prompts=8, learn=0.0):
         if ahead is not None:
             ahead.close()
     k = LEFT_OUT
-    return {"seconds": ends[-1] - ends[k - 1], "sampling": sampling[k:], "learning": learning[k:], "lag": float(np.mean(lag[k:]))}
+    return {
+        "seconds": ends[-1] - ends[k - 1],
+        "sampling": sampling[k:],
+        "learning": learning[k:],
+        "lag": float(np.mean(lag[k:])),
+    }
 
 
 def overlapped(runs, steps):
@@ -172,7 +207,10 @@ def thousand():
     turns = sum(r.turns for g in groups for r in g.rollouts)
     assert turns == 3000
     case = f"1,000 conversations of {TURNS} turns, tool {TOOL * 1000:.0f} ms"
-    return [(case, "seconds", [seconds], "s", "lower"), (case, "memory", [peak() - before], "MB beyond the model", "lower")]
+    return [
+        (case, "seconds", [seconds], "s", "lower"),
+        (case, "memory", [peak() - before], "MB beyond the model", "lower"),
+    ]
 
 
 def main() -> None:
@@ -189,11 +227,23 @@ def main() -> None:
     out = []
     for case, metric, values, unit, better in rows + more:
         mean, low, high = t_interval(values) if len(values) > 1 else (values[0],) * 3
-        out.append({
-            "case": case, "metric": metric, "value": mean, "unit": unit, "better": better, "low": low, "high": high, "n": len(values), "peers": {},
-            "ratio_to_best_peer": None, "device": f"{os.cpu_count()} CPU cores, load {min(load):.0f} to {max(load):.0f}",
-            "versions": {"python": platform.python_version(), "torch": version("torch")}, "command": "make bench-asynchrony",
-        })  # fmt: skip
+        out.append(
+            {
+                "case": case,
+                "metric": metric,
+                "value": mean,
+                "unit": unit,
+                "better": better,
+                "low": low,
+                "high": high,
+                "n": len(values),
+                "peers": {},
+                "ratio_to_best_peer": None,
+                "device": f"{os.cpu_count()} CPU cores, load {min(load):.0f} to {max(load):.0f}",
+                "versions": {"python": platform.python_version(), "torch": version("torch")},
+                "command": "make bench-asynchrony",
+            }
+        )
         print(f"{case:<45} {metric:<10} {mean:8.3f} {unit}", flush=True)
     RESULTS.write_text(json.dumps(out, indent=1) + "\n")
     RAW.parent.mkdir(exist_ok=True)

@@ -2,29 +2,30 @@
 
 PROTOCOL, committed before the first run.
 
-Data. (1) `simulated`: 4,000 pairs of answers with 24 features, standard normal; the truth is linear in all but the features `length` and
-`style`, without label randomness (so figures are upper bounds). 2,000 clean pairs and 500 prompts of 8 answers are held out. (2) `length
-tells`: the same, but length has the weight of an average feature in the truth: where blindness should cost. (3) `gsm8k`: right and wrong
-solutions that four real models wrote to the same problem, correctness known; surface features (`synth/clean/_features.py`); half of the
-problems are held out. (4) `llmbar`: real judges, in its own table.
-Noise. Each kind of `synth/make/noise_kinds.py` at 5, 10, 20 and 35 % (gsm8k: random and length at 20 %). Seeds 11, 22, 33, 44, 55; no
-setting of any cleaner was chosen on them. The mask stays in the memory of this process: cleaners run in a process of their own that is
-handed the noisy pairs alone, and is given no seed.
-Cleaners: benchmarks/cleaning_methods.py, with defaults; what they know beside the labels is in the column `knows`.
-Detection, on pairs that are no anchors (50 are, drawn at random; only methods that name them read them). AUROC, AUPRC, precision at the
-true rate, all of the rank of suspicion; precision and recall of what the cleaner acts on; calibration (ECE, ten bins) where its score is a
-probability; estimated rate and whether its interval holds the true one.
-Downstream. Reward model: Bradley-Terry, linear in the features, on what the cleaner leaves (weighted where it weighs), accuracy on
-the held-out pairs; all rates. Policy: a network of 32 hidden units over the answers of a prompt, trained with this project's DPO loss from
-a uniform reference, share of held-out prompts whose first choice the verifier calls right (simulated: the best of eight); for random,
-length and adversarial noise at 20 %.
-Baselines: no cleaning, removal of the true flips (oracle), of the longest chosen sides (as many as are wrong), and for every cleaner a
-random removal of as many pairs as it removes (reward model).
-Statistics. Differences to no cleaning and to random removal of equal size, paired by seed and held-out pair, with a bootstrap interval over
-seeds and pairs (1,000 draws); p-values two-sided from it, Holm over the cleaners within a kind of noise. A cleaner `loses` where the
-interval of its difference to random removal lies below zero.
-Expected before the run (and checked here): at 20 % random noise precision at the true rate >= 0.90 for confident learning on `simulated`;
-at 20 % length noise the blind detector recovers at least 80 % of the gap between no cleaning and oracle there.
+Data. (1) `simulated`: 4,000 pairs of answers with 24 features, standard normal; the truth is linear in all but the
+features `length` and `style`, without label randomness (so figures are upper bounds). 2,000 clean pairs and 500 prompts
+of 8 answers are held out. (2) `length tells`: the same, but length has the weight of an average feature in the truth:
+where blindness should cost. (3) `gsm8k`: right and wrong solutions that four real models wrote to the same problem,
+correctness known; surface features (`synth/preferences/cleaners/_features.py`); half of the problems are held out. (4)
+`llmbar`: real judges, in its own table. Noise. Each kind of `synth/preferences/noise_kinds.py` at 5, 10, 20 and 35 %
+(gsm8k: random and length at 20 %). Seeds 11, 22, 33, 44, 55; no setting of any cleaner was chosen on them. The mask
+stays in the memory of this process: cleaners run in a process of their own that is handed the noisy pairs alone, and is
+given no seed. Cleaners: benchmarks/cleaning_methods.py, with defaults; what they know beside the labels is in the
+column `knows`. Detection, on pairs that are no anchors (50 are, drawn at random; only methods that name them read
+them). AUROC, AUPRC, precision at the true rate, all of the rank of suspicion; precision and recall of what the cleaner
+acts on; calibration (ECE, ten bins) where its score is a probability; estimated rate and whether its interval holds the
+true one. Downstream. Reward model: Bradley-Terry, linear in the features, on what the cleaner leaves (weighted where it
+weighs), accuracy on the held-out pairs; all rates. Policy: a network of 32 hidden units over the answers of a prompt,
+trained with this project's DPO loss from a uniform reference, share of held-out prompts whose first choice the verifier
+calls right (simulated: the best of eight); for random, length and adversarial noise at 20 %.
+Baselines: no cleaning, removal of the true flips (oracle), of the longest chosen sides (as many as are wrong), and for
+every cleaner a random removal of as many pairs as it removes (reward model).
+Statistics. Differences to no cleaning and to random removal of equal size, paired by seed and held-out pair, with a
+bootstrap interval over seeds and pairs (1,000 draws); p-values two-sided from it, Holm over the cleaners within a kind
+of noise. A cleaner `loses` where the interval of its difference to random removal lies below zero.
+Expected before the run (and checked here): at 20 % random noise precision at the true rate >= 0.90 for confident
+learning on `simulated`; at 20 % length noise the blind detector recovers at least 80 % of the gap between no cleaning
+and oracle there.
 """
 
 from __future__ import annotations
@@ -58,17 +59,22 @@ COMMAND = "make bench-cleaning"
 
 def conditions(quick: bool = False) -> list[tuple[str, str, float]]:
     """(data, kind of noise, rate) in the order of the protocol."""
-    from synth.make.noise_kinds import KINDS
+    from synth.preferences.noise_kinds import KINDS
 
     found = [("simulated", kind, MAIN) for kind in KINDS]
     found += [("length tells", kind, MAIN) for kind in ("random", "length")]
     found += [("gsm8k", kind, MAIN) for kind in ("random", "length")] if DATA["gsm8k"].available() else []
-    return found[::3] if quick else found + [("simulated", kind, rate) for rate in RATES if rate != MAIN for kind in KINDS]
+    return (
+        found[::3] if quick else found + [("simulated", kind, rate) for rate in RATES if rate != MAIN for kind in KINDS]
+    )
 
 
 def kept_path(data: str, kind: str, rate: float) -> Path:
     """Where the rows of a condition lie while no source that they came from has changed."""
-    sources = [*sorted((ROOT / "benchmarks").glob("cleaning_[dm]*.py")), *sorted((ROOT / "synth" / "clean").glob("*.py"))]
+    sources = [
+        *sorted((ROOT / "benchmarks").glob("cleaning_[dm]*.py")),
+        *sorted((ROOT / "synth" / "clean").glob("*.py")),
+    ]
     name = digest([data, kind, rate, SEEDS, [p.read_text(encoding="utf-8") for p in sources]])[:16]
     return ROOT / ".espalier" / "bench-cleaning" / f"{name}.json"
 
@@ -115,7 +121,9 @@ def detection(made: Trial, said: dict) -> dict:
     """Of one method: figures of its ranking, of what it acts on, of its probabilities and its estimate."""
     from sklearn.metrics import average_precision_score, roc_auc_score
 
-    wrong, suspicion, acts = (v[made.scored] for v in (made.wrong, said["suspicion"], (said["weight"] <= 0) | said["flip"]))
+    wrong, suspicion, acts = (
+        v[made.scored] for v in (made.wrong, said["suspicion"], (said["weight"] <= 0) | said["flip"])
+    )
     k = int(wrong.sum())
     top = np.argsort(-suspicion, kind="stable")[:k]
     row = {
@@ -129,14 +137,21 @@ def detection(made: Trial, said: dict) -> dict:
     if said["probability"]:
         p = 1 - suspicion
         bins = np.minimum((p * 10).astype(int), 9)
-        row["ece"] = float(sum(abs(p[bins == b].mean() - (~wrong)[bins == b].mean()) * (bins == b).mean() for b in np.unique(bins)))
+        row["ece"] = float(
+            sum(abs(p[bins == b].mean() - (~wrong)[bins == b].mean()) * (bins == b).mean() for b in np.unique(bins))
+        )
     if said["estimate"]:
         rate = float(made.wrong.mean())
-        row |= {"estimated": said["estimate"]["rate"], "covered": said["estimate"]["low"] <= rate <= said["estimate"]["high"]}
+        row |= {
+            "estimated": said["estimate"]["rate"],
+            "covered": said["estimate"]["low"] <= rate <= said["estimate"]["high"],
+        }
     return row
 
 
-def difference(rows: list[dict], key: str, other: list[dict] | str, rng: np.random.Generator) -> tuple[float, float, float, float]:
+def difference(
+    rows: list[dict], key: str, other: list[dict] | str, rng: np.random.Generator
+) -> tuple[float, float, float, float]:
     """(mean, low, high, p) of the paired difference in share right, by bootstrap over seeds and held-out items."""
     mine = [np.asarray(r[key], float) for r in rows]
     beside = rows if isinstance(other, str) else other
@@ -184,18 +199,32 @@ def summarise(rows: list[dict]) -> dict[str, list[dict]]:
                     gap, low, high, _ = difference(mine, "held_out", "random_held_out", rng)
                     against.append(result(m, label, [100 * gap], "higher", "points", 100 * low, 100 * high, len(mine)))
             if data == "gsm8k":
-                for metric, key in (("AUROC", "auroc"), ("precision at rate", "precision_at_rate"), ("recall", "recall"), ("ECE", "ece")):
+                for metric, key in (
+                    ("AUROC", "auroc"),
+                    ("precision at rate", "precision_at_rate"),
+                    ("recall", "recall"),
+                    ("ECE", "ece"),
+                ):
                     if key in mine[0]:
-                        real.append(result(f"{m}, {noise}", metric, [r[key] for r in mine], "lower" if key == "ece" else "higher"))
-                real.append(result(f"{m}, {noise}", "reward model", [100 * np.mean(r["held_out"]) for r in mine], "higher", "%"))
-                real.append(result(f"{m}, {noise}", "policy", [100 * np.mean(r["policy"]) for r in mine], "higher", "%"))
+                        real.append(
+                            result(
+                                f"{m}, {noise}", metric, [r[key] for r in mine], "lower" if key == "ece" else "higher"
+                            )
+                        )
+                real.append(
+                    result(f"{m}, {noise}", "reward model", [100 * np.mean(r["held_out"]) for r in mine], "higher", "%")
+                )
+                real.append(
+                    result(f"{m}, {noise}", "policy", [100 * np.mean(r["policy"]) for r in mine], "higher", "%")
+                )
             for r in mine:
                 r["holm_p"] = adjusted.get(m)
     return {"cleaning": effect, "cleaning-detection": found, "cleaning-against-random": against, "cleaning-gsm8k": real}
 
 
 def plain(small: list[dict]) -> dict[str, list[dict]]:
-    """The tables that need no differences: the policy's first choices, and estimated rates of noise beside the true ones."""
+    """The tables that need no differences: the policy's first choices, and estimated rates of noise beside the true
+    ones."""
     choices, rates = [], []
     cells: dict[tuple, list[dict]] = defaultdict(list)
     for r in small:
@@ -208,7 +237,9 @@ def plain(small: list[dict]) -> dict[str, list[dict]]:
             case = f"{data}, {noise}, {100 * rate:.0f} % wrong"
             off = [100 * abs(r["estimated"] - rate) for r in mine]
             rates.append(result(case, f"{method}: estimate off by", off, "lower", "points"))
-            rates.append(result(case, f"{method}: intervals that hold", [covered], "higher", f"of {len(mine)}", n=len(mine)))
+            rates.append(
+                result(case, f"{method}: intervals that hold", [covered], "higher", f"of {len(mine)}", n=len(mine))
+            )
     return {"cleaning-policy": choices, "cleaning-noise": rates}
 
 
@@ -216,8 +247,21 @@ def result(case, metric, values, better, unit="", low=None, high=None, n=None) -
     if low is None and len(values) > 1:
         low, high = min(values), max(values)
     return {
-        **{"case": case, "metric": metric, "value": statistics.fmean(values), "unit": unit, "better": better, "low": low, "high": high},
-        **{"n": n or len(values), "peers": {}, "ratio_to_best_peer": None, "device": f"{os.cpu_count()} cores, {platform.machine()}"},
+        **{
+            "case": case,
+            "metric": metric,
+            "value": statistics.fmean(values),
+            "unit": unit,
+            "better": better,
+            "low": low,
+            "high": high,
+        },
+        **{
+            "n": n or len(values),
+            "peers": {},
+            "ratio_to_best_peer": None,
+            "device": f"{os.cpu_count()} cores, {platform.machine()}",
+        },
         **{"versions": {"python": platform.python_version(), "numpy": np.__version__}, "command": COMMAND},
     }
 
@@ -225,9 +269,13 @@ def result(case, metric, values, better, unit="", low=None, high=None, n=None) -
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "--quick", action="store_true", help="a few conditions, a seed of their own: does it run at all; nothing is written"
+        "--quick",
+        action="store_true",
+        help="a few conditions, a seed of their own: does it run at all; nothing is written",
     )
-    parser.add_argument("--finished", action="store_true", help="run nothing: the tables of the conditions that were finished before")
+    parser.add_argument(
+        "--finished", action="store_true", help="run nothing: the tables of the conditions that were finished before"
+    )
     args = parser.parse_args()
     rows = []
     with multiprocessing.get_context("spawn").Pool(1) as pool:
@@ -238,13 +286,22 @@ def main() -> int:
             if args.quick:
                 rows += run_one(data, kind, rate, 1, pool)
             else:
-                rows += kept(data, kind, rate, lambda c=(data, kind, rate): [r for seed in SEEDS for r in run_one(*c, seed, pool)])
+                rows += kept(
+                    data,
+                    kind,
+                    rate,
+                    lambda c=(data, kind, rate): [r for seed in SEEDS for r in run_one(*c, seed, pool)],
+                )
             mine = [r for r in rows if (r["data"], r["noise"], r["rate"]) == (data, kind, rate)]
             best = {
-                m: np.mean([np.mean(r["held_out"]) for r in mine if r["method"] == m]) for m in dict.fromkeys(r["method"] for r in mine)
+                m: np.mean([np.mean(r["held_out"]) for r in mine if r["method"] == m])
+                for m in dict.fromkeys(r["method"] for r in mine)
             }
             said = ", ".join(f"{m} {100 * x:.1f}" for m, x in sorted(best.items(), key=lambda kv: -kv[1])[:6])
-            print(f"{data}, {kind} {rate:.0%} ({time.perf_counter() - start:.0f} s): {said}; none {100 * best['none']:.1f}", flush=True)
+            print(
+                f"{data}, {kind} {rate:.0%} ({time.perf_counter() - start:.0f} s): {said}; none {100 * best['none']:.1f}",
+                flush=True,
+            )
     tables = summarise(rows)
     if args.quick:
         return 0

@@ -1,4 +1,5 @@
-"""The data of `benchmarks/cleaning.py`: pairs whose truth is known, noise planted on them, and what is learned from them, measured."""
+"""The data of `benchmarks/cleaning.py`: pairs whose truth is known, noise planted on them, and what is learned from
+them, measured."""
 
 from __future__ import annotations
 
@@ -11,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from synth.clean._features import BLIND, features
-from synth.clean._length import style
-from synth.make.noise_kinds import flips, mixture
+from synth.preferences.cleaners._features import BLIND, features
+from synth.preferences.cleaners._length import style
+from synth.preferences.noise_kinds import flips, mixture
 from synth.types import Message, seed_for
 
 GSM8K = Path(__file__).resolve().parents[2] / "shared" / "data" / "gsm8k" / "example_model_solutions.jsonl"
@@ -35,8 +36,12 @@ class Pool:
     groups: list[str]
     hidden: list[int]  # columns of features that a blind detector leaves out
     test: np.ndarray  # [m, d] held-out pairs, better minus worse
-    prompts: list[tuple[np.ndarray, np.ndarray]]  # held-out prompts: features of answers [k, d], whether each is right [k]
-    extra: Callable[[np.random.Generator], dict[str, np.ndarray]] = field(default=lambda rng: {})  # columns about the better side
+    prompts: list[
+        tuple[np.ndarray, np.ndarray]
+    ]  # held-out prompts: features of answers [k, d], whether each is right [k]
+    extra: Callable[[np.random.Generator], dict[str, np.ndarray]] = field(
+        default=lambda rng: {}
+    )  # columns about the better side
 
 
 @dataclass
@@ -67,12 +72,15 @@ class Trial:
         """[prompts] whether the first choice of a policy trained with the DPO loss is right."""
         import torch
 
-        from training.prefer.dpo import dpo
+        from training.preference.loss.dpo import dpo
 
         x, w = (torch.from_numpy(v.astype(np.float32)) for v in self._kept(weight, flip))
         torch.manual_seed(self.seed)
-        net = torch.nn.Sequential(torch.nn.Linear(x.shape[1], hidden), torch.nn.Tanh(), torch.nn.Linear(hidden, 1, bias=False))
-        # Log-probs of answers are logits up to a term of the prompt that cancels in a pair; its sides are placed at +-half their difference.
+        net = torch.nn.Sequential(
+            torch.nn.Linear(x.shape[1], hidden), torch.nn.Tanh(), torch.nn.Linear(hidden, 1, bias=False)
+        )
+        # Log-probs of answers are logits up to a term of the prompt that cancels in a pair; its sides are placed at
+        # +-half their difference.
         optimizer = torch.optim.AdamW(net.parameters(), lr=0.03, weight_decay=0.01)
         none = torch.zeros(len(x))
         for _ in range(steps):
@@ -81,7 +89,10 @@ class Trial:
             loss.backward()
             optimizer.step()
         with torch.no_grad():
-            choices = [int(net(torch.from_numpy((a - a.mean(axis=0)).astype(np.float32)))[:, 0].argmax()) for a, _ in self.pool.prompts]
+            choices = [
+                int(net(torch.from_numpy((a - a.mean(axis=0)).astype(np.float32)))[:, 0].argmax())
+                for a, _ in self.pool.prompts
+            ]
         return np.array([right[i] for (_, right), i in zip(self.pool.prompts, choices, strict=True)])
 
     def _kept(self, weight: np.ndarray, flip: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -115,15 +126,18 @@ def trial(data: str, kind: str, rate: float, seed: int) -> Trial:
         "hidden": pool.hidden,
         "anchor": np.where(anchored, sign, 0),
         "annotator": None if labeller is None else labeller.tolist(),
-        **{name: (value[..., rows] * sign if name != "ifd" else np.where(wrong, value[::-1][:, rows], value[:, rows]))
-           for name, value in about_better.items()},
-    }  # fmt: skip
+        **{
+            name: (value[..., rows] * sign if name != "ifd" else np.where(wrong, value[::-1][:, rows], value[:, rows]))
+            for name, value in about_better.items()
+        },
+    }
     visible["texts"] = texts(visible.pop("turned"), rows) if kind == "duplicate" else None
     return Trial(visible=visible, wrong=wrong, scored=~anchored, chosen_length=sides[:, 0], pool=pool, seed=seed)
 
 
 def texts(turned: np.ndarray, rows: np.ndarray) -> list[tuple[str, str, str]]:
-    """(prompt, chosen, rejected) of pairs that come twice, as letters: equal where the pair is, the sides in the order of the label."""
+    """(prompt, chosen, rejected) of pairs that come twice, as letters: equal where the pair is, the sides in the order
+    of the label."""
 
     def words(*key: object) -> str:
         draw = np.random.default_rng(seed_for("words", *map(str, key)))
@@ -162,8 +176,8 @@ def simulated(rng: np.random.Generator, *, length_weight: float = 0.0) -> Pool:
 
 
 def judges(margin: np.ndarray, rng: np.random.Generator) -> dict[str, np.ndarray]:
-    """Outside opinions about the better side: six reward models that are right in about 0.8 of pairs and err more on close calls, half of
-    their error shared, and a judge's score gap that is right in about 0.85."""
+    """Outside opinions about the better side: six reward models that are right in about 0.8 of pairs and err more on
+    close calls, half of their error shared, and a judge's score gap that is right in about 0.85."""
     z = margin / margin.std()
     shared = rng.normal(size=len(z))
     noisy = [z + 0.75 * (np.sqrt(0.5) * shared + np.sqrt(0.5) * rng.normal(size=len(z))) for _ in range(VOTERS)]
@@ -188,7 +202,11 @@ def gsm8k(rng: np.random.Generator) -> Pool:
 
     def pairs(problems: list[dict]) -> list[tuple[dict, int, int]]:
         return [
-            (x, a, b) for x in problems for a in range(4) for b in range(4) if x[models[a]]["is_correct"] and not x[models[b]]["is_correct"]
+            (x, a, b)
+            for x in problems
+            for a in range(4)
+            for b in range(4)
+            if x[models[a]]["is_correct"] and not x[models[b]]["is_correct"]
         ]
 
     chosen = pairs(train)
@@ -196,7 +214,9 @@ def gsm8k(rng: np.random.Generator) -> Pool:
     scale = np.maximum(difference.std(axis=0), 1e-9)
     size = np.array([[len(x[models[a]]["solution"]), len(x[models[b]]["solution"])] for x, a, b in chosen], float)
     votes = np.array([[_vote(x, models, m, a, b) for x, a, b in chosen] for m in range(4)])
-    ifd = np.array([[_ifd(x["question"], x[models[s]]["solution"]) for x, *ab in chosen for s in [ab[k]]] for k in range(2)])
+    ifd = np.array(
+        [[_ifd(x["question"], x[models[s]]["solution"]) for x, *ab in chosen for s in [ab[k]]] for k in range(2)]
+    )
     return Pool(
         difference=difference / scale,
         margin=np.ones(len(chosen)),
@@ -206,7 +226,10 @@ def gsm8k(rng: np.random.Generator) -> Pool:
         groups=[x["question"] for x, _, _ in chosen],
         hidden=[i for name, i in names.items() if name in BLIND | style("").keys()],
         test=np.stack([(vector(x, a) - vector(x, b)) / scale for x, a, b in pairs(held)]),
-        prompts=[(np.stack([vector(x, m) for m in range(4)]) / scale, np.array([x[m]["is_correct"] for m in models])) for x in held],
+        prompts=[
+            (np.stack([vector(x, m) for m in range(4)]) / scale, np.array([x[m]["is_correct"] for m in models]))
+            for x in held
+        ],
         extra=lambda rng: {"votes": votes, "ifd": ifd},
     )
 
@@ -237,7 +260,8 @@ def _vote(x: dict, models: list[str], voter: int, a: int, b: int) -> int:
 
 
 def _ifd(question: str, answer: str) -> float:
-    """A stand-in for IFD without a model: bytes that the answer adds to the compressed question, over its own compressed bytes."""
+    """A stand-in for IFD without a model: bytes that the answer adds to the compressed question, over its own
+    compressed bytes."""
     size = lambda text: len(zlib.compress(text.encode(), 9))  # noqa: E731
     return (size(question + "\n" + answer) - size(question)) / max(1, size(answer) - size(""))
 

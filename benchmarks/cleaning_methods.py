@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from synth.clean._noise import estimate
+from synth.preferences.cleaners._noise import estimate
+from synth.preferences.cleaning import margins
 from synth.types import Decision, Message, PreferencePair
 from tasks.planning.pieces import bind
-from tasks.stages.clean import margins
 
 FOLDS, MODELS = 5, 8
 # name -> (cleaner, knobs, the column it reads as `scores` or `votes`, what it knows beside the labels)
@@ -45,7 +45,8 @@ PROBABILITY = {"confident_learning", "blind_margin", "rpo_em", "annotators", "po
 
 
 def decide(visible: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """name -> {weight [n], flip [n], suspicion [n], probability: bool, estimate}; methods whose column is not there are left out."""
+    """name -> {weight [n], flip [n], suspicion [n], probability: bool, estimate}; methods whose column is not there are
+    left out."""
     pairs = _pairs(visible)
     n, out, advice = len(pairs), {}, []
     right = np.array([p.columns["out_of_fold"] for p in pairs])
@@ -61,7 +62,7 @@ def decide(visible: dict[str, Any]) -> dict[str, dict[str, Any]]:
             given = [_with(p, "votes", p.columns["voters"]) for p in given]
         if cleaner == "policy":
             given = [replace(p, decisions=tuple(d[i] for d in advice)) for i, p in enumerate(given)]
-        said: list[Decision] = bind("synth.clean", {"piece": cleaner, **knobs})(given)
+        said: list[Decision] = bind("cleaner", {"piece": cleaner, **knobs})(given)
         if name in ("confident learning", "blind margin", "annotators, 50 anchors", "duplicates"):
             advice.append(said)
         acts = np.array([d.action in ("remove", "flip") for d in said])
@@ -72,9 +73,17 @@ def decide(visible: dict[str, Any]) -> dict[str, dict[str, Any]]:
             weight = score
         suspicion = acts.astype(float) if cleaner in ("duplicates", "length_balance") else 1 - score
         counted = cleaner in ("confident_learning", "blind_margin")
-        columns = np.array([p.columns["out_of_fold_blind" if cleaner == "blind_margin" else "out_of_fold"] for p in pairs])
+        columns = np.array(
+            [p.columns["out_of_fold_blind" if cleaner == "blind_margin" else "out_of_fold"] for p in pairs]
+        )
         rate = estimate(columns, visible["groups"], np.zeros(n), draws=20) if counted and not flip else None
-        out[name] = {"weight": weight, "flip": flips, "suspicion": suspicion, "probability": cleaner in PROBABILITY, "estimate": rate}
+        out[name] = {
+            "weight": weight,
+            "flip": flips,
+            "suspicion": suspicion,
+            "probability": cleaner in PROBABILITY,
+            "estimate": rate,
+        }
     assert len(right) == n
     return out
 
@@ -98,7 +107,9 @@ def _pairs(visible: dict[str, Any]) -> list[PreferencePair]:
             chosen = "c" * max(1, round(50 + 10 * lengths[i]))
         values = {name: column[i] for name, column in columns.items()}
         said = (Message(role="user", content=prompt),)
-        pair = PreferencePair(id=f"{i:06d}", prompt=said, chosen=chosen, rejected=rejected, source="bench", columns=values, split="train")
+        pair = PreferencePair(
+            id=f"{i:06d}", prompt=said, chosen=chosen, rejected=rejected, source="bench", columns=values, split="train"
+        )
         out.append(pair)
     return out
 

@@ -1,4 +1,5 @@
-"""The picture of `benchmarks/cleaning.py`: accuracy of the reward model over the rate of noise, a panel per kind, a line per cleaner."""
+"""The picture of `benchmarks/cleaning.py`: accuracy of the reward model over the rate of noise, a panel per kind, a
+line per cleaner."""
 
 from __future__ import annotations
 
@@ -9,9 +10,15 @@ from typing import Any
 import numpy as np
 
 SHOWN = {  # method -> (colour, style)
-    "none": ("#555555", "-"), "oracle": ("#14865a", "-"), "confident learning": ("#3b73c4", "-"), "blind margin": ("#b8791f", "-"),
-    "RE-PO weights": ("#7a4fb5", "-"), "RwGap-R": ("#b3372f", "--"), "VoteMaj-R": ("#8a93a3", "--"), "policy": ("#000000", ":"),
-}  # fmt: skip
+    "none": ("#555555", "-"),
+    "oracle": ("#14865a", "-"),
+    "confident learning": ("#3b73c4", "-"),
+    "blind margin": ("#b8791f", "-"),
+    "RE-PO weights": ("#7a4fb5", "-"),
+    "RwGap-R": ("#b3372f", "--"),
+    "VoteMaj-R": ("#8a93a3", "--"),
+    "policy": ("#000000", ":"),
+}
 
 
 def plot(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
@@ -34,7 +41,9 @@ def plot(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
             values = [[r["held_out"] for r in found if r["rate"] == rate] for rate in rates]
             x = [100 * rate for rate in rates]
             panel.plot(x, [np.mean(v) for v in values], style, color=colour, label=method, linewidth=1.6)
-            panel.fill_between(x, [min(v) for v in values], [max(v) for v in values], color=colour, alpha=0.12, linewidth=0)
+            panel.fill_between(
+                x, [min(v) for v in values], [max(v) for v in values], color=colour, alpha=0.12, linewidth=0
+            )
         panel.set_title(kind, fontsize=10)
         panel.grid(alpha=0.25)
     handles, labels = axes.flat[0].get_legend_handles_labels()

@@ -1,9 +1,10 @@
 """Does self-play hold the success rate that it aims at, and does it find a weak skill? `make bench-control-law`
 
-A scripted solver has a known curve of success: a logistic function of level and skill. It learns with practice in all families but one, the
+A scripted solver has a known curve of success: a logistic function of level and skill. It learns with practice in all
+families but one, the
 planted weak skill. ROUNDS rounds of PROPOSALS certified problems, ATTEMPTS at each, for each of SEEDS:
-- deviation: the largest distance of the mean success over WINDOW rounds from the target, from round WARM on; peers: levels drawn uniformly,
-  and by success_band
+- deviation: the largest distance of the mean success over WINDOW rounds from the target, from round WARM on; peers:
+  levels drawn uniformly, and by success_band
 - weak found: the share of rounds from WARM on in which the planted family is called weak; false: in which any other is
 - rounds to reach: the first round from which WINDOW rounds lie within 0.05 of the target
 The plot (docs/images/control-law.svg) is the first seed.
@@ -20,19 +21,26 @@ from pathlib import Path
 
 import numpy as np
 
-from synth.propose.ladder import ladder
 from synth.selfplay.ledger import Ledger
 from synth.selfplay.loop import Loop, cells
-from synth.solve.scripted import scripted
+from synth.selfplay.propose.ladder import ladder
+from synth.selfplay.solve.scripted import scripted
 from tasks.pages.plots import lines, standalone
 from tasks.planning.pieces import bind
-from tasks.play.selfplay import registry
-from training.curriculum.learnability import learnability
-from training.curriculum.success_band import success_band
+from tasks.selfplay.loop import registry
+from training.rl.curriculum.learnability import learnability
+from training.rl.curriculum.success_band import success_band
 
 ROOT = Path(__file__).resolve().parents[1]
 SEEDS, ROUNDS, PROPOSALS, ATTEMPTS, WINDOW, WARM, WEAK = (11, 12, 13, 14, 15), 40, 96, 8, 5, 8, "countdown"
-FAMILIES = ("countdown", "integer_arithmetic", "linear_equations", "list_sorting", "modular_arithmetic", "base_conversion")
+FAMILIES = (
+    "countdown",
+    "integer_arithmetic",
+    "linear_equations",
+    "list_sorting",
+    "modular_arithmetic",
+    "base_conversion",
+)
 COMMAND = "make bench-control-law"
 
 
@@ -44,9 +52,18 @@ def anywhere(problems, state, rng, n):
 def play(families, known, choose, seed: int, gain: float) -> list[dict]:
     """The rounds of one run."""
     running = Loop(
-        families=families, cells=known, ledger=Ledger(":memory:", {}), propose=ladder, solve=scripted(gain=gain, weak=[WEAK], seed=seed),
-        choose=choose, pay=lambda proposals: [0.0] * len(proposals), seed=seed, rounds=ROUNDS, proposals=PROPOSALS, attempts=ATTEMPTS,
-    )  # fmt: skip
+        families=families,
+        cells=known,
+        ledger=Ledger(":memory:", {}),
+        propose=ladder,
+        solve=scripted(gain=gain, weak=[WEAK], seed=seed),
+        choose=choose,
+        pay=lambda proposals: [0.0] * len(proposals),
+        seed=seed,
+        rounds=ROUNDS,
+        proposals=PROPOSALS,
+        attempts=ATTEMPTS,
+    )
     return list(running.run())
 
 
@@ -61,7 +78,15 @@ def result(case: str, metric: str, values: list[float], unit: str, better: str, 
     told = {k: float(np.mean(v)) for k, v in peers.items()}
     best = min(told.values()) if told else None
     return {
-        **{"case": case, "metric": metric, "value": mean, "unit": unit, "better": better, "low": min(values), "high": max(values)},
+        **{
+            "case": case,
+            "metric": metric,
+            "value": mean,
+            "unit": unit,
+            "better": better,
+            "low": min(values),
+            "high": max(values),
+        },
         **{"n": len(values), "peers": told, "ratio_to_best_peer": best / mean if best is not None and mean else None},
         "device": f"{os.cpu_count()} cores, {platform.machine()}; one core used",
         "versions": {"python": platform.python_version(), "numpy": np.__version__},
@@ -70,7 +95,7 @@ def result(case: str, metric: str, values: list[float], unit: str, better: str, 
 
 
 def main() -> int:
-    families = registry([bind("synth.make.families", {"piece": name}) for name in FAMILIES])
+    families = registry([bind("family", {"piece": name}) for name in FAMILIES])
     known = cells(families, 0)
     found, shown = [], []
     for target, gain in ((0.5, 0.0), (0.5, 0.15), (0.7, 0.15)):
@@ -85,15 +110,28 @@ def main() -> int:
         found += [
             result(case, "largest deviation", far(ours), "", "lower", {k: far(v) for k, v in others.items()}),
             result(case, "weak skill found", [100 * c.count(WEAK) / rounds for c in calls], "%", "higher", {}),
-            result(case, "others called weak", [100 * sum(f != WEAK for f in c) / rounds for c in calls], "%", "lower", {}),
+            result(
+                case, "others called weak", [100 * sum(f != WEAK for f in c) / rounds for c in calls], "%", "lower", {}
+            ),
             result(case, "rounds to reach it", reached, "rounds", "lower", {}),
         ]
-        print("  ".join([case, *(f"{r['metric']} {r['value']:.3g} [{r['low']:.3g}, {r['high']:.3g}]" for r in found[-4:])]), flush=True)
+        print(
+            "  ".join(
+                [case, *(f"{r['metric']} {r['value']:.3g} [{r['low']:.3g}, {r['high']:.3g}]" for r in found[-4:])]
+            ),
+            flush=True,
+        )
         if gain and target == 0.5:
             shown = [ours[0], others["levels at random"][0]]
-    (ROOT / "benchmarks" / "results" / "control-law.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    (ROOT / "benchmarks" / "results" / "control-law.json").write_text(
+        json.dumps(found, indent=1) + "\n", encoding="utf-8"
+    )
     at = [float(i) for i in range(ROUNDS)]
-    series = {"rl": (at, [r["success"] for r in shown[0]]), "prefer": (at, [r["success"] for r in shown[1]]), "base": (at, [0.5] * ROUNDS)}
+    series = {
+        "rl": (at, [r["success"] for r in shown[0]]),
+        "prefer": (at, [r["success"] for r in shown[1]]),
+        "base": (at, [0.5] * ROUNDS),
+    }
     drawn = lines(series, x="round", y="share of right answers", width=620, height=280)
     names = {"rl": "control law", "prefer": "levels at random", "base": "target"}
     (ROOT / "docs" / "images" / "control-law.svg").write_text(standalone(drawn, names), encoding="utf-8")

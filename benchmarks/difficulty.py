@@ -1,10 +1,11 @@
 """How hard are fuzzy-tree questions, by depth and fuzz level? `make bench-difficulty`
 
-WANTED questions of depth 2 and 3 at fuzz levels 1 to 4 are grown with all gates over a fictional world of 120 countries, and over the
-countries and the World Factbook together (from ../shared/data, where they are there), and every searcher of synth/searchers plays each, with
-at most MOST calls. Per cell: the share that each answers, and the mean calls of the oracle (a lower bound) and of branch and check, over the
-questions that it answers. Intervals are 95 %: Wilson's for
-shares, a normal approximation for calls.
+WANTED questions of depth 2 and 3 at fuzz levels 1 to 4 are grown with all gates over a fictional world of 120
+countries, and over the countries and the World Factbook together (from ../shared/data, where they are there), and every
+searcher of synth/search/searchers plays each, with at most MOST calls. Per cell: the share that each answers, and the
+mean
+calls of the oracle (a lower bound) and of branch and check, over the questions that it answers. Intervals are 95 %:
+Wilson's for shares, a normal approximation for calls.
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ from pathlib import Path
 
 import numpy as np
 
-from tasks.play import bases, trees
-from tasks.play.difficulty import SEARCHERS, measure
-from tasks.play.schema import read_schema
+from tasks.knowledge import bases
+from tasks.knowledge.schema import read_schema
+from tasks.questions import grow
+from tasks.results.difficulty import SEARCHERS, measure
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT.parent / "shared" / "data"
@@ -38,7 +40,7 @@ def bases_of(folder: Path) -> list[tuple[str, Path, dict]]:
         sources, relations = read_schema(SCHEMA)
         sources = bases.sources_of([DATA / "countries" / "countries.json", DATA / "factbook"], sources)
         bases.build_base(sources, folder / "real", relations=relations)
-        found.append(("countries and factbook", folder / "real", {"closed_world": True, "only": trees.named(SCHEMA)}))
+        found.append(("countries and factbook", folder / "real", {"closed_world": True, "only": grow.named(SCHEMA)}))
     return found
 
 
@@ -50,13 +52,27 @@ def wilson(share: float, n: int, z: float = 1.96) -> tuple[float, float]:
 
 def result(case: str, metric: str, unit: str, better: str, values: list[float]) -> dict:
     """The mean of values with its interval."""
-    n, mean, half = max(1, len(values)), float(np.mean(values)), 1.96 * float(np.std(values)) / max(1, len(values)) ** 0.5
+    n, mean, half = (
+        max(1, len(values)),
+        float(np.mean(values)),
+        1.96 * float(np.std(values)) / max(1, len(values)) ** 0.5,
+    )
     low, high = wilson(mean, n) if unit == "share" else (mean - half, mean + half)
     return {
-        "case": case, "metric": metric, "value": mean, "unit": unit, "better": better, "low": low, "high": high,
-        "n": len(values), "peers": {}, "ratio_to_best_peer": None, "device": f"{os.cpu_count()} cores, {platform.machine()}; one core used",
-        "versions": {"python": platform.python_version(), "numpy": np.__version__}, "command": "make bench-difficulty",
-    }  # fmt: skip
+        "case": case,
+        "metric": metric,
+        "value": mean,
+        "unit": unit,
+        "better": better,
+        "low": low,
+        "high": high,
+        "n": len(values),
+        "peers": {},
+        "ratio_to_best_peer": None,
+        "device": f"{os.cpu_count()} cores, {platform.machine()}; one core used",
+        "versions": {"python": platform.python_version(), "numpy": np.__version__},
+        "command": "make bench-difficulty",
+    }
 
 
 def main() -> int:
@@ -67,17 +83,24 @@ def main() -> int:
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         for case, kb, knobs in bases_of(Path(folder)):
-            accepted, _ = trees.grow(kb, trees.cells({"train": args.n - args.n // 5, "test": args.n // 5}, DEPTHS), seed=SEED, **knobs)
+            accepted, _ = grow.grow(
+                kb, grow.cells({"train": args.n - args.n // 5, "test": args.n // 5}, DEPTHS), seed=SEED, **knobs
+            )
             cells: dict[tuple[int, int], list[dict]] = {}
             for row in measure(kb, accepted, most=MOST):
                 cells.setdefault((row["hops"], row["level"]), []).append(row)
             for (depth, level), some in sorted(cells.items()):
                 name = f"{case}, depth {depth}, level {level}"
-                rows += [result(name, s.replace("_", " "), "share", "higher", [float(r[s]) for r in some]) for s in SEARCHERS]
+                rows += [
+                    result(name, s.replace("_", " "), "share", "higher", [float(r[s]) for r in some]) for s in SEARCHERS
+                ]
                 for s in ("oracle", "branch_and_check"):
                     calls = [float(r[f"{s}_calls"]) for r in some if r[s]]
                     rows.append(result(name, f"calls of {s.replace('_', ' ')}", "", "lower", calls or [float("nan")]))
-                print(f"{name}: n {len(some)}, " + ", ".join(f"{r['metric']} {r['value']:.3g}" for r in rows[-7:]), flush=True)
+                print(
+                    f"{name}: n {len(some)}, " + ", ".join(f"{r['metric']} {r['value']:.3g}" for r in rows[-7:]),
+                    flush=True,
+                )
     args.out.parent.mkdir(parents=True, exist_ok=True)
     args.out.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
     return 0

@@ -1,15 +1,20 @@
-"""How long evaluating, reporting and comparing take: `make bench-evaluation`, in a checkout (or --project DIR) where a run has finished.
+"""How long evaluating, reporting and comparing take: `make bench-evaluation`, in a checkout (or --project DIR) where a
+run has finished.
 
-    rollouts     1,000 questions × 8 samples of the trained RL model, search tool included, as the stage `evaluate` plays them
-    judged       the reward model's word about every rollout, and the hidden state of every question: what two of the metrics read
-    metrics      every metric of `ITEMS` over those 8,000 rows, intervals included: the stage's default ones, self-BLEU, best of n, stability
-                 under changed rewards, geometry, paired tests of three other models with the correction for their number, and the matrix
-                 of training domain × test domain. The result names the numbers of each; it is refused where one of them is missing
+    rollouts     1,000 questions × 8 samples of the trained RL model, search tool included, as the stage `evaluate`
+                 plays them
+    judged       the reward model's word about every rollout, and the hidden state of every question: what two of the
+                 metrics read
+    metrics      every metric of `ITEMS` over those 8,000 rows, intervals included: the stage's default ones, self-BLEU,
+                 best of n, stability under changed rewards, geometry, paired tests of three other models with the
+                 correction for their number, and the matrix of training domain × test domain. The result names the
+                 numbers of each; it is refused where one of them is missing
     report       the stage `report` on that project
     compare      `espalier compare HEAD workspace` as a process of its own, interpreter and page included
 
-Wall-clock seconds by the monotonic clock; the profile's two threads. What is short is done five times, and its median, least and greatest
-given. The other models are the same rows with their scores shuffled: what a number costs does not depend on what it is.
+Wall-clock seconds by the monotonic clock; the profile's two threads. What is short is done five times, and its median,
+least and greatest given. The other models are the same rows with their scores shuffled: what a number costs does not
+depend on what it is.
 """
 
 from __future__ import annotations
@@ -62,11 +67,20 @@ def main() -> int:
 
 def result(case: str, seconds: list[float], n: int) -> dict[str, Any]:
     return {
-        "case": case, "metric": "seconds", "value": statistics.median(seconds), "unit": "s", "better": "lower", "low": min(seconds),
-        "high": max(seconds), "n": n, "peers": {}, "ratio_to_best_peer": None,
+        "case": case,
+        "metric": "seconds",
+        "value": statistics.median(seconds),
+        "unit": "s",
+        "better": "lower",
+        "low": min(seconds),
+        "high": max(seconds),
+        "n": n,
+        "peers": {},
+        "ratio_to_best_peer": None,
         "device": f"{os.cpu_count()} cores, {platform.machine()}; {THREADS} threads, a machine that others use too",
-        "versions": {"python": platform.python_version()}, "command": "make bench-evaluation",
-    }  # fmt: skip
+        "versions": {"python": platform.python_version()},
+        "command": "make bench-evaluation",
+    }
 
 
 def timed(work: Callable[[], Any]) -> float:
@@ -81,15 +95,15 @@ def played(project: Path) -> list[dict[str, Any]]:
     import torch
 
     from synth.types import Problem, Sampling
-    from tasks.disk import tables
+    from tasks.knowledge import knowledge
+    from tasks.models.prompt_states import prompt_features
+    from tasks.models.reward_model import RewardModel
     from tasks.planning import plan
     from tasks.planning.pieces import bind
-    from tasks.play import knowledge
-    from tasks.play.prompts import prompt_features
-    from tasks.play.rewards import RewardModel
     from tasks.stages.evaluate import row
-    from training.model import load_model
-    from training.render import Renderer
+    from tasks.storage import tables
+    from training.model.model import load_model
+    from training.model.render import Renderer
     from training.rollout.play import Player
     from training.rollout.torch_sampler import TorchSampler
 
@@ -99,11 +113,14 @@ def played(project: Path) -> list[dict[str, Any]]:
     model, tokenizer = load_model(project / "artifacts/rl/model")
     renderer = Renderer(tokenizer)
     player = Player(
-        sampler=TorchSampler(model, renderer.end_id), renderer=renderer,
-        envs={e["piece"]: bind("training.env", e)() for e in params["envs"]},
-        tools={"search": knowledge.load(project / "artifacts/kb/passages.parquet", k=params["k"])}, max_tokens=params["max_tokens"],
-        sampling=Sampling(temperature=params["temperature"], max_tokens=params["max_turn_tokens"]), wave=params["wave"],
-    )  # fmt: skip
+        sampler=TorchSampler(model, renderer.end_id),
+        renderer=renderer,
+        envs={e["piece"]: bind("env", e)() for e in params["envs"]},
+        tools={"search": knowledge.load(project / "artifacts/kb/passages.parquet", k=params["search_top_k"])},
+        max_tokens=params["max_tokens"],
+        sampling=Sampling(temperature=params["temperature"], max_tokens=params["max_turn_tokens"]),
+        wave=params["wave"],
+    )
     groups: list[Any] = []
     seconds = timed(lambda: groups.extend(player.play(problems, SAMPLES, 0, "bench")))
     frame = pd.DataFrame([row(r, i) for g in groups for i, r in enumerate(g.rollouts)])
@@ -117,22 +134,23 @@ def played(project: Path) -> list[dict[str, Any]]:
 
     reading = timed(judged)
     frame = frame.assign(**read)
-    metrics = [bind("training.evaluate", m) for m in [*params["metrics"], *MORE]]
+    metrics = [bind("metric", m) for m in [*params["metrics"], *MORE]]
     covers = covered(numbers(metrics, frame))
     size = f"{PROBLEMS:,} problems × {SAMPLES} samples"
     return [
         result(f"rollouts of {size}", [seconds], PROBLEMS * SAMPLES),
         result(f"reward model and hidden states of {size}", [reading], PROBLEMS * SAMPLES),
-        result(f"every metric of {size}", [timed(lambda: numbers(metrics, frame)) for _ in range(TIMES)], TIMES) | {"covers": covers},
+        result(f"every metric of {size}", [timed(lambda: numbers(metrics, frame)) for _ in range(TIMES)], TIMES)
+        | {"covers": covers},
     ]
 
 
 def numbers(metrics: Sequence[Callable], frame: Any) -> dict[str, Any]:
-    """All metrics of a model's rows; the paired tests of three others against it; what training on the questions of one number of hops did
-    for the others."""
-    from tasks.measure import by_problem, difference, over
-    from training.evaluate._tests import holm
-    from training.evaluate.transfer import transfer
+    """All metrics of a model's rows; the paired tests of three others against it; what training on the questions of one
+    number of hops did for the others."""
+    from tasks.evaluation.measure import by_problem, difference, over
+    from training.metrics._tests import holm
+    from training.metrics.transfer import transfer
 
     found = over(metrics, frame, whole=True)
     others = [frame.assign(score=frame["score"].sample(frac=1.0, random_state=i).to_numpy()) for i in range(3)]
@@ -150,15 +168,17 @@ def covered(found: Mapping[str, Any]) -> dict[str, list[str]]:
     """Item -> its numbers. Raises ValueError for one that is missing: its time would not be in the sum."""
     flat = found.keys() | {key for pair in found["difference"] for key in pair}
     if lacks := [f"{name} ({item})" for item, names in ITEMS.items() for name in names if name not in flat]:
-        raise ValueError(f"evaluation: not measured: {', '.join(lacks)}: the project's settings or a metric's numbers have changed")
+        raise ValueError(
+            f"evaluation: not measured: {', '.join(lacks)}: the project's settings or a metric's numbers have changed"
+        )
     return {item: list(names) for item, names in ITEMS.items()}
 
 
 def reported(project: Path) -> list[dict[str, Any]]:
     """The stage `report` in a folder of links, so that the project stays as it is."""
-    from tasks.disk import commit
-    from tasks.stage import Stage
+    from tasks.runtime.stage import Stage
     from tasks.stages.report import report
+    from tasks.storage import commit
 
     with tempfile.TemporaryDirectory() as t:
         root = Path(t)
@@ -171,7 +191,11 @@ def reported(project: Path) -> list[dict[str, Any]]:
 
 
 def compared(project: Path) -> list[dict[str, Any]]:
-    command = [sys.executable, "-c", "import sys; from flows.cli import main; sys.exit(main(['compare', 'HEAD', 'workspace']))"]
+    command = [
+        sys.executable,
+        "-c",
+        "import sys; from flows.cli import main; sys.exit(main(['compare', 'HEAD', 'workspace']))",
+    ]
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     run = lambda: subprocess.run(command, cwd=project, env=env, check=True, stdout=subprocess.DEVNULL)  # noqa: E731
     run()  # the first reads code from a cold disk

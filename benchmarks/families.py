@@ -1,13 +1,17 @@
-"""How fast are the families, how often do they repeat themselves, and can another process prove what they made? `make bench-families`
+"""How fast are the families, how often do they repeat themselves, and can another process prove what they made? `make
+bench-families`
 
 For every family, over its whole ladder (all levels equally often), split train:
-- generated: items made with their certificate in a second of CPU time on one core; the median of five parts, their least and greatest
-- scored: answers scored in a second of CPU time of this process, half of them right; for families whose verifier runs in a process of
-  its own (SQL, Python), in a second on the clock
-- duplicates: the share of ITEMS items of seed 42 that repeat an earlier one, over the levels that are large; a level where more than one
-  in a thousand repeats is small, and the number of different items that it seems to hold follows from what repeats (n^2 / 2 / repeats)
-- overlap: pairs of equal items between seeds 42 and 43, divided by the pairs expected where the two are drawn independently, which is
-  the number of equal pairs within both (n^2 p against 2 n^2 p / 2); 1 is the birthday formula, 0 where nothing repeats at all
+- generated: items made with their certificate in a second of CPU time on one core; the median of five parts, their
+  least and greatest
+- scored: answers scored in a second of CPU time of this process, half of them right; for families whose verifier runs
+  in a process of its own (SQL, Python), in a second on the clock
+- duplicates: the share of ITEMS items of seed 42 that repeat an earlier one, over the levels that are large; a level
+  where more than one in a thousand repeats is small, and the number of different items that it seems to hold follows
+  from what repeats (n^2 / 2 / repeats)
+- overlap: pairs of equal items between seeds 42 and 43, divided by the pairs expected where the two are drawn
+  independently, which is the number of equal pairs within both (n^2 p against 2 n^2 p / 2); 1 is the birthday formula,
+  0 where nothing repeats at all
 - proved again: the share of these items that another process certifies from their stored rows alone
 A family slower than its share of BUDGET seconds makes fewer items; n says how many.
 """
@@ -42,15 +46,17 @@ COMMAND = "make bench-families"
 
 def measure(name: str, items: int, budget: float) -> list[dict]:
     """The results of one family."""
-    module = import_module(f"synth.make.families.{name}")
+    module = import_module(f"synth.families.{name}")
     family, levels = getattr(module, name), range(1, len(module.LADDER) + 1)
     for level in levels:
         family(0, "train", 0, levels=[level])
     made: dict[int, dict[int, list[Problem]]] = {seed: {level: [] for level in levels} for seed in SEEDS}
-    parts, aside, left = [], 0, 0
+    parts, quarantined, left = [], 0, 0
     for seed in SEEDS:
         end = time.process_time() + budget / 2
-        plan = islice(((index, level) for index in range(items) for level in levels), items if seed == SEEDS[0] else left)
+        plan = islice(
+            ((index, level) for index in range(items) for level in levels), items if seed == SEEDS[0] else left
+        )
         start, count = time.process_time(), 0
         for index, level in plan:
             item = family(seed, "train", index, levels=[level])
@@ -58,7 +64,7 @@ def measure(name: str, items: int, budget: float) -> list[dict]:
             if isinstance(item, Problem):
                 made[seed][level].append(item)
             else:
-                aside += 1
+                quarantined += 1
             if seed == SEEDS[0] and count % max(1, items // 50) == 0:
                 now = time.process_time()
                 parts.append(max(1, items // 50) / (now - start))
@@ -66,7 +72,11 @@ def measure(name: str, items: int, budget: float) -> list[dict]:
             if time.process_time() > end:
                 break
         left = count
-    parts = [statistics.median(parts[i::PARTS]) for i in range(PARTS)] if len(parts) >= PARTS else parts or [left / budget * 2]
+    parts = (
+        [statistics.median(parts[i::PARTS]) for i in range(PARTS)]
+        if len(parts) >= PARTS
+        else parts or [left / budget * 2]
+    )
 
     counts = {seed: {level: Counter(p.id for p in made[seed][level]) for level in levels} for seed in SEEDS}
     within = sum(pairs(c) for of in counts.values() for c in of.values())
@@ -78,9 +88,13 @@ def measure(name: str, items: int, budget: float) -> list[dict]:
     return [
         result(name_, "generated", statistics.median(parts), "items/s", "higher", min(parts), max(parts), left),
         result(name_, "scored", rate, "answers/s", "higher", *spread, len(problems)),
-        result(name_, "set aside", 100 * aside / (2 * left), "%", "lower", None, None, 2 * left),
-        *([result(name_, "duplicates", share, "%", "lower", None, None, total)] if total else []),  # no large level: no row
-        result(name_, "overlap of seeds", across / within if within else float(across), "", "lower", None, None, 2 * left),
+        result(name_, "quarantined", 100 * quarantined / (2 * left), "%", "lower", None, None, 2 * left),
+        *(
+            [result(name_, "duplicates", share, "%", "lower", None, None, total)] if total else []
+        ),  # no large level: no row
+        result(
+            name_, "overlap of seeds", across / within if within else float(across), "", "lower", None, None, 2 * left
+        ),
         result(name_, "proved again", 100 * proved(problems), "%", "higher", None, None, len(problems)),
     ]
 
@@ -91,8 +105,8 @@ def pairs(counts: Counter) -> int:
 
 
 def repeats(levels: Mapping[int, Counter]) -> tuple[float, int, str]:
-    """(per cent of the items of large levels that repeat an earlier one, how many items these levels gave, the small levels with the
-    number of different items that each seems to hold). levels: level -> how often each item came."""
+    """(per cent of the items of large levels that repeat an earlier one, how many items these levels gave, the small
+    levels with the number of different items that each seems to hold). levels: level -> how often each item came."""
     again = total = 0
     small = []
     for level, counts in levels.items():
@@ -105,10 +119,16 @@ def repeats(levels: Mapping[int, Counter]) -> tuple[float, int, str]:
 
 
 def scored(problems: list[Problem], seconds: float = 0.5) -> tuple[float, tuple[float, float]]:
-    """Answers per second, with the least and greatest of five parts: right and wrong answers (that of the next problem) by turns."""
-    heavy = hasattr(import_module(f"synth.verify.{problems[0].verifier}"), "SECONDS") or problems[0].verifier == "python_function"
+    """Answers per second, with the least and greatest of five parts: right and wrong answers (that of the next problem)
+    by turns."""
+    heavy = (
+        hasattr(import_module(f"synth.verify.{problems[0].verifier}"), "SECONDS")
+        or problems[0].verifier == "python_function"
+    )
     clock = time.perf_counter if heavy else time.process_time
-    jobs = cycle([(p, a) for p, q in zip(problems, [*problems[1:], problems[0]], strict=True) for a in (p.answer, q.answer)])
+    jobs = cycle(
+        [(p, a) for p, q in zip(problems, [*problems[1:], problems[0]], strict=True) for a in (p.answer, q.answer)]
+    )
     verify(*next(jobs))
     rates = []
     for _ in range(PARTS):
@@ -132,15 +152,27 @@ def proved(problems: list[Problem]) -> float:
 
 def prove(path: Path) -> int:
     """How many problems of a file are certified."""
-    from synth.certify import certify
+    from synth.questions.certify import certify
 
     with path.open() as lines:
         return sum(certify(from_row(Problem, json.loads(line))) is None for line in lines)
 
 
-def result(case: str, metric: str, value: float, unit: str, better: str, low: float | None, high: float | None, n: int) -> dict:
+def result(
+    case: str, metric: str, value: float, unit: str, better: str, low: float | None, high: float | None, n: int
+) -> dict:
     return {
-        **{"case": case, "metric": metric, "value": value, "unit": unit, "better": better, "low": low, "high": high, "n": n, "peers": {}},
+        **{
+            "case": case,
+            "metric": metric,
+            "value": value,
+            "unit": unit,
+            "better": better,
+            "low": low,
+            "high": high,
+            "n": n,
+            "peers": {},
+        },
         "ratio_to_best_peer": None,
         "device": f"{os.cpu_count()} cores, {platform.machine()}; one core used",
         "versions": {"python": platform.python_version()},
@@ -151,8 +183,16 @@ def result(case: str, metric: str, value: float, unit: str, better: str, low: fl
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--items", type=int, default=ITEMS, help="items of each seed, at most")
-    parser.add_argument("--budget", type=float, default=BUDGET, help="seconds of CPU time for making the items of one family")
-    parser.add_argument("--families", type=lambda text: text.split(","), default=[], metavar="A,B", help="these alone; other results stay")
+    parser.add_argument(
+        "--budget", type=float, default=BUDGET, help="seconds of CPU time for making the items of one family"
+    )
+    parser.add_argument(
+        "--families",
+        type=lambda text: text.split(","),
+        default=[],
+        metavar="A,B",
+        help="these alone; other results stay",
+    )
     parser.add_argument("--prove", type=Path, help="certify the problems of this file and print how many are proved")
     args = parser.parse_args()
     if args.prove:
@@ -161,10 +201,13 @@ def main() -> int:
     RESULTS.mkdir(parents=True, exist_ok=True)
     path = RESULTS / "families.json"
     found = json.loads(path.read_text(encoding="utf-8")) if args.families and path.exists() else []
-    for name in sorted(args.families or files("synth.make.families")):
-        new = measure(locate("synth.make.families", name).stem, args.items, args.budget)
+    for name in sorted(args.families or files("family")):
+        new = measure(locate("family", name).stem, args.items, args.budget)
         found = sorted([*(r for r in found if r["case"].split(" ")[0] != name), *new], key=lambda r: r["case"])
-        print("  ".join([f"{new[-1]['case']}:", *(f"{r['metric']} {r['value']:,.4g}{r['unit']}" for r in new)]), flush=True)
+        print(
+            "  ".join([f"{new[-1]['case']}:", *(f"{r['metric']} {r['value']:,.4g}{r['unit']}" for r in new)]),
+            flush=True,
+        )
         path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     return 0
 

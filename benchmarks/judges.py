@@ -1,15 +1,18 @@
-"""Annotator models where the truth is known: real judges, real models that vote, simulated annotators. Part of `make bench-cleaning`.
+"""Annotator models where the truth is known: real judges, real models that vote, simulated annotators. Part of `make
+bench-cleaning`.
 
-PROTOCOL, committed before the first run. Judges: LLMBar's 65 judge configurations, one order, each subset apart. Voters: the models of
-GSM8K that wrote neither side of a pair vote for the side that ends in their own answer. Simulated: 400 pairs, nine annotators whose
-accuracies are drawn from [0.55, 0.95], independent; or five, three of them malicious (0.1). 10 anchors, drawn 30 times; accuracy on all
-other pairs where anybody voted. `gain` is the accuracy of `auto` above the majority's, with a 95 % interval of its mean over the draws.
+PROTOCOL, committed before the first run. Judges: LLMBar's 65 judge configurations, one order, each subset apart.
+Voters: the models of GSM8K that wrote neither side of a pair vote for the side that ends in their own answer.
+Simulated: 400 pairs, nine annotators whose accuracies are drawn from [0.55, 0.95], independent; or five, three of them
+malicious (0.1). 10 anchors, drawn 30 times; accuracy on all other pairs where anybody voted. `gain` is the accuracy of
+`auto` above the majority's, with a 95 % interval of its mean over the draws.
 
-The defaults of `annotators` (the weighted vote; the warning above an excess agreement of 0.03) were chosen when LLMBar's figures had been
-seen. Voters and simulated annotators are the check on other data: which model is best there with 10 anchors, and, without anchors, how
-often the warning comes where annotators are independent (a false alarm) and where they share their errors. A first look at this check said
-that the weighted vote loses to the majority on both, where Dawid-Skene wins: so `auto` became the default, the weighted vote only where the
-warning comes. Its own check are the sets called `fresh`, of other seeds, drawn after it was written down.
+The defaults of `annotators` (the weighted vote; the warning above an excess agreement of 0.03) were chosen when
+LLMBar's figures had been seen. Voters and simulated annotators are the check on other data: which model is best there
+with 10 anchors, and, without anchors, how often the warning comes where annotators are independent (a false alarm) and
+where they share their errors. A first look at this check said that the weighted vote loses to the majority on both,
+where Dawid-Skene wins: so `auto` became the default, the weighted vote only where the warning comes. Its own check are
+the sets called `fresh`, of other seeds, drawn after it was written down.
 """
 
 from __future__ import annotations
@@ -23,8 +26,8 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.cleaning_data import GSM8K, _vote
-from synth.clean._annotators import MODELS, dependence, majority
-from synth.clean.annotators import fitted
+from synth.preferences.cleaners._annotators import MODELS, dependence, majority
+from synth.preferences.cleaners.annotators import fitted
 
 LLMBAR = Path(__file__).resolve().parents[2] / "shared" / "data" / "llmbar"
 DRAWS, ANCHORS, EXCESS = 30, 10, 0.03
@@ -42,7 +45,13 @@ def llmbar(path: Path) -> Votes:
 def gsm8k(seed: int = 0) -> Votes:
     lines = [json.loads(line) for line in GSM8K.open(encoding="utf-8")]
     models = [k for k in lines[0] if k not in ("question", "ground_truth")]
-    rows = [(x, a, b) for x in lines for a in range(4) for b in range(4) if x[models[a]]["is_correct"] > x[models[b]]["is_correct"]]
+    rows = [
+        (x, a, b)
+        for x in lines
+        for a in range(4)
+        for b in range(4)
+        if x[models[a]]["is_correct"] > x[models[b]]["is_correct"]
+    ]
     truth = np.random.default_rng(seed).choice([-1, 1], len(rows))
     votes = np.array([[_vote(x, models, m, a, b) for m in range(4)] for x, a, b in rows], dtype=float)
     voted = np.abs(votes).sum(axis=1) > 0
@@ -60,7 +69,8 @@ def simulated(accuracy: np.ndarray, n: int, rng: np.random.Generator, *, shared:
 
 
 def compared(case: str, votes: np.ndarray, truth: np.ndarray) -> list[dict]:
-    """Accuracy of every model with 10 anchors over 30 draws, that of the majority, the best judge on the anchors, the gain, the warning."""
+    """Accuracy of every model with 10 anchors over 30 draws, that of the majority, the best judge on the anchors, the
+    gain, the warning."""
     none = np.zeros(len(truth))
     right: dict[str, list[float]] = {}
     for draw in range(DRAWS):
@@ -69,7 +79,9 @@ def compared(case: str, votes: np.ndarray, truth: np.ndarray) -> list[dict]:
         anchors[rows] = truth[rows]
         rest = anchors == 0
         best = int(np.argmax((votes[rows] * truth[rows, None]).sum(axis=0)))
-        found = {name: model(votes, anchors) for name, model in MODELS.items()} | {"auto": fitted(votes, anchors, "auto", EXCESS)}
+        found = {name: model(votes, anchors) for name, model in MODELS.items()} | {
+            "auto": fitted(votes, anchors, "auto", EXCESS)
+        }
         found |= {"best on anchors": (votes[:, best] + 1) / 2}
         found["majority"] = majority(votes, none)
         for name, p in found.items():
@@ -85,7 +97,8 @@ def compared(case: str, votes: np.ndarray, truth: np.ndarray) -> list[dict]:
 
 
 def warnings() -> list[dict]:
-    """How often the warning comes over 100 simulated sets of each kind; a warning is agreement above independence by more than EXCESS."""
+    """How often the warning comes over 100 simulated sets of each kind; a warning is agreement above independence by
+    more than EXCESS."""
     out = []
     for annotators, n in ((3, 100), (5, 50), (5, 500), (15, 200)):
         for kind, shared in (("independent", 0.0), ("errors shared on a fifth", 0.2), ("errors shared on half", 0.5)):
@@ -96,7 +109,9 @@ def warnings() -> list[dict]:
                 seen, implied = dependence(votes, MODELS["weighted"](votes, np.zeros(n)))
                 asked += seen > implied + EXCESS
             better = "lower" if not shared else "higher"
-            out.append(result(f"{annotators} annotators, {n} pairs", kind, float(asked), "% warned", n=100, better=better))
+            out.append(
+                result(f"{annotators} annotators, {n} pairs", kind, float(asked), "% warned", n=100, better=better)
+            )
     return out
 
 
@@ -110,7 +125,11 @@ def judges() -> list[dict]:
     out += compared("simulated, independent", *simulated(rng.uniform(0.55, 0.95, 9), 400, rng))
     out += compared("simulated, three of five malicious", *simulated(np.array([0.9, 0.9, 0.1, 0.1, 0.1]), 400, rng))
     fresh = np.random.default_rng(2024)
-    for name, count, n, shared in (("independent", 12, 300, 0.0), ("a third shared", 7, 250, 0.33), ("half shared", 20, 120, 0.5)):
+    for name, count, n, shared in (
+        ("independent", 12, 300, 0.0),
+        ("a third shared", 7, 250, 0.33),
+        ("half shared", 20, 120, 0.5),
+    ):
         out += compared(f"fresh: {name}", *simulated(fresh.uniform(0.45, 0.9, count), n, fresh, shared=shared))
     return out
 
@@ -126,7 +145,17 @@ def result(
     better: str = "higher",
 ) -> dict:
     return {
-        **{"case": case, "metric": metric, "value": value, "unit": unit, "better": better, "low": low, "high": high, "n": n, "peers": {}},
+        **{
+            "case": case,
+            "metric": metric,
+            "value": value,
+            "unit": unit,
+            "better": better,
+            "low": low,
+            "high": high,
+            "n": n,
+            "peers": {},
+        },
         **{"ratio_to_best_peer": None, "device": f"{os.cpu_count()} cores, {platform.machine()}"},
         **{"versions": {"python": platform.python_version(), "numpy": np.__version__}, "command": COMMAND},
     }

@@ -1,14 +1,17 @@
-"""Recipes side by side on the same small tasks, with the same budget of samples and tokens and the same seeds: `make leaderboard`
+"""Recipes side by side on the same small tasks, with the same budget of samples and tokens and the same seeds: `make
+leaderboard`
 
-Tasks (tasks/methods/starts.py): `shortcut`, arithmetic whose scorer has a hole; `countdown`; `hops`, questions of two searches; `requests`, a
-conversation of three calls. A run begins with the task's policy, the same for all recipes and seeds, learns from the training problems until
-SAMPLES rollouts or TOKENS sampled tokens are used up (greedy answers, refills and second tries count), and is measured on problems of the test
-split. Recipes run with their own pieces and numbers but for what `COMMON` says. Beside them stand `start`, the policy as it was, and `sft
-continued`, which learned from as many demonstrations of the training problems as the others drew samples.
+Tasks (tasks/lab/starts.py): `shortcut`, arithmetic whose scorer has a hole; `countdown`; `hops`, questions of two
+searches; `requests`, a conversation of three calls. A run begins with the task's policy, the same for all recipes and
+seeds, learns from the training problems until SAMPLES rollouts or TOKENS sampled tokens are used up (greedy answers,
+refills and second tries count), and is measured on problems of the test split. Recipes run with their own pieces and
+numbers but for what `COMMON` says. Beside them stand `start`, the policy as it was, and `sft continued`, which learned
+from as many demonstrations of the training problems as the others drew samples.
 
-Every run is one line of benchmarks/runs/leaderboard.jsonl: a run that is there is not done again, so the script may be stopped, scheduled
-(prefect.yaml) and started again at any time; each is spooled for MLflow too (`espalier sync`). Nothing is claimed from fewer than five seeds:
-a case with fewer is left out of the table.
+Every run is one line of benchmarks/runs/leaderboard.jsonl: a run that is there is not done again, so the script may be
+stopped, scheduled
+(prefect.yaml) and started again at any time; each is spooled for MLflow too (`espalier sync`). Nothing is claimed from
+fewer than five seeds: a case with fewer is left out of the table.
 """
 
 from __future__ import annotations
@@ -28,35 +31,66 @@ import torch
 
 from benchmarks.tables import RESULTS, ROOT
 from synth.types import digest, seed_for
-from tasks.methods import starts
-from tasks.methods.arena import measure
-from tasks.methods.behaviour import prepared, summary
-from tasks.methods.episodes import parts
+from tasks.lab import starts
+from tasks.lab.arena import measure
+from tasks.lab.behaviour import prepared, summary
+from tasks.lab.episodes import parts
 from tasks.tracking import spool
-from training.rounds import run
+from training.learner.loop import run
 
 START, CONTINUED = "start", "sft continued"  # what recipes are compared with, beside each other
-RECIPES = ("grpo", "rloo", "dapo", "ppo", "gspo", "max-rl", "nsr-w-reinforce", "pass-at-k-training", "dr-grpo", "gigpo", "reinforce-plus-plus",
-           "remax", "cispo", "kimi-k1.5")  # fmt: skip
+RECIPES = (
+    "grpo",
+    "rloo",
+    "dapo",
+    "ppo",
+    "gspo",
+    "max-rl",
+    "nsr-w-reinforce",
+    "pass-at-k-training",
+    "dr-grpo",
+    "gigpo",
+    "reinforce-plus-plus",
+    "remax",
+    "cispo",
+    "kimi-k1.5",
+)
 TASKS = tuple(starts.TASKS)
 SEEDS = (1, 2, 3, 4, 5)
 SAMPLES = {"shortcut": 960, "countdown": 768, "hops": 640, "requests": 512}
-TOKENS = {"shortcut": 17_000, "countdown": 25_000, "hops": 15_500, "requests": 23_500}  # a tenth more than right answers to all take
+TOKENS = {
+    "shortcut": 17_000,
+    "countdown": 25_000,
+    "hops": 15_500,
+    "requests": 23_500,
+}  # a tenth more than right answers to all take
 COMMON = {"prompts_per_step": 8, "samples_per_prompt": 8, "lr": 1e-3, "epochs": 1, "minibatches": 2}
 TRIES = 8  # answers to each problem that a policy is measured on
 METRICS = {
-    "pass1": ("pass@1", "share", "higher"), "gain": ("pass@1 against grpo", "share", "higher"), "pass8": ("pass@8", "share", "higher"),
-    "honest": ("honest", "share", "higher"), "entropy": ("entropy", "nats", "higher"), "length": ("length", "tokens", "lower"),
-    "gradient": ("gradient norm", "", "lower"), "samples": ("samples", "", "lower"), "tokens": ("tokens", "", "lower"),
+    "pass1": ("pass@1", "share", "higher"),
+    "gain": ("pass@1 against grpo", "share", "higher"),
+    "pass8": ("pass@8", "share", "higher"),
+    "honest": ("honest", "share", "higher"),
+    "entropy": ("entropy", "nats", "higher"),
+    "length": ("length", "tokens", "lower"),
+    "gradient": ("gradient norm", "", "lower"),
+    "samples": ("samples", "", "lower"),
+    "tokens": ("tokens", "", "lower"),
     "seconds": ("CPU seconds", "s", "lower"),
-}  # fmt: skip
+}
 RUNS = ROOT / "benchmarks" / "runs" / "leaderboard.jsonl"
 LEAST = 5  # seeds
 
 
 def protocol(task: str) -> dict[str, Any]:
     """All that a run depends on besides recipe and seed."""
-    return {"samples": SAMPLES[task], "tokens": TOKENS[task], "common": COMMON, "tries": TRIES, "start": asdict(starts.SIZES[task])}
+    return {
+        "samples": SAMPLES[task],
+        "tokens": TOKENS[task],
+        "common": COMMON,
+        "tries": TRIES,
+        "start": asdict(starts.SIZES[task]),
+    }
 
 
 def key(recipe: str, task: str, seed: int) -> str:
@@ -75,8 +109,13 @@ def play(recipe: str, task: str, seed: int) -> dict[str, Any]:
     if recipe in (START, CONTINUED):
         player = here.player(max_turn_tokens=size.turn, max_tokens=size.length)
         if recipe == CONTINUED:
-            seen = here.continued(player.sampler.model, SAMPLES[task], COMMON["lr"], seed_for(seed, "leaderboard", task))
-            spent, gradients = {"samples": SAMPLES[task], "tokens": sum(m["tokens"] for m in seen)}, [m["grad_norm"] for m in seen]
+            seen = here.continued(
+                player.sampler.model, SAMPLES[task], COMMON["lr"], seed_for(seed, "leaderboard", task)
+            )
+            spent, gradients = (
+                {"samples": SAMPLES[task], "tokens": sum(m["tokens"] for m in seen)},
+                [m["grad_norm"] for m in seen],
+            )
     else:
         changes = {**COMMON, "max_turn_tokens": size.turn, "max_tokens": size.length}
         steps = SAMPLES[task] // (COMMON["prompts_per_step"] * COMMON["samples_per_prompt"])
@@ -90,27 +129,43 @@ def play(recipe: str, task: str, seed: int) -> dict[str, Any]:
     groups = player.play(list(here.task.held), TRIES, seed_for(seed, "leaderboard", task, "measure"))
     found = measure(groups) | {"honest": parts(groups).get("part.honest")}
     return {
-        "key": key(recipe, task, seed), "recipe": recipe, "task": task, "seed": seed, "problems": digest([p.id for p in here.task.held])[:8],
+        "key": key(recipe, task, seed),
+        "recipe": recipe,
+        "task": task,
+        "seed": seed,
+        "problems": digest([p.id for p in here.task.held])[:8],
         "metrics": {
-            **{k: found[k] for k in METRICS if found.get(k) is not None}, **spent, "seconds": round(seconds, 2),
+            **{k: found[k] for k in METRICS if found.get(k) is not None},
+            **spent,
+            "seconds": round(seconds, 2),
             **({"gradient": float(np.mean(gradients))} if gradients else {}),
         },
-    }  # fmt: skip
+    }
 
 
 def shown_in_mlflow(row: Mapping[str, Any]) -> None:
     """One run of one recipe as a child of the leaderboard's execution, in the spool."""
     folder = spool.open_execution(ROOT, f"leaderboard-{digest({t: protocol(t) for t in TASKS})[:8]}")
     now = int(time.time() * 1000)
-    begin = {"kind": "begin", "identity": row["key"], "recipe": row["recipe"], "flow_run": "",
-             "params": {"recipe": row["recipe"], "task": row["task"], "seed": row["seed"], **COMMON}}  # fmt: skip
-    events = [begin, {"kind": "metrics", "metrics": row["metrics"], "step": 1}, {"kind": "end", "status": "FINISHED", "reason": ""}]
+    begin = {
+        "kind": "begin",
+        "identity": row["key"],
+        "recipe": row["recipe"],
+        "flow_run": "",
+        "params": {"recipe": row["recipe"], "task": row["task"], "seed": row["seed"], **COMMON},
+    }
+    events = [
+        begin,
+        {"kind": "metrics", "metrics": row["metrics"], "step": 1},
+        {"kind": "end", "status": "FINISHED", "reason": ""},
+    ]
     path = folder / f"{row['recipe'].replace(' ', '-')}-{row['task']}-{row['seed']}.jsonl"
     path.write_text("".join(json.dumps({"time": now, **e}) + "\n" for e in events), encoding="utf-8")
 
 
 def results(found: Sequence[Mapping[str, Any]], task: str) -> list[dict[str, Any]]:
-    """The table of a task: per recipe the mean and its interval over seeds, where there are enough; `gain` is over the seeds of both."""
+    """The table of a task: per recipe the mean and its interval over seeds, where there are enough; `gain` is over the
+    seeds of both."""
     out = []
     mine = {(r["recipe"], r["seed"]): r["metrics"] for r in found if r["key"] == key(r["recipe"], task, r["seed"])}
     for recipe in (START, CONTINUED, *RECIPES):
@@ -126,11 +181,23 @@ def results(found: Sequence[Mapping[str, Any]], task: str) -> list[dict[str, Any
             if len(values) < LEAST:
                 continue
             s = summary(values)
-            out.append({
-                "case": recipe, "metric": metric, "value": s["mean"], "unit": unit, "better": better, "low": s["low"], "high": s["high"],
-                "n": s["n"], "peers": {}, "ratio_to_best_peer": None, "device": f"{platform.machine()}, one core",
-                "versions": {"torch": torch.__version__}, "command": "make leaderboard",
-            })  # fmt: skip
+            out.append(
+                {
+                    "case": recipe,
+                    "metric": metric,
+                    "value": s["mean"],
+                    "unit": unit,
+                    "better": better,
+                    "low": s["low"],
+                    "high": s["high"],
+                    "n": s["n"],
+                    "peers": {},
+                    "ratio_to_best_peer": None,
+                    "device": f"{platform.machine()}, one core",
+                    "versions": {"torch": torch.__version__},
+                    "command": "make leaderboard",
+                }
+            )
     return out
 
 
@@ -148,7 +215,13 @@ def main() -> None:
     args = parser.parse_args()
     torch.set_num_threads(1)
     done, end = {r["key"] for r in rows()}, time.monotonic() + 60 * args.minutes
-    wanted = [(r, t, s) for r in (START, CONTINUED, *args.recipes) for t in args.tasks for s in SEEDS if key(r, t, s) not in done]
+    wanted = [
+        (r, t, s)
+        for r in (START, CONTINUED, *args.recipes)
+        for t in args.tasks
+        for s in SEEDS
+        if key(r, t, s) not in done
+    ]
     for i, (recipe, task, seed) in enumerate(wanted):
         if time.monotonic() > end:
             print(f"{len(wanted) - i} of {len(wanted)} runs are left: start again to go on", file=sys.stderr)
@@ -157,7 +230,10 @@ def main() -> None:
         with RUNS.open("a", encoding="utf-8") as f:
             f.write(json.dumps(row, sort_keys=True) + "\n")
         shown_in_mlflow(row)
-        print(f"{task} {recipe} seed {seed}: pass@1 {row['metrics']['pass1']:.3f}, {row['metrics']['seconds']} s", flush=True)
+        print(
+            f"{task} {recipe} seed {seed}: pass@1 {row['metrics']['pass1']:.3f}, {row['metrics']['seconds']} s",
+            flush=True,
+        )
     write()
 
 

@@ -1,26 +1,29 @@
 """The learner step against its peers, on the same inputs and machine, in turns: `make bench-learner`
 
-Head: hidden states [N, d], weight [V, d], targets, behaviour log-probs and credits in; the loss of a clipped policy gradient and the
-gradients of hidden states and weight out (benchmarks/learner_heads.py). Cases `head N x d x V`. Metrics: `seconds`; `extra_mb`, the peak
-memory of a process beyond what inputs and both gradients take (large blocks returned as they are freed); `of_3_products`, the time that
-the three matrix products alone take in the same run, as a share of the provider's; `error`, the relative error of dH and dW against float64
-on 256 rows for a given dL/dlogp, and `error_with_loss`, for the loss, whose ratios make more of the rounding of a float32 log-prob. Peers:
-the naive way (all logits, log_softmax, autograd), the same through torch.compile, TRL's chunked head, Liger's fused linear scaled cross
-entropy (on a CPU that is its own fallback) and its GRPO loss (one advantage per sequence of N/8 rows, as Liger wants it; not compiled),
-verl's FusedLinearForPPO (its file alone: `pip install --no-deps verl`), torch's F.linear_cross_entropy. Cases `dpo head`: the loss of N/16
-pairs instead, peers the naive way and Liger's DPO loss. On a GPU the loss has an entropy bonus where a peer can give one, and QuACK's cross
+Head: hidden states [N, d], weight [V, d], targets, sampling log-probs and advantages in; the loss of a clipped policy
+gradient and the gradients of hidden states and weight out (benchmarks/learner_heads.py). Cases `head N x d x V`.
+Metrics: `seconds`; `extra_mb`, the peak memory of a process beyond what inputs and both gradients take (large blocks
+returned as they are freed); `of_3_products`, the time that the three matrix products alone take in the same run, as a
+share of the provider's; `error`, the relative error of dH and dW against float64
+on 256 rows for a given dL/dlogp, and `error_with_loss`, for the loss, whose ratios make more of the rounding of a
+float32 log-prob. Peers: the naive way (all logits, log_softmax, autograd), the same through torch.compile, TRL's
+chunked head, Liger's fused linear scaled cross entropy (on a CPU that is its own fallback) and its GRPO loss (one
+advantage per sequence of N/8 rows, as Liger wants it; not compiled), verl's FusedLinearForPPO (its file alone: `pip
+install --no-deps verl`), torch's F.linear_cross_entropy. Cases `dpo head`: the loss of N/16 pairs instead, peers the
+naive way and Liger's DPO loss. On a GPU the loss has an entropy bonus where a peer can give one, and QuACK's cross
 entropy runs beside (it has no weights of tokens: labelled so).
 
-Whole step: a tiny Qwen3 (on a GPU one of width 1,024 in bfloat16, whose updates TRL rounds to it) from the same weights, tokenizer,
-prompts, learning rate and precision in both: cases `sft`, `dpo`, `grpo`; metrics `steps_per_second`, `peak_mb` (of the process) and
-`steps_mb` (the part of it that training added: the peak beyond what the process held just before the first step), peers TRL's trainers.
-GRPO: 4 prompts x 8 samples x 16 new tokens, the reward is the share of sampled ids in the lower half of the vocabulary; `reward` is its
-mean over the last fifth of the steps (five at least), which must agree for the speed to mean anything.
+Whole step: a tiny Qwen3 (on a GPU one of width 1,024 in bfloat16, whose updates TRL rounds to it) from the same
+weights, tokenizer, prompts, learning rate and precision in both: cases `sft`, `dpo`, `grpo`; metrics
+`steps_per_second`, `peak_mb` (of the process) and `steps_mb` (the part of it that training added: the peak beyond what
+the process held just before the first step), peers TRL's trainers. GRPO: 4 prompts x 8 samples x 16 new tokens, the
+reward is the share of sampled ids in the lower half of the vocabulary; `reward` is its mean over the last fifth of the
+steps (five at least), which must agree for the speed to mean anything.
 
-Every measurement is a process of its own; the providers of a case take turns (A B C A B C ...), because the machine's speed drifts. The
-value is the median of the turns' medians, low and high the least and greatest of them. A case of 151,936 ids takes one turn: a step takes
-seconds there; --turns 3 gives every case three. Nothing is written to disk by either. A case that needs CUDA runs where
-there is a CUDA device and is left out elsewhere, saying so.
+Every measurement is a process of its own; the providers of a case take turns (A B C A B C ...), because the machine's
+speed drifts. The value is the median of the turns' medians, low and high the least and greatest of them. A case of
+151,936 ids takes one turn: a step takes seconds there; --turns 3 gives every case three. Nothing is written to disk by
+either. A case that needs CUDA runs where there is a CUDA device and is left out elsewhere, saying so.
 """
 
 from __future__ import annotations
@@ -49,7 +52,17 @@ HEADS = {"head 1024 x 512 x 32000": (1024, 512, 32000), "head 2048 x 256 x 15193
 CUDA_HEADS = {"head 8192 x 4096 x 128256, bf16": (8192, 4096, ON_GPU)}
 PROVIDERS = {
     "head": ("here", "products", "naive", "compiled", "trl", "liger", "liger grpo", "verl", "torch"),
-    "cuda head": ("here", "here, 1 GB", "products", "compiled", "trl", "liger", "verl", "torch", "quack (cross entropy only)"),
+    "cuda head": (
+        "here",
+        "here, 1 GB",
+        "products",
+        "compiled",
+        "trl",
+        "liger",
+        "verl",
+        "torch",
+        "quack (cross entropy only)",
+    ),
     "dpo head": ("here", "naive", "liger dpo"),
     "step": ("here", "trl"),
 }
@@ -84,16 +97,19 @@ def whole(provider: str, case: str, vocabulary: int, hidden: int, steps: int) ->
     with tempfile.TemporaryDirectory() as folder:
         prompts, answers, tokenizer = make(folder, vocabulary, hidden, SHAPES[case])
         kind = case.split(",")[0]
-        return {"here": ours, "trl": theirs}[provider](kind, folder, prompts, answers, tokenizer, steps, *placed(hidden))
+        return {"here": ours, "trl": theirs}[provider](
+            kind, folder, prompts, answers, tokenizer, steps, *placed(hidden)
+        )
 
 
 def make(folder: str, vocabulary: int, hidden: int, lengths: str):
-    """The same start for all: a model and tokenizer in `folder`, 64 prompts, and two answers to each (equal or ragged lengths)."""
+    """The same start for all: a model and tokenizer in `folder`, 64 prompts, and two answers to each (equal or ragged
+    lengths)."""
     import random
 
     from transformers import Qwen3Config, Qwen3ForCausalLM
 
-    from training.model import train_tokenizer
+    from training.model.model import train_tokenizer
 
     rng = random.Random(0)
     words = ["".join(rng.choice("bdfgklmnprst") + rng.choice("aeiou") for _ in range(2)) for _ in range(150)]
@@ -102,12 +118,20 @@ def make(folder: str, vocabulary: int, hidden: int, lengths: str):
     heads = max(4, hidden // 64)
     model = Qwen3ForCausalLM(
         Qwen3Config(
-            vocab_size=vocabulary, hidden_size=hidden, num_hidden_layers=4, num_attention_heads=heads, num_key_value_heads=heads // 2,
+            vocab_size=vocabulary,
+            hidden_size=hidden,
+            num_hidden_layers=4,
+            num_attention_heads=heads,
+            num_key_value_heads=heads // 2,
             head_dim=64 if hidden >= 1024 else 16,
-            intermediate_size=4 * hidden, max_position_embeddings=512, tie_word_embeddings=True, bos_token_id=None,
-            eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id,
+            intermediate_size=4 * hidden,
+            max_position_embeddings=512,
+            tie_word_embeddings=True,
+            bos_token_id=None,
+            eos_token_id=tokenizer.eos_token_id,
+            pad_token_id=tokenizer.pad_token_id,
         )
-    )  # fmt: skip
+    )
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     prompts = [say(8) for _ in range(64)]
@@ -123,21 +147,21 @@ def ours(kind: str, folder: str, prompts, answers, tokenizer, steps: int, device
     import copy
 
     from synth.types import Message, Problem, Sampling, Scored
-    from training.advantage.grpo import grpo
-    from training.curriculum.uniform import uniform
-    from training.experience import Experience
-    from training.learner import Learner, Optim, nll
-    from training.model import load_model
-    from training.objective import PolicyObjective
-    from training.pack import Row, pack
-    from training.pairs import PairObjective
-    from training.prefer.dpo import dpo
-    from training.ratio.token import token
-    from training.render import Renderer
+    from training.learner.learner import Learner, Optim, nll
+    from training.learner.loop import Round, run
+    from training.learner.pack import Row, pack
+    from training.model.model import load_model
+    from training.model.render import Renderer
+    from training.preference.loss.dpo import dpo
+    from training.preference.objective import PairObjective
+    from training.rl.advantage.grpo import grpo
+    from training.rl.curriculum.uniform import uniform
+    from training.rl.experience import Experience
+    from training.rl.objective import PolicyObjective
+    from training.rl.policy_loss.clip import clip
+    from training.rl.ratio.token import token
     from training.rollout.play import Player
     from training.rollout.torch_sampler import TorchSampler
-    from training.rounds import Round, run
-    from training.surrogate.clip import clip
 
     model, tok = load_model(folder, dtype=dtype, device=device)
     renderer = Renderer(tok)
@@ -155,13 +179,24 @@ def ours(kind: str, folder: str, prompts, answers, tokenizer, steps: int, device
     if kind == "sft":
         rows = [row(p, a, everything=True) for p, (a, _) in zip(prompts, answers, strict=True)]
         current = Round(
-            name="sft", role="policy", steps=steps, objective=nll, source=lambda s: ([pack([rows[(8 * s + i) % 64] for i in range(8)])], {})
+            name="sft",
+            role="policy",
+            steps=steps,
+            objective=nll,
+            source=lambda s: ([pack([rows[(8 * s + i) % 64] for i in range(8)])], {}),
         )
     elif kind == "dpo":
         objective = PairObjective(loss=dpo, reference=copy.deepcopy(model).requires_grad_(False))
         pairs = [(row(p, a, i), row(p, b, i)) for i, (p, (a, b)) in enumerate(zip(prompts, answers, strict=True))]
-        current = Round(name="dpo", role="policy", steps=steps, objective=objective, prepare=objective.prepare, together=2,
-                        source=lambda s: ([pack([r for i in range(4) for r in pairs[(4 * s + i) % 64]])], {}))  # fmt: skip
+        current = Round(
+            name="dpo",
+            role="policy",
+            steps=steps,
+            objective=objective,
+            prepare=objective.prepare,
+            together=2,
+            source=lambda s: ([pack([r for i in range(4) for r in pairs[(4 * s + i) % 64]])], {}),
+        )
     else:
 
         class Asked:
@@ -175,11 +210,16 @@ def ours(kind: str, folder: str, prompts, answers, tokenizer, steps: int, device
             import numpy as np
 
             return [
-                np.array([np.mean(np.concatenate([s.ids for s in r.segments if s.role == "model"]) < half) for r in g.rollouts])
+                np.array(
+                    [
+                        np.mean(np.concatenate([s.ids for s in r.segments if s.role == "model"]) < half)
+                        for r in g.rollouts
+                    ]
+                )
                 for g in groups
             ]
 
-        objective = PolicyObjective(ratio=token, surrogate=clip)
+        objective = PolicyObjective(ratio=token, policy_loss=clip)
         means: list[float] = []
 
         def rewarded(groups, rewards, state, rng):
@@ -190,11 +230,21 @@ def ours(kind: str, folder: str, prompts, answers, tokenizer, steps: int, device
         kind_of = {"answer": "", "verifier": "exact_match", "family": "bench", "env": "asked", "split": "train"}
         experience = Experience(
             problems=[Problem.make(prompt=p, **kind_of) for p in prompts],
-            player=Player(sampler=TorchSampler(model, renderer.end_id), renderer=renderer, envs={"asked": Asked()},
-                          sampling=Sampling(temperature=1.0, max_tokens=16)),
-            advantage=grpo, curriculum=uniform, rewards=[rewarded], prompts_per_step=4, samples_per_prompt=8,
-        )  # fmt: skip
-        current = Round(name="grpo", role="policy", steps=steps, objective=objective, prepare=objective.prepare, source=experience)
+            player=Player(
+                sampler=TorchSampler(model, renderer.end_id),
+                renderer=renderer,
+                envs={"asked": Asked()},
+                sampling=Sampling(temperature=1.0, max_tokens=16),
+            ),
+            advantage=grpo,
+            curriculum=uniform,
+            rewards=[rewarded],
+            prompts_per_step=4,
+            samples_per_prompt=8,
+        )
+        current = Round(
+            name="grpo", role="policy", steps=steps, objective=objective, prepare=objective.prepare, source=experience
+        )
     before = peak(reset=True, cuda=device == "cuda")
     seconds, parts, began = [], [], time.perf_counter()
     for _, _, metrics in run([current], {"policy": learner}):
@@ -221,7 +271,9 @@ def theirs(kind: str, folder: str, prompts, answers, tokenizer, steps: int, devi
 
     class Clock(TrainerCallback):
         def on_step_begin(self, *_, **__):
-            self.began = getattr(self, "ended", None) or time.perf_counter()  # the time between steps (batches, logs) is the step's
+            self.began = (
+                getattr(self, "ended", None) or time.perf_counter()
+            )  # the time between steps (batches, logs) is the step's
 
         def on_step_end(self, *_, **__):
             self.ended = time.perf_counter()
@@ -229,16 +281,31 @@ def theirs(kind: str, folder: str, prompts, answers, tokenizer, steps: int, devi
 
     with tempfile.TemporaryDirectory() as scratch:
         common = dict(
-            output_dir=scratch, use_cpu=device == "cpu", bf16=device == "cuda", gradient_checkpointing=False, report_to="none", logging_steps=steps,
-            disable_tqdm=True, save_strategy="no", max_steps=steps, learning_rate=1e-3, lr_scheduler_type="constant", weight_decay=0.01,
+            output_dir=scratch,
+            use_cpu=device == "cpu",
+            bf16=device == "cuda",
+            gradient_checkpointing=False,
+            report_to="none",
+            logging_steps=steps,
+            disable_tqdm=True,
+            save_strategy="no",
+            max_steps=steps,
+            learning_rate=1e-3,
+            lr_scheduler_type="constant",
+            weight_decay=0.01,
             seed=0,
-        )  # fmt: skip
+        )
         if kind == "sft":
             from trl import SFTConfig, SFTTrainer
 
             data = Dataset.from_list([{"messages": chat(p, a)} for p, (a, _) in zip(prompts, answers, strict=True)])
-            trainer = SFTTrainer(model, SFTConfig(per_device_train_batch_size=8, max_length=None, **common), train_dataset=data,
-                                 processing_class=tokenizer, callbacks=[Clock()])  # fmt: skip
+            trainer = SFTTrainer(
+                model,
+                SFTConfig(per_device_train_batch_size=8, max_length=None, **common),
+                train_dataset=data,
+                processing_class=tokenizer,
+                callbacks=[Clock()],
+            )
         elif kind == "dpo":
             from trl import DPOConfig, DPOTrainer
 
@@ -249,8 +316,7 @@ def theirs(kind: str, folder: str, prompts, answers, tokenizer, steps: int, devi
                 ]
             )
             args = DPOConfig(per_device_train_batch_size=4, beta=0.1, max_length=None, **common)
-            trainer = DPOTrainer(model, args=args, train_dataset=data,
-                                 processing_class=tokenizer, callbacks=[Clock()])  # fmt: skip
+            trainer = DPOTrainer(model, args=args, train_dataset=data, processing_class=tokenizer, callbacks=[Clock()])
         else:
             from trl import GRPOConfig, GRPOTrainer
 
@@ -262,10 +328,17 @@ def theirs(kind: str, folder: str, prompts, answers, tokenizer, steps: int, devi
                 return r
 
             args = GRPOConfig(
-                per_device_train_batch_size=32, num_generations=8, max_completion_length=16, temperature=1.0, beta=0.0, **common
+                per_device_train_batch_size=32,
+                num_generations=8,
+                max_completion_length=16,
+                temperature=1.0,
+                beta=0.0,
+                **common,
             )
             data = Dataset.from_list([{"prompt": chat(p)} for p in prompts])
-            trainer = GRPOTrainer(model, reward, args=args, train_dataset=data, processing_class=tokenizer, callbacks=[Clock()])
+            trainer = GRPOTrainer(
+                model, reward, args=args, train_dataset=data, processing_class=tokenizer, callbacks=[Clock()]
+            )
         before = peak(reset=True, cuda=device == "cuda")
         trainer.train()
     out = {"seconds": seconds, **memory(before, device), "parts": {}}
@@ -290,7 +363,9 @@ def child(*args: str, module: str = "benchmarks.learner") -> dict | str:
     """A measurement in a process of its own; where it cannot be made, the last line of why."""
     command = [sys.executable, "-m", module, "--child", *args]
     env = {**os.environ, "OMP_NUM_THREADS": "2", "HF_HUB_OFFLINE": "1"}
-    if args[0].endswith("head") and args[5] == "0":  # a run for memory alone: nearly all blocks go back as they are freed
+    if (
+        args[0].endswith("head") and args[5] == "0"
+    ):  # a run for memory alone: nearly all blocks go back as they are freed
         env["MALLOC_MMAP_THRESHOLD_"] = "65536"
     elif args[0].endswith("head") and int(args[4]) > LARGE:  # for both: the large ones do
         env |= {"MALLOC_MMAP_THRESHOLD_": str(4 << 20), "MALLOC_TRIM_THRESHOLD_": str(64 << 20)}
@@ -305,12 +380,26 @@ def result(case: str, metric: str, unit: str, better: str, of: dict[str, list[fl
     mid = {p: round(statistics.median(x), digits) for p, x in of.items()}
     peers = {p: x for p, x in mid.items() if p != "here"}
     best = (max if better == "higher" else min)(peers.values()) if peers else None
-    ratio = None if not best or not mid["here"] else round(mid["here"] / best if better == "higher" else best / mid["here"], 3)
+    ratio = (
+        None
+        if not best or not mid["here"]
+        else round(mid["here"] / best if better == "higher" else best / mid["here"], 3)
+    )
     return {
-        "case": case, "metric": metric, "value": mid["here"], "unit": unit, "better": better, "low": round(min(of["here"]), digits),
-        "high": round(max(of["here"]), digits), "n": len(of["here"]), "peers": peers, "ratio_to_best_peer": ratio, "device": device(),
-        "versions": versions(), "command": COMMAND,
-    }  # fmt: skip
+        "case": case,
+        "metric": metric,
+        "value": mid["here"],
+        "unit": unit,
+        "better": better,
+        "low": round(min(of["here"]), digits),
+        "high": round(max(of["here"]), digits),
+        "n": len(of["here"]),
+        "peers": peers,
+        "ratio_to_best_peer": ratio,
+        "device": device(),
+        "versions": versions(),
+        "command": COMMAND,
+    }
 
 
 def device() -> str:
@@ -357,7 +446,9 @@ def measured_head(kind: str, case: str, shape: tuple[int, int, int], n_turns: in
     if limit:
         shares = {p: [least / x for least, x in zip(limit, xs, strict=True)] for p, xs in seconds.items()}
         out.append(result(case, "of_3_products", "share of the limit", "higher", shares, 3))
-    memory = {p: [xs[0]["extra_mb"] if large else child(kind, p, *sizes, "0", *more)["extra_mb"]] for p, xs in found.items()}
+    memory = {
+        p: [xs[0]["extra_mb"] if large else child(kind, p, *sizes, "0", *more)["extra_mb"]] for p, xs in found.items()
+    }
     out.append(result(case, "extra_mb", "MB", "lower", memory, 0))
     for metric in ("error", "error_with_loss"):
         wrong = {p: [1e6 * xs[0][metric]] for p, xs in found.items() if metric in xs[0]}
@@ -370,7 +461,9 @@ def measured_step(shape: str, name: str, n_turns: int) -> list[dict]:
     case, (vocabulary, hidden) = f"{shape}, {name}", {**VOCABULARIES, **CUDA_VOCABULARIES}[name]
     slow = vocabulary > LARGE and name in VOCABULARIES
     steps, skip = (5, 1) if slow else (60 if shape == "grpo" else 40, 5)
-    found = turns(case, PROVIDERS["step"], n_turns, lambda p: ("step", p, shape, str(vocabulary), str(hidden), str(steps)))
+    found = turns(
+        case, PROVIDERS["step"], n_turns, lambda p: ("step", p, shape, str(vocabulary), str(hidden), str(steps))
+    )
     rate = {p: [1 / statistics.median(x["seconds"][skip:]) for x in xs] for p, xs in found.items()}
     out = [result(case, "steps_per_second", "steps/s", "higher", rate)]
     for metric in ("peak_mb", "steps_mb"):
@@ -394,7 +487,9 @@ def main() -> None:
 
     began = time.perf_counter()
     if not torch.cuda.is_available():
-        print(f"left out, no CUDA device: {'; '.join([*CUDA_HEADS, *(f'{s}, {n}' for n in CUDA_VOCABULARIES for s in SHAPES)])}")
+        print(
+            f"left out, no CUDA device: {'; '.join([*CUDA_HEADS, *(f'{s}, {n}' for n in CUDA_VOCABULARIES for s in SHAPES)])}"
+        )
     n_turns = lambda v: args.turns or (1 if v > LARGE else TURNS)  # noqa: E731
     cases: list[dict] = []
     for kind in ("head", "dpo head"):
@@ -407,7 +502,9 @@ def main() -> None:
             if args.only in f"{shape}, {name}":
                 cases += measured_step(shape, name, n_turns(vocabulary))
     if not cases:
-        raise SystemExit(f"no case's name holds {args.only!r}: {', '.join([*HEADS, *(f'{s}, {n}' for n in VOCABULARIES for s in SHAPES)])}")
+        raise SystemExit(
+            f"no case's name holds {args.only!r}: {', '.join([*HEADS, *(f'{s}, {n}' for n in VOCABULARIES for s in SHAPES)])}"
+        )
     path = RESULTS / "learner.json"
     if args.only and path.exists():  # the other cases stay as they were measured
         measured, before = {c["case"] for c in cases}, json.loads(path.read_text(encoding="utf-8"))
@@ -416,7 +513,9 @@ def main() -> None:
     RESULTS.mkdir(exist_ok=True)
     path.write_text(json.dumps(cases, indent=1) + "\n", encoding="utf-8")
     plot()
-    print(f"{len(cases)} results in {(time.perf_counter() - began) / 60:.1f} minutes: {path.relative_to(ROOT)}, {PICTURE.relative_to(ROOT)}")
+    print(
+        f"{len(cases)} results in {(time.perf_counter() - began) / 60:.1f} minutes: {path.relative_to(ROOT)}, {PICTURE.relative_to(ROOT)}"
+    )
 
 
 def one(kind: str, provider: str, *rest: str) -> dict:

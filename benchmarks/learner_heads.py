@@ -1,7 +1,8 @@
 """One way of reading a head, measured: what `benchmarks/learner.py` starts in a process of its own for each provider.
 
-A provider is a function (hidden [N, d], weight [V, d], targets [N], loss of (log-probs [N], entropy [N] or None)) that leaves the two gradients
-in `.grad`. Those that bring a loss of their own (Liger's GRPO and DPO losses, QuACK's cross entropy) do not look at the one they are given.
+A provider is a function (hidden [N, d], weight [V, d], targets [N], loss of (log-probs [N], entropy [N] or None)) that
+leaves the two gradients in `.grad`. Those that bring a loss of their own (Liger's GRPO and DPO losses, QuACK's cross
+entropy) do not look at the one they are given.
 """
 
 from __future__ import annotations
@@ -20,23 +21,27 @@ Run = Callable[[Any, Any, Any, Callable], None]
 
 
 def head(provider: str, n: int, d: int, v: int, repeats: int, bonus: float = 0.0) -> dict:
-    """Seconds of each repeat, forward and backward; peak memory beyond inputs and gradients; errors. bonus: of the entropy, in the loss."""
+    """Seconds of each repeat, forward and backward; peak memory beyond inputs and gradients; errors. bonus: of the
+    entropy, in the loss."""
     import torch
 
     hidden, weight, targets = inputs(n, d, v)
     each = n // SEQUENCES
     if provider == "products":
         return measure(products(hidden, weight), hidden, weight, repeats, first=True)
-    old, credit = -torch.rand(n, device=hidden.device) * 12, torch.randn(SEQUENCES, device=hidden.device).repeat_interleave(each)
-    run = heads(provider, each, old, credit, bonus)
+    old, advantages = (
+        -torch.rand(n, device=hidden.device) * 12,
+        torch.randn(SEQUENCES, device=hidden.device).repeat_interleave(each),
+    )
+    run = heads(provider, each, old, advantages, bonus)
 
-    def loss_of(logp, entropy, old=old, credit=credit):
+    def loss_of(logp, entropy, old=old, advantages=advantages):
         ratio = (logp - old).exp()
-        loss = torch.maximum(-ratio * credit, -ratio.clamp(0.8, 1.2) * credit)
+        loss = torch.maximum(-ratio * advantages, -ratio.clamp(0.8, 1.2) * advantages)
         return (loss if entropy is None else loss - bonus * entropy).sum() / len(logp)
 
     def few(logp, entropy):
-        return loss_of(logp, entropy, old[:FEW].to(logp.dtype), credit[:FEW].to(logp.dtype))
+        return loss_of(logp, entropy, old[:FEW].to(logp.dtype), advantages[:FEW].to(logp.dtype))
 
     run(hidden[:FEW], weight, targets[:FEW], few)  # what is loaded and compiled once belongs to no step
     wrong = {}
@@ -48,7 +53,8 @@ def head(provider: str, n: int, d: int, v: int, repeats: int, bonus: float = 0.0
 
 
 def pairs(provider: str, n: int, d: int, v: int, repeats: int) -> dict:
-    """`head` with the loss of preference pairs: rows lie pair by pair, the chosen answer before the rejected one, N/16 rows each."""
+    """`head` with the loss of preference pairs: rows lie pair by pair, the chosen answer before the rejected one, N/16
+    rows each."""
     import torch
 
     hidden, weight, targets = inputs(n, d, v)
@@ -59,13 +65,15 @@ def pairs(provider: str, n: int, d: int, v: int, repeats: int) -> dict:
         return -torch.nn.functional.logsigmoid(0.1 * (said[:, 0] - said[:, 1])).mean()
 
     if provider == "here":
-        from training.logprob import Head
-        from training.policy_loss import fused_policy_loss
+        from training.lm_head.fused_loss import fused_policy_loss
+        from training.lm_head.logprob import Head
 
         def run(h, w, y, loss):
             lengths = [2 * each] * (len(y) // (2 * each))
             of_a_pair = lambda stats, _: (loss(stats.logp, None), {})  # noqa: E731
-            fused_policy_loss(h, Head(weight=w), y, of_a_pair, scope="sequence", lengths=lengths, elements=2 * each * v)[0].backward()
+            fused_policy_loss(
+                h, Head(weight=w), y, of_a_pair, scope="sequence", lengths=lengths, elements=2 * each * v
+            )[0].backward()
     elif provider == "naive":
         run = heads("naive", each, None, None, 0.0)
     else:
@@ -74,7 +82,9 @@ def pairs(provider: str, n: int, d: int, v: int, repeats: int) -> dict:
         theirs = LigerFusedLinearDPOLoss(beta=0.1, compiled=False, use_ref_model=False)
 
         def run(h, w, y, loss):
-            first = lambda x: x.view(-1, 2, each, *x.shape[1:]).transpose(0, 1).flatten(0, 1)  # all chosen, then all rejected  # noqa: E731
+            first = lambda x: (
+                x.view(-1, 2, each, *x.shape[1:]).transpose(0, 1).flatten(0, 1)
+            )  # all chosen, then all rejected  # noqa: E731
             theirs(w, first(h), first(y))[0].backward()
 
     run(hidden[: 2 * each], weight, targets[: 2 * each], loss_of)
@@ -83,7 +93,8 @@ def pairs(provider: str, n: int, d: int, v: int, repeats: int) -> dict:
 
 
 def inputs(n: int, d: int, v: int):
-    """hidden [n, d], weight [v, d] (logits of standard deviation 4), targets [n]; bfloat16 on a GPU where the case is for one."""
+    """hidden [n, d], weight [v, d] (logits of standard deviation 4), targets [n]; bfloat16 on a GPU where the case is
+    for one."""
     import torch
 
     on_gpu = torch.cuda.is_available() and v == ON_GPU
@@ -94,14 +105,14 @@ def inputs(n: int, d: int, v: int):
     return torch.randn(n, d).to(device, dtype).requires_grad_(), weight, torch.randint(0, v, (n,), device=device)
 
 
-def heads(provider: str, each: int, old, credit, bonus: float) -> Run:
-    """each: rows of a sequence; old, credit [N]: what the loss is made of, for a provider that brings its own. bonus: whether the loss looks
-    at the entropy (some can be told that it does not)."""
+def heads(provider: str, each: int, old, advantages, bonus: float) -> Run:
+    """each: rows of a sequence; old, advantage [N]: what the loss is made of, for a provider that brings its own. bonus:
+    whether the loss looks at the entropy (some can be told that it does not)."""
     import torch
 
     if provider.startswith("here"):
-        from training.logprob import Head
-        from training.policy_loss import fused_policy_loss
+        from training.lm_head.fused_loss import fused_policy_loss
+        from training.lm_head.logprob import Head
 
         def run(h, w, y, loss_of):
             if h.is_cuda:  # 4,096 rows of 128,256 ids: 2.1 GB; or a half
@@ -127,12 +138,14 @@ def heads(provider: str, each: int, old, credit, bonus: float) -> Run:
 
         def run(h, w, y, loss_of):
             rows = [x.view(-1, each, *x.shape[1:]) for x in (h, y, torch.ones_like(y), old[: len(y)])]
-            theirs(rows[0], w, rows[1], rows[2], credit[: len(y) : each], old_per_token_logps=rows[3])[0].backward()
+            theirs(rows[0], w, rows[1], rows[2], advantages[: len(y) : each], old_per_token_logps=rows[3])[0].backward()
     elif provider == "verl":
         where = importlib.util.find_spec("verl")
         if where is None:
             raise ModuleNotFoundError("verl is not installed (`pip install --no-deps verl`)")
-        spec = importlib.util.spec_from_file_location("fused", Path(where.origin).parent / "utils/experimental/torch_functional.py")
+        spec = importlib.util.spec_from_file_location(
+            "fused", Path(where.origin).parent / "utils/experimental/torch_functional.py"
+        )
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
 
@@ -146,7 +159,9 @@ def heads(provider: str, each: int, old, credit, bonus: float) -> Run:
             asked = ("entropy",) if bonus else ()
             loss_of(*ChunkedLogProbFunction.apply(h, w, None, y, 1.0, 32768, None, 1.0, asked)[:2]).backward()
     elif provider == "liger":
-        from liger_kernel.ops.fused_linear_scaled_cross_entropy import LigerFusedLinearScaledCrossEntropyFunction as Function
+        from liger_kernel.ops.fused_linear_scaled_cross_entropy import (
+            LigerFusedLinearScaledCrossEntropyFunction as Function,
+        )
 
         def run(h, w, y, loss_of):
             out = Function.apply(h, w, y, 1.0, -100, 1, bool(bonus))
@@ -183,9 +198,12 @@ def products(hidden, weight) -> Callable[[], None]:
     return run
 
 
-def errors(run: Run, hidden, weight, targets, n: int, loss_of: Callable, *, own_loss: bool, bonus: float = 0.0) -> dict[str, float]:
-    """The larger of the relative errors of both gradients against float64, of the first n rows. `error`: of a given dL/dlogp, which is what a
-    head answers for; `error_with_loss`: of the loss, whose ratios and margins make more of the rounding of a float32 log-prob."""
+def errors(
+    run: Run, hidden, weight, targets, n: int, loss_of: Callable, *, own_loss: bool, bonus: float = 0.0
+) -> dict[str, float]:
+    """The larger of the relative errors of both gradients against float64, of the first n rows. `error`: of a given
+    dL/dlogp, which is what a head answers for; `error_with_loss`: of the loss, whose ratios and margins make more of
+    the rounding of a float32 log-prob."""
     import torch
 
     def given(logp, entropy=None):
@@ -199,13 +217,15 @@ def errors(run: Run, hidden, weight, targets, n: int, loss_of: Callable, *, own_
         want = torch.autograd.grad(loss(logp, entropy), (h64, w64), retain_graph=True)
         small, weight.grad = hidden[:n].detach().clone().requires_grad_(), None
         run(small, weight, targets[:n], loss)
-        out[name] = max(float((a.double() - b).norm() / b.norm()) for a, b in zip((small.grad, weight.grad), want, strict=True))
+        out[name] = max(
+            float((a.double() - b).norm() / b.norm()) for a, b in zip((small.grad, weight.grad), want, strict=True)
+        )
     return out
 
 
 def measure(step: Callable[[], None], hidden, weight, repeats: int, first: bool) -> dict:
-    """Seconds of `repeats` steps, and the peak memory of all beyond inputs and gradients. first: after one that is not timed; on a GPU after
-    five."""
+    """Seconds of `repeats` steps, and the peak memory of all beyond inputs and gradients. first: after one that is not
+    timed; on a GPU after five."""
     import torch
 
     def again() -> None:
@@ -226,7 +246,8 @@ def measure(step: Callable[[], None], hidden, weight, repeats: int, first: bool)
 
 
 def peak(reset: bool = False, cuda: bool = False) -> float:
-    """Peak memory in MB of this process, or of what it holds on the GPU; reset: from now on (Linux), and what it holds now."""
+    """Peak memory in MB of this process, or of what it holds on the GPU; reset: from now on (Linux), and what it holds
+    now."""
     if cuda:
         import torch
 

@@ -1,5 +1,5 @@
-"""The picture of `benchmarks/learner.py` and `benchmarks/learner_profile.py`: heads by time and memory, whole steps, and where a step's time
-goes. Drawn from their results, at the end of either: docs/images/learner.svg."""
+"""The picture of `benchmarks/learner.py` and `benchmarks/learner_profile.py`: heads by time and memory, whole steps,
+and where a step's time goes. Drawn from their results, at the end of either: docs/images/learner.svg."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ def plot(folder: Path = RESULTS, path: Path = PICTURE) -> None:
     matplotlib.rcParams["svg.hashsalt"] = "espalier"  # the same file from the same numbers
     import matplotlib.pyplot as plt
 
-    steps, profile = (json.loads(f.read_text(encoding="utf-8")) if f.exists() else [] for f in (folder / "learner.json", folder / "learner-profile.json"))
+    steps, profile = (
+        json.loads(f.read_text(encoding="utf-8")) if f.exists() else []
+        for f in (folder / "learner.json", folder / "learner-profile.json")
+    )
     figure, axes = plt.subplots(2, 2, figsize=(12, 8))
     shapes = list(dict.fromkeys(r["case"] for r in steps if r["case"].startswith("head")))[:2]
     for panel, case in zip(axes[0], shapes, strict=False):
@@ -37,16 +40,27 @@ def plot(folder: Path = RESULTS, path: Path = PICTURE) -> None:
 
 
 def _head(panel: Any, case: str, results: Sequence[Mapping[str, Any]]) -> None:
-    """A point per provider: seconds against memory, both on a scale of factors; points that nearly meet share a label."""
+    """A point per provider: seconds against memory, both on a scale of factors; points that nearly meet share a
+    label."""
     of = {r["metric"]: {"here": r["value"], **r["peers"]} for r in results if r["case"] == case}
     labels: list[tuple[float, float, list[str]]] = []
-    for seconds, memory, name in sorted((s, of["extra_mb"][n], n) for n, s in of["seconds"].items() if of["extra_mb"].get(n)):
-        panel.scatter(seconds, memory, color=OURS if name == "here" else THEIRS, s=60 if name == "here" else 36, zorder=3)
+    for seconds, memory, name in sorted(
+        (s, of["extra_mb"][n], n) for n, s in of["seconds"].items() if of["extra_mb"].get(n)
+    ):
+        panel.scatter(
+            seconds, memory, color=OURS if name == "here" else THEIRS, s=60 if name == "here" else 36, zorder=3
+        )
         beside = [names for s, m, names in labels if seconds / s < 1.3 and 1 / 1.3 < memory / m < 1.3]
         beside[0].append(name) if beside else labels.append((seconds, memory, [name]))
     for seconds, memory, names in labels:
         panel.annotate(", ".join(names), (seconds, memory), textcoords="offset points", xytext=(0, 8), fontsize=9)
-    panel.set(xscale="log", yscale="log", title=case, xlabel="seconds, forward and backward", ylabel="memory beyond inputs and gradients, MB")
+    panel.set(
+        xscale="log",
+        yscale="log",
+        title=case,
+        xlabel="seconds, forward and backward",
+        ylabel="memory beyond inputs and gradients, MB",
+    )
     for axis in (panel.xaxis, panel.yaxis):
         axis.set_major_formatter("{x:g}")
     panel.xaxis.set_minor_formatter("{x:g}")
@@ -66,7 +80,11 @@ def _steps(panel: Any, results: Sequence[Mapping[str, Any]]) -> None:
 
 def _profile(panel: Any, results: Sequence[Mapping[str, Any]]) -> None:
     """A bar per way of doing a GRPO step, made of its parts."""
-    of = {r["case"].rsplit(": ", 1)[1]: {"here": r["value"], **r["peers"]} for r in results if r["metric"] == "milliseconds"}
+    of = {
+        r["case"].rsplit(": ", 1)[1]: {"here": r["value"], **r["peers"]}
+        for r in results
+        if r["metric"] == "milliseconds"
+    }
     names = {"neither": "neither", "uncompiled": "prompts shared", "apart": "compiled code", "here": "both"}
     left = dict.fromkeys(names, 0.0)
     for part, colour in PARTS.items():

@@ -1,12 +1,15 @@
-"""Where the time of one GRPO step goes at a vocabulary of 512, prompts shared and each on its own: `make bench-learner-profile`
+"""Where the time of one GRPO step goes at a vocabulary of 512, prompts shared and each on its own: `make
+bench-learner-profile`
 
-The case `grpo` of benchmarks/learner.py (4 prompts x 8 samples x 16 new tokens, a Qwen3 of 4 layers, width 64, float32). Metrics: `milliseconds`
-of sampling and of each part of the learner as it reports them (the head's backward pass is in `backward`), `tokens` that the model computes
-in a step; peers: the same step when every row computes its own prompt (`apart`), with torch alone (`uncompiled`), and both (`neither`): before
-and after. `self time` is the share of the learner's time that torch's
-profiler finds in one operation, and its `calls` a step: what is left when the large products are small.
+The case `grpo` of benchmarks/learner.py (4 prompts x 8 samples x 16 new tokens, a Qwen3 of 4 layers, width 64,
+float32). Metrics: `milliseconds` of sampling and of each part of the learner as it reports them (the head's backward
+pass is in `backward`), `tokens` that the model computes in a step; peers: the same step when every row computes its own
+prompt (`apart`), with torch alone (`uncompiled`), and both (`neither`): before and after. `self time` is the share of
+the learner's time that torch's profiler finds in one operation, and its `calls` a step: what is left when the large
+products are small.
 
-Every measurement is a process of its own, they take turns; the value is the median of the turns' medians, the first five steps left out.
+Every measurement is a process of its own, they take turns; the value is the median of the turns' medians, the first
+five steps left out.
 """
 
 from __future__ import annotations
@@ -25,21 +28,21 @@ CASE, SIZES, STEPS, SHOWN = "grpo", (512, 64), 40, 8
 
 def parts(how: str) -> dict:
     """Medians over the steps: seconds of each part, and tokens computed."""
-    import training.pack
-    import training.rounds
-    from training.learner import Learner
-    from training.native.build import turn_off
+    import training.learner.loop
+    import training.learner.pack
+    from training.learner.learner import Learner
+    from training.model.native.build import turn_off
 
     if how in ("apart", "neither"):
-        training.pack._common = lambda rows: []
+        training.learner.pack._common = lambda rows: []
     if how in ("uncompiled", "neither"):
         turn_off("the benchmark does without")
     seen: list[dict] = []
     tokens: list[int] = []
-    real_step, real_run = Learner.step, training.rounds.run
+    real_step, real_run = Learner.step, training.learner.loop.run
 
     def step(self, batch, *args, **kwargs):
-        tokens.append(len(training.pack.Stream.of(batch).ids))
+        tokens.append(len(training.learner.pack.Stream.of(batch).ids))
         return real_step(self, batch, *args, **kwargs)
 
     def run(*args, **kwargs):
@@ -47,7 +50,7 @@ def parts(how: str) -> dict:
             seen.append(out[2])
             yield out
 
-    Learner.step, training.rounds.run = step, run
+    Learner.step, training.learner.loop.run = step, run
     whole("here", CASE, *SIZES, STEPS)
     found = {p: statistics.median(m[f"{p}_seconds"] for m in seen[5:]) for p in PARTS}
     return {"seconds": [found["step"]], "parts": found, "tokens": statistics.median(tokens[5:])}
@@ -59,7 +62,7 @@ def operations() -> dict:
 
     from torch.profiler import ProfilerActivity, profile
 
-    from training.learner import Learner
+    from training.learner.learner import Learner
 
     real, taken, n = Learner.step, [0], 5
     own, calls = Counter(), Counter()
@@ -98,8 +101,20 @@ def main() -> None:
             into.append(out)
             print(f"turn {turn + 1}, {how}: {out['seconds'][0]:.4f} s a step", flush=True)
     name = f"{CASE}, {SIZES[0]} ids"
-    cases = [result(f"{name}: {p}", "milliseconds", "ms", "lower", {h: [1e3 * x["parts"][p] for x in xs] for h, xs in found.items()}, 2) for p in PARTS]
-    cases.append(result(name, "tokens", "tokens computed", "lower", {h: [x["tokens"] for x in xs] for h, xs in found.items()}, 0))
+    cases = [
+        result(
+            f"{name}: {p}",
+            "milliseconds",
+            "ms",
+            "lower",
+            {h: [1e3 * x["parts"][p] for x in xs] for h, xs in found.items()},
+            2,
+        )
+        for p in PARTS
+    ]
+    cases.append(
+        result(name, "tokens", "tokens computed", "lower", {h: [x["tokens"] for x in xs] for h, xs in found.items()}, 0)
+    )
     out = child("operations", module="benchmarks.learner_profile")
     if isinstance(out, str):
         raise SystemExit(f"operations: {out}")
@@ -107,7 +122,9 @@ def main() -> None:
         cases.append(result(f"{name}: {operation}", "self time", "share", "lower", {"here": [share]}, 3))
         cases.append(result(f"{name}: {operation}", "calls", "a step", "lower", {"here": [calls]}, 1))
     RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "learner-profile.json").write_text(json.dumps([c | {"command": COMMAND} for c in cases], indent=1) + "\n", encoding="utf-8")
+    (RESULTS / "learner-profile.json").write_text(
+        json.dumps([c | {"command": COMMAND} for c in cases], indent=1) + "\n", encoding="utf-8"
+    )
     plot()
 
 

@@ -1,8 +1,10 @@
-"""The tables of docs/losses.md: every preference loss and every head of a reward model, from what their files say. `make losses` writes them.
+"""The tables of docs/losses.md: every preference loss and every head of a reward model, from what their files say.
+`make losses` writes them.
 
-A loss's name, formula and counterpart in TRL are read from its docstring, what it needs from its constants and signature, and the recipes that
-use it from flows/recipes. tests/test_trl_preferences.py asserts the counterparts, values and gradients; a test asserts that it covers those
-named here, and that the committed page is the generated one.
+A loss's name, formula and counterpart in TRL are read from its docstring, what it needs from its constants and
+signature, and the recipes that use it from flows/recipes. tests/training/preference/test_trl_preferences.py asserts the
+counterparts, values and gradients; a test asserts that it covers those named here, and that the committed page is the
+generated one.
 """
 
 from __future__ import annotations
@@ -13,8 +15,9 @@ import sys
 from pathlib import Path
 
 from benchmarks.tables import ROOT
+from tasks.lab.checks import load
 from tasks.planning import code
-from tasks.planning.checks import load
+from tasks.planning.code import name_of
 from tasks.planning.resolve import yaml_files
 
 PAGE = ROOT / "docs" / "losses.md"
@@ -39,7 +42,7 @@ def peer(text: str) -> str:
 def recipes() -> dict[str, list[str]]:
     """Piece of prefer or head -> the recipes that name it."""
     out: dict[str, list[str]] = {}
-    for name in sorted(yaml_files("flows.recipes")):
+    for name in sorted(yaml_files("recipes")):
         for stage, knobs in load(name)["stages"].items():
             for slot in ("loss", "head"):
                 spec = knobs.get(slot)
@@ -53,23 +56,34 @@ def needs(path: Path) -> str:
     function = next(n for n in code.source(path).tree.body if isinstance(n, ast.FunctionDef) and n.name == path.stem)
     pairs = zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True)
     columns = [a.arg for a, default in pairs if default is None]
-    together, unit = code.constant(path, "TOGETHER", 1), code.constant(path, "UNIT", "pair")
+    together, unit = code.constant(path, "ROWS_PER_UNIT", 1), code.constant(path, "UNIT", "pair")
     said = [*sorted(code.constant(path, "NEEDS", set())), *(f"column {c}" for c in columns)]
     if together != 1 or unit != "pair":
-        said.append("all pairs of a step" if together == 0 else f"units: {together} x {unit}" if together > 1 else f"units: {unit}")
+        said.append(
+            "all pairs of a step"
+            if together == 0
+            else f"units: {together} x {unit}"
+            if together > 1
+            else f"units: {unit}"
+        )
     return ", ".join(said)
 
 
 def table(kind: str) -> str:
     used, rows = recipes(), []
-    folder = ROOT / "training" / {"losses": "prefer", "heads": "head"}[kind]
+    known = yaml_files("recipes")
+    folder = ROOT / "training/preference" / {"losses": "loss", "heads": "reward_head"}[kind]
     for path in sorted(folder.glob("[!_]*.py")):
         text = doc(path)
         title = text.partition("\n")[0].rstrip(".")
         link = f"[{path.stem}](../{path.relative_to(ROOT).as_posix()})"
-        own = ", ".join(f"[{n}](../flows/recipes/{n}.yaml)" for n in used.get(path.stem, ()))
+        own = ", ".join(f"[{n}](../{name_of(known[n])})" for n in used.get(path.stem, ()))
         rows.append([link, title, formula(text), *([needs(path), peer(text)] if kind == "losses" else []), own])
-    head = ["loss", "idea", "formula", "needs", "the same in TRL", "recipes"] if kind == "losses" else ["head", "idea", "formula", "recipes"]
+    head = (
+        ["loss", "idea", "formula", "needs", "the same in TRL", "recipes"]
+        if kind == "losses"
+        else ["head", "idea", "formula", "recipes"]
+    )
     return "\n".join("| " + " | ".join(row) + " |" for row in (head, ["---"] * len(head), *rows)) + "\n"
 
 

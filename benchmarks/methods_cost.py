@@ -1,9 +1,9 @@
 """What a step of each RL recipe costs beside GRPO's: CPU seconds, the median of steps. `make bench-methods-cost`
 
-Each recipe runs in the small world of its behavioural protocol (those without one in `mixed`) with what the protocol sets, and GRPO in the
-same, right before it, with what it sets for both: conversations are compared with conversations. Every recipe plays the same number of prompts and samples
-where its own settings do not say otherwise; tiny models exaggerate what is not the model's work, so this orders methods by their extra
-passes, no more.
+Each recipe runs in the small world of its behavioural protocol (those without one in `mixed`) with what the protocol
+sets, and GRPO in the same, right before it, with what it sets for both: conversations are compared with conversations.
+Every recipe plays the same number of prompts and samples where its own settings do not say otherwise; tiny models
+exaggerate what is not the model's work, so this orders methods by their extra passes, no more.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ import torch
 
 from benchmarks.tables import RESULTS
 from tasks.errors import UserError
-from tasks.methods.behaviour import prepared
-from tasks.methods.page import kinds
+from tasks.lab.behaviour import prepared
+from tasks.lab.page import kinds
 from tasks.planning.resolve import read_recipe
-from training.rounds import run
+from training.learner.loop import run
 
 STEPS, WORLD, PEER = 5, "mixed", "grpo"
 
@@ -50,11 +50,23 @@ def main() -> None:
             print(f"{name}: not measured in {world}: {e}", flush=True)
             continue
         print(f"{name} in {world}: {value:.2f}", flush=True)
-        found.append({
-            "case": name, "metric": "CPU time of a step, GRPO's being 1", "value": round(value, 3), "unit": "times GRPO", "better": "lower",
-            "low": None, "high": None, "n": STEPS, "peers": {}, "ratio_to_best_peer": None, "device": f"{platform.machine()}, one core",
-            "versions": {"torch": torch.__version__}, "command": "make bench-methods-cost",
-        })  # fmt: skip
+        found.append(
+            {
+                "case": name,
+                "metric": "CPU time of a step, GRPO's being 1",
+                "value": round(value, 3),
+                "unit": "times GRPO",
+                "better": "lower",
+                "low": None,
+                "high": None,
+                "n": STEPS,
+                "peers": {},
+                "ratio_to_best_peer": None,
+                "device": f"{platform.machine()}, one core",
+                "versions": {"torch": torch.__version__},
+                "command": "make bench-methods-cost",
+            }
+        )
     (RESULTS / "methods-cost.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 

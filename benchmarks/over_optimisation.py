@@ -1,9 +1,11 @@
-"""The over-optimisation curve of reward models, one for each head: what the best of n answers by the model is worth to the verifier.
+"""The over-optimisation curve of reward models, one for each head: what the best of n answers by the model is worth to
+the verifier.
 
-PROTOCOL, committed before the first run. The world `proxies` of tasks/methods/label_worlds.py: twenty pairs, a third of the labels wrong;
-the stage `reward` as it is, 60 steps, with no head (the log-odds of a word) and with each head of training/head; then 64 answers to each of six
-questions that no pair is about, of which the verifier calls half right. Five seeds; mean, least and greatest. `lost` is how much of
-its own peak a model loses at n = 64: above 0, more choice did harm. `make bench-over-optimisation` writes results, plot and table.
+PROTOCOL, committed before the first run. The world `proxies` of tasks/lab/label_worlds.py: twenty pairs, a third of
+the labels wrong; the stage `reward` as it is, 60 steps, with no head (the log-odds of a word) and with each head of
+training/preference/reward_head; then 64 answers to each of six questions that no pair is about, of which the verifier
+calls half right. Five seeds; mean, least and greatest. `lost` is how much of its own peak a model loses at n = 64:
+above 0, more choice did harm. `make bench-over-optimisation` writes results, plot and table.
 """
 
 from __future__ import annotations
@@ -19,13 +21,16 @@ import numpy as np
 import torch
 
 from benchmarks.tables import RESULTS, ROOT
-from tasks.methods import label_worlds
-from tasks.methods.pair_worlds import Room, plans, quiet, run_stage
+from tasks.lab import label_worlds
+from tasks.lab.worlds import Room, plans, quiet, run_stage
 
 COMMAND = "make bench-over-optimisation"
 HEADS: dict[str, dict[str, Any] | None] = {
-    "no head, a word": None, "scalar": {"piece": "scalar"}, "ensemble": {"piece": "ensemble"}, "gated": {"piece": "gated"},
-}  # fmt: skip
+    "no head, a word": None,
+    "scalar": {"piece": "scalar"},
+    "ensemble": {"piece": "ensemble"},
+    "gated": {"piece": "gated"},
+}
 SEEDS, STEPS, LARGEST = range(1, 6), 60, 64
 COLOURS = {"no head, a word": "#3b73c4", "scalar": "#14865a", "ensemble": "#b8791f", "gated": "#7a4fb5"}
 
@@ -42,11 +47,20 @@ def curve(head: dict[str, Any] | None, seed: int) -> dict[str, Any]:
 
 def result(case: str, metric: str, values: list[float], unit: str, better: str = "higher") -> dict[str, Any]:
     return {
-        "case": case, "metric": metric, "value": float(np.mean(values)), "unit": unit, "better": better, "low": min(values),
-        "high": max(values), "n": len(values), "peers": {}, "ratio_to_best_peer": None,
-        "device": f"{os.cpu_count()} cores, {platform.machine()}", "versions": {"python": platform.python_version(), "torch": torch.__version__},
+        "case": case,
+        "metric": metric,
+        "value": float(np.mean(values)),
+        "unit": unit,
+        "better": better,
+        "low": min(values),
+        "high": max(values),
+        "n": len(values),
+        "peers": {},
+        "ratio_to_best_peer": None,
+        "device": f"{os.cpu_count()} cores, {platform.machine()}",
+        "versions": {"python": platform.python_version(), "torch": torch.__version__},
         "command": COMMAND,
-    }  # fmt: skip
+    }
 
 
 def main() -> None:

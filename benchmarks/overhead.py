@@ -1,18 +1,22 @@
 """What it costs to be watched: MLflow, Prefect, and servers that are gone. `make bench-overhead`
 
-Where a run can only wait, seconds of the clock are measured; where it computes, processor seconds (user and system, of all processes concerned),
-which say the same on a machine that does other things. The raw numbers are in benchmarks/runs/overhead.json, with both, and the load.
+Where a run can only wait, seconds of the clock are measured; where it computes, processor seconds (user and system, of
+all processes concerned), which say the same on a machine that does other things. The raw numbers are in
+benchmarks/runs/overhead.json, with both, and the load.
 
-- *tracking*: a stage that records WRITES metrics a second under `spool.shipped`, as `espalier run` does, with MLflow in a local file, at an address
-  where nobody listens, at one that accepts and never answers, and at a server that is killed as soon as the run is shown there. What a run grows by
-  is the time inside the calls that record, and the time that the end of the run is held. The process beside it takes processor seconds, measured for
-  two lengths of the stage: their difference is what each further second costs, the rest is importing MLflow. For the default run they are counted as
-  if they displaced its own work one for one, so its share is an upper bound: the process is niced, and a second core may be idle.
+- *tracking*: a stage that records WRITES metrics a second under `spool.shipped`, as `espalier run` does, with MLflow in
+  a local file, at an address where nobody listens, at one that accepts and never answers, and at a server that is
+  killed as soon as the run is shown there. What a run grows by is the time inside the calls that record, and the time
+  that the end of the run is held. The process beside it takes processor seconds, measured for two lengths of the stage:
+  their difference is what each further second costs, the rest is importing MLflow. For the default run they are counted
+  as if they displaced its own work one for one, so its share is an upper bound: the process is niced, and a second core
+  may be idle.
 - *first line*: from the start of a command in a fresh clone to the first line that it prints.
-- *Prefect*: the real graph with stages that do next to nothing (tests/toy.py), all of them due and none of them due, by `dvc repro` and by
-  `espalier run --watch` on a server that runs; the difference over the number of stages. What a run costs before its first stage (Prefect's import)
-  is in the case "not due", once.
-- *learner task*: a task that does nothing, on the same server, against the seconds of steps that one holds (tasks/learning.py).
+- *Prefect*: the real graph with stages that do next to nothing (tests/support/toy.py), all of them due and none of them
+  due, by `dvc repro` and by `espalier run --watch` on a server that runs; the difference over the number of stages.
+  What a run costs before its first stage (Prefect's import) is in the case "not due", once.
+- *learner task*: a task that does nothing, on the same server, against the seconds of steps that one holds
+  (tasks/runtime/train_loop.py).
 """
 
 from __future__ import annotations
@@ -36,27 +40,39 @@ from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 
+import psutil
+
 from benchmarks.learning import t_interval
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS, RAW = ROOT / "benchmarks/results/overhead.json", ROOT / "benchmarks/runs/overhead.json"
 SHORT, LONG, WRITES = 25.0, 85.0, 4  # seconds of a stage; metrics a second (the default run records about one)
 CASES = (("local", SHORT), ("local", LONG), ("absent", SHORT), ("silent", SHORT), ("gone", SHORT))
-WORDS = {"local": "MLflow in a local file", "absent": "tracking server absent", "silent": "tracking server never answers", "gone": "tracking server killed under way"}
+WORDS = {
+    "local": "MLflow in a local file",
+    "absent": "tracking server absent",
+    "silent": "tracking server never answers",
+    "gone": "tracking server killed under way",
+}
 ESPALIER = [sys.executable, "-c", "import sys; from flows.cli import main; sys.exit(main())"]
 STAGES = 13
 
 
 def environment(root: Path, **more: str) -> dict[str, str]:
     plain = {k: v for k, v in os.environ.items() if not k.startswith(("DVC_", "ESPALIER_", "PREFECT_", "MLFLOW_"))}
-    who = {k: "bench@example.org" for k in ("GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL")}
+    who = {
+        k: "bench@example.org"
+        for k in ("GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL")
+    }
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     return {**plain, **who, "PATH": path, "PYTHONPATH": str(root), "PYTHONUNBUFFERED": "1", **more}
 
 
 def ask(root: Path, script: str, *args: str, **more: str) -> str:
     """What a script prints, which must succeed."""
-    done = subprocess.run([sys.executable, "-c", script, *args], cwd=root, env=environment(ROOT, **more), capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script, *args], cwd=root, env=environment(ROOT, **more), capture_output=True, text=True
+    )
     if done.returncode:
         raise SystemExit(done.stdout + done.stderr)
     return done.stdout
@@ -70,11 +86,10 @@ def processor(*who: int) -> float:
 def of_group(group: int) -> float:
     """Processor seconds of the living processes of a group and of the children that they have waited for."""
     used = 0.0
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            field = path.read_text().rpartition(")")[2].split()
-            if int(field[2]) == group:
-                used += sum(map(int, field[11:15])) / os.sysconf("SC_CLK_TCK")
+    for member in psutil.process_iter():
+        with contextlib.suppress(OSError, psutil.Error):
+            if os.getpgid(member.pid) == group:
+                used += sum(member.cpu_times()[:4])  # user and system, its own and those of ended children
     return used
 
 
@@ -84,8 +99,8 @@ RECORD = """
 import json, resource, sys, time
 from pathlib import Path
 import os
-from tasks import process
-from tasks.stage import Stage
+from tasks.runtime import process
+from tasks.runtime.stage import Stage
 from tasks.tracking import spool
 
 length, writes, root = float(sys.argv[1]), int(sys.argv[2]), Path.cwd()
@@ -116,7 +131,8 @@ print(json.dumps({"inside": inside, "held": held, "processor": used.ru_utime + u
 
 
 def tracking(folder: Path, rounds: int) -> list[dict[str, float]]:
-    """Per round: seconds that the run was held and spent recording, and processor seconds of what it started, per case."""
+    """Per round: seconds that the run was held and spent recording, and processor seconds of what it started, per
+    case."""
     out: list[dict[str, float]] = []
     for i in range(rounds):
         row: dict[str, float] = {}
@@ -125,9 +141,16 @@ def tracking(folder: Path, rounds: int) -> list[dict[str, float]]:
             root.mkdir()
             (root / "params.yaml").write_text("seed: 0\n")
             with server(case, root) as uri:
-                said = json.loads(ask(root, RECORD, str(seconds), str(WRITES), **({"MLFLOW_TRACKING_URI": uri} if uri else {})))
+                said = json.loads(
+                    ask(root, RECORD, str(seconds), str(WRITES), **({"MLFLOW_TRACKING_URI": uri} if uri else {}))
+                )
             row |= {f"{case} {seconds:g}, {k}": v for k, v in said.items()}
-            print(f"tracking {case:7} {seconds:g} s", {k: round(v, 2) for k, v in said.items()}, file=sys.stderr, flush=True)
+            print(
+                f"tracking {case:7} {seconds:g} s",
+                {k: round(v, 2) for k, v in said.items()},
+                file=sys.stderr,
+                flush=True,
+            )
         out.append({**row, "load": os.getloadavg()[0]})
     return out
 
@@ -147,9 +170,21 @@ def server(case: str, folder: Path) -> Iterator[str]:
     if case == "absent":
         yield uri
         return
-    command = ["server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1", "--backend-store-uri", f"sqlite:///{folder}/served.db"]
+    command = [
+        "server",
+        "--host",
+        "127.0.0.1",
+        "--port",
+        str(port),
+        "--workers",
+        "1",
+        "--backend-store-uri",
+        f"sqlite:///{folder}/served.db",
+    ]
     with (folder / "mlflow.log").open("a") as log:
-        child = subprocess.Popen([sys.executable, "-m", "mlflow", *command], cwd=folder, stdout=log, stderr=log, start_new_session=True)
+        child = subprocess.Popen(
+            [sys.executable, "-m", "mlflow", *command], cwd=folder, stdout=log, stderr=log, start_new_session=True
+        )
     try:
         wait(lambda: answers(f"{uri}/health"))
         threading.Thread(target=kill_when_shown, args=(child, uri), daemon=True).start()
@@ -195,13 +230,24 @@ def first_lines(folder: Path, rounds: int) -> list[dict[str, float]]:
     """Per round and command: seconds to its first line in a fresh clone, and processor seconds until then."""
     root = folder / "fresh"
     subprocess.run(["git", "clone", "-q", str(ROOT), str(root)], check=True)
-    commands = {"dvc repro": [sys.executable, "-m", "dvc", "repro"], "espalier run": ESPALIER + ["run"], "espalier run --watch": ESPALIER + ["run", "--watch"]}
+    commands = {
+        "dvc repro": [sys.executable, "-m", "dvc", "repro"],
+        "espalier run": ESPALIER + ["run"],
+        "espalier run --watch": ESPALIER + ["run", "--watch"],
+    }
     out = []
     for _ in range(rounds):
         row: dict[str, float] = {}
         for name, command in commands.items():
             begin = time.monotonic()
-            child = subprocess.Popen(command, cwd=root, env=environment(root), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
+            child = subprocess.Popen(
+                command,
+                cwd=root,
+                env=environment(root),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
             assert child.stdout is not None
             if not child.stdout.readline().strip():
                 raise SystemExit(f"{name} printed nothing")
@@ -237,14 +283,17 @@ assert not run._lost, run._lost
 
 
 def prefect(folder: Path, rounds: int) -> tuple[list[dict[str, float]], list[float]]:
-    """Per round: (processor) seconds of the graph by DVC and by Prefect, all stages due and none; and processor seconds of an empty task."""
-    sys.path.insert(0, str(ROOT / "tests"))
+    """Per round: (processor) seconds of the graph by DVC and by Prefect, all stages due and none; and processor seconds
+    of an empty task."""
+    sys.path.insert(0, str(ROOT / "tests/support"))
     import toy
 
     root = toy.project(folder / "toy")
     (root / "prefect.yaml").write_text("deployments:\n- name: nightly\n  entrypoint: flows.pipeline.pipeline\n")
     with (folder / "serve.log").open("w") as log:
-        served = subprocess.Popen([*ESPALIER, "serve", "--port", "0"], cwd=root, env=environment(root), stdout=log, stderr=log)
+        served = subprocess.Popen(
+            [*ESPALIER, "serve", "--port", "0"], cwd=root, env=environment(root), stdout=log, stderr=log
+        )
     try:
         wait(lambda: served.poll() is not None or "Prefect: http" in (folder / "serve.log").read_text())
         if served.poll() is not None:
@@ -252,7 +301,10 @@ def prefect(folder: Path, rounds: int) -> tuple[list[dict[str, float]], list[flo
         rows, seed = [], 100
         for _ in range(rounds):
             row: dict[str, float] = {}
-            for how, command in (("dvc", [sys.executable, "-m", "dvc", "repro"]), ("prefect", ESPALIER + ["run", "--watch"])):
+            for how, command in (
+                ("dvc", [sys.executable, "-m", "dvc", "repro"]),
+                ("prefect", ESPALIER + ["run", "--watch"]),
+            ):
                 seed += 1
                 (root / "params.yaml").write_text(f"recipe: grpo\nprofile: cpu\ntracking: off\nseed: {seed}\n")
                 for due in ("due", "not due"):
@@ -279,13 +331,31 @@ def results(raw: dict) -> list[dict]:
     def result(case: str, metric: str, values: list[float], unit: str) -> dict:
         value, low, high = t_interval(values)
         versions = {"python": platform.python_version(), **{p: version(p) for p in ("prefect", "mlflow", "dvc")}}
-        return {"case": case, "metric": metric, "value": value, "unit": unit, "better": "lower", "low": low, "high": high, "n": len(values), "peers": {},
-                "ratio_to_best_peer": None, "device": f"{os.cpu_count()} CPU cores, {raw['where']}", "versions": versions, "command": "make bench-overhead"}  # fmt: skip
+        return {
+            "case": case,
+            "metric": metric,
+            "value": value,
+            "unit": unit,
+            "better": "lower",
+            "low": low,
+            "high": high,
+            "n": len(values),
+            "peers": {},
+            "ratio_to_best_peer": None,
+            "device": f"{os.cpu_count()} CPU cores, {raw['where']}",
+            "versions": versions,
+            "command": "make bench-overhead",
+        }
 
     out = []
     if rows := raw.get("tracking"):
         out += [
-            result(f"a run, {words}", "grows by", [r[f"{case} {SHORT:g}, held"] + r[f"{case} {SHORT:g}, inside"] for r in rows], "s")
+            result(
+                f"a run, {words}",
+                "grows by",
+                [r[f"{case} {SHORT:g}, held"] + r[f"{case} {SHORT:g}, inside"] for r in rows],
+                "s",
+            )
             for case, words in WORDS.items()
         ]
         run = sum(raw["default_run"].values())
@@ -297,34 +367,68 @@ def results(raw: dict) -> list[dict]:
         share = [100 * (h + f + s * run) / run for h, f, s in zip(held, fixed, slope, strict=True)]
         out.append(result(f"default run ({run:.0f} s), MLflow against tracking off", "at most", share, "%"))
     for name in ("dvc repro", "espalier run", "espalier run --watch") if raw.get("first_line") else ():
-        out.append(result(f"first line of {name}", "after", [r[f"{name}, processor"] for r in raw["first_line"]], "processor s"))
+        out.append(
+            result(
+                f"first line of {name}", "after", [r[f"{name}, processor"] for r in raw["first_line"]], "processor s"
+            )
+        )
     if rows := raw.get("prefect"):
         used = [{k.removesuffix(", processor"): v for k, v in r.items() if k.endswith("processor")} for r in rows]
-        out.append(result("Prefect, a stage that runs", "more than dvc repro", [(u["prefect, due"] - u["dvc, due"]) / STAGES for u in used], "processor s"))
-        out.append(result("Prefect, a stage that does not run", "more than dvc repro", [(u["prefect, not due"] - u["dvc, not due"]) / STAGES for u in used], "processor s"))
-        out.append(result("Prefect, the learner task", "share of its steps", [100 * t / raw["task_holds"] for t in raw["task"]], "%"))
+        out.append(
+            result(
+                "Prefect, a stage that runs",
+                "more than dvc repro",
+                [(u["prefect, due"] - u["dvc, due"]) / STAGES for u in used],
+                "processor s",
+            )
+        )
+        out.append(
+            result(
+                "Prefect, a stage that does not run",
+                "more than dvc repro",
+                [(u["prefect, not due"] - u["dvc, not due"]) / STAGES for u in used],
+                "processor s",
+            )
+        )
+        out.append(
+            result(
+                "Prefect, the learner task",
+                "share of its steps",
+                [100 * t / raw["task_holds"] for t in raw["task"]],
+                "%",
+            )
+        )
     return out
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--only", choices=("tracking", "first_line", "prefect"), help="measure this part anew and keep the others")
-    parser.add_argument("--default-run", type=Path, metavar="CHECKOUT", help="a checkout in which `make run` has run: seconds of its stages")
+    parser.add_argument(
+        "--only", choices=("tracking", "first_line", "prefect"), help="measure this part anew and keep the others"
+    )
+    parser.add_argument(
+        "--default-run",
+        type=Path,
+        metavar="CHECKOUT",
+        help="a checkout in which `make run` has run: seconds of its stages",
+    )
     args = parser.parse_args()
     raw = json.loads(RAW.read_text()) if RAW.exists() else {}
     if args.default_run:
         found = sorted((args.default_run / ".espalier/measured").glob("*.json"))
         raw["default_run"] = {p.stem: json.loads(p.read_text())["seconds"] for p in found}
     if not raw.get("default_run"):
-        raise SystemExit("the seconds of a default run are not known yet: give --default-run CHECKOUT, in which `make run` has run")
+        raise SystemExit(
+            "the seconds of a default run are not known yet: give --default-run CHECKOUT, in which `make run` has run"
+        )
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name).resolve()
         for part, measure in (("tracking", tracking), ("first_line", first_lines), ("prefect", prefect)):
             if args.only not in (None, part):
                 continue
             if part == "prefect":
-                from tasks.learning import WATCHED
+                from tasks.runtime.train_loop import WATCHED
 
                 raw["prefect"], raw["task"] = prefect(folder, args.rounds)
                 raw["task_holds"] = WATCHED

@@ -1,14 +1,17 @@
-"""A million preference pairs of two 200-word sides through `espalier audit`, and what it is compared with: `make bench-pairs`
+"""A million preference pairs of two 200-word sides through `espalier audit`, and what it is compared with: `make
+bench-pairs`
 
-The file: N pairs over a vocabulary of 30,000 words drawn by Zipf's law, prompts of 20 words, sides of 200; five pairs to a prompt, whose
-answers are drawn from six, so that labels can contradict each other and go in circles; 5 % of rows are exact copies of an earlier one, 5 %
-near copies (one word in twenty of each side exchanged), 1 % are copies with the sides swapped. It is written once, outside the measurement.
+The file: N pairs over a vocabulary of 30,000 words drawn by Zipf's law, prompts of 20 words, sides of 200; five pairs
+to a prompt, whose answers are drawn from six, so that labels can contradict each other and go in circles; 5 % of rows
+are exact copies of an earlier one, 5 % near copies (one word in twenty of each side exchanged), 1 % are copies with the
+sides swapped. It is written once, outside the measurement.
 
-- audit: schema check, exact and near duplicates, contradictions, cycles and length report on two processes: seconds on the clock, greatest
-  resident memory of the main process and of all its children at once, and the share of planted faults that were found
-- MinHash: signatures a second of this project's and of datasketch's (64 permutations, the same word pairs, given as bytes), interleaved, on
-  the same texts; and recall of near duplicates by both on 10,000 texts against an exact comparison of all couples with a rare word pair in
-  common
+- audit: schema check, exact and near duplicates, contradictions, cycles and length report on two processes: seconds on
+  the clock, greatest resident memory of the main process and of all its children at once, and the share of planted
+  faults that were found
+- MinHash: signatures a second of this project's and of datasketch's (64 permutations, the same word pairs, given as
+  bytes), interleaved, on the same texts; and recall of near duplicates by both on 10,000 texts against an exact
+  comparison of all couples with a rare word pair in common
 - confident learning: 100,000 pairs of 24 given features, five folds, from features to decisions
 """
 
@@ -29,9 +32,9 @@ from pathlib import Path
 
 import numpy as np
 
-from synth.clean._grams import densified, hashed
-from synth.imported import Reader
-from tasks.audit import Audit, audit
+from synth.preferences.cleaners._grams import densified, hashed
+from synth.preferences.imported import Reader
+from tasks.pairs.audit import Audit, audit
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "pairs.json"
@@ -63,7 +66,8 @@ def write(path: Path, n: int, seed: int = 0) -> dict[str, set[int]]:
                 planted[kind].add(line)
                 if kind == "near":
                     chosen, rejected = (
-                        [w if rng.random() > 0.05 else words[rng.integers(30_000)] for w in side] for side in (chosen, rejected)
+                        [w if rng.random() > 0.05 else words[rng.integers(30_000)] for w in side]
+                        for side in (chosen, rejected)
                     )
                 elif kind == "swapped":
                     chosen, rejected = rejected, chosen
@@ -125,7 +129,8 @@ def audited(n: int) -> list[dict]:
         result(case, "rate", n / seconds, "pairs/s", "higher", n),
     ]
     return out + [
-        result(case, f"{kind} found", 100 * share, "%", "higher", len(planted[kind])) for kind, share in recall(found, planted).items()
+        result(case, f"{kind} found", 100 * share, "%", "higher", len(planted[kind]))
+        for kind, share in recall(found, planted).items()
     ]
 
 
@@ -169,7 +174,7 @@ def minhash(n: int) -> list[dict]:
         signatures += theirs(sets[k : k + chunk])
         rates["datasketch"].append(len(sets[k : k + chunk]) / (time.process_time() - start))
     exact = {(i, j) for i, j in _couples(sets) if len(sets[i] & sets[j]) >= 0.7 * len(sets[i] | sets[j])}
-    from synth.clean._grams import bands
+    from synth.preferences.cleaners._grams import bands
 
     keys = bands(densified(hashed(texts).bins))
     mine = {(i, j) for i, j in exact if (keys[i] == keys[j]).any()}
@@ -197,8 +202,8 @@ def _couples(sets: list[set[bytes]]) -> set[tuple[int, int]]:
 
 
 def confident(n: int, d: int = 24) -> list[dict]:
-    from synth.clean.confident_learning import noise_rate, prune_by_noise_rate, symmetric
-    from tasks.stages.clean import margins
+    from synth.preferences.cleaners.confident_learning import noise_rate, prune_by_noise_rate, symmetric
+    from synth.preferences.cleaning import margins
 
     rng = np.random.default_rng(2)
     x, w = rng.normal(size=(n, d)), rng.normal(size=d)
@@ -218,10 +223,24 @@ def confident(n: int, d: int = 24) -> list[dict]:
 
 def result(case: str, metric: str, value: float, unit: str, better: str, n: int) -> dict:
     return {
-        **{"case": case, "metric": metric, "value": value, "unit": unit, "better": better, "low": None, "high": None, "n": n, "peers": {}},
+        **{
+            "case": case,
+            "metric": metric,
+            "value": value,
+            "unit": unit,
+            "better": better,
+            "low": None,
+            "high": None,
+            "n": n,
+            "peers": {},
+        },
         **{"ratio_to_best_peer": None, "device": DEVICE},
         **{
-            "versions": {"python": platform.python_version(), "numpy": np.__version__, "datasketch": version("datasketch")},
+            "versions": {
+                "python": platform.python_version(),
+                "numpy": np.__version__,
+                "datasketch": version("datasketch"),
+            },
             "command": COMMAND,
         },
     }

@@ -1,17 +1,20 @@
 """How many fuzzy questions does one core make, with all their proofs? `make bench-questions`
 
-A world of N entities with twelve facts each: eight types; of each type two numbers, a year, two classes (one entity in fifty is one) and
-links to entities of other types, a few of them popular. Every question is grown, put into words, read back, proved unique and its clues
-necessary by SQL, and answered by the oracle from pages alone: only accepted questions count, what is set aside costs its time. The time is
-CPU time of one process, the median of PARTS parts with their least and greatest; the index is built before (case "load").
+A world of N entities with twelve facts each: eight types; of each type two numbers, a year, two classes (one entity in
+fifty is one) and links to entities of other types, a few of them popular. Every question is grown, put into words, read
+back, proved unique and its clues necessary by SQL, and answered by the oracle from pages alone: only accepted questions
+count, what is quarantined costs its time. The time is CPU time of one process, the median of PARTS parts with their least
+and greatest; the index is built before (case "load").
 
-The peer is the pure-Python algorithm that the design began with: postings as sets, the rarest clue first, lazy checks from the top, vague
-clues added until one entity is left and then taken away one by one. Its questions pass the same gates, in the same code, but for the
-witnesses, which it does not name: the proof that a clue is necessary then searches all entities. "patterns alone" is growth and minimisation
-without words, gates and proofs, of both. It runs in the same process on the same facts, each part after one of ours.
+The peer is the pure-Python algorithm that the design began with: postings as sets, the rarest clue first, lazy checks
+from the top, vague clues added until one entity is left and then taken away one by one. Its questions pass the same
+gates, in the same code, but for the witnesses, which it does not name: the proof that a clue is necessary then searches
+all entities. "patterns alone" is growth and minimisation without words, gates and proofs, of both. It runs in the same
+process on the same facts, each part after one of ours.
 
-Checked in the same run, over all accepted questions: unique, necessary (without the witnesses that the generator names), answered by the
-oracle (a second one, on new pages), read back; and the same bytes from two processes as from one.
+Checked in the same run, over all accepted questions: unique, necessary (without the witnesses that the generator
+names), answered by the oracle (a second one, on new pages), read back; and the same bytes from two processes as from
+one.
 """
 
 from __future__ import annotations
@@ -37,16 +40,16 @@ from pathlib import Path
 
 import numpy as np
 
-from synth.kb import KB, Relation
-from synth.make.fuzzy_tree import FuzzyTrees, fuzzy_tree
-from synth.make.world import FIRST, LAST
-from synth.postings import Postings
-from synth.tree import Clue, Node, Pattern, Span, canonical, from_json
-from synth.trees.graph import Graph
-from synth.trees.grow import Grown, Shape
-from synth.trees.lexicon import Lexicon, support
-from synth.trees.oracle import pages_from
-from synth.trees.spans import span
+from synth.knowledge.kb import KB, Relation
+from synth.knowledge.postings import Postings
+from synth.knowledge.world import FIRST, LAST
+from synth.questions.fuzzy.graph import Graph
+from synth.questions.fuzzy.grow import Grown, Shape
+from synth.questions.fuzzy.lexicon import Lexicon, support
+from synth.questions.fuzzy.oracle import pages_from
+from synth.questions.fuzzy.spans import span
+from synth.questions.fuzzy_tree import FuzzyTrees, fuzzy_tree
+from synth.questions.pattern import Clue, Node, Pattern, Span, canonical, from_json
 from synth.types import Problem, digest, to_row
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -55,7 +58,11 @@ COMMAND = "make bench-questions"
 SEED, PARTS, SKEW = 7, 5, 2.0
 PEER = "pure Python"
 TYPES = ("country", "city", "person", "company", "river", "museum", "book", "bridge")
-CASES = {"5k, depth 2": (5_000, 2, 400), "5k, depth 3": (5_000, 3, 400), "200k, depth 2": (200_000, 2, 150)}  # entities, depth, questions
+CASES = {
+    "5k, depth 2": (5_000, 2, 400),
+    "5k, depth 3": (5_000, 3, 400),
+    "200k, depth 2": (200_000, 2, 150),
+}  # entities, depth, questions
 
 
 def relations() -> list[Relation]:
@@ -103,18 +110,28 @@ def world(n: int, seed: int = SEED) -> Postings:
     place = {text: len(entities) + i for i, text in enumerate(literals)}
     for number, some in values.items():
         columns.append((number, of[listed[number].domain], np.array([place[str(v)] for v in some.tolist()], np.int32)))
-    facts = (np.concatenate([np.full(len(s), r, np.int32) for r, s, _ in columns]), *(np.concatenate([c[k] for c in columns]) for k in (1, 2)))
+    facts = (
+        np.concatenate([np.full(len(s), r, np.int32) for r, s, _ in columns]),
+        *(np.concatenate([c[k] for c in columns]) for k in (1, 2)),
+    )
     return Postings(
-        ids=[e[0] for e in entities], names=[e[1] for e in entities], types=np.array([type_names.index(e[2]) for e in entities], np.int16),
-        type_names=type_names, literals=literals, relations=listed, facts=facts,
-    )  # fmt: skip
+        ids=[e[0] for e in entities],
+        names=[e[1] for e in entities],
+        types=np.array([type_names.index(e[2]) for e in entities], np.int16),
+        type_names=type_names,
+        literals=literals,
+        relations=listed,
+        facts=facts,
+    )
 
 
 def tables(postings: Postings) -> sqlite3.Connection:
     """The same facts as the tables that `KB.sqlite` writes."""
     connection = sqlite3.connect(":memory:", cached_statements=1024)
     KB([], postings.relations, []).sqlite(connection)
-    rows = ((id_, postings.names[i], postings.type_names[postings.types[i]], "[]", "") for i, id_ in enumerate(postings.ids))
+    rows = (
+        (id_, postings.names[i], postings.type_names[postings.types[i]], "[]", "") for i, id_ in enumerate(postings.ids)
+    )
     connection.executemany("INSERT INTO entity VALUES (?, ?, ?, ?, ?)", rows)
 
     def facts() -> Iterator[tuple]:
@@ -137,7 +154,9 @@ def maker(postings: Postings, connection: sqlite3.Connection) -> FuzzyTrees:
     for i, text in enumerate(postings.names):
         at[text].append(i)
     page = cache(pages_from(graph, lambda text: at.get(text, ())))
-    if graph.n < 50_000:  # the corpus is there before the questions are; of a large one, a page is written when it is first opened
+    if (
+        graph.n < 50_000
+    ):  # the corpus is there before the questions are; of a large one, a page is written when it is first opened
         for text in at:
             page(text)
     return FuzzyTrees(lexicon, connection, page, seed=SEED)
@@ -146,7 +165,8 @@ def maker(postings: Postings, connection: sqlite3.Connection) -> FuzzyTrees:
 class PurePython:
     """The peer: vague, unique, minimal trees by sets, sorted lists and dictionaries.
 
-    A clue is (relation, value) for a constant, (relation, Span) for a number or year, (relation, [clues]) for a described value.
+    A clue is (relation, value) for a constant, (relation, Span) for a number or year, (relation, [clues]) for a
+    described value.
     """
 
     def __init__(self, postings: Postings) -> None:
@@ -215,8 +235,8 @@ class PurePython:
         return {x for x in self.members(lead) if all(self.fits(x, c) for c in rest)}
 
     def question(self, root: int, depth: int, rng: random.Random) -> list | None:
-        """Clues, none of them enough alone, are added until the root is alone, then each that is not needed is dropped, at any depth; None
-        where it never is alone."""
+        """Clues, none of them enough alone, are added until the root is alone, then each that is not needed is dropped,
+        at any depth; None where it never is alone."""
         clues: list = []
         for r in rng.sample(list(self.facts[root]), len(self.facts[root])):
             clue = self.clue(root, r, depth, rng)
@@ -236,14 +256,21 @@ class PurePython:
         return clues
 
     def grown(self, root: int, clues: list, rng: random.Random) -> Grown:
-        """The same as a pattern that asks a relation which the clues do not use, as `synth.trees.grow` gives it."""
+        """The same as a pattern that asks a relation which the clues do not use, as `synth.questions.fuzzy.grow` gives
+        it."""
         used = {r for r, _ in clues}
         asked = rng.choice([r for r in self.facts[root] if r not in used])
 
         def node(x: int, clues: list) -> Node:
             made = []
             for r, target in clues:
-                value = node(self.facts[x][r], target) if isinstance(target, list) else target if isinstance(target, Span) else self.postings.value(target)
+                value = (
+                    node(self.facts[x][r], target)
+                    if isinstance(target, list)
+                    else target
+                    if isinstance(target, Span)
+                    else self.postings.value(target)
+                )
                 made.append(Clue(relation=self.postings.relations[r].name, forward=True, target=value))
             return Node(type=self.postings.type_names[self.postings.types[x]], clues=tuple(made))
 
@@ -269,7 +296,7 @@ def measure(case: str) -> list[dict]:
     peer = PurePython(postings)
     rng = random.Random(SEED)
     accepted: list[Problem] = []
-    aside, index, rates, theirs, ours_alone, theirs_alone = 0, 0, [], [], [], []
+    quarantined, index, rates, theirs, ours_alone, theirs_alone = 0, 0, [], [], [], []
     part = wanted // PARTS
     for _ in range(PARTS):
         start, made = time.process_time(), 0
@@ -280,21 +307,44 @@ def measure(case: str) -> list[dict]:
                 made += 1
                 accepted.append(item)
             else:
-                aside += 1
+                quarantined += 1
         rates.append(made / (time.process_time() - start))
         peers = part if n < 50_000 else 3
         theirs.append(rate(lambda: proved(peer, trees, depth, rng), peers))
         ours_alone.append(rate(lambda: pattern_alone(trees, depth, rng), part))
         theirs_alone.append(rate(lambda: peer.question(rng.randrange(peer.entities), depth, rng) is not None, part))
     rows = [
-        result(case, "questions_per_second_per_core", statistics.median(rates), "questions/s", "higher", rates, len(accepted), {PEER: statistics.median(theirs)}),
-        result(case, "patterns alone", statistics.median(ours_alone), "patterns/s", "higher", ours_alone, len(accepted), {PEER: statistics.median(theirs_alone)}),
-    ]  # fmt: skip
-    rows.append(result(case, "set aside", 100 * aside / index, "%", "lower", [], index))
-    rows += [result(case, metric, 100 * share, "%", "higher", [], len(accepted)) for metric, share in checked(postings, trees, accepted).items()]
+        result(
+            case,
+            "questions_per_second_per_core",
+            statistics.median(rates),
+            "questions/s",
+            "higher",
+            rates,
+            len(accepted),
+            {PEER: statistics.median(theirs)},
+        ),
+        result(
+            case,
+            "patterns alone",
+            statistics.median(ours_alone),
+            "patterns/s",
+            "higher",
+            ours_alone,
+            len(accepted),
+            {PEER: statistics.median(theirs_alone)},
+        ),
+    ]
+    rows.append(result(case, "quarantined", 100 * quarantined / index, "%", "lower", [], index))
+    rows += [
+        result(case, metric, 100 * share, "%", "higher", [], len(accepted))
+        for metric, share in checked(postings, trees, accepted).items()
+    ]
     rows.append(result(case, "load: postings, tables, indexes", loaded, "s", "lower", [], n))
     if n < 50_000:
-        rows.append(result(case, "same bytes from 1, 2 and 3 processes", float(same_bytes(n, depth)), "", "higher", [], 3))
+        rows.append(
+            result(case, "same bytes from 1, 2 and 3 processes", float(same_bytes(n, depth)), "", "higher", [], 3)
+        )
     return rows
 
 
@@ -324,18 +374,28 @@ def proved(peer: PurePython, trees: FuzzyTrees, depth: int, rng: random.Random) 
 
 def checked(postings: Postings, trees: FuzzyTrees, accepted: list[Problem]) -> dict[str, float]:
     """Shares of accepted questions that pass each check made anew."""
-    from synth.prove import Prover
-    from synth.reading import Reader
-    from synth.trees.oracle import Oracle
+    from synth.knowledge.reading import Reader
+    from synth.questions.fuzzy.oracle import Oracle
+    from synth.questions.prove import Prover
 
     prover = Prover(tables(postings) if len(postings.ids) < 50_000 else trees.prover.connection)
     lexicon = trees.lexicon
     at = {text: [i] for i, text in enumerate(postings.names)}
-    oracle = Oracle(Reader(postings.relations, lexicon.known), lexicon.name, pages_from(trees.graph, lambda t: at.get(t, ())), trees._table)
+    oracle = Oracle(
+        Reader(postings.relations, lexicon.known),
+        lexicon.name,
+        pages_from(trees.graph, lambda t: at.get(t, ())),
+        trees._table,
+    )
     patterns = [from_json(p.lineage["pattern"]) for p in accepted]
-    proofs = [prover.refute_tree(x, p.lineage["root"], p.lineage["answer"]) for x, p in zip(patterns, accepted, strict=True)]
+    proofs = [
+        prover.refute_tree(x, p.lineage["root"], p.lineage["answer"]) for x, p in zip(patterns, accepted, strict=True)
+    ]
     answered = [oracle.play(x)[0] == [p.answer] for x, p in zip(patterns, accepted, strict=True)]
-    read = [[canonical(y) for y in trees.wording.read(p.question)] == [canonical(x)] for x, p in zip(patterns, accepted, strict=True)]
+    read = [
+        [canonical(y) for y in trees.wording.read(p.question)] == [canonical(x)]
+        for x, p in zip(patterns, accepted, strict=True)
+    ]
     kinds = [f and f[0] for f in proofs]
     return {
         "unique": 1 - kinds.count("not_unique") / len(kinds),
@@ -368,17 +428,24 @@ def same_bytes(n: int, depth: int) -> bool:
             def run(make: object, *lists: list) -> Iterator:
                 return iter(pool.starmap(_make, list(zip(*lists, strict=True)), chunksize=7))
 
-            accepted, aside = fuzzy_tree(_make, {("train", depth): 40, ("test", depth): 20}, tries=3, run=run)
-        digests.add(digest([to_row(x) for x in (*accepted, *aside)]))
+            accepted, quarantined = fuzzy_tree(_make, {("train", depth): 40, ("test", depth): 20}, tries=3, run=run)
+        digests.add(digest([to_row(x) for x in (*accepted, *quarantined)]))
     return len(digests) == 1
 
 
 def load(n: int) -> list[dict]:
-    """Postings of n entities written to disk, then read by a process of its own that builds the graph and grows from it: its peak memory."""
+    """Postings of n entities written to disk, then read by a process of its own that builds the graph and grows from
+    it: its peak memory."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "postings.npz"
         world(n).save(path)
-        done = subprocess.run([sys.executable, "-m", "benchmarks.questions", "--read", str(path)], cwd=ROOT, capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            [sys.executable, "-m", "benchmarks.questions", "--read", str(path)],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
     seconds, peak, facts = json.loads(done.stdout)
     case = f"{n // 1_000_000}M entities, {facts / n:.0f} facts each"
     return [
@@ -389,22 +456,39 @@ def load(n: int) -> list[dict]:
 
 def read(path: Path) -> list[float]:
     """[seconds to load, peak memory in GB, facts] of this process."""
-    from synth.trees.grow import Grower
+    from synth.questions.fuzzy.grow import Grower
 
     begin = time.perf_counter()
     postings = Postings.load(path)
     graph = Graph(postings)
     seconds = time.perf_counter() - begin
     grower, rng = Grower(graph), random.Random(0)
-    grown = [grower.grow(int(rng.choice(graph.of_type[0])), f"{graph.types[0]}_founder", Shape(depth=2, level=2), rng) for _ in range(5)]
+    grown = [
+        grower.grow(int(rng.choice(graph.of_type[0])), f"{graph.types[0]}_founder", Shape(depth=2, level=2), rng)
+        for _ in range(5)
+    ]
     assert any(isinstance(g, Grown) for g in grown)
     return [seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20, len(postings)]
 
 
-def result(case: str, metric: str, value: float, unit: str, better: str, spread: list[float], n: int, peers: dict[str, float] | None = None) -> dict:
+def result(
+    case: str,
+    metric: str,
+    value: float,
+    unit: str,
+    better: str,
+    spread: list[float],
+    n: int,
+    peers: dict[str, float] | None = None,
+) -> dict:
     return {
         **{"case": case, "metric": metric, "value": value, "unit": unit, "better": better},
-        **{"low": min(spread) if spread else None, "high": max(spread) if spread else None, "n": n, "peers": peers or {}},
+        **{
+            "low": min(spread) if spread else None,
+            "high": max(spread) if spread else None,
+            "n": n,
+            "peers": peers or {},
+        },
         "ratio_to_best_peer": value / max(peers.values()) if peers else None,
         "device": f"{os.cpu_count()} cores, {platform.machine()}; one core used",
         "versions": {"python": platform.python_version(), "numpy": np.__version__, "sqlite": sqlite3.sqlite_version},
@@ -414,7 +498,12 @@ def result(case: str, metric: str, value: float, unit: str, better: str, spread:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--case", action="append", choices=[*CASES, "load"], help="measure this case alone (may be repeated); others keep their results")
+    parser.add_argument(
+        "--case",
+        action="append",
+        choices=[*CASES, "load"],
+        help="measure this case alone (may be repeated); others keep their results",
+    )
     parser.add_argument("--load", type=int, default=1_000_000, help="entities of the case load")
     parser.add_argument("--read", type=Path, help="load these postings and print seconds, peak memory in GB and facts")
     args = parser.parse_args()
@@ -426,7 +515,10 @@ def main() -> int:
     for case in cases:
         new = load(args.load) if case == "load" else measure(case)
         rows = [r for r in rows if r["case"] != new[0]["case"]] + new
-        print("  ".join([f"{new[0]['case']}:", *(f"{r['metric']} {r['value']:,.4g} {r['unit']}".rstrip() for r in new)]), flush=True)
+        print(
+            "  ".join([f"{new[0]['case']}:", *(f"{r['metric']} {r['value']:,.4g} {r['unit']}".rstrip() for r in new)]),
+            flush=True,
+        )
     RESULT.parent.mkdir(parents=True, exist_ok=True)
     RESULT.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
     return 0

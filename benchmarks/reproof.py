@@ -1,16 +1,18 @@
-"""Is every problem that a family makes right? Another process proves it again, from the stored row alone. `make bench-reproof`
+"""Is every problem that a family makes right? Another process proves it again, from the stored row alone. `make
+bench-reproof`
 
 For every family, over its whole ladder (all levels equally often), split train:
-- duplicates: the share of DRAWS items of seed 42 that repeat an earlier one, over the levels that are large; a level where more than one
-  in a thousand repeats is small, and says how many different items it seems to hold
+- duplicates: the share of DRAWS items of seed 42 that repeat an earlier one, over the levels that are large; a level
+  where more than one in a thousand repeats is small, and says how many different items it seems to hold
 and of ITEMS items of each of two seeds:
-- proved again: the share of the items of seed 42 whose answer a process of its own, which has nothing but the file of rows, finds right by
-  the family's other route (`synth.certify`)
-- shared: items of seed 43 that seed 42 has too, over what independent draws of the same distribution would share: per level the number of
-  equal pairs within both seeds says how many distinct items there seem to be; 1 is the birthday formula, 0 where nothing repeats
+- proved again: the share of the items of seed 42 whose answer a process of its own, which has nothing but the file of
+  rows, finds right by the family's other route (`synth.questions.certify`)
+- shared: items of seed 43 that seed 42 has too, over what independent draws of the same distribution would share: per
+  level the number of equal pairs within both seeds says how many distinct items there seem to be; 1 is the birthday
+  formula, 0 where nothing repeats
 - disjoint: whether no root of 1,000 items of the split test lies among those of train
-It goes on where it was stopped: families that benchmarks/results/reproof.json has with as many items are left out (`--again` does all).
-The families that make most items in a second come first.
+It goes on where it was stopped: families that benchmarks/results/reproof.json has with as many items are left out
+(`--again` does all). The families that make most items in a second come first.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ COMMAND = "make bench-reproof"
 
 def drawn(name: str, seed: int, split: str, items: int, seconds: float) -> Iterator[Problem]:
     """Items of all levels by turns, as many as the seconds of CPU time allow."""
-    family, levels = find("synth.make.families", name), len(module("synth.make.families", name).LADDER)
+    family, levels = find("family", name), len(module("family", name).LADDER)
     end, count, index = time.process_time() + seconds, 0, 0
     while count < items and time.process_time() < end:
         item = family(seed, split, index // levels, levels=[1 + index % levels])
@@ -58,7 +60,8 @@ def by_level(problems: Iterable[Problem]) -> dict[int, Counter]:
 
 
 def shared(one: Mapping[int, Counter], two: Mapping[int, Counter]) -> float:
-    """Equal pairs between two seeds over those expected from the pairs within both, summed over levels; 0 where none are equal."""
+    """Equal pairs between two seeds over those expected from the pairs within both, summed over levels; 0 where none
+    are equal."""
     across = sum(n * two[level][key] for level, counts in one.items() for key, n in counts.items())
     within = sum(pairs(c) for of in (one, two) for c in of.values())
     return across / within if within else float(across)
@@ -74,7 +77,7 @@ def proved(problems: list[Problem]) -> int:
 
 
 def prove(path: Path) -> int:
-    from synth.certify import certify
+    from synth.questions.certify import certify
 
     with path.open(encoding="utf-8") as lines:
         return sum(certify(from_row(Problem, json.loads(line))) is None for line in lines)
@@ -82,7 +85,17 @@ def prove(path: Path) -> int:
 
 def result(name: str, metric: str, value: float, unit: str, better: str, n: int) -> dict:
     return {
-        **{"case": name, "metric": metric, "value": value, "unit": unit, "better": better, "low": None, "high": None, "n": n, "peers": {}},
+        **{
+            "case": name,
+            "metric": metric,
+            "value": value,
+            "unit": unit,
+            "better": better,
+            "low": None,
+            "high": None,
+            "n": n,
+            "peers": {},
+        },
         "ratio_to_best_peer": None,
         "device": f"{os.cpu_count()} cores, {platform.machine()}; one core used",
         "versions": {"python": platform.python_version()},
@@ -95,13 +108,20 @@ def measure(name: str, items: int, draws: int, seconds: float) -> list[dict]:
     one, two = (list(drawn(name, seed, "train", items, seconds)) for seed in SEEDS)
     test = {p.lineage["root"] for p in drawn(name, 44, "test", 1000, seconds / 10)}
     share, total, small = repeats(by_level(drawn(name, SEEDS[0], "train", draws, seconds)))
-    levels = len(module("synth.make.families", name).LADDER)
+    levels = len(module("family", name).LADDER)
     case = f"{name} ({levels} levels{small})"
     return [
         result(case, "proved again", 100 * proved(one) / len(one), "%", "higher", len(one)),
         *([result(case, "duplicates", share, "%", "lower", total)] if total else []),  # no large level: no row
         result(case, "shared by two seeds", shared(by_level(one), by_level(two)), "", "lower", len(one) + len(two)),
-        result(case, "roots in train and test", float(len(test & {p.lineage["root"] for p in one})), "roots", "lower", len(test)),
+        result(
+            case,
+            "roots in train and test",
+            float(len(test & {p.lineage["root"] for p in one})),
+            "roots",
+            "lower",
+            len(test),
+        ),
     ]
 
 
@@ -116,7 +136,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--items", type=int, default=ITEMS)
     parser.add_argument("--draws", type=int, default=DRAWS)
-    parser.add_argument("--seconds", type=float, default=100.0, help="of CPU time for one list of items of a family, at most")
+    parser.add_argument(
+        "--seconds", type=float, default=100.0, help="of CPU time for one list of items of a family, at most"
+    )
     parser.add_argument("--again", action="store_true", help="measure what is there already too")
     parser.add_argument("--prove", type=Path, help="certify the problems of this file and print how many are proved")
     args = parser.parse_args()
@@ -125,14 +147,17 @@ def main() -> int:
         return 0
     found = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else []
     rates = speed()
-    for name in sorted(files("synth.make.families"), key=lambda n: -rates.get(n, 0.0)):
+    for name in sorted(files("family"), key=lambda n: -rates.get(n, 0.0)):
         known = [r for r in found if r["case"].split(" ")[0] == name]
         if any(r["metric"] == "proved again" and r["n"] >= args.items for r in known) and not args.again:
             continue
         new = measure(name, args.items, args.draws, args.seconds)
         found = sorted([*(r for r in found if r not in known), *new], key=lambda r: r["case"])
         RESULTS.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-        print("  ".join([new[0]["case"], *(f"{r['metric']} {r['value']:.4g}{r['unit']} (n = {r['n']})" for r in new)]), flush=True)
+        print(
+            "  ".join([new[0]["case"], *(f"{r['metric']} {r['value']:.4g}{r['unit']} (n = {r['n']})" for r in new)]),
+            flush=True,
+        )
     return 0
 
 

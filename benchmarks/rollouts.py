@@ -1,17 +1,21 @@
-"""Sampling speed of the in-process sampler against transformers and vLLM, on the same weights and prompts: `make bench-rollouts`
+"""Sampling speed of the in-process sampler against transformers and vLLM, on the same weights and prompts: `make
+bench-rollouts`
 
-A tiny Qwen3 (hidden 128, 4 layers, fp32, two threads), temperature 1, every sample exactly as long as asked (no provider may end early).
-Cases: 64 prompts of 64 tokens x 8 samples x 64 new tokens; 16 prompts of 512 tokens x 16 samples x 32 new tokens, where a prompt is read
-once per group. Metric `tokens_per_second`: new tokens by the seconds of the whole call, prompts included. Peers: `transformers.generate`
-with num_return_sequences in batches of BATCH rows, and vLLM's CPU build where it is installed. Each provider is a process of its own, they
-take turns, TURNS times; the value is the median of the turns, low and high the least and greatest.
-`log-prob gap`: largest difference per token between the sampler's log-probs and the learner's, of the first case; `greedy tokens`: how many
-of 10,000 greedy tokens are the learner's own likeliest ones.
+A tiny Qwen3 (hidden 128, 4 layers, fp32, two threads), temperature 1, every sample exactly as long as asked (no
+provider may end early). Cases: 64 prompts of 64 tokens x 8 samples x 64 new tokens; 16 prompts of 512 tokens x 16
+samples x 32 new tokens, where a prompt is read once per group. Metric `tokens_per_second`: new tokens by the seconds of
+the whole call, prompts included. Peers: `transformers.generate` with num_return_sequences in batches of BATCH rows, and
+vLLM's CPU build where it is installed. Each provider is a process of its own, they take turns, TURNS times; the value
+is the median of the turns, low and high the least and greatest. `log-prob gap`: largest difference per token between
+the sampler's log-probs and the learner's, of the first case; `greedy tokens`: how many of 10,000 greedy tokens are the
+learner's own likeliest ones.
 
-`the learner's step, an engine in its process`: the median of STEPS optimizer steps over 16 rows of 128 tokens of that model, in one process
-before vLLM starts and after it started, was given the weights and sampled once; and of as many steps in a second process that slept where the
-first one started its engine. CPU time tells a step that does more from a machine that is shared with others. Slower by more than the second
-process differs from itself, and the engine belongs into a process of its own (docs/engines.md). `--only learner` measures this case alone and leaves the others as they were measured.
+`the learner's step, an engine in its process`: the median of STEPS optimizer steps over 16 rows of 128 tokens of that
+model, in one process before vLLM starts and after it started, was given the weights and sampled once; and of as many
+steps in a second process that slept where the first one started its engine. CPU time tells a step that does more from a
+machine that is shared with others. Slower by more than the second process differs from itself, and the engine belongs
+into a process of its own (docs/engines.md). `--only learner` measures this case alone and leaves the others as they
+were measured.
 """
 
 from __future__ import annotations
@@ -28,7 +32,10 @@ ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 COMMAND = "make bench-rollouts"
 TURNS, BATCH, VOCABULARY, STEPS = 3, 128, 1536, 20
-CASES = {"64 prompts of 64 x 8 samples x 64 tokens": (64, 64, 8, 64), "16 prompts of 512 x 16 samples x 32 tokens": (16, 512, 16, 32)}
+CASES = {
+    "64 prompts of 64 x 8 samples x 64 tokens": (64, 64, 8, 64),
+    "16 prompts of 512 x 16 samples x 32 tokens": (16, 512, 16, 32),
+}
 
 
 def make(folder: str) -> None:
@@ -39,11 +46,20 @@ def make(folder: str) -> None:
     torch.manual_seed(0)
     model = Qwen3ForCausalLM(
         Qwen3Config(
-            vocab_size=VOCABULARY, hidden_size=128, num_hidden_layers=4, num_attention_heads=4, num_key_value_heads=2, head_dim=32,
-            intermediate_size=384, max_position_embeddings=1024, tie_word_embeddings=False, eos_token_id=1, pad_token_id=0,
+            vocab_size=VOCABULARY,
+            hidden_size=128,
+            num_hidden_layers=4,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            head_dim=32,
+            intermediate_size=384,
+            max_position_embeddings=1024,
+            tie_word_embeddings=False,
+            eos_token_id=1,
+            pad_token_id=0,
             bos_token_id=None,
         )
-    )  # fmt: skip
+    )
     with torch.no_grad():
         model.lm_head.weight.mul_(20)  # sharp enough that a greedy token is no matter of rounding
     model.save_pretrained(folder)
@@ -54,7 +70,7 @@ def loaded(folder: str):
     import torch
     from transformers import AutoModelForCausalLM
 
-    from training.attention import NAME
+    from training.model.attention import NAME
 
     return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation=NAME)
 
@@ -78,7 +94,9 @@ def here(folder: str, asked: list[list[int]], samples: int, new: int):
         total = 0
         for lo in range(0, len(rows), 512):
             part = rows[lo : lo + 512]
-            total += sum(len(s.ids) for s in sampler.open(part, range(lo, lo + len(part))).generate(Sampling(max_tokens=new)))
+            total += sum(
+                len(s.ids) for s in sampler.open(part, range(lo, lo + len(part))).generate(Sampling(max_tokens=new))
+            )
         return total
 
     return run
@@ -96,9 +114,15 @@ def transformers(folder: str, asked: list[list[int]], samples: int, new: int):
         for lo in range(0, len(asked), per):
             ids = torch.tensor(asked[lo : lo + per])
             out = model.generate(
-                ids, attention_mask=torch.ones_like(ids), do_sample=True, temperature=1.0, top_k=0, num_return_sequences=samples,
-                min_new_tokens=new, max_new_tokens=new,
-            )  # fmt: skip
+                ids,
+                attention_mask=torch.ones_like(ids),
+                do_sample=True,
+                temperature=1.0,
+                top_k=0,
+                num_return_sequences=samples,
+                min_new_tokens=new,
+                max_new_tokens=new,
+            )
             total += out.shape[0] * (out.shape[1] - ids.shape[1])
         return total
 
@@ -106,13 +130,19 @@ def transformers(folder: str, asked: list[list[int]], samples: int, new: int):
 
 
 def vllm(folder: str, asked: list[list[int]], samples: int, new: int):
-    os.environ.update(VLLM_CPU_KVCACHE_SPACE="1", VLLM_ENABLE_V1_MULTIPROCESSING="0", VLLM_NO_USAGE_STATS="1", DO_NOT_TRACK="1")
+    os.environ.update(
+        VLLM_CPU_KVCACHE_SPACE="1", VLLM_ENABLE_V1_MULTIPROCESSING="0", VLLM_NO_USAGE_STATS="1", DO_NOT_TRACK="1"
+    )
     from vllm import LLM, SamplingParams
 
     engine = LLM(model=folder, skip_tokenizer_init=True, dtype="float32", enforce_eager=True, max_model_len=1024)
-    params = SamplingParams(n=samples, temperature=1.0, max_tokens=new, min_tokens=new, ignore_eos=True, detokenize=False)
+    params = SamplingParams(
+        n=samples, temperature=1.0, max_tokens=new, min_tokens=new, ignore_eos=True, detokenize=False
+    )
     return lambda: sum(
-        len(o.token_ids) for r in engine.generate([{"prompt_token_ids": p} for p in asked], params, use_tqdm=False) for o in r.outputs
+        len(o.token_ids)
+        for r in engine.generate([{"prompt_token_ids": p} for p in asked], params, use_tqdm=False)
+        for o in r.outputs
     )
 
 
@@ -137,15 +167,16 @@ def measure(provider: str, n: int, length: int, samples: int, new: int) -> dict:
 
 
 def fidelity() -> dict:
-    """The largest gap between the sampler's log-probs and the learner's, and how many greedy tokens are the learner's likeliest."""
+    """The largest gap between the sampler's log-probs and the learner's, and how many greedy tokens are the learner's
+    likeliest."""
     import numpy as np
     import torch
 
     from synth.types import Sampling
-    from training.learner import before_targets, score
-    from training.logprob import Asked, Head, fused_stats
-    from training.model import head_weight
-    from training.pack import Row, pack
+    from training.learner.learner import before_targets, score
+    from training.learner.pack import Row, pack
+    from training.lm_head.logprob import Asked, Head, fused_stats
+    from training.model.model import head_weight
     from training.rollout.torch_sampler import TorchSampler
 
     with tempfile.TemporaryDirectory() as folder:
@@ -156,7 +187,8 @@ def fidelity() -> dict:
     def batch(sampling):
         said = TorchSampler(model, end_id=-1).open(rows, range(64)).generate(sampling)
         packed = [
-            Row(ids=np.concatenate([p, s.ids]), trainable=np.arange(len(p) + len(s.ids)) >= len(p)) for p, s in zip(rows, said, strict=True)
+            Row(ids=np.concatenate([p, s.ids]), trainable=np.arange(len(p) + len(s.ids)) >= len(p))
+            for p, s in zip(rows, said, strict=True)
         ]
         return pack(packed), np.concatenate([s.logp for s in said])
 
@@ -170,7 +202,8 @@ def fidelity() -> dict:
 
 
 def learner(kind: str) -> dict:
-    """Seconds of the learner's step before and after vLLM starts in its process (`engine`), or nothing does (`alone`)."""
+    """Seconds of the learner's step before and after vLLM starts in its process (`engine`), or nothing does
+    (`alone`)."""
     from training.rollout.vllm_engine import ENVIRONMENT, InProcess, settings
 
     os.environ.update(ENVIRONMENT)
@@ -178,8 +211,8 @@ def learner(kind: str) -> dict:
     import torch
 
     from synth.types import Sampling
-    from training.learner import Learner, Optim, nll
-    from training.pack import Row, pack
+    from training.learner.learner import Learner, Optim, nll
+    from training.learner.pack import Row, pack
     from training.rollout.engine import EngineSampler
 
     torch.set_num_threads(2)
@@ -207,7 +240,12 @@ def learner(kind: str) -> dict:
         else:
             time.sleep(5)
         after = steps()
-        return {"before": before[0], "after": after[0], "cpu": after[1] / before[1], "free": [torch.get_num_threads(), len(os.sched_getaffinity(0))]}
+        return {
+            "before": before[0],
+            "after": after[0],
+            "cpu": after[1] / before[1],
+            "free": [torch.get_num_threads(), len(os.sched_getaffinity(0))],
+        }
 
 
 def beside(turns: int, base: dict) -> list[dict]:
@@ -227,13 +265,27 @@ def beside(turns: int, base: dict) -> list[dict]:
     results = []
     for kind, case in (("engine", "an engine in its process"), ("alone", "none")):
         columns = {
-            "before": ([1e3 * r["before"] for r in found[kind]], "ms"), "after": ([1e3 * r["after"] for r in found[kind]], "ms"),
+            "before": ([1e3 * r["before"] for r in found[kind]], "ms"),
+            "after": ([1e3 * r["after"] for r in found[kind]], "ms"),
             "after by before": ([r["after"] / r["before"] for r in found[kind]], ""),
             "the same of CPU time": ([r["cpu"] for r in found[kind]], ""),
-        }  # fmt: skip
+        }
         for metric, (values, unit) in columns.items():
-            results.append({"case": f"the learner's step, {case}", "metric": metric, "value": statistics.median(values), "unit": unit, "better": "lower",
-                            "low": min(values), "high": max(values), "n": turns, "peers": {}, "ratio_to_best_peer": None, **base})  # fmt: skip
+            results.append(
+                {
+                    "case": f"the learner's step, {case}",
+                    "metric": metric,
+                    "value": statistics.median(values),
+                    "unit": unit,
+                    "better": "lower",
+                    "low": min(values),
+                    "high": max(values),
+                    "n": turns,
+                    "peers": {},
+                    "ratio_to_best_peer": None,
+                    **base,
+                }
+            )
     return results
 
 
@@ -247,12 +299,22 @@ def main() -> None:
     args = parser.parse_args()
     if args.child:
         what, *rest = args.child
-        print(json.dumps(fidelity() if what == "fidelity" else learner(*rest) if what == "learner" else measure(what, *map(int, rest))))
+        print(
+            json.dumps(
+                fidelity()
+                if what == "fidelity"
+                else learner(*rest)
+                if what == "learner"
+                else measure(what, *map(int, rest))
+            )
+        )
         return
     base = {"device": device(), "versions": versions(), "command": COMMAND}
     path = RESULTS / "rollouts.json"
     if args.only:
-        kept = [r for r in json.loads(path.read_text(encoding="utf-8")) if not r["case"].startswith("the learner's step")]
+        kept = [
+            r for r in json.loads(path.read_text(encoding="utf-8")) if not r["case"].startswith("the learner's step")
+        ]
         path.write_text(json.dumps(kept + beside(args.turns, base), indent=1) + "\n", encoding="utf-8")
         return
     results = []
@@ -269,15 +331,32 @@ def main() -> None:
                     print(f"{case}: turn {turn + 1}, {p}: {out['rate']:,.0f} tokens/s", flush=True)
         mid = {p: round(statistics.median(x)) for p, x in rates.items()}
         peers = {p: x for p, x in mid.items() if p != "here"}
-        results.append({"case": case, "metric": "tokens_per_second", "value": mid["here"], "unit": "tokens/s", "better": "higher",
-                        "low": round(min(rates["here"])), "high": round(max(rates["here"])), "n": args.turns, "peers": peers,
-                        "ratio_to_best_peer": round(mid["here"] / max(peers.values()), 3) if peers else None, **base})  # fmt: skip
+        results.append(
+            {
+                "case": case,
+                "metric": "tokens_per_second",
+                "value": mid["here"],
+                "unit": "tokens/s",
+                "better": "higher",
+                "low": round(min(rates["here"])),
+                "high": round(max(rates["here"])),
+                "n": args.turns,
+                "peers": peers,
+                "ratio_to_best_peer": round(mid["here"] / max(peers.values()), 3) if peers else None,
+                **base,
+            }
+        )
     out = child("fidelity", module="benchmarks.rollouts")
     if isinstance(out, str):
         raise SystemExit(f"the comparison with the learner failed: {out}")
-    for metric, key, unit, better in (("log-prob gap", "gap", "nats", "lower"), ("greedy tokens", "equal", "of 10,000", "higher")):
+    for metric, key, unit, better in (
+        ("log-prob gap", "gap", "nats", "lower"),
+        ("greedy tokens", "equal", "of 10,000", "higher"),
+    ):
         one = {"value": out[key], "low": out[key], "high": out[key], "n": 1, "peers": {}, "ratio_to_best_peer": None}
-        results.append({"case": "sampler against learner", "metric": metric, "unit": unit, "better": better, **one, **base})
+        results.append(
+            {"case": "sampler against learner", "metric": metric, "unit": unit, "better": better, **one, **base}
+        )
     results += beside(args.turns, base)
     RESULTS.mkdir(exist_ok=True)
     path.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")

@@ -1,9 +1,9 @@
 """How long does `make run` take, and how much memory? `make bench-run`
 
-A clone of the last commit in a fresh folder, in this environment; `espalier run` of the default settings, then once more with nothing to
-do. Seconds and peak memory of each stage are what the stage wrote of itself; `all` is the clock from the command to its end. One run at a
-time, on a machine that does nothing else: load above the number of cores is said in `device`. `--of FOLDER --seconds S` records a run that
-somebody made there by hand and that took S seconds.
+A clone of the last commit in a fresh folder, in this environment; `espalier run` of the default settings, then once
+more with nothing to do. Seconds and peak memory of each stage are what the stage wrote of itself; `all` is the clock
+from the command to its end. One run at a time, on a machine that does nothing else: load above the number of cores is
+said in `device`. `--of FOLDER --seconds S` records a run that somebody made there by hand and that took S seconds.
 """
 
 from __future__ import annotations
@@ -26,9 +26,18 @@ COMMAND = "make bench-run"
 
 def espalier(folder: Path, *words: str) -> float:
     """Seconds of a command in the project of a folder. Raises SystemExit where it fails."""
-    env = {**os.environ, "PYTHONPATH": str(folder), "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    env = {
+        **os.environ,
+        "PYTHONPATH": str(folder),
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+    }
     began = time.monotonic()
-    done = subprocess.run([sys.executable, "-c", "import sys; from flows.cli import main; sys.exit(main())", *words], cwd=folder, env=env, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", "import sys; from flows.cli import main; sys.exit(main())", *words],
+        cwd=folder,
+        env=env,
+        check=False,
+    )
     if done.returncode:
         raise SystemExit(f"espalier {' '.join(words)} ended with {done.returncode} in {folder}")
     return time.monotonic() - began
@@ -50,14 +59,24 @@ def measured(folder: Path) -> list[tuple[str, float, float]]:
 def rows(stages: list[tuple[str, float, float]], whole: float, again: float | None, load: float) -> list[dict]:
     busy = f", load {load:.0f}" if load > (os.cpu_count() or 1) else ""
     common = {
-        "better": "lower", "n": 1, "peers": {}, "ratio_to_best_peer": None, "device": f"{os.cpu_count()} CPU cores{busy}",
-        "versions": {"python": platform.python_version()} | {n: version(n) for n in ("torch", "transformers")}, "command": COMMAND,
-    }  # fmt: skip
-    values = [(stage, "seconds", s, "s") for stage, s, _ in stages] + [(stage, "peak memory", mb, "MB") for stage, _, mb in stages]
+        "better": "lower",
+        "n": 1,
+        "peers": {},
+        "ratio_to_best_peer": None,
+        "device": f"{os.cpu_count()} CPU cores{busy}",
+        "versions": {"python": platform.python_version()} | {n: version(n) for n in ("torch", "transformers")},
+        "command": COMMAND,
+    }
+    values = [(stage, "seconds", s, "s") for stage, s, _ in stages] + [
+        (stage, "peak memory", mb, "MB") for stage, _, mb in stages
+    ]
     values += [("all", "seconds", whole, "s"), ("all", "peak memory", max(mb for _, _, mb in stages), "MB")]
     if again is not None:
         values.append(("again, nothing to do", "seconds", again, "s"))
-    return [{"case": c, "metric": m, "value": round(v, 2), "unit": u, "low": round(v, 2), "high": round(v, 2), **common} for c, m, v, u in values]
+    return [
+        {"case": c, "metric": m, "value": round(v, 2), "unit": u, "low": round(v, 2), "high": round(v, 2), **common}
+        for c, m, v, u in values
+    ]
 
 
 def main() -> None:

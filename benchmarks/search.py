@@ -1,17 +1,18 @@
 """How fast is the search engine? `make bench-search`
 
-Corpus: 6,000 paragraphs of Wikipedia (2WikiMultihopQA, from ../shared/data) where they are there, else 6,000 made of 20,000 words with
-Zipf's frequencies, 71 words each.
+Corpus: 6,000 paragraphs of Wikipedia (2WikiMultihopQA, from ../shared/data) where they are there, else 6,000 made of
+20,000 words with Zipf's frequencies, 71 words each.
 
-- index: seconds of CPU time from pages in memory to an engine opened from disk: ranking, phrases, titles. Peers: bm25s and SQLite FTS5,
-  alone, with the tokenizers that they bring.
-- queries: of twelve words that stand in one paragraph, per second of CPU time, three results each, none asked twice. Same peers (FTS5: the
-  words joined by OR, ranked by its bm25).
-- service: `espalier search serve` in a process of its own, held to one core, asked RATE times a second for SECONDS seconds over CLIENTS
-  connections, whether earlier answers have come or not: 70 % search, 20 % open, 10 % find. Latency runs from the moment when a request was
-  due to its last byte, so that a service that falls behind is seen. Median and 99th percentile; low and high over PARTS parts. "CPU time
-  per request" is that of the service's process. Where more processes want a core than there are cores (/proc/loadavg) a latency says
-  nothing about the service: then the CPU time alone is measured, over one part.
+- index: seconds of CPU time from pages in memory to an engine opened from disk: ranking, phrases, titles. Peers: bm25s
+  and SQLite FTS5, alone, with the tokenizers that they bring.
+- queries: of twelve words that stand in one paragraph, per second of CPU time, three results each, none asked twice.
+  Same peers (FTS5: the words joined by OR, ranked by its bm25).
+- service: `espalier search serve` in a process of its own, held to one core, asked RATE times a second for SECONDS
+  seconds over CLIENTS connections, whether earlier answers have come or not: 70 % search, 20 % open, 10 % find. Latency
+  runs from the moment when a request was due to its last byte, so that a service that falls behind is seen. Median and
+  99th percentile; low and high over PARTS parts. "CPU time per request" is that of the service's process. Where more
+  processes want a core than there are cores (/proc/loadavg) a latency says nothing about the service: then the CPU time
+  alone is measured, over one part.
 """
 
 from __future__ import annotations
@@ -35,9 +36,10 @@ from pathlib import Path
 
 import bm25s
 import numpy as np
+import psutil
 
-from synth.engine import Engine, Page, build_index
-from synth.ranking import words
+from synth.search.bm25 import words
+from synth.search.engine import Engine, Page, build_index
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULT = ROOT / "benchmarks" / "results" / "search.json"
@@ -50,7 +52,9 @@ def corpus() -> tuple[str, list[Page]]:
     """(name, pages)."""
     if DATA.exists():
         rows = json.loads(DATA.read_text(encoding="utf-8"))[:PAGES]
-        return "6,000 paragraphs of Wikipedia", [Page(id=f"p{i}", title=r["title"], text=r["text"]) for i, r in enumerate(rows)]
+        return "6,000 paragraphs of Wikipedia", [
+            Page(id=f"p{i}", title=r["title"], text=r["text"]) for i, r in enumerate(rows)
+        ]
     rng = np.random.default_rng(SEED)
     share = 1 / np.arange(1, 20_001)
     drawn = rng.choice(20_000, (PAGES, 71), p=share / share.sum())
@@ -87,7 +91,9 @@ def fts(pages: Sequence[Page]) -> sqlite3.Connection:
 
 def alone(pages: Sequence[Page]) -> bm25s.BM25:
     index = bm25s.BM25(method="lucene")
-    index.index(bm25s.tokenize([f"{p.title} {p.text}" for p in pages], stopwords=None, show_progress=False), show_progress=False)
+    index.index(
+        bm25s.tokenize([f"{p.title} {p.text}" for p in pages], stopwords=None, show_progress=False), show_progress=False
+    )
     return index
 
 
@@ -112,7 +118,9 @@ def library(case: str, pages: list[Page]) -> list[dict]:
             made["SQLite FTS5"].append(seconds(lambda: found.update(fts=fts(pages))))  # noqa: B023
             queries = asked(pages, QUERIES, random.Random(f"{SEED} {part}"))
             engine, index, table = found["here"], found["bm25s"], found["fts"]
-            assert isinstance(engine, Engine) and isinstance(index, bm25s.BM25) and isinstance(table, sqlite3.Connection)
+            assert (
+                isinstance(engine, Engine) and isinstance(index, bm25s.BM25) and isinstance(table, sqlite3.Connection)
+            )
             asking["here"].append(QUERIES / seconds(lambda: [engine.search(q) for q in queries]))  # noqa: B023
             asking["bm25s"].append(QUERIES / seconds(lambda: [retrieved(index, q) for q in queries]))  # noqa: B023
             some = queries[:100]  # it is slow
@@ -130,13 +138,21 @@ def result(case: str, metric: str, unit: str, better: str, parts: dict[str, list
     best = (min if better == "lower" else max)(peers.values(), default=None)
     ratio = None if best is None else best / value if better == "lower" else value / best
     return {
-        "case": case, "metric": metric, "value": value, "unit": unit, "better": better,
-        "low": min(parts["here"]), "high": max(parts["here"]), "n": n, "peers": peers, "ratio_to_best_peer": ratio,
+        "case": case,
+        "metric": metric,
+        "value": value,
+        "unit": unit,
+        "better": better,
+        "low": min(parts["here"]),
+        "high": max(parts["here"]),
+        "n": n,
+        "peers": peers,
+        "ratio_to_best_peer": ratio,
         "device": f"{os.cpu_count()} cores, {platform.machine()}; one core used",
         "versions": {"python": platform.python_version(), "sqlite": sqlite3.sqlite_version}
         | {p: version(p) for p in ("bm25s", "fastapi")},
         "command": COMMAND,
-    }  # fmt: skip
+    }
 
 
 # ---- the service
@@ -145,8 +161,8 @@ def result(case: str, metric: str, unit: str, better: str, parts: dict[str, list
 SERVER = """
 import os, sys
 from pathlib import Path
-from synth.engine import open_index
-from tasks.play.service import serve, service
+from synth.search.engine import open_index
+from tasks.knowledge.service import serve, service
 os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[0]}) if hasattr(os, "sched_setaffinity") else None
 serve(service(open_index(Path(sys.argv[1]))), host="127.0.0.1", port=int(sys.argv[2]))
 """
@@ -158,10 +174,12 @@ def requests(pages: Sequence[Page], n: int, rng: random.Random) -> list[bytes]:
     for query in asked(pages, n, rng):
         kind, page = rng.random(), rng.choice(pages)
         path, body = (
-            ("/search", {"query": query}) if kind < 0.7
-            else ("/open", {"page": page.title}) if kind < 0.9
+            ("/search", {"query": query})
+            if kind < 0.7
+            else ("/open", {"page": page.title})
+            if kind < 0.9
             else ("/find", {"text": " ".join(query.split()[:2])})
-        )  # fmt: skip
+        )
         data = json.dumps(body).encode()
         head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n"
         out.append(head.encode() + data)
@@ -169,7 +187,8 @@ def requests(pages: Sequence[Page], n: int, rng: random.Random) -> list[bytes]:
 
 
 async def drive(port: int, wire: Sequence[bytes]) -> list[float]:
-    """Latencies in milliseconds of requests that are due every 1 / RATE seconds. Raises ValueError for an answer that is not 200."""
+    """Latencies in milliseconds of requests that are due every 1 / RATE seconds. Raises ValueError for an answer that
+    is not 200."""
     free: asyncio.Queue[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = asyncio.Queue()
     for _ in range(CLIENTS):
         free.put_nowait(await asyncio.open_connection("127.0.0.1", port))
@@ -183,7 +202,9 @@ async def drive(port: int, wire: Sequence[bytes]) -> list[float]:
         head = await reader.readuntil(b"\r\n\r\n")
         if b" 200 " not in head.split(b"\r\n")[0]:
             raise ValueError(f"the service says {head[:60]!r}")
-        length = next(int(line.split(b":")[1]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length"))
+        length = next(
+            int(line.split(b":")[1]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length")
+        )
         await reader.readexactly(length)
         took.append(1000 * (time.perf_counter() - due))
         free.put_nowait((reader, writer))
@@ -209,7 +230,9 @@ def served(case: str, pages: list[Page]) -> list[dict]:
                     time.sleep(0.1)
             asyncio.run(drive(port, requests(pages, RATE, random.Random(0))))  # what is imported late is imported now
             before = cpu(child.pid)
-            wires = [requests(pages, RATE * SECONDS, random.Random(f"{SEED} {i}")) for i in range(PARTS if quiet else 1)]
+            wires = [
+                requests(pages, RATE * SECONDS, random.Random(f"{SEED} {i}")) for i in range(PARTS if quiet else 1)
+            ]
             parts = [asyncio.run(drive(port, wire)) for wire in wires]
             spent = 1000 * (cpu(child.pid) - before) / sum(map(len, parts))
         finally:
@@ -226,10 +249,9 @@ def served(case: str, pages: list[Page]) -> list[dict]:
 
 
 def cpu(pid: int) -> float:
-    """Seconds of CPU time of a process so far (Linux; 0 elsewhere)."""
-    stat = Path(f"/proc/{pid}/stat")
-    fields = stat.read_text().rpartition(")")[2].split() if stat.exists() else []
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK") if fields else 0.0
+    """Seconds of CPU time of a process so far."""
+    used = psutil.Process(pid).cpu_times()
+    return used.user + used.system
 
 
 def main() -> int:
@@ -239,7 +261,9 @@ def main() -> int:
     case, pages = corpus()
     rows = library(case, pages) + served(case, pages)
     for r in rows:
-        print(f"{r['case']}: {r['metric']} {r['value']:.3g} {r['unit']} [{r['low']:.3g}, {r['high']:.3g}] {r['peers'] or ''}")
+        print(
+            f"{r['case']}: {r['metric']} {r['value']:.3g} {r['unit']} [{r['low']:.3g}, {r['high']:.3g}] {r['peers'] or ''}"
+        )
     args.out.parent.mkdir(parents=True, exist_ok=True)
     args.out.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
     return 0

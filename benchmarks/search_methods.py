@@ -1,21 +1,24 @@
-"""Four systems around search whose idea is not the reward of one answer: do they do what they say? `make bench-search-methods`
+"""Four systems around search whose idea is not the reward of one answer: do they do what they say? `make
+bench-search-methods`
 
-The other systems of docs/questions.md have a behavioural protocol in their recipe. These four rank documents, or prefer texts by what
-follows them, which the worlds of tasks/methods/arena.py do not have; so each has a world here: a one-layer model that is taught by supervised
-steps what it says first, and how often. Makers, losses, rewards and their knobs are those of the recipe. What a policy believes is computed
-from the probabilities of all texts that it was taught; nothing is sampled for it. Five seeds (SEEDS); paired differences with the 95 %
+The other systems of docs/questions.md have a behavioural protocol in their recipe. These four rank documents, or prefer
+texts by what follows them, which the worlds of tasks/lab/arena.py do not have; so each has a world here: a
+one-layer model that is taught by supervised steps what it says first, and how often. Makers, losses, rewards and their
+knobs are those of the recipe. What a policy believes is computed from the probabilities of all texts that it was
+taught; nothing is sampled for it. Five seeds (SEEDS); paired differences with the 95 %
 interval of Student's t. Protocol, committed before the run:
 
-    tool-light   Eight questions; the answer stands behind 0 to 3 calls, as likely each, and is right half of the time whatever was called.
-                 PAIRS pairs by `fewest_calls` from the policy's own samples, then its DPO. Claim: fewer expected calls than after the same
-                 number of pairs by `best_vs_worst`, which look at right and wrong alone. Beside it: right answers.
-    rar2         Eight questions; a thought is one of four, one of which makes the answer right nine times in ten, the others two in ten.
-                 Pairs by the recipe's makers, then its DPO. Claim: the thought that helps is had more often than before. Beside it: right
-                 answers behind thoughts.
+    tool-light   Eight questions; the answer stands behind 0 to 3 calls, as likely each, and is right half of the time
+                 whatever was called. PAIRS pairs by `fewest_calls` from the policy's own samples, then its DPO. Claim:
+                 fewer expected calls than after the same number of pairs by `best_vs_worst`, which look at right and
+                 wrong alone. Beside it: right answers.
+    rar2         Eight questions; a thought is one of four, one of which makes the answer right nine times in ten, the
+                 others two in ten. Pairs by the recipe's makers, then its DPO. Claim: the thought that helps is had
+                 more often than before. Beside it: right answers behind thoughts.
     synrewrite   The same with its instruction, number of texts and answers.
-    retro-star   Six queries of two documents each; a score is 10, 30, 50, 70 or 90, of the relevant one 50 on average, of the other 46.
-                 RETRO_STEPS steps with its reward. Claim: two scores, one of each document, stand in the right order more often than before.
-                 Beside it: the mean deviation of the scores of one document.
+    retro-star   Six queries of two documents each; a score is 10, 30, 50, 70 or 90, of the relevant one 50 on average,
+                 of the other 46. RETRO_STEPS steps with its reward. Claim: two scores, one of each document, stand in
+                 the right order more often than before. Beside it: the mean deviation of the scores of one document.
 """
 
 from __future__ import annotations
@@ -62,7 +65,16 @@ def answer(text: object) -> str:
 
 
 def problem(question: str, right: str, family: str = "own", **lineage: Any) -> Problem:
-    return Problem.make(prompt=question, answer=right, verifier="exact", args={}, env="scored", family=family, lineage=lineage, split="train")
+    return Problem.make(
+        prompt=question,
+        answer=right,
+        verifier="exact",
+        args={},
+        env="scored",
+        family=family,
+        lineage=lineage,
+        split="train",
+    )
 
 
 def right_of(i: int, n: int = 1) -> list[str]:
@@ -81,7 +93,9 @@ def calling() -> tuple[list[Problem], list[Told]]:
         made.append(problem(f"q{letter}", right))
         for k in range(4):
             for x in LETTERS[:5]:
-                told.append(((user(f"q{letter}"), says("<search>" * k + answer(x))), 0.25 * (0.5 if x == right else 0.125)))
+                told.append(
+                    ((user(f"q{letter}"), says("<search>" * k + answer(x))), 0.25 * (0.5 if x == right else 0.125))
+                )
     return made, told
 
 
@@ -95,7 +109,9 @@ def thinking(instruction: str) -> tuple[list[Problem], list[Told]]:
         for thought in "mnpr":
             share = 0.9 if thought == good else 0.2
             begun = (user(f"q{letter}\n{instruction}"), says(f" {thought}"), user("Now answer."))
-            told += [((*begun, says(answer(x))), 0.25 * (share if x == right else (1 - share) / 4)) for x in LETTERS[:5]]
+            told += [
+                ((*begun, says(answer(x))), 0.25 * (share if x == right else (1 - share) / 4)) for x in LETTERS[:5]
+            ]
     return made, told
 
 
@@ -142,9 +158,9 @@ class Policy:
 
     def logp(self, conversations: Sequence[tuple[Sequence[Message], str]]) -> np.ndarray:
         """[n] log-probability of each text after its conversation."""
-        from tasks.rows import prompt_ids
-        from training.learner import score
-        from training.pack import Row, pack
+        from training.learner.learner import score
+        from training.learner.pack import Row, pack
+        from training.learner.rows import prompt_ids
 
         rows = []
         for before, text in conversations:
@@ -156,25 +172,36 @@ class Policy:
 
     def generate(self, conversations: Sequence[Sequence[Message]], sampling: Sampling) -> list[str]:
         """A `synth.types.Generate`: one completion of each conversation."""
-        from tasks.rows import prompt_ids
+        from training.learner.rows import prompt_ids
         from training.rollout.torch_sampler import TorchSampler
 
         prompts = [prompt_ids(self.renderer, c) for c in conversations]
-        session = TorchSampler(self.model, self.renderer.end_id).open(prompts, [seed_for(sampling.seed, i) for i in range(len(prompts))])
+        session = TorchSampler(self.model, self.renderer.end_id).open(
+            prompts, [seed_for(sampling.seed, i) for i in range(len(prompts))]
+        )
         return [self.renderer.decode(s.ids) for s in session.generate(Sampling(temperature=1.0, max_tokens=16))]
 
 
 def taught(told: Sequence[Told], seed: object) -> Policy:
     """A policy that says what it is told, as often as it is told."""
-    from tasks.methods.arena import Known, tokenizer
-    from training.learner import Learner, Optim, nll
-    from training.model import new_model
-    from training.pack import Row, pack
-    from training.render import Renderer
+    from tasks.lab.arena import Known, tokenizer
+    from training.learner.learner import Learner, Optim, nll
+    from training.learner.pack import Row, pack
+    from training.model.model import new_model
+    from training.model.render import Renderer
 
     renderer: Renderer = Known(tokenizer())
-    model = new_model(tokenizer(), hidden=48, layers=1, heads=2, kv_heads=1, intermediate=64, max_length=192, init_range=0.1,
-                      seed=seed_for(0, "search methods", seed))  # fmt: skip
+    model = new_model(
+        tokenizer(),
+        hidden=48,
+        layers=1,
+        heads=2,
+        kv_heads=1,
+        intermediate=64,
+        max_length=192,
+        init_range=0.1,
+        seed=seed_for(0, "search methods", seed),
+    )
     rows = []
     for messages, share in told:
         ids, mask = renderer.demonstration(list(messages))
@@ -187,16 +214,23 @@ def taught(told: Sequence[Told], seed: object) -> Policy:
     return Policy(model, renderer)
 
 
-def preferred(first: Policy, makers: Sequence[Callable[..., Any]], problems: Sequence[Problem], loss: Callable[..., Any], seed: int) -> tuple[Policy, int]:
-    """The policy after PREFER_STEPS steps on PAIRS pairs of its own samples, a maker after the other; and how many samples gave no pair."""
-    from tasks.rows import pair_rows
-    from training.learner import Learner, Optim
-    from training.pack import pack
-    from training.pairs import PairObjective
-    from training.rounds import Round, run
+def preferred(
+    first: Policy,
+    makers: Sequence[Callable[..., Any]],
+    problems: Sequence[Problem],
+    loss: Callable[..., Any],
+    seed: int,
+) -> tuple[Policy, int]:
+    """The policy after PREFER_STEPS steps on PAIRS pairs of its own samples, a maker after the other; and how many
+    samples gave no pair."""
+    from training.learner.learner import Learner, Optim
+    from training.learner.loop import Round, run
+    from training.learner.pack import pack
+    from training.learner.rows import pair_rows
+    from training.preference.objective import PairObjective
 
     pairs: list[PreferencePair] = []
-    aside = 0
+    quarantined = 0
     for index in range(4 * PAIRS):
         if len(pairs) == PAIRS:
             break
@@ -204,7 +238,7 @@ def preferred(first: Policy, makers: Sequence[Callable[..., Any]], problems: Seq
         if isinstance(item, PreferencePair):
             pairs.append(item)
         else:
-            aside += 1
+            quarantined += 1
     rows, _ = pair_rows(first.renderer, pairs, 192)
     policy, order = first.copy(), np.random.default_rng(seed_for(seed, "search methods", "order"))
     objective = PairObjective(loss=loss, reference=first.model, policy=policy.model, sft=0.2)
@@ -214,10 +248,18 @@ def preferred(first: Policy, makers: Sequence[Callable[..., Any]], problems: Seq
         return [pack([rows[2 * i + side] for i in some for side in (0, 1)])], {}
 
     learner = Learner(policy.model, Optim(lr=1e-3, warmup=0, steps=PREFER_STEPS, decay="constant", weight_decay=0.0))
-    one = Round(name="prefer", role="policy", objective=objective, prepare=objective.prepare, steps=PREFER_STEPS, together=2, source=source)
+    one = Round(
+        name="prefer",
+        role="policy",
+        objective=objective,
+        prepare=objective.prepare,
+        steps=PREFER_STEPS,
+        together=2,
+        source=source,
+    )
     for _ in run([one], {"policy": learner}):
         pass
-    return policy, aside
+    return policy, quarantined
 
 
 def pieces(recipe: str) -> tuple[list[Callable[..., Any]], Callable[..., Any], dict[str, Any]]:
@@ -228,7 +270,11 @@ def pieces(recipe: str) -> tuple[list[Callable[..., Any]], Callable[..., Any], d
     stages = resolve(check_params({"recipe": recipe, "set": {}}, Path("params.yaml")))[0]
     preferences, prefer = stages["preferences"], stages["prefer"]
     knobs = preferences.params["makers"][0]
-    return list(bind_all(preferences.pieces, preferences.params)["makers"]), bind_all(prefer.pieces, prefer.params)["loss"], knobs
+    return (
+        list(bind_all(preferences.pieces, preferences.params)["makers"]),
+        bind_all(prefer.pieces, prefer.params)["loss"],
+        knobs,
+    )
 
 
 # ---- what is measured
@@ -258,7 +304,12 @@ def right_behind_thoughts(policy: Policy, problems: Sequence[Problem], instructi
         behind = []
         for t in "mnpr":
             then = [*asked, says(f" {t}"), user("Now answer.")]
-            behind.append(share(policy.logp([(then, answer(x)) for x in LETTERS[:5]]), np.array([float(x == p.answer) for x in LETTERS[:5]])))
+            behind.append(
+                share(
+                    policy.logp([(then, answer(x)) for x in LETTERS[:5]]),
+                    np.array([float(x == p.answer) for x in LETTERS[:5]]),
+                )
+            )
         right.append(share(of, np.array(behind)))
         good.append(share(of, np.array([float(t == p.lineage["good"]) for t in "mnpr"])))
     return {"right": float(np.mean(right)), "good thoughts": float(np.mean(good))}
@@ -281,18 +332,24 @@ def order_and_deviation(policy: Policy, problems: Sequence[Problem]) -> dict[str
 
 @lru_cache(maxsize=8)
 def start(recipe: str) -> tuple[list[Problem], Policy]:
-    problems, told = calling() if recipe == "tool-light" else scoring() if recipe == "retro-star" else thinking(instruction_of(recipe))
+    problems, told = (
+        calling()
+        if recipe == "tool-light"
+        else scoring()
+        if recipe == "retro-star"
+        else thinking(instruction_of(recipe))
+    )
     return problems, taught(told, recipe)
 
 
 def instruction_of(recipe: str) -> str:
-    from synth.make.pairs.by_utility import WHAT
+    from synth.preferences.makers.by_utility import WHAT
 
     return str(pieces(recipe)[2].get("instruction") or WHAT)
 
 
 def tool_light(seed: int) -> Iterator[tuple[str, float, float]]:
-    from synth.make.pairs.best_vs_worst import best_vs_worst
+    from synth.preferences.makers.best_vs_worst import best_vs_worst
 
     problems, first = start("tool-light")
     makers, loss, knobs = pieces("tool-light")
@@ -314,27 +371,64 @@ def by_what_follows(recipe: str, seed: int) -> Iterator[tuple[str, float, float]
 
 
 def retro_star(seed: int) -> Iterator[tuple[str, float, float]]:
-    from tasks.methods.behaviour import SMALL, knobs_of
-    from training.compose import compose
-    from training.learner import Optim
+    from tasks.lab.behaviour import SMALL, knobs_of
+    from training.learner.learner import Optim
+    from training.learner.loop import run
+    from training.rl.compose import compose
     from training.rollout.play import Player
     from training.rollout.torch_sampler import TorchSampler
-    from training.rounds import run
 
     problems, first = start("retro-star")
     policy = first.copy()
-    knobs, needs = knobs_of("retro-star", {**SMALL, "prompts_per_step": len(problems), "samples_per_prompt": 16, "lr": 1e-3}, Path("params.yaml"))
-    player = Player(sampler=TorchSampler(policy.model, policy.renderer.end_id), renderer=policy.renderer, envs={"scored": Judge()},
-                    sampling=Sampling(temperature=1.0, max_tokens=16), max_tokens=128)  # fmt: skip
+    knobs, needs = knobs_of(
+        "retro-star",
+        {**SMALL, "prompts_per_step": len(problems), "samples_per_prompt": 16, "lr": 1e-3},
+        Path("params.yaml"),
+    )
+    player = Player(
+        sampler=TorchSampler(policy.model, policy.renderer.end_id),
+        renderer=policy.renderer,
+        envs={"scored": Judge()},
+        sampling=Sampling(temperature=1.0, max_tokens=16),
+        max_tokens=128,
+    )
     optim = partial(Optim, warmup=0, decay="constant", weight_decay=0.0, steps=RETRO_STEPS)
-    names = ("prompts_per_step", "samples_per_prompt", "tokens_per_microbatch", "epochs", "minibatches", "refill", "max_unscorable", "critic",
-             "critic_lambda", "critic_warmup", "turn_budget", "guides", "curriculum", "filters", "rewards", "advantage", "ratio", "corrections",
-             "surrogate", "regularisers")  # fmt: skip
+    names = (
+        "prompts_per_step",
+        "samples_per_prompt",
+        "tokens_per_microbatch",
+        "epochs",
+        "minibatches",
+        "refill",
+        "max_unscorable",
+        "critic",
+        "critic_lambda",
+        "critic_warmup",
+        "turn_budget",
+        "group_transforms",
+        "curriculum",
+        "filters",
+        "rewards",
+        "advantage",
+        "ratio",
+        "corrections",
+        "policy_loss",
+        "regularisers",
+    )
     made = compose(
-        policy=policy.model, reference=None, body=lambda: first.copy().model, player=player, problems=problems, needs=needs,
-        seed=seed_for(seed, "search methods", "retro-star"), device="cpu", steps=RETRO_STEPS, optim=optim(lr=knobs["lr"]),
-        critic_optim=optim(lr=1e-3), **{k: knobs[k] for k in names},
-    )  # fmt: skip
+        policy=policy.model,
+        reference=None,
+        body=lambda: first.copy().model,
+        player=player,
+        problems=problems,
+        needs=needs,
+        seed=seed_for(seed, "search methods", "retro-star"),
+        device="cpu",
+        steps=RETRO_STEPS,
+        optim=optim(lr=knobs["lr"]),
+        critic_optim=optim(lr=1e-3),
+        **{k: knobs[k] for k in names},
+    )
     for _ in run([made.round], made.roles):
         pass
     before, after = order_and_deviation(first, problems), order_and_deviation(policy, problems)
@@ -344,8 +438,16 @@ def retro_star(seed: int) -> Iterator[tuple[str, float, float]]:
 
 METHODS: dict[str, tuple[Callable[[int], Iterator[tuple[str, float, float]]], dict[str, tuple[str, str]], str]] = {
     "tool-light": (tool_light, {"calls": ("calls", "lower"), "right": ("share", "higher")}, "best_vs_worst"),
-    "rar2": (partial(by_what_follows, "rar2"), {"good thoughts": ("share", "higher"), "right": ("share", "higher")}, "before"),
-    "synrewrite": (partial(by_what_follows, "synrewrite"), {"good thoughts": ("share", "higher"), "right": ("share", "higher")}, "before"),
+    "rar2": (
+        partial(by_what_follows, "rar2"),
+        {"good thoughts": ("share", "higher"), "right": ("share", "higher")},
+        "before",
+    ),
+    "synrewrite": (
+        partial(by_what_follows, "synrewrite"),
+        {"good thoughts": ("share", "higher"), "right": ("share", "higher")},
+        "before",
+    ),
     "retro-star": (retro_star, {"ordered": ("share", "higher"), "deviation": ("points", "lower")}, "before"),
 }  # name -> (seed -> (metric, this, against)), metric -> (unit, better), against what
 
@@ -354,23 +456,51 @@ def measure(recipe: str, seeds: Sequence[int]) -> list[dict[str, Any]]:
     """Results of one system: what it gives, what it is compared with, and the paired difference."""
     from importlib.metadata import version
 
-    from tasks.methods.behaviour import summary
+    from tasks.lab.behaviour import summary
 
     run, metrics, against = METHODS[recipe]
     began = time.process_time()
     found = [{m: (a, b) for m, a, b in run(seed)} for seed in seeds]
-    about = {"device": f"{os.cpu_count()} cores, {platform.machine()}; one core used", "command": COMMAND,
-             "versions": {"python": platform.python_version(), "torch": version("torch")}}  # fmt: skip
+    about = {
+        "device": f"{os.cpu_count()} cores, {platform.machine()}; one core used",
+        "command": COMMAND,
+        "versions": {"python": platform.python_version(), "torch": version("torch")},
+    }
     rows = []
     for metric, (unit, better) in metrics.items():
         here, there = ([f[metric][side] for f in found] for side in (0, 1))
         gain = summary([a - b for a, b in zip(here, there, strict=True)])
         other = float(np.mean(there))
-        rows.append({"case": f"{recipe}, against {against}", "metric": metric, "value": float(np.mean(here)), "unit": unit, "better": better,
-                     "low": min(here), "high": max(here), "n": len(seeds), "peers": {"against": other},
-                     "ratio_to_best_peer": float(np.mean(here)) / other if other else None, **about})  # fmt: skip
-        rows.append({"case": f"{recipe}, against {against}", "metric": f"{metric}, difference", "value": gain["mean"], "unit": unit, "better": better,
-                     "low": gain["low"], "high": gain["high"], "n": len(seeds), "peers": {}, "ratio_to_best_peer": None, **about})  # fmt: skip
+        rows.append(
+            {
+                "case": f"{recipe}, against {against}",
+                "metric": metric,
+                "value": float(np.mean(here)),
+                "unit": unit,
+                "better": better,
+                "low": min(here),
+                "high": max(here),
+                "n": len(seeds),
+                "peers": {"against": other},
+                "ratio_to_best_peer": float(np.mean(here)) / other if other else None,
+                **about,
+            }
+        )
+        rows.append(
+            {
+                "case": f"{recipe}, against {against}",
+                "metric": f"{metric}, difference",
+                "value": gain["mean"],
+                "unit": unit,
+                "better": better,
+                "low": gain["low"],
+                "high": gain["high"],
+                "n": len(seeds),
+                "peers": {},
+                "ratio_to_best_peer": None,
+                **about,
+            }
+        )
     print(f"{recipe}: {time.process_time() - began:.0f} s of CPU time", file=sys.stderr, flush=True)
     return rows
 
@@ -379,7 +509,9 @@ def main() -> int:
     import torch
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--system", action="append", choices=METHODS, help="this one alone (may be repeated); others keep their results")
+    parser.add_argument(
+        "--system", action="append", choices=METHODS, help="this one alone (may be repeated); others keep their results"
+    )
     parser.add_argument("--pilot", type=int, metavar="SEED", help="try one seed, write nothing")
     args = parser.parse_args()
     torch.set_num_threads(1)
@@ -392,7 +524,9 @@ def main() -> int:
     rows: list[dict[str, Any]] = []
     for name in wanted:
         new = measure(name, SEEDS)
-        kept = json.loads(RESULT.read_text()) if RESULT.exists() else []  # read now: another process may measure another system
+        kept = (
+            json.loads(RESULT.read_text()) if RESULT.exists() else []
+        )  # read now: another process may measure another system
         rows = [r for r in kept if r["case"].split(",")[0] != name] + new
         RESULT.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
     for r in rows:

@@ -1,9 +1,9 @@
 """Does self-play that looks at failures teach a small model more than uniform problems? `make bench-selfplay`
 
-The protocol is benchmarks/runs/selfplay/protocol.json, committed before the first run. For each seed a small model is trained from nothing
-on worked answers; then each arm plays rounds of propose, certify, attempt, score, and learns by RL (GRPO) on what was certified so far. Raw
-results lie in benchmarks/runs/selfplay/<seed>.json, one entry per arm, and are not made again. `--seeds 1 2` runs some seeds, `--tiny`
-checks the script within a minute (its numbers are thrown away).
+The protocol is benchmarks/runs/selfplay/protocol.json, committed before the first run. For each seed a small model is
+trained from nothing on worked answers; then each arm plays rounds of propose, certify, attempt, score, and learns by RL
+(GRPO) on what was certified so far. Raw results lie in benchmarks/runs/selfplay/<seed>.json, one entry per arm, and are
+not made again. `--seeds 1 2` runs some seeds, `--tiny` checks the script within a minute (its numbers are thrown away).
 """
 
 from __future__ import annotations
@@ -24,34 +24,33 @@ import numpy as np
 import torch
 from torch import nn
 
-from synth.make.worked_answer import worked_answer
-from synth.propose.ladder import ladder
-from synth.propose.rewrite import rewrite
-from synth.propose.teacher import teacher
-from synth.propose.weak_skills import weak_skills
+from synth.demonstrations.worked_answer import worked_answer
 from synth.selfplay.ledger import Ledger
 from synth.selfplay.loop import Cell, Loop, cells
+from synth.selfplay.propose.ladder import ladder
+from synth.selfplay.propose.rewrite import rewrite
+from synth.selfplay.propose.teacher import teacher
+from synth.selfplay.propose.weak_skills import weak_skills
 from synth.types import Problem, Sampling, Scored, seed_for
-from tasks.interval import half_width
+from tasks.evaluation.interval import half_width
 from tasks.planning.pieces import bind
-from tasks.play.selfplay import registry
-from tasks.play.trained import Played
-from tasks.rows import demonstration_row
-from tasks.stages.sft import weighted
-from training.advantage.grpo import grpo
-from training.curriculum.learnability import learnability
-from training.curriculum.uniform import uniform
+from tasks.selfplay.loop import registry
+from tasks.selfplay.trained import Played
 from training.env.single import single
-from training.experience import Experience
-from training.learner import Learner, Optim, nll
-from training.model import new_model, train_tokenizer
-from training.objective import PolicyObjective
-from training.ratio.token import token
-from training.render import Renderer
+from training.learner.learner import Learner, Optim, nll
+from training.learner.loop import Round, run
+from training.learner.rows import demonstration_row, weighted
+from training.model.model import new_model, train_tokenizer
+from training.model.render import Renderer
+from training.rl.advantage.grpo import grpo
+from training.rl.curriculum.learnability import learnability
+from training.rl.curriculum.uniform import uniform
+from training.rl.experience import Experience
+from training.rl.objective import PolicyObjective
+from training.rl.policy_loss.clip import clip
+from training.rl.ratio.token import token
 from training.rollout.play import Player
 from training.rollout.torch_sampler import TorchSampler
-from training.rounds import Round, run
-from training.surrogate.clip import clip
 from training.types import Batch
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -77,7 +76,7 @@ class Setting:
     """Families, cells and held-out problems of the protocol, for one seed."""
 
     def __init__(self, p: dict[str, Any], seed: int) -> None:
-        self.families = registry([bind("synth.make.families", {"piece": name}) for name in p["families"]])
+        self.families = registry([bind("family", {"piece": name}) for name in p["families"]])
         self.cells = [c for c in cells(self.families, seed) if c.level in p["families"][c.family]]
         self.held = [q for c in self.cells for q in self._items(c, "test", seed, p["held"])]
         few = lambda c: p["weak"]["share"] if c.family == p["weak"]["family"] else 1.0  # noqa: E731
@@ -103,8 +102,13 @@ def trained(p: dict[str, Any], setting: Setting, seed: int) -> tuple[nn.Module, 
         rng = np.random.default_rng(seed_for(seed, "bench", "sft", "", step))
         return [weighted([rows[i] for i in rng.integers(len(rows), size=p["sft"]["rows"])], "cpu")], {}
 
-    learner = Learner(model, Optim(lr=p["sft"]["lr"], warmup=20, steps=p["sft"]["steps"], decay="cosine", final=0.1, weight_decay=0.01))
-    for _ in run([Round(name="sft", role="policy", source=source, objective=nll, steps=p["sft"]["steps"])], {"policy": learner}):
+    learner = Learner(
+        model,
+        Optim(lr=p["sft"]["lr"], warmup=20, steps=p["sft"]["steps"], decay="cosine", final=0.1, weight_decay=0.01),
+    )
+    for _ in run(
+        [Round(name="sft", role="policy", source=source, objective=nll, steps=p["sft"]["steps"])], {"policy": learner}
+    ):
         pass
     return model, renderer
 
@@ -112,7 +116,11 @@ def trained(p: dict[str, Any], setting: Setting, seed: int) -> tuple[nn.Module, 
 def player(model: nn.Module, renderer: Renderer, temperature: float) -> Player:
     sampling = Sampling(temperature=temperature, max_tokens=64)
     return Player(
-        sampler=TorchSampler(model, renderer.end_id), renderer=renderer, envs={"single": single()}, max_tokens=256, sampling=sampling
+        sampler=TorchSampler(model, renderer.end_id),
+        renderer=renderer,
+        envs={"single": single()},
+        max_tokens=256,
+        sampling=sampling,
     )
 
 
@@ -129,24 +137,41 @@ def accuracy(model: nn.Module, renderer: Renderer, problems: list[Problem]) -> d
 
 
 def arm(name: str, p: dict[str, Any], setting: Setting, seed: int, start: tuple[nn.Module, Renderer]) -> dict[str, Any]:
-    """One arm of one seed, from a copy of the SFT model: held-out accuracy before and after, and what each round was made of."""
+    """One arm of one seed, from a copy of the SFT model: held-out accuracy before and after, and what each round was
+    made of."""
     began = time.process_time()
     torch.manual_seed(seed)
     model, renderer = copy.deepcopy(start[0]), start[1]
     playing = player(model, renderer, 1.0)
     propose, choose = ARMS[name]
     loop = Loop(
-        families=setting.families, cells=setting.cells, ledger=Ledger(":memory:", {}), propose=propose, choose=choose,
-        solve=Played(playing), pay=lambda proposals: [0.0] * len(proposals), seed=seed, rounds=p["rounds"], proposals=p["proposals"],
+        families=setting.families,
+        cells=setting.cells,
+        ledger=Ledger(":memory:", {}),
+        propose=propose,
+        choose=choose,
+        solve=Played(playing),
+        pay=lambda proposals: [0.0] * len(proposals),
+        seed=seed,
+        rounds=p["rounds"],
+        proposals=p["proposals"],
         attempts=p["attempts"],
-    )  # fmt: skip
+    )
     pool: list[Problem] = []
-    objective = PolicyObjective(ratio=token, surrogate=clip)
+    objective = PolicyObjective(ratio=token, policy_loss=clip)
     experience = Experience(
-        problems=pool, player=playing, advantage=grpo, curriculum=uniform, prompts_per_step=p["prompts"],
-        samples_per_prompt=p["samples"], seed=seed, max_unscorable=1.0,
-    )  # fmt: skip
-    learner = Learner(model, Optim(lr=p["lr"], warmup=5, steps=p["rounds"] * p["steps"], decay="constant", weight_decay=0.0))
+        problems=pool,
+        player=playing,
+        advantage=grpo,
+        curriculum=uniform,
+        prompts_per_step=p["prompts"],
+        samples_per_prompt=p["samples"],
+        seed=seed,
+        max_unscorable=1.0,
+    )
+    learner = Learner(
+        model, Optim(lr=p["lr"], warmup=5, steps=p["rounds"] * p["steps"], decay="constant", weight_decay=0.0)
+    )
     before, rounds = accuracy(model, renderer, setting.held), []
     for number, summary in enumerate(loop.run()):
         pool[:] = loop.accepted.values()
@@ -157,37 +182,63 @@ def arm(name: str, p: dict[str, Any], setting: Setting, seed: int, start: tuple[
             mute.append(metrics["solve_none"] + metrics["solve_all"])
             return batches, metrics
 
-        played = Round(name=name, role="policy", objective=objective, prepare=objective.prepare, steps=p["steps"], source=source)
+        played = Round(
+            name=name, role="policy", objective=objective, prepare=objective.prepare, steps=p["steps"], source=source
+        )
         for _ in run([played], {"policy": learner}):
             pass
         made = Counter(f"{q.family}/{q.difficulty['level']}" for q in pool)
-        rounds.append({"success": summary["success"], "pool": dict(sorted(made.items())), "mute": float(np.mean(mute)),
-                       "set_aside": summary["set_aside"]})  # fmt: skip
-        print(f"  seed {seed} {name:<14} round {number} success {summary['success'] or 0:.2f} mute {rounds[-1]['mute']:.2f}", flush=True)
+        rounds.append(
+            {
+                "success": summary["success"],
+                "pool": dict(sorted(made.items())),
+                "mute": float(np.mean(mute)),
+                "quarantined": summary["quarantined"],
+            }
+        )
+        print(
+            f"  seed {seed} {name:<14} round {number} success {summary['success'] or 0:.2f} mute {rounds[-1]['mute']:.2f}",
+            flush=True,
+        )
     after = accuracy(model, renderer, setting.held)
     print(f"  seed {seed} {name:<14} held out {before['all']:.3f} -> {after['all']:.3f}", flush=True)
     return {"before": before, "after": after, "rounds": rounds, "seconds": round(time.process_time() - began, 1)}
 
 
 def report(runs: dict[int, dict[str, Any]]) -> list[dict]:
-    """Per arm: how much higher held-out accuracy is after it than after `uniform`, and what it gained, over the seeds that have both."""
+    """Per arm: how much higher held-out accuracy is after it than after `uniform`, and what it gained, over the seeds
+    that have both."""
     out = []
     for name in ARMS:
         seeds = [s for s, r in sorted(runs.items()) if name in r and "uniform" in r]
         if len(seeds) < 2:
             continue
-        gained = {n: np.array([runs[s][n]["after"]["all"] - runs[s][n]["before"]["all"] for s in seeds]) for n in (name, "uniform")}
+        gained = {
+            n: np.array([runs[s][n]["after"]["all"] - runs[s][n]["before"]["all"] for s in seeds])
+            for n in (name, "uniform")
+        }
         cases = {"gain of held-out accuracy": gained[name]}
         if name != "uniform":
             cases["gain over uniform"] = gained[name] - gained["uniform"]
         for metric, values in cases.items():
             half = float(half_width(values))
-            out.append({
-                "case": name, "metric": metric, "value": 100 * float(values.mean()), "unit": "points", "better": "higher",
-                "low": 100 * float(values.mean() - half), "high": 100 * float(values.mean() + half), "n": len(seeds), "peers": {},
-                "ratio_to_best_peer": None, "device": f"{os.cpu_count()} cores, {platform.machine()}; one core used",
-                "versions": {"python": platform.python_version(), "torch": torch.__version__}, "command": COMMAND,
-            })  # fmt: skip
+            out.append(
+                {
+                    "case": name,
+                    "metric": metric,
+                    "value": 100 * float(values.mean()),
+                    "unit": "points",
+                    "better": "higher",
+                    "low": 100 * float(values.mean() - half),
+                    "high": 100 * float(values.mean() + half),
+                    "n": len(seeds),
+                    "peers": {},
+                    "ratio_to_best_peer": None,
+                    "device": f"{os.cpu_count()} cores, {platform.machine()}; one core used",
+                    "versions": {"python": platform.python_version(), "torch": torch.__version__},
+                    "command": COMMAND,
+                }
+            )
     return out
 
 
@@ -211,11 +262,19 @@ def main() -> int:
                     path.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
     if args.tiny:
         return 0
-    runs = {s: json.loads((RUNS / f"{s}.json").read_text(encoding="utf-8")) for s in PROTOCOL["seeds"] if (RUNS / f"{s}.json").exists()}
+    runs = {
+        s: json.loads((RUNS / f"{s}.json").read_text(encoding="utf-8"))
+        for s in PROTOCOL["seeds"]
+        if (RUNS / f"{s}.json").exists()
+    }
     if found := report(runs):
-        (ROOT / "benchmarks" / "results" / "selfplay.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        (ROOT / "benchmarks" / "results" / "selfplay.json").write_text(
+            json.dumps(found, indent=1) + "\n", encoding="utf-8"
+        )
     for r in found:
-        print(f"{r['case']}, {r['metric']}: {r['value']:+.1f} [{r['low']:+.1f}, {r['high']:+.1f}] points, {r['n']} seeds")
+        print(
+            f"{r['case']}, {r['metric']}: {r['value']:+.1f} [{r['low']:+.1f}, {r['high']:+.1f}] points, {r['n']} seeds"
+        )
     return 0
 
 

@@ -1,9 +1,10 @@
 """How many questions do real sources carry, all gates on? `make bench-sources`
 
-For each source below ../shared/data a knowledge base is built (countries, alone and with the factbook, by benchmarks/schemas; the others
-without a schema, as `espalier kb build` understands them), and trees of depth 2 and 3 are asked for until WANTED are accepted or every root was tried TRIES
-times over. Every accepted question is then proved again from its row and the base alone. Reasons of what was set aside are in the rows
-"set aside: REASON", in questions; the world is closed, as the card of each file says.
+For each source below ../shared/data a knowledge base is built (countries, alone and with the factbook, by
+benchmarks/schemas; the others without a schema, as `espalier kb build` understands them), and trees of depth 2 and 3
+are asked for until WANTED are accepted or every root was tried TRIES times over. Every accepted question is then proved
+again from its row and the base alone. Reasons of what was quarantined are in the rows "quarantined: REASON", in questions;
+the world is closed, as the card of each file says.
 """
 
 from __future__ import annotations
@@ -18,11 +19,12 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from synth.reprove import Reprover, reprove
+from synth.questions.reprove import Reprover, reprove
 from synth.types import Problem
-from tasks.play import bases, knowledge, trees
-from tasks.play.guess import guess
-from tasks.play.schema import read_schema
+from tasks.knowledge import bases, knowledge
+from tasks.knowledge.guess import guess
+from tasks.knowledge.schema import read_schema
+from tasks.questions import grow
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT.parent / "shared" / "data"
@@ -49,21 +51,28 @@ def measure(case: str, paths: list[Path], wanted: int) -> list[dict]:
         kb = Path(folder) / "kb"
         card = bases.build_base(sources, kb, relations=relations)
         begin = time.process_time()
-        only = [*relations, "land_boundaries_border_countries", *(f for s in sources for f in s.get("fields", ()))] if schema else []
+        only = (
+            [*relations, "land_boundaries_border_countries", *(f for s in sources for f in s.get("fields", ()))]
+            if schema
+            else []
+        )
         only = [r for r in only if r in knowledge.kb_at(kb).relations]
-        cells = trees.cells({"train": wanted - wanted // 5, "test": wanted // 5}, DEPTHS)
-        accepted, aside = trees.grow(kb, cells, tries=TRIES, seed=0, closed_world=True, only=only)
+        cells = grow.cells({"train": wanted - wanted // 5, "test": wanted // 5}, DEPTHS)
+        accepted, quarantined = grow.grow(kb, cells, tries=TRIES, seed=0, closed_world=True, only=only)
         seconds = time.process_time() - begin
         proved = reprove(Reprover(knowledge.kb_at(kb)), accepted)["proved"]
     near = near_duplicates(accepted)
-    n = len(accepted) + len(aside)
+    n = len(accepted) + len(quarantined)
     return [
         result(case, "facts", card["facts"], "", "higher", card["entities"]),
         result(case, "accepted", len(accepted), "questions", "higher", n),
         result(case, "proved again", 100 * proved / max(1, len(accepted)), "%", "higher", len(accepted)),
         result(case, "near duplicates", 100 * near / max(1, len(accepted)), "%", "lower", len(accepted)),
         result(case, "accepted in a second of CPU time", len(accepted) / seconds, "questions/s", "higher", n),
-        *(result(case, f"set aside: {reason}", count, "questions", "lower", n) for reason, count in sorted(Counter(q.reason for q in aside).items())),
+        *(
+            result(case, f"quarantined: {reason}", count, "questions", "lower", n)
+            for reason, count in sorted(Counter(q.reason for q in quarantined).items())
+        ),
     ]
 
 
@@ -82,7 +91,17 @@ def near_duplicates(problems: list[Problem], threshold: float = 0.8) -> int:
 
 def result(case: str, metric: str, value: float, unit: str, better: str, n: int) -> dict:
     return {
-        **{"case": case, "metric": metric, "value": value, "unit": unit, "better": better, "low": None, "high": None, "n": n, "peers": {}},
+        **{
+            "case": case,
+            "metric": metric,
+            "value": value,
+            "unit": unit,
+            "better": better,
+            "low": None,
+            "high": None,
+            "n": n,
+            "peers": {},
+        },
         "ratio_to_best_peer": None,
         "device": f"{os.cpu_count()} cores, {platform.machine()}; one core used",
         "versions": {"python": platform.python_version()},
@@ -92,7 +111,9 @@ def result(case: str, metric: str, value: float, unit: str, better: str, n: int)
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--case", action="append", choices=list(SOURCES), help="measure this source alone (may be repeated)")
+    parser.add_argument(
+        "--case", action="append", choices=list(SOURCES), help="measure this source alone (may be repeated)"
+    )
     parser.add_argument("--wanted", type=int, default=WANTED, help="questions of each source")
     args = parser.parse_args()
     rows = json.loads(RESULT.read_text()) if args.case and RESULT.exists() else []
@@ -103,7 +124,10 @@ def main() -> int:
             continue
         new = measure(case, paths, args.wanted)
         rows = [r for r in rows if r["case"] != case] + new
-        print("  ".join([f"{case}:", *(f"{r['metric']} {r['value']:,.4g}{r['unit'] and ' ' + r['unit']}" for r in new)]), flush=True)
+        print(
+            "  ".join([f"{case}:", *(f"{r['metric']} {r['value']:,.4g}{r['unit'] and ' ' + r['unit']}" for r in new)]),
+            flush=True,
+        )
     RESULT.parent.mkdir(parents=True, exist_ok=True)
     RESULT.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
     return 0

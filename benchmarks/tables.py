@@ -3,12 +3,23 @@
 A document marks a place with `<!-- table:NAME -->` and `<!-- /table -->`; what stands between them is generated from
 benchmarks/results/NAME.json, a list of results, each an object with
 
-    case, metric, value, unit, better ("higher" or "lower"), low, high, n     what was measured, with its interval over n
-    peers {name: value}, ratio_to_best_peer                                   the same of others, measured in the same script
-    device, versions {name: version}, command                                 where, with what, and how to measure it again
+    case, metric, value, unit, better ("higher" or "lower"), low, high, n     what was measured, with its interval over
+    n
+    peers {name: value}, ratio_to_best_peer                                   the same of others, measured in the same
+                                                                              script
+    device, versions {name: version}, command                                 where, with what, and how to measure it
+                                                                              again
 
-Without peers the table has a row per case and a column per metric; with peers, a row per case and metric and a column per peer.
-A test compares the committed documents with what is generated, so no number in them is typed by hand.
+`<!-- table:NAME no-ratio -->` leaves out the column "times the best peer" (a control is no rival to be beaten), and
+`first=3` shows the first three results alone. Inside a sentence,
+
+    <!-- value:NAME|case|metric --><!-- / -->         becomes the value of that result with its interval
+    <!-- peer:NAME|case|metric|peer --><!-- / -->     becomes the same of a peer
+    <!-- least:NAME|metric --><!-- / -->              becomes the smallest value of all cases
+    <!-- count:flows/recipes/*/*.yaml --><!-- / -->   becomes the number of such files
+
+Without peers the table has a row per case and a column per metric; with peers, a row per case and metric and a column
+per peer. A test compares the committed documents with what is generated, so no number in them is typed by hand.
 """
 
 from __future__ import annotations
@@ -22,8 +33,23 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
-KEYS = {"case", "metric", "value", "unit", "better", "low", "high", "n", "peers", "ratio_to_best_peer", "device", "versions", "command"}
-BLOCK = re.compile(r"(<!-- table:([a-z0-9-]+) -->\n).*?(<!-- /table -->)", re.DOTALL)
+KEYS = {
+    "case",
+    "metric",
+    "value",
+    "unit",
+    "better",
+    "low",
+    "high",
+    "n",
+    "peers",
+    "ratio_to_best_peer",
+    "device",
+    "versions",
+    "command",
+}
+BLOCK = re.compile(r"(<!-- table:([a-z0-9-]+)((?: [a-z0-9=-]+)*) -->\n).*?(<!-- /table -->)", re.DOTALL)
+INLINE = re.compile(r"(<!-- (value|peer|least|count):([^>]+?) -->).*?(<!-- / -->)")
 
 
 def documents(root: Path = ROOT) -> list[Path]:
@@ -35,17 +61,27 @@ def results(path: Path) -> list[dict[str, Any]]:
     found = json.loads(path.read_text(encoding="utf-8"))
     for i, result in enumerate(found):
         if missing := sorted(KEYS - result.keys()):
-            raise ValueError(f"{path}, result {i}: lacks {', '.join(missing)}: every result has {', '.join(sorted(KEYS))}")
+            raise ValueError(
+                f"{path}, result {i}: lacks {', '.join(missing)}: every result has {', '.join(sorted(KEYS))}"
+            )
     return found
 
 
-def table(found: Sequence[Mapping[str, Any]]) -> str:
-    """Markdown: the table, and below it how it was measured."""
+def table(found: Sequence[Mapping[str, Any]], *, ratio: bool = True) -> str:
+    """Markdown: the table, and below it how it was measured. ratio: whether a table with peers says how many times the
+    best of them a result is."""
     peers = list(dict.fromkeys(p for r in found for p in r["peers"]))
     if peers:
-        head = ["case", "metric", "here", *peers, "times the best peer"]
+        head = ["case", "metric", "here", *peers, *(["times the best peer"] if ratio else [])]
         rows = [
-            [r["case"], _metric(r), _value(r), *(_number(r["peers"][p]) if p in r["peers"] else "" for p in peers), _ratio(r)] for r in found
+            [
+                r["case"],
+                _metric(r),
+                _value(r),
+                *(_number(r["peers"][p]) if p in r["peers"] else "" for p in peers),
+                *([_ratio(r)] if ratio else []),
+            ]
+            for r in found
         ]
     else:
         metrics = list(dict.fromkeys(_metric(r) for r in found))
@@ -57,7 +93,9 @@ def table(found: Sequence[Mapping[str, Any]]) -> str:
     lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
     text = "\n".join("| " + " | ".join(row) + " |" for row in lines)
     sizes = sorted({r["n"] for r in found if r["n"]})
-    said = [f"`{c}`" for c in dict.fromkeys(r["command"] for r in found)] + list(dict.fromkeys(r["device"] for r in found))
+    said = [f"`{c}`" for c in dict.fromkeys(r["command"] for r in found)] + list(
+        dict.fromkeys(r["device"] for r in found)
+    )
     said += [f"n = {', '.join(map(str, sizes))}"] if sizes else []
     said += [", ".join(dict.fromkeys(f"{k} {v}" for r in found for k, v in r["versions"].items()))]
     return f"{text}\n\nMeasured by {'; '.join(filter(None, said))}.\n"
@@ -85,12 +123,34 @@ def generated(text: str, folder: Path = RESULTS) -> str:
     """A document with all its blocks generated anew."""
 
     def block(found: re.Match[str]) -> str:
-        begin, name, end = found.groups()
-        path = folder / f"{name}.json"
-        body = table(results(path)) if path.exists() else f"Not measured yet: `make bench-{name}`, then `make tables`.\n"
-        return f"{begin}{body}{end}"
+        begin, name, said, end = found.groups()
+        path, options = folder / f"{name}.json", dict(o.partition("=")[::2] for o in said.split())
+        if unknown := options.keys() - {"no-ratio", "first"}:
+            raise ValueError(f"{begin.strip()}: no option {min(unknown)!r}: there are no-ratio and first=N")
+        if not path.exists():
+            return f"{begin}Not measured yet: `make bench-{name}`, then `make tables`.\n{end}"
+        rows = results(path)[: int(options["first"]) if "first" in options else None]
+        return f"{begin}{table(rows, ratio='no-ratio' not in options)}{end}"
 
-    return BLOCK.sub(block, text)
+    def inline(found: re.Match[str]) -> str:
+        begin, kind, where, end = found.groups()
+        return f"{begin}{_inline(kind, where, folder)}{end}"
+
+    return INLINE.sub(inline, BLOCK.sub(block, text))
+
+
+def _inline(kind: str, where: str, folder: Path) -> str:
+    """What a mark inside a sentence becomes. Raises LookupError for a result, or peer, that is not there."""
+    if kind == "count":
+        return f"{sum(1 for _ in ROOT.glob(where)):,}"
+    if kind == "least":
+        name, metric = where.split("|")
+        return _number(min(r["value"] for r in results(folder / f"{name}.json") if r["metric"] == metric))
+    name, case, metric, *peer = where.split("|")
+    for r in results(folder / f"{name}.json"):
+        if (r["case"], r["metric"]) == (case, metric) and all(p in r["peers"] for p in peer):
+            return _number(r["peers"][peer[0]]) if peer else _value(r)
+    raise LookupError(f"a document names the result {where!r}, which {folder.name}/{name}.json does not hold")
 
 
 def main() -> int:

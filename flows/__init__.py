@@ -3,6 +3,6 @@
 import os
 
 if os.environ.get("ESPALIER_NATIVE") == "0":
-    from tasks.learning import without_compiled
+    from tasks.runtime.train_loop import without_compiled
 
     without_compiled("ESPALIER_NATIVE is 0")

@@ -5,15 +5,15 @@ from prefect.runtime import flow_run
 from prefect.states import Completed, State
 
 from flows.pipeline import named, queued
-from tasks import dvc
 from tasks.paths import project
+from tasks.runtime import dvc
 from tasks.schedule import server
 
 
 @flow(name="champion", flow_run_name=named)
 def champion() -> State:
     """Measure the champion, where it has not been measured on these questions; `Cached` where it has."""
-    from tasks.tracking.promote import measure_champion
+    from tasks.results.promote import measure_champion
 
     root = project()
     server.note(root, flow_run.get_id())

@@ -1,5 +1,7 @@
-"""Recipes side by side, some minutes at a time: what an earlier run has done is kept, and the next goes on from there."""
+"""Recipes side by side, some minutes at a time: what an earlier run has done is kept, and the next goes on from
+there."""
 
+import os
 from typing import Annotated
 
 from prefect import flow, get_run_logger
@@ -8,10 +10,10 @@ from prefect.states import Completed, State
 from pydantic import Field
 
 from flows.pipeline import named
-from tasks import process
-from tasks.dvc import environment
 from tasks.errors import StageError, UserError
 from tasks.paths import project
+from tasks.runtime import process
+from tasks.runtime.dvc import environment
 from tasks.schedule import server
 
 
@@ -29,6 +31,7 @@ def leaderboard(minutes: Annotated[float, Field(gt=0)] = 60.0) -> State:
         get_run_logger().info(line)
 
     command = process.ending_with_us("benchmarks.leaderboard", "--minutes", str(minutes))
-    if code := process.run_group(command, cwd=root, env=environment(), each=hear):
+    here = os.pathsep.join([str(root), *filter(None, [os.environ.get("PYTHONPATH")])])  # benchmarks/ is not installed
+    if code := process.run_group(command, cwd=root, env={**environment(), "PYTHONPATH": here}, each=hear):
         raise StageError(f"the leaderboard ended with code {code}: {said[-1]}", transient=False)
     return Completed(message=said[-1])

@@ -1,9 +1,9 @@
 """The whole graph under Prefect: one task per stage of dvc.yaml.
 
-A task runs `dvc repro -s STAGE` in a process group of its own and ends as `Cached` where nothing changed. The run ends as a DVC experiment
-and with promotion. What is tried again: a stage that found DVC's lock held, and one that ended with the code of a transient failure (75),
-after `retry_seconds`; nothing else. One run per checkout (.espalier/lock; a second one waits, shown as Queued) and one stage per GPU (the
-Prefect limit `gpu`).
+A task runs `dvc repro -s STAGE` in a process group of its own and ends as `Cached` where nothing changed. The run ends
+as a DVC experiment and with promotion. What is tried again: a stage that found DVC's lock held, and one that ended with
+the code of a transient failure (75), after `retry_seconds`; nothing else. One run per checkout (.espalier/lock; a
+second one waits, shown as Queued) and one stage per GPU (the Prefect limit `gpu`).
 """
 
 import os
@@ -19,16 +19,20 @@ from prefect.runtime import flow_run, task_run
 from prefect.states import Completed, Running, State
 from pydantic import Field
 
-from flows.cli.run import merged, overrides
-from tasks import dvc, process, run
+from flows.overrides import merged, overrides
 from tasks.errors import StageError, UserError
 from tasks.paths import project
 from tasks.planning import plan
+from tasks.results import garbage
+from tasks.runtime import dvc, prefect_shim, process
+from tasks.runtime.stage import graph, load
 from tasks.schedule import server
-from tasks.stage import graph, load
 from tasks.tracking import spool
 
-SAME = ("nothing that it reads has changed", "what it reads was made anew and is the same")  # why a stage is Cached, nothing having moved
+SAME = (
+    "nothing that it reads has changed",
+    "what it reads was made anew and is the same",
+)  # why a stage is Cached, nothing having moved
 
 
 def named() -> str:
@@ -46,10 +50,12 @@ def pipeline(
 ) -> State:
     """Reproduce what has changed, keep it as an experiment, promote the model.
 
-    recipe, settings   for this run only, as `espalier run --recipe NAME --set STAGE.KNOB=VALUE`; params.yaml is put back afterwards
+    recipe, settings   for this run only, as `espalier run --recipe NAME --set STAGE.KNOB=VALUE`; params.yaml is put
+                       back afterwards
     promote            compare the model with the champion at the end, where anything ran
     stage_minutes      a stage that takes longer is ended with all its processes
-    retry_seconds      waits before a stage is tried again after a transient failure; their number is the number of retries
+    retry_seconds      waits before a stage is tried again after a transient failure; their number is the number of
+                       retries
     """
     root = project()
     changes = overrides(recipe, list(settings))
@@ -86,7 +92,9 @@ def queued() -> None:
 
     get_run_logger().info("another run is under way in this checkout; this one waits for it")
     with get_client(sync_client=True) as api:
-        api.set_flow_run_state(flow_run.get_id(), Running(name="Queued", message="another run is under way in this checkout"), force=True)
+        api.set_flow_run_state(
+            flow_run.get_id(), Running(name="Queued", message="another run is under way in this checkout"), force=True
+        )
 
 
 def _walk(root: Path, env: dict[str, str], limit: float | None, waits: Sequence[float]) -> list[str]:
@@ -94,7 +102,9 @@ def _walk(root: Path, env: dict[str, str], limit: float | None, waits: Sequence[
     bring = stage.with_options(retries=len(waits), retry_delay_seconds=list(waits) or 0)
     done = bring.with_options(task_run_name="plan")(root, "plan", True, env, limit)
     ran = [] if done.message in SAME else ["plan"]
-    moved = set(dvc.changed_data(root))  # asked once: a dvc process per stage that has not changed would take a second each
+    moved = set(
+        dvc.changed_data(root)
+    )  # asked once: a dvc process per stage that has not changed would take a second each
     for name, above in dvc.order(root).items():
         if name != "plan":
             due = name in moved or bool(above & set(ran) - {"plan"})
@@ -115,9 +125,14 @@ def stage(root: Path, name: str, due: bool, env: dict[str, str], limit: float | 
     log = get_run_logger()
     if not due:
         return Completed(name="Cached", message=SAME[0])
-    below = {run.PARENT: "1", run.ABOVE: str(task_run.get_id()), "PREFECT__FLOW_RUN_ID": str(flow_run.get_id())}
+    below = {
+        prefect_shim.PARENT: "1",
+        prefect_shim.ABOVE: str(task_run.get_id()),
+        "PREFECT__FLOW_RUN_ID": str(flow_run.get_id()),
+    }
     if name == "plan":  # over before Prefect would be imported
         below = {}
+    before = garbage.outputs(root)
     device = str(load(name, root).get("params", {}).get("device", "")) if name in graph(root) and name != "plan" else ""
     if device.startswith("cuda"):
         from prefect.concurrency.sync import concurrency
@@ -125,6 +140,9 @@ def stage(root: Path, name: str, due: bool, env: dict[str, str], limit: float | 
         with concurrency(server.GPU, strict=True):
             how = dvc.stage(name, root, env | below, log.info, limit)
     else:
+        how = dvc.stage(name, root, env | below, log.info, limit)
+    if how != "ran" and (bad := garbage.restored(root, before)):
+        log.warning("%s: removed, and made anew now", "; ".join(bad))
         how = dvc.stage(name, root, env | below, log.info, limit)
     if how == "ran":
         return Completed()
@@ -136,7 +154,7 @@ def promotion(root: Path) -> State:
     """Registry and champion. A tracking server that is away is no reason for a night's work to count as failed."""
     from prefect.artifacts import create_markdown_artifact
 
-    from tasks.tracking.promote import promote
+    from tasks.results.promote import promote
 
     try:
         said = promote(root)

@@ -1,11 +1,13 @@
-"""Flow of the stage `plan`: resolve params.yaml, profile and recipe into artifacts/plan/, or refuse with one sentence."""
+"""Flow of the stage `plan`: resolve params.yaml, profile and recipe into artifacts/plan/, or refuse with one
+sentence."""
 
 import sys
 
-from tasks.ending import disk_errors
 from tasks.errors import UserError
 from tasks.planning.plan import write
-from tasks.run import flow
+from tasks.runtime.prefect_shim import flow
+from tasks.runtime.termination import disk_errors
+from tasks.text import terminal
 
 
 @flow
@@ -19,4 +21,5 @@ def plan() -> None:
 
 
 if __name__ == "__main__":
-    plan()
+    with terminal():
+        plan()

@@ -1,6 +1,7 @@
 """Flow of the stage `sft`."""
 
-from tasks.run import flow, run_stage
+from tasks.run import run_stage
+from tasks.runtime.prefect_shim import flow
 
 
 @flow

@@ -1,1 +1,2 @@
-"""Data: sources, knowledge bases, makers, verifiers, cleaners. Of models it knows the protocol `synth.types.Generate` alone."""
+"""Data: sources, knowledge bases, makers, verifiers, cleaners. Of models it knows the protocol `synth.types.Generate`
+alone."""

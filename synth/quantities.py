@@ -21,10 +21,25 @@ _QUANTITY = re.compile(
     r"(?:[^\W\d_]|[%\N{DEGREE SIGN}])(?:[^\d;:()\[\]]|\(s\)){0,39}(?:(?<=/)\d[\d,]*\s[^\d;:()\[\]]{1,39})?)?"
 )
 _NOTE = re.compile(r"\s*[(\[][^()\[\]]{0,200}[)\]]\s*\.?$")
-MONTHS = ("january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november", "december")
+MONTHS = (
+    "january",
+    "february",
+    "march",
+    "april",
+    "may",
+    "june",
+    "july",
+    "august",
+    "september",
+    "october",
+    "november",
+    "december",
+)
 _MONTH = "|".join([*MONTHS, *(m[:3] for m in MONTHS), "sept"])
 _DATES = (
-    re.compile(rf"(?P<d>[0-9]{{1,2}})(?:st|nd|rd|th)?\s+(?:of\s+)?(?P<m>{_MONTH})\.?,?\s+(?P<y>[0-9]{{3,4}})\b", re.IGNORECASE),
+    re.compile(
+        rf"(?P<d>[0-9]{{1,2}})(?:st|nd|rd|th)?\s+(?:of\s+)?(?P<m>{_MONTH})\.?,?\s+(?P<y>[0-9]{{3,4}})\b", re.IGNORECASE
+    ),
     re.compile(rf"\b(?P<m>{_MONTH})\.?\s+(?P<d>[0-9]{{1,2}})(?:st|nd|rd|th)?,?\s+(?P<y>[0-9]{{3,4}})\b", re.IGNORECASE),
     re.compile(r"\b(?P<y>[0-9]{4})-(?P<m>[0-9]{2})-(?P<d>[0-9]{2})(?!\d)"),
 )
@@ -34,7 +49,8 @@ _DAYS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 @dataclass(frozen=True)
 class Quantity:
-    """number: plain decimal digits, no exponent, no separators; unit: as written, without the note in brackets ("" for none)."""
+    """number: plain decimal digits, no exponent, no separators; unit: as written, without the note in brackets ("" for
+    none)."""
 
     number: str
     unit: str
@@ -53,7 +69,7 @@ def without_note(text: str) -> str:
 def quantity(text: str) -> Quantity | None:
     """The number that the whole text is, with its unit; None where the text is anything else or more."""
     found = _QUANTITY.fullmatch(without_note(text)) if len(text) <= 400 else None
-    if found is None:
+    if found is None or (found["sign"] and found["sign2"]):
         return None
     value = Decimal(found["whole"].replace(",", "") + ("." + found["part"] if found["part"] else ""))
     value = value.scaleb(_MAGNITUDES.get(found["magnitude"] or "", 0))
@@ -68,7 +84,11 @@ def find_date(text: str) -> tuple[str, int, int] | None:
     """(ISO date, start, end) of the first date in the text; None for none. Days that no month has are no dates."""
     found = [(m.start(), m) for pattern in _DATES for m in pattern.finditer(text[:2000])]
     for _, m in sorted(found, key=lambda f: f[0]):
-        month = int(m["m"]) if m["m"].isdigit() else 1 + next(i for i, name in enumerate(MONTHS) if name.startswith(m["m"].lower()[:3]))
+        month = (
+            int(m["m"])
+            if m["m"].isdigit()
+            else 1 + next(i for i, name in enumerate(MONTHS) if name.startswith(m["m"].lower()[:3]))
+        )
         if 1 <= month <= 12 and 1 <= int(m["d"]) <= _DAYS[month - 1]:
             return f"{int(m['y']):04}-{month:02}-{int(m['d']):02}", m.start(), m.end()
     return None

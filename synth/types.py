@@ -6,11 +6,33 @@ table and a value of a type are the same thing: `to_row` and `from_row` convert 
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Protocol, TypeVar
+
+
+class UserError(ValueError):
+    """A mistake in the user's files or settings. The command line prints the sentence, without a traceback, and exits
+    with code 2."""
+
+
+def nearest(name: str, valid: Iterable[str]) -> str:
+    """The end of an error sentence: "did you mean 'quantile'? (valid: grpo, quantile)"; without a near name, the list
+    alone."""
+    valid = sorted(valid)
+    close = difflib.get_close_matches(name.replace("-", "_"), valid, cutoff=0.5) or difflib.get_close_matches(
+        name, valid, cutoff=0.5
+    )
+    swapped = [
+        c for c in close if sorted(c) == sorted(name)
+    ]  # the commonest slip, which difflib ranks no higher than a wrong letter
+    shown = ", ".join(valid) if valid else "there is none"
+    return f"did you mean {(swapped or close)[0]!r}? (valid: {shown})" if close else f"valid: {shown}"
+
 
 SCHEMA_VERSION = 1  # of every row written by `to_row`; readers refuse another version with a sentence
 
@@ -19,7 +41,9 @@ Split = Literal["train", "valid", "test"]
 
 def digest(*parts: Any) -> str:
     """64 hex digits of SHA-256 over the canonical JSON of `parts`: the one way this project names content."""
-    return hashlib.sha256(json.dumps(parts, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode()).hexdigest()
+    return hashlib.sha256(
+        json.dumps(parts, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode()
+    ).hexdigest()
 
 
 def seed_for(*parts: Any) -> int:
@@ -50,7 +74,8 @@ class Problem:
     answer      the reference answer as text
     verifier    name of a file in synth/verify
     args        keyword arguments of that verifier (JSON values): aliases, numbers, tolerance
-    env         name of a file in training/env that hosts it ("single" = one answer, "search" = multi-turn with a search tool)
+    env         name of a file in training/env that hosts it ("single" = one answer, "search" = multi-turn with a search
+                tool)
     family      where it comes from: "entity_tree", "countdown", ...
     difficulty  axis -> level, for curricula and for reports ("hops": 2)
     lineage     how it was made: root, facts, seed, code version
@@ -69,7 +94,14 @@ class Problem:
     split: Split
 
     @staticmethod
-    def make(*, prompt: str | Sequence[Message], answer: str, verifier: str, args: Mapping[str, Any] | None = None, **rest: Any) -> Problem:
+    def make(
+        *,
+        prompt: str | Sequence[Message],
+        answer: str,
+        verifier: str,
+        args: Mapping[str, Any] | None = None,
+        **rest: Any,
+    ) -> Problem:
         messages = (Message(role="user", content=prompt),) if isinstance(prompt, str) else tuple(prompt)
         args = dict(args or {})
         name = digest([[m.role, m.content] for m in messages], answer, verifier, args)[:20]
@@ -83,7 +115,8 @@ class Problem:
 
 @dataclass(frozen=True, kw_only=True)
 class Scored:
-    """A verdict that could be computed: `value` in [0, 1] for verifiers, any float for shaped rewards; `parts` by name."""
+    """A verdict that could be computed: `value` in [0, 1] for verifiers, any float for shaped rewards; `parts` by
+    name."""
 
     value: float
     parts: Mapping[str, float] = field(default_factory=dict)
@@ -101,7 +134,8 @@ Score = Scored | Unscorable
 
 @dataclass(frozen=True, kw_only=True)
 class Decision:
-    """What one cleaning step said of one pair. action: keep, weight, ask, remove or flip. score: the cleaner's own scale."""
+    """What one cleaning step said of one pair. action: keep, weight, ask, remove or flip. score: the cleaner's own
+    scale."""
 
     step: str
     action: Literal["keep", "weight", "ask", "remove", "flip"]
@@ -143,7 +177,7 @@ class PreferencePair:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trajectory:
+class Demonstration:
     """A demonstration: the whole conversation that solves a problem. Assistant turns are what a model should say."""
 
     id: str
@@ -154,14 +188,17 @@ class Trajectory:
     split: Split
 
     @staticmethod
-    def make(*, problem: str, messages: Sequence[Message], **rest: Any) -> Trajectory:
+    def make(*, problem: str, messages: Sequence[Message], **rest: Any) -> Demonstration:
         messages = tuple(messages)
-        return Trajectory(id=digest(problem, [[m.role, m.content] for m in messages])[:20], problem=problem, messages=messages, **rest)
+        return Demonstration(
+            id=digest(problem, [[m.role, m.content] for m in messages])[:20], problem=problem, messages=messages, **rest
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Quarantined:
-    """A row set aside: where (stage), why (reason: a code such as "not_unique"), and the evidence as text. Never lost."""
+    """A row quarantined: where (stage), why (reason: a code such as "not_unique"), and the evidence as text. Never
+    lost."""
 
     id: str
     stage: str
@@ -177,7 +214,8 @@ class Sampling:
     top_k         of the likeliest tokens alone (0: of all)
     top_p         of the fewest likeliest tokens that hold this share of what top_k left (1: of all)
     min_p         of tokens at least this many times as likely as the likeliest (0: of all)
-    stop          strings that end a turn; stop_ids: ids that do, beside the end-of-turn id. What ended it is the turn's last
+    stop          strings that end a turn; stop_ids: ids that do, beside the end-of-turn id. What ended it is the turn's
+                  last
     choices       where given, a turn is one of these texts and nothing else
 
     Raises ValueError for numbers that name no distribution.
@@ -208,7 +246,8 @@ class Sampling:
 
 
 class Generate(Protocol):
-    """A source of text: one completion for each conversation. `training.rollout` implements it; a test passes a lambda."""
+    """A source of text: one completion for each conversation. `training.rollout` implements it; a test passes a
+    lambda."""
 
     def __call__(self, conversations: Sequence[Sequence[Message]], sampling: Sampling) -> list[str]: ...
 
@@ -222,14 +261,22 @@ def to_row(value: Any) -> dict[str, Any]:
     row: dict[str, Any] = {"schema_version": SCHEMA_VERSION}
     for f in fields(value):
         x = getattr(value, f.name)
-        row[f.name] = json.dumps(x, default=lambda o: {g.name: getattr(o, g.name) for g in fields(o)}, ensure_ascii=False, sort_keys=True) if f.name in _NESTED else x
+        row[f.name] = (
+            json.dumps(
+                x, default=lambda o: {g.name: getattr(o, g.name) for g in fields(o)}, ensure_ascii=False, sort_keys=True
+            )
+            if f.name in _NESTED
+            else x
+        )
     return row
 
 
 def from_row(cls: type[T], row: Mapping[str, Any]) -> T:
     """The inverse of `to_row`. Raises ValueError for a row of another schema version."""
     if row.get("schema_version") != SCHEMA_VERSION:
-        raise ValueError(f"a {cls.__name__} row has schema version {row.get('schema_version')!r}, this code reads {SCHEMA_VERSION}: re-run the stage that wrote it")
+        raise ValueError(
+            f"a {cls.__name__} row has schema version {row.get('schema_version')!r}, this code reads {SCHEMA_VERSION}: re-run the stage that wrote it"
+        )
     out: dict[str, Any] = {}
     for f in fields(cls):  # type: ignore[arg-type]
         x = row[f.name]
@@ -239,7 +286,7 @@ def from_row(cls: type[T], row: Mapping[str, Any]) -> T:
                 x = tuple(Message(**m) for m in x)
             elif f.name == "decisions":
                 x = tuple(Decision(**d) for d in x)
-        elif isinstance(x, float) and x != x:
+        elif isinstance(x, float) and math.isnan(x):
             x = None
         out[f.name] = x
     return cls(**out)

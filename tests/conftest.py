@@ -1,7 +1,8 @@
 """What holds for all tests.
 
-No test is timed: a deadline of Hypothesis fails on a busy machine and says nothing about the code. And Ctrl-C can be tested where the tests
-themselves run in the background: a shell starts background jobs with SIGINT ignored, and the processes that they start inherit that.
+No test is timed: a deadline of Hypothesis fails on a busy machine and says nothing about the code. And Ctrl-C can be
+tested where the tests themselves run in the background: a shell starts background jobs with SIGINT ignored, and the
+processes that they start inherit that.
 """
 
 import signal
@@ -10,6 +11,7 @@ import pytest
 import torch
 from hypothesis import settings
 
+pytest_plugins = ["no_skips", "fast"]  # of tests/support: --no-skips, --fast
 THREADS = 2  # of the profile cpu
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
@@ -20,8 +22,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 @pytest.fixture(params=["compiled", "torch"])
 def either_way(request, monkeypatch):
-    """The test runs twice: with the compiled code of training/native, and as where there is no compiler."""
-    from training.native import build
+    """The test runs twice: with the compiled code of training/model/native, and as where there is no compiler."""
+    from training.model.native import build
 
     if request.param == "torch":
         monkeypatch.setattr(build, "_made", lambda: (None, "turned off for a test"))
@@ -32,6 +34,7 @@ def either_way(request, monkeypatch):
 
 @pytest.fixture(autouse=True)
 def two_threads():
-    """However many cores there are, and whatever a test or a fixture of a whole file made of it: the last bit of a product depends on it."""
+    """However many cores there are, and whatever a test or a fixture of a whole file made of it: the last bit of a
+    product depends on it."""
     if torch.get_num_threads() != THREADS:
         torch.set_num_threads(THREADS)

@@ -19,7 +19,9 @@ from torch import Tensor
 
 from synth.types import Problem, Sampling, Score, Scored
 
-Stop = Literal["end", "length", "stop_string", "stop_id", "budget", "lost"]  # lost: by the engine, twice; such a segment has no tokens
+Stop = Literal[
+    "end", "length", "stop_string", "stop_id", "budget", "lost"
+]  # lost: by the engine, twice; such a segment has no tokens
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +35,8 @@ class Segment:
     stop      why a model segment ended
     version   of the weights that sampled it
     reward    step reward of the turn that ends here, or None; an environment gives it as state["step_reward"]
-    fresh     of an env segment: the history was rewritten. What follows sees this segment and nothing before it, and is a row of its own
+    context_reset     of an env segment: the history was rewritten. What follows sees this segment and nothing before
+                      it, and is a row of its own
     extras    per-token arrays [n] that a piece asked for
     """
 
@@ -45,7 +48,7 @@ class Segment:
     version: int | None = None
     sampling: Sampling | None = None
     reward: float | None = None
-    fresh: bool = False
+    context_reset: bool = False
     extras: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -59,7 +62,8 @@ class Segment:
 
 @dataclass(frozen=True, kw_only=True)
 class Rollout:
-    """One conversation that was played: its problem, its group, its segments in order, its score, and the text a person reads."""
+    """One conversation that was played: its problem, its group, its segments in order, its score, and the text a person
+    reads."""
 
     problem: Problem
     group: str
@@ -83,21 +87,26 @@ class Rollout:
 
     @property
     def forks(self) -> tuple[tuple[Segment, ...], ...]:
-        """The segments of each row: more than one where an environment rewrote the history. Model tokens keep their order."""
-        cuts = [i for i, s in enumerate(self.segments) if s.fresh and i]
+        """The segments of each row: more than one where an environment rewrote the history. Model tokens keep their
+        order."""
+        cuts = [i for i, s in enumerate(self.segments) if s.context_reset and i]
         return tuple(self.segments[a:b] for a, b in zip([0, *cuts], [*cuts, len(self.segments)], strict=True))
 
     @property
-    def external(self) -> bool:
-        """Whether another than the policy, asked this prompt, wrote it: a demonstration, a replay, an answer that had help."""
-        return bool(self.info.get("external", False))
+    def off_policy(self) -> bool:
+        """Whether another than the policy, asked this prompt, wrote it: a demonstration, a replay, an answer that had
+        help."""
+        return bool(self.info.get("off_policy", False))
 
     def each(self, name: str) -> np.ndarray:
-        """[n_model] float64: "entropy", "logp" or an extra of the tokens that the model wrote. Raises ValueError where none was kept."""
+        """[n_model] float64: "entropy", "logp" or an extra of the tokens that the model wrote. Raises ValueError where
+        none was kept."""
         said = [s for s in self.segments if s.role == "model"]
         kept = [getattr(s, name) if name in ("entropy", "logp") else s.extras.get(name) for s in said]
         if any(x is None for x in kept):
-            raise ValueError(f"a piece needs {name!r} of the sampled tokens, and the rollouts of problem {self.problem.id} have none")
+            raise ValueError(
+                f"a piece needs {name!r} of the sampled tokens, and the rollouts of problem {self.problem.id} have none"
+            )
         return np.concatenate([np.asarray(x, dtype=np.float64) for x in kept]) if kept else np.zeros(0)
 
 
@@ -123,10 +132,10 @@ class Group:
         return np.array([r.score.value if isinstance(r.score, Scored) else np.nan for r in self.rollouts])
 
 
-# One entry per group, in order: float64 [n] rewards or per-rollout credit (NaN = unscorable: excluded, counted).
+# One entry per group, in order: float64 [n] rewards or per-rollout advantage (NaN = unscorable: excluded, counted).
 Rewards = Sequence[np.ndarray]
 # One entry per group, then one per rollout: a float for the whole rollout, or float64 [n_model] per model token.
-Credit = Sequence[Sequence[float | np.ndarray]]
+Advantages = Sequence[Sequence[float | np.ndarray]]
 
 
 @dataclass(kw_only=True)
@@ -139,10 +148,11 @@ class Batch:
     lengths     list of R row lengths, summing to T
     trainable   [T] bool, tokens a loss may look at (written by the model, not first of its row)
     group       [R] int64, index of the group (or pair) of each row
-    columns     name -> tensor [T] or [R]: credit, behaviour, reference, old, weight, and what pieces declare
-    totals      denominators of the *whole* optimizer step, computed before any split: tokens, sequences, groups, pairs, constant, ...
-    common      list of R: how many of its first tokens a row is known to share with the row before it; empty where none does. A model
-                may compute them once, so whoever changes `ids` empties it
+    columns     name -> tensor [T] or [R]: advantages, sampling_logp, reference, old, weight, and what pieces declare
+    totals      denominators of the *whole* optimizer step, computed before any split: tokens, sequences, groups, pairs,
+                constant, ...
+    common      list of R: how many of its first tokens a row is known to share with the row before it; empty where none
+                does. A model may compute them once, so whoever changes `ids` empties it
     """
 
     ids: Tensor
@@ -176,11 +186,12 @@ class Batch:
 
 @dataclass(kw_only=True)
 class TokenStats:
-    """All that a loss sees of the model: logp [T] and entropy [T] in nats, with gradient, 0 at the first token of each row.
+    """All that a loss sees of the model: logp [T] and entropy [T] in nats, with gradient, 0 at the first token of each
+    row.
 
     extras         [T] tensors that another reading of a model gives (a critic: value)
-    distribution   asked, gives log p [N, V] of the N trainable targets in order: the one tensor of tokens x vocabulary, made only for
-                   a piece that NEEDS "distribution"
+    distribution   asked, gives log p [N, V] of the N trainable targets in order: the one tensor of tokens x vocabulary,
+                   made only for a piece that NEEDS "distribution"
     """
 
     logp: Tensor

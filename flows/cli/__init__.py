@@ -10,14 +10,16 @@ from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 
-from tasks.ending import disk_errors
 from tasks.errors import UserError, nearest
+from tasks.runtime.termination import disk_errors
+from tasks.text import terminal
 
 
 def parser() -> tuple[argparse.ArgumentParser, list[str]]:
     """The parser and the names of its commands."""
     top = argparse.ArgumentParser(
-        prog="espalier", description="Grow verified training data and train language models on it, as one reproducible pipeline."
+        prog="espalier",
+        description="Grow verified training data and train language models on it, as one reproducible pipeline.",
     )
     commands = top.add_subparsers(title="commands", required=True, metavar="COMMAND")
     for path in sorted(Path(__file__).parent.glob("[!_]*.py")):
@@ -26,8 +28,13 @@ def parser() -> tuple[argparse.ArgumentParser, list[str]]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; its exit code. A mistake of the user's, or a fault of the disk, is one sentence and code 2; no command at all shows
-    the help."""
+    """Run one command; its exit code. A mistake of the user's, or a fault of the disk, is one sentence and code 2; no
+    command at all shows the help."""
+    with terminal():
+        return _main(argv)
+
+
+def _main(argv: Sequence[str] | None) -> int:
     words = list(sys.argv[1:] if argv is None else argv) or ["--help"]
     top, commands = parser()
     if not words[0].startswith("-") and words[0] not in commands:

@@ -8,16 +8,25 @@ from typing import Any
 
 
 def add(p: argparse.ArgumentParser) -> None:
-    p.add_argument("--endpoint", required=True, metavar="URL", help="OpenAI-compatible, up to /v1; `vllm serve MODEL` is one")
+    p.add_argument(
+        "--endpoint", required=True, metavar="URL", help="OpenAI-compatible, up to /v1; `vllm serve MODEL` is one"
+    )
     p.add_argument("--model", required=True, help="the model as the endpoint calls it")
     p.add_argument("--cache", type=Path, default=Path(".espalier/answers.sqlite"), help="answers, kept between runs")
     p.add_argument("--max-tokens", type=int, help="stop before more tokens than this are used")
     p.add_argument("--max-cost", type=float, help="stop before it costs more (needs --prices)")
-    p.add_argument("--prices", type=lambda t: [float(x) for x in t.split(",")], metavar="IN,OUT", help="per million prompt and completion tokens")
+    p.add_argument(
+        "--prices",
+        type=lambda t: [float(x) for x in t.split(",")],
+        metavar="IN,OUT",
+        help="per million prompt and completion tokens",
+    )
 
 
 def made(args: argparse.Namespace) -> Any:
     """The endpoint that they name. Raises UserError."""
-    from tasks.endpoint import endpoint
+    from tasks.models.endpoint import endpoint
 
-    return endpoint(args.endpoint, args.model, args.cache, tokens=args.max_tokens, cost=args.max_cost, prices=args.prices)
+    return endpoint(
+        args.endpoint, args.model, args.cache, tokens=args.max_tokens, cost=args.max_cost, prices=args.prices
+    )

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
+
+from tasks.text import dumps
+from tasks.text import harmless as plain
 
 
 def columns(rows: Iterable[Sequence[Any]], indent: str = "  ") -> str:
@@ -13,11 +15,6 @@ def columns(rows: Iterable[Sequence[Any]], indent: str = "  ") -> str:
     cells = [[plain(str(c)) for c in row] for row in rows]
     widths = [max(len(r[i]) for r in cells if i < len(r)) for i in range(max(map(len, cells), default=0))]
     return "\n".join((indent + "  ".join(c.ljust(w) for c, w in zip(r, widths, strict=False))).rstrip() for r in cells)
-
-
-def plain(text: str) -> str:
-    """Text without control characters, which could move the cursor or set the title."""
-    return "".join(c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
 def short(value: Any, width: int = 60) -> str:
@@ -29,5 +26,4 @@ def short(value: Any, width: int = 60) -> str:
 
 def dump(value: Any) -> None:
     """A value as JSON on standard output: the whole output of a command with --json."""
-    json.dump(value, sys.stdout, indent=1, ensure_ascii=False)
-    print()
+    print(dumps(value, indent=1))

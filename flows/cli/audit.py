@@ -1,4 +1,5 @@
-"""`espalier audit FILE`: copies, contradictions, cycles and length in a JSON lines file of preference pairs, a million rows in minutes."""
+"""`espalier audit FILE`: copies, contradictions, cycles and length in a JSON lines file of preference pairs, a million
+rows in minutes."""
 
 from __future__ import annotations
 
@@ -10,43 +11,53 @@ from typing import Any
 
 def add(commands: Any) -> None:
     p = commands.add_parser(
-        "audit", help="copies, contradictions, cycles and length in a large file of preference pairs; nothing is changed"
+        "audit",
+        help="copies, contradictions, cycles and length in a large file of preference pairs; nothing is changed",
     )
     p.add_argument("file", metavar="FILE", type=Path, help="JSON lines, in any layout that `espalier clean` reads")
     p.add_argument(
-        "--threshold", type=float, default=0.7, help="Jaccard similarity of near duplicates, each side for itself (default: 0.7)"
+        "--threshold",
+        type=float,
+        default=0.7,
+        help="Jaccard similarity of near duplicates, each side for itself (default: 0.7)",
     )
-    p.add_argument("--out", type=Path, help="folder for faults.jsonl, quarantine.jsonl and card.json (default: none is written)")
+    p.add_argument(
+        "--out", type=Path, help="folder for faults.jsonl, quarantine.jsonl and card.json (default: none is written)"
+    )
     p.add_argument("--processes", type=int, default=0, help="that read the file (default: one per core)")
     p.set_defaults(run=audit)
 
 
 def audit(args: argparse.Namespace) -> int:
-    from tasks.audit import audit as examine
     from tasks.errors import UserError
-    from tasks.progress import Progress
+    from tasks.pairs.audit import audit as examine
+    from tasks.runtime.progress import Progress
 
     if not 0 < args.threshold <= 1:
         raise UserError(f"--threshold {args.threshold} must lie in (0, 1]")
     size = args.file.stat().st_size if args.file.exists() else None
-    progress = Progress(size, "audit")
-    found = examine(args.file, threshold=args.threshold, processes=args.processes, done=progress.update)
-    progress.close()
+    with Progress(size, "audit") as progress:
+        found = examine(args.file, threshold=args.threshold, processes=args.processes, done=progress.update)
     card = found.card
-    print(f"{card['lines']:,} lines, {card['pairs']:,} pairs of {card['prompts']:,} prompts, {sum(card['words'].values()):,} words")
-    for name, counts in (("set aside", card["set_aside"]), ("faults", card["faults"])):
+    print(
+        f"{card['lines']:,} lines, {card['pairs']:,} pairs of {card['prompts']:,} prompts, {sum(card['words'].values()):,} words"
+    )
+    for name, counts in (("quarantined", card["quarantined"]), ("faults", card["faults"])):
         print(f"  {name}: {', '.join(f'{code} {n:,}' for code, n in counts.items()) or 'none'}")
     length = card["length"]
     if length["n"]:
-        print(f"  the longer side is chosen in {length['share']:.1%} [{length['low']:.1%}, {length['high']:.1%}] of {length['n']:,} pairs")
+        print(
+            f"  the longer side is chosen in {length['share']:.1%} [{length['low']:.1%}, {length['high']:.1%}] of {length['n']:,} pairs"
+        )
     if args.out:
         args.out.mkdir(parents=True, exist_ok=True)
         with (args.out / "faults.jsonl").open("w", encoding="utf-8") as file:
             file.writelines(
-                json.dumps({"line": line, "reason": code, "other_line": other or None}) + "\n" for line, code, other in found.faults
+                json.dumps({"line": line, "reason": code, "other_line": other or None}) + "\n"
+                for line, code, other in found.faults
             )
         with (args.out / "quarantine.jsonl").open("w", encoding="utf-8") as file:
-            file.writelines(json.dumps(vars(q), ensure_ascii=False) + "\n" for q in found.aside)
+            file.writelines(json.dumps(vars(q), ensure_ascii=False) + "\n" for q in found.quarantined)
         (args.out / "card.json").write_text(json.dumps(card, indent=1, sort_keys=True) + "\n", encoding="utf-8")
         print(f"wrote faults.jsonl, quarantine.jsonl and card.json to {args.out}")
     return 0

@@ -1,4 +1,5 @@
-"""`espalier chat MODEL`: ask a trained model in the terminal, and see its searches and what they found as they happen."""
+"""`espalier chat MODEL`: ask a trained model in the terminal, and see its searches and what they found as they
+happen."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tasks.paths import project
+from tasks.text import harmless, own
 
 PARTS = re.compile(r"<(search|answer)>(.*?)</\1>", re.DOTALL)
 ENDINGS = {
@@ -24,21 +26,30 @@ ENDINGS = {
 
 def add(commands: Any) -> None:
     p = commands.add_parser("chat", help="talk to a trained model, its search tool included")
-    p.add_argument("model", metavar="MODEL", help="base, sft, prefer or rl of this project, a model folder, or a Hub id")
+    p.add_argument(
+        "model", metavar="MODEL", help="base, sft, prefer or rl of this project, a model folder, or a Hub id"
+    )
     p.add_argument("--question", metavar="TEXT", help="ask this one question and stop")
-    p.add_argument("--temperature", type=float, default=0.0, help="0 (the default) takes the likeliest token, 1 samples as in training")
+    p.add_argument(
+        "--temperature",
+        type=float,
+        default=0.0,
+        help="0 (the default) takes the likeliest token, 1 samples as in training",
+    )
     p.add_argument("--seed", type=int, default=0, help="of the sampling, and of the choice of held-out questions")
-    p.add_argument("--kb", metavar="DIR", type=Path, help="folder with passages.parquet to search in (default: artifacts/kb)")
+    p.add_argument(
+        "--kb", metavar="DIR", type=Path, help="folder with passages.parquet to search in (default: artifacts/kb)"
+    )
     p.set_defaults(run=chat)
 
 
 def chat(args: argparse.Namespace) -> int:
     from rich.console import Console
 
-    from tasks.play.chat import Chat
+    from tasks.results.chat import Chat
 
-    out = Console(highlight=False, soft_wrap=True)
-    with Console(stderr=True).status("loading the model"):
+    out = Console(file=own(sys.stdout), highlight=False, soft_wrap=True)
+    with Console(file=own(sys.stderr)).status("loading the model"):
         talk = Chat(project(), args.model, kb=args.kb, temperature=args.temperature, seed=args.seed)
     if args.question is not None:
         answer(out, talk, args.question)
@@ -78,7 +89,8 @@ def answer(out: Any, talk: Any, question: str) -> None:
 
 
 def show(out: Any, message: Any) -> None:
-    """One turn: searches and answers stand out, what the tool found is dim, anything else is shown as it was written."""
+    """One turn: searches and answers stand out, what the tool found is dim, anything else is shown as it was
+    written."""
     if message.role != "assistant":
         out.print("\n".join(f"  [dim]  {plain(line)}[/dim]" for line in message.content.splitlines()))
         return
@@ -86,7 +98,11 @@ def show(out: Any, message: Any) -> None:
     for found in PARTS.finditer(message.content):
         loose(out, message.content[at : found.start()])
         kind, inner = found.groups()
-        out.print(f"  [cyan]search[/cyan] {plain(inner)}" if kind == "search" else f"  [bold green]answer[/bold green] {plain(inner)}")
+        out.print(
+            f"  [cyan]search[/cyan] {plain(inner)}"
+            if kind == "search"
+            else f"  [bold green]answer[/bold green] {plain(inner)}"
+        )
         at = found.end()
     loose(out, message.content[at:])
 
@@ -97,7 +113,8 @@ def loose(out: Any, text: str) -> None:
 
 
 def plain(text: str) -> str:
-    """Text of a model, harmless in a terminal: no markup of ours and no control characters, which could move the cursor or set the title."""
+    """Text of a model, harmless in a terminal: no markup of ours and no control characters, which could move the cursor
+    or set the title."""
     from rich.markup import escape
 
-    return escape("".join(c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in text))
+    return escape(harmless(text))

@@ -1,5 +1,5 @@
-"""`espalier check NAME` and `espalier check --all`: do the recipes' pieces give the numbers that papers and hands say, and do policies
-that learn with them do what the recipe claims?"""
+"""`espalier check NAME` and `espalier check --all`: do the recipes' pieces give the numbers that papers and hands say,
+and do policies that learn with them do what the recipe claims?"""
 
 from __future__ import annotations
 
@@ -8,12 +8,20 @@ from typing import Any
 
 
 def add(commands: Any) -> None:
-    p = commands.add_parser("check", help="run the checks of recipes: hand-computed numbers, and what a policy does in a small world")
+    p = commands.add_parser(
+        "check", help="run the checks of recipes: hand-computed numbers, and what a policy does in a small world"
+    )
     p.add_argument("recipe", metavar="RECIPE", nargs="*", default=[])
     p.add_argument("--all", action="store_true", help="every recipe")
     kind = p.add_mutually_exclusive_group()
-    kind.add_argument("--numeric", action="store_true", help="the hand-computed numbers alone (all that --all runs unless told otherwise)")
-    kind.add_argument("--behaviour", action="store_true", help="the behavioural protocols alone: seconds to minutes each")
+    kind.add_argument(
+        "--numeric",
+        action="store_true",
+        help="the hand-computed numbers alone (all that --all runs unless told otherwise)",
+    )
+    kind.add_argument(
+        "--behaviour", action="store_true", help="the behavioural protocols alone: seconds to minutes each"
+    )
     p.add_argument("--record", action="store_true", help="write what was seen to flows/recipes/evidence")
     p.set_defaults(run=check)
 
@@ -24,23 +32,27 @@ def check(args: argparse.Namespace) -> int:
 
     if bool(args.recipe) == args.all:
         raise UserError("name recipes to check, or give --all (`espalier recipes` lists them)")
-    names = sorted(yaml_files("flows.recipes")) if args.all else args.recipe
+    names = sorted(yaml_files("recipes")) if args.all else args.recipe
     with_protocol = [n for n in names if read_recipe(n).get("behaviour")]
     failed = 0 if args.behaviour else _numeric(names)
     if args.behaviour or not (args.numeric or args.all):
         if args.behaviour and not with_protocol:
-            raise UserError(f"no protocol in {', '.join(names)}: write one under the key `behaviour` (docs/recipes.md says how)")
+            raise UserError(
+                f"no protocol in {', '.join(names)}: write one under the key `behaviour` (docs/recipes.md says how)"
+            )
         failed += _behaviour(with_protocol, args.record)
     return 1 if failed else 0
 
 
 def _numeric(names: list[str]) -> int:
     from tasks.errors import UserError
-    from tasks.planning.checks import load, run_checks
+    from tasks.lab.checks import load, run_checks
 
     results = [r for name in names for r in run_checks(load(name))]
     if not results:
-        raise UserError(f"{', '.join(names)} has no checks: write some under its key `checks` (tasks/planning/checks.py says how)")
+        raise UserError(
+            f"{', '.join(names)} has no checks: write some under its key `checks` (tasks/lab/checks.py says how)"
+        )
     width = max(len(r.recipe) for r in results)
     for r in results:
         print(f"{'ok    ' if r.passed else 'FAILED'}  {r.recipe:<{width}}  {r.name}  ({r.piece})")
@@ -57,7 +69,7 @@ def _behaviour(names: list[str], record: bool) -> int:
 
     import torch
 
-    from tasks.methods.behaviour import behave, write
+    from tasks.lab.behaviour import behave, write
 
     torch.set_num_threads(1)  # worlds are so small that threads would only wait for each other
     failed = 0

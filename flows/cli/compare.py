@@ -12,18 +12,28 @@ from tasks.paths import project
 
 
 def add(commands: Any) -> None:
-    p = commands.add_parser("compare", help="what changed between two states: parameters, code, data, scores, questions that flipped")
-    p.add_argument("a", metavar="A", help="workspace, a commit, branch or tag, a DVC experiment, champion, or a version of the registry")
+    p = commands.add_parser(
+        "compare", help="what changed between two states: parameters, code, data, scores, questions that flipped"
+    )
+    p.add_argument(
+        "a",
+        metavar="A",
+        help="workspace, a commit, branch or tag, a DVC experiment, champion, or a version of the registry",
+    )
     p.add_argument("b", metavar="B", nargs="?", default="workspace", help="the same (default: workspace)")
-    p.add_argument("--page", metavar="FILE", type=Path, help="where to write the page (default: .espalier/compare/A-B.html)")
+    p.add_argument(
+        "--page", metavar="FILE", type=Path, help="where to write the page (default: .espalier/compare/A-B.html)"
+    )
     p.add_argument("--json", action="store_true", help="print everything as JSON and write no page")
-    p.add_argument("--flips", type=int, default=10, metavar="N", help="questions to show whose answers changed (default: 10)")
+    p.add_argument(
+        "--flips", type=int, default=10, metavar="N", help="questions to show whose answers changed (default: 10)"
+    )
     p.set_defaults(run=compare)
 
 
 def compare(args: argparse.Namespace) -> int:
-    from tasks.inspect import compare as task
-    from tasks.inspect.snapshots import snapshot
+    from tasks.results import compare as task
+    from tasks.results.snapshots import snapshot
 
     root = project()
     found = task.compare(snapshot(root, args.a), snapshot(root, args.b), flips=args.flips)
@@ -31,12 +41,12 @@ def compare(args: argparse.Namespace) -> int:
         dump(found)
         return 0
     print("\n".join(said(found)))
-    from tasks.pages import differences
+    from tasks.results import differences_page
 
     name = "".join(c if c.isalnum() or c in "-_." else "_" for c in f"{args.a}-{args.b}")
     path = args.page or root / ".espalier" / "compare" / f"{name}.html"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(differences.page(found), encoding="utf-8")
+    path.write_text(differences_page.page(found), encoding="utf-8")
     print(f"\nThe page: {path}")
     return 0
 
@@ -45,12 +55,19 @@ def said(found: dict[str, Any]) -> Iterator[str]:
     """The comparison in lines."""
     for side in ("a", "b"):
         s = found[side]
-        what = f"recipe {s['recipe'] or 'none'}, profile {s['profile']}, seed {s['seed']}" if s["profile"] else "its plan is not here"
+        what = (
+            f"recipe {s['recipe'] or 'none'}, profile {s['profile']}, seed {s['seed']}"
+            if s["profile"]
+            else "its plan is not here"
+        )
         yield f"{side.upper()}  {s['name']}: {s['is']} ({what})"
     yield from _part("Parameters", [[r["knob"], short(r["a"]), "->", short(r["b"])] for r in found["parameters"]])
     yield from _part("Code", [[r["file"], r["change"], ", ".join(r["stages"])] for r in found["code"]])
-    rows = [[r["rows"], f"{r['a']:,} -> {r['b']:,}", f"{r['only_a']:,} only in A, {r['only_b']:,} only in B"] for r in found["data"]]
-    rows += [[f"{r['stage']}, set aside", f"{r['a']:,} -> {r['b']:,}", r["reason"]] for r in found["aside"]]
+    rows = [
+        [r["rows"], f"{r['a']:,} -> {r['b']:,}", f"{r['only_a']:,} only in A, {r['only_b']:,} only in B"]
+        for r in found["data"]
+    ]
+    rows += [[f"{r['stage']}, quarantined", f"{r['a']:,} -> {r['b']:,}", r["reason"]] for r in found["quarantined"]]
     yield from _part("Data", rows)
     yield "\nScores (pass@1 on the problems that both were asked; p by sign flips, after Holm for the table)"
     yield columns(score_rows(found)) if found["scores"] else "  none in common"
@@ -60,7 +77,9 @@ def said(found: dict[str, Any]) -> Iterator[str]:
             yield f"  {f['a']:.0%} -> {f['b']:.0%}  {short(f['question'], 100)}  (reference: {short(f['reference'], 40)})"
             yield f"      A said {short(f['said_a'])}   B said {short(f['said_b'])}"
     if found["missing"]:
-        yield "\nNot compared, because it is neither on disk nor in DVC's cache (`dvc fetch`):\n" + columns([[m] for m in found["missing"]])
+        yield "\nNot compared, because it is neither on disk nor in DVC's cache (`dvc fetch`):\n" + columns(
+            [[m] for m in found["missing"]]
+        )
 
 
 def score_rows(found: dict[str, Any]) -> list[list[str]]:
@@ -68,8 +87,15 @@ def score_rows(found: dict[str, Any]) -> list[list[str]]:
     for r in found["scores"]:
         d = r["difference"]
         apart = r["only_a"] + r["only_b"]
-        shares = [f"{r['a']:.1%}", f"{r['b']:.1%}", f"{100 * d['mean']:+.1f}", f"{100 * d['low']:+.1f} to {100 * d['high']:+.1f}"]
-        out.append([r["run"], *shares, f"{r['p_holm']:.2g}", f"{d['n']}" + (f" ({apart} asked of one alone)" if apart else "")])
+        shares = [
+            f"{r['a']:.1%}",
+            f"{r['b']:.1%}",
+            f"{100 * d['mean']:+.1f}",
+            f"{100 * d['low']:+.1f} to {100 * d['high']:+.1f}",
+        ]
+        out.append(
+            [r["run"], *shares, f"{r['p_holm']:.2g}", f"{d['n']}" + (f" ({apart} asked of one alone)" if apart else "")]
+        )
     return out
 
 

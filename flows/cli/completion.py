@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 from tasks.paths import project
@@ -40,7 +39,9 @@ WHERE = {
 
 
 def add(commands: Any) -> None:
-    p = commands.add_parser("completion", help="a script that completes commands, recipes, stages and states with the Tab key")
+    p = commands.add_parser(
+        "completion", help="a script that completes commands, recipes, stages and states with the Tab key"
+    )
     p.add_argument("shell", choices=[*SCRIPTS, "words"], help="bash, zsh or fish; `words` is what the scripts call")
     p.add_argument("typed", nargs="*", help=argparse.SUPPRESS)
     p.set_defaults(run=completion)
@@ -98,13 +99,13 @@ def values(action: argparse.Action) -> list[str]:
 
 
 def _recipes() -> list[str]:
-    from tasks.paths import folders
+    from tasks.planning.resolve import yaml_files
 
-    return [p.stem for f in folders("flows.recipes") for p in Path(f).glob("*.yaml")]
+    return list(yaml_files("recipes"))
 
 
 def _stages() -> list[str]:
-    from tasks.stage import graph
+    from tasks.runtime.stage import graph
 
     return list(graph(project()))
 
@@ -112,7 +113,7 @@ def _stages() -> list[str]:
 def _families() -> list[str]:
     from tasks.planning.pieces import files
 
-    return list(files("synth.make.families"))
+    return list(files("family"))
 
 
 def _models() -> list[str]:
@@ -120,6 +121,6 @@ def _models() -> list[str]:
 
 
 def _states() -> list[str]:
-    from tasks.inspect.snapshots import experiments
+    from tasks.results.snapshots import experiments
 
     return ["workspace", "HEAD", "champion", *experiments(project())]

@@ -13,17 +13,29 @@ from tasks.paths import project
 
 
 def add(commands: Any) -> None:
-    p = commands.add_parser("curves", help="learning curves and scores over seeds: states that differ in the seed alone are one curve with its interval")
-    p.add_argument("states", metavar="STATE", nargs="*", help="states, as in `espalier compare` (default: the workspace and every experiment)")
-    p.add_argument("--page", metavar="FILE", type=Path, help="where to write the page (default: .espalier/compare/curves.html)")
+    p = commands.add_parser(
+        "curves",
+        help="learning curves and scores over seeds: states that differ in the seed alone are one curve with its interval",
+    )
+    p.add_argument(
+        "states",
+        metavar="STATE",
+        nargs="*",
+        help="states, as in `espalier compare` (default: the workspace and every experiment)",
+    )
+    p.add_argument(
+        "--page", metavar="FILE", type=Path, help="where to write the page (default: .espalier/compare/curves.html)"
+    )
     p.add_argument("--json", action="store_true", help="print everything as JSON and write no page")
-    p.add_argument("--log", action="store_true", help="put each setting's mean and interval, and the page, into MLflow as a run")
+    p.add_argument(
+        "--log", action="store_true", help="put each setting's mean and interval, and the page, into MLflow as a run"
+    )
     p.set_defaults(run=curves)
 
 
 def curves(args: argparse.Namespace) -> int:
-    from tasks.inspect import curves as task
-    from tasks.inspect.snapshots import WORKSPACE, experiments, snapshot
+    from tasks.results import curves as task
+    from tasks.results.snapshots import WORKSPACE, experiments, snapshot
 
     if args.json and args.log:
         raise UserError("--json writes no page, and --log puts it into MLflow: one of them at a time")
@@ -33,7 +45,7 @@ def curves(args: argparse.Namespace) -> int:
         dump(found)
         return 0
     print("\n".join(said(found)))
-    from tasks.pages import curves as pages
+    from tasks.results import curves_page as pages
 
     path = args.page or root / ".espalier" / "compare" / "curves.html"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -57,10 +69,14 @@ def said(found: dict[str, Any]) -> Iterator[str]:
         for metric, by in metrics.items():
             for name, m in by.items():
                 interval = "one seed has none" if m["low"] is None else f"{100 * m['low']:.1f} to {100 * m['high']:.1f}"
-                rows.append([name, run, metric, f"{m['mean']:.1%}", interval, " ".join(f"{v:.1%}" for v in m["values"])])
+                rows.append(
+                    [name, run, metric, f"{m['mean']:.1%}", interval, " ".join(f"{v:.1%}" for v in m["values"])]
+                )
     if len(rows) > 1:
         yield "\n" + columns(rows)
     for copy in found["copies"]:
         yield f"left out, so that no seed counts twice: {copy}"
     if found["missing"]:
-        yield "\nNot shown, because it is neither on disk nor in DVC's cache (`dvc fetch`):\n" + columns([[m] for m in found["missing"]])
+        yield "\nNot shown, because it is neither on disk nor in DVC's cache (`dvc fetch`):\n" + columns(
+            [[m] for m in found["missing"]]
+        )

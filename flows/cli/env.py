@@ -1,4 +1,5 @@
-"""`espalier env list`: the environments in which problems are played, a line each; `espalier env show NAME`: one, with its knobs."""
+"""`espalier env list`: the environments in which problems are played, a line each; `espalier env show NAME`: one, with
+its knobs."""
 
 from __future__ import annotations
 
@@ -17,9 +18,11 @@ def add(commands: Any) -> None:
 
 
 def listed(args: argparse.Namespace) -> int:
-    from tasks.play.environments import environments
+    from tasks.planning.environments import environments
 
-    rows = [(e.name, e.tools or "none", _pairs(e.budgets) or "-", e.ends or "its file does not say") for e in environments()]
+    rows = [
+        (e.name, e.tools or "none", _pairs(e.budgets) or "-", e.ends or "its file does not say") for e in environments()
+    ]
     heads = ("environment", "tools", "budgets", "ends with")
     widths = [max(len(row[i]) for row in [heads, *rows]) for i in range(3)]
     for row in [heads, *rows]:
@@ -29,7 +32,7 @@ def listed(args: argparse.Namespace) -> int:
 
 
 def shown(args: argparse.Namespace) -> int:
-    from tasks.play.environments import environment
+    from tasks.planning.environments import environment
 
     e = environment(args.name)
     print(f"{e.name}: {e.about}")

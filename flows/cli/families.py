@@ -14,9 +14,9 @@ def add(commands: Any) -> None:
 
 def families(args: argparse.Namespace) -> int:
     from tasks.errors import UserError, nearest
+    from tasks.planning.families import FOLDER
+    from tasks.planning.families import families as every
     from tasks.planning.pieces import files
-    from tasks.play.families import FOLDER
-    from tasks.play.families import families as every
 
     known = files(FOLDER)
     if args.name is not None:

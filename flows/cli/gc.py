@@ -10,16 +10,23 @@ from tasks.paths import project
 
 
 def add(commands: Any) -> None:
-    p = commands.add_parser("gc", help="free disk space: work that nothing goes on from, shipped events, and over the budget caches and runs")
+    p = commands.add_parser(
+        "gc",
+        help="free disk space: work that nothing goes on from, shipped events, and over the budget caches and runs",
+    )
     p.add_argument("--dry-run", action="store_true", help="print what would be removed, and stop")
-    p.add_argument("--damaged", action="store_true", help="instead: hash all outputs and DVC's cache, and remove what is not what was written")
+    p.add_argument(
+        "--damaged",
+        action="store_true",
+        help="instead: hash all outputs and DVC's cache, and remove what is not what was written",
+    )
     p.set_defaults(run=gc)
 
 
 def gc(args: argparse.Namespace) -> int:
     """Raises UserError outside a project, and while a run is under way."""
-    from tasks import dvc
-    from tasks.disk import garbage
+    from tasks.results import garbage
+    from tasks.runtime import dvc
 
     root = project()
     if not (root / "dvc.yaml").exists():
@@ -28,14 +35,22 @@ def gc(args: argparse.Namespace) -> int:
     with dvc.alone(root):
         if args.damaged:
             found = garbage.damaged(root, dry=args.dry_run)
-            print("\n".join([*found, f"{len(found)} damaged, {would}" + ("; `espalier run` makes them anew" if found else "")]))
+            print(
+                "\n".join(
+                    [*found, f"{len(found)} damaged, {would}" + ("; `espalier run` makes them anew" if found else "")]
+                )
+            )
             return 0
         freed = garbage.collect(root, dry=args.dry_run)
     for item in freed.items:
         print(f"{megabytes(item.bytes):>10}  {item.what}")
-    print(f"{megabytes(sum(i.bytes for i in freed.items)):>10}  {would}; {megabytes(freed.used)} of {megabytes(freed.budget)} (disk_gb) are in use then")
+    print(
+        f"{megabytes(sum(i.bytes for i in freed.items)):>10}  {would}; {megabytes(freed.used)} of {megabytes(freed.budget)} (disk_gb) are in use then"
+    )
     if freed.used > freed.budget:
-        print("Still over the budget: raise disk_gb in params.yaml, remove commits or experiments (`dvc exp remove`), or move the cache (`dvc cache dir`).")
+        print(
+            "Still over the budget: raise disk_gb in params.yaml, remove commits or experiments (`dvc exp remove`), or move the cache (`dvc cache dir`)."
+        )
         return 1
     return 0
 

@@ -23,7 +23,9 @@ RENAMED = {
 
 
 def add(commands: Any) -> None:
-    p = commands.add_parser("init", help="make a project of your own: params.yaml, dvc.yaml, a place for data and for own pieces")
+    p = commands.add_parser(
+        "init", help="make a project of your own: params.yaml, dvc.yaml, a place for data and for own pieces"
+    )
     p.add_argument("dir", metavar="DIR", type=Path)
     p.set_defaults(run=init)
 

@@ -9,44 +9,56 @@ from typing import Any
 
 
 def add(commands: Any) -> None:
-    p = commands.add_parser("kb", help="make a knowledge base of documents, tables or triples, and see what questions it can carry")
+    p = commands.add_parser(
+        "kb", help="make a knowledge base of documents, tables or triples, and see what questions it can carry"
+    )
     kinds = p.add_subparsers(required=True, metavar="build|show")
     b = kinds.add_parser("build", help="read sources; write tables, postings, a search index and a schema to edit")
     b.add_argument("sources", nargs="*", metavar="SOURCE", type=Path, help="files and folders; their kinds are guessed")
-    b.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder to write; an earlier one there is replaced")
     b.add_argument(
-        "--schema", type=Path, metavar="FILE", help="an edited schema.yaml; SOURCEs replace the paths in it"
+        "--out", type=Path, required=True, metavar="DIR", help="folder to write; an earlier one there is replaced"
     )
-    b.add_argument("--world", type=int, default=0, metavar="COUNTRIES", help="add a fictional world of that size (default: none)")
+    b.add_argument("--schema", type=Path, metavar="FILE", help="an edited schema.yaml; SOURCEs replace the paths in it")
+    b.add_argument(
+        "--world", type=int, default=0, metavar="COUNTRIES", help="add a fictional world of that size (default: none)"
+    )
     b.add_argument("--seed", type=int, default=0, help="of the fictional world")
-    b.add_argument("--bad-rows", type=int, metavar="N", help="stop where more than N rows are set aside (default: never)")
+    b.add_argument(
+        "--bad-rows", type=int, metavar="N", help="stop where more than N rows are quarantined (default: never)"
+    )
     b.set_defaults(run=build)
     s = kinds.add_parser("show", help="counts, density, and the depth of questions that a knowledge base carries")
-    s.add_argument("folder", nargs="?", type=Path, default=Path("artifacts/kb"), metavar="DIR", help="default: artifacts/kb")
+    s.add_argument(
+        "folder", nargs="?", type=Path, default=Path("artifacts/kb"), metavar="DIR", help="default: artifacts/kb"
+    )
     s.add_argument("--relations", action="store_true", help="list its relations too")
     s.set_defaults(run=show)
 
 
 def build(args: argparse.Namespace) -> int:
     from tasks.errors import UserError
-    from tasks.play import bases
-    from tasks.play.schema import read_schema
+    from tasks.knowledge import bases
+    from tasks.knowledge.schema import read_schema
 
     sources, relations = read_schema(args.schema) if args.schema else ([], {})
     sources = bases.sources_of(args.sources, sources)
     if not sources and not args.world:
         raise UserError("there is nothing to read: name a SOURCE, a --schema with sources, or a --world")
     try:
-        card = bases.build_base(sources, args.out, relations=relations, countries=args.world, seed=args.seed, bad_rows=args.bad_rows)
+        card = bases.build_base(
+            sources, args.out, relations=relations, countries=args.world, seed=args.seed, bad_rows=args.bad_rows
+        )
     except ValueError as error:
         raise UserError(str(error)) from error
     print("\n".join(bases.summary(card)))
-    print(f"written: {args.out}   to change how it was understood, edit {args.out / 'schema.yaml'} and build again with --schema")
+    print(
+        f"written: {args.out}   to change how it was understood, edit {args.out / 'schema.yaml'} and build again with --schema"
+    )
     return 0
 
 
 def show(args: argparse.Namespace) -> int:
-    from tasks.play import bases
+    from tasks.knowledge import bases
 
     card, relations, facts = bases.card(args.folder), [], {}
     if args.relations:

@@ -19,13 +19,22 @@ def add(commands: Any) -> None:
         metavar="MODEL",
         help="champion, a version or run of the registry; rl, prefer, reward or sft of this project; or STATE:STAGE",
     )
-    p.add_argument("--json", action="store_true", help="print everything as JSON: all parameters and the digest of every source file")
-    p.add_argument("--rows", metavar="FILE", type=Path, help="write the ids of all rows that it was trained on, one JSON object per line")
+    p.add_argument(
+        "--json",
+        action="store_true",
+        help="print everything as JSON: all parameters and the digest of every source file",
+    )
+    p.add_argument(
+        "--rows",
+        metavar="FILE",
+        type=Path,
+        help="write the ids of all rows that it was trained on, one JSON object per line",
+    )
     p.set_defaults(run=lineage)
 
 
 def lineage(args: argparse.Namespace) -> int:
-    from tasks.inspect import lineage as task
+    from tasks.results import lineage as task
 
     state, stage = chosen(args.model)
     found = task.lineage(state, stage)
@@ -33,15 +42,18 @@ def lineage(args: argparse.Namespace) -> int:
         plans = state.plans()
         with args.rows.open("w", encoding="utf-8") as f:
             for name in found["problems"]:
-                f.writelines(json.dumps({"stage": name, "id": i, "of": of}) + "\n" for i, of in task.trained_on(state, name, plans))
+                f.writelines(
+                    json.dumps({"stage": name, "id": i, "of": of}) + "\n"
+                    for i, of in task.trained_on(state, name, plans)
+                )
     dump(found) if args.json else print("\n".join(said(found)))
     return 0
 
 
 def chosen(model: str) -> tuple[Any, str]:
     """The state and the stage that MODEL names."""
-    from tasks.inspect.lineage import TRAINED
-    from tasks.inspect.snapshots import MODEL, snapshot
+    from tasks.results.lineage import TRAINED
+    from tasks.results.snapshots import MODEL, snapshot
 
     root = project()
     if model in TRAINED:
@@ -50,7 +62,7 @@ def chosen(model: str) -> tuple[Any, str]:
     if stage:
         return snapshot(root, state), stage
     if MODEL.fullmatch(model):
-        from tasks.tracking import promote
+        from tasks.results import promote
 
         stage = promote.registered(root, model).stage
     return snapshot(root, model), stage or "rl"
@@ -80,15 +92,22 @@ def said(found: dict[str, Any]) -> Iterator[str]:
         yield columns(
             [
                 [k, f"{n:,}"]
-                for k, n in {**c.get("actions", {}), **{f"set aside: {r}": n for r, n in c.get("quarantined", {}).items()}}.items()
+                for k, n in {
+                    **c.get("actions", {}),
+                    **{f"quarantined: {r}": n for r, n in c.get("quarantined", {}).items()},
+                }.items()
             ]
         )
     yield "\nStages, the last first"
     rows = []
     for s in reversed(found["stages"]):
         card = s["card"]
-        made = f"{card['accepted']:,} of {card['produced']:,} rows kept" if {"accepted", "produced"} <= card.keys() else ""
-        made = made or ", ".join(f"{k} {card[k]:,}" for k in ("steps", "rollouts", "demonstrations", "pairs", "parameters") if card.get(k))
+        made = (
+            f"{card['accepted']:,} of {card['produced']:,} rows kept" if {"accepted", "produced"} <= card.keys() else ""
+        )
+        made = made or ", ".join(
+            f"{k} {card[k]:,}" for k in ("steps", "rollouts", "demonstrations", "pairs", "parameters") if card.get(k)
+        )
         rows.append([s["stage"], made, f"{len(s['code'])} source files", f"{(s['md5'] or '')[:12]}"])
     yield columns(rows)
     yield "\nYour files"

@@ -1,4 +1,5 @@
-"""`espalier measure`: how hard questions are for searchers without a model, and for a model; bands for a curriculum. docs/search.md"""
+"""`espalier measure`: how hard questions are for searchers without a model, and for a model; bands for a curriculum.
+docs/search.md"""
 
 from __future__ import annotations
 
@@ -10,7 +11,9 @@ from typing import Any
 
 
 def add(commands: Any) -> None:
-    p = commands.add_parser("measure", help="how hard questions are: guess, one search, greedy, oracle, branch and check, and a model")
+    p = commands.add_parser(
+        "measure", help="how hard questions are: guess, one search, greedy, oracle, branch and check, and a model"
+    )
     p.add_argument(
         "file",
         nargs="?",
@@ -20,39 +23,62 @@ def add(commands: Any) -> None:
         help="problems.parquet, a .jsonl, or their folder",
     )
     p.add_argument(
-        "--kb", type=Path, default=Path("artifacts/kb"), metavar="DIR", help="what the questions were grown from (default: artifacts/kb)"
+        "--kb",
+        type=Path,
+        default=Path("artifacts/kb"),
+        metavar="DIR",
+        help="what the questions were grown from (default: artifacts/kb)",
     )
     p.add_argument("--n", type=int, help="the first N of each split only")
-    p.add_argument("--most", type=int, default=600, metavar="CALLS", help="calls of a searcher before it gives up (default 600)")
-    p.add_argument("--model", help="base, sft, prefer or rl of this project, a folder, or a Hub id: its share of right answers")
+    p.add_argument(
+        "--most", type=int, default=600, metavar="CALLS", help="calls of a searcher before it gives up (default 600)"
+    )
+    p.add_argument(
+        "--model", help="base, sft, prefer or rl of this project, a folder, or a Hub id: its share of right answers"
+    )
     p.add_argument("--samples", type=int, default=4, help="rollouts of the model per question (default 4)")
     p.add_argument("--seed", type=int, default=0)
-    p.add_argument("--out", type=Path, metavar="DIR", help="write difficulty.jsonl, and problems.parquet with the questions that are kept")
     p.add_argument(
-        "--keep", type=lambda text: text.split(","), metavar="BAND,BAND", help="bands of problems.parquet (default: all but trivial)"
+        "--out",
+        type=Path,
+        metavar="DIR",
+        help="write difficulty.jsonl, and problems.parquet with the questions that are kept",
+    )
+    p.add_argument(
+        "--keep",
+        type=lambda text: text.split(","),
+        metavar="BAND,BAND",
+        help="bands of problems.parquet (default: all but trivial)",
     )
     p.set_defaults(run=measure)
 
 
 def measure(args: argparse.Namespace) -> int:
     from flows.cli._text import columns
-    from tasks.disk import tables
     from tasks.errors import UserError, nearest
     from tasks.paths import project
-    from tasks.play import difficulty, trees
-    from tasks.progress import Progress
+    from tasks.questions import grow
+    from tasks.results import difficulty
+    from tasks.runtime.progress import Progress
+    from tasks.storage import tables
 
     path = args.file / "problems.parquet" if args.file.is_dir() else args.file
     for band in args.keep or ():
         if band not in difficulty.BANDS:
             raise UserError(f"there is no band {band!r}: {nearest(band, difficulty.BANDS)}")
-    found = [p for p in trees.read(path)[0] if "pattern" in p.lineage]
+    found = [p for p in grow.read(path)[0] if "pattern" in p.lineage]
     if not found:
         raise UserError(f"{path} holds no question about a knowledge base")
     seen: Counter[str] = Counter()
     problems = [p for p in found if args.n is None or seen.update([p.split]) is None and seen[p.split] <= args.n]
-    rates = difficulty.pass_rates(project(), args.model, args.kb, problems, args.samples, seed=args.seed) if args.model else None
-    rows = difficulty.measure(args.kb, problems, most=args.most, rates=rates, progress=lambda work: Progress(work, "measure"))
+    rates = (
+        difficulty.pass_rates(project(), args.model, args.kb, problems, args.samples, seed=args.seed)
+        if args.model
+        else None
+    )
+    rows = difficulty.measure(
+        args.kb, problems, most=args.most, rates=rates, progress=lambda work: Progress(work, "measure")
+    )
     print(columns(difficulty.summary(rows), indent=""))
     print("bands: " + ", ".join(f"{n} {band}" for band, n in Counter(r["band"] for r in rows).most_common()))
     if args.out:
@@ -61,5 +87,7 @@ def measure(args: argparse.Namespace) -> int:
         keep = set(args.keep or [b for b in difficulty.BANDS if b != "trivial"])
         kept = [p for p, r in zip(problems, rows, strict=True) if r["band"] in keep]
         tables.write(args.out / "problems.parquet", kept, type(problems[0]))
-        print(f"written: {args.out / 'difficulty.jsonl'}, and {len(kept)} of {len(problems)} questions in {args.out / 'problems.parquet'}")
+        print(
+            f"written: {args.out / 'difficulty.jsonl'}, and {len(kept)} of {len(problems)} questions in {args.out / 'problems.parquet'}"
+        )
     return 0

@@ -10,9 +10,19 @@ from flows.cli import _endpoint
 
 
 def add(commands: Any) -> None:
-    p = commands.add_parser("pairs", help="make preference pairs of your own conversations or questions, with a model behind an endpoint")
-    p.add_argument("file", metavar="FILE", help="rows with `messages` or `prompt`: JSON lines, JSON, CSV, Parquet, a folder, owner/name on the Hub")
-    p.add_argument("--recipe", required=True, help="one that names a maker: rlhi, ipo-intervened, medcritical, per-step-dpo-negatives, ...")
+    p = commands.add_parser(
+        "pairs", help="make preference pairs of your own conversations or questions, with a model behind an endpoint"
+    )
+    p.add_argument(
+        "file",
+        metavar="FILE",
+        help="rows with `messages` or `prompt`: JSON lines, JSON, CSV, Parquet, a folder, owner/name on the Hub",
+    )
+    p.add_argument(
+        "--recipe",
+        required=True,
+        help="one that names a maker: rlhi, ipo-intervened, medcritical, per-step-dpo-negatives, ...",
+    )
     _endpoint.add(p)
     p.add_argument("--out", type=Path, help="folder to write into (default: FILE.pairs)")
     p.add_argument("--split", default="train", help="of a dataset that has several (default: train)")
@@ -22,12 +32,14 @@ def add(commands: Any) -> None:
 
 
 def pairs(args: argparse.Namespace) -> int:
-    from tasks import user_makers as makers
+    from tasks.pairs import make as makers
 
     if args.dry_run:
         unasked = makers.Unasked()
         found = makers.make_file(args.file, args.recipe, unasked, seed=args.seed, split=args.split)
-        print(f"{found.card['produced']} places; at least {unasked.requests} requests of at most {unasked.tokens:,} completion tokens in all")
+        print(
+            f"{found.card['produced']} places; at least {unasked.requests} requests of at most {unasked.tokens:,} completion tokens in all"
+        )
         return 0
     endpoint = _endpoint.made(args)
     found = makers.make_file(args.file, args.recipe, endpoint, seed=args.seed, split=args.split)
@@ -35,7 +47,11 @@ def pairs(args: argparse.Namespace) -> int:
     out = args.out or Path(f"{Path(args.file).name.partition('.')[0]}.pairs")
     makers.write(found, out)
     used = endpoint.usage
-    print(f"{found.card['produced']} places: {len(found.pairs)} pairs; set aside: {found.card['quarantined'] or 'none'}")
-    print(f"{used.requests} requests, {used.cached} from the cache, {used.prompt_tokens:,} prompt and {used.completion_tokens:,} completion tokens")
+    print(
+        f"{found.card['produced']} places: {len(found.pairs)} pairs; quarantined: {found.card['quarantined'] or 'none'}"
+    )
+    print(
+        f"{used.requests} requests, {used.cached} from the cache, {used.prompt_tokens:,} prompt and {used.completion_tokens:,} completion tokens"
+    )
     print(f"wrote pairs.jsonl, quarantine.jsonl and card.json to {out}; next: espalier clean {out / 'pairs.jsonl'}")
     return 0

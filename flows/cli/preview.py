@@ -10,8 +10,10 @@ from tasks.paths import project
 
 
 def add(commands: Any) -> None:
-    p = commands.add_parser("preview", help="twenty rows of a stage with their proofs, and how long the whole will take, before it is run")
-    p.add_argument("stage", metavar="STAGE", help="kb, questions, problems, trajectories, preferences or clean")
+    p = commands.add_parser(
+        "preview", help="twenty rows of a stage with their proofs, and how long the whole will take, before it is run"
+    )
+    p.add_argument("stage", metavar="STAGE", help="kb, questions, problems, demonstrations, preferences or clean")
     p.add_argument("-n", type=int, default=20, metavar="ROWS", help="rows to show (default: 20)")
     p.add_argument("--json", action="store_true", help="print them as JSON")
     p.set_defaults(run=preview)
@@ -19,13 +21,22 @@ def add(commands: Any) -> None:
 
 def preview(args: argparse.Namespace) -> int:
     """Exit code 1 where a proof fails."""
-    from tasks.inspect import preview as task
+    from tasks.results import preview as task
 
     found = task.preview(project(), args.stage, args.n)
     failed = sum(proof.holds is False for _, proof in found.rows)
     if args.json:
         rows = [{"row": list(lines), "holds": proof.holds, "proof": list(proof.lines)} for lines, proof in found.rows]
-        dump({"stage": found.stage, "rows": rows, "made": found.made, "aside": found.aside, "seconds": found.seconds, "whole": found.whole})
+        dump(
+            {
+                "stage": found.stage,
+                "rows": rows,
+                "made": found.made,
+                "quarantined": found.quarantined,
+                "seconds": found.seconds,
+                "whole": found.whole,
+            }
+        )
         return 1 if failed else 0
     for i, (lines, proof) in enumerate(found.rows, 1):
         head, *rest = lines
@@ -33,14 +44,19 @@ def preview(args: argparse.Namespace) -> int:
         print("\n".join(f"     {plain(line)}" for line in rest))
         mark = {True: "proof", False: "FAILS", None: "note "}[proof.holds]
         print("\n".join(f"     {mark}: {plain(line)}" for line in proof.lines) + "\n")
-    aside = sum(found.aside.values())
+    quarantined = sum(found.quarantined.values())
     proved = sum(proof.holds is True for _, proof in found.rows)
-    print(f"{len(found.rows)} of {found.made:,} rows made, {proved} proved again, {failed} failed; {aside:,} set aside", end="")
-    print(": " + ", ".join(f"{n} {r}" for r, n in found.aside.items()) if aside else "")
+    print(
+        f"{len(found.rows)} of {found.made:,} rows made, {proved} proved again, {failed} failed; {quarantined:,} quarantined",
+        end="",
+    )
+    print(": " + ", ".join(f"{n} {r}" for r, n in found.quarantined.items()) if quarantined else "")
     for example in found.examples:
         print(f"  for example {plain(example)}")
     print(f"It took {found.seconds:.1f} s", end="")
-    print("" if found.whole is None else f"; the stage at full size takes about {found.whole:.0f} s at this rate", end="")
+    print(
+        "" if found.whole is None else f"; the stage at full size takes about {found.whole:.0f} s at this rate", end=""
+    )
     print(f" (seed {found.seed}{', read from artifacts: ' + ', '.join(found.reused) if found.reused else ''}).")
     print(f"Look next:  params.yaml to change it, `dvc repro {found.stage}` to run it whole")
     return 1 if failed else 0

@@ -9,18 +9,22 @@ from tasks.paths import project
 
 
 def add(commands: Any) -> None:
-    p = commands.add_parser("promote", help="register the model; move the alias `champion` to it where its interval says that it is better")
+    p = commands.add_parser(
+        "promote", help="register the model; move the alias `champion` to it where its interval says that it is better"
+    )
     p.add_argument("--model", default="rl", help="stage whose model is promoted (default: rl)")
     p.add_argument("--force", action="store_true", help="move the alias whatever the comparison says")
     p.add_argument("--rollback", action="store_true", help="move the alias back to the version that it named before")
     p.add_argument(
-        "--measure-champion", action="store_true", help="play the present held-out questions with the champion, so that others can be compared"
+        "--measure-champion",
+        action="store_true",
+        help="play the present held-out questions with the champion, so that others can be compared",
     )
     p.set_defaults(run=promote)
 
 
 def promote(args: argparse.Namespace) -> int:
-    from tasks.tracking import promote as task
+    from tasks.results import promote as task
 
     if args.rollback:
         print(task.rollback(project()))

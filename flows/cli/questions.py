@@ -1,4 +1,5 @@
-"""`espalier questions`: grow questions from a knowledge base, and look at twenty of them at rising difficulty. docs/questions.md"""
+"""`espalier questions`: grow questions from a knowledge base, and look at twenty of them at rising difficulty.
+docs/questions.md"""
 
 from __future__ import annotations
 
@@ -10,24 +11,53 @@ from flows.cli import _endpoint
 
 
 def add(commands: Any) -> None:
-    p = commands.add_parser("questions", help="grow questions with proofs from a knowledge base; show twenty at rising difficulty")
+    p = commands.add_parser(
+        "questions", help="grow questions with proofs from a knowledge base; show twenty at rising difficulty"
+    )
     p.set_defaults(run=show, folder=Path("artifacts/questions"), n=20, page=None, kb=Path("artifacts/kb"), seed=0)
     kinds = p.add_subparsers(metavar="grow|show|rewrite")
-    g = kinds.add_parser("grow", help="grow fuzzy-tree questions and write problems.parquet, questions.jsonl, quarantine.parquet, card.json")
-    g.add_argument("--kb", type=Path, default=Path("artifacts/kb"), metavar="DIR", help="of `espalier kb build` or the stage kb")
+    g = kinds.add_parser(
+        "grow",
+        help="grow fuzzy-tree questions and write problems.parquet, questions.jsonl, quarantine.parquet, card.json",
+    )
+    g.add_argument(
+        "--kb", type=Path, default=Path("artifacts/kb"), metavar="DIR", help="of `espalier kb build` or the stage kb"
+    )
     g.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder to write")
     g.add_argument("--n", type=int, default=1000, help="questions wanted (default 1000)")
     g.add_argument("--depths", type=_numbers, default=[2, 3], metavar="2,3", help="depths, equally many of each")
     g.add_argument("--levels", type=_numbers, default=[1, 2, 3, 4], metavar="1,2,3,4", help="fuzz levels")
-    g.add_argument("--closed-world", action="store_true", help="take every relation as completely listed (the card says so)")
-    g.add_argument("--phrases", type=Path, metavar="FILE", help="YAML of your own phrases: {relation: {subject: ['that borders {y}']}}")
-    g.add_argument("--only", type=lambda text: text.split(","), default=[], metavar="R,R*", help="relations that questions may use (default: all)")
-    g.add_argument("--schema", type=Path, metavar="FILE", help="a schema.yaml: questions use the relations that it names and no others")
-    g.add_argument("--max-guess", type=float, default=0.1, help="share of the most frequent answer to what is asked (default 0.1)")
+    g.add_argument(
+        "--closed-world", action="store_true", help="take every relation as completely listed (the card says so)"
+    )
+    g.add_argument(
+        "--phrases",
+        type=Path,
+        metavar="FILE",
+        help="YAML of your own phrases: {relation: {subject: ['that borders {y}']}}",
+    )
+    g.add_argument(
+        "--only",
+        type=lambda text: text.split(","),
+        default=[],
+        metavar="R,R*",
+        help="relations that questions may use (default: all)",
+    )
+    g.add_argument(
+        "--schema",
+        type=Path,
+        metavar="FILE",
+        help="a schema.yaml: questions use the relations that it names and no others",
+    )
+    g.add_argument(
+        "--max-guess", type=float, default=0.1, help="share of the most frequent answer to what is asked (default 0.1)"
+    )
     g.add_argument("--seed", type=int, default=0)
     g.add_argument("--workers", type=int, default=1, help="processes; the result does not depend on it")
     g.set_defaults(run=grow)
-    r = kinds.add_parser("rewrite", help="have a model put grown questions into its own words; each passes the gates again")
+    r = kinds.add_parser(
+        "rewrite", help="have a model put grown questions into its own words; each passes the gates again"
+    )
     r.add_argument("folder", type=Path, metavar="DIR", help="of `questions grow`")
     r.add_argument("--kb", type=Path, default=Path("artifacts/kb"), metavar="DIR", help="what they were grown from")
     r.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder to write")
@@ -36,8 +66,21 @@ def add(commands: Any) -> None:
     r.add_argument("--dry-run", action="store_true", help="say what it would use at most, and ask nothing")
     r.set_defaults(run=rewrite)
     s = kinds.add_parser("show", help="twenty questions from the easiest to the hardest, in the terminal or as a page")
-    s.add_argument("folder", nargs="?", type=Path, default=Path("artifacts/questions"), metavar="DIR", help="default: artifacts/questions")
-    s.add_argument("--kb", type=Path, default=Path("artifacts/kb"), metavar="DIR", help="what the questions were grown from (default: artifacts/kb)")
+    s.add_argument(
+        "folder",
+        nargs="?",
+        type=Path,
+        default=Path("artifacts/questions"),
+        metavar="DIR",
+        help="default: artifacts/questions",
+    )
+    s.add_argument(
+        "--kb",
+        type=Path,
+        default=Path("artifacts/kb"),
+        metavar="DIR",
+        help="what the questions were grown from (default: artifacts/kb)",
+    )
     s.add_argument("--n", type=int, default=20, help="how many (default 20)")
     s.add_argument("--page", type=Path, metavar="FILE", help="write an HTML page, or Markdown where FILE ends in .md")
     s.add_argument("--seed", type=int, default=0, help="another seed, another twenty")
@@ -52,32 +95,44 @@ def grow(args: argparse.Namespace) -> int:
     import yaml
 
     from tasks.errors import UserError
-    from tasks.play import knowledge, trees
+    from tasks.knowledge import knowledge
+    from tasks.questions import grow
 
     phrases = yaml.safe_load(args.phrases.read_text(encoding="utf-8")) if args.phrases else {}
-    wanted = trees.cells({"train": args.n - args.n // 5, "test": args.n // 5}, args.depths)
-    only = args.only + (trees.named(args.schema) if args.schema else [])
-    knobs = {"seed": args.seed, "only": only, "levels": args.levels, "closed_world": args.closed_world, "max_guess": args.max_guess, "extra": phrases}
-    accepted, aside = trees.grow(args.kb, wanted, workers=args.workers, **knobs)
+    wanted = grow.cells({"train": args.n - args.n // 5, "test": args.n // 5}, args.depths)
+    only = args.only + (grow.named(args.schema) if args.schema else [])
+    knobs = {
+        "seed": args.seed,
+        "only": only,
+        "levels": args.levels,
+        "closed_world": args.closed_world,
+        "max_guess": args.max_guess,
+        "extra": phrases,
+    }
+    accepted, quarantined = grow.grow(args.kb, wanted, workers=args.workers, **knobs)
     if not accepted:
         raise UserError(
-            f"no question passed the gates ({trees.tables.counts(aside)}): the knowledge base is too sparse, or says of no relation that it is "
+            f"no question passed the gates ({grow.tables.counts(quarantined)}): the knowledge base is too sparse, or says of no relation that it is "
             "complete: state so in its schema, or take it as it is with --closed-world"
         )
-    card = trees.counts(accepted, aside, wanted) | {
-        "gates": trees.GATES,
+    card = grow.counts(accepted, quarantined, wanted) | {
+        "gates": grow.GATES,
         "knobs": {k: v for k, v in knobs.items() if k != "extra"},
         "phrases": phrases,
-        "world": "closed: every relation taken as complete" if args.closed_world else "clues only by relations that are complete",
+        "world": "closed: every relation taken as complete"
+        if args.closed_world
+        else "clues only by relations that are complete",
         "kb": knowledge.kb_at(args.kb).digest(),
     }
-    trees.write(args.out, args.kb, accepted, aside, card)
-    print(f"accepted {card['accepted']} of {card['produced']}; set aside: {card['quarantined'] or 'none'}")
+    grow.write(args.out, args.kb, accepted, quarantined, card)
+    print(f"accepted {card['accepted']} of {card['produced']}; quarantined: {card['quarantined'] or 'none'}")
     for cell, values in card["difficulty"].items():
         print(f"  {cell}: " + ", ".join(f"{k} {v:g}" for k, v in values.items()))
     for cell, n in card["short"].items():
         print(f"  {cell}: {n} fewer than wanted")
-    print(f"written: {args.out}   espalier questions show {args.out} --kb {args.kb}   espalier verify {args.out / 'questions.jsonl'} --kb {args.kb}")
+    print(
+        f"written: {args.out}   espalier questions show {args.out} --kb {args.kb}   espalier verify {args.out / 'questions.jsonl'} --kb {args.kb}"
+    )
     return 0
 
 
@@ -85,42 +140,53 @@ def rewrite(args: argparse.Namespace) -> int:
     import json
 
     from tasks.errors import UserError
-    from tasks.play import trees
+    from tasks.questions import grow
 
     card = args.folder / "card.json"
     if not card.exists():
         raise UserError(f"{card} does not exist: name a folder that `espalier questions grow` has written")
     made = json.loads(card.read_text(encoding="utf-8"))
-    problems = [p for p in trees.read(args.folder / "problems.parquet")[0] if p.family == "fuzzy_tree"][: args.n]
+    problems = [p for p in grow.read(args.folder / "problems.parquet")[0] if p.family == "fuzzy_tree"][: args.n]
     endpoint = _endpoint.made(args)
     knobs = made.get("knobs", {}) | {"extra": made.get("phrases", {})}
-    found = trees.reword(args.kb, problems, endpoint, dry_run=args.dry_run, **knobs)
-    if isinstance(found, trees.Estimate):
+    found = grow.reword(args.kb, problems, endpoint, dry_run=args.dry_run, **knobs)
+    if isinstance(found, grow.Estimate):
         cost = "" if found.cost is None else f", at most {found.cost:.4g} in the currency of the prices"
         said = f"at most {found.prompt_tokens:,} prompt and {found.completion_tokens:,} completion tokens"
         print(f"{found.requests} requests ({found.cached} answers are in the cache): {said}{cost}")
         return 0
-    accepted, aside = found
-    counted = trees.counts(accepted, aside, {})
-    used = {"requests": endpoint.usage.requests, "cached": endpoint.usage.cached, "failed": endpoint.usage.failed,
-            "prompt_tokens": endpoint.usage.prompt_tokens, "completion_tokens": endpoint.usage.completion_tokens, "cost": endpoint.spent}  # fmt: skip
-    trees.write(args.out, args.kb, accepted, aside, made | counted | {"model": args.model, "used": used})
-    print(f"accepted {counted['accepted']} of {counted['produced']}; set aside: {counted['quarantined'] or 'none'}; used {used}")
+    accepted, quarantined = found
+    counted = grow.counts(accepted, quarantined, {})
+    used = {
+        "requests": endpoint.usage.requests,
+        "cached": endpoint.usage.cached,
+        "failed": endpoint.usage.failed,
+        "prompt_tokens": endpoint.usage.prompt_tokens,
+        "completion_tokens": endpoint.usage.completion_tokens,
+        "cost": endpoint.spent,
+    }
+    grow.write(args.out, args.kb, accepted, quarantined, made | counted | {"model": args.model, "used": used})
+    print(
+        f"accepted {counted['accepted']} of {counted['produced']}; quarantined: {counted['quarantined'] or 'none'}; used {used}"
+    )
     return 0
 
 
 def show(args: argparse.Namespace) -> int:
     from tasks.errors import UserError
+    from tasks.knowledge import knowledge
     from tasks.pages.questions import lines, markdown, page
-    from tasks.play import knowledge, trees
+    from tasks.questions import grow
 
     path = args.folder / "problems.parquet" if args.folder.is_dir() else args.folder
     if not path.exists():
-        raise UserError(f"{path} does not exist: `dvc repro questions` makes it, or `espalier questions grow --kb DIR --out {args.folder}`")
-    problems = [p for p in trees.read(path)[0] if p.family in ("entity_tree", "fuzzy_tree")]
+        raise UserError(
+            f"{path} does not exist: `dvc repro questions` makes it, or `espalier questions grow --kb DIR --out {args.folder}`"
+        )
+    problems = [p for p in grow.read(path)[0] if p.family in ("entity_tree", "fuzzy_tree")]
     if not problems:
         raise UserError(f"{path} holds no question about a knowledge base")
-    sample, kb = trees.rising(problems, args.n, seed=args.seed), knowledge.kb_at(args.kb)
+    sample, kb = grow.rising(problems, args.n, seed=args.seed), knowledge.kb_at(args.kb)
     if args.page is None:
         print("\n".join(lines(sample, kb)))
         return 0

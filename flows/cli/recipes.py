@@ -12,7 +12,9 @@ from flows.cli._text import columns, dump
 
 def add(commands: Any) -> None:
     p = commands.add_parser("recipes", help="list the recipes")
-    p.add_argument("--coverage", action="store_true", help="what they settle, and which pieces of the library none of them uses")
+    p.add_argument(
+        "--coverage", action="store_true", help="what they settle, and which pieces of the library none of them uses"
+    )
     p.add_argument("--json", action="store_true", help="print it as JSON")
     p.set_defaults(run=recipes)
     p = commands.add_parser("show", help="explain a recipe: mechanism, citation, and every value that it sets")
@@ -20,33 +22,52 @@ def add(commands: Any) -> None:
     p.set_defaults(run=show)
 
 
+# Folder of flows/recipes (or of your own) -> what the list calls it, in the order in which it is shown.
+SHELVES = {
+    "core": "Core: what most people want",
+    "recipes": "Your own",
+    "library": "Library: all other published systems",
+}
+
+
 def recipes(args: argparse.Namespace) -> int:
     from tasks.planning.resolve import read_recipe, yaml_files
 
     if args.coverage:
         return _coverage(args.json)
-    found = [read_recipe(name) for name in yaml_files("flows.recipes")]
+    found = {name: (path.parent.name, read_recipe(name)) for name, path in yaml_files("recipes").items()}
     if args.json:
-        dump([{k: r.get(k) for k in ("id", "title", "citation", "certainty", "extends")} for r in found])
+        keys = ("id", "title", "citation", "source", "extends")
+        dump([{**{k: r.get(k) for k in keys}, "shelf": shelf} for shelf, r in found.values()])
         return 0
-    width = max((len(str(r.get("id", ""))) for r in found), default=0)
-    for recipe in found:
-        print(f"{recipe.get('id', ''):<{width}}  {recipe.get('title', '')}")
+    width = max(map(len, found), default=0)
+    for shelf, heading in SHELVES.items():
+        shown = {name: r for name, (at, r) in found.items() if (at if at in SHELVES else "recipes") == shelf}
+        if shown:
+            print(f"{heading} ({len(shown)})")
+            for name, recipe in shown.items():
+                print(f"  {name:<{width}}  {recipe.get('title', '')}")
     return 0
 
 
 def _coverage(as_json: bool) -> int:
-    from tasks.planning.coverage import of_the_library
+    from tasks.lab.coverage import of_the_library
 
     found = of_the_library()
     if as_json:
         cells = [{"optimiser": o, "granularity": g, "recipes": list(r)} for (o, g), r in found.cells.items()]
-        dump({"recipes": found.recipes, "axes": found.axes, "cells": cells, "empty": found.empty, "unused": found.unused})
+        dump(
+            {"recipes": found.recipes, "axes": found.axes, "cells": cells, "empty": found.empty, "unused": found.unused}
+        )
         return 0
     print(f"{found.recipes} recipes. How many settle each choice of a system:")
     print(columns([[a, len(r), ", ".join(r[:4]) + (", ..." if len(r) > 4 else "")] for a, r in found.axes.items()]))
     print("\nBy optimiser and granularity of the reward:")
-    print(columns([[o, g, len(r), ", ".join(r[:4]) + (", ..." if len(r) > 4 else "")] for (o, g), r in found.cells.items()]))
+    print(
+        columns(
+            [[o, g, len(r), ", ".join(r[:4]) + (", ..." if len(r) > 4 else "")] for (o, g), r in found.cells.items()]
+        )
+    )
     print(f"\nNothing covers: {'; '.join(found.empty) or 'every cell is covered'}")
     print(f"Pieces that no recipe uses ({len(found.unused)}): {', '.join(found.unused) or 'none'}")
     return 0
@@ -54,19 +75,33 @@ def _coverage(as_json: bool) -> int:
 
 def show(args: argparse.Namespace) -> int:
     from tasks.paths import project
+    from tasks.planning.code import knobs
+    from tasks.planning.pieces import files
     from tasks.planning.plan import changes, plans
     from tasks.planning.resolve import read_recipe
 
     recipe = read_recipe(args.recipe)
     cite = recipe.get("citation") or {}
     print(f"{recipe.get('id')}: {recipe.get('title', '')}")
-    print(f"{cite.get('title', '')}, {cite.get('year', '')}" + (f" (arXiv {cite['arxiv']})" if cite.get("arxiv") else "") if cite else "")
-    for head in ("mechanism", "leaves_out", "certainty", "extends"):
+    print(
+        f"{cite.get('title', '')}, {cite.get('year', '')}" + (f" (arXiv {cite['arxiv']})" if cite.get("arxiv") else "")
+        if cite
+        else ""
+    )
+    for head in ("mechanism", "leaves_out", "source", "extends"):
         if recipe.get(head):
             value = recipe[head]
-            body = value if isinstance(value, str) else "; ".join(map(str, value)) if isinstance(value, list) else str(value)
-            print(f"\n{head.replace('_', ' ')}:\n{textwrap.fill(' '.join(body.split()), 100, initial_indent='  ', subsequent_indent='  ')}")
-    root = project()
+            body = (
+                value
+                if isinstance(value, str)
+                else "; ".join(map(str, value))
+                if isinstance(value, list)
+                else str(value)
+            )
+            print(
+                f"\n{head.replace('_', ' ')}:\n{textwrap.fill(' '.join(body.split()), 100, initial_indent='  ', subsequent_indent='  ')}"
+            )
+    root, known = project(), {stage: knobs(path) for stage, path in files("stage").items()}
     bare = plans(root, changed=lambda params: {**params, "recipe": "", "set": {}})
     full = plans(root, changed=lambda params: {**params, "recipe": args.recipe, "set": {}})
     print(f"\nwith the profile {full['_run']['profile']} (values that the recipe changes are marked *):")
@@ -77,5 +112,6 @@ def show(args: argparse.Namespace) -> int:
         print(f"  {stage}:")
         for knob, value in plan["params"].items():
             star = "*" if any(at == knob or at.startswith(f"{knob}.") for at in marked) else " "
-            print(f"  {star} {knob}: {json.dumps(value, ensure_ascii=False)}")
+            about = known[stage][knob].about
+            print(f"  {star} {knob}: {json.dumps(value, ensure_ascii=False)}" + (f"  # {about}" if about else ""))
     return 0

@@ -1,4 +1,5 @@
-"""`espalier review FILE`: a person decides about pairs, in the terminal or on a page of this machine; decisions become anchors."""
+"""`espalier review FILE`: a person decides about pairs, in the terminal or on a page of this machine; decisions become
+anchors."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ KEYS = {"1": "first", "2": "second", "t": "tie", "s": "skip"}
 
 def add(commands: Any) -> None:
     p = commands.add_parser(
-        "review", help="decide about the pairs that a cleaner asks about; what you say becomes anchors of the stage clean"
+        "review",
+        help="decide about the pairs that a cleaner asks about; what you say becomes anchors of the stage clean",
     )
     p.add_argument(
         "file",
@@ -23,9 +25,15 @@ def add(commands: Any) -> None:
         help="pairs: a table such as artifacts/clean/pairs.parquet, or JSONL with prompt, chosen, rejected",
     )
     p.add_argument(
-        "--to", metavar="FILE", type=Path, default=Path("data/reviews.jsonl"), help="where decisions go (default: data/reviews.jsonl)"
+        "--to",
+        metavar="FILE",
+        type=Path,
+        default=Path("data/reviews.jsonl"),
+        help="where decisions go (default: data/reviews.jsonl)",
     )
-    p.add_argument("--sample", metavar="N", type=int, help="instead of those asked about: N pairs drawn by hash (0: all)")
+    p.add_argument(
+        "--sample", metavar="N", type=int, help="instead of those asked about: N pairs drawn by hash (0: all)"
+    )
     p.add_argument("--page", action="store_true", help="decide in the browser")
     p.add_argument("--port", type=int, default=0, help="of the page (default: a free one)")
     p.add_argument("--reviewer", default="", help="the name that is written beside each decision (default: the user's)")
@@ -34,20 +42,26 @@ def add(commands: Any) -> None:
 
 
 def review(args: argparse.Namespace) -> int:
-    from tasks.inspect.review import Review
+    from tasks.results.review import Review
 
     sitting = Review(args.file, args.to, sample=args.sample, reviewer=args.reviewer)
     if args.page and not args.summary:
-        from tasks.inspect.review_page import serve
+        from tasks.results.review_page import serve
 
         try:
-            serve(sitting, args.port, lambda url: print(f"Decide at {url} (Ctrl-C ends; every decision is kept)", flush=True))
+            serve(
+                sitting,
+                args.port,
+                lambda url: print(f"Decide at {url} (Ctrl-C ends; every decision is kept)", flush=True),
+            )
         except KeyboardInterrupt:
             print()
     elif not args.summary:
         terminal(sitting)
     print("\n".join(sitting.summary()))
-    print(f"Decisions: {args.to}. To use them: `set: {{clean: {{reviews: {args.to}}}}}` in params.yaml, and a cleaner that reads anchors,")
+    print(
+        f"Decisions: {args.to}. To use them: `set: {{clean: {{reviews: {args.to}}}}}` in params.yaml, and a cleaner that reads anchors,"
+    )
     print("`verified` or `annotators`, among clean.cleaners.")
     return 0
 

@@ -12,15 +12,24 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
+from flows.cli._text import dump
+from flows.overrides import merged, overrides
 from tasks.errors import UserError
 from tasks.paths import project
 
-SHOWN = ("pass", "majority", "calls", "tokens_per_right")  # metrics of the table that ends a run, whatever follows their @
+SHOWN = (
+    "pass",
+    "majority",
+    "calls",
+    "tokens_per_right",
+)  # metrics of the table that ends a run, whatever follows their @
 
 
 def add(commands: Any) -> None:
     p = commands.add_parser("run", help="run the pipeline; what has not changed is not run again")
-    p.add_argument("--recipe", metavar="NAME", help="run this recipe as a DVC experiment (`espalier recipes` lists them)")
+    p.add_argument(
+        "--recipe", metavar="NAME", help="run this recipe as a DVC experiment (`espalier recipes` lists them)"
+    )
     p.add_argument(
         "--set",
         metavar="STAGE.KNOB=VALUE",
@@ -28,50 +37,32 @@ def add(commands: Any) -> None:
         default=[],
         help="change one value, e.g. rl.steps=50 or seed=1; may be repeated",
     )
-    p.add_argument("--dry-run", action="store_true", help="print what would run and which values differ from the last plan, and stop")
+    p.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="print what would run and which values differ from the last plan, and stop",
+    )
     p.add_argument("-q", "--quiet", action="store_true", help="say nothing but errors")
     p.add_argument("--json", action="store_true", help="print the summary of the run as JSON; all else goes to stderr")
-    p.add_argument("--watch", action="store_true", help="run under Prefect: every stage and its steps can be watched in a browser")
+    p.add_argument(
+        "--watch", action="store_true", help="run under Prefect: every stage and its steps can be watched in a browser"
+    )
     p.set_defaults(run=run)
 
 
-def overrides(recipe: str | None, settings: list[str]) -> dict[str, Any]:
-    """Dotted key of params.yaml -> value. `rl.steps=50` means `set.rl.steps`; keys of the top level stay. Raises UserError."""
-    from tasks.planning.config import parse
-    from tasks.planning.resolve import PARAMS
-
-    out: dict[str, Any] = {"recipe": recipe} if recipe is not None else {}
-    for setting in settings:
-        key, equals, value = setting.partition("=")
-        if not equals or not all(part.isidentifier() for part in key.split(".")):
-            raise UserError(f"--set {setting}: write STAGE.KNOB=VALUE, e.g. --set rl.steps=50")
-        out[key if key.split(".")[0] in PARAMS else f"set.{key}"] = parse(value, f"--set {key}")
-    return out
-
-
-def merged(params: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-    """params.yaml as it will be when the overrides have been written into it."""
-    out = json.loads(json.dumps(params))
-    for key, value in changes.items():
-        *path, last = key.split(".")
-        inner = out
-        for part in path:
-            if not isinstance(inner.get(part), dict):
-                inner[part] = {}
-            inner = inner[part]
-        inner[last] = value
-    return out
-
-
 def run(args: argparse.Namespace) -> int:
-    from tasks import dvc
     from tasks.planning import plan
+    from tasks.runtime import dvc
+    from tasks.runtime.stage import REMEDY
+    from tasks.storage import commit
 
     root = project()
     if not (root / "dvc.yaml").exists():
         raise UserError(f"{root} holds no dvc.yaml: change to a project, or make one with `espalier init DIR`")
     changes = overrides(args.recipe, args.set)
-    made = plan.plans(root, changed=lambda params: merged(params, changes))  # refuses with one sentence before anything starts
+    made = plan.plans(
+        root, changed=lambda params: merged(params, changes)
+    )  # refuses with one sentence before anything starts
     if args.dry_run:
         return _dry(root, made)
     if args.watch:
@@ -83,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
             code = _run(root, changes, quiet=args.quiet)
     path = root / "reports" / "summary.json"
     if args.json and code == 0 and path.exists():
-        print(path.read_text(encoding="utf-8"), end="")
+        dump(commit.read_json(path.parent, path.name, remedy=REMEDY))
     return code
 
 
@@ -102,7 +93,8 @@ def _stdout_is_stderr() -> Iterator[None]:
 
 
 def _watch(root: Path, args: argparse.Namespace) -> int:
-    """The flow `pipeline` in this process. Without a server one is started, and ended with the run; what it knows is kept."""
+    """The flow `pipeline` in this process. Without a server one is started, and ended with the run; what it knows is
+    kept."""
     from tasks.schedule import server
 
     print("looking for a Prefect server ...", file=sys.stderr, flush=True)
@@ -112,30 +104,45 @@ def _watch(root: Path, args: argparse.Namespace) -> int:
 
         with server.client() as api:
             server.prepare(api)
-        print(f"Watch it at {url.removesuffix('/api')}/runs", file=sys.stderr, flush=True)
+        print(f"Watch it at {server.link(root, url)}", file=sys.stderr, flush=True)
         code, said = watch(recipe=args.recipe, settings=tuple(args.set), promote=False)
     if code:
-        print(f"\nThe run stopped: {said}. What was finished stays finished: `espalier run` goes on from there.", file=sys.stderr)
+        print(
+            f"\nThe run stopped: {said}. What was finished stays finished: `espalier run` goes on from there.",
+            file=sys.stderr,
+        )
         return code
     _table(root)
     return 0
 
 
 def _run(root: Path, changes: dict[str, Any], *, quiet: bool = False) -> int:
-    from tasks import dvc, ending, process
+    from tasks.results import garbage
+    from tasks.runtime import dvc, process
+    from tasks.runtime import termination as ending
     from tasks.tracking import spool
 
     ending.on_sigterm("run")  # so that DVC, and with it the stage, is ended too
     key = f"run-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
     begin = time.monotonic()
     env = {spool.EXECUTION: key}
-    # The user's own folders may lie outside the project, where DVC does not look: resolve anew, and let the plan files say what changed.
+    # The user's own folders may lie outside the project, where DVC does not look: resolve anew, and let the plan files
+    # say what changed.
     if os.environ.get("ESPALIER_PATH") and not changes:
         dvc.run(["repro", "-q", "-s", "-f", "plan"], root, env)
     spool.open_execution(root, key, process.look(os.getpid()))
     with spool.shipped(root, key, env, lambda said: None if quiet else print(said, file=sys.stderr)):
         try:
-            code = dvc.experiment(changes, root, env) if changes else dvc.reproduce(root, env)
+            for last in (False, True):
+                before = garbage.outputs(root)
+                code = dvc.experiment(changes, root, env) if changes else dvc.reproduce(root, env)
+                bad = [] if code else garbage.restored(root, before)
+                if not bad:
+                    break
+                for said in bad:
+                    print(f"warning: {said}: removed{'' if last else ', and made anew now'}", file=sys.stderr)
+            else:
+                code = 1
         except KeyboardInterrupt:
             print(f"run: interrupted; {ending.KEPT}", file=sys.stderr)
             raise
@@ -152,15 +159,17 @@ def _run(root: Path, changes: dict[str, Any], *, quiet: bool = False) -> int:
 
 
 def _dry(root: Path, made: dict[str, Any]) -> int:
-    from tasks import dvc
     from tasks.planning import plan
-    from tasks.stage import OUT, graph
+    from tasks.runtime import dvc
+    from tasks.runtime.stage import OUT, graph
 
     known = plan.written(root)
     first = {n for n in graph(root) if n in made and made[n] != known.get(n)}
     missing = {n for n in graph(root) if n != "plan" and not (root / OUT.get(n, f"artifacts/{n}")).exists()}
     data = {
-        n: [w for w in why if "artifacts/plan" not in w] for n, why in dvc.changed_data(root).items() if n not in first | missing | {"plan"}
+        n: [w for w in why if "artifacts/plan" not in w]
+        for n, why in dvc.changed_data(root).items()
+        if n not in first | missing | {"plan"}
     }
     data = {n: why for n, why in data.items() if why}
     after = dvc.downstream(first | missing | set(data), root)
@@ -189,17 +198,31 @@ def _dry(root: Path, made: dict[str, Any]) -> int:
     money = f", {total / 3600 * price:.4g} at {price:g} an hour" if price else ""
     unknown = [n for n in run if n not in times and n != "plan"]
     if told:
-        print(f"At most about {_clock(total)}{money}, by the last run of these stages in this checkout" + (f"; not known: {', '.join(unknown)}" if unknown else ""))
+        print(
+            f"At most about {_clock(total)}{money}, by the last run of these stages in this checkout"
+            + (f"; not known: {', '.join(unknown)}" if unknown else "")
+        )
     return 0
 
 
 def seconds(root: Path, known: dict[str, Any], made: dict[str, Any]) -> dict[str, float]:
-    """Stage -> seconds that it will take: those of its last run here, times what its number of steps or rows has grown by."""
+    """Stage -> seconds that it will take: those of its last run here, times what its number of steps or rows has grown
+    by."""
+    from tasks.runtime.stage import measured
+
     out = {}
     for path in (root / ".espalier" / "measured").glob("*.json"):
         old, new = ((plans.get(path.stem) or {}).get("params", {}) for plans in (known, made))
-        size = next((k for k in ("steps", "questions", "n_train", "n") if isinstance(old.get(k), int) and old[k] and isinstance(new.get(k), int)), None)
-        out[path.stem] = json.loads(path.read_text(encoding="utf-8"))["seconds"] * (new[size] / old[size] if size else 1.0)
+        size = next(
+            (
+                k
+                for k in ("steps", "questions", "n_train", "n")
+                if isinstance(old.get(k), int) and old[k] and isinstance(new.get(k), int)
+            ),
+            None,
+        )
+        if (last := measured(path)) is not None:
+            out[path.stem] = last["seconds"] * (new[size] / old[size] if size else 1.0)
     return out
 
 
@@ -208,27 +231,41 @@ def _about(seconds: float | None) -> str:
 
 
 def _clock(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+    return (
+        f"{seconds:.0f} s"
+        if seconds < 100
+        else f"{seconds / 60:.0f} min"
+        if seconds < 5400
+        else f"{seconds / 3600:.1f} h"
+    )
 
 
 def _table(root: Path) -> None:
     """The main numbers of each model, and where the others are."""
     path = root / "reports" / "summary.json"
     if path.exists():
-        summary = json.loads(path.read_text(encoding="utf-8"))
+        from tasks.runtime.stage import REMEDY
+        from tasks.storage import commit
+
+        summary = commit.read_json(path.parent, path.name, remedy=REMEDY)
         models = summary.get("models", {})
         known = list(dict.fromkeys(m for values in models.values() for m in values))
         names = [m for m in known if m.split("@")[0] in SHOWN] or known[:5]  # the others are in the report
-        rows = [["model", *names]] + [[model, *(_cell(values.get(n)) for n in names)] for model, values in models.items()]
+        rows = [["model", *names]] + [
+            [model, *(_cell(values.get(n)) for n in names)] for model, values in models.items()
+        ]
         widths = [max(len(r[i]) for r in rows) for i in range(len(rows[0]))]
         for row in rows:
             print("  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip())
         print()
-    print("Look next:  reports/index.html (curves, episodes, what was dropped)   espalier ui (MLflow)   espalier chat artifacts/rl/model")
+    print(
+        "Look next:  reports/index.html (curves, episodes, what was dropped)   espalier ui (MLflow)   espalier chat artifacts/rl/model"
+    )
 
 
 def _cell(value: Any) -> str:
-    """A metric with its interval; a dash where it does not exist (tool calls per right answer of a model that is never right)."""
+    """A metric with its interval; a dash where it does not exist (tool calls per right answer of a model that is never
+    right)."""
     if value is None or value["mean"] is None:
         return "-"
     mean, low, high = (value.get(k) for k in ("mean", "low", "high"))

@@ -1,4 +1,5 @@
-"""`espalier serve`, `deploy`, `status`, `stop`: the Prefect server, what it runs when, and what it ran. docs/schedules.md"""
+"""`espalier serve`, `deploy`, `status`, `stop`: the Prefect server, what it runs when, and what it ran.
+docs/schedules.md"""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ import signal
 import sys
 import time
 from contextlib import nullcontext
-from datetime import datetime, timezone
+from datetime import datetime, UTC
 from typing import Any
 
 from tasks.errors import UserError
@@ -16,7 +17,9 @@ from tasks.paths import project
 
 
 def add(commands: Any) -> None:
-    p = commands.add_parser("serve", help="start a Prefect server, the deployments of prefect.yaml and a worker, on this machine only")
+    p = commands.add_parser(
+        "serve", help="start a Prefect server, the deployments of prefect.yaml and a worker, on this machine only"
+    )
     p.add_argument("--port", type=int, help="default: 4200, or a free one")
     p.set_defaults(run=serve)
     p = commands.add_parser("deploy", help="put the deployments of prefect.yaml on the server that runs")
@@ -31,7 +34,7 @@ def add(commands: Any) -> None:
 
 def serve(args: argparse.Namespace) -> int:
     """Until Ctrl-C or SIGTERM, which also cancel the run under way."""
-    from tasks import dvc
+    from tasks.runtime import dvc
     from tasks.schedule import deployments, server
 
     root = project()
@@ -48,8 +51,11 @@ def serve(args: argparse.Namespace) -> int:
             said = [*deployments.apply(api, root), *server.tidy(api, root)]
         print("\n".join(["", *said, ""]), flush=True)
         worker = ["worker", "start", "--pool", server.POOL, "--type", "process", "--limit", "1", "--name", "espalier"]
-        with server.beside(root, "worker", worker) as child:
-            print(f"Prefect: {url.removesuffix('/api')} (end with Ctrl-C)   `espalier status` says what runs and when", flush=True)
+        with server.beside(root, "worker", "prefect", *worker) as child:
+            print(
+                f"Prefect: {server.link(root, url)} (end with Ctrl-C)   `espalier status` says what runs and when",
+                flush=True,
+            )
             try:
                 while child.poll() is None:
                     time.sleep(1.0)
@@ -75,17 +81,29 @@ def status(args: argparse.Namespace) -> int:
     root = project()
     url = server.connect(root)
     with server.client() as api:
-        print(f"Prefect: {url.removesuffix('/api')}\n")
+        print(f"Prefect: {server.link(root, url)}\n")
         rows = [["deployment", "schedule", "next run"]]
         for d in api.read_deployments(limit=50):
             due = server.ahead(api, d)
-            words = ", ".join(deployments.said_of(s.schedule) + ("" if s.active else " (off)") for s in d.schedules) or "none"
+            words = (
+                ", ".join(deployments.said_of(s.schedule) + ("" if s.active else " (off)") for s in d.schedules)
+                or "none"
+            )
             rows.append([d.name, words, "paused" if d.paused else _when(due)])
         _table(rows)
         print()
         rows = [["run", "id", "state", "began", "took", "stages"]]
         for run in server.recent(api, args.last):
-            rows.append([run.name, str(run.id)[:8], run.state.name, _when(run.start_time), _took(run), _stages(server.stages(api, run))])
+            rows.append(
+                [
+                    run.name,
+                    str(run.id)[:8],
+                    run.state.name,
+                    _when(run.start_time),
+                    _took(run),
+                    _stages(server.stages(api, run)),
+                ]
+            )
         _table(rows)
     return 0
 
@@ -107,7 +125,7 @@ def _when(at: datetime | None) -> str:
 def _took(run: Any) -> str:
     if run.start_time is None:
         return ""
-    seconds = int(((run.end_time or datetime.now(timezone.utc)) - run.start_time).total_seconds())
+    seconds = int(((run.end_time or datetime.now(UTC)) - run.start_time).total_seconds())
     return f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
 
 

@@ -1,4 +1,5 @@
-"""`espalier search`: look something up in a knowledge base, serve it over HTTP on this machine, play a recording back. docs/search.md"""
+"""`espalier search`: look something up in a knowledge base, serve it over HTTP on this machine, play a recording back.
+docs/search.md"""
 
 from __future__ import annotations
 
@@ -10,11 +11,17 @@ from flows.cli._text import plain
 
 
 def add(commands: Any) -> None:
-    p = commands.add_parser("search", help="search, open and find in a knowledge base: here, or as a service on this machine")
+    p = commands.add_parser(
+        "search", help="search, open and find in a knowledge base: here, or as a service on this machine"
+    )
     kinds = p.add_subparsers(required=True, metavar="ask|open|find|serve|replay")
     folder = argparse.ArgumentParser(add_help=False)
     folder.add_argument(
-        "--kb", type=Path, default=Path("artifacts/kb"), metavar="DIR", help="folder of `espalier kb build` (default: artifacts/kb)"
+        "--kb",
+        type=Path,
+        default=Path("artifacts/kb"),
+        metavar="DIR",
+        help="folder of `espalier kb build` (default: artifacts/kb)",
     )
     for name, what in (
         ("ask", "the best lines for a query"),
@@ -33,7 +40,9 @@ def add(commands: Any) -> None:
     s = kinds.add_parser("serve", help="POST /search, /open, /find; GET /health, /metrics", parents=[folder])
     s.add_argument("--host", default="127.0.0.1", help="interface to listen on (default: this machine alone)")
     s.add_argument("--port", type=int, default=8008)
-    s.add_argument("--allow-host", action="append", default=[], metavar="NAME", help="answer requests for this host name too")
+    s.add_argument(
+        "--allow-host", action="append", default=[], metavar="NAME", help="answer requests for this host name too"
+    )
     s.add_argument("--record", type=Path, metavar="FILE", help="append every call and its answer to this file")
     s.set_defaults(run=serve)
     r = kinds.add_parser("replay", help="send the calls of a recording again and compare every byte", parents=[folder])
@@ -42,7 +51,7 @@ def add(commands: Any) -> None:
 
 
 def ask(args: argparse.Namespace) -> int:
-    from tasks.play import bases
+    from tasks.knowledge import bases
 
     engine = bases.engine(args.kb)
     if args.tool == "search":
@@ -59,13 +68,14 @@ def plain_lines(text: str) -> str:
 
 
 def serve(args: argparse.Namespace) -> int:
-    from tasks.play import bases
-    from tasks.play.service import LOCAL, serve, service
+    from tasks.knowledge import bases
+    from tasks.knowledge.service import serve, service
+    from tasks.services.local import LOOPBACK
 
     app = service(bases.engine(args.kb), hosts=tuple(args.allow_host), record=args.record)
-    if args.host not in LOCAL:
+    if args.host not in (*LOOPBACK, "::1"):
         print(
-            f"anyone who can reach {args.host} can search {args.kb}; they must name this host as one of --allow-host or {', '.join(LOCAL)}"
+            f"anyone who can reach {args.host} can search {args.kb}; they must name this host as one of --allow-host or {', '.join(LOOPBACK)}"
         )
     print(f"searching {args.kb} at http://{args.host}:{args.port}   (Ctrl-C ends it)", flush=True)
     serve(app, host=args.host, port=args.port)
@@ -75,10 +85,12 @@ def serve(args: argparse.Namespace) -> int:
 def replay(args: argparse.Namespace) -> int:
     """Exit code 1 where an answer is another."""
     from tasks.errors import UserError
-    from tasks.play import bases, recording
+    from tasks.knowledge import bases, recording
 
     if not args.file.is_file():
         raise UserError(f"{args.file} does not exist: `espalier search serve --record {args.file}` writes it")
     made, other = recording.replay(args.file, bases.engine(args.kb))
-    print(f"{made} calls, {len(other)} answers differ" + (f" (lines {', '.join(map(str, other[:20]))})" if other else ""))
+    print(
+        f"{made} calls, {len(other)} answers differ" + (f" (lines {', '.join(map(str, other[:20]))})" if other else "")
+    )
     return 1 if other else 0

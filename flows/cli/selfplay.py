@@ -8,24 +8,46 @@ from typing import Any
 
 
 def add(commands: Any) -> None:
-    p = commands.add_parser("selfplay", help="play a recipe's rounds of self-play: propose, certify, attempt, score, reward, update")
+    p = commands.add_parser(
+        "selfplay", help="play a recipe's rounds of self-play: propose, certify, attempt, score, reward, update"
+    )
     p.add_argument("--recipe", metavar="NAME", help="a recipe that plays, e.g. socratic-zero")
-    p.add_argument("--set", metavar="STAGE.KNOB=VALUE", action="append", default=[], help="change one value, e.g. problems.rounds=20")
-    p.add_argument("--model", metavar="FOLDER", help="who solves: a trained model, e.g. artifacts/sft/model (default: the recipe's solver)")
-    p.add_argument("--proposer", metavar="FOLDER", help="who proposes: a trained model, e.g. artifacts/selfplay/proposer")
-    p.add_argument("--learn", metavar="N", type=int, default=0, help="N rounds in which solver and proposer learn, both from --model")
     p.add_argument(
-        "--out", metavar="DIR", help="where ledger and plot go (default: .espalier/selfplay/RECIPE); a run is gone on with there"
+        "--set",
+        metavar="STAGE.KNOB=VALUE",
+        action="append",
+        default=[],
+        help="change one value, e.g. problems.rounds=20",
+    )
+    p.add_argument(
+        "--model",
+        metavar="FOLDER",
+        help="who solves: a trained model, e.g. artifacts/sft/model (default: the recipe's solver)",
+    )
+    p.add_argument(
+        "--proposer", metavar="FOLDER", help="who proposes: a trained model, e.g. artifacts/selfplay/proposer"
+    )
+    p.add_argument(
+        "--learn",
+        metavar="N",
+        type=int,
+        default=0,
+        help="N rounds in which solver and proposer learn, both from --model",
+    )
+    p.add_argument(
+        "--out",
+        metavar="DIR",
+        help="where ledger and plot go (default: .espalier/selfplay/RECIPE); a run is gone on with there",
     )
     p.set_defaults(run=selfplay)
 
 
 def selfplay(args: argparse.Namespace) -> int:
-    from flows.cli.run import merged, overrides
+    from flows.overrides import merged, overrides
     from tasks.paths import project
     from tasks.planning import plan
     from tasks.planning.pieces import bind_all
-    from tasks.play import selfplay as play
+    from tasks.selfplay import loop as play
 
     root = project()
     changes = overrides(args.recipe, args.set)
@@ -36,14 +58,14 @@ def selfplay(args: argparse.Namespace) -> int:
     if args.learn:
         return _learn(args, root, params, made["_run"]["seed"])
     if args.proposer:
-        from tasks.play.trained import ModelProposer
+        from tasks.selfplay.trained import ModelProposer
 
         params["proposer"] = ModelProposer(args.proposer)
     out = Path(args.out) if args.out else root / ".espalier" / "selfplay" / made["_run"]["recipe"]
     out.mkdir(parents=True, exist_ok=True)
     solver = None
     if params["model"]:
-        from tasks.play.trained import model_solver
+        from tasks.selfplay.trained import model_solver
 
         solver = model_solver(params["model"])
     running = play.loop(params, seed=made["_run"]["seed"], ledger=out / "ledger.db", solver=solver)
@@ -57,7 +79,9 @@ def selfplay(args: argparse.Namespace) -> int:
     running.ledger.close()
     if told[-1]["stop"]:
         print(f"\nstopped: {told[-1]['stop']}")
-    print(f"\n{len(running.accepted)} certified problems. Look next:  {out / 'rounds.svg'} (the plot)   {out / 'ledger.db'} (every row)")
+    print(
+        f"\n{len(running.accepted)} certified problems. Look next:  {out / 'rounds.svg'} (the plot)   {out / 'ledger.db'} (every row)"
+    )
     return 0
 
 
@@ -65,7 +89,7 @@ def _learn(args: argparse.Namespace, root: Path, params: dict[str, Any], seed: i
     import json
 
     from tasks.errors import UserError
-    from tasks.play.proposing import learn
+    from tasks.selfplay.proposing import learn
 
     if not args.model:
         raise UserError("--learn needs a model to start from: --model artifacts/sft/model, or a Hub id")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from typing import Any
 
 from flows.cli._text import columns, dump
@@ -10,9 +11,13 @@ from tasks.paths import project
 
 
 def add(commands: Any) -> None:
-    p = commands.add_parser("transfer", help="train domain × test domain: what models trained on one thing each gain on all")
+    p = commands.add_parser(
+        "transfer", help="train domain × test domain: what models trained on one thing each gain on all"
+    )
     p.add_argument(
-        "base", metavar="BASE", help="the state before, whose scores are subtracted (a commit, an experiment, workspace, champion)"
+        "base",
+        metavar="BASE",
+        help="the state before, whose scores are subtracted (a commit, an experiment, workspace, champion)",
     )
     p.add_argument(
         "states",
@@ -26,8 +31,8 @@ def add(commands: Any) -> None:
 
 
 def transfer(args: argparse.Namespace) -> int:
-    from tasks.inspect import transfer as task
-    from tasks.inspect.snapshots import snapshot
+    from tasks.results import transfer as task
+    from tasks.results.snapshots import snapshot
 
     root = project()
     found = task.transfer(snapshot(root, args.base), [snapshot(root, s) for s in args.states], args.model)
@@ -38,14 +43,20 @@ def transfer(args: argparse.Namespace) -> int:
     for name in found["trained"]:
         cells = [found["cells"].get(f"{name}->{d}") for d in found["domains"]]
         rows.append(
-            [name, *("" if c is None else f"{100 * c['mean']:+.1f} [{100 * c['low']:+.1f}, {100 * c['high']:+.1f}]" for c in cells)]
+            [
+                name,
+                *(
+                    "" if c is None else f"{100 * c['mean']:+.1f} [{100 * c['low']:+.1f}, {100 * c['high']:+.1f}]"
+                    for c in cells
+                ),
+            ]
         )
     print(f"Gain of {args.model} over {args.base}, points of mean score, 95 % intervals\n" + columns(rows))
     for key, said in (("own", "where it was trained"), ("others", "elsewhere")):
         m = found[key]
-        if m["mean"] == m["mean"]:
+        if not math.isnan(m["mean"]):
             print(f"{said}: {100 * m['mean']:+.1f} [{100 * m['low']:+.1f}, {100 * m['high']:+.1f}]")
     ratio = found["ratio"]
-    if ratio["mean"] == ratio["mean"]:
+    if not math.isnan(ratio["mean"]):
         print(f"elsewhere / there: {ratio['mean']:.2f} [{ratio['low']:.2f}, {ratio['high']:.2f}]")
     return 0

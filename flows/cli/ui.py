@@ -27,7 +27,9 @@ def sync(args: argparse.Namespace) -> int:
 
 
 def ui(args: argparse.Namespace) -> int:
+    from tasks.services import local
     from tasks.tracking import observe
+    from tasks.tracking import ui as pages
 
     root = project()
     print(observe.sync(root), file=sys.stderr)
@@ -35,9 +37,7 @@ def ui(args: argparse.Namespace) -> int:
     if not where.startswith("sqlite:"):
         print(f"MLflow is served by {where}: open it there")
         return 0
-    print(f"MLflow: http://127.0.0.1:{args.port} (end with Ctrl-C)", flush=True)
-    command = ["server", "--host", "127.0.0.1", "--port", str(args.port), "--workers", "1", "--backend-store-uri", where]
-    command += ["--artifacts-destination", str(root / "mlartifacts")]
+    print(f"MLflow: {local.link(f'http://127.0.0.1:{args.port}', pages.token(root))} (end with Ctrl-C)", flush=True)
     os.chdir(root)
-    # Replaces this process, so that whoever ends `espalier ui` ends the server.
-    os.execve(sys.executable, [sys.executable, "-m", "mlflow", *command], {**os.environ, "MLFLOW_DISABLE_TELEMETRY": "true"})
+    pages.serve(root, where, args.port)
+    return 0

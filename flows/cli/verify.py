@@ -1,4 +1,5 @@
-"""`espalier verify FILE`: prove published questions again, from the file and the knowledge base alone; or check others' questions."""
+"""`espalier verify FILE`: prove published questions again, from the file and the knowledge base alone; or check others'
+questions."""
 
 from __future__ import annotations
 
@@ -9,9 +10,18 @@ from typing import Any
 
 
 def add(commands: Any) -> None:
-    p = commands.add_parser("verify", help="prove published questions again from the file and the knowledge base alone; check others'")
-    p.add_argument("file", type=Path, metavar="FILE", help="questions .parquet or .jsonl of ours, or .json/.jsonl rows with V@/C@ triples")
-    p.add_argument("--kb", type=Path, metavar="DIR", help="the knowledge base (default: artifacts/kb; for others' questions: none)")
+    p = commands.add_parser(
+        "verify", help="prove published questions again from the file and the knowledge base alone; check others'"
+    )
+    p.add_argument(
+        "file",
+        type=Path,
+        metavar="FILE",
+        help="questions .parquet or .jsonl of ours, or .json/.jsonl rows with V@/C@ triples",
+    )
+    p.add_argument(
+        "--kb", type=Path, metavar="DIR", help="the knowledge base (default: artifacts/kb; for others' questions: none)"
+    )
     p.add_argument("--most", type=int, default=10, help="findings to print (default 10)")
     p.add_argument("--json", action="store_true", help="all findings as JSON, one per line")
     p.set_defaults(run=verify)
@@ -20,10 +30,10 @@ def add(commands: Any) -> None:
 def verify(args: argparse.Namespace) -> int:
     """0 where every question is proved (or clean), 1 where one is not."""
     from tasks.errors import UserError
-    from tasks.play import trees
-    from tasks.play import verify as play
+    from tasks.questions import grow
+    from tasks.questions import verify as play
 
-    ours, theirs = trees.read(args.file)
+    ours, theirs = grow.read(args.file)
     if not ours and not theirs:
         raise UserError(f"{args.file} holds no question")
     wrong = 0
@@ -31,19 +41,26 @@ def verify(args: argparse.Namespace) -> int:
         found = play.ours(ours, args.kb or Path("artifacts/kb"), args.file)
         wrong += found["rows"] - found["proved"]
         for id_, reason, evidence in found["evidence"] if args.json else found["evidence"][: args.most]:
-            print(json.dumps({"id": id_, "reason": reason, "evidence": evidence}) if args.json else f"{id_}  {reason}: {evidence}")
+            print(
+                json.dumps({"id": id_, "reason": reason, "evidence": evidence})
+                if args.json
+                else f"{id_}  {reason}: {evidence}"
+            )
         if not args.json:
-            print(f"{found['proved']} of {found['rows']} questions proved again" + (f"; refuted: {found['refuted']}" if wrong else ""))
+            print(
+                f"{found['proved']} of {found['rows']} questions proved again"
+                + (f"; refuted: {found['refuted']}" if wrong else "")
+            )
     if theirs:
-        findings, aside, count = play.theirs(theirs, args.kb)
-        wrong += len(aside) + sum(not f["clean"] for f in findings)
+        findings, quarantined, count = play.theirs(theirs, args.kb)
+        wrong += len(quarantined) + sum(not f["clean"] for f in findings)
         if args.json:
             print("\n".join(json.dumps(f) for f in findings))
             return int(bool(wrong))
-        print(f"{len(findings)} questions read, {len(aside)} rows set aside")
+        print(f"{len(findings)} questions read, {len(quarantined)} rows quarantined")
         for what, n in count.items():
             print(f"  {n:6d}  {n / max(1, len(findings)):6.1%}  {what}")
-        for line in [*aside, *play.sentences(findings)][: args.most]:
+        for line in [*quarantined, *play.sentences(findings)][: args.most]:
             print(f"  {line[:300]}")
         if args.kb is None:
             print("  whether the answer is unique and no triple can go, a knowledge base says: --kb DIR")

@@ -12,18 +12,27 @@ from tasks.paths import project
 
 
 def add(commands: Any) -> None:
-    p = commands.add_parser("why", help="why a row was kept or dropped: every decision about it, and its proof made again")
-    p.add_argument(
-        "row", metavar="ROW", help="id of a fact, problem, demonstration, pair or quarantined row, its beginning, or words of its text"
+    p = commands.add_parser(
+        "why", help="why a row was kept or dropped: every decision about it, and its proof made again"
     )
-    p.add_argument("--of", metavar="STATE", default="workspace", help="commit, experiment or registered model to ask (default: workspace)")
+    p.add_argument(
+        "row",
+        metavar="ROW",
+        help="id of a fact, problem, demonstration, pair or quarantined row, its beginning, or words of its text",
+    )
+    p.add_argument(
+        "--of",
+        metavar="STATE",
+        default="workspace",
+        help="commit, experiment or registered model to ask (default: workspace)",
+    )
     p.add_argument("--json", action="store_true", help="print everything as JSON")
     p.set_defaults(run=why)
 
 
 def why(args: argparse.Namespace) -> int:
-    from tasks.inspect import why as task
-    from tasks.inspect.snapshots import snapshot
+    from tasks.results import why as task
+    from tasks.results.snapshots import snapshot
 
     state = snapshot(project(), args.of)
     events = task.why(state, args.row)
@@ -31,8 +40,14 @@ def why(args: argparse.Namespace) -> int:
     proof = proved(state, first)
     made = task.relatives(state, first.id) if first.table == "problems" else {}
     if args.json:
-        dump({"id": first.id, "events": [{"stage": e.stage, "table": e.table, **e.said} for e in events], "made_of_it": made,
-              "proof": {"holds": proof.holds, "lines": list(proof.lines)} if proof else None})  # fmt: skip
+        dump(
+            {
+                "id": first.id,
+                "events": [{"stage": e.stage, "table": e.table, **e.said} for e in events],
+                "made_of_it": made,
+                "proof": {"holds": proof.holds, "lines": list(proof.lines)} if proof else None,
+            }
+        )
         return 0
     print(f"{first.id}")
     for event in events:
@@ -49,18 +64,18 @@ def why(args: argparse.Namespace) -> int:
 
 def proved(state: Any, event: Any) -> Any:
     """The proof of the row, where it is one of a kind that has proofs."""
-    from tasks.inspect import rows
+    from tasks.results import rows
 
     return rows.prove(state, event)
 
 
 def said(event: Any) -> Iterator[str]:
     """One event in words."""
-    from tasks.inspect.why import question
+    from tasks.results.why import question
 
     r, at = event.said, event.stage
     if event.table == "quarantine":
-        yield f"{at}: set aside, {r['reason']}: {r['evidence']}"
+        yield f"{at}: quarantined, {r['reason']}: {r['evidence']}"
     elif event.table == "decisions":
         yield f"{at}: {r['step']} says {r['action']} ({r['reason']}, score {r['score']:.4g})"
     elif event.table == "truth":
@@ -72,7 +87,7 @@ def said(event: Any) -> Iterator[str]:
         yield f"{at}: accepted: {question(r)}"
         yield f"    answer {r['answer']!r}, verifier {r['verifier']}, family {r['family']}, difficulty {r['difficulty']}"
         yield f"    split {r['split']}: decided by the hash of its root {lineage.get('root', '?')}; index {lineage.get('index', '?')}"
-    elif event.table == "trajectories":
+    elif event.table == "demonstrations":
         yield f"{at}: demonstration of problem {r['problem']} ({r['split']}), {r['calls']} searches, {r['detours']} detours"
         for m in json.loads(r["messages"]):
             yield f"    {m['role']}: {' / '.join(m['content'].splitlines())}"
@@ -89,5 +104,7 @@ def of_it(made: dict[str, list[dict[str, Any]]]) -> Iterator[str]:
     for what, rows in made.items():
         for r in rows:
             yield f"  {what}: " + (
-                f"{r['run']} was right in {r['right']} of {r['samples']} samples" if what == "scores" else f"{r['id']} ({r['split']})"
+                f"{r['run']} was right in {r['right']} of {r['samples']} samples"
+                if what == "scores"
+                else f"{r['id']} ({r['split']})"
             )

@@ -1,1 +1,2 @@
-"""Self-play that certifies its own problems: propose, certify, attempt, score, reward, update, with everything in a ledger."""
+"""Self-play that certifies its own problems: propose, certify, attempt, score, reward, update, with everything in a
+ledger."""

@@ -1,16 +1,19 @@
 """One round of self-play, and all of them: propose -> certify -> attempt -> score -> reward -> update.
 
-A *cell* is a family at a level. Each round the curriculum picks cells, a proposer answers them with specs, programs certify the specs
-(`synth.selfplay.spec`), a solver attempts what was certified, verifiers score it, the proposer is paid, and the curriculum learns the
-success of each cell. Only verdicts `correct` and `wrong` are evidence; unparsable, timeout and truncated answers are counted beside.
+A *cell* is a family at a level. Each round the curriculum picks cells, a proposer answers them with specs, programs
+certify the specs (`synth.selfplay.spec`), a solver attempts what was certified, verifiers score it, the proposer is
+paid, and the curriculum learns the success of each cell. Only verdicts `correct` and `wrong` are evidence; unparsable,
+timeout and truncated answers are counted beside.
 
-Everything is written to the ledger as it happens. A run that was killed goes on: rounds that are complete are read back, of the
-round under way only what is missing is made. All randomness is hashed from (seed, round), so the rows are the same as without the kill.
+Everything is written to the ledger as it happens. A run that was killed goes on: rounds that are complete are read
+back, of the round under way only what is missing is made. All randomness is hashed from (seed, round), so the rows are
+the same as without the kill.
 """
 
 from __future__ import annotations
 
 import copy
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,7 +29,10 @@ from synth.verify import extract_answer, verdict, verify
 from synth.verify import missing as no_answer
 
 SAVE_EVERY = 0.5  # seconds of certifying that a kill may cost
-BLAMELESS = {"duplicate", "contaminated"}  # reasons that do not make a proposal invalid: it may be known, or belong to another split
+BLAMELESS = {
+    "duplicate",
+    "contaminated",
+}  # reasons that do not make a proposal invalid: it may be known, or belong to another split
 
 
 @dataclass(frozen=True)
@@ -44,8 +50,9 @@ class Cell:
 
 @dataclass(kw_only=True)
 class View:
-    """What a proposer may look at: `wanted` cells (one spec each), their families' ladders, problems it may change (`solved` of them with
-    their success, `failed` with a wrong answer), skills called weak, and counters of its own that last (`state`)."""
+    """What a proposer may look at: `wanted` cells (one spec each), their families' ladders, problems it may change
+    (`solved` of them with their success, `failed` with a wrong answer), skills called weak, and counters of its own
+    that last (`state`)."""
 
     wanted: Sequence[Cell]
     cells: Sequence[Cell]
@@ -69,14 +76,16 @@ class Solver(Protocol):
 
 Propose = Callable[[View, np.random.Generator, int], Sequence[str]]
 Choose = Callable[[Sequence[Problem], dict, np.random.Generator, int], list[int]]
-Pay = Callable[[Sequence[tuple[float, Mapping[str, float]]]], Sequence[float]]  # (success or nan, flags) of each proposal -> its reward
+Pay = Callable[
+    [Sequence[tuple[float, Mapping[str, float]]]], Sequence[float]
+]  # (success or nan, flags) of each proposal -> its reward
 Stop = Callable[[Sequence[Mapping[str, Any]]], str]  # the summaries so far -> why to stop, "" to go on
 
 
 @dataclass(kw_only=True)
 class Loop:
-    """seed, rounds, proposals of a round, attempts at each problem; `held` are problems whose success is measured each round, never
-    proposed. memory: how many solved and failed problems a proposer sees."""
+    """seed, rounds, proposals of a round, attempts at each problem; `held` are problems whose success is measured each
+    round, never proposed. memory: how many solved and failed problems a proposer sees."""
 
     families: Mapping[str, Family]
     cells: Sequence[Cell]
@@ -100,8 +109,8 @@ class Loop:
     summaries: list[dict[str, Any]] = field(default_factory=list)
 
     def run(self) -> Iterator[dict[str, Any]]:
-        """Play the rounds that are left; yields the summary of every round, those of an earlier process among them. A held-out problem
-        that is proposed is set aside as contaminated."""
+        """Play the rounds that are left; yields the summary of every round, those of an earlier process among them. A
+        held-out problem that is proposed is quarantined as contaminated."""
         for number in range(self.rounds):
             summary = self.ledger.get(number, "summary")
             if summary is None:
@@ -147,7 +156,7 @@ class Loop:
             "round": number,
             "proposed": len(texts),
             "certified": len(played),
-            "set_aside": dict(sorted(reasons.items())),
+            "quarantined": dict(sorted(reasons.items())),
             "validity": 1 - sum(n for reason, n in reasons.items() if reason not in BLAMELESS) / max(1, len(texts)),
             "duplicates": reasons["duplicate"] / max(1, len(texts)),
             "verdicts": dict(sorted(verdicts.items())),
@@ -166,8 +175,16 @@ class Loop:
     def _propose(self, number: int, wanted: Sequence[Cell], rng: np.random.Generator) -> list[str]:
         known = [body for _, _, body in self.ledger.rows("proposal", number)]
         weak = tuple(self.curriculum.get("weak", ()))
-        view = View(wanted=wanted, cells=self.cells, families=self.families, solved=self.solved, failed=self.failed, weak=weak,
-                    round=number, state=self.own)  # fmt: skip
+        view = View(
+            wanted=wanted,
+            cells=self.cells,
+            families=self.families,
+            solved=self.solved,
+            failed=self.failed,
+            weak=weak,
+            round=number,
+            state=self.own,
+        )
         texts = [
             t.encode("utf-8", "replace").decode() for t in self.propose(view, rng, len(wanted))
         ]  # run even where they are known: it moves the proposer's state
@@ -177,14 +194,15 @@ class Loop:
         return texts
 
     def _certify(self, number: int, texts: Sequence[str]) -> list[Problem | Quarantined]:
-        """Every proposal's problem, or why there is none; each is in the ledger. A problem that an earlier proposal gave is a duplicate."""
+        """Every proposal's problem, or why there is none; each is in the ledger. A problem that an earlier proposal
+        gave is a duplicate."""
         known = [body for _, _, body in self.ledger.rows("certificate", number)]
         held = {p.lineage.get("root") for p in self.held}
         done, saved = len(known), time.monotonic()
         out: list[Problem | Quarantined] = []
         for text, body in zip(texts, [*known, *[None] * (len(texts) - len(known))], strict=True):
             if body is not None:
-                item = from_row(Problem, body["problem"]) if "problem" in body else Quarantined(**body["aside"])
+                item = from_row(Problem, body["problem"]) if "problem" in body else Quarantined(**body["quarantined"])
             else:
                 item = certify(text, self.families, self.seed)
                 if isinstance(item, Problem) and item.id in self.accepted:
@@ -195,14 +213,16 @@ class Loop:
                 self.accepted[item.id] = item
             out.append(item)
             if len(out) == len(texts) or time.monotonic() - saved > SAVE_EVERY:
-                fresh = [{"problem": to_row(p)} if isinstance(p, Problem) else {"aside": vars(p)} for p in out[done:]]
+                fresh = [
+                    {"problem": to_row(p)} if isinstance(p, Problem) else {"quarantined": vars(p)} for p in out[done:]
+                ]
                 self.ledger.add(number, {"certificate": fresh}, done)
                 done, saved = len(out), time.monotonic()
         return out
 
     def _attempt(self, number: int, kind: str, problems: Sequence[Problem]) -> list[list[str]]:
-        """The texts of the solver, from the ledger where they are there. The solver is asked in any case only for a whole round: its state
-        after a round depends on all of it."""
+        """The texts of the solver, from the ledger where they are there. The solver is asked in any case only for a
+        whole round: its state after a round depends on all of it."""
         known = [body for _, _, body in self.ledger.rows(kind, number)]
         if len(known) == len(problems):
             if kind == "attempt" and (state := self.ledger.get(number, "solver")) is not None:
@@ -219,16 +239,20 @@ class Loop:
         """Success among the answers that are evidence (nan without any), and all verdicts."""
         scores = [no_answer(t) if (a := extract_answer(t)) is None else verify(problem, a) for t in texts]
         words = [verdict(s) for s in scores]
-        counted = [s.value for s, w in zip(scores, words, strict=True) if w in ("correct", "wrong") and isinstance(s, Scored)]
+        counted = [
+            s.value for s, w in zip(scores, words, strict=True) if w in ("correct", "wrong") and isinstance(s, Scored)
+        ]
         return (float(np.mean(counted)) if counted else float("nan")), words
 
-    def _score(self, number: int, played: Sequence[tuple[int, Problem]], answers: Sequence[Sequence[str]]) -> tuple[dict, Counter, int]:
+    def _score(
+        self, number: int, played: Sequence[tuple[int, Problem]], answers: Sequence[Sequence[str]]
+    ) -> tuple[dict, Counter, int]:
         rates: dict[int, float] = {}
         verdicts: Counter = Counter()
         known = [body for _, _, body in self.ledger.rows("score", number)]
         if len(known) != len(played):
-            known = [list(self._rate(p, texts)) for (_, p), texts in zip(played, answers, strict=True)]
-            known = [[None if rate != rate else rate, words] for rate, words in known]
+            rated = [self._rate(p, texts) for (_, p), texts in zip(played, answers, strict=True)]
+            known = [[None if math.isnan(rate) else rate, words] for rate, words in rated]
             self.ledger.add(number, {"score": known})
         for (i, _), (rate, words) in zip(played, known, strict=True):
             verdicts.update(words)
@@ -238,9 +262,14 @@ class Loop:
         return rates, verdicts, distinct
 
     def _update(
-        self, wanted: Sequence[Cell], played: Sequence[tuple[int, Problem]], answers: Sequence[Sequence[str]], rates: Mapping[int, float]
+        self,
+        wanted: Sequence[Cell],
+        played: Sequence[tuple[int, Problem]],
+        answers: Sequence[Sequence[str]],
+        rates: Mapping[int, float],
     ) -> None:
-        """Scores to the curriculum, by the cell that the problem belongs to; solved and failed problems to the proposer's memory."""
+        """Scores to the curriculum, by the cell that the problem belongs to; solved and failed problems to the
+        proposer's memory."""
         examples = {(c.family, c.level): c.example.id for c in self.cells}
         scores = self.curriculum.setdefault("scores", {})
         for (i, problem), texts in zip(played, answers, strict=True):
@@ -267,7 +296,7 @@ class Loop:
 
 
 def cells(families: Mapping[str, Family], seed: int) -> list[Cell]:
-    """Every level of every family; a level whose first items are set aside is stood for by the first that is not."""
+    """Every level of every family; a level whose first items are quarantined is stood for by the first that is not."""
     out = []
     for name in sorted(families):
         for level in range(1, families[name].levels + 1):

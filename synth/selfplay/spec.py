@@ -1,13 +1,16 @@
-"""Proposals: a machine-checkable spec in, a certified problem out. What a proposer believes about the answer is never asked.
+"""Proposals: a machine-checkable spec in, a certified problem out. What a proposer believes about the answer is never
+asked.
 
 A spec is one JSON object:
 
     {"family": "countdown", "level": 2, "draw": 17}                      item `draw` of a family at a level
-    {"family": "integer_arithmetic", "level": 3, "question": "Compute 3 + 4 * 2."}    a question in the family's own words
+    {"family": "integer_arithmetic", "level": 3, "question": "Compute 3 + 4 * 2."}    a question in the family's own
+    words
 
-The second form is for families that can read their own text back into values (`posed`): the answer is computed from those values and,
-by the family's other algorithm, from the text; the text written from the values must be the text that was given. A spec comes from a
-program or a model, so all of it is hostile: size, depth and every field are checked, and what fails is set aside with a reason.
+The second form is for families that can read their own text back into values (`posed`): the answer is computed from
+those values and, by the family's other algorithm, from the text; the text written from the values must be the text that
+was given. A spec comes from a program or a model, so all of it is hostile: size, depth and every field are checked, and
+what fails is quarantined with a reason.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from synth.make.families._sample import Refused, finish, refuted
+from synth.families._sample import Refused, finish, refuted
 from synth.types import Problem, Quarantined, digest, split_of
 
 MAX_SPEC, MAX_QUESTION, MAX_DRAW = 1000, 300, 10**9
@@ -26,8 +29,9 @@ FIELDS = {"family", "level", "draw", "question"}
 
 @dataclass(frozen=True)
 class Family:
-    """make: f(seed, split, index, *, levels); levels: length of the ladder; solve and posed: the two routes for a given question (`posed`
-    None: the family cannot read questions); agree: what compares the two, None for the problem's verifier."""
+    """make: f(seed, split, index, *, levels); levels: length of the ladder; solve and posed: the two routes for a given
+    question (`posed` None: the family cannot read questions); agree: what compares the two, None for the problem's
+    verifier."""
 
     make: Callable[..., Problem | Quarantined]
     levels: int
@@ -69,9 +73,13 @@ def read(text: str, families: Mapping[str, Family]) -> Spec:
         raise ValueError("a spec has either draw or question")
     if draw is not None and (type(draw) is not int or not 0 <= draw < MAX_DRAW):
         raise ValueError(f"draw {str(draw)[:20]} is no integer from 0 to {MAX_DRAW - 1}")
-    if question is not None and (not isinstance(question, str) or len(question) > MAX_QUESTION or families[family].posed is None):
+    if question is not None and (
+        not isinstance(question, str) or len(question) > MAX_QUESTION or families[family].posed is None
+    ):
         raise ValueError(
-            f"{family} takes no question" if families[family].posed is None else f"a question has up to {MAX_QUESTION} characters"
+            f"{family} takes no question"
+            if families[family].posed is None
+            else f"a question has up to {MAX_QUESTION} characters"
         )
     return Spec(family=family, level=level, draw=draw, question=question)
 
@@ -79,8 +87,8 @@ def read(text: str, families: Mapping[str, Family]) -> Spec:
 def certify(text: str, families: Mapping[str, Family], seed: int) -> Problem | Quarantined:
     """The certified problem of a proposal, of the split train.
 
-    Set aside as spec_invalid, as contaminated (its normal form belongs to valid or test), or for what its certificate says: not_unique,
-    impossible, roundtrip, routes_disagree.
+    Set aside as spec_invalid, as contaminated (its normal form belongs to valid or test), or for what its certificate
+    says: not_unique, impossible, roundtrip, routes_disagree.
     """
     name = digest("spec", text[:MAX_SPEC])[:20]
     try:
@@ -98,9 +106,18 @@ def certify(text: str, families: Mapping[str, Family], seed: int) -> Problem | Q
         return Quarantined(id=name, stage="problems", reason=code, evidence=f"{spec.question[:200]!r}: {evidence or e}")  # type: ignore[index]
     root = f"{spec.family}:{posed.pop('form')}"
     if split_of(root) != "train":
-        return Quarantined(id=name, stage="problems", reason="contaminated", evidence=f"{root} belongs to the split {split_of(root)}")
+        return Quarantined(
+            id=name, stage="problems", reason="contaminated", evidence=f"{root} belongs to the split {split_of(root)}"
+        )
     working = posed.pop("working", "")
-    rest = {"seed": seed, "index": -1, "root": root, "split": "train", "family": spec.family, "lineage": {"spec": spec.text()}}
+    rest = {
+        "seed": seed,
+        "index": -1,
+        "root": root,
+        "split": "train",
+        "family": spec.family,
+        "lineage": {"spec": spec.text()},
+    }
     problem = finish(
         None,
         solution=f"{working}{' ' if working else ''}<answer>{posed['answer']}</answer>",
@@ -109,6 +126,11 @@ def certify(text: str, families: Mapping[str, Family], seed: int) -> Problem | Q
         **posed,
     )
     if problem.question != spec.question:  # type: ignore[union-attr]
-        return Quarantined(id=name, stage="problems", reason="roundtrip", evidence=f"{spec.question!r} was read as {problem.question!r}")  # type: ignore[union-attr]
+        return Quarantined(
+            id=name,
+            stage="problems",
+            reason="roundtrip",
+            evidence=f"{spec.question!r} was read as {problem.question!r}",  # type: ignore[union-attr]
+        )
     reason = refuted(problem, family.solve, family.agree)  # type: ignore[arg-type]
     return problem if reason is None else finish(reason, solution="", **rest)

@@ -1,22 +1,51 @@
-"""Verifiers: `f(problem, answer, *, knobs) -> Score`, one file each, function named as its file. `Problem.args` are the knobs.
+"""Verifiers, one file each, function named as its file. `Problem.args` are the knobs.
 
-A verdict is about the answer alone: text the model wrote that is malformed, too long or empty is *wrong* (value 0, with `parts["parsed"]`
-0), because the model is to blame. `Unscorable` is for what the model cannot help: a reference that does not parse, and for a machine that
-is too slow or not safe enough to tell. No verifier evaluates its input or imports it. A verifier spends linear time on it, or names
-`SECONDS` of CPU time, and then runs in a process of the pool (`synth.verify._pool`), which is killed beyond them.
+A verdict is about the answer alone: text the model wrote that is malformed, too long or empty is *wrong* (value 0, with
+`parts["parsed"]` 0), because the model is to blame. `Unscorable` is for what the model cannot help: a reference that
+does not parse, and for a machine that is too slow or not safe enough to tell. No verifier evaluates its input or
+imports it. A verifier spends linear time on it, or names `SECONDS` of CPU time, and then runs in a process of the pool
+(`synth.verify._pool`), which is killed beyond them.
 
 `verdict` reads the word from a score: correct, wrong, unparsable, timeout, truncated, or the code of an Unscorable.
 
-Each file also holds `EXAMPLE`, the keyword arguments of a Problem that it verifies, on which the contract test runs its
+A file's `FORM` names the reading that its answers get first (`synth.verify._spelling`): wrapping and spelling are taken
+away in one place, for all verifiers alike. Each file also holds `EXAMPLE`, the keyword arguments of a Problem that it verifies, on which the contract test runs its
 negative controls: a new file is tested the moment it exists.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
+from typing import Any, Protocol
 
 from synth.types import Problem, Score, Scored, Unscorable
 from synth.verify._pool import shared
+from synth.verify._spelling import plain
+
+
+class VerifierPiece(Protocol):
+    """Scores one answer.
+
+    Args:
+        problem: its reference answer is `problem.answer`
+        answer: what the model answered, freed of its tags
+        **args: `problem.args`: aliases, numbers, tolerance
+
+    Returns:
+        `Scored` with a value in [0, 1] and parts, or `Unscorable` with the reason where the model is not to blame
+
+    Check gives:
+        problem: prompt, answer, args
+        answers: the answers that are scored
+
+    Check expects:
+        values: per answer, null where it could not be scored
+        verdicts: per answer its word: correct, wrong, unparsable, ...
+        parts: per answer those of its score
+    """
+
+    def __call__(self, problem: Problem, answer: str, **args: Any) -> Score: ...
+
 
 OPEN, CLOSE = "<answer>", "</answer>"
 WRONG = Scored(value=0.0, parts={"parsed": 1.0})
@@ -27,7 +56,8 @@ TRUNCATED = Scored(value=0.0, parts={"parsed": 0.0, "truncated": 1.0})
 
 
 def extract_answer(text: str) -> str | None:
-    """The stripped text of the last complete `<answer>...</answer>` in `text`; None where there is none. Linear time."""
+    """The stripped text of the last complete `<answer>...</answer>` in `text`; None where there is none. Linear
+    time."""
     end = text.rfind(CLOSE)
     start = text.rfind(OPEN, 0, end) if end >= 0 else -1
     if start < 0:
@@ -47,9 +77,13 @@ def verify(problem: Problem, answer: str | None) -> Score:
     except ModuleNotFoundError as e:
         if e.name != f"synth.verify.{name}":  # the verifier exists; something that it imports does not
             raise
-        raise LookupError(f"problem {problem.id} names the verifier {problem.verifier!r}, which synth/verify does not hold") from e
+        raise LookupError(
+            f"problem {problem.id} names the verifier {problem.verifier!r}, which synth/verify does not hold"
+        ) from e
     if answer is None:
         return UNPARSABLE
+    if form := getattr(module, "FORM", None):
+        answer = plain(answer, form, problem.question if form == "literal" else "", problem.answer)
     if hasattr(module, "SECONDS"):
         return shared().score(problem, answer, module.SECONDS)
     return getattr(module, name)(problem, answer, **problem.args)
@@ -61,7 +95,8 @@ def missing(text: str) -> Scored:
 
 
 def verdict(score: Score) -> str:
-    """correct, wrong, unparsable, timeout or truncated; the reason's code for an Unscorable. Partial credit below 1 is wrong."""
+    """correct, wrong, unparsable, timeout or truncated; the reason's code for an Unscorable. Partial credit below 1 is
+    wrong."""
     if isinstance(score, Unscorable):
         return score.reason.partition(":")[0]
     if score.value == 1.0:

@@ -1,7 +1,9 @@
-"""A few child processes in which verifiers that do more than linear work score answers, each killed when it exceeds its limits.
+"""A few child processes in which verifiers that do more than linear work score answers, each killed when it exceeds its
+limits.
 
-No signals and no threads of its own, so it works in any thread: a caller takes an idle child (or starts one, up to `size`), writes one JSON
-line, and waits for one line with a clock. CPU time is limited by the kernel (a busy machine blames no answer), memory by the address space.
+No signals and no threads of its own, so it works in any thread: a caller takes an idle child (or starts one, up to
+`size`), writes one JSON line, and waits for one line with a clock. CPU time is limited by the kernel (a busy machine
+blames no answer), memory by the address space.
 """
 
 from __future__ import annotations
@@ -16,7 +18,9 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from functools import cache
+from typing import Any
 
 from synth.types import Problem, Score, Scored, Unscorable, to_row
 
@@ -33,26 +37,51 @@ class Pool:
             self._idle.put(None)  # a place in which no child was started yet
 
     def score(self, problem: Problem, answer: str, seconds: int) -> Score:
-        """The verdict of the problem's verifier under `seconds` of CPU time. A child that exceeds a limit is killed and the answer is wrong
-        with `parts["timeout"]`; where the clock runs out first, the machine is to blame: Unscorable."""
+        """The verdict of the problem's verifier under `seconds` of CPU time. A child that exceeds a limit is killed and
+        the answer is wrong with `parts["timeout"]`; where the clock runs out first, the machine is to blame:
+        Unscorable."""
         if len(answer) > 100_000:
             return Scored(value=0.0, parts={"parsed": 0.0})
-        line = json.dumps({"problem": to_row(problem), "answer": answer, "seconds": seconds}).encode() + b"\n"
+        reply, late = self._reply({"problem": to_row(problem), "answer": answer, "seconds": seconds})
+        if late:
+            return Unscorable(reason=f"timeout: no verdict within {WALL} s on the clock")
+        if reply is None:
+            return Scored(value=0.0, parts={"parsed": 1.0, "timeout": 1.0})
+        return (
+            Unscorable(reason=reply["reason"])
+            if "reason" in reply
+            else Scored(value=reply["value"], parts=reply["parts"])
+        )
+
+    def query(
+        self, tables: Mapping[str, Any], sql: str, *, steps: int, length: int, rows: int, seconds: int = 5
+    ) -> tuple[list[str], int]:
+        """(the first `rows` rows as text, how many there are) of a reading query (`synth.verify._database.shown`), in a
+        child: what it holds is never held by this process. Raises ValueError for a query that cannot be run within the
+        limits, TimeoutError where the clock runs out first."""
+        limits = {"tables": tables, "sql": sql, "steps": steps, "length": length, "rows": rows}
+        reply, late = self._reply({"query": limits, "seconds": seconds})
+        if late:
+            raise TimeoutError(f"no rows within {WALL} s on the clock")
+        if reply is None:
+            raise ValueError("the query takes too much time or memory")
+        if "error" in reply:
+            raise ValueError(reply["error"])
+        return reply["lines"], reply["total"]
+
+    def _reply(self, job: Mapping[str, Any]) -> tuple[dict | None, bool]:
+        """(the reply of a child, whether the clock ran out); no reply where a limit was exceeded."""
+        line = json.dumps(job).encode() + b"\n"
         child = self._idle.get()
         try:
             if child is None or child.poll() is not None:
                 child = _start()
-            reply, late = _ask(child, line)
+            return _ask(child, line)
         finally:
             if child is not None and child.poll() is None and not child.stdin.closed:  # type: ignore[union-attr]
                 self._idle.put(child)
             else:
                 self._idle.put(None)
-        if late:
-            return Unscorable(reason=f"timeout: no verdict within {WALL} s on the clock")
-        if reply is None:
-            return Scored(value=0.0, parts={"parsed": 1.0, "timeout": 1.0})
-        return Unscorable(reason=reply["reason"]) if "reason" in reply else Scored(value=reply["value"], parts=reply["parts"])
 
     def close(self) -> None:
         """Kill every idle child."""
@@ -63,9 +92,14 @@ class Pool:
 
 
 def _start() -> subprocess.Popen:
-    command = [sys.executable, "-c", _START, json.dumps(sys.path)]
+    command = [sys.executable, "-s", "-P", "-B", "-c", _START, json.dumps(sys.path)]
     return subprocess.Popen(
-        command, env={}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
+        command,
+        env={"PYTHONHASHSEED": "0"},  # a verdict may not depend on the process it was made in
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
     )
 
 

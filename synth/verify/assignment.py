@@ -1,6 +1,8 @@
-"""A value for every name: "A: knight, B: knave" or "p = true; q = false", in any order, parted by commas, semicolons or lines.
+"""A value for every name: "A: knight, B: knave" or "p = true; q = false", in any order, parted by commas, semicolons,
+lines or "and", in braces and quotes or not; "A is a knight" and "A -> knight" too.
 
-Names and values are compared as normalised text; true/T/yes/1 and false/F/no/0 are one value each. A name given twice is unparsable.
+Names and values are compared as normalised text; true/T/yes/1 and false/F/no/0 are one value each. A name given twice
+is unparsable.
 """
 
 from __future__ import annotations
@@ -11,15 +13,21 @@ from synth.types import Problem, Score, Scored, Unscorable
 from synth.verify import UNPARSABLE
 
 MAX_CHARS = 2000
+FORM = "text"
 EXAMPLE = {"prompt": "Who is what?", "answer": "A: knight, B: knave"}
-_PAIR = re.compile(r"\s*([A-Za-z0-9_]{1,40})\s*(?:[:=]|\bis\b)\s*([A-Za-z0-9_]{1,40})\s*", re.ASCII)
+_PAIR = re.compile(
+    r"\s*(?:[-*]\s+)?[\"']?([A-Za-z0-9_]{1,40})[\"']?\s*(?:->|→|[:=]|\bis\b(?:\s+an?\b)?)\s*[\"']?([A-Za-z0-9_]{1,40})[\"']?\s*",
+    re.ASCII,
+)
 _SAME = {"t": "true", "yes": "true", "1": "true", "f": "false", "no": "false", "0": "false"}
 
 
 def pairs(text: str) -> dict[str, str] | None:
     """name -> value, both in lower case; None where `text` is no list of pairs, is too long or names one twice."""
     out: dict[str, str] = {}
-    for part in re.split(r"[,;\n]", text.strip()) if len(text) <= MAX_CHARS else [""]:
+    text = text.strip() if len(text) <= MAX_CHARS else ""
+    text = text[1:-1].strip() if (text[:1], text[-1:]) in (("{", "}"), ("(", ")"), ("[", "]")) else text
+    for part in re.split(r"\s*[,;\n]\s*(?:and\s+)?|\s+and\s+", text):
         found = _PAIR.fullmatch(part)
         if not found or found[1].lower() in out:
             return None
@@ -28,7 +36,8 @@ def pairs(text: str) -> dict[str, str] | None:
 
 
 def assignment(problem: Problem, answer: str) -> Score:
-    """1 where every name has the reference's value and no other name is given. `parts["agree"]`: share of names with the right value."""
+    """1 where every name has the reference's value and no other name is given. `parts["agree"]`: share of names with
+    the right value."""
     if (gold := pairs(problem.answer)) is None:
         return Unscorable(reason=f"bad_reference: {problem.answer!r} is no assignment")
     if (given := pairs(answer)) is None:

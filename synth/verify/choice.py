@@ -1,4 +1,5 @@
-"""One letter of a multiple choice: "B", "b", "(B)", "B." or "B)". A letter with the option's text behind it is not one letter."""
+"""One letter of a multiple choice: "B", "b", "(B)", "[B]", "B.", "B)", "B:" or "Option B". A letter with the option's text behind it is not one
+letter."""
 
 from __future__ import annotations
 
@@ -7,14 +8,15 @@ import re
 from synth.types import Problem, Score, Unscorable
 from synth.verify import RIGHT, UNPARSABLE, WRONG
 
+FORM = "text"
 EXAMPLE = {"prompt": "Which is prime? A) 7 B) 8 C) 9 D) 10", "answer": "A"}
-_LETTER = re.compile(r"\(([A-Za-z])\)|([A-Za-z])[.)]?")
+_LETTER = re.compile(r"(?:[Oo]ption )?(?:\(([A-Za-z])\)|\[([A-Za-z])\]|([A-Za-z])[.):]?)")
 
 
 def letter(text: str) -> str | None:
     """The letter, upper case; None where `text` is not one letter."""
     found = _LETTER.fullmatch(text.strip()) if len(text) <= 20 else None
-    return (found[1] or found[2]).upper() if found else None
+    return (found[1] or found[2] or found[3]).upper() if found else None
 
 
 def choice(problem: Problem, answer: str) -> Score:

@@ -1,7 +1,7 @@
 """A text that keeps every clause of a list: any such text is right.
 
-Clauses are {"kind": ..., "n": number, "text": string}: words (exactly n), begins (with a letter), ends (with a word), holds (a word), lacks
-(a letter), capitals (exactly n words in capitals), longest (no word longer than n letters).
+Clauses are {"kind": ..., "n": number, "text": string}: words (exactly n), begins (with a letter), ends (with a word),
+holds (a word), lacks (a letter), capitals (exactly n words in capitals), longest (no word longer than n letters).
 """
 
 from __future__ import annotations
@@ -14,10 +14,13 @@ from synth.types import Problem, Score, Scored, Unscorable
 from synth.verify import UNPARSABLE
 
 MAX_CHARS = 1000
+FORM = "text"
 EXAMPLE = {
     "prompt": "Write exactly 3 words, the last of them moon, one of them over.",
     "answer": "jump over moon",
-    "args": {"clauses": [{"kind": "words", "n": 3}, {"kind": "ends", "text": "moon"}, {"kind": "holds", "text": "over"}]},
+    "args": {
+        "clauses": [{"kind": "words", "n": 3}, {"kind": "ends", "text": "moon"}, {"kind": "holds", "text": "over"}]
+    },
 }
 KEEPS: dict[str, Callable[[list[str], Mapping[str, Any]], bool]] = {
     "words": lambda words, c: len(words) == c["n"],
@@ -31,11 +34,12 @@ KEEPS: dict[str, Callable[[list[str], Mapping[str, Any]], bool]] = {
 
 
 def words_of(text: str) -> list[str] | None:
-    """The words: ASCII letters parted by single spaces or lines, an ending full stop forgiven; None for any other text."""
+    """The words: ASCII letters parted by spaces, lines or commas, an ending full stop forgiven; None for any other
+    text."""
     text = text.strip().removesuffix(".")
-    if len(text) > MAX_CHARS or not re.fullmatch(r"[A-Za-z]+(?:\s[A-Za-z]+)*", text, re.ASCII):
+    if len(text) > MAX_CHARS or not re.fullmatch(r"[A-Za-z]+(?:(?:\s*,\s*|\s+)[A-Za-z]+)*", text, re.ASCII):
         return None
-    return text.split()
+    return re.split(r"[\s,]+", text)
 
 
 def clauses(problem: Problem, answer: str, *, clauses: Sequence[Mapping[str, Any]] = ()) -> Score:

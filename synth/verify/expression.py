@@ -1,7 +1,7 @@
 """An arithmetic expression that uses given numbers to reach a target (countdown).
 
-Own tokenizer and recursive-descent parser over + - * / and parentheses, exact fractions, a multiset check of the numbers,
-limits on length and depth. There is no unary sign, power, name or call in the grammar, and no `eval`.
+Own tokenizer and recursive-descent parser over + - * / and parentheses, exact fractions, a multiset check of the
+numbers, limits on length and depth. There is no unary sign, power, name or call in the grammar, and no `eval`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from synth.types import Problem, Score, Unscorable
 from synth.verify import RIGHT, UNPARSABLE, WRONG
 
 MAX_CHARS, MAX_DEPTH, MAX_DIGITS = 200, 20, 9
+FORM = "math"
 EXAMPLE = {"prompt": "Make 16 from 2 3 5.", "answer": "(3 + 5) * 2", "args": {"numbers": [2, 3, 5], "target": 16}}
 _TOKEN = re.compile(r"[ ]*(?:(?P<number>0|[1-9][0-9]*)|(?P<symbol>[-+*/()]))")
 
@@ -89,7 +90,8 @@ def join(operator: str, left: Node, right: Node) -> Node:
 
 
 def expression(problem: Problem, answer: str, *, numbers: Sequence[int] = (), target: int = 0) -> Score:
-    """1 where `answer` is an expression over exactly the multiset `numbers` whose value is `target`. The reference is checked alike."""
+    """1 where `answer` is an expression over exactly the multiset `numbers` whose value is `target`. The reference is
+    checked alike."""
     if not _reaches(problem.answer, numbers, target):
         return Unscorable(reason=f"bad_reference: {problem.answer!r} does not make {target} from {list(numbers)}")
     try:

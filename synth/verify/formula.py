@@ -1,8 +1,9 @@
 """An expression in variables, by its value: equal to the reference as a rational function.
 
-Own recursive-descent parser over integers, variables, + - * / ^ and parentheses, evaluated while it is read, modulo three 61-bit primes
-at points hashed from the reference: two different rational functions of degree d agree at all of them with a probability below (d /
-2^60)^3 (Schwartz 1980, Zippel 1979). Linear time, nothing is expanded and nothing is run; an integer power is at most 99."""
+Own recursive-descent parser over integers, variables, + - * / ^ and parentheses, evaluated while it is read, modulo
+three 61-bit primes at points hashed from the reference: two different rational functions of degree d agree at all of
+them with a probability below (d / 2^60)^3 (Schwartz 1980, Zippel 1979). Linear time, nothing is expanded and nothing is
+run; an integer power is at most 99."""
 
 from __future__ import annotations
 
@@ -14,8 +15,9 @@ from synth.verify import RIGHT, UNPARSABLE, WRONG
 
 MAX_CHARS, MAX_DEPTH, MAX_POWER = 300, 20, 99
 PRIMES = (2305843009213693951, 2305843009213693921, 2305843009213693907)  # the three largest below 2^61
+FORM = "math"
 EXAMPLE = {"prompt": "Expand (x + 1)(x - 2).", "answer": "x^2 - x - 2"}
-_TOKEN = re.compile(r"\s*(?:([0-9]{1,15})|([a-z])|(\*\*|[-+*/^()]))", re.ASCII)
+_TOKEN = re.compile(r"\s*(?:([0-9]{1,15}(?:\.[0-9]{1,9})?)|([a-z])|(\*\*|[-+*/^()]))", re.ASCII)
 
 
 @dataclass
@@ -79,8 +81,9 @@ class _Reader:
                 raise ValueError("a parenthesis is not closed")
             self.depth -= 1
             return value
-        if token.isdigit():
-            return int(token) % self.prime
+        if token[:1].isdigit():
+            whole, _, decimals = token.partition(".")
+            return int(whole + decimals) * pow(10 ** len(decimals), -1, self.prime) % self.prime
         if token.isalpha():
             return seed_for("formula", self.key, token, self.prime) % self.prime
         raise ValueError(f"{token!r} is no number, variable or parenthesis")

@@ -1,5 +1,5 @@
-"""A filled grid, row by row: rows parted by spaces, lines, "/" or "|", cells by nothing, spaces or commas. Only the sequence of cells
-counts."""
+"""A filled grid, row by row: rows parted by spaces, lines, "/" or "|", cells by nothing, spaces or commas, in brackets and quotes or not. Only the
+sequence of cells counts."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from synth.types import Problem, Score, Scored, Unscorable
 from synth.verify import UNPARSABLE
 
 MAX_CHARS = 1000
+FORM = "number"
 EXAMPLE = {"prompt": "Complete the grid.", "answer": "1234/3412/2143/4321"}
-_BETWEEN = str.maketrans("", "", " \t\n/|,;[]")
+_BETWEEN = str.maketrans("", "", " \t\n/|,;[](){}\"'")
 
 
 def cells(text: str) -> str:

@@ -1,9 +1,10 @@
 """An expression in LaTeX (\\frac{1}{2}, \\sqrt{3}, x^{2}), compared by Math-Verify behind our own limits.
 
-For answers in the form that people and models of mathematics write; `symbolic` reads plain text and needs no package. Math-Verify
-(github.com/huggingface/Math-Verify) limits its time by SIGALRM, which works in the main thread alone, and takes the last expression out of
-any text; so its time-outs are off here, it runs in a child of the pool that is killed beyond its limits, and an answer must be one
-expression and nothing else: no words, lists, signs of equality or dollars, exponents up to three digits.
+For answers in the form that people and models of mathematics write; `symbolic` reads plain text and needs no package.
+Math-Verify (github.com/huggingface/Math-Verify) limits its time by SIGALRM, which works in the main thread alone, and
+takes the last expression out of any text; so its time-outs are off here, it runs in a child of the pool that is killed
+beyond its limits, and an answer must be one expression and nothing else: no words, lists, signs of equality or dollars,
+exponents up to three digits.
 
 Where the package is missing, answers are Unscorable: `pip install 'espalier[math]'`.
 """
@@ -18,6 +19,7 @@ from synth.verify import RIGHT, UNPARSABLE, WRONG
 SECONDS = 10
 REQUIRES = "math_verify"
 MAX_CHARS, MAX_DEPTH = 200, 15
+FORM = "latex"
 EXAMPLE = {"prompt": "What is half of one third?", "answer": "\\frac{1}{6}"}
 _COMMANDS = "frac dfrac tfrac sqrt pi cdot times left right sin cos tan log ln exp pm infty theta alpha beta".split()
 _ALLOWED = re.compile(rf"(?:\\(?:{'|'.join(_COMMANDS)})(?![A-Za-z])|[0-9A-Za-z+\-*/^_.(){{}} ])*")
@@ -49,7 +51,10 @@ def latex(problem: Problem, answer: str) -> Score:
         return Unscorable(reason=f"bad_reference: {problem.answer!r} is no single expression")
     if not readable(answer):
         return UNPARSABLE
-    gold, given = (parse(f"${text}$", parsing_timeout=None) for text in (problem.answer.strip(), answer))
+    gold, given = (
+        parse(f"${text}$", parsing_timeout=None)  # type: ignore[arg-type]  # None is what its documents say for "no limit"
+        for text in (problem.answer.strip(), answer)
+    )
     if not gold:
         return Unscorable(reason=f"bad_reference: {problem.answer!r} does not parse")
     if not given:

@@ -1,7 +1,8 @@
-"""Boxes placed in a frame: "A 0 0, B 3 1" gives the left and top edge of each. Right where every box is inside, none overlap, all
-relations hold.
+"""Boxes placed in a frame: "A 0 0, B 3 1" (also "A: (0, 0); B = [3, 1]") gives the left and top edge of each. Right where every box is inside, none
+overlap, all relations hold.
 
-`boxes` is {name: [width, height]}; `relations` are [name, "left of" or "above", name]: the first ends where or before the second begins.
+`boxes` is {name: [width, height]}; `relations` are [name, "left of" or "above", name]: the first ends where or before
+the second begins.
 """
 
 from __future__ import annotations
@@ -13,12 +14,13 @@ from synth.types import Problem, Score, Unscorable
 from synth.verify import RIGHT, UNPARSABLE, WRONG
 
 MAX_CHARS = 500
+FORM = "number"
 EXAMPLE = {
     "prompt": "Place A (2 x 1) and B (1 x 1) in a 3 x 1 frame.",
     "answer": "A 0 0, B 2 0",
     "args": {"width": 3, "height": 1, "boxes": {"A": [2, 1], "B": [1, 1]}, "relations": [["A", "left of", "B"]]},
 }
-_PLACE = re.compile(r"\s*([A-Z])[\s:]*\(?([0-9]{1,3})[\s,]+([0-9]{1,3})\)?\s*", re.ASCII)
+_PLACE = re.compile(r"\s*\"?([A-Z])\"?(?:[\s:=]|\bat\b)*[(\[]?([0-9]{1,3})[\s,]+([0-9]{1,3})[)\]]?\s*", re.ASCII)
 
 
 def places(text: str) -> dict[str, tuple[int, int]] | None:
@@ -26,7 +28,9 @@ def places(text: str) -> dict[str, tuple[int, int]] | None:
     out: dict[str, tuple[int, int]] = {}
     if len(text) > MAX_CHARS:
         return None
-    for part in re.split(r"[;\n]|,(?=\s*[A-Z])", text.strip()):
+    text = text.strip()
+    text = text[1:-1] if text.startswith("{") and text.endswith("}") else text
+    for part in re.split(r"\s*[;\n]\s*|,(?=\s*\"?[A-Z])", text):
         found = _PLACE.fullmatch(part)
         if not found or found[1] in out:
             return None
@@ -52,7 +56,9 @@ def layout(
     return RIGHT if fits(given, width, height, boxes or {}, relations) else WRONG
 
 
-def fits(at: Mapping[str, tuple[int, int]], width: int, height: int, boxes: Mapping[str, Sequence[int]], relations: Sequence) -> bool:
+def fits(
+    at: Mapping[str, tuple[int, int]], width: int, height: int, boxes: Mapping[str, Sequence[int]], relations: Sequence
+) -> bool:
     """Whether the places are of exactly these boxes, inside the frame, apart from one another and as related."""
     if at.keys() != boxes.keys():
         return False
@@ -65,4 +71,6 @@ def fits(at: Mapping[str, tuple[int, int]], width: int, height: int, boxes: Mapp
             (l1, t1, r1, b1), (l2, t2, r2, b2) = edges[a], edges[b]
             if l1 < r2 and l2 < r1 and t1 < b2 and t2 < b1:
                 return False
-    return all(edges[a][2] <= edges[b][0] if kind == "left of" else edges[a][3] <= edges[b][1] for a, kind, b in relations)
+    return all(
+        edges[a][2] <= edges[b][0] if kind == "left of" else edges[a][3] <= edges[b][1] for a, kind, b in relations
+    )

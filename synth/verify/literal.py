@@ -1,6 +1,7 @@
 """The same characters, letter case and punctuation included: for edited strings and for spans of a text.
 
-Only space around the answer, and one pair of double quotes around it, is forgiven.
+Only space and what wraps the whole answer is forgiven (quotes, backticks, a fence, \\text{}), where neither the question
+nor the reference holds such a sign, and a full stop at the end of letters, digits and spaces.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from synth.types import Problem, Score, Unscorable
 from synth.verify import RIGHT, UNPARSABLE, WRONG
 
 MAX_CHARS = 2000
+FORM = "literal"
 EXAMPLE = {"prompt": "Reverse the word atom.", "answer": "mota"}
 
 

@@ -1,24 +1,31 @@
-"""A walk through a grid by letters U, D, L, R: right where it reaches the goal without leaving the grid or entering a wall.
+"""A walk through a grid by letters U, D, L, R: right where it reaches the goal without leaving the grid or entering a
+wall.
 
-`rows` are strings of "." (free), "#" (wall), "S" (start) and "G" (goal), "K" (a key) and "D" (a door: a wall until a key was reached); at most
-`limit` moves (0: any number up to 1000).
+`rows` are strings of "." (free), "#" (wall), "S" (start) and "G" (goal), "K" (a key) and "D" (a door: a wall until a
+key was reached); at most `limit` moves (0: any number up to 1000).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from synth.types import Problem, Score, Unscorable
 from synth.verify import RIGHT, UNPARSABLE, WRONG
 
 MAX_CHARS = 1000
+FORM = "number"
 EXAMPLE = {"prompt": "Walk from S to G: S.G", "answer": "RR", "args": {"rows": ["S.G"], "limit": 2}}
+_BETWEEN = str.maketrans(dict.fromkeys(",;\n\t->[]()'\"", " ") | {"↑": "U", "↓": "D", "←": "L", "→": "R"})
+_WORD = re.compile(r"\b(?:up|down|left|right)\b", re.IGNORECASE)
 STEPS = {"U": (-1, 0), "D": (1, 0), "L": (0, -1), "R": (0, 1)}
 
 
 def letters(text: str) -> str | None:
-    """The moves without spaces and commas; None where something else is there."""
-    text = text.replace(" ", "").replace(",", "") if len(text) <= MAX_CHARS else ""
+    """The moves as letters: these, small ones, arrows or the words up, down, left, right, parted by spaces, lines, commas,
+    "-" or ">", in brackets and quotes or not; None where something else is there."""
+    text = _WORD.sub(lambda m: m[0][0], text.translate(_BETWEEN)) if len(text) <= MAX_CHARS else ""
+    text = text.replace(" ", "").upper() if text.isascii() else ""
     return text if text and not text.strip("UDLR") else None
 
 

@@ -1,7 +1,12 @@
 """An integer or a rational, compared exactly: "0.5", "1/2" and "2/4" are one number, and 0.1 + 0.2 is 0.3.
 
-Grammar (ASCII digits only): sign? digits, thousands in groups of three by comma, a decimal part, or a fraction of two
-integers. No exponents, names or operations: nothing here can be made to compute.
+Grammar: sign? digits, thousands in groups of three by comma or space, a decimal part (".5" too), a fraction of two
+integers, a mixed number ("2 1/2"), a power of ten ("1.5e3", "1.5 * 10^3", at most 30), a percent sign (13% is 0.13).
+A decimal comma is not read: "1,5" has no one meaning.
+
+Beside the number an answer may hold what the question names: "25 mg" where it asks "How many mg", "25%" where it asks
+for percent, "x = 4" where it is solved for x or holds no other variable, and a dollar sign where nothing is counted.
+Another unit or variable is wrong. Spelling is read as in the form "number" of `synth.verify._spelling`.
 """
 
 from __future__ import annotations
@@ -14,27 +19,83 @@ from synth.types import Problem, Score, Unscorable
 from synth.verify import RIGHT, UNPARSABLE, WRONG
 
 MAX_CHARS = 80
+FORM = "number"
 EXAMPLE = {"prompt": "What is 3 * 7 / 2?", "answer": "-21/2"}
-_INTEGER = r"(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)"
-_NUMBER = re.compile(rf"(?P<sign>[-+]?)(?P<whole>{_INTEGER})(?:\.(?P<decimals>[0-9]+)|/(?P<below>[0-9]+))?")
+MAX_POWER = 30
+_INTEGER = r"(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]{1,3}(?: [0-9]{3})+|[0-9]+)"
+_NUMBER = re.compile(
+    rf"(?P<sign>[-+]?) ?(?:(?P<mixed>[0-9]+) (?=[0-9]+/))?(?P<whole>{_INTEGER})?"
+    r"(?:\.(?P<decimals>[0-9]+)|(?<=[0-9]) ?/ ?(?P<below>-?[0-9]+))?"
+    r"(?:(?:[eE]| ?\* ?10\^)(?P<power>[-+]?[0-9]{1,2}|\([-+]?[0-9]{1,2}\)))?(?P<percent> ?%)?"
+)
+_COUNTED = re.compile(r"\bhow (?:many|much) ([^\s?.,]+)", re.IGNORECASE)
+_SOLVED = re.compile(r"\b(?:for|of|is|find) ([a-z])\b(?! [a-z])", re.IGNORECASE)
+_VARIABLE = re.compile(r"(?<![A-Za-z])[a-z](?![A-Za-z])")
+_NAMED = re.compile(r"([A-Za-z]) ?= ?(.+)")
+_MONEY = re.compile(r"([-+]?)\$ ?(.+)")
+_WITH_UNIT = re.compile(r"(.*[0-9]) ?([^\s0-9]+)")
 
 
 def parse(text: str) -> tuple[Fraction, bool] | None:
-    """The value, and whether it is written as an integer; None where `text` is no number, is too long, or divides by zero."""
+    """The value, and whether it is written as an integer; None where `text` is no number, is too long, or divides by
+    zero."""
     text = text.strip().replace("\N{MINUS SIGN}", "-") if len(text) <= MAX_CHARS else ""
-    if not (found := _NUMBER.fullmatch(text)):
+    found = _NUMBER.fullmatch(text)
+    if not found or (found["whole"] is None and found["decimals"] is None):
         return None
-    whole, decimals, below = found["whole"].replace(",", ""), found["decimals"] or "", found["below"]
-    if below is not None and not int(below):
+    whole, decimals = (found["whole"] or "").replace(",", "").replace(" ", ""), found["decimals"] or ""
+    below, power = int(found["below"] or 1), int((found["power"] or "0").strip("()"))
+    if (
+        not below
+        or abs(power) > MAX_POWER
+        or (found["below"] and found["power"])
+        or (found["mixed"] and int(whole) >= below)
+    ):
         return None
-    value = Fraction(int(whole + decimals), int(below) if below else 10 ** len(decimals))
-    return (-value if found["sign"] == "-" else value), not decimals and below is None
+    value = (Fraction(int(whole + decimals), 10 ** len(decimals)) / below + int(found["mixed"] or 0)) * Fraction(
+        10
+    ) ** power
+    if found["percent"]:
+        value /= 100
+    plain = not decimals and not any(found[part] for part in ("below", "power", "percent"))
+    return (-value if found["sign"] == "-" else value), plain
+
+
+def named(text: str, question: str) -> str:
+    """The text without the unit, variable or dollar sign that the question allows beside a number."""
+    if len(text) > MAX_CHARS:
+        return text
+    counted = _COUNTED.search(question)
+    if found := _NAMED.fullmatch(text):
+        return found[2] if found[1] in solved_for(question) else text
+    if found := _MONEY.fullmatch(text):
+        return text if counted and counted[1].lower() not in ("dollars", "money") else found[1] + found[2]
+    if found := _WITH_UNIT.fullmatch(text):
+        asked = {counted[1], counted[1].removesuffix("s")} if counted else set()
+        asked |= {unit.lower() for unit in asked if len(unit) > 3} | {
+            unit.capitalize() for unit in asked if len(unit) > 3
+        }
+        asked |= {"%", "percent"} if re.search(r"percent|%", question, re.IGNORECASE) else set()
+        return found[1] if found[2] in asked else text
+    return text
+
+
+def solved_for(question: str) -> set[str]:
+    """The variable that a question asks for; empty where it names none or leaves it open."""
+    found = set(_SOLVED.findall(question)) & set(_VARIABLE.findall(question))
+    if len(found) != 1 and question.lower().startswith("solve"):
+        found = set(_VARIABLE.findall(re.sub(r"[0-9]", " ", question)))
+    return found if len(found) == 1 else set()
 
 
 def number(problem: Problem, answer: str, *, kind: Literal["rational", "integer"] = "rational") -> Score:
-    """1 where answer and reference are the same number; `kind="integer"` also asks that the answer be written as one (3, not 3.0)."""
+    """1 where answer and reference are the same number; `kind="integer"` also asks that the answer be written as one
+    (3, not 3.0)."""
     if (gold := parse(problem.answer)) is None:
         return Unscorable(reason=f"bad_reference: {problem.answer!r} is no number")
-    if (given := parse(answer)) is None or (kind == "integer" and not given[1]):
+    given = parse(answer)
+    if given is None or answer.endswith("%"):
+        given = parse(named(answer, problem.question))
+    if given is None or (kind == "integer" and not given[1]):
         return UNPARSABLE
     return RIGHT if given[0] == gold[0] else WRONG

@@ -9,6 +9,7 @@ from synth.types import Problem, Score, Unscorable
 from synth.verify import RIGHT, UNPARSABLE, WRONG
 from synth.verify.path import nodes
 
+FORM = "number"
 EXAMPLE = {"prompt": "Order A, B, C: A before B.", "answer": "C A B", "args": {"before": [["A", "B"]]}}
 
 

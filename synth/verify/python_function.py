@@ -1,26 +1,28 @@
-"""A Python function, by what it returns on hidden inputs: run in the sandbox (`synth.sandbox`), compared here.
+"""A Python function, by what it returns on hidden inputs: run in the sandbox (`synth.sandbox.parent`), compared here.
 
-The outputs expected are not in the process that runs the answer. Results are compared with their types: True is not 1, and 2.0 is not 2;
-a tuple is a list. Where no sandbox works on this machine the answer is Unscorable ("refused"), never run."""
+The outputs expected are not in the process that runs the answer. Results are compared with their types: True is not 1,
+and 2.0 is not 2; a tuple is a list. Where no sandbox works on this machine the answer is Unscorable ("refused"), never
+run."""
 
 from __future__ import annotations
 
 import json
 import re
+import textwrap
 from collections.abc import Sequence
 from typing import Any
 
-from synth import sandbox
+from synth.sandbox import parent as sandbox
 from synth.types import Problem, Score, Scored, Unscorable
 from synth.verify import TIMEOUT, UNPARSABLE
 
 MAX_CHARS = 5000
+FORM = "code"
 EXAMPLE = {
     "prompt": "Write a Python function f(x) that adds one.",
     "answer": "def f(x):\n    return x + 1",
     "args": {"function": "f", "inputs": [[1], [-1], [40]], "expected": [2, 0, 41]},
 }
-_FENCE = re.compile(r"```(?:python|py)?\n(.*?)\n?```", re.DOTALL)
 
 
 def python_function(
@@ -35,10 +37,8 @@ def python_function(
     """1 where every result is the expected one. `parts["tests"]`: share of the inputs on which it is."""
     if not problem.answer.strip() or not inputs or len(inputs) != len(expected):
         return Unscorable(reason="bad_reference: the problem holds no reference or no tests")
-    source = answer.strip() if len(answer) <= MAX_CHARS else ""
-    if fenced := _FENCE.fullmatch(source):
-        source = fenced[1]
-    if not re.search(rf"^def {re.escape(function)}\b", source, re.MULTILINE):
+    source = textwrap.dedent(answer).strip() if len(answer) <= MAX_CHARS else ""
+    if not re.search(rf"^(?:def {re.escape(function)}\b|{re.escape(function)}\s*=\s*lambda\b)", source, re.MULTILINE):
         return UNPARSABLE
     outcome = sandbox.run(source, function, inputs, limits=sandbox.Limits(seconds=seconds))
     if outcome.status in ("refused", "stalled"):

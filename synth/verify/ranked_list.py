@@ -1,11 +1,14 @@
-"""A ranking of passages against graded relevance: the answer is a list of their numbers, `[3] > [1] > [2]`, best first.
+"""A ranking of passages against graded relevance: the answer is a list of their numbers, `[3] > [1] > [2]` or 3 > 1 > 2, best
+first.
 
     DCG@k = sum_{i <= k} (2^rel_i - 1) / log2(i + 1),   NDCG = DCG / DCG of the best order
     recall@k = relevant among the first k / min(k, relevant)
-    RBO = (1 - p) sum_{d <= n} p^(d-1) |first d of both| / d + p^n |all of both| / n        (extrapolated; 1 for equal lists)
+    RBO = (1 - p) sum_{d <= n} p^(d-1) |first d of both| / d + p^n |all of both| / n        (extrapolated; 1 for equal
+    lists)
 
-Järvelin and Kekäläinen 2002; Webber, Moffat and Zobel 2010. As parts of one reward: ReasonRank, 2025 (arXiv 2508.07050).
-The problem's reference answer is the teacher's list. A list that is not a permutation of all passages is unparsable.
+Järvelin and Kekäläinen 2002; Webber, Moffat and Zobel 2010. As parts of one reward: ReasonRank, 2025 (arXiv
+2508.07050). The problem's reference answer is the teacher's list. A list that is not a permutation of all passages is
+unparsable.
 """
 
 from __future__ import annotations
@@ -18,14 +21,18 @@ from synth.types import Problem, Score, Scored, Unscorable
 from synth.verify import UNPARSABLE
 
 MAX_CHARS = 4000
+FORM = "number"
 EXAMPLE = {"prompt": "Rank the passages [1] [2] [3].", "answer": "[2] > [1] > [3]", "args": {"relevance": [1, 2, 0]}}
+_BARE = re.compile(r"[0-9]{1,4}(?:\s*>\s*[0-9]{1,4})*")
 _LIST = re.compile(r"\[([0-9]{1,4})\](?:\s*>\s*\[(?:[0-9]{1,4})\])*")
 
 
 def order(text: str, n: int) -> list[int] | None:
     """The numbers of a list, best first, from 0; None where it is no permutation of n passages."""
-    text = text.strip()
-    if len(text) > MAX_CHARS or not _LIST.fullmatch(text):
+    text = text.strip() if len(text) <= MAX_CHARS else ""
+    if _BARE.fullmatch(text):
+        text = re.sub(r"[0-9]+", r"[\g<0>]", text)
+    if not _LIST.fullmatch(text):
         return None
     found = [int(x) - 1 for x in re.findall(r"[0-9]+", text)]
     return found if sorted(found) == list(range(n)) else None
@@ -35,7 +42,9 @@ def ranked_list(problem: Problem, answer: str, *, relevance: Sequence[float], k:
     """`relevance[i]` is that of passage i + 1. Value: NDCG@k, 1 for a best order alone; parts ndcg, recall and rbo."""
     teacher = order(problem.answer, len(relevance))
     if teacher is None or not any(relevance) or k < 1 or not 0 < p < 1:
-        return Unscorable(reason=f"bad_reference: {problem.answer!r} is no ranking of {len(relevance)} passages of which one is relevant")
+        return Unscorable(
+            reason=f"bad_reference: {problem.answer!r} is no ranking of {len(relevance)} passages of which one is relevant"
+        )
     given = order(answer, len(relevance))
     if given is None:
         return UNPARSABLE

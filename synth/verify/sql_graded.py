@@ -2,11 +2,13 @@
 
 Think2SQL, Papicchio et al. 2025 (arXiv 2504.15077), with the measures of QATCH: the mean of
 
-    cell precision   the share of the cells given that are in the right result     cell recall   the share of the right cells given
+    cell precision   the share of the cells given that are in the right result
+    cell recall      the share of the right cells given
     cardinality      fewer rows over more rows
 
-averaged over the problem's database and five mutations of it. 1 is given exactly where `sql` gives 1; a result that only looks like it
-(other order of cells) stays below. Limits and sandbox are those of `sql`; a query that does not run is 0.
+averaged over the databases of `sql`. 1 is given exactly where `sql` gives 1; a result that
+only looks like it (other order of cells) stays below. Limits and sandbox are those of `sql`; a query that does not run
+is 0.
 """
 
 from __future__ import annotations
@@ -21,12 +23,16 @@ from synth.verify._database import judged, same
 from synth.verify.sql import EXAMPLE as WHOLE
 from synth.verify.sql import SECONDS as SECONDS
 
+FORM = "code"
 EXAMPLE = WHOLE | {"answer": "SELECT name FROM (SELECT * FROM t WHERE age > 30) AS old"}
 ALMOST = 0.95  # the most that a wrong result can get
 
 
-def sql_graded(problem: Problem, answer: str, *, tables: Mapping[str, Any] | None = None, ordered: bool = False) -> Score:
-    """1 where the query is right on all databases, else at most 0.95: the mean of the three measures over the databases."""
+def sql_graded(
+    problem: Problem, answer: str, *, tables: Mapping[str, Any] | None = None, ordered: bool = False
+) -> Score:
+    """1 where the query is right on all databases, else at most 0.95: the mean of the three measures over the
+    databases."""
     worth, right = [], []
 
     def look(gold: list[tuple], given: list[tuple]) -> None:

@@ -1,12 +1,14 @@
-"""A mathematical expression, equal to the reference as a function of its variables: x*(x + 1), x^2 + x and x + x**2 are one.
+"""A mathematical expression, equal to the reference as a function of its variables: x*(x + 1), x^2 + x and x + x**2 are
+one.
 
-Own tokenizer and recursive-descent parser, which build sympy nodes one by one: no text ever reaches sympy, whose own parsers evaluate
-Python. Grammar: + - * / ^ (or **), parentheses, numbers, a number before a name or parenthesis (2x), the names of `variables`, pi, and
-sqrt, sin, cos, tan, exp, log, abs of one argument. Limits on length, depth, digits and exponents; what sympy then does runs in a child of
-the pool, which is killed beyond its limits of time and memory, on any thread.
+Own tokenizer and recursive-descent parser, which build sympy nodes one by one: no text ever reaches sympy, whose own
+parsers evaluate Python. Grammar: + - * / ^ (or **), parentheses, numbers, a number or parenthesis before a name or parenthesis (2x, (x + 1)y),
+the names of `variables`, pi, and sqrt, sin, cos, tan, exp, log, abs of one argument. Limits on length, depth, digits
+and exponents; what sympy then does runs in a child of the pool, which is killed beyond its limits of time and memory,
+on any thread.
 
-Equality is decided exactly: unequal where the two differ at one of three rational points, equal where sympy proves the difference zero.
-Where it can prove neither, the answer is Unscorable, never wrong.
+Equality is decided exactly: unequal where the two differ at one of three rational points, equal where sympy proves the
+difference zero. Where it can prove neither, the answer is Unscorable, never wrong.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from synth.types import Problem, Score, Unscorable
 from synth.verify import RIGHT, UNPARSABLE, WRONG
 
 SECONDS = 5
+FORM = "math"
 EXAMPLE = {"prompt": "Expand (x + 1)^2 / 2.", "answer": "x^2/2 + x + 1/2", "args": {"variables": ["x"]}}
 MAX_CHARS, MAX_DEPTH, MAX_DIGITS, MAX_EXPONENT = 200, 20, 18, 40
 FUNCTIONS = ("sqrt", "sin", "cos", "tan", "exp", "log", "abs")
@@ -93,13 +96,19 @@ class _Reader:
         return self.power(depth)
 
     def power(self, depth: int) -> Any:
-        number = self.at < len(self.tokens) and self.tokens[self.at][0] == "number"
         node = self.atom(depth)
         if self.peek() == "^":
             self.take()
-            return self._raised(node, self.exponent(depth))
-        follows = self.tokens[self.at] if number and self.at < len(self.tokens) else ("", "")
-        return node * self.power(depth) if follows[0] == "name" or follows[1] == "(" else node  # 2x, 3(x + 1)
+            node = self._raised(node, self.exponent(depth))
+        last = self.tokens[self.at - 1]
+        follows = self.tokens[self.at] if self.at < len(self.tokens) else ("", "")
+        if (last[0] == "number" or last[1] == ")") and (
+            follows[0] == "name" or follows[1] == "("
+        ):  # 2x, 3(x + 1), (x)(y)
+            if depth >= MAX_DEPTH:
+                raise ValueError(f"nested deeper than {MAX_DEPTH}")
+            return node * self.power(depth + 1)
+        return node
 
     def exponent(self, depth: int) -> Any:
         if self.peek() == "-":
@@ -118,7 +127,9 @@ class _Reader:
         if base == 0 and not (exponent.is_number and exponent > 0):
             raise ValueError("a power of zero")
         power = base**exponent
-        if power.is_Pow and power.exp.is_number and abs(power.exp) > MAX_EXPONENT:  # sympy has multiplied nested exponents
+        if (
+            power.is_Pow and power.exp.is_number and abs(power.exp) > MAX_EXPONENT
+        ):  # sympy has multiplied nested exponents
             raise ValueError(f"the exponent {power.exp} is over {MAX_EXPONENT}")
         return power
 
@@ -132,7 +143,7 @@ class _Reader:
             return self.sympy.Symbol(text, real=True)
         if kind == "name" and text == "pi":
             return self.sympy.pi
-        if kind == "name" and text in FUNCTIONS:
+        if kind == "name" and (text := "log" if text == "ln" else text) in FUNCTIONS:
             if self.take()[1] != "(":
                 raise ValueError(f"{text} needs parentheses")
             inner = self._closed(depth)
@@ -151,7 +162,8 @@ class _Reader:
 
 
 def symbolic(problem: Problem, answer: str, *, variables: Sequence[str] = ()) -> Score:
-    """1 where answer and reference are the same function of `variables`. Runs in the pool; call it through `synth.verify.verify`."""
+    """1 where answer and reference are the same function of `variables`. Runs in the pool; call it through
+    `synth.verify.verify`."""
     try:
         gold = _finite(parse(problem.answer, variables))
     except ValueError as e:
@@ -161,7 +173,13 @@ def symbolic(problem: Problem, answer: str, *, variables: Sequence[str] = ()) ->
     except ValueError:
         return UNPARSABLE
     equal = _equal(gold, given, variables)
-    return Unscorable(reason=f"undecided: whether {answer!r} is {problem.answer!r}") if equal is None else RIGHT if equal else WRONG
+    return (
+        Unscorable(reason=f"undecided: whether {answer!r} is {problem.answer!r}")
+        if equal is None
+        else RIGHT
+        if equal
+        else WRONG
+    )
 
 
 def _finite(expression: Any) -> Any:

@@ -1,4 +1,5 @@
-"""The model card and the data card, as Markdown with the front matter that the Hugging Face Hub reads, from the facts of the run alone.
+"""The model card and the data card, as Markdown with the front matter that the Hugging Face Hub reads, from the facts
+of the run alone.
 
 Snippets are what a reader copies: `SNIPPETS` are run by a test as they stand on the card.
 """
@@ -27,18 +28,37 @@ print(rows.num_rows, rows[0])
 
 
 def model_card(name: str, path: str, facts: Mapping[str, Any]) -> str:
-    """facts: metrics (of metrics.json, one model), cards, recipe, profile, seed, measured, question, n: what the report has."""
+    """facts: metrics (of metrics.json, one model), cards, recipe, profile, seed, measured, question, n: what the report
+    has."""
     metrics = {k: m for k, m in facts["metrics"].items() if isinstance(m, Mapping) and m.get("mean") is not None}
-    results = [{"type": k, "value": round(m["mean"], 4), "name": f"{k} (95 % interval {m['low']:.4f} to {m['high']:.4f}, n = {m['n']})"}
-               for k, m in metrics.items() if k.startswith(("pass@", "majority@"))]  # fmt: skip
+    results = [
+        {
+            "type": k,
+            "value": round(m["mean"], 4),
+            "name": f"{k} (95 % interval {m['low']:.4f} to {m['high']:.4f}, n = {m['n']})",
+        }
+        for k, m in metrics.items()
+        if k.startswith(("pass@", "majority@"))
+    ]
     task = {"type": "text-generation", "name": "questions about held-out roots"}
     index = [
         {
             "name": name,
-            "results": [{"task": task, "dataset": {"type": "espalier", "name": "artifacts/questions, split test"}, "metrics": results}],
+            "results": [
+                {
+                    "task": task,
+                    "dataset": {"type": "espalier", "name": "artifacts/questions, split test"},
+                    "metrics": results,
+                }
+            ],
         }
     ]
-    front = {"library_name": "transformers", "pipeline_tag": "text-generation", "tags": ["espalier", name], "model-index": index}
+    front = {
+        "library_name": "transformers",
+        "pipeline_tag": "text-generation",
+        "tags": ["espalier", name],
+        "model-index": index,
+    }
     card, steps = facts["card"], facts["card"].get("steps", 0)
     lines = [
         _front(front),
@@ -49,25 +69,35 @@ def model_card(name: str, path: str, facts: Mapping[str, Any]) -> str:
         "## Use\n\n```python\n" + MODEL_SNIPPET.format(path=path, question=facts["question"].replace('"', "'")) + "```",
         "The model was trained to search: without the tool of the environment `search` it cannot look anything up "
         f"(`espalier chat {path}` gives it one).",
-        "## How good it is\n\n" + _table(["metric", "mean", "95 % interval", "problems"], [
-            [k, f"{m['mean']:.4g}", f"{m['low']:.4g} to {m['high']:.4g}", str(m["n"])] for k, m in metrics.items()]),
+        "## How good it is\n\n"
+        + _table(
+            ["metric", "mean", "95 % interval", "problems"],
+            [[k, f"{m['mean']:.4g}", f"{m['low']:.4g} to {m['high']:.4g}", str(m["n"])] for k, m in metrics.items()],
+        ),
         f"Measured on {facts['n']} questions about things that no training question is about. Decoding: {facts['decoding']}.",
         "## What it was made of\n\n" + _table(["stage", "made", "kept", "digest"], facts["made"]),
         "`espalier lineage` names every row, decision and source file.",
         "## Limits\n\nIt knows what its knowledge base holds, and states it without doubt where it is wrong. "
         + (f"With its search blanked it answers {facts['blanked']:.0%}." if facts.get("blanked") is not None else ""),
         "## Cost\n\n" + (facts["cost"] or "Not measured in this checkout: outputs came from the cache."),
-    ]  # fmt: skip
+    ]
     return "\n\n".join(lines) + "\n"
 
 
 def data_card(name: str, files: Mapping[str, str], facts: Mapping[str, Any]) -> str:
     """files: split or table -> path; facts: the card of each stage, sources with licence notes."""
-    front = {"tags": ["espalier", "synthetic"], "configs": [{"config_name": k, "data_files": v} for k, v in files.items()]}
+    front = {
+        "tags": ["espalier", "synthetic"],
+        "configs": [{"config_name": k, "data_files": v} for k, v in files.items()],
+    }
     rows, gates = [], []
     for stage, card in facts["cards"].items():
-        aside = card.get("quarantined") or {}
-        dropped = ", ".join(f"{k} {v:,}" for k, v in aside.items()) if isinstance(aside, Mapping) else str(aside)
+        quarantined = card.get("quarantined") or {}
+        dropped = (
+            ", ".join(f"{k} {v:,}" for k, v in quarantined.items())
+            if isinstance(quarantined, Mapping)
+            else str(quarantined)
+        )
         rows.append([stage, f"{card.get('produced', 0):,}", f"{card.get('accepted', 0):,}", dropped or "none"])
         gates += [[stage, k, str(v)] for k, v in card.get("gates", {}).items()]
     lines = [
@@ -76,10 +106,13 @@ def data_card(name: str, files: Mapping[str, str], facts: Mapping[str, Any]) -> 
         f"Made by Espalier, seed {facts['seed']}, recipe {facts['recipe'] or 'none'}. Every row is kept or set "
         "aside with a reason and evidence.",
         "## Use\n\n```python\n" + DATA_SNIPPET.format(path=next(iter(files.values()))) + "```",
-        "## Rows\n\n" + _table(["stage", "made", "kept", "set aside"], rows),
+        "## Rows\n\n" + _table(["stage", "made", "kept", "quarantined"], rows),
         "## Gates\n\n" + (_table(["stage", "gate", "value"], gates) if gates else "None."),
         "## Sources\n\n"
-        + _table(["path", "kind", "rows"], [[s.get("path", ""), s.get("kind", ""), f"{s.get('rows', 0):,}"] for s in facts["sources"]]),
+        + _table(
+            ["path", "kind", "rows"],
+            [[s.get("path", ""), s.get("kind", ""), f"{s.get('rows', 0):,}"] for s in facts["sources"]],
+        ),
         "Splits are decided by the hash of each root, so no root lies in two of them.",
     ]
     return "\n\n".join(lines) + "\n"

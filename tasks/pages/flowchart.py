@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from html import escape
+
+from tasks.text import escape
 
 WIDTH, HEIGHT, GAP_X, GAP_Y = 148, 46, 40, 16
 
 
 def flowchart(nodes: Mapping[str, tuple[str, str]], edges: Mapping[str, Sequence[str]]) -> str:
-    """nodes: name -> (text below the name, colour class); edges: name -> the names that it reads. A column is the longest way from a
-    source."""
+    """nodes: name -> (text below the name, colour class); edges: name -> the names that it reads. A column is the
+    longest way from a source."""
     depth: dict[str, int] = {}
 
     def place(name: str) -> int:
@@ -40,7 +41,9 @@ def flowchart(nodes: Mapping[str, tuple[str, str]], edges: Mapping[str, Sequence
                 out.append(f'<path class="edge" d="{curve}"/>')
     for name, (text, colour) in nodes.items():
         x, y = at[name]
-        out.append(f'<rect class="node c-{escape(colour)}" x="{x:.0f}" y="{y:.1f}" width="{WIDTH}" height="{HEIGHT}" rx="8"/>')
+        out.append(
+            f'<rect class="node c-{escape(colour)}" x="{x:.0f}" y="{y:.1f}" width="{WIDTH}" height="{HEIGHT}" rx="8"/>'
+        )
         out.append(f'<text class="name" x="{x + 10:.0f}" y="{y + 19:.1f}">{escape(name)}</text>')
         out.append(f'<text x="{x + 10:.0f}" y="{y + 35:.1f}">{escape(text)}</text>')
     said = escape("; ".join(f"{n} reads {', '.join(s)}" for n, s in edges.items() if s))

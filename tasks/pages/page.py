@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from html import escape
 from typing import Any
+
+from tasks.text import escape
 
 CSS = """
 :root { color-scheme: light dark; --ink: #1d2330; --soft: #5c6577; --line: #dfe3ea; --paper: #ffffff; --tint: #f4f6f9;
@@ -83,7 +84,14 @@ footer { margin-top: 4rem; color: var(--soft); font-size: .85rem; }
     for c in ("base", "sft", "prefer", "rl", "other", "bad")
 )
 
-OUTCOME_COLOURS = {"right": "rl", "wrong": "sft", "malformed": "bad", "out_of_calls": "prefer", "truncated": "other", "unscorable": "base"}
+OUTCOME_COLOURS = {
+    "right": "rl",
+    "wrong": "sft",
+    "malformed": "bad",
+    "out_of_calls": "prefer",
+    "truncated": "other",
+    "unscorable": "base",
+}
 _TAG = re.compile(r"<(search|answer)>(.*?)</\1>", re.DOTALL)
 
 
@@ -91,7 +99,10 @@ def page(title: str, lead: str, facts: str, sections: Sequence[tuple[str, str]])
     """The whole document from (heading, HTML) sections; title, lead and facts are plain text."""
     anchors = [re.sub(r"\W+", "-", heading.lower()).strip("-") for heading, _ in sections]
     links = "".join(f'<a href="#{a}">{escape(h)}</a>' for a, (h, _) in zip(anchors, sections, strict=True))
-    body = "".join(f'<section id="{a}"><h2>{escape(h)}</h2>{html}</section>' for a, (h, html) in zip(anchors, sections, strict=True))
+    body = "".join(
+        f'<section id="{a}"><h2>{escape(h)}</h2>{html}</section>'
+        for a, (h, html) in zip(anchors, sections, strict=True)
+    )
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; img-src data:\">"
@@ -139,7 +150,9 @@ def stack(counts: Mapping[str, int]) -> str:
 
 def tags(counts: Mapping[str, Any]) -> str:
     return (
-        '<ul class="reasons">' + "".join(f"<li>{escape(str(k))} <b>{escape(str(n))}</b></li>" for k, n in counts.items()) + "</ul>"
+        '<ul class="reasons">'
+        + "".join(f"<li>{escape(str(k))} <b>{escape(str(n))}</b></li>" for k, n in counts.items())
+        + "</ul>"
         if counts
         else "none"
     )
@@ -149,14 +162,19 @@ def episode(e: Mapping[str, Any], *, shown: bool = False) -> str:
     """One conversation as bubbles behind a line that says question, model and outcome; `shown` unfolds it."""
     question = next((m["content"] for m in e["messages"] if m["role"] == "user"), "")
     good = "right" if e["outcome"] == "right" else "other"
-    calls = f"{e['calls']} search{'es' if e['calls'] != 1 else ''}" if e["env"] == "search" else e["family"].replace("_", " ")
+    calls = (
+        f"{e['calls']} search{'es' if e['calls'] != 1 else ''}"
+        if e["env"] == "search"
+        else e["family"].replace("_", " ")
+    )
     ended = escape(e["outcome"].replace("_", " "))
     head = (
         f'<summary><span class="q">{escape(question)}</span><span class="soft">{escape(calls)}</span>'
         f'<span class="tag">{dot(e["model"])}{escape(e["run"])}</span><b class="{good}">{ended}</b></summary>'
     )
     turns = "".join(
-        f'<div class="turn {_role(m["role"])}"><span class="who">{escape(m["role"])}</span>{_said(m)}</div>' for m in e["messages"]
+        f'<div class="turn {_role(m["role"])}"><span class="who">{escape(m["role"])}</span>{_said(m)}</div>'
+        for m in e["messages"]
     )
     opening = "<details open>" if shown else "<details>"
     return f'{opening}{head}<div class="chat">{turns}<div class="note">Reference answer: {escape(e["answer"])}</div></div></details>'

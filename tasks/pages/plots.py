@@ -8,9 +8,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from html import escape
 
 import numpy as np
+
+from tasks.text import escape
 
 Points = tuple[Sequence[float], Sequence[float]]
 
@@ -42,7 +43,8 @@ def smooth(y: np.ndarray, window: int) -> np.ndarray:
 
 
 def lines(series: Mapping[str, Points], *, x: str, y: str, width: int = 330, height: int = 200) -> str:
-    """Curves with axis labels. A curve of more than 60 points is drawn faint, with its moving average (a 25th of its length) on top."""
+    """Curves with axis labels. A curve of more than 60 points is drawn faint, with its moving average (a 25th of its
+    length) on top."""
     found = {name: _finite(points) for name, points in series.items()}
     found = {name: p for name, p in found.items() if len(p[0])}
     if not found:
@@ -62,9 +64,16 @@ def lines(series: Mapping[str, Points], *, x: str, y: str, width: int = 330, hei
     return f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{title}"><title>{title}</title>{"".join(out)}</svg>'
 
 
-def bands(series: Mapping[str, tuple[str, Sequence[float], Sequence[float], Sequence[float] | None, Sequence[float] | None]], *, x: str, y: str,
-          width: int = 330, height: int = 200) -> str:  # fmt: skip
-    """Curves with intervals: name -> (colour class, x, mean, low, high); low and high are None where there is no interval."""
+def bands(
+    series: Mapping[str, tuple[str, Sequence[float], Sequence[float], Sequence[float] | None, Sequence[float] | None]],
+    *,
+    x: str,
+    y: str,
+    width: int = 330,
+    height: int = 200,
+) -> str:
+    """Curves with intervals: name -> (colour class, x, mean, low, high); low and high are None where there is no
+    interval."""
     if not series:
         return ""
     xs = np.concatenate([np.asarray(p[1], dtype=np.float64) for p in series.values()])
@@ -77,7 +86,10 @@ def bands(series: Mapping[str, tuple[str, Sequence[float], Sequence[float], Sequ
             lower, upper = (_points(a, py(np.asarray(v, dtype=np.float64))) for v in (low, high))
             out.append(f'<path class="band b-{colour}" d="M{" ".join([*upper, *reversed(lower)])}Z"/>')
         out.append(_path(a, py(np.asarray(mean, dtype=np.float64)), f"line c-{colour}"))
-        said.append(f"{name} ends at {mean[-1]:.4g}" + (f" ({low[-1]:.4g} to {high[-1]:.4g})" if low is not None and high is not None else ""))
+        said.append(
+            f"{name} ends at {mean[-1]:.4g}"
+            + (f" ({low[-1]:.4g} to {high[-1]:.4g})" if low is not None and high is not None else "")
+        )
     title = escape(f"{y} over {x}: {', '.join(said)}")
     return f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{title}"><title>{title}</title>{"".join(out)}</svg>'
 
@@ -89,13 +101,19 @@ def standalone(svg: str, names: Mapping[str, str]) -> str:
         "svg { font: 10.5px ui-sans-serif, system-ui, sans-serif; background: #fff } text { fill: #5c6577 } .name { fill: #1d2330 } "
         ".grid { stroke: #dfe3ea } .axis { stroke: #5c6577 } .line { fill: none; stroke-width: 2; stroke-linejoin: round } "
         ".faint { opacity: .28; stroke-width: 1 } "
-    ) + " ".join(f".c-{k} {{ stroke: {v} }} circle.c-{k}, text.c-{k} {{ fill: {v}; stroke: none }}" for k, v in shade.items())
+    ) + " ".join(
+        f".c-{k} {{ stroke: {v} }} circle.c-{k}, text.c-{k} {{ fill: {v}; stroke: none }}" for k, v in shade.items()
+    )
     x0, legend = 56, ""
     for series, name in names.items():
         legend += f'<text class="c-{series}" x="{x0}" y="-4">{escape(name)}</text>'
         x0 += 7 * len(name) + 16
     width, height = re.search(r'viewBox="0 0 (\d+) (\d+)"', svg).groups()  # type: ignore[union-attr]
-    svg = svg.replace(f'viewBox="0 0 {width} {height}"', f'xmlns="http://www.w3.org/2000/svg" viewBox="0 -18 {width} {int(height) + 18}"', 1)
+    svg = svg.replace(
+        f'viewBox="0 0 {width} {height}"',
+        f'xmlns="http://www.w3.org/2000/svg" viewBox="0 -18 {width} {int(height) + 18}"',
+        1,
+    )
     return svg.replace("</title>", f"</title><style>{style}</style>{legend}", 1) + "\n"
 
 
@@ -111,19 +129,26 @@ def whiskers(rows: Sequence[tuple[str, str, Mapping[str, float]]], *, x: str, wi
     for i, (name, series, m) in enumerate(rows):
         at = 4 + row * (i + 0.5)
         out.append(f'<text x="{left - 10}" y="{at + 4:.1f}" text-anchor="end" class="row">{escape(name)}</text>')
-        out.append(f'<line class="line c-{series}" x1="{px(m["low"]):.1f}" x2="{px(m["high"]):.1f}" y1="{at:.1f}" y2="{at:.1f}"/>')
+        out.append(
+            f'<line class="line c-{series}" x1="{px(m["low"]):.1f}" x2="{px(m["high"]):.1f}" y1="{at:.1f}" y2="{at:.1f}"/>'
+        )
         out.append(f'<circle class="c-{series}" cx="{px(m["mean"]):.1f}" cy="{at:.1f}" r="4.5"/>')
         out.append(f'<text x="{width - right + 8}" y="{at + 4:.1f}">{m["mean"]:.0%}</text>')
-    out.append(f'<text class="name" x="{(left + width - right) / 2:.0f}" y="{height - 4}" text-anchor="middle">{escape(x)}</text>')
+    out.append(
+        f'<text class="name" x="{(left + width - right) / 2:.0f}" y="{height - 4}" text-anchor="middle">{escape(x)}</text>'
+    )
     return f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{escape(x)}">{"".join(out)}</svg>'
 
 
 def reliability(series: Mapping[str, Sequence[Mapping[str, float]]], *, width: int = 330, height: int = 230) -> str:
-    """Share right over confidence, bin by bin: series -> points {"confidence", "right", "n"}; a dot's area is its share of the samples."""
+    """Share right over confidence, bin by bin: series -> points {"confidence", "right", "n"}; a dot's area is its share
+    of the samples."""
     left, right, top, bottom = 52, 14, 12, 36
     px = lambda v: left + v * (width - left - right)  # noqa: E731
     py = lambda v: height - bottom - v * (height - top - bottom)  # noqa: E731
-    out = [f'<line class="axis" x1="{px(0):.1f}" y1="{py(0):.1f}" x2="{px(1):.1f}" y2="{py(1):.1f}" stroke-dasharray="4 4"/>']
+    out = [
+        f'<line class="axis" x1="{px(0):.1f}" y1="{py(0):.1f}" x2="{px(1):.1f}" y2="{py(1):.1f}" stroke-dasharray="4 4"/>'
+    ]
     for t in (0, 0.25, 0.5, 0.75, 1):
         out.append(f'<line class="grid" x1="{left}" x2="{width - right}" y1="{py(t):.1f}" y2="{py(t):.1f}"/>')
         out.append(f'<text x="{left - 6}" y="{py(t) + 3.5:.1f}" text-anchor="end">{t:.0%}</text>')
@@ -136,8 +161,12 @@ def reliability(series: Mapping[str, Sequence[Mapping[str, float]]], *, width: i
             for p in points
         ]
     middle = (height - bottom + top) / 2
-    out.append(f'<text class="name" x="{(left + width - right) / 2:.0f}" y="{height - 4}" text-anchor="middle">confidence</text>')
-    out.append(f'<text class="name" x="12" y="{middle:.0f}" text-anchor="middle" transform="rotate(-90 12 {middle:.0f})">share right</text>')
+    out.append(
+        f'<text class="name" x="{(left + width - right) / 2:.0f}" y="{height - 4}" text-anchor="middle">confidence</text>'
+    )
+    out.append(
+        f'<text class="name" x="12" y="{middle:.0f}" text-anchor="middle" transform="rotate(-90 12 {middle:.0f})">share right</text>'
+    )
     title = "share right over confidence; on the dashed line a model is as often right as it is sure"
     return f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{title}"><title>{title}</title>{"".join(out)}</svg>'
 
@@ -158,7 +187,9 @@ def _axes(xs: np.ndarray, ys: np.ndarray, x: str, y: str, width: int, height: in
     for t in ticks(x0, x1):
         out.append(f'<text x="{px(t):.1f}" y="{height - bottom + 15}" text-anchor="middle">{label(t)}</text>')
     out.append(f'<line class="axis" x1="{left}" x2="{width - right}" y1="{height - bottom}" y2="{height - bottom}"/>')
-    out.append(f'<text class="name" x="{(left + width - right) / 2:.0f}" y="{height - 4}" text-anchor="middle">{escape(x)}</text>')
+    out.append(
+        f'<text class="name" x="{(left + width - right) / 2:.0f}" y="{height - 4}" text-anchor="middle">{escape(x)}</text>'
+    )
     middle = (height - bottom + top) / 2
     out.append(
         f'<text class="name" x="12" y="{middle:.0f}" text-anchor="middle" transform="rotate(-90 12 {middle:.0f})">{escape(y)}</text>'
@@ -175,7 +206,11 @@ def _finite(points: Points) -> tuple[np.ndarray, np.ndarray]:
 def _range(v: np.ndarray) -> tuple[float, float]:
     """Extent of the values; a constant gets room on both sides."""
     low, high = float(v.min()), float(v.max())
-    return (low, high) if high - low > 1e-12 * max(abs(low), abs(high)) else (low - (abs(low) or 1.0) / 2, high + (abs(high) or 1.0) / 2)
+    return (
+        (low, high)
+        if high - low > 1e-12 * max(abs(low), abs(high))
+        else (low - (abs(low) or 1.0) / 2, high + (abs(high) or 1.0) / 2)
+    )
 
 
 def _path(x: np.ndarray, y: np.ndarray, classes: str) -> str:

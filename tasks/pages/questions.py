@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Iterator, Sequence
-from html import escape
 
-from synth.kb import KB
-from synth.tree import Clue, Named, Node, Nothing, Span, Than, Third, deletions, from_json, inner
-from synth.trees.text import with_article
+from synth.knowledge.kb import KB
+from synth.questions.fuzzy.text import with_article
+from synth.questions.pattern import Clue, Named, Node, Nothing, Span, Than, Third, deletions, from_json, inner
 from synth.types import Problem
 from tasks.pages.page import page as document
 from tasks.pages.page import tags
+from tasks.text import escape, harmless
 
 
 def facts(p: Problem, kb: KB) -> list[str]:
@@ -72,12 +72,7 @@ def lines(sample: Sequence[Problem], kb: KB) -> list[str]:
     for i, p in enumerate(sample, 1):
         out += textwrap.wrap(p.question, 110, initial_indent=f"{i:2d}. ", subsequent_indent="    ")
         out.append("    " + ", ".join(f"{k} {v}" for k, v in difficulty(p).items()) + f"; answer: {p.answer}")
-    return [_plain(line) for line in out]
-
-
-def _plain(text: str) -> str:
-    """Without control characters: names come from files."""
-    return "".join(c if c.isprintable() else " " for c in text)
+    return [harmless(line) for line in out]
 
 
 def markdown(sample: Sequence[Problem], kb: KB, total: int) -> str:
@@ -87,20 +82,28 @@ def markdown(sample: Sequence[Problem], kb: KB, total: int) -> str:
     out = ["# Questions at rising difficulty", "", f"{lead} {len(sample)}-th part, chosen by hash. {proof}"]
     for i, p in enumerate(sample, 1):
         axes = ", ".join(f"{k} {v}" for k, v in difficulty(p).items())
-        out += ["", f"{i}. {_literal(p.question)}", "", f"    **{_literal(p.answer)}** ({axes}). {_literal(' '.join(facts(p, kb)))}"]
+        out += [
+            "",
+            f"{i}. {_literal(p.question)}",
+            "",
+            f"    **{_literal(p.answer)}** ({axes}). {_literal(' '.join(facts(p, kb)))}",
+        ]
     return "\n".join(out) + "\n"
 
 
 def _literal(text: str) -> str:
     """As text that Markdown and HTML leave as it is."""
-    return re.sub(r"([\\`*_\[\]|#~])", r"\\\1", escape(_plain(text), quote=False))
+    return re.sub(r"([\\`*_\[\]|#~])", r"\\\1", escape(" ".join(text.split()), quote=False))
 
 
 def page(sample: Sequence[Problem], kb: KB, total: int) -> str:
     """One HTML document; everything in it is escaped."""
     body = []
     for i, p in enumerate(sample, 1):
-        why = "".join(f"<li>{escape(clue)} <span class='soft'>(without it: {escape(other)} too)</span></li>" for clue, other in needed(p, kb))
+        why = "".join(
+            f"<li>{escape(clue)} <span class='soft'>(without it: {escape(other)} too)</span></li>"
+            for clue, other in needed(p, kb)
+        )
         rests = "".join(f"<li>{escape(sentence)}</li>" for sentence in facts(p, kb))
         body.append(
             f'<details{" open" if i == 1 else ""}><summary><b>{i}</b><span class="q">{escape(p.question)}</span></summary>'

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import re
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from functools import cache
@@ -15,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from tasks.errors import UserError
-from tasks.paths import CODE, PACKAGES, own
+from tasks.paths import CODE, KIND_OF, PACKAGES, own, package_of
+from tasks.paths import folders as places
 from tasks.planning.pieces import locate
 
 # Modules that run, show and record a stage but cannot change a byte of what it writes: editing them re-runs nothing.
@@ -23,8 +25,9 @@ PLUMBING = {
     f"tasks/{name}.py"
     for name in (
         # tables.py is not among them: it writes the bytes
-        "dvc ending errors paths process progress run stage planning/config planning/code planning/pieces planning/plan planning/resolve "
-        "tracking/episodes tracking/observe tracking/promote tracking/spool"
+        "errors paths run runtime/dvc runtime/termination runtime/process runtime/progress runtime/stage "
+        "planning/config planning/code planning/pieces planning/plan planning/resolve "
+        "runtime/prefect_shim results/promote tracking/episodes tracking/observe tracking/spool"
     ).split()
 }
 OPENERS = {"import_module", "find", "bind", "module"}  # calls that import by name
@@ -33,13 +36,14 @@ OPENERS = {"import_module", "find", "bind", "module"}  # calls that import by na
 @dataclass(frozen=True)
 class Knob:
     """One keyword-only argument with a literal default. `piece` is the folder of a `Piece(...)` or `Pieces(...)`
-    annotation, `many` tells the latter."""
+    annotation, `many` tells the latter, `about` is what the section `Args` of the function's docstring says of it."""
 
     name: str
     default: Any
     annotation: ast.expr | None
     piece: str = ""
     many: bool = False
+    about: str = ""
 
 
 @dataclass(frozen=True)
@@ -57,8 +61,8 @@ class Source:
 
 
 def parse(data: bytes | str, **how: Any) -> Any:
-    """`ast.parse`, once more where it fails for nothing: CPython counts the depth of all threads in one place (python/cpython#106905), and
-    under Prefect other threads parse too."""
+    """`ast.parse`, once more where it fails for nothing: CPython counts the depth of all threads in one place
+    (python/cpython#106905), and under Prefect other threads parse too."""
     for _ in range(9):
         try:
             return ast.parse(data, **how)
@@ -73,7 +77,9 @@ def _parsed(path: Path, stamp: tuple[int, int]) -> Source:
     try:
         tree = parse(data, filename=str(path))
     except (SyntaxError, ValueError) as e:
-        raise UserError(f"{path}, line {getattr(e, 'lineno', None) or 1}: not valid Python ({getattr(e, 'msg', e)})") from None
+        raise UserError(
+            f"{path}, line {getattr(e, 'lineno', None) or 1}: not valid Python ({getattr(e, 'msg', e)})"
+        ) from None
     modules, folders, strings = set(), set(), set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -83,23 +89,41 @@ def _parsed(path: Path, stamp: tuple[int, int]) -> Source:
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             strings.add(node.value)
         elif isinstance(node, ast.Call) and node.args:
-            name = node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id if isinstance(node.func, ast.Name) else ""
+            name = (
+                node.func.attr
+                if isinstance(node.func, ast.Attribute)
+                else node.func.id
+                if isinstance(node.func, ast.Name)
+                else ""
+            )
             if name in OPENERS:
                 _opened(node.args, modules, folders)
     assigned = [
-        (n.targets[0] if isinstance(n, ast.Assign) else n.target, n.value) for n in tree.body if isinstance(n, ast.Assign | ast.AnnAssign)
+        (n.targets[0] if isinstance(n, ast.Assign) else n.target, n.value)
+        for n in tree.body
+        if isinstance(n, ast.Assign | ast.AnnAssign)
     ]
     constants = {t.id: v for t, v in assigned if isinstance(t, ast.Name) and v is not None}
-    return Source(path, tree, hashlib.sha256(data).hexdigest(), frozenset(modules), frozenset(folders), frozenset(strings), constants)
+    return Source(
+        path,
+        tree,
+        hashlib.sha256(data).hexdigest(),
+        frozenset(modules),
+        frozenset(folders),
+        frozenset(strings),
+        constants,
+    )
 
 
 def _opened(args: list[ast.expr], modules: set[str], folders: set[str]) -> None:
-    """`import_module("a.b.c")`, `find("a.b", "c")` name a module; `import_module(f"a.b.{x}")`, `find("a.b", x)` open a folder."""
+    """`import_module("a.b.c")`, `find("a.b", "c")` name a module; `import_module(f"a.b.{x}")`, `find("a.b", x)` open a
+    folder."""
     texts = [a.value if isinstance(a, ast.Constant) and isinstance(a.value, str) else None for a in args]
     if isinstance(args[0], ast.JoinedStr) and args[0].values and isinstance(args[0].values[0], ast.Constant):
         folders.add(str(args[0].values[0].value).rstrip("."))
     elif texts[0] is not None and len(args) > 1:
-        modules.add(f"{texts[0]}.{texts[1].replace('-', '_')}") if texts[1] is not None else folders.add(texts[0])
+        package = package_of(texts[0])
+        modules.add(f"{package}.{texts[1].replace('-', '_')}") if texts[1] is not None else folders.add(package)
     elif texts[0] is not None:
         modules.add(texts[0])
 
@@ -110,13 +134,15 @@ def source(path: Path) -> Source:
 
 
 def digest(path: Path) -> str:
-    """Of a file's bytes, and those of the files beside it that it names as BESIDE: code that it reads which is not Python."""
+    """Of a file's bytes, and those of the files beside it that it names as BESIDE: code that it reads which is not
+    Python."""
     beside = [(path.parent / name).read_bytes() for name in constant(path, "BESIDE", ())]
     return hashlib.sha256(path.read_bytes() + b"".join(beside)).hexdigest() if beside else source(path).digest
 
 
 def constant(path: Path, name: str, default: Any) -> Any:
-    """The literal value of a module's constant, or `default` where it has none. `frozenset({...})` and `set(...)` count as literals."""
+    """The literal value of a module's constant, or `default` where it has none. `frozenset({...})` and `set(...)` count
+    as literals."""
     node = source(path).constants.get(name)
     if node is None:
         return default
@@ -125,28 +151,64 @@ def constant(path: Path, name: str, default: Any) -> Any:
     return _literal(node, path, name)
 
 
+def defines(path: Path, name: str) -> bool:
+    """Whether a module has a function of this name."""
+    return any(isinstance(n, ast.FunctionDef) and n.name == name for n in source(path).tree.body)
+
+
 def _literal(node: ast.expr, path: Path, name: str) -> Any:
     try:
         return ast.literal_eval(node)
     except ValueError:
-        raise UserError(f"{path}, line {node.lineno}: {name} must be a literal (the plan reads it without importing the file)") from None
+        raise UserError(
+            f"{path}, line {node.lineno}: {name} must be a literal (the plan reads it without importing the file)"
+        ) from None
 
 
 def knobs(path: Path) -> dict[str, Knob]:
-    """Name -> Knob of the function named as the file. A keyword-only argument without a default is no knob: the code passes it."""
+    """Name -> Knob of the function named as the file. A keyword-only argument without a default is no knob: the code
+    passes it."""
     tree = source(path).tree
-    function = next((n for n in tree.body if isinstance(n, ast.FunctionDef | ast.ClassDef) and n.name == path.stem), None)
+    function = next(
+        (n for n in tree.body if isinstance(n, ast.FunctionDef | ast.ClassDef) and n.name == path.stem), None
+    )
     if isinstance(function, ast.ClassDef):
         function = next((n for n in function.body if isinstance(n, ast.FunctionDef) and n.name == "__init__"), None)
     if function is None:
         raise UserError(f"{path} defines no function {path.stem!r}: a stage or piece is a function named as its file")
-    out = {}
+    out, about = {}, entries(ast.get_docstring(function) or "", "Args")
     for arg, default in zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True):
         if default is not None:
             if isinstance(default, ast.Name):  # a constant of the module, itself a literal
                 default = source(path).constants.get(default.id, default)
             folder, many = _piece(arg.annotation)
-            out[arg.arg] = Knob(arg.arg, _plain(_literal(default, path, f"the default of {arg.arg}")), arg.annotation, folder, many)
+            out[arg.arg] = Knob(
+                name=arg.arg,
+                default=_plain(_literal(default, path, f"the default of {arg.arg}")),
+                annotation=arg.annotation,
+                piece=folder,
+                many=many,
+                about=about.get(arg.arg, ""),
+            )
+    return out
+
+
+def section(doc: str, title: str) -> str:
+    """The indented lines below `title:` of a docstring."""
+    found = re.search(rf"^{title}:\n((?:[ ]+.*\n?|\n(?=[ ]))*)", doc, re.M)
+    return found.group(1).rstrip() if found else ""
+
+
+def entries(doc: str, title: str) -> dict[str, str]:
+    """`name: meaning` of a section of a docstring; a line that is indented further goes on with the entry above it."""
+    out: dict[str, str] = {}
+    for line in section(doc, title).splitlines():
+        name, _, text = line.strip().partition(": ")
+        if line.startswith("     "):  # deeper than the four blanks of an entry
+            last = next(reversed(out))
+            out[last] += f" {line.strip()}"
+        else:
+            out[name] = text
     return out
 
 
@@ -227,19 +289,21 @@ def _fits(node: ast.expr, value: Any, path: Path) -> bool:
 
 
 def name_of(path: Path) -> str:
-    """A file's name in a plan: relative to the code, or to the folder of the user's own pieces; the same on every machine."""
+    """A file's name in a plan: relative to the code, or to the folder of the user's own pieces; the same on every
+    machine."""
     if path.is_relative_to(CODE):
         return path.relative_to(CODE).as_posix()
     return next((f"own/{path.relative_to(p).as_posix()}" for p in own() if path.is_relative_to(p)), path.name)
 
 
 def _files_of(module: str) -> list[Path]:
-    """The files that importing `module` executes: those of the packages above it, and its own. [] for a module that is not ours."""
+    """The files that importing `module` executes: those of the packages above it, and its own. [] for a module that is
+    not ours."""
     parts = module.split(".")
     if parts[0] not in PACKAGES:
         return []
     out = [CODE.joinpath(*parts[:i], "__init__.py") for i in range(1, len(parts) + 1)]
-    out += [root.joinpath(*parts).with_suffix(".py") for root in [CODE, *own()]]
+    out += [place / f"{parts[-1]}.py" for place in places(KIND_OF.get(".".join(parts[:-1]), ".".join(parts[:-1])))]
     return [p for p in out if p.is_file()]
 
 
@@ -277,6 +341,7 @@ def opened(files: set[Path], spoken: set[str], known: Imports) -> set[Path]:
         done |= folders
         for folder in folders:
             if folder.split(".")[0] in PACKAGES and folder != "tasks.stages":
-                names = {p.stem for root in [CODE, *own()] for p in root.joinpath(*folder.split(".")).glob("[!_]*.py")}
-                files = files | closure([locate(folder, n) for n in sorted(names & spoken)], known)
+                kind = KIND_OF.get(folder, folder)
+                names = {p.stem for place in places(kind) for p in place.glob("[!_]*.py")}
+                files = files | closure([locate(kind, n) for n in sorted(names & spoken)], known)
     return files

@@ -1,4 +1,5 @@
-"""The one loader of YAML: values as YAML 1.2 reads them (1e-4 is a number, `no` is a text), and sentences for what it refuses."""
+"""The one loader of YAML: values as YAML 1.2 reads them (1e-4 is a number, `no` is a text), and sentences for what it
+refuses."""
 
 from __future__ import annotations
 
@@ -22,10 +23,13 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
             name = self.construct_object(key, deep=True)
             line = key.start_mark.line + 1
             if not isinstance(name, str):
-                raise yaml.MarkedYAMLError(problem=f"the key {name!r} is not a text: put it in quotes", problem_mark=key.start_mark)
+                raise yaml.MarkedYAMLError(
+                    problem=f"the key {name!r} is not a text: put it in quotes", problem_mark=key.start_mark
+                )
             if name in seen:
                 raise yaml.MarkedYAMLError(
-                    problem=f"the key {name!r} is given twice, in lines {seen[name]} and {line}: remove one", problem_mark=key.start_mark
+                    problem=f"the key {name!r} is given twice, in lines {seen[name]} and {line}: remove one",
+                    problem_mark=key.start_mark,
                 )
             seen[name] = line
         return super().construct_mapping(node, deep=deep)
@@ -34,13 +38,18 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
 for _tag, _pattern, _first in (
     ("bool", r"true|True|TRUE|false|False|FALSE", "tTfF"),
     ("int", r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+", "-+0123456789"),
-    ("float", r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)", "-+0123456789."),
+    (
+        "float",
+        r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)",
+        "-+0123456789.",
+    ),
     ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
 ):
     _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(rf"^(?:{_pattern})$"), list(_first))
 # PyYAML reads a leading 0 as octal and an underscore as nothing; YAML 1.2 does neither.
 _Loader.add_constructor(
-    "tag:yaml.org,2002:int", lambda loader, node: int(node.value, 0) if node.value[:2] in ("0o", "0x") else int(node.value)
+    "tag:yaml.org,2002:int",
+    lambda loader, node: int(node.value, 0) if node.value[:2] in ("0o", "0x") else int(node.value),
 )
 
 
@@ -53,14 +62,17 @@ def parse(text: str, where: str) -> Any:
         line = mark.line if mark else 0
         rows = text.splitlines()
         if line < len(rows) and "\t" in rows[line][: len(rows[line]) - len(rows[line].lstrip())]:
-            raise UserError(f"{where}, line {line + 1}: a tab indents this line; YAML allows spaces only: replace it") from None
+            raise UserError(
+                f"{where}, line {line + 1}: a tab indents this line; YAML allows spaces only: replace it"
+            ) from None
         raise UserError(f"{where}, line {line + 1}: {' '.join(filter(None, (e.context, e.problem)))}") from None
     except yaml.reader.ReaderError as e:
         raise UserError(f"{where} holds the character {e.character!r}, which YAML does not allow: remove it") from None
 
 
 def _as_dvc(node: yaml.Node | None, where: str, *, within: bool = False) -> None:
-    """Raises UserError for what DVC, which reads this file too, refuses and we would not: a colon in a plain text within braces or brackets."""
+    """Raises UserError for what DVC, which reads this file too, refuses and we would not: a colon in a plain text
+    within braces or brackets."""
     if isinstance(node, yaml.ScalarNode) and within and not node.style and ":" in node.value:
         raise UserError(
             f'{where}, line {node.start_mark.line + 1}: put "{node.value}" in quotes: DVC reads this file too, and takes no colon in a plain '

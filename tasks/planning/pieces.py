@@ -1,14 +1,15 @@
-"""The folder is the registry: a piece is a file, its function has the file's name, its keyword-only arguments are its knobs.
+"""The folder is the registry: a piece is a file, its function has the file's name, its keyword-only arguments are its
+knobs.
 
-`find("training.advantage", "quantile")` imports `training/advantage/quantile.py` and returns its function `quantile`. A `-` in a name
-is a `_` in the file. A user's own pieces live in folders of the same names on ESPALIER_PATH or in `pieces/` of the project; a name
-that two of these folders define is refused, because a recipe must mean one thing.
+`find("advantage", "quantile")` imports `training/rl/advantage/quantile.py` and returns its function `quantile`. A
+`-` in a name is a `_` in the file. A user's own pieces live in folders of the same names on ESPALIER_PATH or in
+`pieces/` of the project; a name that two of these folders define is refused, because a recipe must mean one thing.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,13 +17,13 @@ from types import ModuleType
 from typing import Any
 
 from tasks.errors import UserError, nearest
-from tasks.paths import CODE, folders, own
+from tasks.paths import CODE, folders, own, package_of
 
 
 @dataclass(frozen=True)
 class Piece:
-    """Annotation of a stage's knob that is one piece of `folder`; its default is a literal such as {"piece": "group_mean", "eps": 1e-6}.
-    Where None is a sensible value (no curriculum), the default may be None."""
+    """Annotation of a stage's knob that is one piece of `folder`; its default is a literal such as {"piece":
+    "group_mean", "eps": 1e-6}. Where None is a sensible value (no curriculum), the default may be None."""
 
     folder: str
 
@@ -33,17 +34,22 @@ class Pieces(Piece):
 
 
 def files(folder: str) -> dict[str, Path]:
-    """Name -> file of every piece of a folder. Raises UserError where two folders define one name, or where there is no such folder."""
+    """Name -> file of every piece of a folder. Raises UserError where two folders define one name, or where there is no
+    such folder."""
     out: dict[str, Path] = {}
     places = folders(folder)
     if not places:
-        raise UserError(f"there is no folder of pieces called {folder!r}: pieces live in folders such as training.advantage")
+        raise UserError(
+            f"there is no folder of pieces called {folder!r}: pieces live in folders such as training.rl.advantage"
+        )
     for place in places:
         for path in sorted(place.glob("*.py")):
             if path.name.startswith("_"):
                 continue
             if path.stem in out:
-                raise UserError(f"the piece {path.stem!r} of {folder} is defined twice, in {out[path.stem]} and {path}: rename yours")
+                raise UserError(
+                    f"the piece {path.stem!r} of {folder} is defined twice, in {out[path.stem]} and {path}: rename yours"
+                )
             out[path.stem] = path
     return out
 
@@ -58,14 +64,15 @@ def locate(folder: str, name: str) -> Path:
 
 
 def open_own() -> None:
-    """Let the packages of pieces import from the user's own folders too, so that `synth.verify` finds a verifier of the user's by name."""
+    """Let the packages of pieces import from the user's own folders too, so that `synth.verify` finds a verifier of the
+    user's by name."""
     for root in own():
-        for folder in sorted({p.parent.relative_to(root) for p in root.glob("*/**/*.py")}):
-            if not (CODE / folder / "__init__.py").exists():
+        for folder in sorted(p for p in root.iterdir() if p.is_dir() and any(p.glob("*.py"))):
+            if not (CODE / Path(*package_of(folder.name).split(".")) / "__init__.py").exists():
                 continue
-            package = importlib.import_module(".".join(folder.parts))
-            if str(root / folder) not in package.__path__:
-                package.__path__.append(str(root / folder))
+            package = importlib.import_module(package_of(folder.name))
+            if str(folder) not in package.__path__:
+                package.__path__.append(str(folder))
                 importlib.invalidate_caches()
 
 
@@ -74,11 +81,12 @@ def module(folder: str, name: str) -> ModuleType:
     path = locate(folder, name)
     if not path.is_relative_to(CODE):
         open_own()
-    return importlib.import_module(f"{folder}.{path.stem}")
+    return importlib.import_module(f"{package_of(folder)}.{path.stem}")
 
 
 def find(folder: str, name: str) -> Callable[..., Any]:
-    """The function of a piece. Raises UserError for an unknown name, or for a file without a function of its own name."""
+    """The function of a piece. Raises UserError for an unknown name, or for a file without a function of its own
+    name."""
     found = module(folder, name)
     function = getattr(found, found.__name__.rpartition(".")[2], None)
     if not callable(function):
@@ -89,25 +97,40 @@ def find(folder: str, name: str) -> Callable[..., Any]:
 
 
 def bind(folder: str, spec: Mapping[str, Any]) -> Callable[..., Any]:
-    """The function of `spec["piece"]` with the other entries of `spec` bound as its knobs, as a `functools.partial` with these attributes:
-    `piece` (its name), `needs` (its NEEDS), `together` and `unit` (its TOGETHER and UNIT, of preference losses), `credit_only`
-    (its CREDIT_ONLY: False for a surrogate that has a gradient without credit), and `prepare` (its `prepare` with the same knobs bound,
-    or None)."""
+    """The function of `spec["piece"]` with the other entries of `spec` bound as its knobs, as a `functools.partial`
+    with these attributes: `piece` (its name), `needs` (its NEEDS), `together` and `unit` (its ROWS_PER_UNIT and UNIT, of
+    preference losses), `advantage_only` (its ADVANTAGE_ONLY: False for a policy loss that has a gradient without advantage),
+    `prepare` (its `prepare` with the same knobs bound, or None), `observes` (its OBSERVES) and `observations` (those that
+    its NEEDS name, bound in the same way, and its own function `observe` with the same knobs)."""
     knobs = {k: v for k, v in spec.items() if k != "piece"}
     function = find(folder, spec["piece"])
     source = module(folder, spec["piece"])
     bound = partial(function, **knobs)
-    bound.together, bound.unit = getattr(source, "TOGETHER", 1), getattr(source, "UNIT", "pair")  # type: ignore[attr-defined]
+    bound.together, bound.unit = getattr(source, "ROWS_PER_UNIT", 1), getattr(source, "UNIT", "pair")  # type: ignore[attr-defined]
     prepare = getattr(source, "prepare", None)
     bound.piece = f"{folder}/{spec['piece'].replace('-', '_')}"  # type: ignore[attr-defined]
     bound.needs = frozenset(getattr(source, "NEEDS", ()))  # type: ignore[attr-defined]
-    bound.credit_only = getattr(source, "CREDIT_ONLY", True)  # type: ignore[attr-defined]
+    bound.advantage_only = getattr(source, "ADVANTAGE_ONLY", True)  # type: ignore[attr-defined]
     bound.prepare = partial(prepare, **knobs) if prepare is not None else None  # type: ignore[attr-defined]
+    bound.observes = getattr(source, "OBSERVES", "groups")  # type: ignore[attr-defined]
+    shared = [bind("observation", {"piece": name}) for name in observed(bound.needs)]  # type: ignore[attr-defined]
+    observe = getattr(source, "observe", None)
+    if observe is not None:
+        own_one = partial(observe, **knobs)
+        own_one.piece, own_one.observes = bound.piece, bound.observes  # type: ignore[attr-defined]
+        shared.append(own_one)
+    bound.observations = tuple(shared)  # type: ignore[attr-defined]
     return bound
 
 
+def observed(needs: Iterable[str]) -> list[str]:
+    """Those of the NEEDS of a piece that are pieces of the kind observation."""
+    return sorted(set(needs) & set(files("observation")))
+
+
 def bind_all(pieces: Mapping[str, str], params: Mapping[str, Any]) -> dict[str, Any]:
-    """`params` with every knob named in `pieces` (knob -> folder) bound: a mapping becomes one function, a list of them a list."""
+    """`params` with every knob named in `pieces` (knob -> folder) bound: a mapping becomes one function, a list of them
+    a list."""
     out = dict(params)
     for knob, folder in pieces.items():
         value = out[knob]

@@ -1,41 +1,49 @@
 """The stage `plan`: one file of resolved parameters per stage (tasks/planning/resolve.py says how they are resolved).
 
-A plan file holds what can change the result of its stage and nothing else: parameters, seed, and the digest of every source file in the
-stage's import closure, its pieces included; modules that a stage imports only where a knob is set count where it is set (the stage's
-constant ONLY_WITH, module -> knob). DVC compares it, so only the stages that a change concerns run again. Nothing heavy is imported here.
+A plan file holds what can change the result of its stage and nothing else: parameters, seed, and the digest of every
+source file in the stage's import closure, its pieces included; modules that a stage imports only where a knob is set
+count where it is set (the stage's constant ONLY_WITH, module -> knob). DVC compares it, so only the stages that a
+change concerns run again. Nothing heavy is imported here.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from synth.types import digest
-from tasks.disk import commit
-from tasks.disk.faults import fault
 from tasks.paths import folders, project
 from tasks.planning import code as src
 from tasks.planning.config import read_yaml
-from tasks.planning.pieces import locate
+from tasks.planning.pieces import locate, observed
 from tasks.planning.resolve import check_params, resolve
+from tasks.storage import commit
+from tasks.storage.faults import fault
 
 
 def plans(root: Path, changed: Callable[[dict[str, Any]], dict[str, Any]] | None = None) -> dict[str, dict[str, Any]]:
-    """Stage -> the content of its plan file, from params.yaml of `root`; under "_run" what concerns the whole run. Raises UserError.
+    """Stage -> the content of its plan file, from params.yaml of `root`; under "_run" what concerns the whole run.
+    Raises UserError.
 
-    changed: params.yaml -> what it is to say instead, for a run that has not been started (`espalier run --set`, `espalier show`).
+    changed: params.yaml -> what it is to say instead, for a run that has not been started (`espalier run --set`,
+    `espalier show`).
     """
     path = root / "params.yaml"
     params = check_params(changed(read_yaml(path) if path.exists() else {}) if changed else read_yaml(path), path)
     stages, profile = resolve(params)
     first: dict[str, set[Path]] = {}
+    needs: dict[str, list[str]] = {}
     known: src.Imports = {}
     for s in stages.values():
         flow = [f / f"{s.name}.py" for f in folders("flows") if (f / f"{s.name}.py").exists()]
         unused = [module for module, knob in src.constant(s.path, "ONLY_WITH", {}).items() if not s.params[knob]]
-        start = [*src.imported(s.path, unused), *flow, *(locate(folder, name) for _, folder, name in s.used)]
+        own = [locate(folder, name) for _, folder, name in s.used]
+        needs[s.name] = sorted({n for path in own for n in src.constant(path, "NEEDS", ())})
+        own += [locate("observation", name) for name in observed(needs[s.name])]
+        start = [*src.imported(s.path, unused), *flow, *own]
         first[s.name] = {s.path, *src.closure(start, known)}
     spoken = {t for paths in first.values() for p in paths for t in src.source(p).strings} | set(
         _texts({n: s.params for n, s in stages.items()})
@@ -44,13 +52,12 @@ def plans(root: Path, changed: Callable[[dict[str, Any]], dict[str, Any]] | None
     for s in stages.values():
         paths = src.opened(first[s.name], spoken, known)
         sources = {src.name_of(p): src.digest(p)[:16] for p in sorted(paths)}
-        needs = sorted({n for _, folder, name in s.used for n in src.constant(locate(folder, name), "NEEDS", ())})
         out[s.name] = {
             "stage": s.name,
             "seed": params["seed"],
             "params": s.params,
             "pieces": s.pieces,
-            "needs": needs,
+            "needs": needs[s.name],
             "sources": dict(sorted(sources.items())),
         }
         if "recipe" in s.touched:
@@ -82,12 +89,17 @@ def changes(old: Any, new: Any, at: str = "") -> Iterator[tuple[str, Any, Any]]:
 
 
 def written(root: Path) -> dict[str, dict[str, Any]]:
-    """Stage -> the plan that lies on disk."""
-    return {p.stem: json.loads(p.read_text(encoding="utf-8")) for p in sorted((root / "artifacts" / "plan").glob("*.json")) if p.name != commit.MANIFEST}
+    """Stage -> the plan that lies on disk, of those that are what was written."""
+    folder, out = root / "artifacts" / "plan", {}
+    for path in sorted(p for p in folder.glob("*.json") if p.name != commit.MANIFEST):
+        with suppress(commit.Damaged):  # as if it had not been planned: the next run writes it anew
+            out[path.stem] = commit.read_json(folder, path.name)
+    return out
 
 
 def write(root: Path | None = None) -> str:
-    """Write artifacts/plan/<stage>.json for every stage, and return the digest of all. The same input gives the same bytes."""
+    """Write artifacts/plan/<stage>.json for every stage, and return the digest of all. The same input gives the same
+    bytes."""
     root = root or project()
     made = plans(root)
     folder = root / "artifacts" / "plan"

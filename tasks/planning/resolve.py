@@ -1,13 +1,13 @@
 """Resolving: signatures, profile, recipe and `set:` become every knob of every stage, or one sentence that refuses.
 
-Precedence: defaults in the signatures of tasks/stages/*.py < flows/profiles/<profile>.yaml < flows/recipes/<recipe>.yaml (what it
-extends first) < `set:` of params.yaml. A piece is replaced whole with its knobs; a mapping without the key `piece` changes knobs of the
-piece in use.
+Precedence: defaults in the signatures of tasks/stages/*.py < flows/profiles/<profile>.yaml <
+flows/recipes/<recipe>.yaml (what it extends first) < `set:` of params.yaml. A piece is replaced whole with its knobs; a
+mapping without the key `piece` changes knobs of the piece in use.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,19 @@ from tasks.planning.config import read_yaml
 from tasks.planning.pieces import files, locate
 
 PARAMS = {"recipe": str, "profile": str, "seed": int, "set": dict, "tracking": str, "disk_gb": int}
-RECIPE = {"id", "title", "citation", "certainty", "mechanism", "leaves_out", "extends", "stages", "checks", "behaviour", "shown"}
+RECIPE = {
+    "id",
+    "title",
+    "citation",
+    "source",
+    "mechanism",
+    "leaves_out",
+    "extends",
+    "stages",
+    "checks",
+    "behaviour",
+    "shown",
+}
 PROFILE = {"title", "threads", "stages"}
 
 
@@ -33,7 +45,8 @@ class Layer:
 
 @dataclass
 class Resolved:
-    """One stage with all knobs; `pieces` maps a knob to its folder, `used` lists (knob, folder, name) of every piece in use."""
+    """One stage with all knobs; `pieces` maps a knob to its folder, `used` lists (knob, folder, name) of every piece in
+    use."""
 
     name: str
     path: Path
@@ -54,10 +67,11 @@ class Resolved:
 
 
 def yaml_files(dotted: str) -> dict[str, Path]:
-    """Name -> file of `flows.recipes` or `flows.profiles`, the user's own included; a later folder does not hide an earlier one."""
+    """Name -> file of all `recipes` (those of `core/` first) or `profiles`, the user's own included; a later folder
+    does not hide an earlier one."""
     out: dict[str, Path] = {}
     for place in folders(dotted):
-        for path in sorted(place.glob("*.yaml")):
+        for path in sorted(place.rglob("*.yaml")):
             if path.stem in out:
                 raise UserError(f"{path} and {out[path.stem]} have the same name: rename yours")
             out[path.stem] = path
@@ -82,7 +96,7 @@ def _section(value: Any, where: str) -> Mapping[str, Any]:
 
 def read_recipe(name: str) -> dict[str, Any]:
     """A recipe's file, its keys checked."""
-    path = _named("flows.recipes", name, "recipe")
+    path = _named("recipes", name, "recipe")
     recipe = read_yaml(path)
     for key in recipe:
         if key not in RECIPE:
@@ -96,7 +110,9 @@ def recipe_layers(name: str) -> list[Layer]:
     seen: list[str] = []
     while name:
         if name in seen:
-            raise UserError(f"the recipes {' -> '.join([*seen, name])} extend each other in a circle: remove one `extends`")
+            raise UserError(
+                f"the recipes {' -> '.join([*seen, name])} extend each other in a circle: remove one `extends`"
+            )
         seen.append(name)
         recipe = read_recipe(name)
         where = f"recipe {name}: stages"
@@ -112,15 +128,17 @@ def check_params(params: Mapping[str, Any], path: Path) -> dict[str, Any]:
             raise UserError(f"{path}: unknown key {key!r}: {nearest(key, PARAMS)}")
         if value is not None and (not isinstance(value, PARAMS[key]) or isinstance(value, bool)):
             raise UserError(f"{path}: {key} must be a {PARAMS[key].__name__}, not {value!r}")
-    return {"recipe": "", "profile": "cpu", "seed": 0, "set": {}, "tracking": "local"} | {k: v for k, v in params.items() if v is not None}
+    return {"recipe": "", "profile": "cpu", "seed": 0, "set": {}, "tracking": "local"} | {
+        k: v for k, v in params.items() if v is not None
+    }
 
 
 def resolve(params: Mapping[str, Any]) -> tuple[dict[str, Resolved], dict[str, Any]]:
     """Every stage with all its knobs, and the profile. `params` is what `check_params` returns. Raises UserError."""
-    stages = {n: Resolved(n, p, src.knobs(p)) for n, p in files("tasks.stages").items()}
+    stages = {n: Resolved(n, p, src.knobs(p)) for n, p in files("stage").items()}
     for stage in stages.values():
         _defaults(stage)
-    profile = read_yaml(_named("flows.profiles", params["profile"], "profile"))
+    profile = read_yaml(_named("profiles", params["profile"], "profile"))
     for key in profile:
         if key not in PROFILE:
             raise UserError(f"profile {params['profile']}: unknown key {key!r}: {nearest(key, PROFILE)}")
@@ -150,6 +168,8 @@ def _defaults(stage: Resolved) -> None:
 
 def _apply(stages: Mapping[str, Resolved], stage: Resolved, name: str, value: Any, where: str) -> None:
     knob = stage.knobs.get(name)
+    if knob is None and name in (renamed := src.constant(stage.path, "RENAMED", {})):
+        raise UserError(f"{where}: {stage.name}.{name} has another name now: write {renamed[name]} in its place")
     if knob is None:
         elsewhere = [s.name for s in stages.values() if name in s.knobs]
         hint = (
@@ -169,9 +189,13 @@ def _typed(knob: src.Knob, value: Any, path: Path, where: str) -> Any:
         return None
     wrong = src.mismatch(knob.annotation, value, path)
     if wrong:
-        raise UserError(f"{where} must be {wrong}, not {value!r}")
+        raise UserError(f"{where} must be {wrong}, not {value!r}" + (f" ({knob.about})" if knob.about else ""))
     number = isinstance(value, int) and not isinstance(value, bool)
-    return float(value) if number and isinstance(knob.default, float) and src.mismatch(knob.annotation, 0.5, path) == "" else value
+    return (
+        float(value)
+        if number and isinstance(knob.default, float) and src.mismatch(knob.annotation, 0.5, path) == ""
+        else value
+    )
 
 
 def _piece_knob(stage: Resolved, knob: src.Knob, value: Any, where: str) -> None:
@@ -192,7 +216,9 @@ def _spec(folder: str, value: Any, current: Mapping[str, Any] | None, where: str
     to the piece in use."""
     given = {"piece": value} if isinstance(value, str) else value
     if not isinstance(given, dict):
-        raise UserError(f"{where} must name a piece of {folder} (a text, or a mapping with the key `piece`), not {value!r}")
+        raise UserError(
+            f"{where} must name a piece of {folder} (a text, or a mapping with the key `piece`), not {value!r}"
+        )
     base = given if "piece" in given else current
     if base is None:
         raise UserError(f"{where} must name a piece of {folder} under the key `piece`: {nearest('', files(folder))}")
@@ -223,13 +249,23 @@ def _unread(folder: str, piece: str, name: str, known: Mapping[str, Any]) -> str
 
 
 def _combine(stage: Resolved) -> None:
-    """Refuse pieces that cannot work together, with the reason and an alternative: MIN_GROUP, EXCLUDES and NEEDS of the pieces' files.
+    """Refuse pieces that cannot work together, with the reason and an alternative: MIN_GROUP, EXCLUDES and NEEDS of the
+    pieces' files.
 
-    PROVIDES of the stage says what a piece may need: a set of names, or name -> the knob that must be set for it ("": always there).
+    PROVIDES of the stage says what a piece may need: a set of names, or name -> the knob that must be set for it ("":
+    always there). "observation" among them stands for every piece of that kind, and for a piece's own `observe`. A piece
+    may bring more, in PROVIDES of its own file.
     """
     used = [(knob, folder, name, locate(folder, name)) for knob, folder, name in stage.used]
     names = {f"{folder}/{name}" for _, folder, name, _ in used}
     provided = src.constant(stage.path, "PROVIDES", None)
+    observes = "observation" in (provided or ())
+    if observes:
+        knob_of = provided if isinstance(provided, dict) else dict.fromkeys(provided, "")
+        provided = {k: v for k, v in knob_of.items() if k != "observation"} | dict.fromkeys(files("observation"), "")
+    brought = {n for _, _, _, path in used for n in src.constant(path, "PROVIDES", ())}
+    if provided is not None and brought:
+        provided = provided | (dict.fromkeys(brought, "") if isinstance(provided, dict) else brought)
     for knob, folder, piece, path in used:
         least = src.constant(path, "MIN_GROUP", 1)
         samples = stage.params.get("samples_per_prompt")
@@ -243,6 +279,12 @@ def _combine(stage: Resolved) -> None:
         for other, why in src.constant(path, "EXCLUDES", {}).items():
             if other.replace("-", "_") in names:
                 raise UserError(f"{stage.name}: {folder}/{piece} and {other} cannot be combined: {why}")
+        if not observes and src.defines(path, "observe"):
+            fits = [n for n, p in files(folder).items() if not src.defines(p, "observe")]
+            raise UserError(
+                f"{stage.name}: {folder}/{piece} has a function observe, and the stage {stage.name} plays no rollouts that "
+                f"it could observe: choose {stage.name}.{knob} among {', '.join(fits)}, or use it in the stage rl"
+            )
         needs = sorted(src.constant(path, "NEEDS", ()))
         for name in needs:
             other = provided.get(name) if isinstance(provided, dict) else ""
@@ -259,4 +301,13 @@ def _combine(stage: Resolved) -> None:
                 f"{stage.name}: {folder}/{piece} needs {' and '.join(lacking)}, which the stage {stage.name} does not "
                 f"compute (it computes: {', '.join(sorted(provided))})"
                 + (f": choose {stage.name}.{knob} among {', '.join(fits)}" if fits else "")
+                + "".join(f"; or add {{piece: {n}}} to {stage.name}.{k}" for k, n in _bringing(stage, lacking))
             )
+
+
+def _bringing(stage: Resolved, names: Collection[str]) -> Iterator[tuple[str, str]]:
+    """(knob, piece) of lists of pieces of a stage that would bring one of the names."""
+    for knob in stage.knobs.values():
+        for piece, path in files(knob.piece).items() if knob.many else ():
+            if set(names) & set(src.constant(path, "PROVIDES", ())):
+                yield knob.name, piece

@@ -1,7 +1,8 @@
-"""A JSON schema (draft-07) of params.yaml, from the signatures that the plan itself reads: an editor then completes keys and marks slips.
+"""JSON schemas (draft-07) of params.yaml and of recipes, from the signatures that the plan itself reads: an editor then completes
+keys and marks slips.
 
-Nothing is imported: stages and pieces are read by `ast`. What the schema cannot say (pieces that exclude each other, a file that must
-exist) `plan` still refuses.
+Nothing is imported: stages and pieces are read by `ast`. What the schema cannot say (pieces that exclude each other, a
+file that must exist) `plan` still refuses.
 """
 
 from __future__ import annotations
@@ -14,27 +15,85 @@ from tasks.planning import code
 from tasks.planning.pieces import files
 from tasks.planning.resolve import yaml_files
 
-KINDS = {"int": {"type": "integer"}, "float": {"type": "number"}, "str": {"type": "string"}, "bool": {"type": "boolean"},
-         "list": {"type": "array"}, "dict": {"type": "object"}, "tuple": {"type": "array"}}  # fmt: skip
+KINDS = {
+    "int": {"type": "integer"},
+    "float": {"type": "number"},
+    "str": {"type": "string"},
+    "bool": {"type": "boolean"},
+    "list": {"type": "array"},
+    "dict": {"type": "object"},
+    "tuple": {"type": "array"},
+}
 
 
 def schema() -> dict[str, Any]:
     """The schema of params.yaml of the project in the working directory, its own pieces and recipes included."""
     pieces: dict[str, Any] = {}
-    stages = {name: _stage(path, pieces) for name, path in files("tasks.stages").items()}
+    stages = {name: _stage(path, pieces) for name, path in files("stage").items()}
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": "params.yaml of an Espalier project",
         "type": "object",
         "additionalProperties": False,
         "properties": {
-            "recipe": {"enum": ["", *yaml_files("flows.recipes"), None], "description": "a published method (`espalier recipes`)"},
-            "profile": {"enum": list(yaml_files("flows.profiles")), "description": "the machine"},
+            "recipe": {
+                "enum": ["", *yaml_files("recipes"), None],
+                "description": "a published method (`espalier recipes`)",
+            },
+            "profile": {"enum": list(yaml_files("profiles")), "description": "the machine"},
             "seed": {"type": "integer", "description": "of the whole run; all others are hashed from it"},
             "tracking": {"enum": ["local", "off"], "description": "whether runs are recorded in MLflow"},
             "disk_gb": {"type": "integer", "minimum": 1, "description": "budget that `espalier gc` keeps"},
-            "set": {"type": ["object", "null"], "additionalProperties": False, "properties": stages, "description": "knobs of stages"},
+            "set": {
+                "type": ["object", "null"],
+                "additionalProperties": False,
+                "properties": stages,
+                "description": "knobs of stages",
+            },
         },
+        "definitions": pieces,
+    }
+
+
+def recipe_schema() -> dict[str, Any]:
+    """The schema of a recipe: what it says of a method, and the knobs of stages that it sets."""
+    pieces: dict[str, Any] = {}
+    stages = {name: _stage(path, pieces) for name, path in files("stage").items()}
+    text, known = {"type": "string"}, yaml_files("recipes")
+    check = {name: {} for name in ("given", "expect", "knobs")} | {
+        "name": text,
+        "piece": {"type": "string", "pattern": "^[a-z_]+/[A-Za-z0-9_-]+$", "description": "kind/name"},
+        "atol": {"type": "number", "description": "how far a float may be off (1e-6)"},
+    }
+    described = {
+        "id": {**text, "description": "the name of the file"},
+        "title": text,
+        "extends": {"enum": ["", *known], "description": "the recipe that it starts from"},
+        "citation": {"type": "object", "required": ["title", "year"]},
+        "source": {"enum": ["paper", "secondary", "abstract"], "description": "where the formula was read"},
+        "mechanism": {**text, "description": "what the method does, in one paragraph"},
+        "leaves_out": {"description": "what the paper has and this has not"},
+        "stages": {"type": "object", "additionalProperties": False, "properties": stages},
+        "checks": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["name", "piece", "given", "expect"],
+                "additionalProperties": False,
+                "properties": check,
+            },
+            "description": "numbers that the pieces must give",
+        },
+        "behaviour": {"type": "object", "description": "the protocol of a comparison in a small world"},
+        "shown": {"type": "object", "description": "what tests show, and which"},
+    }
+    return {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "title": "a recipe of Espalier",
+        "type": "object",
+        "additionalProperties": False,
+        "required": ["id"],
+        "properties": described,
         "definitions": pieces,
     }
 
@@ -48,16 +107,21 @@ def _knob(knob: code.Knob, path: Path, pieces: dict[str, Any]) -> dict[str, Any]
     if knob.piece:
         name = _definition(knob.piece, pieces)
         one = {"$ref": f"#/definitions/{name}"}
-        found = {"type": "array", "items": one} if knob.many else {"anyOf": [one, {"type": "null"}] if knob.default is None else [one]}
+        found = (
+            {"type": "array", "items": one}
+            if knob.many
+            else {"anyOf": [one, {"type": "null"}] if knob.default is None else [one]}
+        )
     else:
         found = _type(knob.annotation, path)
         if knob.default is None:
             found = {"anyOf": [found, {"type": "null"}]}
-    return {**found, "default": knob.default}
+    return {**found, "default": knob.default, **({"description": knob.about} if knob.about else {})}
 
 
 def _definition(folder: str, pieces: dict[str, Any]) -> str:
-    """The name of the definition of a folder: a piece by its name, or a mapping of its name and knobs; without a name, changed knobs."""
+    """The name of the definition of a folder: a piece by its name, or a mapping of its name and knobs; without a name,
+    changed knobs."""
     name = folder.replace(".", "_")
     if name not in pieces:
         pieces[name] = {}  # a piece whose knobs are pieces of its own folder ends here

@@ -1,7 +1,7 @@
 """prefect.yaml: read, checked, and put on the server.
 
-The file is Prefect's (`prefect deploy --all` takes it too). Here each entry is checked first, so that a mistake is a sentence now and
-not a schedule that never fires, and the working directory is kept with the deployment.
+The file is Prefect's (`prefect deploy --all` takes it too). Here each entry is checked first, so that a mistake is a
+sentence now and not a schedule that never fires, and the working directory is kept with the deployment.
 """
 
 from __future__ import annotations
@@ -14,11 +14,22 @@ from tasks.errors import UserError, nearest
 from tasks.planning.config import read_yaml
 from tasks.schedule import server
 
-KEYS = {"name", "entrypoint", "description", "parameters", "schedules", "tags", "work_pool", "concurrency_limit", "paused"}
+KEYS = {
+    "name",
+    "entrypoint",
+    "description",
+    "parameters",
+    "schedules",
+    "tags",
+    "work_pool",
+    "concurrency_limit",
+    "paused",
+}
 
 
 def read(root: Path) -> list[dict[str, Any]]:
-    """The deployments of prefect.yaml, each with its `flow` and its `schedules` as Prefect's objects. Raises UserError."""
+    """The deployments of prefect.yaml, each with its `flow` and its `schedules` as Prefect's objects. Raises
+    UserError."""
     path = root / "prefect.yaml"
     if not path.exists():
         raise UserError(f"{path} does not exist: it says what runs when; `espalier init` makes one")
@@ -41,7 +52,9 @@ def _checked(entry: dict[str, Any], path: Path) -> dict[str, Any]:
             raise UserError(f"{where}: {key} is missing")
     entrypoint = entry["entrypoint"]
     if ":" in entrypoint or "/" in entrypoint:
-        raise UserError(f"{where}: entrypoint {entrypoint!r} is a file path, where modules shadow each other: write flows.pipeline.pipeline")
+        raise UserError(
+            f"{where}: entrypoint {entrypoint!r} is a file path, where modules shadow each other: write flows.pipeline.pipeline"
+        )
     try:
         flow = import_object(entrypoint)
     except (ImportError, AttributeError) as e:
@@ -58,7 +71,8 @@ def _checked(entry: dict[str, Any], path: Path) -> dict[str, Any]:
 
 
 def _schedule(given: dict[str, Any], where: str) -> Any:
-    """One of {cron, timezone}, {interval (seconds), anchor_date}, {rrule}, with `active`. Raises UserError where it can never fire."""
+    """One of {cron, timezone}, {interval (seconds), anchor_date}, {rrule}, with `active`. Raises UserError where it can
+    never fire."""
     import asyncio
 
     from prefect.client.schemas.actions import DeploymentScheduleCreate
@@ -75,7 +89,9 @@ def _schedule(given: dict[str, Any], where: str) -> Any:
     except ValueError as e:
         raise UserError(f"{where}: schedule {given}: {e}") from None
     if active and not ahead:
-        raise UserError(f"{where}: schedule {given} lies in the past and would never fire: give it a time ahead, or `active: false`")
+        raise UserError(
+            f"{where}: schedule {given} lies in the past and would never fire: give it a time ahead, or `active: false`"
+        )
     return DeploymentScheduleCreate(schedule=schedule, active=active)
 
 
@@ -87,7 +103,8 @@ async def _ahead(schedule: Any) -> list[datetime]:
 
 
 def apply(api: Any, root: Path) -> list[str]:
-    """Put the deployments of prefect.yaml on the server; what was there under their names is replaced. Returns a line about each."""
+    """Put the deployments of prefect.yaml on the server; what was there under their names is replaced. Returns a line
+    about each."""
     from prefect.utilities.callables import parameter_schema
 
     server.prepare(api)

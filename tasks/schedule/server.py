@@ -1,12 +1,13 @@
-"""The Prefect server of a project: starting it, what is deployed on it, what it ran. Prefect is imported inside functions only.
+"""The Prefect server of a project: starting it, what is deployed on it, what it ran. Prefect is imported inside
+functions only.
 
-A server that we start listens on the loopback address and keeps what it knows in .espalier/prefect, never in the user's own profile.
-PREFECT_API_URL names another one, which is then used as it is.
+A server that we start listens on the loopback address, answers its own pages and those who know its password alone
+(app.py), and keeps what it knows in .espalier/prefect, which is the user's alone, never in the user's own profile.
+PREFECT_API_URL names another one, which is then used as it is (PREFECT_API_AUTH_STRING is its password, if it has one).
 """
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import socket
@@ -14,16 +15,20 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from datetime import datetime, timezone
+from datetime import datetime, UTC
 from pathlib import Path
 from typing import Any
 
-from tasks import process
 from tasks.errors import UserError
+from tasks.runtime import process
+from tasks.schedule import app
+from tasks.services import local
+from tasks.storage import state
 
 PORT = 4200
+USER = "espalier"  # half of a password that Prefect wants to have two halves
 POOL = "espalier"  # work pool of the deployments; its worker takes one run at a time
 GPU = "gpu"  # global concurrency limit: one stage at a time on the device
 PATIENCE = 300.0  # seconds for a server to answer after its start: some ten on an idle machine
@@ -33,9 +38,23 @@ def home(root: Path) -> Path:
     return root / ".espalier" / "prefect"
 
 
+def password(root: Path) -> str:
+    """user:token of the server of a project, kept in a file that its owner alone can read."""
+    return f"{USER}:{local.secret(home(root) / 'token')}"
+
+
+def link(root: Path, url: str) -> str:
+    """What a person opens to see the server's pages: with the token, where the server is the project's own."""
+    address = url.removesuffix("/api")
+    own = os.environ.get("PREFECT_HOME") == str(home(root).resolve())
+    return local.link(address, password(root).partition(":")[2]) if own else address
+
+
 def environment(root: Path, url: str) -> dict[str, str]:
     """What a process needs to talk to the server; to be set before Prefect is imported."""
-    own = {} if os.environ.get("PREFECT_API_URL") else {"PREFECT_HOME": str(home(root).resolve())}
+    own = {}
+    if not os.environ.get("PREFECT_API_URL"):
+        own = {"PREFECT_HOME": str(home(root).resolve()), "PREFECT_API_AUTH_STRING": password(root)}
     return {"PREFECT_API_URL": url, "PREFECT_SERVER_ANALYTICS_ENABLED": "false", "DO_NOT_TRACK": "1", **own}
 
 
@@ -48,7 +67,8 @@ def answers(url: str, seconds: float = 3.0) -> bool:
 
 
 def find(root: Path) -> str | None:
-    """The address of the server in use; None where none runs. Raises UserError where PREFECT_API_URL names one that does not answer."""
+    """The address of the server in use; None where none runs. Raises UserError where PREFECT_API_URL names one that
+    does not answer."""
     if named := os.environ.get("PREFECT_API_URL"):
         if not answers(named):
             raise UserError(f"no Prefect server answers at PREFECT_API_URL={named}: start it, or unset the variable")
@@ -65,13 +85,15 @@ def connect(root: Path) -> str:
 
 
 def settle(root: Path, port: int | None = None) -> tuple[str, bool]:
-    """The address of the server in use, or the one where `running` will start it (`port`; default PORT, or a free one), and whether it is
-    still to be started. This process is set up to talk to it: Prefect reads its settings once, when it is imported."""
+    """The address of the server in use, or the one where `running` will start it (`port`; default PORT, or a free one),
+    and whether it is still to be started. This process is set up to talk to it: Prefect reads its settings once, when
+    it is imported."""
     url = find(root)
     fresh = url is None
     if url is None:
         url = f"http://127.0.0.1:{_port(port)}/api"
     home(root).mkdir(parents=True, exist_ok=True)
+    home(root).chmod(0o700)  # the token, and a database that says what a worker runs
     os.environ.update(environment(root, url))
     return url, fresh
 
@@ -79,12 +101,15 @@ def settle(root: Path, port: int | None = None) -> tuple[str, bool]:
 @contextmanager
 def running(root: Path, url: str) -> Iterator[None]:
     """A server at `url`, ended with this."""
-    command = ["server", "start", "--host", "127.0.0.1", "--port", url.rpartition(":")[2].removesuffix("/api")]
-    with beside(root, "server", command) as child:
+    address = url.removesuffix("/api")
+    made = app.settings(password(root), address)
+    with beside(root, "server", "tasks.schedule.app", address.rpartition(":")[2], env=made) as child:
         until = time.monotonic() + PATIENCE
         while not answers(url):
             if child.poll() is not None or time.monotonic() > until:
-                raise UserError(f"the Prefect server did not start; {home(root) / 'server.log'} ends: {_last_line(root, 'server')}")
+                raise UserError(
+                    f"the Prefect server did not start; {home(root) / 'server.log'} ends: {_last_line(root, 'server')}"
+                )
             time.sleep(0.3)
         _note(home(root) / "server.json", child.pid, url=url)
         yield
@@ -103,13 +128,16 @@ def _port(wanted: int | None) -> int:
 
 
 @contextmanager
-def beside(root: Path, name: str, command: list[str]) -> Iterator[subprocess.Popen[bytes]]:
-    """`prefect COMMAND` in a process group of its own, its output in .espalier/prefect/<name>.log; ended with all that it started."""
+def beside(
+    root: Path, name: str, module: str, *command: str, env: Mapping[str, str] = {}
+) -> Iterator[subprocess.Popen[bytes]]:
+    """`python -m MODULE COMMAND` in a process group of its own, its output in .espalier/prefect/<name>.log; ended with
+    all that it started. env: what it has in its environment beside ours."""
     with (home(root) / f"{name}.log").open("ab") as log:
         child = subprocess.Popen(
-            process.ending_with_us("prefect", *command),
+            process.ending_with_us(module, *command),
             cwd=root,
-            env=os.environ,
+            env={**os.environ, **env},
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -146,8 +174,8 @@ def prepare(api: Any) -> None:
 
 
 def tidy(api: Any, root: Path) -> list[str]:
-    """Make the states true before a worker starts: runs whose process is gone have crashed, and of the runs that nobody started in time
-    only the last of each deployment is still to be run. Returns a line about each."""
+    """Make the states true before a worker starts: runs whose process is gone have crashed, and of the runs that nobody
+    started in time only the last of each deployment is still to be run. Returns a line about each."""
     from prefect.states import Cancelled, Crashed
 
     said = []
@@ -159,7 +187,7 @@ def tidy(api: Any, root: Path) -> list[str]:
             said.append(f"{run.name}: its process is gone, now marked as crashed")
     late: dict[Any, list[Any]] = {}
     for run in _runs(api, ("SCHEDULED",), 200):
-        if run.deployment_id and run.expected_start_time and run.expected_start_time < datetime.now(timezone.utc):
+        if run.deployment_id and run.expected_start_time and run.expected_start_time < datetime.now(UTC):
             late.setdefault(run.deployment_id, []).append(run)
     for runs in late.values():
         for run in sorted(runs, key=lambda r: r.expected_start_time)[:-1]:
@@ -176,16 +204,13 @@ def note(root: Path, run: str) -> None:
 
 def _note(path: Path, pid: int, **more: str) -> None:
     seen = process.look(pid)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({"pid": pid, "started": seen.started if seen else "", **more}))
+    state.write(path, {"pid": pid, "started": seen.started if seen else "", **more})
 
 
 def _noted(path: Path) -> tuple[dict[str, Any], bool]:
     """What was noted of a process, and whether it is still there."""
-    if not path.exists():
-        return {}, False
-    about = json.loads(path.read_text(encoding="utf-8"))
-    return about, process.alive(about["pid"], about["started"])
+    about = state.read(path, else_="what process it told of is not known any more", needs=("pid", "started"))
+    return ({}, False) if about is None else (about, process.alive(about["pid"], about["started"]))
 
 
 def _runs(api: Any, types: tuple[str, ...] = (), limit: int = 10) -> list[Any]:
@@ -196,13 +221,19 @@ def _runs(api: Any, types: tuple[str, ...] = (), limit: int = 10) -> list[Any]:
     wanted: dict[str, Any] = {"parent_task_run_id": {"is_null_": True}}
     if types:
         wanted["state"] = {"type": {"any_": list(types)}}
-    return api.read_flow_runs(flow_run_filter=FlowRunFilter(**wanted), sort=FlowRunSort.EXPECTED_START_TIME_DESC, limit=limit)
+    return api.read_flow_runs(
+        flow_run_filter=FlowRunFilter(**wanted), sort=FlowRunSort.EXPECTED_START_TIME_DESC, limit=limit
+    )
 
 
 def recent(api: Any, limit: int) -> list[Any]:
     """The latest runs that have begun or should have."""
-    begun = _runs(api, ("RUNNING", "PENDING", "CANCELLING", "COMPLETED", "FAILED", "CRASHED", "CANCELLED", "PAUSED"), limit)
-    due = [r for r in _runs(api, ("SCHEDULED",), 50) if r.expected_start_time and r.expected_start_time < datetime.now(timezone.utc)]
+    begun = _runs(
+        api, ("RUNNING", "PENDING", "CANCELLING", "COMPLETED", "FAILED", "CRASHED", "CANCELLED", "PAUSED"), limit
+    )
+    due = [
+        r for r in _runs(api, ("SCHEDULED",), 50) if r.expected_start_time and r.expected_start_time < datetime.now(UTC)
+    ]
     return sorted(begun + due, key=lambda r: r.expected_start_time, reverse=True)[:limit]
 
 
@@ -221,13 +252,17 @@ def stages(api: Any, run: Any) -> dict[str, str]:
     from prefect.client.schemas.filters import FlowRunFilter
     from prefect.client.schemas.sorting import TaskRunSort
 
-    tasks = api.read_task_runs(flow_run_filter=FlowRunFilter(id={"any_": [run.id]}), sort=TaskRunSort.EXPECTED_START_TIME_ASC, limit=200)
+    tasks = api.read_task_runs(
+        flow_run_filter=FlowRunFilter(id={"any_": [run.id]}), sort=TaskRunSort.EXPECTED_START_TIME_ASC, limit=200
+    )
     return {t.name: t.state.name for t in tasks if t.state is not None}
 
 
 def chosen(api: Any, name: str) -> Any:
     """The flow run with this name or beginning of an id. Raises UserError where there is none, or more than one."""
-    found = [r for r in _runs(api, (), 200) if name in (r.name, str(r.id)) or (len(name) >= 4 and str(r.id).startswith(name))]
+    found = [
+        r for r in _runs(api, (), 200) if name in (r.name, str(r.id)) or (len(name) >= 4 and str(r.id).startswith(name))
+    ]
     if len(found) != 1:
         why = "no run has" if not found else f"{len(found)} runs have"
         raise UserError(f"{why} the name or id {name!r}: `espalier status` lists them")
@@ -235,7 +270,8 @@ def chosen(api: Any, name: str) -> Any:
 
 
 def stop(api: Any, root: Path, run: Any, seconds: float = 180.0) -> str:
-    """Cancel a run and wait until it has ended: its worker, or we where it was started by `espalier run --watch`, ends its processes."""
+    """Cancel a run and wait until it has ended: its worker, or we where it was started by `espalier run --watch`, ends
+    its processes."""
     from prefect.states import Cancelled, Cancelling
 
     if run.state.is_final():
@@ -255,4 +291,6 @@ def stop(api: Any, root: Path, run: Any, seconds: float = 180.0) -> str:
                 api.set_flow_run_state(run.id, Cancelled(message="by `espalier stop`"), force=True)
             return f"{run.name} is cancelled; what was finished stays finished, and the next run goes on from there"
         time.sleep(0.5)
-    raise UserError(f"{run.name} has not ended within {seconds:g} seconds (process {about.get('pid', 'unknown')}): is `espalier serve` still running?")
+    raise UserError(
+        f"{run.name} has not ended within {seconds:g} seconds (process {about.get('pid', 'unknown')}): is `espalier serve` still running?"
+    )

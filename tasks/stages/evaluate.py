@@ -1,4 +1,5 @@
-"""The stage `evaluate`: every model plays the held-out questions; the last one plays them again with a search tool that finds nothing."""
+"""The stage `evaluate`: every model plays the held-out questions; the last one plays them again with a search tool that
+finds nothing."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,26 +15,36 @@ import numpy as np
 import pandas as pd
 import pandera.pandas as pa
 
-from synth.contamination import Hit, contaminated
-from synth.types import PreferencePair, Problem, Sampling, Scored, Trajectory, digest
+from synth.testsets.contamination import Hit, contaminated
+from synth.types import Demonstration, PreferencePair, Problem, Sampling, Scored, digest
 from synth.verify import extract_answer
-from tasks.disk import tables
-from tasks.disk.finished import Finished
 from tasks.errors import UserError, nearest
-from tasks.measure import OUTCOMES, measure, needed, plain
+from tasks.evaluation import testsets as test_sets
+from tasks.evaluation.measure import OUTCOMES, measure, needed, plain
+from tasks.evaluation.outcome import MODELS, outcome
+from tasks.knowledge import knowledge
+from tasks.knowledge.search_tool import NOTHING
+from tasks.models import judge as judges
+from tasks.models import tools
 from tasks.planning.pieces import Pieces
-from tasks.play import judges, knowledge, tools
-from tasks.play import sets as test_sets
-from tasks.play.search import NOTHING
-from tasks.stage import Stage
-from training.model import load_model
-from training.render import Renderer
+from tasks.runtime.stage import Stage
+from tasks.storage import tables
+from tasks.storage.finished import Finished
+from tasks.tracking import episodes
+from training.model.model import load_model
+from training.model.render import Renderer
 from training.rollout.play import Player
 from training.rollout.torch_sampler import TorchSampler
 from training.types import Rollout
 
-MODELS = {"base": ("sft", "base"), "sft": ("sft", "model"), "prefer": ("prefer", "model"), "rl": ("rl", "model")}  # name -> stage, folder
-WATCHED = ("pass@1", "pass@8", "majority@8", "ece", "calls", "tokens")  # of each model, in MLflow; all others are in metrics.json
+WATCHED = (
+    "pass@1",
+    "pass@8",
+    "majority@8",
+    "ece",
+    "calls",
+    "tokens",
+)  # of each model, in MLflow; all others are in metrics.json
 SCORES = pa.DataFrameSchema(
     {
         "run": tables.text(empty=False),
@@ -57,7 +68,7 @@ SCORES = pa.DataFrameSchema(
         "confidence": tables.number(0, nullable=True),
         "reward": tables.number(nullable=True),
         "max_turn_tokens": tables.number(1, whole=True),
-        "search_k": tables.number(1, whole=True),
+        "search_top_k": tables.number(1, whole=True),
     },
     name="scores",
     unique=["run", "problem", "sample"],
@@ -73,6 +84,7 @@ class Run:
     problems: Sequence[Problem]
     samples: int
     tools: Mapping[str, Callable[..., str]]
+    blanked: bool = False
 
 
 def evaluate(
@@ -89,16 +101,16 @@ def evaluate(
     top_p: float = 1.0,
     max_turn_tokens: int = 48,
     max_tokens: int = 512,
-    k: int = 3,
-    envs: Pieces("training.env") = [{"piece": "search"}, {"piece": "single"}],
-    metrics: Pieces("training.evaluate") = [
+    search_top_k: int = 3,
+    envs: Pieces("env") = [{"piece": "search"}, {"piece": "single"}],
+    metrics: Pieces("metric") = [
         {"piece": "pass_at_k", "ks": [1, 8]},
         {"piece": "majority_at_k", "ks": [8]},
         {"piece": "answer_overlap"},
         {"piece": "cost_per_right"},
         {"piece": "calibration"},
         {"piece": "diversity"},
-        {"piece": "behaviour"},
+        {"piece": "format_and_refusal"},
         {"piece": "length_bias"},
     ],
     sets: list = [],
@@ -110,68 +122,51 @@ def evaluate(
     device: str = "cpu",
     dtype: str = "float32",
 ) -> None:
-    """`samples` rollouts of each of `questions` test questions per model, `family_samples` of `per_family` problems of each verifiable
-    family; differences are taken to the model `against`. `max_unscorable` is the largest share of rollouts without a score before the
-    numbers would mean something else.
+    """Measures models on held-out problems.
 
-    sets: test sets of one's own (`tasks/play/sets.py` has the keys). overlap: "refuse" stops where an evaluation row stands in what was
-    trained on, and names the rows; "drop" leaves those rows out and counts them. traces: conversations that MLflow shows turn by turn. judge: a
-    model that says whose answer is better, a model's or that of `against` (`tasks/play/judges.py` has the keys); it must stand the attacks
-    first. A metric that reads `rewards` (best_of_n) has every rollout judged by artifacts/reward."""
-    if overlap not in ("refuse", "drop"):
-        raise UserError(f"evaluate: overlap = {overlap!r} is neither refuse nor drop")
+    Args:
+        models: models that are measured: base, sft, prefer, rl
+        against: the model to which differences are taken
+        questions: test questions
+        samples: rollouts of each question per model
+        per_family: test problems of each verifiable family
+        family_samples: rollouts of each of them
+        blanked_samples: rollouts of each question whose search results are blanked
+        temperature: of sampling
+        top_p: smallest share of probability that is sampled from (1: all)
+        max_turn_tokens: most tokens of one turn of the model
+        max_tokens: most tokens of a conversation
+        search_top_k: passages that a search shows
+        envs: environments that problems are played in, with their knobs
+        metrics: what is measured of the scored samples
+        sets: test sets of one's own (tasks/evaluation/testsets.py has the keys)
+        overlap: what happens to a test row that stands in the training data: "refuse" stops and names it, "drop"
+            leaves it out and counts it
+        judge: a model that says whose answer is better, a model's or that of `against`; it must stand the attacks
+            first (tasks/models/judge.py has the keys)
+        traces: conversations that MLflow shows turn by turn
+        max_unscorable: largest share of rollouts without a score before the numbers would mean something else
+        wave: conversations that are sampled at once
+        device: where models are: cpu, cuda, or cuda:0
+        dtype: type of the weights: float32 or bfloat16
+    """
+    _check(models, against, overlap)
     wanted = needed(metrics)
-    for name in [*models, against]:
-        if name not in MODELS:
-            raise UserError(f"evaluate: there is no model {name!r}: {nearest(name, MODELS)}")
-    asked = held_out(stage.input("questions", "problems.parquet"), questions, stage.seed)
-    solved = held_out(stage.input("problems", "problems.parquet"), per_family, stage.seed, by_family=True)
-    own = [test_sets.load(stage, spec, i) for i, spec in enumerate(sets)]
-    if twice := [name for name, n in Counter(s.name for s in own).items() if n > 1]:
-        raise UserError(f"evaluate.sets: two sets are called {twice[0]!r}: give each a name of its own")
-    leaked = overlaps(stage, {"questions": asked, "families": solved} | {s.name: s.problems for s in own}, refuse=overlap == "refuse")
-    asked, solved = ([p for p in problems if p.id not in leaked] for problems in (asked, solved))
+    tests = _test_problems(stage, questions, per_family, sets, overlap)
     hosts = {e.piece.rpartition("/")[2]: e() for e in envs}
-    search = tools.bound(knowledge.search(stage, k=k), hosts.values())
-    blank = {**search, "search": lambda query: NOTHING}
-    runs = [Run(name, name, asked, samples, search) for name in models]
-    runs += [Run(f"{name}, families", name, solved, family_samples, search) for name in models]
-    runs += [
-        Run(f"{name}, {s.name}", name, [p for p in s.problems if p.id not in leaked], s.samples, search) for name in models for s in own
-    ]
-    runs += [Run(f"{models[-1]}, search blanked", models[-1], asked, blanked_samples, blank)]
-    for r in runs:
-        if not r.problems:
-            raise UserError(f"evaluate: every problem of {r.name!r} was trained on: there is nothing left to ask")
-    sampling = Sampling(temperature=temperature, top_p=top_p, max_tokens=max_turn_tokens)
-
-    @lru_cache(maxsize=1)  # runs of one model follow each other
-    def sampler(name: str) -> tuple[TorchSampler, Renderer]:
-        model, tokenizer = load_model(stage.input(*MODELS[name]), dtype=dtype, device=device)
-        renderer = Renderer(tokenizer)
-        now[:] = [model]
-        return TorchSampler(model=model, end_id=renderer.end_id), renderer
-
-    referee = judges.trusted(stage, judge, solved or asked) if judge else None
-    scorer = None
-    if "rewards" in wanted:
-        from tasks.play.rewards import RewardModel
-
-        word = json.loads(stage.input("reward", "card.json").read_text(encoding="utf-8")).get("verdict", "")
-        scorer = RewardModel(stage.input("reward", "model"), word, dtype=dtype, device=device)
-
-    def play(run: Run, part: Sequence[Problem]) -> list[Rollout]:
-        source, renderer = sampler(run.model)
-        player = Player(sampler=source, renderer=renderer, envs=hosts, tools=run.tools, sampling=sampling, max_tokens=max_tokens, wave=wave)
-        # The same random numbers for every model: differences between models are paired, and steadier for it.
-        return [r for group in player.play(part, run.samples, stage.seed, "evaluate") for r in group.rollouts]
-
-    def probe(rollouts: Sequence[Rollout]) -> list[list[float] | None]:
-        from tasks.play.prompts import prompt_features
-
-        return prompt_features(now[0], rollouts, device=device)
-
-    now: list[Any] = []  # the model that plays
+    search = tools.bound(knowledge.search(stage, k=search_top_k), hosts.values())
+    runs = _runs(models, tests, samples, family_samples, blanked_samples, search)
+    referee = judges.trusted(stage, judge, tests.families or tests.questions) if judge else None
+    scorer = _reward_model(stage, dtype, device) if "rewards" in wanted else None
+    players = _Players(
+        stage=stage,
+        envs=hosts,
+        sampling=Sampling(temperature=temperature, top_p=top_p, max_tokens=max_turn_tokens),
+        max_tokens=max_tokens,
+        wave=wave,
+        device=device,
+        dtype=dtype,
+    )
     rows: list[dict[str, Any]] = []
     with stage.progress(sum(len(r.problems) * r.samples for r in runs), "rollouts") as bar:
         for run in sorted(runs, key=lambda r: models.index(r.model)):
@@ -179,70 +174,230 @@ def evaluate(
                 stage.finished(run.name),
                 run.problems,
                 max(1, wave // run.samples),
-                partial(play, run),
+                partial(players.play, run),
                 scorer,
-                probe if "features" in wanted else None,
+                players.features if "features" in wanted else None,
             ):
-                rows += [{"run": run.name, "model": run.model, "blanked": run.tools is blank, **row} for row in part]
+                rows += [{"run": run.name, "model": run.model, "blanked": run.blanked, **row} for row in part]
                 bar.update(len(part), model=run.name)
 
-    missing = sum(r["score"] is None for r in rows)
-    if missing > max_unscorable * len(rows):
-        first = next(r for r in rows if r["score"] is None)
-        raise ValueError(
-            f"{missing} of {len(rows)} rollouts could not be scored, more than max_unscorable = {max_unscorable}; the first: problem "
-            f"{first['problem']}, {first['reason']}"
-        )
-    decoding = {"temperature": temperature, "top_p": top_p, "max_turn_tokens": max_turn_tokens, "search_k": k}
-    frame = pd.DataFrame([{c: r[c] if c in r else decoding[c] for c in SCORES.columns} for r in rows])
-    for column in ("score", "confidence", "reward"):
-        frame[column] = frame[column].astype("float64")
-    SCORES.validate(frame).to_parquet(stage.out / "scores.parquet", compression="zstd", index=False)
-    with (stage.out / "episodes.jsonl").open("w", encoding="utf-8") as f:
-        for r in rows:
-            if r["messages"] is not None:
-                shown = {c: v for c, v in r.items() if c not in ("reference", "text", "features") and (c not in ("reason", "reward") or v)}
-                f.write(json.dumps(shown, ensure_ascii=False) + "\n")
+    missing = _unscorable(rows, max_unscorable)
+    decoding = {
+        "temperature": temperature,
+        "top_p": top_p,
+        "max_turn_tokens": max_turn_tokens,
+        "search_top_k": search_top_k,
+    }
+    frame = _scores(rows, decoding)
+    frame.to_parquet(stage.out / "scores.parquet", compression="zstd", index=False)
+    _write_episodes(stage.out / "episodes.jsonl", rows)
     if "features" in wanted:
         frame["features"] = [r["features"] for r in rows]  # read by metrics, and too large to keep
-    found = measure(frame, models, against, metrics, [s.name for s in own])
-    if any("pass@1" not in values for values in found["models"].values()):
+    measures = measure(frame, models, against, metrics, [s.name for s in tests.own])
+    if any("pass@1" not in values for values in measures["models"].values()):
         raise UserError(
             "evaluate: no metric gives pass@1, which the report shows: keep {piece: pass_at_k, ks: [1, ...]} among evaluate.metrics"
         )
-    if referee:
-        asked_of = {p.id: p for r in runs for p in r.problems}
-        seen = [r for r in rows if r["messages"] is not None and not r["blanked"]]
-        last = {m: {r["problem"]: answered(r["messages"]) for r in seen if r["model"] == m} for m in models}
-        said = referee.compared(last, asked_of, against)
-        found["judged"] = plain(said.rates)
-        (stage.out / "verdicts.jsonl").write_text("".join(json.dumps(v, ensure_ascii=False) + "\n" for v in said.verdicts), encoding="utf-8")
-    (stage.out / "metrics.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    verdicts = _judged(stage, referee, rows, runs, models, against) if referee else None
+    if verdicts:
+        measures["judged"] = plain(verdicts.rates)
+    (stage.out / "metrics.json").write_text(json.dumps(measures, indent=1) + "\n", encoding="utf-8")
     stage.card(
         {
             "rollouts": len(rows),
             "unscorable": missing,
-            "questions": len(asked),
-            "problems": len(solved),
+            "questions": len(tests.questions),
+            "problems": len(tests.families),
             "samples": samples,
             **decoding,
-            "sets": {s.name: {"source": s.source, "problems": len(s.problems), "quarantined": tables.counts(s.aside)} for s in own},
-            "overlap": {"gate": overlap, "dropped": len(leaked)},
-            "held_out": digest([p.id for p in asked]),
-            **({"judge": said.card} if referee else {}),
+            "sets": {
+                s.name: {"source": s.source, "problems": len(s.problems), "quarantined": tables.counts(s.quarantined)}
+                for s in tests.own
+            },
+            "overlap": {"gate": overlap, "dropped": len(tests.leaked)},
+            "held_out": digest([p.id for p in tests.questions]),
+            **({"judge": verdicts.card} if verdicts else {}),
         }
     )
-    for name, values in found["models"].items():
+    _record(stage, measures, rows, traces)
+
+
+def _check(models: Sequence[str], against: str, overlap: str) -> None:
+    if overlap not in ("refuse", "drop"):
+        raise UserError(f"evaluate: overlap = {overlap!r} is neither refuse nor drop")
+    for name in [*models, against]:
+        if name not in MODELS:
+            raise UserError(f"evaluate: there is no model {name!r}: {nearest(name, MODELS)}")
+
+
+@dataclass(frozen=True)
+class _TestProblems:
+    """What is asked: held-out questions, held-out problems of families, and a user's own test sets; `leaked` are the ids
+    of problems that were trained on, which the first two do not hold."""
+
+    questions: list[Problem]
+    families: list[Problem]
+    own: list[test_sets.TestSet]
+    leaked: set[str]
+
+
+def _test_problems(stage: Stage, questions: int, per_family: int, sets: list, overlap: str) -> _TestProblems:
+    asked = held_out(stage.input("questions", "problems.parquet"), questions, stage.seed)
+    solved = held_out(stage.input("problems", "problems.parquet"), per_family, stage.seed, by_family=True)
+    own = [test_sets.load(stage, spec, i) for i, spec in enumerate(sets)]
+    if twice := [name for name, n in Counter(s.name for s in own).items() if n > 1]:
+        raise UserError(f"evaluate.sets: two sets are called {twice[0]!r}: give each a name of its own")
+    leaked = overlaps(
+        stage, {"questions": asked, "families": solved} | {s.name: s.problems for s in own}, refuse=overlap == "refuse"
+    )
+    asked, solved = ([p for p in problems if p.id not in leaked] for problems in (asked, solved))
+    return _TestProblems(asked, solved, own, leaked)
+
+
+def _runs(
+    models: Sequence[str],
+    tests: _TestProblems,
+    samples: int,
+    family_samples: int,
+    blanked_samples: int,
+    search: Mapping[str, Callable[..., str]],
+) -> list[Run]:
+    """Every model on everything, and the last once more with a search that finds nothing.
+
+    Raises UserError where every problem of a run was trained on."""
+    runs = [Run(name, name, tests.questions, samples, search) for name in models]
+    runs += [Run(f"{name}, families", name, tests.families, family_samples, search) for name in models]
+    runs += [
+        Run(f"{name}, {s.name}", name, [p for p in s.problems if p.id not in tests.leaked], s.samples, search)
+        for name in models
+        for s in tests.own
+    ]
+    blank = {**search, "search": lambda query: NOTHING}
+    runs += [Run(f"{models[-1]}, search blanked", models[-1], tests.questions, blanked_samples, blank, blanked=True)]
+    for r in runs:
+        if not r.problems:
+            raise UserError(f"evaluate: every problem of {r.name!r} was trained on: there is nothing left to ask")
+    return runs
+
+
+def _reward_model(stage: Stage, dtype: str, device: str) -> Callable[[Sequence[Rollout]], list[float]]:
+    from tasks.models.reward_model import RewardModel
+
+    word = json.loads(stage.input("reward", "card.json").read_text(encoding="utf-8")).get("verdict", "")
+    return RewardModel(stage.input("reward", "model"), word, dtype=dtype, device=device)
+
+
+@dataclass(kw_only=True)
+class _Players:
+    """Plays runs, with one model in memory at a time: runs of one model follow each other."""
+
+    stage: Stage
+    envs: Mapping[str, Any]
+    sampling: Sampling
+    max_tokens: int
+    wave: int
+    device: str
+    dtype: str
+    loaded: str = ""
+    model: Any = None
+    renderer: Any = None
+    sampler: Any = None
+
+    def load(self, name: str) -> None:
+        if name == self.loaded:
+            return
+        self.model = self.sampler = None  # the memory of the one before goes first
+        self.model, tokenizer = load_model(self.stage.input(*MODELS[name]), dtype=self.dtype, device=self.device)
+        self.renderer, self.loaded = Renderer(tokenizer), name
+        self.sampler = TorchSampler(model=self.model, end_id=self.renderer.end_id)
+
+    def play(self, run: Run, part: Sequence[Problem]) -> list[Rollout]:
+        self.load(run.model)
+        player = Player(
+            sampler=self.sampler,
+            renderer=self.renderer,
+            envs=self.envs,
+            tools=run.tools,
+            sampling=self.sampling,
+            max_tokens=self.max_tokens,
+            wave=self.wave,
+            timed=True,
+        )
+        # The same random numbers for every model: differences between models are paired, and steadier for it.
+        return [r for group in player.play(part, run.samples, self.stage.seed, "evaluate") for r in group.rollouts]
+
+    def features(self, rollouts: Sequence[Rollout]) -> list[list[float] | None]:
+        """What the model that played them holds at the end of each prompt."""
+        from tasks.models.prompt_states import prompt_features
+
+        return prompt_features(self.model, rollouts, device=self.device)
+
+
+def _unscorable(rows: Sequence[Mapping[str, Any]], most: float) -> int:
+    """The number of rollouts without a score; raises ValueError where they are a larger share than `most`."""
+    missing = sum(r["score"] is None for r in rows)
+    if missing > most * len(rows):
+        first = next(r for r in rows if r["score"] is None)
+        raise ValueError(
+            f"{missing} of {len(rows)} rollouts could not be scored, more than max_unscorable = {most}; the first: problem "
+            f"{first['problem']}, {first['reason']}"
+        )
+    return missing
+
+
+def _scores(rows: Sequence[Mapping[str, Any]], decoding: Mapping[str, float]) -> pd.DataFrame:
+    frame = pd.DataFrame([{c: r[c] if c in r else decoding[c] for c in SCORES.columns} for r in rows])
+    for column in ("score", "confidence", "reward"):
+        frame[column] = frame[column].astype("float64")
+    return SCORES.validate(frame)
+
+
+def _write_episodes(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """The rows that keep their conversation, a line each. Nothing measured is among it: the file is an output."""
+    left_out = ("reference", "text", "features", "seconds")
+    with path.open("w", encoding="utf-8") as f:
+        for r in rows:
+            if r["messages"] is not None:
+                shown = {c: v for c, v in r.items() if c not in left_out and (c not in ("reason", "reward") or v)}
+                f.write(json.dumps(shown, ensure_ascii=False) + "\n")
+
+
+def _judged(
+    stage: Stage,
+    referee: Any,
+    rows: Sequence[Mapping[str, Any]],
+    runs: Sequence[Run],
+    models: Sequence[str],
+    against: str,
+) -> Any:
+    """The verdicts of the judge on the last answers of each model; they are in verdicts.jsonl."""
+    problems = {p.id: p for r in runs for p in r.problems}
+    seen = [r for r in rows if r["messages"] is not None and not r["blanked"]]
+    last = {m: {r["problem"]: answered(r["messages"]) for r in seen if r["model"] == m} for m in models}
+    verdicts = referee.compared(last, problems, against)
+    (stage.out / "verdicts.jsonl").write_text(
+        "".join(json.dumps(v, ensure_ascii=False) + "\n" for v in verdicts.verdicts), encoding="utf-8"
+    )
+    return verdicts
+
+
+def _record(stage: Stage, measures: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], traces: int) -> None:
+    """The events of the stage: what MLflow shows of the numbers, and `traces` conversations with what they took."""
+    for name, values in measures["models"].items():
         stage.log({f"{name}/{m}": v["mean"] for m, v in values.items() if m in WATCHED and v.get("mean") is not None})
-    for pair, rates in found.get("judged", {}).items():
+    for pair, rates in measures.get("judged", {}).items():
         stage.log({f"{pair.partition(' over ')[0]}/win_rate": rates["win_rate"]["mean"]})
     if traces:
-        stage.episodes(stage.out / "episodes.jsonl", traces)
+        path = stage.out / "episodes.jsonl"
+        sent = [episodes.conversation(e) for e in episodes.chosen(path, traces)]
+        timed = {episodes.conversation(r): r["seconds"] for r in rows if r["sample"] == 0 and r["seconds"]}
+        stage.episodes(path, traces, {name: timed[name] for name in sent if name in timed})
     stage.artifact(stage.out / "metrics.json")
 
 
 def held_out(path: Path, n: int, seed: int, *, by_family: bool = False) -> list[Problem]:
-    """n test problems (of each family) chosen by a hash of their id, so that a change of the table's order or size moves few of them."""
+    """n test problems (of each family) chosen by a hash of their id, so that a change of the table's order or size
+    moves few of them."""
     families: dict[str, list[Problem]] = {}
     for p in tables.read(path, Problem):
         if p.split == "test":
@@ -251,11 +406,16 @@ def held_out(path: Path, n: int, seed: int, *, by_family: bool = False) -> list[
         raise UserError(
             f"{path} holds no problem of the split test: nothing is held out to evaluate on; give the stage before it a larger n_test"
         )
-    return [p for family in sorted(families) for p in sorted(families[family], key=lambda p: digest("evaluate", seed, p.id))[:n]]
+    return [
+        p
+        for family in sorted(families)
+        for p in sorted(families[family], key=lambda p: digest("evaluate", seed, p.id))[:n]
+    ]
 
 
 def overlaps(stage: Stage, held_out: Mapping[str, Sequence[Problem]], *, refuse: bool) -> set[str]:
-    """The ids of problems that were trained on: every problem of the split train, every demonstration and every pair is compared.
+    """The ids of problems that were trained on: every problem of the split train, every demonstration and every pair is
+    compared.
 
     Raises UserError with the rows where `refuse`; all of them are then in overlap.jsonl of the work folder.
     """
@@ -263,7 +423,8 @@ def overlaps(stage: Stage, held_out: Mapping[str, Sequence[Problem]], *, refuse:
     hits: list[Hit] = []
     for name, problems in held_out.items():
         texts = [(p.id, str(p.lineage.get("question", p.question))) for p in problems]
-        # Of questions and families only the same text counts: what one template makes is alike by construction, and split by its root.
+        # Of questions and families only the same text counts: what one template makes is alike by construction, and
+        # split by its root.
         hits += contaminated(texts, trained, near=name not in ("questions", "families"))
     if hits and refuse:
         path = stage.out / "overlap.jsonl"
@@ -282,8 +443,8 @@ def training_texts(stage: Stage) -> Iterator[tuple[str, str, str]]:
         for p in tables.read(stage.input(source, "problems.parquet"), Problem):
             if p.split == "train":
                 yield p.id, f"artifacts/{source}", p.question
-    for t in tables.read(stage.input("trajectories", "trajectories.parquet"), Trajectory):
-        yield t.id, "artifacts/trajectories", next((m.content for m in t.messages if m.role == "user"), "")
+    for t in tables.read(stage.input("demonstrations", "demonstrations.parquet"), Demonstration):
+        yield t.id, "artifacts/demonstrations", next((m.content for m in t.messages if m.role == "user"), "")
     for pair in tables.read(stage.input("clean", "pairs.parquet"), PreferencePair):
         if pair.split == "train":
             for text in (*(m.content for m in pair.prompt if m.role == "user"), pair.chosen, pair.rejected):
@@ -337,23 +498,10 @@ def row(rollout: Rollout, sample: int) -> dict[str, Any]:
         "answer": problem.answer,
         "reference": problem.answer,
         "messages": [{"role": m.role, "content": m.content} for m in rollout.info["messages"]] if sample == 0 else None,
+        "seconds": list(rollout.info.get("seconds", ())) if sample == 0 else [],
     }
 
 
 def answered(messages: Sequence[Mapping[str, str]]) -> str:
     """The last words of the model, "" where it never spoke."""
     return next((m["content"] for m in reversed(messages) if m["role"] == "assistant"), "")
-
-
-def outcome(rollout: Rollout) -> str:
-    """How an episode ended, one of OUTCOMES."""
-    if not isinstance(rollout.score, Scored):
-        return "unscorable"
-    parts = rollout.score.parts
-    if rollout.score.value >= 0.999:
-        return "right"
-    if parts.get("truncated"):
-        return "truncated"
-    if parts.get("answered", 1.0):
-        return "wrong"
-    return "out_of_calls" if parts.get("malformed") == 0.0 else "malformed"

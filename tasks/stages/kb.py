@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from synth.engine import Page, pages_of
-from synth.ingest import Built, Reading, build, write_schema
-from synth.kb import KB, Entity, Fact, Passage, Relation, merge, passages
-from synth.make.world import RELATIONS, world
-from synth.sources import read_source
+from synth.knowledge.ingest import Built, Reading, build, write_schema
+from synth.knowledge.kb import KB, Entity, Fact, Passage, Relation, merge, passages
+from synth.knowledge.sources import read_source
+from synth.knowledge.world import RELATIONS, world
+from synth.search.engine import Page, pages_of
 from synth.types import Quarantined
-from tasks.disk import tables
 from tasks.errors import UserError
-from tasks.play.schema import read_schema
-from tasks.stage import Stage
+from tasks.knowledge.schema import read_schema
+from tasks.runtime.stage import Stage
+from tasks.storage import tables
 
 
 def kb(
@@ -23,9 +23,16 @@ def kb(
     bad_rows: int = 0,
     schema: str = "",
 ) -> None:
-    """`sources`: {kind, path, and the options of that reader in synth/sources}. `world_countries`: size of the fictional world, 0 for none.
-    `bad_rows`: how many rows of the sources may be set aside; with one more the stage stops. `schema`: a schema.yaml of `espalier kb build`;
-    its relations stand whatever the sources say, and its sources are read where `sources` is empty."""
+    """Reads the sources and makes the knowledge base.
+
+    Args:
+        sources: what is read: {kind, path, and the options of that reader in synth/knowledge/sources}
+        world_countries: size of the fictional world in countries, 0 for none
+        passage_objects: most objects of one passage; more go on in a further passage
+        bad_rows: how many rows of the sources may be quarantined; with one more the stage stops
+        schema: a schema.yaml of `espalier kb build`: its relations stand whatever the sources say, and its sources
+            are read where `sources` is empty
+    """
     listed, relations = read_schema(stage.source(schema)) if schema else ([], {})
     sources = sources or listed
     readings = [_read(stage, i, source) for i, source in enumerate(sources)]
@@ -36,7 +43,9 @@ def kb(
     parts = [built.kb] + ([world(countries=world_countries, seed=stage.seed, avoid=names)] if world_countries else [])
     whole = merge(parts)
     if not whole.facts:
-        raise UserError("kb: there are no facts: name a source under kb.sources, or set kb.world_countries to 3 or more")
+        raise UserError(
+            "kb: there are no facts: name a source under kb.sources, or set kb.world_countries to 3 or more"
+        )
     texts = passages(whole, objects=passage_objects)
     _write(stage, whole, texts)
     documents = [page for reading in readings for page in pages_of(reading.documents)]
@@ -50,18 +59,33 @@ def kb(
         "sources": [{**s, "rows": len(r.rows) + len(r.quarantined)} for s, r in zip(sources, readings)],
         "world": {"countries": world_countries, "facts": len(whole.facts) - built.accepted},
         "density": whole.density(),
-        "relations": {r.name: sum(f.relation == r.name for f in whole.facts.values()) for r in whole.relations.values()},
+        "relations": {
+            r.name: sum(f.relation == r.name for f in whole.facts.values()) for r in whole.relations.values()
+        },
         "passages": {"rows": len(texts), "mean_words": round(sum(words) / len(words), 2), "max_words": max(words)},
         "gates": {"bad_rows": bad_rows},
         "kb": whole.digest(),
     }
     stage.card(card)
-    stage.log({"entities": len(whole.entities), "facts": len(whole.facts), "passages": len(texts), "quarantined": len(built.quarantined)})
+    stage.log(
+        {
+            "entities": len(whole.entities),
+            "facts": len(whole.facts),
+            "passages": len(texts),
+            "quarantined": len(built.quarantined),
+        }
+    )
 
 
 def _read(stage: Stage, i: int, source: dict) -> Reading:
-    if not isinstance(source, dict) or not isinstance(source.get("path"), str) or not isinstance(source.get("kind"), str):
-        raise UserError(f"kb.sources[{i}] = {source!r} must say what to read, for example {{kind: csv_triples, path: data/mine.csv}}")
+    if (
+        not isinstance(source, dict)
+        or not isinstance(source.get("path"), str)
+        or not isinstance(source.get("kind"), str)
+    ):
+        raise UserError(
+            f"kb.sources[{i}] = {source!r} must say what to read, for example {{kind: csv_triples, path: data/mine.csv}}"
+        )
     options = {k: v for k, v in source.items() if k not in ("kind", "path")}
     path = stage.source(source["path"])
     reading = read_source(path, source["kind"], name=source["path"], **options)
@@ -71,17 +95,21 @@ def _read(stage: Stage, i: int, source: dict) -> Reading:
 
 
 def _refuse(stage: Stage, built: Built, bad_rows: int, *, asked: bool) -> None:
-    """Raises UserError where more rows were set aside than the user allows, or none is left.
+    """Raises UserError where more rows were quarantined than the user allows, or none is left.
 
     The quarantine file stays in the work folder.
     """
-    n = len(built.quarantined)
+    n = len(built.bad)
     if n > bad_rows or (asked and not built.accepted):
-        remedy = f"mend them, or set kb.bad_rows to {n} to go on without them" if built.accepted else "mend them: no row is left"
+        remedy = (
+            f"fix them, or set kb.bad_rows to {n} to go on without them"
+            if built.accepted
+            else "fix them: no row is left"
+        )
         where = (stage.out / "quarantine.parquet").relative_to(stage.root)
         raise UserError(
             f"{n} of {built.produced} rows of the sources cannot be used (all in {where}): {remedy}; the first: "
-            f"{built.quarantined[0].evidence[:500]}"
+            f"{(built.bad or built.quarantined)[0].evidence[:500]}"
         )
 
 

@@ -1,7 +1,9 @@
-"""The stage `preferences`: pairs whose rejected side carries one planted, verified error; among those for training, planted label noise.
+"""The stage `preferences`: pairs whose rejected side carries one planted, verified error; among those for training,
+planted label noise.
 
-Pairs of the split train are delivered as an annotator would deliver them: some labels swapped, some pairs twice, no verified margin. The
-truth lies in truth.parquet, which no cleaner reads. Pairs of the split valid stay as verified, to measure on.
+Pairs of the split train are delivered as an annotator would deliver them: some labels swapped, some pairs twice, no
+verified margin. The truth lies in truth.parquet, which no cleaner reads. Pairs of the split valid stay as verified, to
+measure on.
 """
 
 from __future__ import annotations
@@ -9,17 +11,18 @@ from __future__ import annotations
 from collections import Counter
 from random import Random
 
-from synth.kb import Entity, Relation
-from synth.make.flawed import Flawed
-from synth.make.injected_errors import injected_errors
-from synth.make.label_noise import Planted, label_noise
-from synth.make.wrong_turns import World, wrong_turns
-from synth.types import PreferencePair, Problem, Quarantined, Trajectory, digest, seed_for
-from tasks.disk import tables
+from synth.knowledge.kb import Entity, Relation
+from synth.preferences.flawed import Flawed
+from synth.preferences.injected_errors import injected_errors
+from synth.preferences.label_noise import Planted, label_noise
+from synth.preferences.making import once
+from synth.preferences.wrong_turns import World, wrong_turns
+from synth.types import Demonstration, PreferencePair, Problem, Quarantined, digest, seed_for
 from tasks.errors import UserError
+from tasks.knowledge import knowledge
 from tasks.planning.pieces import Pieces
-from tasks.play import knowledge
-from tasks.stage import Stage
+from tasks.runtime.stage import Stage
+from tasks.storage import tables
 
 
 def preferences(
@@ -33,25 +36,35 @@ def preferences(
     exact: float = 0.02,
     near: float = 0.02,
     contradiction: float = 0.01,
-    k: int = 3,
-    makers: Pieces("synth.make.pairs") = [],  # noqa: B006 (read by ast)
+    search_top_k: int = 3,
+    makers: Pieces("pair_maker") = [],  # noqa: B006 (read by ast)
     n_made: int = 60,
     flaws: float = 0.3,
 ) -> None:
-    """`n_family` problems of each family (`n_valid` of valid) give a pair each, every search demonstration `per_trajectory`.
+    """Makes preference pairs.
 
-    errors: types planted in demonstrations. flip, exact, near, contradiction: shares of label noise (`synth.make.label_noise`).
-    k: passages per search. makers: further sources of pairs (`synth/make/pairs`), each over the first `n_made` problems with a worked
-    solution of every family and split; what a model would say to them, a program says that errs in each step with probability `flaws`.
+    Args:
+        n_family: problems of each family (train) that give a pair each
+        n_valid: the same of valid
+        per_trajectory: pairs of every search demonstration
+        errors: types of error planted in demonstrations
+        flip: share of pairs whose label is flipped (synth.preferences.label_noise)
+        exact: further pairs, as a share: the same pair from another source
+        near: further pairs, as a share: the same with a reworded prompt
+        contradiction: further pairs, as a share: the same with its sides swapped
+        search_top_k: passages per search
+        makers: further sources of pairs
+        n_made: problems with a worked solution, of every family and split, for which makers make pairs
+        flaws: probability with which the program that stands for a model errs in each step
     """
     world = World(
-        knowledge.search(stage, k=k),
+        knowledge.search(stage, k=search_top_k),
         {e.name: e.type for e in tables.read(stage.input("kb", "entities.parquet"), Entity)},
         [r.label for r in tables.read(stage.input("kb", "relations.parquet"), Relation)],
     )
     items = from_families(stage, n_family, n_valid) + from_makers(stage, makers, n_made, flaws)
     questions = {p.id: p for p in tables.read(stage.input("questions", "problems.parquet"), Problem)}
-    demonstrations = tables.read(stage.input("trajectories", "trajectories.parquet"), Trajectory)
+    demonstrations = tables.read(stage.input("demonstrations", "demonstrations.parquet"), Demonstration)
     games = [t for t in demonstrations if t.problem in questions and t.split != "test"]
     finished = stage.finished("pairs", PreferencePair, Quarantined)
     for game in stage.progress(games, "demonstrations"):
@@ -62,30 +75,41 @@ def preferences(
                     lambda g=game, i=i: wrong_turns(stage.seed, questions[g.problem], g, i, world, errors=errors),
                 )
             )
-    verified, aside = once(items)
+    verified, quarantined = once(items)
     if not verified:
-        raise UserError(f"preferences: every pair was set aside ({dict(tables.counts(aside))}): give it more problems or demonstrations")
-    rng, train = Random(seed_for(stage.seed, "preferences", "label_noise", "train", 0)), [p for p in verified if p.split == "train"]
+        raise UserError(
+            f"preferences: every pair was quarantined ({dict(tables.counts(quarantined))}): give it more problems or demonstrations"
+        )
+    rng, train = (
+        Random(seed_for(stage.seed, "preferences", "label_noise", "train", 0)),
+        [p for p in verified if p.split == "train"],
+    )
     shares = {"flip": flip, "exact": exact, "near": near, "contradiction": contradiction}
     noisy, truth = label_noise(train, rng, **shares) if any(shares.values()) else (train, [])
     pairs = noisy + [p for p in verified if p.split != "train"]
     tables.write(stage.out / "pairs.parquet", pairs, PreferencePair)
     tables.write(stage.out / "truth.parquet", truth, Planted)
-    tables.write(stage.out / "quarantine.parquet", aside, Quarantined)
+    tables.write(stage.out / "quarantine.parquet", quarantined, Quarantined)
     stage.card(
         {
-            "produced": len(pairs) + len(aside),
+            "produced": len(pairs) + len(quarantined),
             "accepted": len(pairs),
-            "quarantined": tables.counts(aside),
+            "quarantined": tables.counts(quarantined),
             "splits": dict(sorted(Counter(p.split for p in pairs).items())),
-            "errors": dict(sorted(Counter(p.columns["error"]["type"] for p in verified if "error" in p.columns).items())),
+            "errors": dict(
+                sorted(Counter(p.columns["error"]["type"] for p in verified if "error" in p.columns).items())
+            ),
             **({"made": dict(sorted(Counter(p.source.partition("/")[0] for p in verified).items()))} if makers else {}),
             "planted": {"copies": len(noisy) - len(train), "flipped": sum(t.flip for t in truth)},
-            "gates": {"rejected": "wrong by the verifier, or its search misses every passage that is needed", "flip": flip, "search_k": k},
+            "gates": {
+                "rejected": "wrong by the verifier, or its search misses every passage that is needed",
+                "flip": flip,
+                "search_top_k": search_top_k,
+            },
             "pairs": digest([p.id for p in pairs]),
         }
     )
-    stage.log({"accepted": len(pairs), "quarantined": len(aside)})
+    stage.log({"accepted": len(pairs), "quarantined": len(quarantined)})
 
 
 def from_families(stage: Stage, n_train: int, n_valid: int) -> list[PreferencePair | Quarantined]:
@@ -95,16 +119,22 @@ def from_families(stage: Stage, n_train: int, n_valid: int) -> list[PreferencePa
     for family in sorted({p.family for p in problems}):
         for split, n in (("train", n_train), ("valid", n_valid)):
             mine = [p for p in problems if p.family == family and p.split == split]
-            out += [injected_errors(stage.seed, p, 0) for p in sorted(mine, key=lambda p: seed_for(stage.seed, "preferences", p.id))[:n]]
+            out += [
+                injected_errors(stage.seed, p, 0)
+                for p in sorted(mine, key=lambda p: seed_for(stage.seed, "preferences", p.id))[:n]
+            ]
     return out
 
 
 def from_makers(stage: Stage, makers: list, n: int, flaws: float) -> list[PreferencePair | Quarantined]:
-    """One pair of each maker for each of the first `n` problems of every family and split, by the hash of the problem."""
+    """One pair of each maker for each of the first `n` problems of every family and split, by the hash of the
+    problem."""
     if not makers:
         return []
     worked = [
-        p for p in tables.read(stage.input("problems", "problems.parquet"), Problem) if p.lineage.get("solution") and p.split != "test"
+        p
+        for p in tables.read(stage.input("problems", "problems.parquet"), Problem)
+        if p.lineage.get("solution") and p.split != "test"
     ]
     solver = Flawed(worked, error=flaws)
     finished = stage.finished("made", PreferencePair, Quarantined)
@@ -112,23 +142,9 @@ def from_makers(stage: Stage, makers: list, n: int, flaws: float) -> list[Prefer
     for maker in stage.progress(makers, "makers"):
         for family, split in sorted({(p.family, p.split) for p in worked}):
             mine = sorted(
-                (p for p in worked if (p.family, p.split) == (family, split)), key=lambda p: seed_for(stage.seed, maker.piece, p.id)
+                (p for p in worked if (p.family, p.split) == (family, split)),
+                key=lambda p: seed_for(stage.seed, maker.piece, p.id),
             )
             for p in mine[:n]:
                 out.append(finished(f"{maker.piece}/{p.id}", lambda m=maker, p=p: m(stage.seed, p, 0, solver)))
     return out
-
-
-def once(items: list[PreferencePair | Quarantined]) -> tuple[list[PreferencePair], list[Quarantined]]:
-    """(pairs, rows set aside); the second pair with one id is set aside as `duplicate`."""
-    pairs: dict[str, PreferencePair] = {}
-    aside = []
-    for item in items:
-        if isinstance(item, Quarantined):
-            aside.append(item)
-        elif item.id in pairs:
-            evidence = f"problem {item.problem}: {item.rejected!r} was planted before"
-            aside.append(Quarantined(id=item.id, stage="preferences", reason="duplicate", evidence=evidence))
-        else:
-            pairs[item.id] = item
-    return list(pairs.values()), aside

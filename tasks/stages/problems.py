@@ -10,19 +10,22 @@ from typing import Any
 
 from synth.types import Problem, Quarantined, Scored, digest
 from synth.verify import extract_answer, verify
-from tasks.disk import tables
 from tasks.errors import UserError
+from tasks.planning.families import sandbox
 from tasks.planning.pieces import Piece, Pieces
-from tasks.play.families import sandbox
-from tasks.stage import Stage
+from tasks.runtime.stage import Stage
+from tasks.storage import tables
 
-ONLY_WITH = {"tasks.play.selfplay": "rounds", "tasks.play.trained": "model"}  # imported only where this knob is set: read by the plan
+ONLY_WITH = {
+    "tasks.selfplay.loop": "rounds",
+    "tasks.selfplay.trained": "model",
+}  # imported only where this knob is set: read by the plan
 
 
 def problems(
     stage: Stage,
     *,
-    families: Pieces("synth.make.families") = [  # noqa: B006 (read by ast)
+    families: Pieces("family") = [  # noqa: B006 (read by ast)
         {"piece": "linear_equations", "levels": [1]},
         {"piece": "countdown", "levels": [1]},
         {"piece": "list_sorting", "levels": [1]},
@@ -37,29 +40,41 @@ def problems(
     held: int = 0,
     model: str = "",
     stop: bool = True,
-    proposer: Piece("synth.propose") = None,
-    solver: Piece("synth.solve") = None,
-    curriculum: Piece("training.curriculum") = None,
-    pay: Piece("training.reward") = None,
+    proposer: Piece("proposer") = None,
+    solver: Piece("solver") = None,
+    curriculum: Piece("curriculum") = None,
+    pay: Piece("reward") = None,
 ) -> None:
-    """`n_*` problems of each family are wanted for each split; those that a certificate refuses or that were made before are set aside.
+    """A family that holds fewer different problems ends short after three tries for each wanted one; the card says so.
 
-    A family that holds fewer different problems ends short after three tries for each wanted one; the card says so. `env` has all of them
-    played in an environment that is not their own.
+    With `rounds`, self-play (docs/selfplay.md) makes the problems of the split train in place of `n_train`: a `proposer`
+    proposes specs for what `curriculum` wants, what is certified is attempted by `solver`, and `pay` is what a proposal earns.
 
-    With `rounds`, self-play (docs/selfplay.md) makes the problems of the split train in place of `n_train`: a `proposer` proposes
-    `proposals` specs a round for what `curriculum` wants, what is certified is attempted `attempts` times by `solver` (or by the model of
-    the folder `model`), `pay` is what a proposal earns, success on `held` problems of each family is measured, and `stop` ends it where
-    nothing is gained any more.
+    Args:
+        families: families and their levels
+        n_train: problems of each family that are wanted for the split train
+        n_valid: the same for the split valid
+        n_test: the same for the split test
+        env: environment in which all are played; empty leaves each its own
+        rounds: rounds of self-play, 0 for none
+        proposals: specs that are proposed in a round
+        attempts: attempts at each certified problem
+        held: problems of each family on which success is measured, never proposed
+        model: folder of the model that attempts; read where there is no solver
+        stop: whether self-play ends where nothing is gained any more
+        proposer: who proposes problems
+        solver: who attempts them; none uses the model
+        curriculum: which cells of family and level are wanted next
+        pay: what a proposal earns
     """
     accepted: dict[str, Problem] = {}
-    aside: list[Quarantined] = []
+    quarantined: list[Quarantined] = []
     short: dict[str, int] = {}
     finished = stage.finished("problems", Problem, Quarantined)
     told: list[dict[str, Any]] = []
     if rounds:
         n_train = 0
-        told = played(stage, accepted, aside)
+        told = played(stage, accepted, quarantined)
     for number, family in enumerate(stage.progress(families, "families")):
         for split, n in (("train", n_train), ("valid", n_valid), ("test", n_test)):
             wanted = n
@@ -69,52 +84,67 @@ def problems(
                 made = finished(f"{number}/{split}/{index}", lambda f=family, s=split, i=index: f(stage.seed, s, i))
                 item = admit(made, accepted)
                 if isinstance(item, Quarantined):
-                    aside.append(item)
+                    quarantined.append(item)
                 else:
                     accepted[item.id] = item
                     wanted -= 1
             if wanted:
                 short[f"{family.func.__name__}, {split}"] = wanted
     if not accepted:
-        raise UserError(f"problems: every problem was set aside ({dict(tables.counts(aside))}): choose other families or levels")
-    roots = {split: {p.lineage["root"] for p in accepted.values() if p.split == split} for split in ("train", "valid", "test")}
+        raise UserError(
+            f"problems: every problem was quarantined ({dict(tables.counts(quarantined))}): choose other families or levels"
+        )
+    roots = {
+        split: {p.lineage["root"] for p in accepted.values() if p.split == split}
+        for split in ("train", "valid", "test")
+    }
     if roots["train"] & roots["test"] or roots["train"] & roots["valid"] or roots["valid"] & roots["test"]:
         raise AssertionError("a normal form lies in two splits")
     hosted = [replace(p, env=env) if env else p for p in accepted.values()]
     tables.write(stage.out / "problems.parquet", hosted, Problem)
-    tables.write(stage.out / "quarantine.parquet", aside, Quarantined)
+    tables.write(stage.out / "quarantine.parquet", quarantined, Quarantined)
     card: dict[str, Any] = {
-        "produced": len(accepted) + len(aside),
+        "produced": len(accepted) + len(quarantined),
         "accepted": len(accepted),
-        "quarantined": tables.counts(aside),
-        "cells": dict(sorted(Counter(f"{p.family}, level {p.difficulty['level']:g}, {p.split}" for p in accepted.values()).items())),
+        "quarantined": tables.counts(quarantined),
+        "cells": dict(
+            sorted(
+                Counter(f"{p.family}, level {p.difficulty['level']:g}, {p.split}" for p in accepted.values()).items()
+            )
+        ),
         "short": short,
-        "gates": {"certificate": "two routes agree", "solution": "scored 1 by the verifier", "splits": "disjoint by normal form"},
+        "gates": {
+            "certificate": "two routes agree",
+            "solution": "scored 1 by the verifier",
+            "splits": "disjoint by normal form",
+        },
         "problems": digest(list(accepted)),
     }
     if any(p.verifier == "python_function" for p in accepted.values()):
         card["sandbox"] = sandbox()
         print(f"problems: Python answers run in the sandbox layer {card['sandbox']}", file=sys.stderr)
     if rounds:
-        card["rounds"] = [{k: s[k] for k in ("success", "held", "validity", "duplicates", "reward", "weak", "stop")} for s in told]
+        card["rounds"] = [
+            {k: s[k] for k in ("success", "held", "validity", "duplicates", "reward", "weak", "stop")} for s in told
+        ]
     stage.card(card)
-    stage.log({"accepted": len(accepted), "quarantined": len(aside)})
+    stage.log({"accepted": len(accepted), "quarantined": len(quarantined)})
 
 
-def played(stage: Stage, accepted: dict[str, Problem], aside: list[Quarantined]) -> list[dict[str, Any]]:
-    """The rounds of self-play; what they certified and set aside is added. The ledger lies in the work folder,
+def played(stage: Stage, accepted: dict[str, Problem], quarantined: list[Quarantined]) -> list[dict[str, Any]]:
+    """The rounds of self-play; what they certified and quarantined is added. The ledger lies in the work folder,
     so that a run that was killed goes on from it."""
-    from tasks.play import selfplay
+    from tasks.selfplay import loop
 
     solver = None
     if model := stage.params["model"]:
-        from tasks.play.trained import model_solver
+        from tasks.selfplay.trained import model_solver
 
         solver = model_solver(model)
     stage.out.mkdir(parents=True, exist_ok=True)
-    running = selfplay.loop(stage.params, seed=stage.seed, ledger=stage.work / "ledger.db", solver=solver)
+    running = loop.loop(stage.params, seed=stage.seed, ledger=stage.work / "ledger.db", solver=solver)
     told = []
-    for summary, line in selfplay.played(running):
+    for summary, line in loop.played(running):
         told.append(summary)
         stage.log({k: v for k, v in summary.items() if isinstance(v, float)}, step=summary["round"])
         print(line, file=sys.stderr)
@@ -122,27 +152,35 @@ def played(stage: Stage, accepted: dict[str, Problem], aside: list[Quarantined])
         if isinstance(item, Problem):
             accepted[item.id] = item
         else:
-            aside.append(item)
+            quarantined.append(item)
     for number, place, body in running.ledger.rows("certificate"):
-        if "aside" in body:
-            aside.append(Quarantined(**{**body["aside"], "id": f"round {number}/{place}"}))
+        if "quarantined" in body:
+            quarantined.append(Quarantined(**{**body["quarantined"], "id": f"round {number}/{place}"}))
     with (stage.out / "rounds.jsonl").open("w", encoding="utf-8") as f:
         f.writelines(json.dumps(s, sort_keys=True) + "\n" for s in told)
     target = getattr(stage.params["curriculum"], "keywords", {}).get("target", 0.5)
-    (stage.out / "rounds.svg").write_text(selfplay.plot(told, target), encoding="utf-8")
+    (stage.out / "rounds.svg").write_text(loop.plot(told, target), encoding="utf-8")
     running.ledger.close()
     return told
 
 
 def admit(item: Problem | Quarantined, known: dict[str, Problem]) -> Problem | Quarantined:
-    """The item, set aside where the same problem is known, or where its own answer or worked solution does not score 1."""
+    """The item, quarantined where the same problem is known, or where its own answer or worked solution does not score
+    1."""
     if isinstance(item, Quarantined):
         return item
     name = f"{item.family}/{item.split}/{item.lineage['index']}"
     if item.id in known:
-        return Quarantined(id=name, stage="problems", reason="duplicate", evidence=f"{item.question} is problem {item.id}, made before")
+        return Quarantined(
+            id=name, stage="problems", reason="duplicate", evidence=f"{item.question} is problem {item.id}, made before"
+        )
     for what, answer in (("answer", item.answer), ("solution", extract_answer(item.lineage["solution"]))):
         verdict = verify(item, answer)
         if not isinstance(verdict, Scored) or verdict.value != 1.0:
-            return Quarantined(id=name, stage="problems", reason=f"wrong_{what}", evidence=f"{item.question} {what} {answer!r}: {verdict}")
+            return Quarantined(
+                id=name,
+                stage="problems",
+                reason=f"wrong_{what}",
+                evidence=f"{item.question} {what} {answer!r}: {verdict}",
+            )
     return item

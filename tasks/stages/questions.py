@@ -1,19 +1,20 @@
-"""The stage `questions`: entity-tree questions over the knowledge base, each with a unique answer and no clue too many."""
+"""The stage `questions`: entity-tree questions over the knowledge base, each with a unique answer and no clue too
+many."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
 
-from synth.make.entity_tree import EntityTrees, entity_tree
+from synth.questions.entity_tree import EntityTrees, entity_tree
 from synth.types import Problem, Quarantined, Split, digest
 from synth.verify.exact import normalise
-from tasks.disk import tables
 from tasks.errors import UserError
-from tasks.play import knowledge
-from tasks.play import trees as fuzzy_trees
-from tasks.play.search import Search
-from tasks.stage import Stage
+from tasks.knowledge import knowledge
+from tasks.knowledge.search_tool import Search
+from tasks.questions import grow as fuzzy_trees
+from tasks.runtime.stage import Stage
+from tasks.storage import tables
 
 
 def questions(
@@ -25,7 +26,7 @@ def questions(
     hops: list = [0.34, 0.33, 0.33],  # noqa: B006 (read by ast, never changed)
     two_clues: float = 0.5,
     closed_world: bool = False,
-    k: int = 3,
+    search_top_k: int = 3,
     max_words: int = 25,
     max_guess: float = 0.1,
     n_tree_train: int = 0,
@@ -38,60 +39,104 @@ def questions(
     phrases: dict = {},  # noqa: B006
     workers: int = 1,
 ) -> None:
-    """`hops` are the shares of questions of 1, 2, 3, ... hops; `k` the passages per search with which an oracle must be able to answer.
+    """Grows questions with a proof of each.
 
-    `n_tree_*`: fuzzy trees besides (docs/questions.md), as many of each of `depths`, aiming at the fuzz `levels` by turns; `only`: relations
-    that they may use (none named: all); `phrases`: words of the user's own for them; `workers`: processes that make them, which changes nothing but the time.
+    Args:
+        n_train: questions of the split train
+        n_valid: questions of the split valid
+        n_test: questions of the split test
+        hops: shares of questions of 1, 2, 3, ... hops
+        two_clues: share of the descriptions of two searches that are two clues about names instead of a chain
+        closed_world: whether every relation counts as completely listed
+        search_top_k: passages per search with which an oracle must be able to answer
+        max_words: most words of a question
+        max_guess: a question is left out where the most frequent answer is right in more than this share of all
+            cases
+        n_tree_train: fuzzy trees of the split train (docs/questions.md)
+        n_tree_valid: fuzzy trees of the split valid
+        n_tree_test: fuzzy trees of the split test
+        depths: depths of the fuzzy trees, as many of each
+        levels: levels of fuzz that the fuzzy trees aim at by turns
+        max_tree_words: most words of a fuzzy tree's question
+        only: relations that fuzzy trees may use; empty means all
+        phrases: words of the user's own for relations in fuzzy trees
+        workers: processes that make fuzzy trees; it changes nothing but the time
     """
     if not hops or min(hops) < 0 or sum(hops) <= 0:
         raise UserError(f"questions: hops = {hops} must be shares of 1, 2, 3, ... hops, not negative and not all zero")
-    kb, search = knowledge.kb(stage), knowledge.search(stage, k=k)
+    kb, search = knowledge.kb(stage), knowledge.search(stage, k=search_top_k)
     wanted = cells({"train": n_train, "valid": n_valid, "test": n_test}, hops)
     trees = EntityTrees(
-        kb, search, seed=stage.seed, two_clues=two_clues, closed_world=closed_world, max_words=max_words, max_guess=max_guess
+        kb,
+        search,
+        seed=stage.seed,
+        two_clues=two_clues,
+        closed_world=closed_world,
+        max_words=max_words,
+        max_guess=max_guess,
     )
     made = stage.finished("questions", Problem, Quarantined)
-    accepted, aside = entity_tree(lambda s, hops, i: made(f"{s}/{hops}/{i}", lambda: trees(s, hops, i)), wanted)
+    accepted, quarantined = entity_tree(lambda s, hops, i: made(f"{s}/{hops}/{i}", lambda: trees(s, hops, i)), wanted)
     fuzzy, fuzzy_aside, fuzzy_card = [], [], {}
     if n_tree_train + n_tree_valid + n_tree_test:
         sought = fuzzy_trees.cells({"train": n_tree_train, "valid": n_tree_valid, "test": n_tree_test}, depths)
         fuzzy, fuzzy_aside = fuzzy_trees.grow(
-            stage.input("kb", "passages.parquet").parent, sought, workers=workers, finished=stage.finished("trees", Problem, Quarantined),
-            seed=stage.seed, levels=levels, closed_world=closed_world, max_words=max_tree_words, max_guess=max_guess, only=only, extra=phrases,
-        )  # fmt: skip
-        fuzzy_card = {"trees": fuzzy_trees.counts(fuzzy, fuzzy_aside, sought) | {"gates": fuzzy_trees.GATES}, "phrases": phrases}
+            stage.input("kb", "passages.parquet").parent,
+            sought,
+            workers=workers,
+            finished=stage.finished("trees", Problem, Quarantined),
+            seed=stage.seed,
+            levels=levels,
+            closed_world=closed_world,
+            max_words=max_tree_words,
+            max_guess=max_guess,
+            only=only,
+            extra=phrases,
+        )
+        fuzzy_card = {
+            "trees": fuzzy_trees.counts(fuzzy, fuzzy_aside, sought) | {"gates": fuzzy_trees.GATES},
+            "phrases": phrases,
+        }
     if not accepted and not fuzzy:
         raise UserError(
-            f"questions: no question passed the gates ({dict(tables.counts(aside))}): "
+            f"questions: no question passed the gates ({dict(tables.counts(quarantined))}): "
             "the knowledge base is too small or too sparse, add sources, or set world_countries of the stage kb"
         )
     tables.write(stage.out / "problems.parquet", [*accepted, *fuzzy], Problem)
-    tables.write(stage.out / "quarantine.parquet", [*aside, *fuzzy_aside], Quarantined)
+    tables.write(stage.out / "quarantine.parquet", [*quarantined, *fuzzy_aside], Quarantined)
     count = Counter((p.split, int(p.difficulty["hops"])) for p in accepted)
     card = {
-        "produced": len(accepted) + len(aside) + len(fuzzy) + len(fuzzy_aside),
+        "produced": len(accepted) + len(quarantined) + len(fuzzy) + len(fuzzy_aside),
         "accepted": len(accepted) + len(fuzzy),
-        "quarantined": tables.counts([*aside, *fuzzy_aside]),
+        "quarantined": tables.counts([*quarantined, *fuzzy_aside]),
         "cells": {f"{split}, {h} hops": count[split, h] for split, h in wanted},
         "short": {f"{split}, {h} hops": n - count[split, h] for (split, h), n in wanted.items() if count[split, h] < n},
         "two_clues": sum(p.difficulty["clues"] > 1 for p in accepted),
         "gates": {
             "max_words": max_words,
             "max_guess": max_guess,
-            "search_k": k,
+            "search_top_k": search_top_k,
             "proof": "unique and irredundant by SQL over names",
             "world": "closed: every relation taken as complete"
             if closed_world
             else "clues only by relations that are complete or functional",
         },
-        "oracle_answers": round(len(accepted) / max(1, len(accepted) + tables.counts(aside).get("not_answerable", 0)), 4),
+        "oracle_answers": round(
+            len(accepted) / max(1, len(accepted) + tables.counts(quarantined).get("not_answerable", 0)), 4
+        ),
         "one_search_answers": {f"{h} hops": share for h, share in one_search(accepted, search).items()},
         "kb": kb.digest(),
         "problems": digest([p.id for p in (*accepted, *fuzzy)]),
         **fuzzy_card,
     }
     stage.card(card)
-    stage.log({"accepted": card["accepted"], "quarantined": len(aside) + len(fuzzy_aside), "short": sum(card["short"].values())})
+    stage.log(
+        {
+            "accepted": card["accepted"],
+            "quarantined": len(quarantined) + len(fuzzy_aside),
+            "short": sum(card["short"].values()),
+        }
+    )
 
 
 def cells(sizes: dict[Split, int], shares: Sequence[float]) -> dict[tuple[Split, int], int]:
@@ -106,9 +151,12 @@ def cells(sizes: dict[Split, int], shares: Sequence[float]) -> dict[tuple[Split,
 
 
 def one_search(problems: Sequence[Problem], search: Search) -> dict[int, float]:
-    """Share of questions of each number of hops whose answer is a part of what the question itself, sent as the query, returns."""
+    """Share of questions of each number of hops whose answer is a part of what the question itself, sent as the query,
+    returns."""
     found: dict[int, list[bool]] = {}
     for p in problems:
         text = f" {normalise(search(p.question))} "
-        found.setdefault(int(p.difficulty["hops"]), []).append(any(f" {normalise(a)} " in text for a in (p.answer, *p.args["aliases"])))
+        found.setdefault(int(p.difficulty["hops"]), []).append(
+            any(f" {normalise(a)} " in text for a in (p.answer, *p.args["aliases"]))
+        )
     return {h: round(sum(hits) / len(hits), 4) for h, hits in sorted(found.items())}

@@ -4,73 +4,45 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from html import escape
 from typing import Any
 
 import pandas as pd
 
-from synth.kb import Fact
-from synth.types import Problem, Trajectory, digest
-from tasks.disk import tables
+from synth.knowledge.kb import Fact
+from synth.types import Demonstration, Problem, digest
 from tasks.pages import cards as written
 from tasks.pages import page, plots
 from tasks.pages.flowchart import flowchart
-from tasks.stage import OUT, Stage, graph
+from tasks.pages.labels import CURVES, METRICS, NAMES, SERIES, TRAINED
+from tasks.runtime.stage import OUT, Stage, graph
+from tasks.storage import tables
+from tasks.text import escape
 
-DATA = ("kb", "questions", "problems", "trajectories", "preferences", "clean")
-TRAINED = {"sft": "Supervised fine-tuning", "reward": "Reward model", "prefer": "Preference optimisation", "rl": "Reinforcement learning"}
-NAMES = {"base": "base", "sft": "SFT", "prefer": "preference", "rl": "RL"}
-CURVES = {  # column of a curve.csv -> label of its axis; other columns are shown folded, these first and in this order
-    "reward": "mean score",
-    "loss": "loss",
-    "nll": "loss, nats per token",
-    "valid_nll": "loss on held-out, nats per token",
-    "accuracy": "pairs ranked right",
-    "valid_accuracy": "held-out pairs ranked right",
-    "margin": "margin, nats",
-    "entropy": "entropy, nats per token",
-    "length": "tokens per rollout",
-    "calls": "searches per rollout",
-    "mismatch_kl": "KL sampler to learner, nats",
-    "mismatch_max": "largest gap of a token, nats",
-    "groups_dropped": "groups filtered out",
-    "kl_old": "KL to the sampling policy",
-    "kl_reference": "KL to the reference",
-    "clip_fraction": "share of tokens clipped",
-    "grad_norm": "gradient norm",
-}
+DATA = ("kb", "questions", "problems", "demonstrations", "preferences", "clean")
 
 
-DIGESTS = ("problems", "pairs", "trajectories", "trained_on", "kb")  # keys under which a card names the rows that its stage made or read
-SERIES = {"sft": "sft", "reward": "other", "prefer": "prefer", "rl": "rl"}  # stage -> colour
-
-
-METRICS = {  # metric -> what the page calls it, and whether it is a share
-    "majority@8": ("majority of 8", True),
-    "exact_match": ("exact match", True),
-    "f1": ("word F1", True),
-    "best_of@8": ("best of 8 by the reward model", True),
-    "format": ("proper format", True),
-    "refusal": ("refusals", True),
-    "calls_per_right": ("searches per right answer", False),
-    "tokens_per_right": ("tokens per right answer", False),
-    "ece": ("calibration error", False),
-    "brier": ("Brier score", False),
-    "right@50%": ("right among the surer half", True),
-    "answer_entropy": ("entropy of answers, nats", False),
-    "distinct@2": ("different word pairs", True),
-    "self_bleu": ("self-BLEU", False),
-    "length_correlation": ("correlation of score and length", False),
-    "length_p95": ("tokens, 95th percentile", False),
-}
+DIGESTS = (
+    "problems",
+    "pairs",
+    "demonstrations",
+    "trained_on",
+    "kb",
+)  # keys under which a card names the rows that its stage made or read
 
 
 def report(stage: Stage, *, episodes: int = 20, price_per_hour: float = 0.0) -> None:
-    """`episodes`: conversations shown on the page. `price_per_hour`: of the machine, in any currency; 0 shows time alone."""
+    """Writes the page of a run.
+
+    Args:
+        episodes: conversations shown on the page
+        price_per_hour: of the machine, in any currency; 0 shows time alone
+    """
     found = json.loads(stage.input("evaluate", "metrics.json").read_text(encoding="utf-8"))
     cards = {name: json.loads(stage.input(name, "card.json").read_text(encoding="utf-8")) for name in (*DATA, *TRAINED)}
     curves = {name: curve(stage, name) for name in TRAINED}
-    played = [json.loads(line) for line in stage.input("evaluate", "episodes.jsonl").read_text(encoding="utf-8").splitlines()]
+    played = [
+        json.loads(line) for line in stage.input("evaluate", "episodes.jsonl").read_text(encoding="utf-8").splitlines()
+    ]
     measured = {k: v for k, v in stage.measured().items() if k != stage.name}
 
     summary = {
@@ -87,8 +59,14 @@ def report(stage: Stage, *, episodes: int = 20, price_per_hour: float = 0.0) -> 
         ("Results", results(found)),
         ("Metrics", metrics(found)),
         ("Reinforcement learning", panels(curves["rl"], "rl")),
-        ("Learning curves", "".join(f"<h3>{escape(TRAINED[s])}</h3>{panels(curves[s], s)}" for s in ("sft", "reward", "prefer"))),
-        ("Episodes", "".join(page.episode(e, shown=not i) for i, e in enumerate(drawn)) or "<p>No episode was recorded.</p>"),
+        (
+            "Learning curves",
+            "".join(f"<h3>{escape(TRAINED[s])}</h3>{panels(curves[s], s)}" for s in ("sft", "reward", "prefer")),
+        ),
+        (
+            "Episodes",
+            "".join(page.episode(e, shown=not i) for i, e in enumerate(drawn)) or "<p>No episode was recorded.</p>",
+        ),
         ("Data: what was made, what was dropped and why", dropped(cards)),
         ("Lineage", lineage(stage, cards)),
         ("Time, memory, cost", spent(measured, price_per_hour)),
@@ -97,7 +75,9 @@ def report(stage: Stage, *, episodes: int = 20, price_per_hour: float = 0.0) -> 
     n = next(iter(found["models"].values()))["pass@1"]["n"]
     facts = f"Recipe: {recipe}. Profile: {stage.profile}. Seed: {stage.seed}. {n} questions about roots never seen in training. "
     facts += "Intervals: 95 %, bootstrap over questions."
-    (stage.out / "index.html").write_text(page.page("Espalier: what this run learned", headline(found), facts, sections), encoding="utf-8")
+    (stage.out / "index.html").write_text(
+        page.page("Espalier: what this run learned", headline(found), facts, sections), encoding="utf-8"
+    )
     stage.artifact(stage.out / "index.html")
     stage.artifact(stage.out / "summary.json")
 
@@ -127,7 +107,13 @@ def headline(found: Mapping[str, Any]) -> str:
     text = f"{NAMES.get(last, last)} answers {found['models'][last]['pass@1']['mean']:.0%} of held-out questions."
     against = found["difference"].get(f"{last} - sft")
     if against:
-        moved = "more than" if against["low"] > 0 else "less than" if against["high"] < 0 else "no measurable difference from"
+        moved = (
+            "more than"
+            if against["low"] > 0
+            else "less than"
+            if against["high"] < 0
+            else "no measurable difference from"
+        )
         text += f" That is {points(against)}: {moved} the SFT model it started from."
     blanked = found.get("blanked", {}).get(last)
     if blanked:
@@ -148,17 +134,30 @@ def results(found: Mapping[str, Any]) -> str:
         for name, m in found["models"].items()
     ]
     rows += [
-        [page.dot(name) + escape(f"{NAMES.get(name, name)}, search blanked"), *(percent(m[k]) if k in m else "" for k in ks), "", ""]
+        [
+            page.dot(name) + escape(f"{NAMES.get(name, name)}, search blanked"),
+            *(percent(m[k]) if k in m else "" for k in ks),
+            "",
+            "",
+        ]
         for name, m in found["blanked"].items()
     ]
     out = page.table(["model", *ks, "searches", "tokens written"], rows, range(1, len(ks) + 3))
-    differences = "".join(f"<li><b>{escape(name)}</b>: {points(m)}{chance(m)}</li>" for name, m in found["difference"].items())
+    differences = "".join(
+        f"<li><b>{escape(name)}</b>: {points(m)}{chance(m)}</li>" for name, m in found["difference"].items()
+    )
     out += "<p class='soft'>pass@k: the chance that at least one of k samples is right, estimated without bias.</p>"
     out += f"<h3>Differences on the same questions</h3><ul>{differences}</ul>"
     if judged := found.get("judged"):
         out += "<h3>What the judge prefers</h3>" + page.table(
             ["answers of", "preferred", "ties", "the same in both orders", "without a verdict"],
-            [[escape(pair), *(percent(r[m]) if r[m]["n"] else "-" for m in ("win_rate", "ties", "consistent", "unscorable"))] for pair, r in judged.items()],
+            [
+                [
+                    escape(pair),
+                    *(percent(r[m]) if r[m]["n"] else "-" for m in ("win_rate", "ties", "consistent", "unscorable")),
+                ]
+                for pair, r in judged.items()
+            ],
             range(1, 5),
         )
     hops = [
@@ -174,12 +173,17 @@ def results(found: Mapping[str, Any]) -> str:
         out += "<h3>Verifiable families</h3>" + page.table(
             ["model", *(f.replace("_", " ") for f in families)],
             [
-                [page.dot(name) + escape(NAMES.get(name, name)), *(percent(parts[f]["pass@1"]) if f in parts else "" for f in families)]
+                [
+                    page.dot(name) + escape(NAMES.get(name, name)),
+                    *(percent(parts[f]["pass@1"]) if f in parts else "" for f in families),
+                ]
                 for name, parts in found["families"].items()
             ],
             range(1, len(families) + 1),
         )
-    legend = " ".join(f'<span class="soft">{page.dot(c)}{escape(o.replace("_", " "))}</span>' for o, c in page.OUTCOME_COLOURS.items())
+    legend = " ".join(
+        f'<span class="soft">{page.dot(c)}{escape(o.replace("_", " "))}</span>' for o, c in page.OUTCOME_COLOURS.items()
+    )
     ended = page.table(
         ["model", "how its episodes ended"],
         [[escape(NAMES.get(name, name)), page.stack(counts)] for name, counts in found["outcomes"].items()],
@@ -195,7 +199,9 @@ def metrics(found: Mapping[str, Any]) -> str:
     for k in shown:
         name, share = METRICS[k]
         cells = [m.get(k, {}) for m in models.values()]
-        rows.append([escape(name), *("" if c.get("mean") is None else percent(c) if share else number(c) for c in cells)])
+        rows.append(
+            [escape(name), *("" if c.get("mean") is None else percent(c) if share else number(c) for c in cells)]
+        )
     out = (
         page.table(["metric", *(NAMES.get(m, m) for m in models)], rows, range(1, len(models) + 1))
         if rows
@@ -225,9 +231,15 @@ def number(m: Mapping[str, float]) -> str:
 def lineage(stage: Stage, cards: Mapping[str, Mapping[str, Any]]) -> str:
     """The graph with what every stage made, and the way of one row from its source to the model."""
     edges, nodes = {}, {"your files": ("data", "base")}
-    stages = {n: s for n, s in graph(stage.root).items() if n in (*DATA, *TRAINED)} or dict.fromkeys((*DATA, *TRAINED), {})
+    stages = {n: s for n, s in graph(stage.root).items() if n in (*DATA, *TRAINED)} or dict.fromkeys(
+        (*DATA, *TRAINED), {}
+    )
     for name, entry in stages.items():
-        reads = [r for r in stages if any(d == (p := OUT.get(r, f"artifacts/{r}")) or d.startswith(p + "/") for d in entry.get("deps", []))]
+        reads = [
+            r
+            for r in stages
+            if any(d == (p := OUT.get(r, f"artifacts/{r}")) or d.startswith(p + "/") for d in entry.get("deps", []))
+        ]
         edges[name] = reads + (["your files"] if name == "kb" else [])
         card = cards[name]
         made = f"{card['accepted']:,} rows" if "accepted" in card else f"{card.get('steps', 0):,} steps"
@@ -240,22 +252,27 @@ def lineage(stage: Stage, cards: Mapping[str, Mapping[str, Any]]) -> str:
             + "".join(f"<li>{escape(k)}: <code>{escape(v)}</code></li>" for k, v in way)
             + "</ol>"
         )
-    return out + "<p>Any other row: <code>espalier why ID</code>. Any model: <code>espalier lineage champion</code>.</p>"
+    return (
+        out + "<p>Any other row: <code>espalier why ID</code>. Any model: <code>espalier lineage champion</code>.</p>"
+    )
 
 
 def one_row(stage: Stage) -> list[tuple[str, str]]:
-    """(what, text) from the source line of a fact to the demonstration that was trained on; the demonstration is drawn by hash, from those
-    that need two facts where there are any."""
+    """(what, text) from the source line of a fact to the demonstration that was trained on; the demonstration is drawn
+    by hash, from those that need two facts where there are any."""
     problems = {p.id: p for p in tables.read(stage.input("questions", "problems.parquet"), Problem)}
     shown = [
         t
-        for t in tables.read(stage.input("trajectories", "trajectories.parquet"), Trajectory)
+        for t in tables.read(stage.input("demonstrations", "demonstrations.parquet"), Demonstration)
         if t.problem in problems and t.split == "train"
     ]
     if not shown:
         return []
     facts = {f.id: f for f in tables.read(stage.input("kb", "facts.parquet"), Fact)}
-    t = min(shown, key=lambda t: (-min(2, len(problems[t.problem].lineage.get("facts", ()))), digest("way", stage.seed, t.id)))
+    t = min(
+        shown,
+        key=lambda t: (-min(2, len(problems[t.problem].lineage.get("facts", ()))), digest("way", stage.seed, t.id)),
+    )
     p = problems[t.problem]
     way = [("source", f"{facts[i].source}: {facts[i].span}") for i in p.lineage.get("facts", ()) if i in facts]
     way += [("question", f"{p.question} ({p.id})"), ("its answer, proved by query", p.answer)]
@@ -264,34 +281,57 @@ def one_row(stage: Stage) -> list[tuple[str, str]]:
 
 
 def write_cards(
-    stage: Stage, found: Mapping[str, Any], cards: Mapping[str, Any], played: Sequence[Mapping[str, Any]], measured: Mapping[str, Any]
+    stage: Stage,
+    found: Mapping[str, Any],
+    cards: Mapping[str, Any],
+    played: Sequence[Mapping[str, Any]],
+    measured: Mapping[str, Any],
 ) -> None:
     """model_card.md of the last model and data_card.md, beside the page."""
     last = list(found["models"])[-1]
     trained = last if last in TRAINED else "sft"
     folder = "base" if last == "base" else "model"
-    question = next((m["content"] for e in played for m in e["messages"] if m["role"] == "user"), "What is the capital of Norvia?")
+    question = next(
+        (m["content"] for e in played for m in e["messages"] if m["role"] == "user"), "What is the capital of Norvia?"
+    )
     seconds = sum(m["seconds"] for m in measured.values())
     peak = max((m["peak_rss_mb"] for m in measured.values()), default=0.0)
     first = found["models"][last]
     decoding = json.loads(stage.input("evaluate", "card.json").read_text(encoding="utf-8"))
     facts = {
-        "stage": trained, "card": cards[trained], "metrics": first, "recipe": cards["rl"].get("recipe"), "profile": stage.profile,
-        "seed": stage.seed, "n": first["pass@1"]["n"], "question": question,
-        "decoding": ", ".join(f"{k} {decoding[k]}" for k in ("temperature", "top_p", "max_turn_tokens", "samples") if k in decoding),
+        "stage": trained,
+        "card": cards[trained],
+        "metrics": first,
+        "recipe": cards["rl"].get("recipe"),
+        "profile": stage.profile,
+        "seed": stage.seed,
+        "n": first["pass@1"]["n"],
+        "question": question,
+        "decoding": ", ".join(
+            f"{k} {decoding[k]}" for k in ("temperature", "top_p", "max_turn_tokens", "samples") if k in decoding
+        ),
         "blanked": (found["blanked"].get(last, {}).get("pass@1") or {}).get("mean"),
         "made": [
-            [n, *(f"{c[k]:,}" if c.get(k) else "" for k in ("produced", "accepted")),
-             next((c[k] for k in DIGESTS if isinstance(c.get(k), str)), "")[:12]]
+            [
+                n,
+                *(f"{c[k]:,}" if c.get(k) else "" for k in ("produced", "accepted")),
+                next((c[k] for k in DIGESTS if isinstance(c.get(k), str)), "")[:12],
+            ]
             for n, c in cards.items()
         ],
-        "cost": f"{seconds:.0f} seconds of this machine for the whole run, {peak:,.0f} MB of memory at most." if measured else "",
-    }  # fmt: skip
+        "cost": f"{seconds:.0f} seconds of this machine for the whole run, {peak:,.0f} MB of memory at most."
+        if measured
+        else "",
+    }
     (stage.out / "model_card.md").write_text(
         written.model_card(f"espalier-{last}", f"artifacts/{trained}/{folder}", facts), encoding="utf-8"
     )
-    files = {"questions": "artifacts/questions/problems.parquet", "demonstrations": "artifacts/trajectories/trajectories.parquet",
-             "pairs": "artifacts/clean/pairs.parquet", "facts": "artifacts/kb/facts.parquet"}  # fmt: skip
+    files = {
+        "questions": "artifacts/questions/problems.parquet",
+        "demonstrations": "artifacts/demonstrations/demonstrations.parquet",
+        "pairs": "artifacts/clean/pairs.parquet",
+        "facts": "artifacts/kb/facts.parquet",
+    }
     about = {
         "cards": {n: cards[n] for n in DATA},
         "sources": cards["kb"].get("sources", []),
@@ -309,17 +349,24 @@ def panels(curve: pd.DataFrame, stage: str) -> str:
 
     def draw(columns: Sequence[str]) -> str:
         return "".join(
-            page.figure(c.replace("_", " "), plots.lines({SERIES[stage]: (curve[x], curve[c])}, x=x, y=CURVES.get(c, c.replace("_", " "))))
+            page.figure(
+                c.replace("_", " "),
+                plots.lines({SERIES[stage]: (curve[x], curve[c])}, x=x, y=CURVES.get(c, c.replace("_", " "))),
+            )
             for c in columns
         )
 
-    more = f'<details><summary>{len(rest)} more curves</summary><div class="chat plots">{draw(rest)}</div></details>' if rest else ""
+    more = (
+        f'<details><summary>{len(rest)} more curves</summary><div class="chat plots">{draw(rest)}</div></details>'
+        if rest
+        else ""
+    )
     return f'<div class="plots">{draw(shown)}</div>{more}' if len(curve) else "<p>No step was recorded.</p>"
 
 
 def chosen(played: Sequence[Mapping[str, Any]], n: int, seed: int) -> list[Mapping[str, Any]]:
-    """n episodes drawn by hash, not by how they ended: half of the last model, a quarter of SFT on the same questions, the rest on
-    families and with the search blanked."""
+    """n episodes drawn by hash, not by how they ended: half of the last model, a quarter of SFT on the same questions,
+    the rest on families and with the search blanked."""
     drawn = sorted(played, key=lambda e: digest("report", seed, e["problem"]))
     runs: dict[str, list[Mapping[str, Any]]] = {}
     for e in drawn:
@@ -332,18 +379,30 @@ def chosen(played: Sequence[Mapping[str, Any]], n: int, seed: int) -> list[Mappi
 
 
 def dropped(cards: Mapping[str, Mapping[str, Any]]) -> str:
-    """Per stage: rows made, kept and set aside by reason, and the gates they passed."""
+    """Per stage: rows made, kept and quarantined by reason, and the gates they passed."""
     rows = []
     for name, card in cards.items():
-        aside = card.get("quarantined", card.get("dropped"))
-        if not isinstance(aside, Mapping):
+        quarantined = card.get("quarantined", card.get("dropped"))
+        if not isinstance(quarantined, Mapping):
             continue
-        gates = "".join(f"<div class='note'>{escape(str(k))}: {escape(str(v))}</div>" for k, v in card.get("gates", {}).items())
-        truth = "".join(f"<div class='note'>{escape(str(k))}: {escape(str(v))}</div>" for k, v in card.get("against_truth", {}).items())
-        rows.append([escape(name), f"{card.get('produced', 0):,}", f"{card.get('accepted', 0):,}", page.tags(aside) + gates + truth])
+        gates = "".join(
+            f"<div class='note'>{escape(str(k))}: {escape(str(v))}</div>" for k, v in card.get("gates", {}).items()
+        )
+        truth = "".join(
+            f"<div class='note'>{escape(str(k))}: {escape(str(v))}</div>"
+            for k, v in card.get("against_truth", {}).items()
+        )
+        rows.append(
+            [
+                escape(name),
+                f"{card.get('produced', 0):,}",
+                f"{card.get('accepted', 0):,}",
+                page.tags(quarantined) + gates + truth,
+            ]
+        )
     kept = "<code>artifacts/&lt;stage&gt;/quarantine.parquet</code>"
-    text = f"<p>Every row is accepted or set aside with a reason code and evidence, in {kept}.</p>"
-    return text + page.table(["stage", "produced", "accepted", "set aside, by reason; the gates"], rows, (1, 2))
+    text = f"<p>Every row is accepted or quarantined with a reason code and evidence, in {kept}.</p>"
+    return text + page.table(["stage", "produced", "accepted", "quarantined, by reason; the gates"], rows, (1, 2))
 
 
 def spent(measured: Mapping[str, Mapping[str, float]], price: float) -> str:
@@ -357,9 +416,7 @@ def spent(measured: Mapping[str, Mapping[str, float]], price: float) -> str:
     ]
     total = sum(m["seconds"] for m in measured.values())
     cost = f" At {price:g} an hour that is {total / 3600 * price:.4g}." if price else ""
-    note = (
-        f"<p>{total:.0f} seconds in all ({total / 3600:.3f} machine hours).{cost} A stage that came from the cache shows its last run.</p>"
-    )
+    note = f"<p>{total:.0f} seconds in all ({total / 3600:.3f} machine hours).{cost} A stage that came from the cache shows its last run.</p>"
     return page.table(["stage", "seconds", "", "peak memory"], rows, (1, 3)) + note
 
 
@@ -387,7 +444,7 @@ def advice(found: Mapping[str, Any], cards: Mapping[str, Mapping[str, Any]]) -> 
     if losses and max(losses.values()) > 0:
         stage = max(losses, key=lambda k: losses[k])
         said.append(
-            f"The stage {escape(stage)} set aside {losses[stage]:.0%} of its rows: "
+            f"The stage {escape(stage)} quarantined {losses[stage]:.0%} of its rows: "
             f"read <code>artifacts/{escape(stage)}/quarantine.parquet</code>."
         )
     said += [

@@ -12,27 +12,28 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from synth.kb import Passage
+from synth.knowledge.kb import Passage
 from synth.types import Message, PreferencePair, Problem, Sampling, digest, seed_for
-from tasks.disk import tables
 from tasks.errors import UserError
-from tasks.learning import Curve, drive, make_repeatable, shuffled
-from tasks.pairs import columns
+from tasks.knowledge import knowledge
+from tasks.models import tools
+from tasks.pairs.columns import columns
+from tasks.pairs.ratings import ratings
 from tasks.planning.pieces import Piece, Pieces
-from tasks.play import knowledge, tools
-from tasks.ratings import ratings
-from tasks.rows import pair_rows, prompt_ids
-from tasks.stage import Stage
-from training.judging import best_of, measures, over_optimised
-from training.learner import Learner, Optim, score, token_stats
-from training.model import load_model, n_parameters, save_model
-from training.pack import Row, pack, split
-from training.pairs import columns_of
-from training.render import Renderer
-from training.reward_model import RewardObjective, features, new_reward_model, reward_of
+from tasks.runtime.stage import Stage
+from tasks.runtime.train_loop import Curve, drive, make_repeatable, shuffled
+from tasks.storage import tables
+from training.learner.learner import Learner, Optim, score, token_stats
+from training.learner.loop import Round
+from training.learner.pack import Row, pack, split
+from training.learner.rows import pair_rows, prompt_ids
+from training.model.model import load_model, n_parameters, save_model
+from training.model.render import Renderer
+from training.preference.objective import columns_of
+from training.preference.reward_metrics import best_of, measures, over_optimised
+from training.preference.reward_model import RewardObjective, features, new_reward_model, reward_of
 from training.rollout.play import Player
 from training.rollout.torch_sampler import TorchSampler
-from training.rounds import Round
 from training.types import Rollout
 
 PROVIDES: set[str] = set()
@@ -55,23 +56,44 @@ def reward(
     weight_decay: float = 0.01,
     max_grad_norm: float = 1.0,
     checkpoint_every: int = 40,
-    loss: Piece("training.prefer") = {"piece": "bradley_terry"},
-    head: Piece("training.head") = None,
+    loss: Piece("preference_loss") = {"piece": "bradley_terry"},
+    head: Piece("reward_head") = None,
     facts: bool = False,
     best_of_n: int = 0,
     best_of_problems: int = 48,
     temperature: float = 1.0,
     max_turn_tokens: int = 48,
-    k: int = 3,
-    envs: Pieces("training.env") = [{"piece": "search"}, {"piece": "single"}],
+    search_top_k: int = 3,
+    envs: Pieces("env") = [{"piece": "search"}, {"piece": "single"}],
 ) -> None:
-    """Starts from artifacts/sft/model.
+    """Starts from artifacts/sft/model. `facts` follows Sun et al. 2023, "Aligning Large Multimodal Models with Factually
+    Augmented RLHF" (arXiv 2309.14525).
 
-    head       what reads the reward off the model (training/head); without one it is the log-odds of a word
-    facts      the model is told what the answer rests on: the passages of the problem's facts, or its reference answer (column "facts" of
-               a pair comes first). Sun et al. 2023, "Aligning Large Multimodal Models with Factually Augmented RLHF" (arXiv 2309.14525)
-    best_of_n  answers of the SFT model to each of `best_of_problems` held-out problems, from which this model chooses: the verifier's
-               score of the best of n, for n = 1, 2, 4, ... (best_of.json); 0 leaves it out. `temperature` to `envs` are those of sampling
+    Args:
+        dtype: type of the weights: float32 or bfloat16
+        device: where models are: cpu, cuda, or cuda:0
+        steps: optimizer steps
+        pairs_per_step: preference pairs of an optimizer step
+        tokens_per_microbatch: most tokens of one pass; it changes memory and not the result
+        max_length: most tokens of a row; longer ones are left out and counted
+        optimizer: adamw, or muon for matrices and AdamW for the rest
+        lr: learning rate of AdamW at its highest
+        matrix_lr: learning rate of Muon for matrices; read where the optimizer is muon
+        warmup: steps over which the learning rate rises from 0
+        weight_decay: decoupled weight decay of matrices
+        max_grad_norm: gradients with a larger norm are scaled down to it
+        checkpoint_every: steps between two checkpoints, from which a killed run goes on
+        loss: the pairwise loss
+        head: what reads the reward off the model; without one it is the log-odds of a word
+        facts: whether the model is told what the answer rests on: the passages of the problem, or its reference
+            answer (column "facts" of a pair comes first)
+        best_of_n: answers of the SFT model to each held-out problem, from which this model chooses, for n = 1, 2,
+            4, ... (best_of.json); 0 leaves it out
+        best_of_problems: held-out problems for that
+        temperature: of sampling
+        max_turn_tokens: most tokens of one turn of the model
+        search_top_k: passages that a search shows
+        envs: environments that problems are played in, with their knobs
     """
     make_repeatable(stage, device)
     pairs = tables.read(stage.input("clean", "pairs.parquet"), PreferencePair)
@@ -97,28 +119,63 @@ def reward(
             "reward: no cleaned pair of the split train is left (or all are longer than max_length): see artifacts/clean/card.json"
         )
     trained = model if scorer is None else scorer.begin(model, lambda: judge.fit(model, train, sides["train"], marks))
-    learner = Learner(trained, Optim(kind=optimizer, lr=lr, matrix_lr=matrix_lr, warmup=warmup, steps=steps, weight_decay=weight_decay,
-                                     max_grad_norm=max_grad_norm, decay="linear", final=0.1), read=judge.read)  # fmt: skip
+    learner = Learner(
+        trained,
+        Optim(
+            kind=optimizer,
+            lr=lr,
+            matrix_lr=matrix_lr,
+            warmup=warmup,
+            steps=steps,
+            weight_decay=weight_decay,
+            max_grad_norm=max_grad_norm,
+            decay="linear",
+            final=0.1,
+        ),
+        read=judge.read,
+    )
     order = shuffled(len(train) // 2, pairs_per_step, seed_for(stage.seed, "reward", "order"))
     curve = Curve(stage, steps, shown=("loss", "accuracy"))
     drive(
-        [Round(name="reward", role="reward", objective=RewardObjective(loss=loss, head=scorer), steps=steps, together=2,
-               tokens_per_microbatch=tokens_per_microbatch,
-               source=lambda step: ([pack([train[2 * i + j] for i in order(step) for j in (0, 1)], device=device)], {}))],
-        {"reward": learner}, curve, every=checkpoint_every,
-    )  # fmt: skip
+        [
+            Round(
+                name="reward",
+                role="reward",
+                objective=RewardObjective(loss=loss, head=scorer),
+                steps=steps,
+                together=2,
+                tokens_per_microbatch=tokens_per_microbatch,
+                source=lambda step: (
+                    [pack([train[2 * i + j] for i in order(step) for j in (0, 1)], device=device)],
+                    {},
+                ),
+            )
+        ],
+        {"reward": learner},
+        curve,
+        every=checkpoint_every,
+    )
     curve.close()
     _save(stage, trained, model, tokenizer, head, attributes)
-    card: dict[str, Any] = {"parameters": n_parameters(trained), "pairs": len(train) // 2, "steps": steps,
-                            "accuracy": round(curve.mean("accuracy"), 4), "trained_on": digest([p.id for p in pairs])}  # fmt: skip
-    card |= {"verdict": VERDICT} if scorer is None else {"head": head.piece.rpartition("/")[2], "attributes": list(attributes)}
+    card: dict[str, Any] = {
+        "parameters": n_parameters(trained),
+        "pairs": len(train) // 2,
+        "steps": steps,
+        "accuracy": round(curve.mean("accuracy"), 4),
+        "trained_on": digest([p.id for p in pairs]),
+    }
+    card |= (
+        {"verdict": VERDICT}
+        if scorer is None
+        else {"head": head.piece.rpartition("/")[2], "attributes": list(attributes)}
+    )
     if valid:
         r, n = judge.rewards(trained, valid), judge.lengths(sides["valid"])
         found = measures(r[0::2], r[1::2], n[0::2], n[1::2])
         card["valid_accuracy"], card["valid_pairs"] = round(float((r[0::2] > r[1::2]).mean()), 4), len(valid) // 2
         card["valid"] = {name: None if x is None else round(x, 4) for name, x in found.items() if name != "accuracy"}
     if best_of_n:
-        player = _player(stage, dtype, device, max_length, temperature, max_turn_tokens, k, envs)
+        player = _player(stage, dtype, device, max_length, temperature, max_turn_tokens, search_top_k, envs)
         held = [p for p in known.values() if p.split != "train" and p.env in player.envs][:best_of_problems]
         card["best_of"] = _best_of(stage, judge, trained, player, held, best_of_n, told if facts else None)
     stage.card(card)
@@ -128,7 +185,13 @@ class _Judge:
     """Pairs as rows, and the rewards of rows, with a head or without."""
 
     def __init__(self, renderer: Renderer, scorer: Any, max_length: int, device: str, budget: int) -> None:
-        self.renderer, self.scorer, self.max_length, self.device, self.budget = renderer, scorer, max_length, device, budget
+        self.renderer, self.scorer, self.max_length, self.device, self.budget = (
+            renderer,
+            scorer,
+            max_length,
+            device,
+            budget,
+        )
         self.read: Callable = token_stats if scorer is None else scorer.read
 
     def rows(self, pairs: Iterable[PreferencePair], scalars: Mapping[str, Mapping[str, float]]) -> list[Row]:
@@ -151,10 +214,15 @@ class _Judge:
         ids = np.concatenate([row.ids, verdict])
         return replace(row, ids=ids, trainable=np.arange(len(ids)) == len(row.ids), columns={})
 
-    def fit(self, model: nn.Module, rows: Sequence[Row], pairs: Sequence[PreferencePair], marks: Mapping[str, np.ndarray]) -> tuple:
+    def fit(
+        self, model: nn.Module, rows: Sequence[Row], pairs: Sequence[PreferencePair], marks: Mapping[str, np.ndarray]
+    ) -> tuple:
         """Features [N, d] of the rows' last tokens and their ratings [N, k]."""
         with torch.no_grad():
-            found = [features(model, part)[0].double().cpu().numpy() for part in split(pack(rows, device=self.device), self.budget)]
+            found = [
+                features(model, part)[0].double().cpu().numpy()
+                for part in split(pack(rows, device=self.device), self.budget)
+            ]
         return np.concatenate(found), np.stack([marks[pairs[r.group].id][i % 2] for i, r in enumerate(rows)])
 
     def rewards(self, model: nn.Module, rows: Sequence[Row]) -> np.ndarray:
@@ -165,15 +233,22 @@ class _Judge:
         return r.double().cpu().numpy()
 
 
-def _save(stage: Stage, trained: nn.Module, model: nn.Module, tokenizer: Any, head: Any, attributes: Sequence[str]) -> None:
-    """The model in Hugging Face layout; beside it what its head is, and the weights that are not the model's (those of a gate)."""
+def _save(
+    stage: Stage, trained: nn.Module, model: nn.Module, tokenizer: Any, head: Any, attributes: Sequence[str]
+) -> None:
+    """The model in Hugging Face layout; beside it what its head is, and the weights that are not the model's (those of
+    a gate)."""
     folder = stage.out / "model"
     save_model(model, tokenizer, folder)
     if head is None:
         return
     said = {"head": head.piece.rpartition("/")[2], "settings": dict(head.keywords), "attributes": list(attributes)}
     (folder / "head.json").write_text(json.dumps(said, indent=1, sort_keys=True) + "\n", encoding="utf-8")
-    own = {name: p.detach().contiguous() for name, p in trained.named_parameters() if trained is not model and p.requires_grad}
+    own = {
+        name: p.detach().contiguous()
+        for name, p in trained.named_parameters()
+        if trained is not model and p.requires_grad
+    }
     if own:
         save_file(own, folder / "head.safetensors")
 
@@ -191,7 +266,9 @@ class _Facts:
         if given is not None:
             return Message(role="system", content=given if isinstance(given, str) else "\n".join(given))
         if pair.problem not in self.problems:
-            raise UserError(f"reward: facts: the pair {pair.id} has neither the column 'facts' nor a problem: add one of them")
+            raise UserError(
+                f"reward: facts: the pair {pair.id} has neither the column 'facts' nor a problem: add one of them"
+            )
         return self.of(self.problems[pair.problem])
 
     def of(self, problem: Problem) -> Message:
@@ -200,29 +277,52 @@ class _Facts:
 
 
 def _problems(stage: Stage) -> dict[str, Problem]:
-    return {p.id: p for name in ("questions", "problems") for p in tables.read(stage.input(name, "problems.parquet"), Problem)}
+    return {
+        p.id: p
+        for name in ("questions", "problems")
+        for p in tables.read(stage.input(name, "problems.parquet"), Problem)
+    }
 
 
 def _player(
-    stage: Stage, dtype: str, device: str, max_length: int, temperature: float, max_turn_tokens: int, k: int, envs: Sequence
+    stage: Stage,
+    dtype: str,
+    device: str,
+    max_length: int,
+    temperature: float,
+    max_turn_tokens: int,
+    search_top_k: int,
+    envs: Sequence,
 ) -> Player:
     """The SFT model as the policy whose answers are chosen from."""
     policy, tokenizer = load_model(stage.input("sft", "model"), dtype=dtype, device=device)
     renderer = Renderer(tokenizer)
     hosts = {e.piece.rpartition("/")[2]: e() for e in envs}
     return Player(
-        sampler=TorchSampler(policy, renderer.end_id), renderer=renderer, envs=hosts,
-        tools=tools.bound(knowledge.search(stage, k=k), hosts.values()), max_tokens=max_length - 1,
+        sampler=TorchSampler(policy, renderer.end_id),
+        renderer=renderer,
+        envs=hosts,
+        tools=tools.bound(knowledge.search(stage, k=search_top_k), hosts.values()),
+        max_tokens=max_length - 1,
         sampling=Sampling(temperature=temperature, max_tokens=max_turn_tokens),
-    )  # fmt: skip
+    )
 
 
 def _best_of(
-    stage: Stage, judge: _Judge, model: nn.Module, player: Player, problems: Sequence[Problem], n: int, told: _Facts | None
+    stage: Stage,
+    judge: _Judge,
+    model: nn.Module,
+    player: Player,
+    problems: Sequence[Problem],
+    n: int,
+    told: _Facts | None,
 ) -> dict[str, Any]:
-    """Play, let the reward model choose, ask the verifier; the curve goes to best_of.json. Raises UserError where nothing is held out."""
+    """Play, let the reward model choose, ask the verifier; the curve goes to best_of.json. Raises UserError where
+    nothing is held out."""
     if not problems:
-        raise UserError("reward: best_of_n needs held-out problems: raise n_valid or n_test of the stages questions and problems")
+        raise UserError(
+            "reward: best_of_n needs held-out problems: raise n_valid or n_test of the stages questions and problems"
+        )
     groups = player.play(problems, n, stage.seed, "reward", "best_of")
     proxy, gold = [], []
     for group in groups:
@@ -244,4 +344,6 @@ def _row(renderer: Renderer, rollout: Rollout, told: _Facts | None) -> Row:
     start, *rest = rollout.segments
     ids = start.ids if told is None else prompt_ids(renderer, (told.of(rollout.problem), *rollout.problem.prompt))
     parts = [(ids, False), *((s.ids, s.role == "model") for s in rest)]
-    return Row(ids=np.concatenate([p for p, _ in parts]), trainable=np.concatenate([np.full(len(p), on) for p, on in parts]))
+    return Row(
+        ids=np.concatenate([p for p, _ in parts]), trainable=np.concatenate([np.full(len(p), on) for p, on in parts])
+    )

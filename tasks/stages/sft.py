@@ -1,4 +1,5 @@
-"""The stage `sft`: a tokenizer and a base model (made here, or loaded), then supervised fine-tuning on the demonstrations."""
+"""The stage `sft`: a tokenizer and a base model (made here, or loaded), then supervised fine-tuning on the
+demonstrations."""
 
 from __future__ import annotations
 
@@ -7,23 +8,23 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from synth.kb import Entity, Passage
-from synth.make.pages import pages
-from synth.types import Message, Trajectory, digest, seed_for
-from tasks.disk import tables
+from synth.demonstrations.pages import pages
+from synth.knowledge.kb import Entity, Passage
+from synth.types import Demonstration, Message, digest, seed_for
 from tasks.errors import UserError
-from tasks.learning import Curve, drive, make_repeatable, shuffled
-from tasks.rows import demonstration_row
-from tasks.stage import Stage
-from training.learner import Learner, Optim, nll
-from training.lora import adapt
-from training.model import load_model, n_parameters, new_model, save_model, train_tokenizer
-from training.pack import Row, pack
-from training.render import Renderer
-from training.rounds import Round
+from tasks.runtime.stage import Stage
+from tasks.runtime.train_loop import Curve, drive, make_repeatable, shuffled
+from tasks.storage import tables
+from training.learner.learner import Learner, Optim, nll
+from training.learner.loop import Round
+from training.learner.pack import Row
+from training.learner.rows import demonstration_row, weighted
+from training.model.lora import adapt
+from training.model.model import load_model, n_parameters, new_model, save_model, train_tokenizer
+from training.model.render import Renderer
 from training.types import Batch
 
-ONLY_WITH = {"synth.make.renaming": "made_up_names"}  # imported only where this knob is set: read by the plan
+ONLY_WITH = {"synth.demonstrations.renaming": "made_up_names"}  # imported only where this knob is set: read by the plan
 
 
 def sft(
@@ -47,7 +48,7 @@ def sft(
     steps: int = 900,
     rows_per_step: int = 16,
     tokens_per_microbatch: int = 16384,
-    recompute: bool = False,
+    gradient_checkpointing: bool = False,
     lora: dict = {},  # noqa: B006
     optimizer: str = "muon",
     lr: float = 4e-3,
@@ -60,16 +61,52 @@ def sft(
     made_up_names: float = 0.0,
     checkpoint_every: int = 100,
 ) -> None:
-    """`model` is a Hub id or folder to start from; empty makes one of `hidden` x `layers` and trains it for `base_steps` steps on pages of
-    generated worlds (the first `base_lists_steps` on name lists alone). Then `steps` steps of `rows_per_step` demonstrations of the split
-    train, with adapters alone where `lora` is set (training/lora.py: rank, alpha, modules). `recompute` saves memory for a third more time
-    (activation checkpointing). `context_weight` is the loss weight of the tokens that the model is told rather than says; `sft_lr_factor`
-    scales the learning rates of the fine-tuning. `made_up_names` is the share of demonstrations that are shown with every name of the
-    knowledge base replaced by a made-up one, another each time: what cannot be known by heart must be read."""
+    """Trains a base model on pages of generated worlds where none is given, then fine-tunes on demonstrations of the split train.
+
+    Args:
+        model: Hub name or folder to start from; empty makes a small one and trains it first
+        dtype: type of the weights: float32 or bfloat16
+        device: where models are: cpu, cuda, or cuda:0
+        vocab_size: tokens of the small model's vocabulary
+        hidden: its width
+        layers: its layers
+        heads: its attention heads
+        kv_heads: its heads of keys and values
+        intermediate: width of its feed-forward layers
+        max_length: most tokens of a row; longer ones are left out and counted
+        init_range: standard deviation of its first weights
+        base_steps: steps that the small model is trained on pages of generated worlds
+        base_lists_steps: how many of these are on lists of names alone
+        base_rows: rows of each of these steps
+        base_facts: facts that each page restates
+        steps: optimizer steps of fine-tuning
+        rows_per_step: demonstrations of an optimizer step
+        tokens_per_microbatch: most tokens of one pass; it changes memory and not the result
+        gradient_checkpointing: computes activations again in the backward pass: less memory for about a third more
+            time
+        lora: adapters in the place of all weights: rank, alpha, modules (training/model/lora.py); empty trains all
+        optimizer: adamw, or muon for matrices and AdamW for the rest
+        lr: learning rate of AdamW at its highest
+        matrix_lr: learning rate of Muon for matrices; read where the optimizer is muon
+        sft_lr_factor: scales the learning rates of fine-tuning
+        warmup: steps over which the learning rate rises from 0
+        weight_decay: decoupled weight decay of matrices
+        max_grad_norm: gradients with a larger norm are scaled down to it
+        context_weight: loss weight of the tokens that the model is told rather than says
+        made_up_names: share of demonstrations that are shown with all names replaced by made-up ones, another set
+            each time
+        checkpoint_every: steps between two checkpoints, from which a killed run goes on
+    """
     make_repeatable(stage, device)
-    demos = [t for t in tables.read(stage.input("trajectories", "trajectories.parquet"), Trajectory) if t.split == "train"]
+    demos = [
+        t
+        for t in tables.read(stage.input("demonstrations", "demonstrations.parquet"), Demonstration)
+        if t.split == "train"
+    ]
     if not demos:
-        raise UserError("sft: artifacts/trajectories holds no demonstration of the split train: raise n of the stage trajectories")
+        raise UserError(
+            "sft: artifacts/demonstrations holds no demonstration of the split train: raise n of the stage demonstrations"
+        )
     told = tellings(stage, demos, made_up_names)
     curve = Curve(stage, (0 if model else base_steps) + steps, shown=("nll",), device=device, dtype=dtype)
     optim = {"kind": optimizer, "weight_decay": weight_decay, "max_grad_norm": max_grad_norm, "warmup": warmup}
@@ -86,17 +123,38 @@ def sft(
         tokenizer = train_tokenizer(corpus, vocab_size)
         renderer = Renderer(tokenizer)
         policy = new_model(
-            tokenizer, hidden=hidden, layers=layers, heads=heads, kv_heads=kv_heads, intermediate=intermediate, max_length=max_length,
-            init_range=init_range, seed=seed_for(stage.seed, "sft", "init"),
-        )  # fmt: skip
+            tokenizer,
+            hidden=hidden,
+            layers=layers,
+            heads=heads,
+            kv_heads=kv_heads,
+            intermediate=intermediate,
+            max_length=max_length,
+            init_range=init_range,
+            seed=seed_for(stage.seed, "sft", "init"),
+        )
         policy = policy.to(device)
         pages_of = page_batches(stage.seed, renderer, base_rows, base_lists_steps, base_facts, context_weight, device)
-        learner = Learner(policy, Optim(lr=lr, matrix_lr=matrix_lr, steps=base_steps, decay="cosine", final=0.3, **optim), recompute=recompute)
+        learner = Learner(
+            policy,
+            Optim(lr=lr, matrix_lr=matrix_lr, steps=base_steps, decay="cosine", final=0.3, **optim),
+            gradient_checkpointing=gradient_checkpointing,
+        )
         drive(
-            [Round(name="base", role="policy", steps=base_steps, objective=nll, tokens_per_microbatch=tokens_per_microbatch,
-                   source=lambda step: ([pages_of(step)], {}))],
-            {"policy": learner}, curve, every=checkpoint_every,
-        )  # fmt: skip
+            [
+                Round(
+                    name="base",
+                    role="policy",
+                    steps=base_steps,
+                    objective=nll,
+                    tokens_per_microbatch=tokens_per_microbatch,
+                    source=lambda step: ([pages_of(step)], {}),
+                )
+            ],
+            {"policy": learner},
+            curve,
+            every=checkpoint_every,
+        )
     save_model(policy, tokenizer, stage.out / "base")
     rows = [demonstration_row(renderer, t.messages, context_weight) for t in demos]
     kept = [i for i, r in enumerate(rows) if len(r.ids) <= max_length]
@@ -112,31 +170,54 @@ def sft(
 
     adapt(policy, lora, seed=seed_for(stage.seed, "sft", "lora"))
     learner = Learner(
-        policy, Optim(lr=lr * sft_lr_factor, matrix_lr=matrix_lr * sft_lr_factor, steps=steps, decay="cosine", final=0.05, **optim),
-        recompute=recompute,
-    )  # fmt: skip
+        policy,
+        Optim(
+            lr=lr * sft_lr_factor, matrix_lr=matrix_lr * sft_lr_factor, steps=steps, decay="cosine", final=0.05, **optim
+        ),
+        gradient_checkpointing=gradient_checkpointing,
+    )
     drive(
-        [Round(name="sft", role="policy", steps=steps, objective=nll, tokens_per_microbatch=tokens_per_microbatch,
-               source=lambda step: ([weighted([shown(i, step) for i in order(step)], device)], {}))],
-        {"policy": learner}, curve, every=checkpoint_every,
-    )  # fmt: skip
+        [
+            Round(
+                name="sft",
+                role="policy",
+                steps=steps,
+                objective=nll,
+                tokens_per_microbatch=tokens_per_microbatch,
+                source=lambda step: ([weighted([shown(i, step) for i in order(step)], device)], {}),
+            )
+        ],
+        {"policy": learner},
+        curve,
+        every=checkpoint_every,
+    )
     save_model(policy, tokenizer, stage.out / "model")
     curve.close()
-    stage.card({
-        "parameters": n_parameters(policy), "vocabulary": len(tokenizer), "demonstrations": len(rows), "too_long": long,
-        "tokens_per_demonstration": round(float(np.mean([len(r.ids) for r in rows])), 1),
-        "base_steps": 0 if model else base_steps, "steps": steps, "epochs": round(steps * rows_per_step / len(rows), 2),
-        "final_nll": round(curve.mean("nll"), 4), "trained_on": digest([t.id for t in demos]),
-    })  # fmt: skip
+    stage.card(
+        {
+            "parameters": n_parameters(policy),
+            "vocabulary": len(tokenizer),
+            "demonstrations": len(rows),
+            "too_long": long,
+            "tokens_per_demonstration": round(float(np.mean([len(r.ids) for r in rows])), 1),
+            "base_steps": 0 if model else base_steps,
+            "steps": steps,
+            "epochs": round(steps * rows_per_step / len(rows), 2),
+            "final_nll": round(curve.mean("nll"), 4),
+            "trained_on": digest([t.id for t in demos]),
+        }
+    )
 
 
-def tellings(stage: Stage, demos: Sequence[Trajectory], share: float) -> Callable[[int, int], Sequence[Message]]:
+def tellings(stage: Stage, demos: Sequence[Demonstration], share: float) -> Callable[[int, int], Sequence[Message]]:
     """(demonstration, time) -> its messages; in a `share` of cases with names made up for that time."""
     if not 0 <= share <= 1:
-        raise UserError(f"sft: made_up_names is {share}: the share of demonstrations with made-up names lies between 0 and 1")
+        raise UserError(
+            f"sft: made_up_names is {share}: the share of demonstrations with made-up names lies between 0 and 1"
+        )
     if not share:
         return lambda i, time: demos[i].messages
-    from synth.make.renaming import known_names, renamed
+    from synth.demonstrations.renaming import known_names, renamed
 
     entities = tables.read(stage.input("kb", "entities.parquet"), Entity)
     known = known_names(n for e in entities for n in (e.name, *e.aliases))
@@ -148,17 +229,11 @@ def tellings(stage: Stage, demos: Sequence[Trajectory], share: float) -> Callabl
     return told
 
 
-def weighted(rows: list[Row], device: str) -> Batch:
-    """A batch whose loss is the mean over tokens weighted by `loss_weight`."""
-    batch = pack(rows, device=device)
-    batch.totals["loss_tokens"] = float((batch.columns["loss_weight"] * batch.trainable).sum())
-    return batch
-
-
 def page_batches(
     seed: int, renderer: Renderer, rows: int, list_steps: int, facts: int, context_weight: float, device: str
 ) -> Callable[[int], Batch]:
-    """step -> a batch of pages: name lists for the first `list_steps`, then a mixture. A tail weighs 1, a head `context_weight`."""
+    """step -> a batch of pages: name lists for the first `list_steps`, then a mixture. A tail weighs 1, a head
+    `context_weight`."""
 
     def at(step: int) -> Batch:
         batch = []

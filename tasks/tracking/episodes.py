@@ -1,8 +1,9 @@
 """Episodes as MLflow shows them: a trace that opens turn by turn, and a table of what was asked and said.
 
-A trace is one conversation: its root span holds question, answer and outcome; below it every turn of the model is a span with the messages
-that it saw, and every call of a tool a span with query and result. Traces of one problem share a session, so that what two models did with
-it stands side by side. The functions take a client: tasks/tracking/observe.py is the one file that imports mlflow.
+A trace is one conversation: its root span holds question, answer and outcome; below it every turn of the model is a
+span with the messages that it saw, and every call of a tool a span with query and result. Traces of one problem share a
+session, so that what two models did with it stands side by side. The functions take a client: tasks/tracking/observe.py
+is the one file that imports mlflow.
 """
 
 from __future__ import annotations
@@ -14,12 +15,17 @@ from typing import Any
 
 from synth.types import digest
 
-TAG = "espalier.episode"  # tag of a trace: the run of MLflow, the run of the stage, problem and sample: one that is there is not sent again
-STEP = 1_000_000  # nanoseconds between two spans: episodes have an order, and no clock
+# tag of a trace: the run of MLflow, the run of the stage, problem and sample: one that is there is not sent again
+TAG = "espalier.episode"
+STEP = (
+    1_000  # nanoseconds between the starts of two spans where no time was measured: they have an order, and no length
+)
+CLOCK = "wall seconds: of a turn those of the batch that it was sampled in, of a tool those of its call"
 
 
 def chosen(path: Path, n: int) -> list[dict[str, Any]]:
-    """n episodes of the file, as many of every run as can be, drawn by the hash of their problem: the same problems of every run."""
+    """n episodes of the file, as many of every run as can be, drawn by the hash of their problem: the same problems of
+    every run."""
     runs: dict[str, list[dict[str, Any]]] = {}
     with path.open(encoding="utf-8") as lines:
         for line in lines:
@@ -35,8 +41,21 @@ def key(run: str, e: Mapping[str, Any]) -> str:
     return digest(run, e["run"], e["problem"], e.get("sample", 0))[:32]
 
 
-def trace(client: Any, experiment: str, run: str, e: Mapping[str, Any], at: int) -> None:
-    """Make one trace. at: nanoseconds at which it begins."""
+def conversation(e: Mapping[str, Any]) -> str:
+    """The name under which `Stage.episodes` is given the seconds of an episode."""
+    return f"{e['run']}/{e['problem']}"
+
+
+def trace(
+    client: Any,
+    experiment: str,
+    run: str,
+    e: Mapping[str, Any],
+    at: int,
+    seconds: Sequence[float] | None = None,
+) -> None:
+    """Make one trace. at: nanoseconds at which it begins. seconds: what each message took; without it every span has
+    the length 0."""
     messages = e["messages"]
     question = next((m["content"] for m in messages if m["role"] == "user"), "")
     tags = {
@@ -46,36 +65,61 @@ def trace(client: Any, experiment: str, run: str, e: Mapping[str, Any], at: int)
         "model": e["model"],
         "run": e["run"],
     }
-    root = client.start_trace(f"{e['run']}: {e['outcome']}", span_type="AGENT", inputs={"question": question}, tags=tags,
-                              attributes={"problem": e["problem"], "mlflow.trace.session": e["problem"]},
-                              experiment_id=experiment, start_time_ns=at, run_id=run)  # fmt: skip
+    root = client.start_trace(
+        f"{e['run']}: {e['outcome']}",
+        span_type="AGENT",
+        inputs={"question": question},
+        tags=tags,
+        attributes={
+            "problem": e["problem"],
+            "mlflow.trace.session": e["problem"],
+            "durations": "none were measured" if seconds is None else CLOCK,
+        },
+        experiment_id=experiment,
+        start_time_ns=at,
+        run_id=run,
+    )
     turn = 0
+    at += STEP
     for i, m in enumerate(messages):
+        length = 0 if seconds is None else round(1e9 * seconds[i])
         if m["role"] not in ("assistant", "tool"):
+            at += length
             continue
-        at += STEP
         tool = m["role"] == "tool"
         turn += not tool
         name = "search" if tool else f"turn {turn}"
         inputs = {"query": messages[i - 1]["content"]} if tool and i else {"messages": [dict(x) for x in messages[:i]]}
         span = client.start_span(
-            name, root.trace_id, parent_id=root.span_id, span_type="TOOL" if tool else "LLM", inputs=inputs, start_time_ns=at
+            name,
+            root.trace_id,
+            parent_id=root.span_id,
+            span_type="TOOL" if tool else "LLM",
+            inputs=inputs,
+            start_time_ns=at,
         )
-        client.end_span(root.trace_id, span.span_id, outputs=m["content"], end_time_ns=at + STEP // 2)
-    said = messages[-1]["content"] if messages and messages[-1]["role"] == "assistant" else ""
-    outputs = {"answer": e.get("said", said), "reference": e["answer"], "outcome": e["outcome"], "score": e["score"]}
-    client.end_trace(root.trace_id, outputs=outputs, end_time_ns=at + STEP)
+        client.end_span(root.trace_id, span.span_id, outputs=m["content"], end_time_ns=at + length)
+        at += max(length, STEP)
+    last = messages[-1]["content"] if messages and messages[-1]["role"] == "assistant" else ""
+    outputs = {"answer": e.get("said", last), "reference": e["answer"], "outcome": e["outcome"], "score": e["score"]}
+    client.end_trace(root.trace_id, outputs=outputs, end_time_ns=at)
 
 
 def table(episodes: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
     """Columns of the evaluation table: a row per episode."""
     columns = ("run", "model", "problem", "family", "hops", "outcome", "score", "calls", "tokens", "said", "answer")
-    out: dict[str, list[Any]] = {"question": [next((m["content"] for m in e["messages"] if m["role"] == "user"), "") for e in episodes]}
+    out: dict[str, list[Any]] = {
+        "question": [next((m["content"] for m in e["messages"] if m["role"] == "user"), "") for e in episodes]
+    }
     return out | {c: [e.get(c) for e in episodes] for c in columns}
 
 
-def missing(client: Any, experiment: str, run: str, episodes: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+def missing(
+    client: Any, experiment: str, run: str, episodes: Sequence[Mapping[str, Any]]
+) -> Iterator[Mapping[str, Any]]:
     """The episodes of `run` that have no trace yet: after a crash a pass is sent again, and each trace counts once."""
-    known = client.search_traces(locations=[experiment], filter_string=f"attributes.run_id = '{run}'", max_results=500, include_spans=False)
+    known = client.search_traces(
+        locations=[experiment], filter_string=f"attributes.run_id = '{run}'", max_results=500, include_spans=False
+    )
     sent = {t.info.tags.get(TAG) for t in known}
     yield from (e for e in episodes if key(run, e) not in sent)

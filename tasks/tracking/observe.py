@@ -1,8 +1,8 @@
 """Shipping the spool (tasks/tracking/spool.py) to MLflow: the one file that imports mlflow.
 
-What a pass cannot ship, the next one ships. Each event counts once: the offset moves only after MLflow has taken a batch, a batch
-that is sent again after a crash carries the same time stamps and steps (MLflow keeps one copy), and runs are looked up by a key before
-they are made.
+What a pass cannot ship, the next one ships. Each event counts once: the offset moves only after MLflow has taken a
+batch, a batch that is sent again after a crash carries the same time stamps and steps (MLflow keeps one copy), and runs
+are looked up by a key before they are made.
 `python -m tasks.tracking.observe` ships while its standard input is open, and once more when that closes.
 """
 
@@ -18,17 +18,18 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from synth.types import digest
-from tasks import process
 from tasks.errors import UserError
-from tasks.stage import Stage, graph, load
+from tasks.runtime import process
+from tasks.runtime.stage import OUT, REMEDY, Stage, graph, load
+from tasks.storage import commit, state
 from tasks.tracking import episodes
-from tasks.tracking.spool import ENDED, executions, flat, read, spool, streams, write
+from tasks.tracking.spool import ENDED, FACTS, events, executions, flat, spool, streams
 
 EXPERIMENT = "espalier"
 EVERY = 5.0  # seconds between two passes beside a stage
@@ -54,7 +55,8 @@ def client(root: Path) -> Any:
 
 
 def silence(where: str, seconds: float = 2.0) -> str:
-    """Why nobody answers at a tracking URI, "" where somebody does. Asked before mlflow is imported and waits for its own time-outs."""
+    """Why nobody answers at a tracking URI, "" where somebody does. Asked before mlflow is imported and waits for its
+    own time-outs."""
     if not where.startswith(("http://", "https://")):
         return ""
     try:
@@ -64,6 +66,36 @@ def silence(where: str, seconds: float = 2.0) -> str:
         return ""  # an answer, if not a friendly one
     except (OSError, ValueError) as e:
         return f"no answer within {seconds:g} seconds: {e}"
+
+
+def faults() -> tuple[type[Exception], ...]:
+    """What MLflow raises where its server or its database fails: the second comes through as SQLAlchemy's (a file that is
+    locked or damaged). Imports both."""
+    from mlflow.exceptions import MlflowException
+    from sqlalchemy.exc import SQLAlchemyError
+
+    return MlflowException, SQLAlchemyError, OSError
+
+
+def reason(error: BaseException) -> str:
+    """An error of `faults` on one line, without its SQL."""
+    said = " ".join(str(error).partition("[SQL:")[0].split())[:300]
+    if "database is locked" in said:
+        return f"{said}: another process writes to it; try again when that has ended"
+    return said
+
+
+@contextmanager
+def refusals(root: Path) -> Iterator[None]:
+    """What MLflow or its database refuses, as one sentence: UserError."""
+    if why := silence(uri(root)):
+        raise UserError(f"MLflow at {uri(root)} cannot be reached ({why}): start it, then try again")
+    try:
+        yield
+    except UserError:
+        raise
+    except faults() as e:
+        raise UserError(f"MLflow at {uri(root)} refused: {reason(e)}") from None
 
 
 class Shipping:
@@ -85,7 +117,9 @@ class Shipping:
             found = self.client.get_experiment_by_name(EXPERIMENT)
             local = uri(self.root).startswith("sqlite:")
             place = (self.root.resolve() / "mlartifacts").as_uri() if local else None
-            self._experiment = found.experiment_id if found else self.client.create_experiment(EXPERIMENT, artifact_location=place)
+            self._experiment = (
+                found.experiment_id if found else self.client.create_experiment(EXPERIMENT, artifact_location=place)
+            )
         return self._experiment
 
     def all(self) -> Shipping:
@@ -97,13 +131,11 @@ class Shipping:
         if self.problem:
             self.left = sum(_waiting(f) for f, _ in open_)
             return self
-        from mlflow.exceptions import MlflowException
-
         for folder, about in open_:
             try:
                 self._execution(folder, about)
-            except (MlflowException, OSError) as e:
-                self.problem = " ".join(str(e).split())[:300]
+            except faults() as e:
+                self.problem = reason(e)
                 break
         else:
             self._bury()
@@ -118,10 +150,8 @@ class Shipping:
             self.close(folder, "")
 
     def _bury(self) -> None:
-        """Runs of this machine whose process is gone and whose spool is too (a checkout that was deleted) stay RUNNING for ever
-        otherwise. Runs that a spool still tells of are closed by it, with all that it holds."""
-        from mlflow.exceptions import MlflowException
-
+        """Runs of this machine whose process is gone and whose spool is too (a checkout that was deleted) stay RUNNING
+        for ever otherwise. Runs that a spool still tells of are closed by it, with all that it holds."""
         told = {about.get("run") for _, about in executions(self.root)}
         try:
             here = f"attributes.status = 'RUNNING' and tags.`espalier.host` = '{socket.gethostname()}'"
@@ -134,8 +164,8 @@ class Shipping:
                 for child in self.client.search_runs([self.experiment], filter_string=below, max_results=100):
                     self.client.set_terminated(child.info.run_id, "KILLED")
                 self.client.set_terminated(run.info.run_id, "KILLED")
-        except (MlflowException, OSError) as e:
-            self.problem = " ".join(str(e).split())[:300]
+        except faults() as e:
+            self.problem = reason(e)
 
     def parent(self, folder: Path, about: dict[str, Any]) -> str:
         """The parent run of an execution, looked up by its key before it is made."""
@@ -154,7 +184,7 @@ class Shipping:
                 about["time"],
                 tags,
             )
-            write(folder / "execution.json", about)
+            state.write(folder / "execution.json", about)
         return about["run"]
 
     def _run(self, key: str, name: str, at: int, tags: Mapping[str, str]) -> str:
@@ -166,28 +196,42 @@ class Shipping:
 
     def _stage(self, path: Path, parent: str) -> None:
         mark = path.with_suffix(".sent")
-        sent = read(mark) if mark.exists() else {"offset": 0, "run": ""}
-        with path.open("rb") as lines:
-            lines.seek(sent["offset"])
-            data = lines.read()
+        sent = _sent(path)
+        data = path.read_bytes()[sent["offset"] :]
         data = data[: data.rfind(b"\n") + 1]  # a line that is being written now is for the next pass
         batch: list[dict[str, Any]] = []
-        for line in data.splitlines(keepends=True):
-            event = json.loads(line)
-            if batch and (event["kind"] != "metrics" or len(batch) >= 200):
+        for line, event in zip(data.split(b"\n")[:-1], events(data), strict=True):
+            line += b"\n"
+            if batch and (event is None or event["kind"] != "metrics" or len(batch) >= 200):
                 self._deliver(path, sent, batch)
-                write(mark, sent)
+                state.write(mark, sent)
                 batch = []
+            if event is None:
+                self._lose(path, line)
+                sent["offset"] += len(line)
+                state.write(mark, sent)
+                continue
+            if event["kind"] != "begin" and not sent["run"]:  # the line that began this stream is damaged
+                lost = {"identity": "", "recipe": "", "flow_run": "", "time": event["time"]}
+                sent["run"] = self._child(path.stem, parent, lost)
             if event["kind"] == "metrics":
                 batch.append({**event, "bytes": len(line)})
             else:
                 if event["kind"] == "begin":
                     sent["run"] = self._child(path.stem, parent, event)
                 self._deliver(path, sent, [{**event, "bytes": len(line)}])
-                write(mark, sent)
+                state.write(mark, sent)
         if batch:
             self._deliver(path, sent, batch)
-            write(mark, sent)
+            state.write(mark, sent)
+
+    def _lose(self, path: Path, line: bytes) -> None:
+        """Keep a damaged line in <stage>.lost.jsonl, and go on with the next: one bad byte must not hold up the
+        rest."""
+        lost = path.with_suffix(".lost.jsonl")
+        with lost.open("ab") as out:
+            out.write(line)
+        print(f"warning: a line of {path} is damaged and is not shipped; it lies in {lost.name}", file=sys.stderr)
 
     def _child(self, stage: str, parent: str, event: Mapping[str, Any]) -> str:
         key = f"{parent}/{stage}/{event['identity']}"
@@ -210,8 +254,8 @@ class Shipping:
         except MlflowException as e:
             if e.error_code not in ("INVALID_PARAMETER_VALUE", "BAD_REQUEST", "RESOURCE_ALREADY_EXISTS"):
                 raise
-            with path.with_suffix(".refused.jsonl").open("a", encoding="utf-8") as aside:
-                aside.writelines(json.dumps({"why": str(e)[:300], **event}) + "\n" for event in events)
+            with path.with_suffix(".refused.jsonl").open("a", encoding="utf-8") as quarantined:
+                quarantined.writelines(json.dumps({"why": str(e)[:300], **event}) + "\n" for event in events)
         sent["offset"] += sum(e["bytes"] for e in events)
         self.sent += len(events)
 
@@ -237,10 +281,10 @@ class Shipping:
             )
             self.client.log_inputs(run, [DatasetInput(data, [InputTag("mlflow.data.context", "input")])])
         elif first["kind"] == "artifact":
-            if (self.root / first["path"]).exists():
+            if _sound(self.root, self.root / first["path"]):
                 self.client.log_artifact(run, str(self.root / first["path"]))
         elif first["kind"] == "episodes":
-            self._episodes(run, self.root / first["path"], first["n"], first["time"])
+            self._episodes(run, self.root / first["path"], first["n"], first["time"], first.get("seconds", {}))
         elif first["kind"] == "card":
             self.client.log_dict(run, first["card"], "card.json")
         elif first["kind"] == "end":
@@ -248,9 +292,10 @@ class Shipping:
                 self.client.set_tag(run, "espalier.error", first["reason"])
             self.client.set_terminated(run, first["status"], end_time=first["time"])
 
-    def _episodes(self, run: str, path: Path, n: int, at: int) -> None:
-        """Conversations as traces and as a table. Traces are flushed before the offset moves."""
-        if not path.exists():
+    def _episodes(self, run: str, path: Path, n: int, at: int, seconds: Mapping[str, Sequence[float]]) -> None:
+        """Conversations as traces and as a table; `seconds` as `Stage.episodes` records them. Traces are flushed before
+        the offset moves."""
+        if not _sound(self.root, path):
             return
         import mlflow
 
@@ -258,17 +303,23 @@ class Shipping:
         mlflow.set_tracking_uri(uri(self.root))  # traces go where the process sends them, and not where a client does
         if given is None:  # MLflow sets it, and the next project of this process would follow it
             os.environ.pop("MLFLOW_TRACKING_URI", None)
-        mlflow.tracing.reset()  # the way there was made with the first trace of this process, perhaps for another project
+        # the way there was made with the first trace of this process, perhaps for another project
+        mlflow.tracing.reset()
         drawn = episodes.chosen(path, n)
         self.client.log_table(run, episodes.table(drawn), "episodes.json")
         for i, e in enumerate(episodes.missing(self.client, self.experiment, run, drawn)):
-            episodes.trace(self.client, self.experiment, run, e, at * 1_000_000 + i * 1_000_000_000)
+            begun = at * 1_000_000 + i * 1_000_000_000
+            episodes.trace(self.client, self.experiment, run, e, begun, seconds.get(episodes.conversation(e)))
         mlflow.flush_trace_async_logging()
 
     def close(self, folder: Path, lock: str) -> str:
-        """End the parent run: link the stages that were cached, copy the last metrics, tag the digest of dvc.lock. Returns its run id.
-        One that is closed already only gets the tag."""
-        about = read(folder / "execution.json")
+        """End the parent run: link the stages that were cached, copy the last metrics, tag the digest of dvc.lock.
+        Returns its run id. One that is closed already only gets the tag."""
+        about = state.read(folder / "execution.json", else_="run the command again", needs=FACTS)
+        if about is None:
+            raise UserError(
+                f"{folder / 'execution.json'} is damaged or gone: run the command again, which makes it anew"
+            )
         run = self.parent(folder, about)
         if lock:
             self.client.set_tag(run, "espalier.dvc_lock", lock)
@@ -276,30 +327,44 @@ class Shipping:
             return run
         ends = {p.stem: _last_end(p) for p in streams(folder)}
         for stage, status in ends.items():
-            if status == "KILLED":
-                self.client.set_terminated(read(folder / f"{stage}.sent")["run"], "KILLED")
+            if status == "KILLED" and (child := _sent(folder / f"{stage}.jsonl")["run"]):
+                self.client.set_terminated(child, "KILLED")
         for stage in graph(self.root):
             if stage not in ends and (self.root / "artifacts" / "plan" / f"{stage}.json").exists():
                 self.client.set_tag(run, f"stage.{stage}", f"cached: {self._earlier(stage)}")
         metrics = self.root / "artifacts" / "evaluate" / "metrics.json"
-        if "evaluate" in ends and metrics.exists():
-            # MLflow's page draws a chart for every key: the means of the models and of their differences; the rest is in metrics.json.
-            shown = [(k, v) for k, v in flat(read(metrics)) if k.startswith(("models.", "difference.")) and k.endswith(".mean")]
+        if "evaluate" in ends and _sound(self.root, metrics):
+            # MLflow's page draws a chart for every key: the means of the models and of their differences; the rest is
+            # in metrics.json.
+            shown = [
+                (k, v)
+                for k, v in flat(json.loads(metrics.read_bytes()))
+                if k.startswith(("models.", "difference.")) and k.endswith(".mean")
+            ]
             values = {k: v for k, v in shown if isinstance(v, int | float) and not isinstance(v, bool)}
             from mlflow.entities import Metric
 
-            self.client.log_batch(run, metrics=[Metric(_name(k), float(v), about["time"], 0) for k, v in values.items()])
+            self.client.log_batch(
+                run, metrics=[Metric(_name(k), float(v), about["time"], 0) for k, v in values.items()]
+            )
         card = self.root / "reports" / "model_card.md"
-        if "report" in ends and card.exists():
-            self.client.set_tag(run, "mlflow.note.content", card.read_text(encoding="utf-8").split("\n---\n", 1)[-1].strip()[:5000])
+        if "report" in ends and _sound(self.root, card):
+            self.client.set_tag(
+                run, "mlflow.note.content", card.read_text(encoding="utf-8").split("\n---\n", 1)[-1].strip()[:5000]
+            )
         self.client.set_terminated(run, next((s for s in ends.values() if s != "FINISHED"), "FINISHED"))
-        write(folder / "execution.json", {**about, "closed": True})
+        state.write(folder / "execution.json", {**about, "closed": True})
         return run
 
     def _earlier(self, stage: str) -> str:
-        identity = Stage(stage, plan=load(stage, self.root), root=self.root).identity
+        try:
+            identity = Stage(stage, plan=load(stage, self.root), root=self.root).identity
+        except commit.Damaged:  # the next run makes the plan anew
+            return "made elsewhere"
         query = f"tags.`espalier.stage` = '{stage}' and tags.`espalier.identity` = '{identity}'"
-        same = self.client.search_runs([self.experiment], filter_string=query, order_by=["attributes.start_time DESC"], max_results=1)
+        same = self.client.search_runs(
+            [self.experiment], filter_string=query, order_by=["attributes.start_time DESC"], max_results=1
+        )
         return same[0].info.run_id if same else "made elsewhere"
 
 
@@ -309,18 +374,36 @@ def _name(text: str) -> str:
 
 
 def _last_end(path: Path) -> str:
-    last = json.loads(path.read_bytes().splitlines()[-1])
+    last = next((e for e in reversed(list(events(path.read_bytes()))) if e), {"kind": ""})
     return last["status"] if last["kind"] == "end" else "KILLED"
+
+
+def _sent(path: Path) -> dict[str, Any]:
+    """How many bytes of a stream are shipped, and to which run. Without the file that says so all is sent again: MLflow
+    keeps one copy."""
+    mark = path.with_suffix(".sent")
+    sent = state.read(mark, else_="its events are sent again, and count once", needs=("offset", "run"))
+    return sent or {"offset": 0, "run": ""}
+
+
+def _sound(root: Path, path: Path) -> bool:
+    """Whether a file of an output can be shown with a run; where it is damaged, a warning says so."""
+    if not path.exists():
+        return False
+    try:
+        for folder in {root / p for p in (*OUT.values(), *(f"artifacts/{s}" for s in graph(root)))} & set(path.parents):
+            commit.check(folder, path.relative_to(folder).as_posix(), remedy=REMEDY)
+    except commit.Damaged as e:
+        print(f"warning: {e}", file=sys.stderr)
+        return False
+    return True
 
 
 def _waiting(folder: Path) -> int:
     """Events of an execution that have not been shipped."""
     count = 0
     for path in streams(folder):
-        mark = path.with_suffix(".sent")
-        with path.open("rb") as lines:
-            lines.seek(read(mark)["offset"] if mark.exists() else 0)
-            count += lines.read().count(b"\n")
+        count += path.read_bytes()[_sent(path)["offset"] :].count(b"\n")
     return count
 
 
@@ -355,8 +438,9 @@ def sync(root: Path, wait: float = 60.0) -> str:
 
 
 def curves(root: Path, found: Mapping[str, Any], page: Path) -> list[str]:
-    """A run for each setting of tasks/inspect/curves.py: mean, low and high of every curve that the report draws first, step by step, and the
-    page. One that is there already (the same setting, states and numbers) is not made again. What was done, line by line.
+    """A run for each setting of tasks/results/curves.py: mean, low and high of every curve that the report draws first,
+    step by step, and the page. One that is there already (the same setting, states and numbers) is not made again. What
+    was done, line by line.
 
     Raises UserError where nobody answers, or MLflow refuses.
     """
@@ -364,17 +448,25 @@ def curves(root: Path, found: Mapping[str, Any], page: Path) -> list[str]:
     if problem:
         raise UserError(f"MLflow at {uri(root)}: {problem}; the page is at {page}")
     from mlflow.entities import Metric
-    from mlflow.exceptions import MlflowException
 
-    from tasks.stages.report import CURVES
+    from tasks.pages.labels import CURVES
 
     ship, said = Shipping(root), []
     for group in found["groups"]:
         name = group["name"]
-        mine = {f"{stage}/{c}": by[name] for stage, columns in found["curves"].items() for c, by in columns.items() if c in CURVES and name in by}
+        mine = {
+            f"{stage}/{c}": by[name]
+            for stage, columns in found["curves"].items()
+            for c, by in columns.items()
+            if c in CURVES and name in by
+        }
         key = f"curves-{digest(name, group['states'], mine)[:32]}"
         about = f"Mean over the seeds {', '.join(map(str, group['seeds']))} with its 95 % interval (`_low`, `_high`) at every step; curves.html draws it."
-        tags = {"espalier.recipe": group["recipe"], "espalier.seeds": ",".join(map(str, group["seeds"])), "mlflow.note.content": about}
+        tags = {
+            "espalier.recipe": group["recipe"],
+            "espalier.seeds": ",".join(map(str, group["seeds"])),
+            "mlflow.note.content": about,
+        }
         title = f"{name}, {len(group['seeds'])} seed{'s' if len(group['seeds']) > 1 else ''}"
         try:
             run = ship._run(key, title, int(time.time() * 1000), tags)
@@ -383,15 +475,17 @@ def curves(root: Path, found: Mapping[str, Any], page: Path) -> list[str]:
                 continue
             points = [
                 Metric(_name(k + end), m[which][i], step, step)
-                for k, m in mine.items() for which, end in (("mean", ""), ("low", "_low"), ("high", "_high")) if m[which] is not None
+                for k, m in mine.items()
+                for which, end in (("mean", ""), ("low", "_low"), ("high", "_high"))
+                if m[which] is not None
                 for i, step in enumerate(m["step"])
-            ]  # fmt: skip
+            ]
             for i in range(0, len(points), 1000):
                 ship.client.log_batch(run, metrics=points[i : i + 1000])
             ship.client.log_artifact(run, str(page))
             ship.client.set_terminated(run)
-        except (MlflowException, OSError) as e:
-            raise UserError(f"MLflow at {uri(root)} did not take the curves: {' '.join(str(e).split())[:300]}; the page is at {page}") from e
+        except faults() as e:
+            raise UserError(f"MLflow at {uri(root)} did not take the curves: {reason(e)}; the page is at {page}") from e
         said.append(f"in MLflow: {title} (run {run})")
     return said
 

@@ -4,9 +4,9 @@
     .espalier/spool/<execution>/<stage>.jsonl     one event per line, written by the stage
     .espalier/spool/<execution>/<stage>.sent      how many bytes of it have been shipped, and to which child run
 
-Importing mlflow takes longer than most stages, so a stage never does: `tasks.tracking.observe` ships the spool in a process of its own, one beside
-an `espalier run` or `pipeline`, under a plain `dvc repro` one beside each stage that lasts and after the last stage of the graph; `promote`,
-`sync` and `ui` ship too. No stage waits for it.
+Importing mlflow takes longer than most stages, so a stage never does: `tasks.tracking.observe` ships the spool in a
+process of its own, one beside an `espalier run` or `pipeline`, under a plain `dvc repro` one beside each stage that
+lasts and after the last stage of the graph; `promote`, `sync` and `ui` ship too. No stage waits for it.
 """
 
 from __future__ import annotations
@@ -22,18 +22,21 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tasks import process
 from tasks.planning.config import read_yaml
-from tasks.stage import Stage, graph, load
+from tasks.runtime import process
+from tasks.runtime.stage import Stage, graph, load
+from tasks.storage import commit, faults, state
 
 EXECUTION = "ESPALIER_EXECUTION"  # set by `espalier run` and `pipeline`: what belongs to one parent run
 SHIPPED = "ESPALIER_SHIPPED"  # set by them for their stages: a process beside the whole run ships
 ENDED = "ended"  # file in the folder of an execution whose stages have all ended
+FACTS = ("key", "pid", "started", "time", "commit")  # what every execution.json holds
 LIVE_AFTER = 15.0  # seconds: a stage that lasts longer is shown while it runs
 
 
 def execution() -> str:
-    """The name of this execution: given by the environment, or, below a plain `dvc repro`, made from the dvc process, or from this one."""
+    """The name of this execution: given by the environment, or, below a plain `dvc repro`, made from the dvc process,
+    or from this one."""
     if os.environ.get(EXECUTION):
         return os.environ[EXECUTION]
     chain = process.starters() if "DVC_ROOT" in os.environ else []
@@ -51,10 +54,17 @@ def open_execution(root: Path, key: str, head: process.Process | None = None) ->
     process whose end ends it."""
     folder = spool(root) / key
     about = folder / "execution.json"
-    if not about.exists():
+    if state.read(about, else_="it is made anew", needs=FACTS) is None:
         chain = process.starters()
-        head = head or (chain[-1] if chain and (os.environ.get(EXECUTION) or "DVC_ROOT" in os.environ) else process.look(os.getpid()))
-        run = load("_run", root) if (root / "artifacts/plan/_run.json").exists() else {}
+        head = head or (
+            chain[-1]
+            if chain and (os.environ.get(EXECUTION) or "DVC_ROOT" in os.environ)
+            else process.look(os.getpid())
+        )
+        try:
+            run = load("_run", root) if (root / "artifacts/plan/_run.json").exists() else {}
+        except commit.Damaged:
+            run = {}  # the run that begins here makes the plan anew, and its stages name their recipe themselves
         facts = {
             "key": key,
             "pid": head.pid if head else 0,
@@ -64,8 +74,7 @@ def open_execution(root: Path, key: str, head: process.Process | None = None) ->
             "commit": _commit(root),
             **run,
         }
-        folder.mkdir(parents=True, exist_ok=True)
-        write(about, facts)
+        state.write(about, facts)
     return folder
 
 
@@ -76,19 +85,54 @@ def latest(root: Path) -> Path:
 
 
 def executions(root: Path) -> list[tuple[Path, dict[str, Any]]]:
-    """Folder and execution.json of every execution, in the order in which they began. The clock does not tell it: it can be set back."""
-    found = [(p.parent, read(p)) for p in spool(root).glob("*/execution.json")]
+    """Folder and execution.json of every execution, in the order in which they began. The clock does not tell it: it
+    can be set back."""
+    found, lost = [], []
+    for folder in sorted(p for p in spool(root).glob("*") if p.is_dir()):
+        facts = state.read(folder / "execution.json", else_="it is made anew from the events beside it", needs=FACTS)
+        if facts is not None:
+            found.append((folder, facts))
+        elif streams(folder):
+            lost.append(folder)
+    for folder in lost:
+        facts = _facts(folder)
+        before = (a.get("order", 0) for _, a in found if a["time"] <= facts["time"])
+        facts["order"] = max(before, default=0)
+        state.write(folder / "execution.json", facts)
+        found.append((folder, facts))
     return sorted(found, key=lambda pair: (pair[1].get("order", 0), pair[1]["time"]))
+
+
+def _facts(folder: Path) -> dict[str, Any]:
+    """What execution.json of a folder of events said, as far as the folder tells it: MLflow knows its runs by the key,
+    so what was shipped is found again."""
+    times = [e["time"] for path in streams(folder) for e in events(path.read_bytes()) if e]
+    first, _, last = folder.name.partition("-")
+    pid = folder.name.rpartition("-")[2] if first == "run" else first
+    head = process.look(int(pid)) if pid.isdigit() else None
+    started = (head.started if head else "") if first == "run" else last
+    return {
+        "key": folder.name,
+        "pid": int(pid) if pid.isdigit() else 0,
+        "started": started,
+        "time": min(times, default=int(folder.stat().st_mtime * 1000)),
+        "commit": "",
+    }
+
+
+def events(data: bytes) -> Iterator[dict[str, Any] | None]:
+    """The events of whole lines of a stream, None for a line that is not what was written."""
+    for line in data.split(b"\n")[:-1]:
+        text = line if line.startswith(b"{") else state.opened(line + b"\n")  # older streams have no checksums
+        try:
+            event = None if text is None else json.loads(text)
+        except ValueError:
+            event = None
+        yield event if isinstance(event, dict) and {"time", "kind"} <= event.keys() else None
 
 
 def _now() -> int:
     return int(time.time() * 1000)
-
-
-def write(path: Path, value: Any) -> None:
-    fresh = path.with_suffix(f".{os.getpid()}.new")
-    fresh.write_text(json.dumps(value), encoding="utf-8")
-    fresh.replace(path)
 
 
 def _commit(root: Path) -> str:
@@ -103,17 +147,18 @@ def tracking(root: Path) -> bool:
 
 @contextmanager
 def recording(stage: Stage) -> Iterator[None]:
-    """Spool the events of `stage`, and ship them from a process beside it where the stage lasts, or where it is the last of the graph, and
-    no process beside the whole run does."""
+    """Spool the events of `stage`, and ship them from a process beside it where the stage lasts, or where it is the
+    last of the graph, and no process beside the whole run does."""
+    faults.stage = stage.name
     path = open_execution(stage.root, execution()) / f"{stage.name}.jsonl"
     beside = _Beside(stage.root)
     writing = threading.Lock()
     _whole(path)
-    with path.open("a", encoding="utf-8") as lines:
+    with path.open("ab") as lines:
 
         def emit(event: dict[str, Any]) -> None:
             with writing:
-                lines.write(json.dumps({"time": _now(), **event}, ensure_ascii=False) + "\n")
+                lines.write(state.line(json.dumps({"time": _now(), **event}, ensure_ascii=False).encode()))
                 lines.flush()
 
         stage.emit = emit
@@ -149,21 +194,27 @@ def recording(stage: Stage) -> Iterator[None]:
 
 def _whole(path: Path) -> None:
     """Cut off the half line that a full disk or a kill has left: what is appended to it could never be read."""
-    if path.exists():
+    try:
         data = path.read_bytes()
         os.truncate(path, data.rfind(b"\n") + 1)
+    except FileNotFoundError:
+        pass
+    except OSError as e:
+        state.quarantine(path, (e.strerror or str(e)).lower(), "its events are lost, later ones are not")
 
 
 def _last(stage: Stage) -> bool:
     """Whether no other stage reads what this one writes."""
     mine = str(stage.target.relative_to(stage.root))
     edges = graph(stage.root)
-    return stage.name in edges and not any(d == mine or d.startswith(mine + "/") for s in edges.values() for d in s.get("deps", []))
+    return stage.name in edges and not any(
+        d == mine or d.startswith(mine + "/") for s in edges.values() for d in s.get("deps", [])
+    )
 
 
 class _Beside:
-    """The shipping process of a stage or a run: it ships while its standard input is open, and once more when that closes, however it
-    closes."""
+    """The shipping process of a stage or a run: it ships while its standard input is open, and once more when that
+    closes, however it closes."""
 
     def __init__(self, root: Path) -> None:
         self.root, self.child, self.timer, self.starting = root, None, None, threading.Lock()
@@ -176,7 +227,7 @@ class _Beside:
     def start(self) -> None:
         with self.starting, (self.root / ".espalier" / "shipping.log").open("a") as log:
             self.child = self.child or subprocess.Popen(
-                ["nice", sys.executable, "-m", "tasks.tracking.observe"],
+                ["nice", sys.executable, "-P", "-m", "tasks.tracking.observe"],
                 cwd=self.root,
                 stdin=subprocess.PIPE,
                 stdout=log,
@@ -193,11 +244,14 @@ class _Beside:
 
 
 @contextmanager
-def shipped(root: Path, key: str, env: dict[str, str], say: Callable[[str], None], seconds: float = 3.0) -> Iterator[None]:
-    """Ship what all stages of the execution `key` record from one process beside them: importing MLflow is dear, and so it is done once.
+def shipped(
+    root: Path, key: str, env: dict[str, str], say: Callable[[str], None], seconds: float = 3.0
+) -> Iterator[None]:
+    """Ship what all stages of the execution `key` record from one process beside them: importing MLflow is expensive, and so
+    it is done once.
 
-    env: with what the stages are run; it is told. At the end `say` gets how it went, or, after `seconds`, that it goes on: a tracking server
-    that is slow or gone costs no more than that.
+    env: with what the stages are run; it is told. At the end `say` gets how it went, or, after `seconds`, that it goes
+    on: a tracking server that is slow or gone costs no more than that.
     """
     if not tracking(root):
         yield
@@ -226,10 +280,15 @@ def flat(value: Any, at: str = "") -> Iterator[tuple[str, Any]]:
         yield at, value
 
 
-def read(path: Path) -> dict[str, Any]:
-    return json.loads(path.read_text(encoding="utf-8"))
-
-
 def streams(folder: Path) -> list[Path]:
     """The files of events of an execution, one per stage that ran."""
-    return sorted(p for p in folder.glob("*.jsonl") if not p.name.endswith(".refused.jsonl"))
+    out = []
+    for path in sorted(p for p in folder.glob("*.jsonl") if not p.name.endswith((".refused.jsonl", ".lost.jsonl"))):
+        try:
+            with path.open("rb"):
+                out.append(path)
+        except FileNotFoundError:
+            pass
+        except OSError as e:
+            state.quarantine(path, (e.strerror or str(e)).lower(), "the events in it are not shipped")
+    return out

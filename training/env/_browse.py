@@ -1,16 +1,18 @@
-"""Question answering with `search`, `open` and `find`, within budgets of calls and of context. Hosted by the piece `search`.
+"""Question answering with `search`, `open` and `find`, within budgets of calls and of context. Hosted by the piece
+`search`.
 
 A turn is one of
 
     <search>query</search>           the best lines
     <open>page</open>                a page by its title, `<open>page | 2</open>` its second part
-    <find>words</find>               lines of the page that was opened last (of all pages before that); `<find>words | page</find>` of another,
-                                     `<find>words | *</find>` of all
+    <find>words</find>               lines of the page that was opened last (of all pages before that); `<find>words |
+                                     page</find>` of another, `<find>words | *</find>` of all
     <answer>text</answer>            ends the episode; scored by the problem's verifier
 
-Anything else ends it with score 0 (`malformed`). A result is cut at what is left of the context; with the last call, or the last of the
-context, the model is told to answer, and one more call ends the episode with score 0. A call that was made before is answered again, and
-counted (`repeated`). What the tools return is text of documents: it stays in the role `tool`, with the markup of chats spelled apart.
+Anything else ends it with score 0 (`malformed`). A result is cut at what is left of the context; with the last call, or
+the last of the context, the model is told to answer, and one more call ends the episode with score 0. A call that was
+made before is answered again, and counted (`repeated`). What the tools return is text of documents: it stays in the
+role `tool`, with the markup of chats spelled apart.
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ _CALL = re.compile(r"<(search|open|find)>(.*?)</\1>", re.DOTALL)
 
 @dataclass(frozen=True)
 class Browse:
-    """tools: which of search, open, find may be used; max_calls: of all of them; max_context: characters of all results together."""
+    """tools: which of search, open, find may be used; max_calls: of all of them; max_context: characters of all results
+    together."""
 
     tools: tuple[str, ...]
     max_calls: int
@@ -43,7 +46,15 @@ class Browse:
             raise LookupError(
                 f"problem {problem.id} is to be played with {', '.join(self.tools)}, but no search engine was given to the player"
             )
-        state = {"problem": problem, "engine": engine, "calls": 0, "context": 0, "page": "", "seen": set(), "repeated": 0}
+        state = {
+            "problem": problem,
+            "engine": engine,
+            "calls": 0,
+            "context": 0,
+            "page": "",
+            "seen": set(),
+            "repeated": 0,
+        }
         return state, [*system(self.instructions), *problem.prompt]
 
     def step(self, state: dict, text: str) -> tuple[list[Message], bool, Score | None]:
@@ -51,7 +62,11 @@ class Browse:
         parts = {k: float(state[k]) for k in ("calls", "context", "repeated")} | {"answered": float(answer is not None)}
         if answer is not None:
             score = verify(state["problem"], answer)
-            return [], True, Scored(value=score.value, parts={**score.parts, **parts}) if isinstance(score, Scored) else score
+            return (
+                [],
+                True,
+                Scored(value=score.value, parts={**score.parts, **parts}) if isinstance(score, Scored) else score,
+            )
         call = _CALL.search(text)
         known = call is not None and call[1] in self.tools
         if not known or self._spent(state):

@@ -1,22 +1,24 @@
-"""Search whose every call is paid for the evidence that it adds, and charged for what was seen before. Hosted by the piece `search`.
+"""Search whose every call is paid for the evidence that it adds, and charged for what was seen before. Hosted by the
+piece `search`.
 
-StepSearch, Wang et al. 2025, "StepSearch: Igniting LLMs Search Ability via Step-Wise Proximal Policy Optimization" (arXiv 2505.15107); the
-gain alone, without the charge, is the progress of IM-RAG, Yang et al. 2024, "IM-RAG: Multi-Round Retrieval-Augmented Generation Through
-Learning Inner Monologues" (arXiv 2405.13021).
+StepSearch, Wang et al. 2025, "StepSearch: Igniting LLMs Search Ability via Step-Wise Proximal Policy Optimization"
+(arXiv 2505.15107); the gain alone, without the charge, is the progress of IM-RAG, Yang et al. 2024, "IM-RAG:
+Multi-Round Retrieval-Augmented Generation Through Learning Inner Monologues" (arXiv 2405.13021).
 
     c_i = similarity of the best passage of this search with gold fact i, here 1 where a passage states it, else 0
-    m_i = the most of c_i so far       G = mean_i max(c_i - m_i, 0)       P = share of the passages that an earlier search returned
-    reward of the turn = gain * G - redundancy * P
+    m_i = the most of c_i so far       G = mean_i max(c_i - m_i, 0)       P = share of the passages that an earlier
+    search returned reward of the turn = gain * G - redundancy * P
 
-The sum of G over a game is the share of the gold facts that were found. The facts are those of the problem's lineage; the search tool must say
-which facts a passage states (`hits`), as the one over a knowledge base does. The score has the parts `evidence` (that share) and `repeated`
-(passages returned again). Leaves out TF-IDF similarity with passages that state nothing asked, and the reward for search keywords.
+The sum of G over a game is the share of the gold facts that were found. The facts are those of the problem's lineage;
+the search tool must say which facts a passage states (`hits`), as the one over a knowledge base does. The score has the
+parts `evidence` (that share) and `repeated` (passages returned again). Leaves out TF-IDF similarity with passages that
+state nothing asked, and the reward for search keywords.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -35,10 +37,18 @@ class Evidence:
     def start(self, problem: Problem, tools: Mapping[str, Any]) -> tuple[dict, list[Message]]:
         state, messages = self.inner.start(problem, tools)
         if not hasattr(tools["search"], "hits"):
-            raise LookupError(f"problem {problem.id} is to be rewarded for evidence, but its search tool does not say which facts it found")
-        return {**state, "gold": set(problem.lineage.get("facts", ())), "found": set(), "seen": set(), "again": 0.0}, messages
+            raise LookupError(
+                f"problem {problem.id} is to be rewarded for evidence, but its search tool does not say which facts it found"
+            )
+        return {
+            **state,
+            "gold": set(problem.lineage.get("facts", ())),
+            "found": set(),
+            "seen": set(),
+            "again": 0.0,
+        }, messages
 
-    def step(self, state: dict, text: str) -> tuple[list[Message], bool, Score | None]:
+    def step(self, state: dict, text: str) -> tuple[Sequence[Message], bool, Score | None]:
         calls = state["calls"]
         messages, over, score = self.inner.step(state, text)
         if state["calls"] > calls:
@@ -55,4 +65,3 @@ class Evidence:
             share = len(state["found"]) / len(state["gold"]) if state["gold"] else 0.0
             score = replace(score, parts={**score.parts, "evidence": share, "repeated": state["again"]})
         return messages, over, score
-

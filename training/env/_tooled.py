@@ -1,9 +1,11 @@
-"""Problems with tools: calls as JSON, several at once, within budgets. Hosted by the pieces `tools`, `calculator`, `python` and `sql`.
+"""Problems with tools: calls as JSON, several at once, within budgets. Hosted by the pieces `tools`, `calculator`,
+`python` and `sql`.
 
-A turn is calls (training/tools), answered by a tool message each, or `<answer>text</answer>`, which ends the episode and is scored by the
-problem's verifier; where both stand in it, the answer counts. Whatever goes wrong with a call is told to the model, which may mend it, unless
-`broken` is "end": then a call that cannot be read, or a turn without call or answer, ends the episode with score 0 (`malformed`). When a
-budget is used up the model is told to answer, and a turn that calls again ends the episode with score 0 (`spent`).
+A turn is calls (training/env/tool), answered by a tool message each, or `<answer>text</answer>`, which ends the episode
+and is scored by the problem's verifier; where both stand in it, the answer counts. Whatever goes wrong with a call is
+told to the model, which may fix it, unless `broken` is "end": then a call that cannot be read, or a turn without call
+or answer, ends the episode with score 0 (`malformed`). When a budget is used up the model is told to answer, and a turn
+that calls again ends the episode with score 0 (`spent`).
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from typing import Any, Literal
 from synth.types import Message, Problem, Score, Scored
 from synth.verify import extract_answer, verify
 from training.env import system
-from training.tools import ERROR, Tool, calls, instructions, use
+from training.env.tool import ERROR, Tool, calls, instructions, use
 
 LAST = "(No more calls: answer now.)"
 NEITHER = f"{ERROR}this turn holds neither a call nor <answer>...</answer>"
@@ -48,8 +50,9 @@ class Budget:
 
 @dataclass(frozen=True, kw_only=True)
 class Tooled:
-    """makers: tool name -> f(problem, tools) -> Tool, or None for one that the player is given as it is. servers: commands of tool servers,
-    all of whose tools are used; whoever makes the player starts them. describe: whether the system message lists tools and form."""
+    """makers: tool name -> f(problem, tools) -> Tool, or None for one that the player is given as it is. servers:
+    commands of tool servers, all of whose tools are used; whoever makes the player starts them. describe: whether the
+    system message lists tools and form."""
 
     makers: Mapping[str, Callable[[Problem, Mapping[str, Any]], Tool] | None]
     budget: Budget
@@ -64,14 +67,29 @@ class Tooled:
         for name, make in self.makers.items():
             found = make(problem, tools) if make is not None else tools.get(name)
             if not isinstance(found, Tool):
-                raise LookupError(f"problem {problem.id} is to be played with the tool {name!r}, which the player was not given")
+                raise LookupError(
+                    f"problem {problem.id} is to be played with the tool {name!r}, which the player was not given"
+                )
             mine[name] = found
         for command in self.servers:
             if command not in tools:
-                raise LookupError(f"problem {problem.id} is to be played with the tool server {command!r}, which the player was not given")
+                raise LookupError(
+                    f"problem {problem.id} is to be played with the tool server {command!r}, which the player was not given"
+                )
             mine |= {t.name: t for t in tools[command]}
-        told = "\n".join(x for x in (self.instructions, instructions(list(mine.values())) if self.describe else "") if x)
-        state = {"problem": problem, "tools": mine, "turns": 0, "calls": 0, "failed": 0, "context": 0, "cost": 0.0, "used": {}}
+        told = "\n".join(
+            x for x in (self.instructions, instructions(list(mine.values())) if self.describe else "") if x
+        )
+        state = {
+            "problem": problem,
+            "tools": mine,
+            "turns": 0,
+            "calls": 0,
+            "failed": 0,
+            "context": 0,
+            "cost": 0.0,
+            "used": {},
+        }
         return state, [*system(told), *problem.prompt]
 
     def step(self, state: dict, text: str) -> tuple[list[Message], bool, Score | None]:
@@ -79,12 +97,20 @@ class Tooled:
         answer, asked = extract_answer(text), calls(text)
         if answer is not None:
             score = verify(state["problem"], answer)
-            return [], True, Scored(value=score.value, parts={**score.parts, **self._parts(state, 1.0)}) if isinstance(score, Scored) else score
+            return (
+                [],
+                True,
+                Scored(value=score.value, parts={**score.parts, **self._parts(state, 1.0)})
+                if isinstance(score, Scored)
+                else score,
+            )
         if self.broken == "end" and (not asked or any(c.broken for c in asked)):
             return [], True, Scored(value=0.0, parts={**self._parts(state, 0.0), "malformed": 1.0})
         if self._spent(state):
             return [], True, Scored(value=0.0, parts={**self._parts(state, 0.0), "spent": 1.0, "malformed": 0.0})
-        said = [Message(role="tool", content=x) for x in self._results(state, asked)] or [Message(role="tool", content=NEITHER)]
+        said = [Message(role="tool", content=x) for x in self._results(state, asked)] or [
+            Message(role="tool", content=NEITHER)
+        ]
         if self._spent(state, ahead=1):
             said[-1] = Message(role="tool", content=f"{said[-1].content}\n{LAST}")
         return said, False, None
@@ -107,16 +133,20 @@ class Tooled:
             texts.append(result.text[: max(0, self.budget.context - state["context"])])
             state["context"] += len(texts[-1])
         left = len(asked) - len(made)
-        return texts + ([f"{ERROR}the last {left} of {len(asked)} calls were not made: a budget is used up"] if left else [])
+        return texts + (
+            [f"{ERROR}the last {left} of {len(asked)} calls were not made: a budget is used up"] if left else []
+        )
 
     def _spent(self, state: Mapping[str, Any], ahead: int = 0) -> bool:
         """Whether no further call may be made; `ahead`: in the turn after this one."""
         b = self.budget
         cheapest = min((t.cost for t in state["tools"].values()), default=0.0)
         return (
-            state["turns"] + ahead >= b.turns or state["calls"] >= b.calls or state["context"] >= b.context
+            state["turns"] + ahead >= b.turns
+            or state["calls"] >= b.calls
+            or state["context"] >= b.context
             or (b.cost > 0 and state["cost"] + cheapest > b.cost)
-        )  # fmt: skip
+        )
 
     def _parts(self, state: Mapping[str, Any], answered: float) -> dict[str, float]:
         counts = {k: float(state[k]) for k in ("turns", "calls", "failed", "cost")}

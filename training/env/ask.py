@@ -1,12 +1,16 @@
-"""Twenty questions: ask about a hidden thing, then say which it is. Problems of the family twenty_questions with env "ask".
+"""Twenty questions: ask about a hidden thing, then say which it is. Problems of the family twenty_questions with env
+"ask".
 
-After Ask-to-Act (Ramrakhya et al. 2025, "Grounding Multimodal LLMs to Embodied Agents that Ask for Help with Reinforcement Learning", arXiv
-2504.00907). The things and their properties are shown, the answers that the family prints are not (but the first `reveal` of them). A turn
+After Ask-to-Act (Ramrakhya et al. 2025, "Grounding Multimodal LLMs to Embodied Agents that Ask for Help with
+Reinforcement Learning", arXiv 2504.00907). The things and their properties are shown, the answers that the family
+prints are not (but the first `reveal` of them). A turn
 is `<ask>property</ask>`, answered by yes or no, or `<answer>name</answer>`, which ends the episode. The score is a sum:
 
-    success * right + useful * (questions that left fewer candidates) + useless * (the others, and those beyond `budget`) + step * turns
+    success * right + useful * (questions that left fewer candidates) + useless * (the others, and those beyond
+    `budget`) + step * turns
 
-With the defaults it is 1 for the right name and 0 else. A question beyond `most`, or a turn that is neither, ends the episode.
+With the defaults it is 1 for the right name and 0 else. A question beyond `most`, or a turn that is neither, ends the
+episode.
 """
 
 from __future__ import annotations
@@ -43,7 +47,9 @@ class Ask:
     def start(self, problem: Problem, tools: Mapping[str, Any]) -> tuple[dict, list[Message]]:
         found = _TEXT.fullmatch(problem.question)
         if found is None:
-            raise ValueError(f"problem {problem.id} plays in the environment 'ask', but its question lists no things to ask about")
+            raise ValueError(
+                f"problem {problem.id} plays in the environment 'ask', but its question lists no things to ask about"
+            )
         things = {name: frozenset(words.split()) for name, words in _THING.findall(found.group(1))}
         shown = _HINT.findall(found.group(2))[: self.reveal]
         left = [t for t, words in things.items() if all((w in words) == (a == "yes") for w, a in shown)]
@@ -60,7 +66,11 @@ class Ask:
             if not isinstance(verdict, Scored):
                 return [], True, verdict
             state["step_reward"] = self.success * verdict.value + self.step_penalty
-            return [], True, self._ended(state, self.success * verdict.value, answered=1.0, right=verdict.value, **verdict.parts)
+            return (
+                [],
+                True,
+                self._ended(state, self.success * verdict.value, answered=1.0, right=verdict.value, **verdict.parts),
+            )
         if asked is None or state["calls"] >= self.most:
             return [], True, self._ended(state, 0.0, answered=0.0, malformed=float(asked is None))
         word = asked.group(1)
@@ -90,6 +100,6 @@ def ask(
     reveal: int = 0,
     instructions: str = "",
 ) -> Ask:
-    """Twenty questions. What each thing is worth is in the head of this file; `most` questions at most, the first `budget` can be
-    useful."""
+    """Twenty questions. What each thing is worth is in the head of this file; `most` questions at most, the first
+    `budget` can be useful."""
     return Ask(success, useful, useless, step_penalty, budget, most, reveal, instructions)

@@ -1,19 +1,22 @@
 """A seller and a buyer who follows a rule that the seller is not told. Problems of the family bargains.
 
-Utterances that are judged by what they did: Sotopia-RL, Yu et al. 2025, "Sotopia-RL: Reward Design for Social Intelligence" (arXiv 2508.03905).
-Strategies that a fixed actor carries out: Liu et al. 2025, "EPO: Explicit Policy Optimization for Strategic Reasoning in LLMs via Reinforcement
-Learning" (arXiv 2502.12486). Judges and actors are language models there, and programs here.
+Utterances that are judged by what they did: Sotopia-RL, Yu et al. 2025, "Sotopia-RL: Reward Design for Social
+Intelligence" (arXiv 2508.03905). Strategies that a fixed actor carries out: Liu et al. 2025, "EPO: Explicit Policy
+Optimization for Strategic Reasoning in LLMs via Reinforcement Learning" (arXiv 2502.12486). Judges and actors are
+language models there, and programs here.
 
-A turn is `<say>act</say>`: hold (the buyer adds its raise, or leaves when it has none left), accept (the sale), flatter, insult (costs a raise),
-ask (how many raises are left). With `strategy` it is `<strategy>firm | close | warm | hard | probe</strategy>` and an actor makes the act of it.
-At the end the episode has
+A turn is `<say>act</say>`: hold (the buyer adds its raise, or leaves when it has none left), accept (the sale),
+flatter, insult (costs a raise), ask (how many raises are left). With `strategy` it is `<strategy>firm | close | warm |
+hard | probe</strategy>` and an actor makes the act of it. At the end the episode has
 
-    goal = profit / best profit, in [0, 1]        relationship = 1/2 + flatter / 4 - insult / 2, in [0, 1]        knowledge = [asked]
+    goal = profit / best profit, in [0, 1]        relationship = 1/2 + flatter / 4 - insult / 2, in [0, 1]
+    knowledge = [asked]
 
-and its score is goal. `judge` looks back at every turn: a_t^d in [0, 1] is the share of dimension d that is lost if the same turns are played
-without turn t, which is exact because the buyer follows a rule.
+and its score is goal. `judge` looks back at every turn: a_t^d in [0, 1] is the share of dimension d that is lost if the
+same turns are played without turn t, which is exact because the buyer follows a rule.
 
-    share      reward of turn t = sum_d w_d a_t^d G^d / sum_d w_d        critical   1 where a_t^goal >= `least`, else 0        none
+    share      reward of turn t = sum_d w_d a_t^d G^d / sum_d w_d        critical   1 where a_t^goal >= `least`, else 0
+    none
 
 Parts: the three dimensions, `profit`, `deal`, `turns`.
 """
@@ -33,7 +36,9 @@ BUDGETS = ("turns",)
 ENDS = "a sale; a buyer who leaves; `turns` turns; a turn that is no act"
 DIMENSIONS = ("goal", "relationship", "knowledge")
 ACTS = {"firm": "hold", "close": "accept", "warm": "flatter", "hard": "insult", "probe": "ask"}
-_TEXT = re.compile(r"You sell what cost you (\d+)\. The buyer offers (\d+), adds (\d+) each time you hold, at most (\d+) times, .+")
+_TEXT = re.compile(
+    r"You sell what cost you (\d+)\. The buyer offers (\d+), adds (\d+) each time you hold, at most (\d+) times, .+"
+)
 _SAY = re.compile(r"<(say|strategy)>\s*(\w+)\s*</\1>")
 
 
@@ -85,10 +90,16 @@ class Bargain:
     def start(self, problem: Problem, tools: Mapping[str, Any]) -> tuple[dict, list[Message]]:
         found = _TEXT.fullmatch(problem.question)
         if found is None:
-            raise ValueError(f"problem {problem.id} plays in the environment 'bargain', but its question describes no buyer")
+            raise ValueError(
+                f"problem {problem.id} plays in the environment 'bargain', but its question describes no buyer"
+            )
         rule = tuple(map(int, found.groups()))
         told = f"You sell what cost you {rule[0]}. The buyer says: I offer {rule[1]}."
-        return {"rule": rule, "acts": [], "calls": 0}, [*system(self.instructions), *problem.prompt[:-1], Message(role="user", content=told)]
+        return {"rule": rule, "acts": [], "calls": 0}, [
+            *system(self.instructions),
+            *problem.prompt[:-1],
+            Message(role="user", content=told),
+        ]
 
     def step(self, state: dict, text: str) -> tuple[list[Message], bool, Score | None]:
         found = _SAY.search(text)
@@ -109,12 +120,16 @@ class Bargain:
             shares = [self._shares(acts, t, state["rule"]) for t in range(len(acts))]
             total = sum(self.weights)
             paid = [
-                float(a[0] >= self.least) if self.judge == "critical"
+                float(a[0] >= self.least)
+                if self.judge == "critical"
                 else sum(w * x * g for w, x, g in zip(self.weights, a, sale.dimensions, strict=True)) / total
                 for a in shares
-            ]  # fmt: skip
+            ]
             state["turn_rewards"] = [*paid, *([0.0] if parts else [])]
-        known = dict(zip(DIMENSIONS, sale.dimensions, strict=True)) | {"profit": float(sale.profit), "deal": float(sale.deal)}
+        known = dict(zip(DIMENSIONS, sale.dimensions, strict=True)) | {
+            "profit": float(sale.profit),
+            "deal": float(sale.deal),
+        }
         return Scored(value=sale.dimensions[0], parts={**known, "turns": float(len(acts)), **parts})
 
     @staticmethod
@@ -125,10 +140,17 @@ class Bargain:
 
 
 def bargain(
-    *, turns: int = 6, strategy: bool = False, judge: Literal["none", "share", "critical"] = "none", weights: Sequence[float] = (1.0, 1.0, 1.0),
-    least: float = 0.5, instructions: str = "",
-) -> Bargain:  # fmt: skip
+    *,
+    turns: int = 6,
+    strategy: bool = False,
+    judge: Literal["none", "share", "critical"] = "none",
+    weights: Sequence[float] = (1.0, 1.0, 1.0),
+    least: float = 0.5,
+    instructions: str = "",
+) -> Bargain:
     """At most `turns` turns. `weights` of goal, relationship and knowledge."""
     if len(weights) != len(DIMENSIONS) or sum(weights) <= 0:
-        raise ValueError(f"bargain: weights {list(weights)} must be one for each of {', '.join(DIMENSIONS)}, and not all 0")
+        raise ValueError(
+            f"bargain: weights {list(weights)} must be one for each of {', '.join(DIMENSIONS)}, and not all 0"
+        )
     return Bargain(turns, strategy, judge, tuple(weights), least, instructions)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from training.env._tooled import Budget, Tooled
-from training.tools.calculator import calculator as tool
+from training.env.tool.calculator import calculator as tool
 
 TOOLS = "calculator"
 BUDGETS = ("turns", "calls", "parallel", "result", "context")
@@ -13,9 +13,18 @@ ENDS = "an answer; a call after a budget is used up; with broken = end, a turn w
 
 
 def calculator(
-    *, turns: int = 6, calls: int = 8, parallel: int = 4, result: int = 500, context: int = 4000, broken: Literal["tell", "end"] = "tell",
-    describe: bool = True, instructions: str = "",
-) -> Tooled:  # fmt: skip
+    *,
+    turns: int = 6,
+    calls: int = 8,
+    parallel: int = 4,
+    result: int = 500,
+    context: int = 4000,
+    broken: Literal["tell", "end"] = "tell",
+    describe: bool = True,
+    instructions: str = "",
+) -> Tooled:
     """One tool, `calculator`. What else there is to say is in the head of training/env/_tooled.py."""
     budget = Budget(turns=turns, calls=calls, parallel=parallel, result=result, context=context)
-    return Tooled(makers={"calculator": tool}, budget=budget, broken=broken, describe=describe, instructions=instructions)
+    return Tooled(
+        makers={"calculator": tool}, budget=budget, broken=broken, describe=describe, instructions=instructions
+    )

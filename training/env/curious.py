@@ -1,15 +1,18 @@
-"""Twenty questions whose every turn is paid for what it teaches about the one who is asked. Problems of the family twenty_questions.
+"""Twenty questions whose every turn is paid for what it teaches about the one who is asked. Problems of the family
+twenty_questions.
 
-CURIO, Wan et al. 2025, "Enhancing Personalized Multi-Turn Dialogue with Curiosity Reward" (arXiv 2504.03206). The things are types of users; b_t
-is the belief of an exact observer after turn t, who starts even and rules out what contradicts an answer: b_t(u) = 1 / n_t on the n_t types that
-are left, u* the true one.
+CURIO, Wan et al. 2025, "Enhancing Personalized Multi-Turn Dialogue with Curiosity Reward" (arXiv 2504.03206). The
+things are types of users; b_t is the belief of an exact observer after turn t, who starts even and rules out what
+contradicts an answer: b_t(u) = 1 / n_t on the n_t types that are left, u* the true one.
 
     accuracy       gamma b_{t+1}(u*) - b_t(u*)               (a potential: with gamma 1 the turns add up to b_T - b_0)
-    log_accuracy   gamma log b_{t+1}(u*) - log b_t(u*)       entropy   H(b_t) - gamma H(b_{t+1})       information   KL(b_{t+1} || b_t)
+    log_accuracy   gamma log b_{t+1}(u*) - log b_t(u*)
+    entropy        H(b_t) - gamma H(b_{t+1})
+    information    KL(b_{t+1} || b_t)
 
-The reward of a turn is `weight` times that, plus what the environment `ask` pays for it; the score of the episode is that of `ask`, with
-the part `belief`. With even beliefs and answers without noise, entropy and log_accuracy agree. A learned observer, which the last two would
-reward for being fooled, is left out.
+The reward of a turn is `weight` times that, plus what the environment `ask` pays for it; the score of the episode is
+that of `ask`, with the part `belief`. With even beliefs and answers without noise, entropy and log_accuracy agree. A
+learned observer, which the last two would reward for being fooled, is left out.
 """
 
 from __future__ import annotations
@@ -57,9 +60,15 @@ class Curious:
 
 
 def curious(
-    *, variant: Variant = "accuracy", weight: float = 1.0, gamma: float = 0.99, success: float = 1.0, most: int = 5, reveal: int = 0,
+    *,
+    variant: Variant = "accuracy",
+    weight: float = 1.0,
+    gamma: float = 0.99,
+    success: float = 1.0,
+    most: int = 5,
+    reveal: int = 0,
     instructions: str = "",
-) -> Curious:  # fmt: skip
+) -> Curious:
     """At most `most` questions, each paid for the information that it gains; `success` for the right name."""
     inner = ask(success=success, budget=most, most=most, reveal=reveal, instructions=instructions)
     return Curious(inner, variant, weight, gamma)

@@ -1,13 +1,17 @@
-"""Find out what is hidden by questions, within a budget that the prompt states: problems of the family twenty_questions.
+"""Find out what is hidden by questions, within a budget that the prompt states: problems of the family
+twenty_questions.
 
-DoctorAgent-RL, Feng et al. 2025, "DoctorAgent-RL: A Multi-Agent Collaborative Reinforcement Learning System for Multi-Turn Clinical Dialogue" (arXiv
-2505.19630): a patient with a record that answers only what is asked. Things are diseases, properties symptoms.
+DoctorAgent-RL, Feng et al. 2025, "DoctorAgent-RL: A Multi-Agent Collaborative Reinforcement Learning System for
+Multi-Turn Clinical Dialogue" (arXiv 2505.19630): a patient with a record that answers only what is asked. Things are
+diseases, properties symptoms.
 
-    R = diagnosis [right] + info (useful questions) + repeated (questions asked before) + invalid (turns that are no one question)
+    R = diagnosis [right] + info (useful questions) + repeated (questions asked before) + invalid (turns that are no one
+    question)
 
-A question is useful that the record answers, that was not asked before, and that leaves fewer candidates. A turn with several questions, or with
-neither question nor answer, is invalid and answered so; the budget is one of turns. Where it is used up without an answer, the diagnosis is
-worth 0. With `stated`, the prompt says the budget; `vary` takes it from 2 to `budget` by the problem's hash, so that a policy learns to read it.
+A question is useful that the record answers, that was not asked before, and that leaves fewer candidates. A turn with
+several questions, or with neither question nor answer, is invalid and answered so; the budget is one of turns. Where it
+is used up without an answer, the diagnosis is worth 0. With `stated`, the prompt says the budget; `vary` takes it from
+2 to `budget` by the problem's hash, so that a policy learns to read it.
 """
 
 from __future__ import annotations
@@ -43,19 +47,39 @@ class Diagnose:
     def start(self, problem: Problem, tools: Mapping[str, Any]) -> tuple[dict, list[Message]]:
         found = _TEXT.fullmatch(problem.question)
         if found is None:
-            raise ValueError(f"problem {problem.id} plays in the environment 'diagnose', but its question lists no things to tell apart")
+            raise ValueError(
+                f"problem {problem.id} plays in the environment 'diagnose', but its question lists no things to tell apart"
+            )
         things = {name: frozenset(words.split()) for name, words in _THING.findall(found[1])}
         budget = 2 + seed_for("diagnose", problem.id) % max(1, self.budget - 1) if self.vary else self.budget
-        state = {"problem": problem, "things": things, "left": list(things), "asked": set(), "turns": 0, "calls": 0, "budget": budget}
-        told = f"{found[1]}. Ask one thing a turn, then say which it is" + (f"; you have {budget} turns." if self.stated else ".")
-        return state | {"sum": 0.0, "again": 0, "bad": 0}, [*system(self.instructions), *problem.prompt[:-1], Message(role="user", content=told)]
+        state = {
+            "problem": problem,
+            "things": things,
+            "left": list(things),
+            "asked": set(),
+            "turns": 0,
+            "calls": 0,
+            "budget": budget,
+        }
+        told = f"{found[1]}. Ask one thing a turn, then say which it is" + (
+            f"; you have {budget} turns." if self.stated else "."
+        )
+        return state | {"sum": 0.0, "again": 0, "bad": 0}, [
+            *system(self.instructions),
+            *problem.prompt[:-1],
+            Message(role="user", content=told),
+        ]
 
     def step(self, state: dict, text: str) -> tuple[list[Message], bool, Score | None]:
         state["turns"] += 1
         answer, asked = extract_answer(text), _ASK.findall(text)
         if answer is not None:
             score = verify(state["problem"], answer)
-            return [], True, self._ended(state, score.value, answered=1.0, **score.parts) if isinstance(score, Scored) else score
+            return (
+                [],
+                True,
+                self._ended(state, score.value, answered=1.0, **score.parts) if isinstance(score, Scored) else score,
+            )
         if len(asked) != 1:
             said, worth = "Ask one thing.", self.invalid
             state["bad"] += 1
@@ -82,14 +106,28 @@ class Diagnose:
         return "yes" if has else "no", worth
 
     def _ended(self, state: dict, right: float, **parts: float) -> Scored:
-        known = {"right": right, "turns": float(state["turns"]), "repeated": float(state["again"]), "invalid": float(state["bad"])}
-        return Scored(value=state["sum"] + self.diagnosis * right, parts={**parts, **known, "left": float(len(state["left"]))})
+        known = {
+            "right": right,
+            "turns": float(state["turns"]),
+            "repeated": float(state["again"]),
+            "invalid": float(state["bad"]),
+        }
+        return Scored(
+            value=state["sum"] + self.diagnosis * right, parts={**parts, **known, "left": float(len(state["left"]))}
+        )
 
 
 def diagnose(
-    *, diagnosis: float = 5.0, info: float = 0.5, invalid: float = -1.0, repeated: float = -0.5, budget: int = 10, stated: bool = True,
-    vary: bool = False, instructions: str = "",
-) -> Diagnose:  # fmt: skip
+    *,
+    diagnosis: float = 5.0,
+    info: float = 0.5,
+    invalid: float = -1.0,
+    repeated: float = -0.5,
+    budget: int = 10,
+    stated: bool = True,
+    vary: bool = False,
+    instructions: str = "",
+) -> Diagnose:
     """At most `budget` turns, the one that answers among them; what each is worth is in the head of this file."""
     if budget < 1:
         raise ValueError(f"diagnose: the budget is {budget} turns: it must be at least 1")

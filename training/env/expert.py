@@ -1,11 +1,14 @@
-"""One question, one answer, and an expert who may be asked before: whoever needs him pays for it, and can do without him later.
+"""One question, one answer, and an expert who may be asked before: whoever needs him pays for it, and can do without
+him later.
 
-EAPO, 2025, "EAPO: Enhancing Policy Optimization with On-Demand Expert Assistance" (arXiv 2509.23730; read from its abstract).
+EAPO, 2025, "EAPO: Enhancing Policy Optimization with On-Demand Expert Assistance" (arXiv 2509.23730; read from its
+abstract).
 
-A turn is `<consult>question</consult>`, answered with what the expert says, or `<answer>text</answer>`, which is scored by the problem's
-verifier. The expert is a program that knows the reference and is right about a share `skill` of the problems, decided by the problem's hash, so that
-asking twice does not help; about the others he has no answer. Consultations beyond `most` are refused and counted. What they cost is
-the business of the reward (annealed_cost); part `consults`. `closed`: nobody is there (evaluation, and rollouts that must do alone).
+A turn is `<consult>question</consult>`, answered with what the expert says, or `<answer>text</answer>`, which is scored
+by the problem's verifier. The expert is a program that knows the reference and is right about a share `skill` of the
+problems, decided by the problem's hash, so that asking twice does not help; about the others he has no answer.
+Consultations beyond `most` are refused and counted. What they cost is the business of the reward (annealed_cost); part
+`consults`. `closed`: nobody is there (evaluation, and rollouts that must do alone).
 """
 
 from __future__ import annotations
@@ -40,7 +43,11 @@ class Expert:
         parts = {"consults": float(state["calls"]), "answered": float(answer is not None)}
         if answer is not None:
             score = verify(state["problem"], answer)
-            return [], True, Scored(value=score.value, parts={**score.parts, **parts}) if isinstance(score, Scored) else score
+            return (
+                [],
+                True,
+                Scored(value=score.value, parts={**score.parts, **parts}) if isinstance(score, Scored) else score,
+            )
         if _CONSULT.search(text) is None or state["refused"]:
             return [], True, Scored(value=0.0, parts={**missing(text).parts, **parts, "malformed": 1.0})
         if self.closed or state["calls"] >= self.most:

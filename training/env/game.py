@@ -1,10 +1,11 @@
 """Nim against an opponent who never errs. Problems of the family nim_heaps.
 
-Bouton 1901, "Nim, a game with a complete mathematical theory". A turn is `2 from heap 3` in <move>; the opponent answers at once with a move after
-which the exclusive or of the heaps is 0, or, where it stands so already, takes one from the largest heap. Who takes the last wins: the score is 1 or 0.
-The problem's position is won for who moves first, by one move, so every mistake is seen at the end. `mercy`: the opponent plays as if it could not
-count, and takes one from the largest heap always. A move that the rules do not allow ends the game with 0 (`malformed`). Parts: `moves`, `won`,
-`kept` (the share of moves that left the exclusive or at 0).
+Bouton 1901, "Nim, a game with a complete mathematical theory". A turn is `2 from heap 3` in <move>; the opponent
+answers at once with a move after which the exclusive or of the heaps is 0, or, where it stands so already, takes one
+from the largest heap. Who takes the last wins: the score is 1 or 0. The problem's position is won for who moves first,
+by one move, so every mistake is seen at the end. `mercy`: the opponent plays as if it could not count, and takes one
+from the largest heap always. A move that the rules do not allow ends the game with 0 (`malformed`). Parts: `moves`,
+`won`, `kept` (the share of moves that left the exclusive or at 0).
 """
 
 from __future__ import annotations
@@ -37,7 +38,11 @@ class Game:
             raise ValueError(f"problem {problem.id} plays in the environment 'game', but its question shows no heaps")
         heaps = [int(h) for h in found[1].split(", ")]
         asked = problem.question.rpartition(". ")[0] + ". What is your move?"
-        return {"heaps": heaps, "calls": 0, "kept": 0}, [*system(self.instructions), *problem.prompt[:-1], Message(role="user", content=asked)]
+        return {"heaps": heaps, "calls": 0, "kept": 0}, [
+            *system(self.instructions),
+            *problem.prompt[:-1],
+            Message(role="user", content=asked),
+        ]
 
     def step(self, state: dict, text: str) -> tuple[list[Message], bool, Score | None]:
         heaps, found = state["heaps"], _MOVE.search(text)
@@ -53,7 +58,11 @@ class Game:
         heaps[j] -= taken
         if not any(heaps):
             return [], True, self._ended(state, 0.0)
-        return [Message(role="user", content=f"I take {taken} from heap {j + 1}. Heaps of {', '.join(map(str, heaps))}.")], False, None
+        return (
+            [Message(role="user", content=f"I take {taken} from heap {j + 1}. Heaps of {', '.join(map(str, heaps))}.")],
+            False,
+            None,
+        )
 
     def _reply(self, heaps: list[int]) -> tuple[int, int]:
         """(how many, from which heap)."""
@@ -63,7 +72,9 @@ class Game:
 
     def _ended(self, state: dict, won: float, **parts: float) -> Scored:
         n = state["calls"]
-        return Scored(value=won, parts={"won": won, "moves": float(n), "kept": state["kept"] / max(n, 1), "parsed": 1.0, **parts})
+        return Scored(
+            value=won, parts={"won": won, "moves": float(n), "kept": state["kept"] / max(n, 1), "parsed": 1.0, **parts}
+        )
 
 
 def game(*, mercy: bool = False, instructions: str = "") -> Game:

@@ -1,10 +1,12 @@
-"""Two agents who see half of a question each and must talk: one policy speaks for both, in turn, and each sees its own conversation.
+"""Two agents who see half of a question each and must talk: one policy speaks for both, in turn, and each sees its own
+conversation.
 
-Optima, Chen et al. 2024, "Optima: Optimizing Effectiveness and Efficiency for LLM-Based Multi-Agent System" (arXiv 2410.08115): agents with
-different parts of the context exchange messages until one answers. The words of the question are cut in the middle; agent A has the first half.
-A turn is a message for the other, or `<answer>text</answer>`, which ends the episode for both and is scored by the problem's verifier. The other
-hears the message in a conversation of its own (`history`, training/env/__init__.py), so every turn is a row, with the reward of the whole. What
-messages cost is the business of the reward (task_token_readability). Parts: `turns`, `message_chars`.
+Optima, Chen et al. 2024, "Optima: Optimizing Effectiveness and Efficiency for LLM-Based Multi-Agent System" (arXiv
+2410.08115): agents with different parts of the context exchange messages until one answers. The words of the question
+are cut in the middle; agent A has the first half. A turn is a message for the other, or `<answer>text</answer>`, which
+ends the episode for both and is scored by the problem's verifier. The other hears the message in a conversation of its
+own (`history`, training/env/__init__.py), so every turn is a row, with the reward of the whole. What messages cost is
+the business of the reward (task_token_readability). Parts: `turns`, `message_chars`.
 """
 
 from __future__ import annotations
@@ -32,17 +34,28 @@ class Halves:
         words = problem.question.split()
         middle = (len(words) + 1) // 2
         parts = [" ".join(words[:middle]) + " ...", "... " + " ".join(words[middle:])]
-        views = [[*system(self.instructions), Message(role="user", content=f"Your half of the question: {half}")] for half in parts]
+        views = [
+            [*system(self.instructions), Message(role="user", content=f"Your half of the question: {half}")]
+            for half in parts
+        ]
         return {"problem": problem, "views": views, "turns": 0, "calls": 0, "said": 0}, list(views[0])
 
     def step(self, state: dict, text: str) -> tuple[list[Message], bool, Score | None]:
         speaker = state["turns"] % 2
         state["turns"] += 1
         answer = extract_answer(text)
-        parts = {"turns": float(state["turns"]), "message_chars": float(state["said"]), "answered": float(answer is not None)}
+        parts = {
+            "turns": float(state["turns"]),
+            "message_chars": float(state["said"]),
+            "answered": float(answer is not None),
+        }
         if answer is not None:
             score = verify(state["problem"], answer)
-            return [], True, Scored(value=score.value, parts={**score.parts, **parts}) if isinstance(score, Scored) else score
+            return (
+                [],
+                True,
+                Scored(value=score.value, parts={**score.parts, **parts}) if isinstance(score, Scored) else score,
+            )
         if state["turns"] >= self.turns:
             return [], True, Scored(value=0.0, parts={**parts, "parsed": 0.0, "malformed": 0.0})
         state["calls"] += 1

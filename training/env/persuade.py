@@ -1,14 +1,17 @@
-"""A sender commits to a rule of what to report, and a judge who knows the rule decides by Bayes. Problems of the family persuasion.
+"""A sender commits to a rule of what to report, and a judge who knows the rule decides by Bayes. Problems of the family
+persuasion.
 
-"Towards Strategic Persuasion with Language Models", 2025 (arXiv 2509.22989; read from its abstract), after Kamenica and Gentzkow 2011, "Bayesian
-Persuasion". A turn is `<rule>1 3/7</rule>`: how often the guilty and the innocent are accused. With chance mu of guilt, the judge believes after an
-accusation
+"Towards Strategic Persuasion with Language Models", 2025 (arXiv 2509.22989; read from its abstract), after Kamenica and
+Gentzkow 2011, "Bayesian Persuasion". A turn is `<rule>1 3/7</rule>`: how often the guilty and the innocent are accused.
+With chance mu of guilt, the judge believes after an accusation
 
-    nu = mu p / (mu p + (1 - mu) q)        and convicts where nu >= tau;        V = mu p + (1 - mu) q where it does, else 0
+    nu = mu p / (mu p + (1 - mu) q)        and convicts where nu >= tau;        V = mu p + (1 - mu) q where it does,
+    else 0
 
-(after no accusation likewise, with 1 - p and 1 - q). The value is the gain over no report, in units of the most that there is,
-(V - V_0) / (V* - V_0), V* = min(1, mu / tau); less `honesty` times the innocent who are accused, q. In `turns` above 1 the judge says what it would do
-after each rule, and the last rule counts. Parts: `convict` (V), `best` (V*), `accused` (q), `told` (bits that the report says of guilt).
+(after no accusation likewise, with 1 - p and 1 - q). The value is the gain over no report, in units of the most that
+there is, (V - V_0) / (V* - V_0), V* = min(1, mu / tau); less `honesty` times the innocent who are accused, q. In
+`turns` above 1 the judge says what it would do after each rule, and the last rule counts. Parts: `convict` (V), `best`
+(V*), `accused` (q), `told` (bits that the report says of guilt).
 """
 
 from __future__ import annotations
@@ -40,7 +43,9 @@ class Persuade:
     def start(self, problem: Problem, tools: Mapping[str, Any]) -> tuple[dict, list[Message]]:
         found = _TEXT.fullmatch(problem.question)
         if found is None:
-            raise ValueError(f"problem {problem.id} plays in the environment 'persuade', but its question describes no judge")
+            raise ValueError(
+                f"problem {problem.id} plays in the environment 'persuade', but its question describes no judge"
+            )
         k, n, a, b = map(int, found.groups())
         asked = problem.question.rpartition(". ")[0] + ". What is your rule?"
         state = {"mu": Fraction(k, n), "tau": Fraction(a, b), "turns": 0, "calls": 0}
@@ -59,7 +64,13 @@ class Persuade:
             return [Message(role="user", content=f"I would convict {value}. What is your rule?")], False, None
         best, none = min(Fraction(1), mu / tau), Fraction(mu >= tau)
         gain = (value - none) / (best - none) if best > none else Fraction(value == best)
-        parts = {"convict": float(value), "best": float(best), "accused": float(q), "told": _told(mu, p, q), "parsed": 1.0}
+        parts = {
+            "convict": float(value),
+            "best": float(best),
+            "accused": float(q),
+            "told": _told(mu, p, q),
+            "parsed": 1.0,
+        }
         return [], True, Scored(value=float(gain) - self.honesty * float(q), parts=parts)
 
 

@@ -1,15 +1,18 @@
-"""Requests that come one by one, each answered by a call, with notes of one's own in place of the conversation. Problems of the family
-chained_requests.
+"""Requests that come one by one, each answered by a call, with notes of one's own in place of the conversation.
+Problems of the family chained_requests.
 
-PARL-MT, 2025, "PARL-MT: Learning to Call Functions in Multi-Turn Conversation with Progress Awareness" (arXiv 2509.23206; read from its abstract).
+PARL-MT, 2025, "PARL-MT: Learning to Call Functions in Multi-Turn Conversation with Progress Awareness" (arXiv
+2509.23206; read from its abstract).
 
-A turn is `<progress>notes</progress><call>add(3, 4)</call>`. The call is made; with `replace`, what the model sees next is its notes, the result, and
-the next request, and nothing else: what it did not write down is gone, and the context of a turn does not grow (`notes` characters at most). Each
-such turn is a row of its own (`history`, training/env/__init__.py), credited with the reward of the whole, so notes earn what later turns make of them.
+A turn is `<progress>notes</progress><call>add(3, 4)</call>`. The call is made; with `replace`, what the model sees next
+is its notes, the result, and the next request, and nothing else: what it did not write down is gone, and the context of
+a turn does not grow (`notes` characters at most). Each such turn is a row of its own (`history`,
+training/env/__init__.py), nonzero_advantage with the reward of the whole, so notes earn what later turns make of them.
 
     R = task [all calls right] + turn mean(calls that are right) + form mean(turns with notes)
 
-A call is right that is the operation asked for on the values asked for. A turn without a call ends the episode. Parts: `task`, `calls_right`, `noted`.
+A call is right that is the operation asked for on the values asked for. A turn without a call ends the episode. Parts:
+`task`, `calls_right`, `noted`.
 """
 
 from __future__ import annotations
@@ -42,7 +45,9 @@ class Progress:
     def start(self, problem: Problem, tools: Mapping[str, Any]) -> tuple[dict, list[Message]]:
         requests = _REQUEST.findall(problem.question)
         if not requests:
-            raise ValueError(f"problem {problem.id} plays in the environment 'progress', but its question makes no requests")
+            raise ValueError(
+                f"problem {problem.id} plays in the environment 'progress', but its question makes no requests"
+            )
         gold: list[tuple[str, int, int]] = []
         values: list[int] = []
         for _, name, *said in requests:
@@ -77,7 +82,10 @@ class Progress:
         right, noted = sum(state["right"]) / n, sum(state["noted"]) / len(state["noted"])
         task = float(right == 1.0)
         value = self.task * task + self.turn * right + self.form * noted
-        return Scored(value=value, parts={"task": task, "calls_right": right, "noted": noted, "answered": float(state["calls"] == n)})
+        return Scored(
+            value=value,
+            parts={"task": task, "calls_right": right, "noted": noted, "answered": float(state["calls"] == n)},
+        )
 
 
 def _apply(name: str, a: int, b: int) -> int:
@@ -85,7 +93,14 @@ def _apply(name: str, a: int, b: int) -> int:
 
 
 def progress(
-    *, task: float = 1.0, turn: float = 0.5, form: float = 0.1, replace: bool = True, notes: int = 200, instructions: str = ""
+    *,
+    task: float = 1.0,
+    turn: float = 0.5,
+    form: float = 0.1,
+    replace: bool = True,
+    notes: int = 200,
+    instructions: str = "",
 ) -> Progress:
-    """`replace`: the model's notes stand in the place of the conversation; without it the whole conversation is kept."""
+    """`replace`: the model's notes stand in the place of the conversation; without it the whole conversation is
+    kept."""
     return Progress(task, turn, form, replace, notes, instructions)

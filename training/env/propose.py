@@ -1,7 +1,9 @@
-"""The environment of a proposer: it is asked for a problem, and says a spec in `<answer>...</answer>`; the episode ends with that.
+"""The environment of a proposer: it is asked for a problem, and says a spec in `<answer>...</answer>`; the episode ends
+with that.
 
-What a proposal is worth is not known here: it is certified and attempted first (training/proposing.py), and its score replaced. Self-play
-of this kind: Wang et al. 2025, "Socratic-Zero" (arXiv 2509.24726); Yang et al. 2025, "SPELL" (arXiv 2509.23863).
+What a proposal is worth is not known here: it is certified and attempted first (training/rl/proposer.py), and its score
+replaced. Self-play of this kind: Wang et al. 2025, "Socratic-Zero" (arXiv 2509.24726); Yang et al. 2025, "SPELL" (arXiv
+2509.23863).
 """
 
 from __future__ import annotations

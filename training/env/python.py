@@ -12,9 +12,16 @@ ENDS = "an answer; a call after a budget is used up; with broken = end, a turn w
 
 
 def python(
-    *, turns: int = 6, calls: int = 8, parallel: int = 4, result: int = 500, context: int = 4000, broken: Literal["tell", "end"] = "tell",
-    describe: bool = True, instructions: str = "",
-) -> Tooled:  # fmt: skip
+    *,
+    turns: int = 6,
+    calls: int = 8,
+    parallel: int = 4,
+    result: int = 500,
+    context: int = 4000,
+    broken: Literal["tell", "end"] = "tell",
+    describe: bool = True,
+    instructions: str = "",
+) -> Tooled:
     """One tool, `python`. What else there is to say is in the head of training/env/_tooled.py."""
     budget = Budget(turns=turns, calls=calls, parallel=parallel, result=result, context=context)
     return Tooled(makers={"python": None}, budget=budget, broken=broken, describe=describe, instructions=instructions)

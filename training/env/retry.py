@@ -4,8 +4,8 @@ UFO, Liu et al. 2025, "A Simple 'Try Again' Can Elicit Multi-Turn LLM Reasoning"
 
     R = gamma^t [right at turn t, from 0] - repeat (1 - E / T)         E different answers in T turns
 
-The episode ends with the first right answer, or after `most` turns. A turn without an answer is an attempt like any other. Right is a
-verdict of 1. Parts: `tries`, `distinct` (E / T), `right`.
+The episode ends with the first right answer, or after `most` turns. A turn without an answer is an attempt like any
+other. Right is a verdict of 1. Parts: `tries`, `distinct` (E / T), `right`.
 """
 
 from __future__ import annotations
@@ -46,13 +46,20 @@ class Retry:
             return [Message(role="user", content=self.feedback)], False, None
         distinct = len(set(state["said"])) / turns
         value = self.gamma ** (turns - 1) * right - self.repeat * (1 - distinct)
-        parts = {"tries": float(turns), "distinct": distinct, "right": float(right), "answered": float(answer is not None)}
+        parts = {
+            "tries": float(turns),
+            "distinct": distinct,
+            "right": float(right),
+            "answered": float(answer is not None),
+        }
         return [], True, Scored(value=value, parts={**score.parts, **parts})
 
 
-def retry(*, most: int = 5, gamma: float = 0.5, repeat: float = 0.1, feedback: str = "Try again.", instructions: str = "") -> Retry:
-    """At most `most` answers; a right one is worth `gamma` to the number of those before it, less `repeat` times the share of repeated
-    answers."""
+def retry(
+    *, most: int = 5, gamma: float = 0.5, repeat: float = 0.1, feedback: str = "Try again.", instructions: str = ""
+) -> Retry:
+    """At most `most` answers; a right one is worth `gamma` to the number of those before it, less `repeat` times the
+    share of repeated answers."""
     if most < 1:
         raise ValueError(f"retry: most is {most}: at least one answer must be allowed")
     return Retry(most, gamma, repeat, feedback, instructions)

@@ -1,11 +1,13 @@
 """A question and a pool of models with prices, any of which may be asked before the answer is given.
 
-Router-R1, Zhang et al. 2025, "Router-R1: Teaching LLMs Multi-Round Routing and Aggregation via Reinforcement Learning" (arXiv 2506.09033).
+Router-R1, Zhang et al. 2025, "Router-R1: Teaching LLMs Multi-Round Routing and Aggregation via Reinforcement Learning"
+(arXiv 2506.09033).
 
-A turn is `<search>Name: sub-query</search>`, answered with what that model says, or `<answer>text</answer>`. The prompt describes the pool by short
-cards. The models are programs: one is right about a problem with its accuracy in the problem's family ("*": in any other), decided by the hash
-of problem and name, and says nothing useful else. A call costs price times the words of the reply. Parts: `cost`, `routes`, `answered`, `format`
-(0 after a name that is not in the pool, or a turn that is neither: the episode ends). The reward is put together by the piece route_cost.
+A turn is `<search>Name: sub-query</search>`, answered with what that model says, or `<answer>text</answer>`. The prompt
+describes the pool by short cards. The models are programs: one is right about a problem with its accuracy in the
+problem's family ("*": in any other), decided by the hash of problem and name, and says nothing useful else. A call
+costs price times the words of the reply. Parts: `cost`, `routes`, `answered`, `format` (0 after a name that is not in
+the pool, or a turn that is neither: the episode ends). The reward is put together by the piece route_cost.
 """
 
 from __future__ import annotations
@@ -44,10 +46,19 @@ class Route:
 
     def step(self, state: dict, text: str) -> tuple[list[Message], bool, Score | None]:
         answer, asked, problem = extract_answer(text), _ASK.search(text), state["problem"]
-        parts = {"cost": state["cost"], "routes": float(state["calls"]), "answered": float(answer is not None), "format": 1.0}
+        parts = {
+            "cost": state["cost"],
+            "routes": float(state["calls"]),
+            "answered": float(answer is not None),
+            "format": 1.0,
+        }
         if answer is not None:
             score = verify(problem, answer)
-            return [], True, Scored(value=score.value, parts={**score.parts, **parts}) if isinstance(score, Scored) else score
+            return (
+                [],
+                True,
+                Scored(value=score.value, parts={**score.parts, **parts}) if isinstance(score, Scored) else score,
+            )
         if asked is None or asked[1] not in self.pool or state["calls"] >= self.most:
             return [], True, Scored(value=0.0, parts={**parts, "format": 0.0})
         state["calls"] += 1
@@ -59,8 +70,8 @@ class Route:
 
 
 def route(*, most: int = 4, pool: Sequence[Sequence[Any]] = (), instructions: str = "") -> Route:
-    """At most `most` calls. `pool`: [name, price, card, {family: accuracy}] of each model; empty: four that are shipped. Raises ValueError for a
-    model that is not described so."""
+    """At most `most` calls. `pool`: [name, price, card, {family: accuracy}] of each model; empty: four that are
+    shipped. Raises ValueError for a model that is not described so."""
     known: dict[str, tuple[float, str, Mapping[str, float]]] = {}
     for entry in pool or POOL:
         if len(entry) != 4 or not isinstance(entry[3], Mapping) or not re.fullmatch(r"[\w.-]+", str(entry[0])):

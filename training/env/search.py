@@ -1,7 +1,9 @@
-"""Multi-turn question answering with a search tool, in the text protocol of Search-R1 (Jin et al. 2025, arXiv 2503.09516).
+"""Multi-turn question answering with a search tool, in the text protocol of Search-R1 (Jin et al. 2025, arXiv
+2503.09516).
 
-A turn is `<search>query</search>` or `<answer>text</answer>`. A search is answered by a tool message with the passages found;
-an answer ends the episode and is scored by the problem's verifier. Anything else ends it with score 0 (`malformed`).
+A turn is `<search>query</search>` or `<answer>text</answer>`. A search is answered by a tool message with the passages
+found; an answer ends the episode and is scored by the problem's verifier. Anything else ends it with score 0
+(`malformed`).
 """
 
 from __future__ import annotations
@@ -30,15 +32,24 @@ class Search:
 
     def start(self, problem: Problem, tools: Mapping[str, Any]) -> tuple[dict, list[Message]]:
         if "search" not in tools:
-            raise LookupError(f"problem {problem.id} plays in the environment 'search', but no tool 'search' was given to the player")
-        return {"problem": problem, "search": tools["search"], "calls": 0}, [*system(self.instructions), *problem.prompt]
+            raise LookupError(
+                f"problem {problem.id} plays in the environment 'search', but no tool 'search' was given to the player"
+            )
+        return {"problem": problem, "search": tools["search"], "calls": 0}, [
+            *system(self.instructions),
+            *problem.prompt,
+        ]
 
     def step(self, state: dict, text: str) -> tuple[list[Message], bool, Score | None]:
         answer = extract_answer(text)
         parts = {"calls": float(state["calls"]), "answered": float(answer is not None)}
         if answer is not None:
             score = verify(state["problem"], answer)
-            return [], True, Scored(value=score.value, parts={**score.parts, **parts}) if isinstance(score, Scored) else score
+            return (
+                [],
+                True,
+                Scored(value=score.value, parts={**score.parts, **parts}) if isinstance(score, Scored) else score,
+            )
         query = _QUERY.search(text)
         if query is None or state["calls"] >= self.max_calls:
             return [], True, Scored(value=0.0, parts={**parts, "malformed": float(query is None)})
@@ -47,23 +58,34 @@ class Search:
 
 
 def search(
-    *, max_calls: int = 5, instructions: str = "", tools: Sequence[str] = ("search",), max_context: int = 12_000,
-    gain: float = 0.0, redundancy: float = 0.0,
-) -> Search | Browse | Evidence:  # fmt: skip
-    """Question answering with `tools["search"]: query -> passages`. At most `max_calls` searches; one more ends the episode with 0.
+    *,
+    max_calls: int = 5,
+    instructions: str = "",
+    tools: Sequence[str] = ("search",),
+    max_context: int = 12_000,
+    gain: float = 0.0,
+    redundancy: float = 0.0,
+) -> Search | Browse | Evidence:
+    """Question answering with `tools["search"]: query -> passages`. At most `max_calls` searches; one more ends the
+    episode with 0.
 
-    `tools`: with more than `search`, the pages can be opened and read (`training.env._browse`), and `max_context` is the number of
-    characters that all results may have together. `gain`, `redundancy`: rewards of each search for evidence that is new, and for passages that
-    are not (`training.env._evidence`; with `search` alone). Raises ValueError for a tool that there is not, and for budgets below 1.
+    `tools`: with more than `search`, the pages can be opened and read (`training.env._browse`), and `max_context` is
+    the number of characters that all results may have together. `gain`, `redundancy`: rewards of each search for
+    evidence that is new, and for passages that are not (`training.env._evidence`; with `search` alone). Raises
+    ValueError for a tool that there is not, and for budgets below 1.
     """
     unknown = [t for t in tools if t not in TOOLS]
     if unknown or not tools:
-        raise ValueError(f"the environment search has no tool {unknown[0] if unknown else ''!r}: its tools are {', '.join(TOOLS)}")
+        raise ValueError(
+            f"the environment search has no tool {unknown[0] if unknown else ''!r}: its tools are {', '.join(TOOLS)}"
+        )
     if max_calls < 1 or max_context < 1:
         raise ValueError(f"max_calls is {max_calls} and max_context {max_context}: both must be at least 1")
     if list(tools) != ["search"]:
         if gain or redundancy:
-            raise ValueError("searches are rewarded for evidence where `search` is the only tool: set gain and redundancy to 0, or leave the others out")
+            raise ValueError(
+                "searches are rewarded for evidence where `search` is the only tool: set gain and redundancy to 0, or leave the others out"
+            )
         return Browse(tuple(tools), max_calls, max_context, instructions)
     plain = Search(max_calls, instructions)
     return Evidence(plain, gain, redundancy) if gain or redundancy else plain

@@ -1,9 +1,9 @@
 """Two answers to one question, the second by somebody who has seen the first; both are paid the sum.
 
-After CORY, Ma et al. 2024, "Coevolving with the Other You: Fine-Tuning LLM with Sequential Cooperative Multi-Agent Reinforcement Learning"
-(arXiv 2410.06101): a pioneer answers, an observer reads question and answer and answers too, the reward of both is r(pioneer) +
-r(observer), and they exchange roles. Here one policy plays both in one conversation, so that every step is an exchange of roles; the
-observer's answer is what `value` parts call `observer`.
+After CORY, Ma et al. 2024, "Coevolving with the Other You: Fine-Tuning LLM with Sequential Cooperative Multi-Agent
+Reinforcement Learning" (arXiv 2410.06101): a pioneer answers, an observer reads question and answer and answers too,
+the reward of both is r(pioneer) + r(observer), and they exchange roles. Here one policy plays both in one conversation,
+so that every step is an exchange of roles; the observer's answer is what `value` parts call `observer`.
 """
 
 from __future__ import annotations
@@ -37,13 +37,20 @@ class SecondLook:
         state["values"].append(score.value)
         if len(state["values"]) == 1:
             said = answer if answer is not None else "nothing"
-            return [Message(role="user", content=f"{state['problem'].question} Somebody says {said}. What do you say?")], False, None
+            return (
+                [Message(role="user", content=f"{state['problem'].question} Somebody says {said}. What do you say?")],
+                False,
+                None,
+            )
         pioneer, observer = state["values"]
         value = self.weight * (pioneer + observer)
         return (
             [],
             True,
-            Scored(value=value, parts={**score.parts, "answered": float(answer is not None), "pioneer": pioneer, "observer": observer}),
+            Scored(
+                value=value,
+                parts={**score.parts, "answered": float(answer is not None), "pioneer": pioneer, "observer": observer},
+            ),
         )
 
 

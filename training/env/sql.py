@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from training.env._tooled import Budget, Tooled
-from training.tools.sql import sql as tool
+from training.env.tool.sql import sql as tool
 
 TOOLS = "sql"
 BUDGETS = ("turns", "calls", "parallel", "result", "context")
@@ -13,9 +13,16 @@ ENDS = "an answer; a call after a budget is used up; with broken = end, a turn w
 
 
 def sql(
-    *, turns: int = 6, calls: int = 8, parallel: int = 4, result: int = 500, context: int = 4000, broken: Literal["tell", "end"] = "tell",
-    describe: bool = True, instructions: str = "",
-) -> Tooled:  # fmt: skip
+    *,
+    turns: int = 6,
+    calls: int = 8,
+    parallel: int = 4,
+    result: int = 500,
+    context: int = 4000,
+    broken: Literal["tell", "end"] = "tell",
+    describe: bool = True,
+    instructions: str = "",
+) -> Tooled:
     """One tool, `sql`. What else there is to say is in the head of training/env/_tooled.py."""
     budget = Budget(turns=turns, calls=calls, parallel=parallel, result=result, context=context)
     return Tooled(makers={"sql": tool}, budget=budget, broken=broken, describe=describe, instructions=instructions)

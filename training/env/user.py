@@ -1,16 +1,20 @@
-"""A simulated user: a program with a need that it does not say and a mood that every turn moves. Problems of the family hidden_needs.
+"""A simulated user: a program with a need that it does not say and a mood that every turn moves. Problems of the family
+hidden_needs.
 
-RLVER, Wang et al. 2025, "RLVER: Reinforcement Learning with Verifiable Emotion Rewards for Empathetic Agents" (arXiv 2507.03112); there the
+RLVER, Wang et al. 2025, "RLVER: Reinforcement Learning with Verifiable Emotion Rewards for Empathetic Agents" (arXiv
+2507.03112); there the
 user is a language model with a persona, here its rules are these. The mood e is in [0, 100] and begins at `mood`:
 
-    <ask/>                      the user shows another of its signs (the first is shown at once): + 5, once there is none left - 5
+    <ask/>                      the user shows another of its signs (the first is shown at once): + 5, once there is
+                                none left - 5
     <acknowledge>need</...>     the first time that it is the user's own: + 15; again: nothing; another's: - 10
-    <advise>need</...>          its own, after it was acknowledged: + 20, and the user is content; before: - 10 (premature); another's: - 10
+    <advise>need</...>          its own, after it was acknowledged: + 20, and the user is content; before: - 10
+                                (premature); another's: - 10
     <praise/>                   + 2, from the fourth on - 2
 
-Gains are multiplied by `ease` (a user who is hard to please: 0.5). The episode ends at `floor`, at `ceiling`, with the right advice, or after
-`turns`; its score is e / 100. With `think`, a reply that does not begin with <think>...</think> makes it 0. The same turns always give the
-same score. Parts: `mood`, `understood`, `praised`.
+Gains are multiplied by `ease` (a user who is hard to please: 0.5). The episode ends at `floor`, at `ceiling`, with the
+right advice, or after `turns`; its score is e / 100. With `think`, a reply that does not begin with <think>...</think>
+makes it 0. The same turns always give the same score. Parts: `mood`, `understood`, `praised`.
 """
 
 from __future__ import annotations
@@ -44,8 +48,18 @@ class User:
     def start(self, problem: Problem, tools: Mapping[str, Any]) -> tuple[dict, list[Message]]:
         found = _TEXT.fullmatch(problem.question)
         if found is None:
-            raise ValueError(f"problem {problem.id} plays in the environment 'user', but its question lists no needs and signs")
-        state = {"need": problem.answer, "signs": [found[3]], "mood": self.mood, "turns": 0, "calls": 0, "praised": 0, "understood": False}
+            raise ValueError(
+                f"problem {problem.id} plays in the environment 'user', but its question lists no needs and signs"
+            )
+        state = {
+            "need": problem.answer,
+            "signs": [found[3]],
+            "mood": self.mood,
+            "turns": 0,
+            "calls": 0,
+            "praised": 0,
+            "understood": False,
+        }
         shown = Message(role="user", content=f"{found[1]} I am {found[2]}.")
         return state | {"format": 1.0}, [*system(self.instructions), *problem.prompt[:-1], shown]
 
@@ -69,26 +83,45 @@ class User:
         """(what the user says, how its mood moves, whether it is content) of one turn."""
         right = word == state["need"]
         if act == "ask":
-            return (f"I am {state['signs'].pop()}.", 5.0, False) if state["signs"] else ("I have said it all.", -5.0, False)
+            return (
+                (f"I am {state['signs'].pop()}.", 5.0, False)
+                if state["signs"]
+                else ("I have said it all.", -5.0, False)
+            )
         if act == "praise":
             state["praised"] += 1
             return ("Well.", 2.0 if state["praised"] <= 3 else -2.0, False)
         if act == "acknowledge":
             known, state["understood"] = state["understood"], state["understood"] or right
-            return ("Yes, that is it.", 0.0 if known else 15.0, False) if right else ("No, you do not see me.", -10.0, False)
+            return (
+                ("Yes, that is it.", 0.0 if known else 15.0, False)
+                if right
+                else ("No, you do not see me.", -10.0, False)
+            )
         if right and state["understood"]:
             return "Thank you.", 20.0, True
         return ("You do not know that yet." if right else "That is no help."), -10.0, False
 
     def _score(self, state: dict, **parts: float) -> Scored:
-        known = {"mood": state["mood"], "understood": float(state["understood"]), "praised": float(state["praised"]), "format": state["format"]}
+        known = {
+            "mood": state["mood"],
+            "understood": float(state["understood"]),
+            "praised": float(state["praised"]),
+            "format": state["format"],
+        }
         return Scored(value=state["mood"] / 100 * state["format"] * (0.0 if parts else 1.0), parts={**known, **parts})
 
 
 def user(
-    *, turns: int = 8, mood: float = 50.0, floor: float = 10.0, ceiling: float = 100.0, ease: float = 1.0, think: bool = False,
+    *,
+    turns: int = 8,
+    mood: float = 50.0,
+    floor: float = 10.0,
+    ceiling: float = 100.0,
+    ease: float = 1.0,
+    think: bool = False,
     instructions: str = "",
-) -> User:  # fmt: skip
+) -> User:
     """A user whose mood is the reward. `ease` below 1: harder to please; `think`: replies must begin with a thought."""
     if not floor < mood < ceiling:
         raise ValueError(f"user: the mood {mood} must lie between the floor {floor} and the ceiling {ceiling}")

@@ -1,9 +1,10 @@
 """Think again before the verdict counts: a cue in place of the end, m times.
 
-Budget forcing of "J1: Exploring Simple Test-Time Scaling for LLM-as-a-Judge" (2025), after Muennighoff et al. 2025, "s1: Simple test-time
-scaling" (arXiv 2501.19393): when the model ends, a cue such as "Wait" is put there and it goes on. Here the cue is the next message, since
-a turn that was sampled is never changed; the last turn's answer is scored. The part `waits` counts the cues, `changed` says whether the last
-answer is another than the first, `gained` by how much it scores more.
+Budget forcing of "J1: Exploring Simple Test-Time Scaling for LLM-as-a-Judge" (2025), after Muennighoff et al. 2025,
+"s1: Simple test-time scaling" (arXiv 2501.19393): when the model ends, a cue such as "Wait" is put there and it goes
+on. Here the cue is the next message, since a turn that was sampled is never changed; the last turn's answer is scored.
+The part `waits` counts the cues, `changed` says whether the last answer is another than the first, `gained` by how much
+it scores more.
 """
 
 from __future__ import annotations
@@ -41,7 +42,12 @@ class Wait:
             changed = float(state["waits"] > 0 and answer != state["first"])
             before = verify(state["problem"], state["first"]) if changed else score
             gained = score.value - before.value if isinstance(before, Scored) else 0.0
-            parts = {"answered": float(answer is not None), "waits": float(state["waits"]), "changed": changed, "gained": gained}
+            parts = {
+                "answered": float(answer is not None),
+                "waits": float(state["waits"]),
+                "changed": changed,
+                "gained": gained,
+            }
             score = Scored(value=score.value, parts={**score.parts, **parts})
         return [], True, score
 

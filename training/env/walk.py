@@ -1,9 +1,10 @@
-"""A grid walked turn by turn, with a tool that moves and says what is around: problems of the families grid_navigation and key_and_door
-with env "walk". A door opens to who has stood on the key.
+"""A grid walked turn by turn, with a tool that moves and says what is around: problems of the families grid_navigation
+and key_and_door with env "walk". A door opens to who has stood on the key.
 
-A turn is `<move>UURD</move>`: the moves are made until one is blocked, and a tool message says where the walker stands, what is open, and
-what blocked it. Reaching the goal ends the episode with score 1; more than `slack` times the shortest number of moves, or a turn that is
-no move, ends it with 0. With `hidden` the map is taken out of the question, and what is not seen must be found out.
+A turn is `<move>UURD</move>`: the moves are made until one is blocked, and a tool message says where the walker stands,
+what is open, and what blocked it. Reaching the goal ends the episode with score 1; more than `slack` times the shortest
+number of moves, or a turn that is no move, ends it with 0. With `hidden` the map is taken out of the question, and what
+is not seen must be found out.
 """
 
 from __future__ import annotations
@@ -33,7 +34,14 @@ class Walk:
     def start(self, problem: Problem, tools: Mapping[str, Any]) -> tuple[dict, list[Message]]:
         rows = [str(row) for row in problem.args["rows"]]
         place = next((r, c) for r, row in enumerate(rows) for c, x in enumerate(row) if x == "S")
-        state = {"rows": rows, "place": place, "key": False, "moves": 0, "calls": 0, "shortest": int(problem.args["limit"])}
+        state = {
+            "rows": rows,
+            "place": place,
+            "key": False,
+            "moves": 0,
+            "calls": 0,
+            "shortest": int(problem.args["limit"]),
+        }
         prompt = list(problem.prompt)
         if self.hidden:
             told = _MAP.sub(f"a grid of {len(rows)} by {len(rows[0])}, not shown. {_around(state)}", prompt[-1].content)
@@ -73,9 +81,12 @@ def _around(state: Mapping[str, Any]) -> str:
     open_ways = [letter for letter, place in ways.items() if free(rows, *place, state["key"])]
     doors = [letter for letter, place in ways.items() if free(rows, *place, True) and letter not in open_ways]
     text = f"At row {r + 1} column {c + 1}, open: {' '.join(open_ways) or 'nothing'}"
-    return text + (f", a closed door: {' '.join(doors)}" if doors else "") + (", you have the key" if state["key"] else "")
+    return (
+        text + (f", a closed door: {' '.join(doors)}" if doors else "") + (", you have the key" if state["key"] else "")
+    )
 
 
 def walk(*, slack: float = 2.0, hidden: bool = False, instructions: str = "") -> Walk:
-    """Grid navigation with a tool that moves. At most `slack` times the shortest number of moves; `hidden` keeps the map from the model."""
+    """Grid navigation with a tool that moves. At most `slack` times the shortest number of moves; `hidden` keeps the
+    map from the model."""
     return Walk(slack, hidden, instructions)

@@ -1,9 +1,12 @@
-"""A workflow of operators is written for each question, run, and written again: what is paid is how well it works, less what it takes.
+"""A workflow of operators is written for each question, run, and written again: what is paid is how well it works, less
+what it takes.
 
-FlowReasoner, Gao et al. 2025, "FlowReasoner: Reinforcing Query-Level Meta-Agents" (arXiv 2504.15257; read from its abstract).
+FlowReasoner, Gao et al. 2025, "FlowReasoner: Reinforcing Query-Level Meta-Agents" (arXiv 2504.15257; read from its
+abstract).
 
-A turn is `<plan>generate*3 ensemble</plan>`: operators in order, each with a count. It is run and its chance of success is told, or, where it stands
-in <answer>, it is final. Operators are programs with known effects on k candidates that are right with chance p each (p from `accuracy`, by the level
+A turn is `<plan>generate*3 ensemble</plan>`: operators in order, each with a count. It is run and its chance of success
+is told, or, where it stands in <answer>, it is final. Operators are programs with known effects on k candidates that
+are right with chance p each (p from `accuracy`, by the level
 of the problem, the last for higher ones), so the result is a number and not a draw:
 
     generate*n   n more candidates                          ensemble   a majority of the candidates (ties: half)
@@ -11,7 +14,8 @@ of the problem, the last for higher ones), so the result is a number and not a d
 
     R = success - complexity (number of operators) - cost (candidates and reviews)
 
-A plan without a candidate, or one that cannot be read, is malformed: 0. Parts: `success`, `operators`, `runs`, `format`.
+A plan without a candidate, or one that cannot be read, is malformed: 0. Parts: `success`, `operators`, `runs`,
+`format`.
 """
 
 from __future__ import annotations
@@ -59,12 +63,27 @@ class Workflow:
         value = success - self.complexity * operators - self.cost * runs
         if final is None and state["rounds"] < self.rounds:
             state["calls"] += 1
-            return [Message(role="tool", content=f"It succeeds {success:.2f}, with {operators} operators and {runs} runs.")], False, None
-        parts = {"success": success, "operators": float(operators), "runs": float(runs), "format": 1.0, "answered": float(final is not None)}
+            return (
+                [
+                    Message(
+                        role="tool", content=f"It succeeds {success:.2f}, with {operators} operators and {runs} runs."
+                    )
+                ],
+                False,
+                None,
+            )
+        parts = {
+            "success": success,
+            "operators": float(operators),
+            "runs": float(runs),
+            "format": 1.0,
+            "answered": float(final is not None),
+        }
         return [], True, Scored(value=value, parts=parts)
 
     def run(self, plan: str, p: float) -> tuple[float, int, int] | None:
-        """(chance of success, operators, runs of a solver) of a plan on a question that a solver gets right with chance p; None where it is none."""
+        """(chance of success, operators, runs of a solver) of a plan on a question that a solver gets right with chance
+        p; None where it is none."""
         steps = plan.replace(",", " ").split()
         if not 0 < len(steps) <= self.longest:
             return None
@@ -79,17 +98,32 @@ class Workflow:
             elif found[1] == "review":
                 p, runs = 1 - (1 - p) * (1 - self.fix) ** n, runs + n * k
             elif found[1] == "ensemble":
-                p, k = sum(comb(k, i) * p**i * (1 - p) ** (k - i) * (0.5 if 2 * i == k else 1.0) for i in range(k + 1) if 2 * i >= k), 1
+                p, k = (
+                    sum(
+                        comb(k, i) * p**i * (1 - p) ** (k - i) * (0.5 if 2 * i == k else 1.0)
+                        for i in range(k + 1)
+                        if 2 * i >= k
+                    ),
+                    1,
+                )
             else:
                 p, k, runs = 1 - (1 - p) ** k, 1, runs + k
         return (p, len(steps), runs) if k else None
 
 
 def workflow(
-    *, rounds: int = 10, longest: int = 8, complexity: float = 0.02, cost: float = 0.02, accuracy: Sequence[float] = (0.95, 0.7, 0.55),
-    fix: float = 0.3, instructions: str = "",
-) -> Workflow:  # fmt: skip
+    *,
+    rounds: int = 10,
+    longest: int = 8,
+    complexity: float = 0.02,
+    cost: float = 0.02,
+    accuracy: Sequence[float] = (0.95, 0.7, 0.55),
+    fix: float = 0.3,
+    instructions: str = "",
+) -> Workflow:
     """At most `rounds` plans of at most `longest` operators; what is paid is in the head of this file."""
     if not accuracy or not all(0 <= p <= 1 for p in (*accuracy, fix)):
-        raise ValueError(f"workflow: accuracy {list(accuracy)} and fix {fix} are chances, from 0 to 1, one for each level")
+        raise ValueError(
+            f"workflow: accuracy {list(accuracy)} and fix {fix} are chances, from 0 to 1, one for each level"
+        )
     return Workflow(rounds, longest, complexity, cost, tuple(accuracy), fix, instructions)

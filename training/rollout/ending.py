@@ -1,4 +1,5 @@
-"""When a turn ends: the end-of-turn id, other ids, strings that may straddle tokens, or one of a few given texts written out."""
+"""When a turn ends: the end-of-turn id, other ids, strings that may straddle tokens, or one of a few given texts
+written out."""
 
 from __future__ import annotations
 
@@ -9,14 +10,15 @@ import torch
 from torch import Tensor
 
 from synth.types import Sampling
-from training.render import Renderer
+from training.model.render import Renderer
 from training.types import Stop
 
 
 @dataclass
 class Ending:
-    """Why a turn ends at a token. `may_end` [V] says which tokens need a look at all, so that nothing is done row by row for the others: a
-    string can only be complete after a token whose text has the string's last letter (or is no text by itself)."""
+    """Why a turn ends at a token. `may_end` [V] says which tokens need a look at all, so that nothing is done row by
+    row for the others: a string can only be complete after a token whose text has the string's last letter (or is no
+    text by itself)."""
 
     end_id: int
     sampling: Sampling
@@ -29,10 +31,14 @@ class Ending:
         """Raises ValueError for strings without a renderer, and for ids that the model does not have."""
         if (sampling.stop or sampling.choices) and renderer is None:
             asked = "stop strings" if sampling.stop else "choices"
-            raise ValueError(f"the sampler was asked for {asked} and knows no text: give it renderer=Renderer(tokenizer)")
+            raise ValueError(
+                f"the sampler was asked for {asked} and knows no text: give it renderer=Renderer(tokenizer)"
+            )
         wrong = [i for i in sampling.stop_ids if not 0 <= i < vocabulary]
         if wrong:
-            raise ValueError(f"stop_ids holds {wrong[0]} and the model has the ids 0 to {vocabulary - 1}: take ids of its own tokenizer")
+            raise ValueError(
+                f"stop_ids holds {wrong[0]} and the model has the ids 0 to {vocabulary - 1}: take ids of its own tokenizer"
+            )
         may_end = np.full(vocabulary, bool(sampling.stop))
         may_end[[i for i in (end_id, *sampling.stop_ids) if i >= 0]] = True
         return Ending(end_id, sampling, renderer, may_end)
@@ -56,10 +62,12 @@ class Ending:
 
 
 class Guide:
-    """Choices as a tree of tokens: a turn is one of `Sampling.choices`, in the tokenizer's own spelling, and the end-of-turn id.
+    """Choices as a tree of tokens: a turn is one of `Sampling.choices`, in the tokenizer's own spelling, and the
+    end-of-turn id.
 
-    A choice that another goes on from may end or go on, as the model likes. The model's distribution is cut to what is allowed after each
-    token and renormalised, so the log-probs of a turn are those of the distribution really sampled from.
+    A choice that another goes on from may end or go on, as the model likes. The model's distribution is cut to what is
+    allowed after each token and renormalised, so the log-probs of a turn are those of the distribution really sampled
+    from.
 
     allowed  [nodes, A] ids that may follow, padded with 0                there  [nodes, A] whether an entry is one
     child    [nodes, A] node that each leads to; of an end: itself

@@ -1,31 +1,40 @@
-"""A model behind an OpenAI-compatible endpoint (`vllm serve`, or any other) as a source of text: cached, budgeted, estimated before it is asked.
+"""A model behind an OpenAI-compatible endpoint (`vllm serve`, or any other) as a source of text: cached, budgeted,
+estimated before it is asked.
 
     POST {url}/chat/completions  {"model", "messages", "temperature", "top_p", "max_tokens", "stop", "seed"}
     -> {"choices": [{"message": {"content"}, "finish_reason"}], "usage": {"prompt_tokens", "completion_tokens"}}
 
-Answers are kept in a SQLite file under the hash of everything that they depend on (endpoint, model, messages, sampling), so a run that died
-or is repeated pays for nothing twice. 429, 5xx and lost connections are tried again, the waits doubling (or as `Retry-After` says). The key
-is sent in the header and is in no message, cache or error.
+Answers are kept in a SQLite file under the hash of everything that they depend on (endpoint, model, messages,
+sampling), so a run that died or is repeated pays for nothing twice. 429, 5xx and lost connections are tried again, the
+waits doubling (or as `Retry-After` says). The key is sent in the header and is in no message, cache or error; it goes to
+the endpoint alone: redirects are not followed. A reply is whatever the other side wants it to be: its size, its time,
+its depth and its numbers are limited, and a usage that cannot be is estimated, so that a budget holds.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import httpx
+
 from synth.types import Message, Sampling, digest
 
 CHARS_PER_TOKEN = 3.5  # of English, on the careful side; used for estimates alone
 MOST_BYTES = 8_000_000  # of one answer
-_LATER = {"min_p", "stop_ids", "choices"}  # knobs that older caches do not know: no part of the hash where they are not set
+MOST_TOKENS = 10_000_000  # of one request: more is no usage but a mistake
+_LATER = {
+    "min_p",
+    "stop_ids",
+    "choices",
+}  # knobs that older caches do not know: no part of the hash where they are not set
 _AGAIN = {408, 409, 425, 429, 500, 502, 503, 504}
 
 
@@ -69,7 +78,8 @@ class Usage:
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """Before anything is asked: requests to be made, answers in the cache, tokens (completions at their limit), cost (None: no prices)."""
+    """Before anything is asked: requests to be made, answers in the cache, tokens (completions at their limit), cost
+    (None: no prices)."""
 
     requests: int
     cached: int
@@ -80,11 +90,14 @@ class Estimate:
 
 @dataclass(kw_only=True)
 class Endpoint:
-    """A `synth.types.Generate`. Raises ValueError where the URL is none, a limit on cost has no prices, the endpoint refuses or does not
-    speak the protocol, and BudgetSpent.
+    """A `synth.types.Generate`. Raises ValueError where the URL is none, a limit on cost has no prices, the endpoint
+    refuses or does not speak the protocol, and BudgetSpent.
 
-    url       up to and with /v1        model   as the endpoint calls it        key   sent as a bearer token, if not empty
-    cache     SQLite file, made where it is missing        workers   requests under way at a time
+    url       up to and with /v1
+    model     as the endpoint calls it
+    key       sent as a bearer token, if not empty
+    cache     SQLite file, made where it is missing
+    workers   requests under way at a time
     retries   of one request; `wait` sleeps between them
     """
 
@@ -101,13 +114,29 @@ class Endpoint:
     usage: Usage = field(default_factory=Usage)
 
     def __post_init__(self) -> None:
-        if not self.url.startswith(("http://", "https://")):
+        try:
+            url = httpx.URL(self.url)
+        except httpx.InvalidURL:
+            url = httpx.URL("")
+        if url.userinfo:
+            raise ValueError(
+                "the endpoint's URL holds a name or a password: give the key as the key, and the URL without"
+            )
+        if url.scheme not in ("http", "https") or not url.host or (url.port or 0) > 65535 or re.search(r"\s", self.url):
             raise ValueError(f"the endpoint {self.url!r} is no URL: write e.g. http://127.0.0.1:8000/v1")
+        if not re.fullmatch(r"[!-~]*", self.key):
+            raise ValueError("the key of the endpoint has signs that no key has (a space, a line's end, an accent?)")
         if self.budget.cost is not None and self.prices.cost(0, 0) is None:
-            raise ValueError("a budget in money needs the prices of a million prompt and completion tokens: state both, or limit tokens instead")
+            raise ValueError(
+                "a budget in money needs the prices of a million prompt and completion tokens: state both, or limit tokens instead"
+            )
         self.cache.parent.mkdir(parents=True, exist_ok=True)
-        self._answers = sqlite3.connect(self.cache, check_same_thread=False)  # one at a time asks, but not always the one who made it
-        self._answers.execute("CREATE TABLE IF NOT EXISTS answer (key TEXT PRIMARY KEY, text TEXT, finish TEXT, prompt INTEGER, completion INTEGER)")
+        self._answers = sqlite3.connect(
+            self.cache, check_same_thread=False
+        )  # one at a time asks, but not always the one who made it
+        self._answers.execute(
+            "CREATE TABLE IF NOT EXISTS answer (key TEXT PRIMARY KEY, text TEXT, finish TEXT, prompt INTEGER, completion INTEGER)"
+        )
 
     def __call__(self, conversations: Sequence[Sequence[Message]], sampling: Sampling) -> list[str]:
         """One completion for each conversation, in their order; equal conversations are asked once."""
@@ -115,13 +144,13 @@ class Endpoint:
         missing = {k: c for k, c in zip(keys, conversations, strict=True) if self._known(k) is None}
         self.usage.cached += len(set(keys)) - len(missing)
         waiting = iter(missing.items())
-        with ThreadPoolExecutor(self.workers) as pool:
+        with self._client() as client, ThreadPoolExecutor(self.workers) as pool:
             running: dict[Any, str] = {}
             try:
                 while True:
                     while len(running) < self.workers and (item := next(waiting, None)) is not None:
                         self._afford([c for k, c in missing.items() if k in running.values()] + [item[1]], sampling)
-                        running[pool.submit(self._ask, item[1], sampling)] = item[0]
+                        running[pool.submit(self._ask, client, item[1], sampling)] = item[0]
                     if not running:
                         break
                     done = next(as_completed(running))
@@ -138,7 +167,9 @@ class Endpoint:
         prompt, completion = sum(map(_tokens, missing.values())), len(missing) * sampling.max_tokens
         cost = self.prices.cost(prompt, completion)
         cached = len({self._key(c, sampling) for c in conversations}) - len(missing)
-        return Estimate(requests=len(missing), cached=cached, prompt_tokens=prompt, completion_tokens=completion, cost=cost)
+        return Estimate(
+            requests=len(missing), cached=cached, prompt_tokens=prompt, completion_tokens=completion, cost=cost
+        )
 
     @property
     def spent(self) -> float | None:
@@ -158,7 +189,9 @@ class Endpoint:
     def _keep(self, key: str, answer: tuple[str, str, int, int, int]) -> None:
         text, finish, prompt, completion, failed = answer
         with self._answers:
-            self._answers.execute("INSERT OR REPLACE INTO answer VALUES (?, ?, ?, ?, ?)", (key, text, finish, prompt, completion))
+            self._answers.execute(
+                "INSERT OR REPLACE INTO answer VALUES (?, ?, ?, ?, ?)", (key, text, finish, prompt, completion)
+            )
         self.usage.requests += 1
         self.usage.failed += failed
         self.usage.prompt_tokens += prompt
@@ -168,7 +201,11 @@ class Endpoint:
         """Raises BudgetSpent where what is under way and the next request could pass a limit."""
         prompt = self.usage.prompt_tokens + sum(map(_tokens, asked))
         completion = self.usage.completion_tokens + len(asked) * sampling.max_tokens
-        after = {"tokens": prompt + completion, "cost": self.prices.cost(prompt, completion), "requests": self.usage.requests + len(asked)}
+        after = {
+            "tokens": prompt + completion,
+            "cost": self.prices.cost(prompt, completion),
+            "requests": self.usage.requests + len(asked),
+        }
         for name, limit in asdict(self.budget).items():
             if limit is not None and after[name] > limit:
                 raise BudgetSpent(
@@ -176,7 +213,16 @@ class Endpoint:
                     f"is kept in {self.cache}, so raise it and run again"
                 )
 
-    def _ask(self, conversation: Sequence[Message], sampling: Sampling) -> tuple[str, str, int, int, int]:
+    def _client(self) -> httpx.Client:
+        headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
+        if self.key:
+            headers["Authorization"] = f"Bearer {self.key}"
+        limits = httpx.Limits(max_connections=self.workers)
+        return httpx.Client(headers=headers, timeout=self.timeout, limits=limits, follow_redirects=False)
+
+    def _ask(
+        self, client: httpx.Client, conversation: Sequence[Message], sampling: Sampling
+    ) -> tuple[str, str, int, int, int]:
         """(text, finish reason, prompt tokens, completion tokens, failed tries) of one request."""
         body: dict[str, Any] = {
             "model": self.model,
@@ -186,7 +232,9 @@ class Endpoint:
             "max_tokens": sampling.max_tokens,
             "seed": sampling.seed,
         }
-        if conversation[-1].role == "assistant":  # to be continued, which vLLM and SGLang know how to; another endpoint refuses the request
+        if (
+            conversation[-1].role == "assistant"
+        ):  # to be continued, which vLLM and SGLang know how to; another endpoint refuses the request
             body |= {"continue_final_message": True, "add_generation_prompt": False}
         if sampling.stop:
             body["stop"] = list(sampling.stop)
@@ -198,41 +246,87 @@ class Endpoint:
             body["stop_token_ids"] = list(sampling.stop_ids)
         if sampling.choices:
             body["structured_outputs"] = {"choice": list(sampling.choices)}
-        headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {self.key}"} if self.key else {})}
-        request = urllib.request.Request(f"{self.url.rstrip('/')}/chat/completions", json.dumps(body).encode(), headers)
+        asked = f"{self.url.rstrip('/')}/chat/completions"
         for tried in range(self.retries + 1):
             pause = 0.5 * 2**tried
             try:
-                with urllib.request.urlopen(request, timeout=self.timeout) as response:
-                    return (*_read(response.read(MOST_BYTES + 1), self.url), tried)
-            except urllib.error.HTTPError as error:
-                said = error.read(500).decode("utf-8", "replace")
-                if error.code not in _AGAIN:
-                    raise ValueError(f"{self.url} refuses the request ({error.code}: {' '.join(said.split())[:300]}): mend model, key or URL") from error
-                after = error.headers.get("Retry-After", "")
-                pause = min(60.0, float(after)) if after.replace(".", "", 1).isdigit() else pause
-                why = f"answers {error.code}"
-            except (urllib.error.URLError, TimeoutError, ConnectionError) as error:
-                why = f"cannot be reached ({getattr(error, 'reason', error)})"
+                status, headers, data = self._post(client, asked, body)
+            except httpx.DecodingError as error:
+                raise _foreign(self.url, error) from error
+            except httpx.HTTPError as error:
+                why = f"cannot be reached ({_shown(str(error) or type(error).__name__)})"
+            else:
+                if status == 200:
+                    return (*_read(data, self.url, conversation), tried)
+                said = _shown(data[:500].decode("utf-8", "replace"))
+                if 300 <= status < 400:
+                    place = _shown(headers.get("location", "nowhere"))
+                    raise ValueError(
+                        f"{self.url} redirects to {place}, and the key goes to no other: name that address"
+                    )
+                if status not in _AGAIN:
+                    raise ValueError(f"{self.url} refuses the request ({status}: {said}): fix model, key or URL")
+                after = headers.get("retry-after", "")
+                pause = min(60.0, float(after)) if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", after) else pause
+                why = f"answers {status}"
             if tried < self.retries:
                 self.wait(pause)
-        raise ValueError(f"{self.url} {why} after {self.retries + 1} tries: start it, or mend the URL; what was answered is kept in {self.cache}")
+        raise ValueError(
+            f"{self.url} {why} after {self.retries + 1} tries: start it, or fix the URL; what was answered is kept in {self.cache}"
+        )
+
+    def _post(self, client: httpx.Client, url: str, body: dict[str, Any]) -> tuple[int, httpx.Headers, bytes]:
+        """(status, headers, body) of one reply. Raises httpx.HTTPError; a body beyond MOST_BYTES is cut behind it."""
+        until = time.monotonic() + self.timeout
+        data = bytearray()
+        with client.stream("POST", url, json=body) as response:
+            for part in response.iter_bytes():
+                data += part
+                if time.monotonic() > until:
+                    raise httpx.ReadTimeout(f"the reply is not whole after {self.timeout:g} seconds")
+                if len(data) > MOST_BYTES:
+                    break
+        return response.status_code, response.headers, bytes(data)
 
 
 def _tokens(conversation: Sequence[Message]) -> int:
     return int(sum(len(m.content) for m in conversation) / CHARS_PER_TOKEN) + 8 * len(conversation)
 
 
-def _read(data: bytes, url: str) -> tuple[str, str, int, int]:
-    """(text, finish reason, prompt tokens, completion tokens). Raises ValueError for what is no answer of the protocol."""
+def _shown(text: str) -> str:
+    """What the other side says, on one line of an error of ours: short, and without signs that act on a terminal."""
+    line = " ".join(text[:1000].split())
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in line)[:300]
+
+
+def _foreign(url: str, error: Exception) -> ValueError:
+    why = _shown(f"{type(error).__name__}: {error}")
+    return ValueError(
+        f"{url} does not speak the chat-completions protocol ({why}): is it an OpenAI-compatible endpoint?"
+    )
+
+
+def _read(data: bytes, url: str, conversation: Sequence[Message]) -> tuple[str, str, int, int]:
+    """(text, finish reason, prompt tokens, completion tokens). Raises ValueError for what is no answer of the
+    protocol."""
     try:
         if len(data) > MOST_BYTES:
             raise ValueError(f"more than {MOST_BYTES} bytes")
         value = json.loads(data)
-        choice, usage = value["choices"][0], value.get("usage") or {}
+        choice, usage = value["choices"][0], value.get("usage")
         text = choice["message"]["content"]
         if not isinstance(text, str):
-            raise ValueError("the content is no text")
-        return text, str(choice.get("finish_reason")), int(usage.get("prompt_tokens", 0)), int(usage.get("completion_tokens", 0))
-    except (KeyError, IndexError, TypeError, ValueError) as error:
-        raise ValueError(f"{url} does not speak the chat-completions protocol ({error!r}): is it an OpenAI-compatible endpoint?") from error
+            raise TypeError("the content is no text")
+        finish = str(choice.get("finish_reason"))[:100]
+    except (KeyError, IndexError, TypeError, AttributeError, ValueError, RecursionError) as error:
+        raise _foreign(url, error) from error
+    text, finish = (x.encode("utf-16", "surrogatepass").decode("utf-16", "replace") for x in (text, finish))
+    usage = usage if isinstance(usage, dict) else {}
+    prompt = _count(usage.get("prompt_tokens"), _tokens(conversation))
+    completion = _count(usage.get("completion_tokens"), int(len(text) / CHARS_PER_TOKEN) + 1)
+    return text, finish, prompt, completion
+
+
+def _count(told: object, estimate: int) -> int:
+    """Tokens as the endpoint tells, or as estimated where it tells none, or what cannot be."""
+    return told if type(told) is int and 0 < told <= MOST_TOKENS else estimate

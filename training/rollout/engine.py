@@ -1,9 +1,11 @@
-"""A sampler whose weights live in an engine beside the learner (vLLM, in this process or behind a port), with sessions as TorchSampler has.
+"""A sampler whose weights live in an engine beside the learner (vLLM, in this process or behind a port), with sessions
+as TorchSampler has.
 
-The learner's weights are pushed before the first turn that is sampled after the version changed, and every completion carries the version
-that the engine itself says it holds. A request that an engine lost is asked once more, after the engine was revived; lost again it is a
-segment without tokens whose `stop` is "lost", which the player turns into `Unscorable`. An engine that holds another version than the one
-that was pushed stops the run: what it wrote belongs to no policy that the learner knows.
+The learner's weights are pushed before the first turn that is sampled after the version changed, and every completion
+carries the version that the engine itself says it holds. A request that an engine lost is asked once more, after the
+engine was revived; lost again it is a segment without tokens whose `stop` is "lost", which the player turns into
+`Unscorable`. An engine that holds another version than the one that was pushed stops the run: what it wrote belongs to
+no policy that the learner knows.
 """
 
 from __future__ import annotations
@@ -17,8 +19,8 @@ import numpy as np
 from torch import nn
 
 from synth.types import Sampling, seed_for
-from training.model import head_weight
-from training.render import Renderer
+from training.model.model import head_weight
+from training.model.render import Renderer
 from training.rollout.ending import Ending
 from training.types import Segment, Stop
 
@@ -33,7 +35,8 @@ class EngineLost(RuntimeError):
 
 @dataclass(frozen=True, kw_only=True)
 class Completion:
-    """What an engine wrote after a prompt: ids [n], their log-probs [n] under the distribution sampled from, and why it ended."""
+    """What an engine wrote after a prompt: ids [n], their log-probs [n] under the distribution sampled from, and why it
+    ended."""
 
     ids: np.ndarray
     logp: np.ndarray
@@ -51,9 +54,11 @@ class Engine(Protocol):
     def version(self) -> int | None:
         """Of the weights that it holds, as it says itself; None while it holds half of an update. Raises EngineLost."""
 
-    def complete(self, prompts: Sequence[Sequence[int]], seeds: Sequence[int], sampling: Sampling, end_id: int) -> list[Completion | None]:
-        """One completion per prompt, None for each that was lost. Raises EngineLost where all are, and ValueError for a sampling that the
-        engine cannot do."""
+    def complete(
+        self, prompts: Sequence[Sequence[int]], seeds: Sequence[int], sampling: Sampling, end_id: int
+    ) -> list[Completion | None]:
+        """One completion per prompt, None for each that was lost. Raises EngineLost where all are, and ValueError for a
+        sampling that the engine cannot do."""
 
     def revive(self) -> None:
         """Start it again, or wait until it is there. Raises EngineLost where that fails."""
@@ -82,11 +87,15 @@ class EngineSampler:
         return self.engine.elsewhere
 
     def open(self, prompts: Sequence[np.ndarray], seeds: Sequence[int]) -> EngineSession:
-        """Start one conversation per prompt (ids [n]) with one seed each; the engine's prefix cache reads equal beginnings once."""
+        """Start one conversation per prompt (ids [n]) with one seed each; the engine's prefix cache reads equal
+        beginnings once."""
         return EngineSession(self, prompts, seeds)
 
-    def complete(self, prompts: Sequence[Sequence[int]], seeds: Sequence[int], sampling: Sampling) -> list[Completion | None]:
-        """One completion per prompt with the weights of `version`; None where it was lost twice. Raises WrongVersion."""
+    def complete(
+        self, prompts: Sequence[Sequence[int]], seeds: Sequence[int], sampling: Sampling
+    ) -> list[Completion | None]:
+        """One completion per prompt with the weights of `version`; None where it was lost twice. Raises
+        WrongVersion."""
         done: list[Completion | None] = [None] * len(prompts)
         for again in (False, True):
             waiting = [i for i, d in enumerate(done) if d is None]
@@ -100,11 +109,16 @@ class EngineSampler:
                     self.engine.load(self.model, self.version)
                     self.held = self.version
                 self._agrees()
-                made = self.engine.complete([prompts[i] for i in waiting], [seeds[i] for i in waiting], sampling, self.end_id)
+                made = self.engine.complete(
+                    [prompts[i] for i in waiting], [seeds[i] for i in waiting], sampling, self.end_id
+                )
                 self._agrees()
             except EngineLost as e:
                 made = [None] * len(waiting)
-                print(f"warning: {e}: {len(waiting)} requests {'are given up' if again else 'will be asked once more'}", file=sys.stderr)
+                print(
+                    f"warning: {e}: {len(waiting)} requests {'are given up' if again else 'will be asked once more'}",
+                    file=sys.stderr,
+                )
             for i, one in zip(waiting, made, strict=True):
                 done[i] = one
             self.lost[again] += sum(one is None for one in made)
@@ -120,7 +134,8 @@ class EngineSampler:
 
 
 class EngineSession:
-    """Conversations under way. `generate` and `observe` take turns; rows are named by their place in the prompts given at the start."""
+    """Conversations under way. `generate` and `observe` take turns; rows are named by their place in the prompts given
+    at the start."""
 
     def __init__(self, sampler: EngineSampler, prompts: Sequence[np.ndarray], seeds: Sequence[int]) -> None:
         self.sampler, self.seeds = sampler, list(seeds)
@@ -135,11 +150,14 @@ class EngineSession:
             self.said[r] += [int(i) for i in x]
 
     def generate(self, sampling: Sampling) -> list[Segment]:
-        """Sample the next turn of every alive conversation: at most `max_tokens` ids, ending with the end-of-turn id unless cut, or stopped
-        by another id or by a string. Raises ValueError for a sampling that the engine cannot do."""
+        """Sample the next turn of every alive conversation: at most `max_tokens` ids, ending with the end-of-turn id
+        unless cut, or stopped by another id or by a string. Raises ValueError for a sampling that the engine cannot
+        do."""
         ending = None  # an engine asked for choices refuses them itself
         if sampling.stop or sampling.stop_ids:
-            ending = Ending.of(sampling, self.sampler.end_id, self.sampler.renderer, len(head_weight(self.sampler.model)))
+            ending = Ending.of(
+                sampling, self.sampler.end_id, self.sampler.renderer, len(head_weight(self.sampler.model))
+            )
         seeds = [seed_for(self.seeds[r], self.turn) for r in self.rows]
         self.turn += 1
         made = self.sampler.complete([self.said[r] for r in self.rows], seeds, sampling)
@@ -151,15 +169,21 @@ class EngineSession:
             ids = np.zeros(0, dtype=np.int64) if blank else one.ids
             self.said[r] += ids.tolist()
             out.append(
-                Segment(ids=ids, role="model", logp=np.zeros(0, dtype=np.float32) if blank else one.logp,
-                        stop="lost" if blank else one.stop, version=self.sampler.version, sampling=sampling)
-            )  # fmt: skip
+                Segment(
+                    ids=ids,
+                    role="model",
+                    logp=np.zeros(0, dtype=np.float32) if blank else one.logp,
+                    stop="lost" if blank else one.stop,
+                    version=self.sampler.version,
+                    sampling=sampling,
+                )
+            )
         return out
 
 
 def _cut(one: Completion, ending: Ending) -> Completion:
-    """A turn up to where the sampler of this process would have ended it: an engine that reads as it writes sees a string late where bytes
-    before it are no text."""
+    """A turn up to where the sampler of this process would have ended it: an engine that reads as it writes sees a
+    string late where bytes before it are no text."""
     whys = ((i + 1, ending.why(int(token), one.ids[: i + 1])) for i, token in enumerate(one.ids))
     n, why = next((x for x in whys if x[1]), (len(one.ids), one.stop))
     return Completion(ids=one.ids[:n], logp=one.logp[:n], stop=why)

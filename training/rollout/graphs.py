@@ -1,8 +1,9 @@
 """One decode step on a GPU as a CUDA graph: its hundreds of small launches become one.
 
-A graph replays fixed kernels on fixed memory, so that nothing may depend on how far a row has come: keys are read up to a fixed number of
-columns with a mask made on the device, and each row's place is counted up by the graph itself. It lasts until other rows are at work or the
-columns are full. Where a model's forward cannot be captured (it looks at a value on the host), steps run one by one and it is said once.
+A graph replays fixed kernels on fixed memory, so that nothing may depend on how far a row has come: keys are read up to
+a fixed number of columns with a mask made on the device, and each row's place is counted up by the graph itself. It
+lasts until other rows are at work or the columns are full. Where a model's forward cannot be captured (it looks at a
+value on the host), steps run one by one and it is said once.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from training.cache import CachedRows
+from training.model.kv_cache import CachedRows
 
 COLUMNS = 64  # of the rows' own; a graph reads a multiple of it
 
@@ -21,13 +22,17 @@ COLUMNS = 64  # of the rows' own; a graph reads a multiple of it
 class StepGraph:
     """forward(ids [rows, 1], position [rows, 1], cache) -> [rows, 1, d], captured for the cache's window of now."""
 
-    def __init__(self, forward: Callable[[Tensor, Tensor, CachedRows], Tensor], cache: CachedRows, columns: int) -> None:
+    def __init__(
+        self, forward: Callable[[Tensor, Tensor, CachedRows], Tensor], cache: CachedRows, columns: int
+    ) -> None:
         self.cache, self.columns, self.at = cache, columns, cache.at
         self.ids = torch.zeros(len(cache.at), 1, dtype=torch.long, device=cache.device)
         cache.fix(columns)
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):  # once beforehand, as capturing asks; what it writes is written over by the next real step
+        with torch.cuda.stream(
+            side
+        ):  # once beforehand, as capturing asks; what it writes is written over by the next real step
             forward(self.ids, cache.begin(), cache)
         torch.cuda.current_stream().wait_stream(side)
         self.graph = torch.cuda.CUDAGraph()
@@ -47,7 +52,9 @@ class StepGraph:
         return self.out
 
 
-def capture(forward: Callable[[Tensor, Tensor, CachedRows], Tensor], cache: CachedRows, columns: int) -> StepGraph | None:
+def capture(
+    forward: Callable[[Tensor, Tensor, CachedRows], Tensor], cache: CachedRows, columns: int
+) -> StepGraph | None:
     """None where it cannot be."""
     try:
         return StepGraph(forward, cache, columns)

@@ -1,12 +1,13 @@
-"""The in-process sampler: the learner's own weights, a static key/value cache, one prefill for equal prompts, continuous batching.
+"""The in-process sampler: the learner's own weights, a static key/value cache, one prefill for equal prompts,
+continuous batching.
 
-Log-probs are those of the distribution really sampled from (after temperature, top-k, top-p and min-p, or among the choices, renormalised);
-greedy turns (temperature 0) carry those of the model at temperature 1. Each sample draws from a random stream of its own, keyed by its
-seed, so that it does not depend on which others share its batch (but for rounding: a matrix product of another size may differ in the last
-bit).
+Log-probs are those of the distribution really sampled from (after temperature, top-k, top-p and min-p, or among the
+choices, renormalised); greedy turns (temperature 0) carry those of the model at temperature 1. Each sample draws from a
+random stream of its own, keyed by its seed, so that it does not depend on which others share its batch (but for
+rounding: a matrix product of another size may differ in the last bit).
 
-At most `slots` conversations are at work at a time; where one's turn has ended, the next one that waits takes its place. What was drawn is
-read by the host once per step; nothing else is done row by row but for the few rows that end.
+At most `slots` conversations are at work at a time; where one's turn has ended, the next one that waits takes its
+place. What was drawn is read by the host once per step; nothing else is done row by row but for the few rows that end.
 """
 
 from __future__ import annotations
@@ -20,18 +21,21 @@ import torch
 from torch import Tensor, nn
 
 from synth.types import Sampling
-from training.cache import CachedRows
-from training.logprob import blocks
-from training.model import head_weight, hidden_states
-from training.native.decode import Drawn, TurnDecoder
-from training.native.layers import usable
-from training.render import Renderer
-from training.rollout.decoder import FusedDecoder
+from training.lm_head.logprob import blocks
+from training.model.decoder import FusedDecoder
+from training.model.kv_cache import CachedRows
+from training.model.model import head_weight, hidden_states
+from training.model.native.decode import Drawn, TurnDecoder
+from training.model.native.layers import usable
+from training.model.render import Renderer
 from training.rollout.ending import Ending, Guide
 from training.rollout.graphs import COLUMNS, StepGraph, capture
 from training.types import Segment, Stop
 
-SLOTS = {"cpu": 512, "cuda": 1024}  # a decoding step of a small model on a CPU is bound by the number of operations, not by their rows
+SLOTS = {
+    "cpu": 512,
+    "cuda": 1024,
+}  # a decoding step of a small model on a CPU is bound by the number of operations, not by their rows
 _PREFILL = 16384  # tokens of prompts in one pass
 _LOGITS = 1 << 18  # elements of logits worked off together
 _FLOOR = -1e4
@@ -58,8 +62,8 @@ class TorchSampler:
     _known: bool = field(default=False, init=False, repr=False)
 
     def open(self, prompts: Sequence[np.ndarray], seeds: Sequence[int]) -> Session:
-        """Start one conversation per prompt (ids [n]) with one seed each, with the weights as they are now; equal prompts are prefilled
-        once. Raises ValueError for a prompt without tokens."""
+        """Start one conversation per prompt (ids [n]) with one seed each, with the weights as they are now; equal
+        prompts are prefilled once. Raises ValueError for a prompt without tokens."""
         self.sync()
         return Session(self, prompts, seeds)
 
@@ -76,16 +80,20 @@ class TorchSampler:
             self.decoder = self.turns = None
 
     def weights(self) -> dict[str, Tensor]:
-        """The weights that it samples with, under the names of the model's own parameters: copies where it works with copies."""
+        """The weights that it samples with, under the names of the model's own parameters: copies where it works with
+        copies."""
         return dict(self.model.named_parameters()) | (self.decoder.named() if self.decoder else {})
 
     @torch.inference_mode()
     def logp(self, prompt: np.ndarray, said: np.ndarray) -> np.ndarray:
-        """[n] float32 log-probs at temperature 1 that the sampler, token by token as it samples, gives to the ids `said` [n]."""
+        """[n] float32 log-probs at temperature 1 that the sampler, token by token as it samples, gives to the ids
+        `said` [n]."""
         session, head, out = Session(self, [prompt], [0]), head_weight(self.model), []
         for token in map(int, said):
             out.append(torch.log_softmax((session.last @ head.T).float(), -1)[0, token])
-            session.last = self.forward(torch.tensor([[token]], device=session.last.device), session.cache.begin(), session.cache)[:, 0]
+            session.last = self.forward(
+                torch.tensor([[token]], device=session.last.device), session.cache.begin(), session.cache
+            )[:, 0]
             session.cache.advance()
         return torch.stack(out).cpu().numpy()
 
@@ -97,12 +105,15 @@ class TorchSampler:
 
 
 class Session:
-    """Conversations under way. `generate` and `observe` take turns; rows are named by their place in the prompts given at the start."""
+    """Conversations under way. `generate` and `observe` take turns; rows are named by their place in the prompts given
+    at the start."""
 
     def __init__(self, sampler: TorchSampler, prompts: Sequence[np.ndarray], seeds: Sequence[int]) -> None:
         self.sampler, self.seeds = sampler, list(seeds)
         if not all(len(p) for p in prompts):
-            raise ValueError(f"prompt {[len(p) for p in prompts].index(0)} has no tokens: a model needs one to go on from")
+            raise ValueError(
+                f"prompt {[len(p) for p in prompts].index(0)} has no tokens: a model needs one to go on from"
+            )
         sampler.model.eval()
         self.turn = 0
         self.graph: StepGraph | None = None
@@ -117,10 +128,13 @@ class Session:
             asked = CachedRows(len(first), device)
             last = self._extend(asked, [prompts[i] for i in first])
             self.cache = asked.share(which)
-            self.last = last.index_select(0, torch.from_numpy(which).to(device))  # [slots, d] hidden state after each row's last token
+            self.last = last.index_select(
+                0, torch.from_numpy(which).to(device)
+            )  # [slots, d] hidden state after each row's last token
 
     def _extend(self, cache: CachedRows, new: Sequence[np.ndarray]) -> Tensor:
-        """Feed the first rows of a cache their new ids [n], some rows at a time; returns the hidden state [rows, d] after the last one."""
+        """Feed the first rows of a cache their new ids [n], some rows at a time; returns the hidden state [rows, d]
+        after the last one."""
         if self.sampler.turns is not None and self.sampler.turns.reads:
             last = torch.empty(len(new), head_weight(self.sampler.model).shape[1])
             self.sampler.turns.read(cache, new, last)
@@ -184,8 +198,8 @@ class Session:
 
     @torch.inference_mode()
     def generate(self, sampling: Sampling) -> list[Segment]:
-        """Sample the next turn of every alive conversation: at most `max_tokens` ids, ending with the end-of-turn id unless cut, or stopped
-        by another id or by a string. Raises ValueError for choices and stops that cannot be."""
+        """Sample the next turn of every alive conversation: at most `max_tokens` ids, ending with the end-of-turn id
+        unless cut, or stopped by another id or by a string. Raises ValueError for choices and stops that cannot be."""
         n, limit, sampler, cache = len(self.rows), sampling.max_tokens, self.sampler, self.cache
         head = head_weight(sampler.model)
         turn = _Turn(self, sampling)
@@ -208,7 +222,8 @@ class Session:
                 continue
             for r in rows[over]:
                 cache.held[self.lies[r]] = before[r] + turn.length[r]
-            # The rows that have ended go to the window's front, which moves on behind them; at its other end waiting rows come in.
+            # The rows that have ended go to the window's front, which moves on behind them; at its other end waiting
+            # rows come in.
             front = over[:gone]
             self._swap(lo + np.flatnonzero(~front), lo + gone + np.flatnonzero(over[gone:]))
             lo, hi = lo + gone, min(n, hi + gone)
@@ -223,22 +238,29 @@ class Session:
         while len(slots):
             self.sampler.turns(self.cache, slots, self.row_in[slots], self.last, drawn)
             rows = self.row_in[slots]
-            turn.judge(rows[turn.ending.may_end[turn.ids[rows, turn.length[rows] - 1]] | (turn.length[rows] == turn.sampling.max_tokens)])
+            turn.judge(
+                rows[
+                    turn.ending.may_end[turn.ids[rows, turn.length[rows] - 1]]
+                    | (turn.length[rows] == turn.sampling.max_tokens)
+                ]
+            )
             slots = slots[~turn.over[rows]]
         self.turn += 1
         return turn.segments(self.rows)
 
 
 class _Turn:
-    """One turn of all rows while it is drawn. Arrays are by row: `length` tokens so far, `over` whether it has ended, and what was drawn."""
+    """One turn of all rows while it is drawn. Arrays are by row: `length` tokens so far, `over` whether it has ended,
+    and what was drawn."""
 
     def __init__(self, session: Session, sampling: Sampling) -> None:
         sampler, device, n, limit = session.sampler, session.cache.device, len(session.row_in), sampling.max_tokens
         self.sampling, self.version = sampling, sampler.version
         self.ending = Ending.of(sampling, sampler.end_id, sampler.renderer, len(head_weight(sampler.model)))
-        self.guide = Guide.of(sampling, sampler.renderer, device) if sampling.choices else None
-        self.node = torch.zeros(n, dtype=torch.long, device=device) if self.guide else None
-        # One uniform number per (sample, turn, position): a counter-based stream, so neighbours and batch order do not matter.
+        self.group_transform = Guide.of(sampling, sampler.renderer, device) if sampling.choices else None
+        self.node = torch.zeros(n, dtype=torch.long, device=device) if self.group_transform else None
+        # One uniform number per (sample, turn, position): a counter-based stream, so neighbours and batch order do not
+        # matter.
         uniforms = np.zeros((n, limit))
         for r in session.rows:
             uniforms[r] = np.random.Generator(np.random.Philox(key=[session.seeds[r], session.turn])).random(limit)
@@ -254,16 +276,16 @@ class _Turn:
         at = np.where(self.over[rows], limit, self.length[rows])
         index = torch.from_numpy(rows * limit + np.minimum(at, limit - 1)).to(last.device)
         uniform = self.uniforms.index_select(0, index)
-        node = None if self.guide is None else self.node[torch.from_numpy(rows)]
+        node = None if self.group_transform is None else self.node[torch.from_numpy(rows)]
         done = []
         for part in blocks(len(rows), max(16, _LOGITS // len(head))):
             logits = last[part] @ head.T
-            if self.guide:
-                logits = self.guide.cut(logits, node[part])
+            if self.group_transform:
+                logits = self.group_transform.cut(logits, node[part])
             done.append(_draw(logits, self.sampling, uniform[part]))
         token, logp, entropy = (torch.cat(x) if len(done) > 1 else x[0] for x in zip(*done, strict=True))
-        if self.guide:
-            token, self.node[torch.from_numpy(rows)] = self.guide.step(node, token)
+        if self.group_transform:
+            token, self.node[torch.from_numpy(rows)] = self.group_transform.step(node, token)
         ids = token.cpu().numpy()
         self.ids[rows, at], self.logp[rows, at], self.entropy[rows, at] = ids, logp.cpu().numpy(), entropy.cpu().numpy()
         live = ~self.over[rows]
@@ -288,24 +310,41 @@ class _Turn:
     def drawn(self) -> Drawn:
         """The arrays that compiled code fills."""
         limit = self.sampling.max_tokens
-        return Drawn(limit=limit, temperature=self.sampling.temperature, may_end=self.ending.may_end, uniforms=self.uniforms.view(-1, limit).numpy(),
-                     ids=self.ids, logp=self.logp, entropy=self.entropy, length=self.length)  # fmt: skip
+        return Drawn(
+            limit=limit,
+            temperature=self.sampling.temperature,
+            may_end=self.ending.may_end,
+            uniforms=self.uniforms.view(-1, limit).numpy(),
+            ids=self.ids,
+            logp=self.logp,
+            entropy=self.entropy,
+            length=self.length,
+        )
 
     def segments(self, rows: Sequence[int]) -> list[Segment]:
         """What each row wrote."""
         cut = [(r, int(self.length[r])) for r in rows]
         return [
-            Segment(ids=self.ids[r, :k].copy(), role="model", logp=self.logp[r, :k].copy(), entropy=self.entropy[r, :k].copy(),
-                    stop=self.why[r], version=self.version, sampling=self.sampling)
+            Segment(
+                ids=self.ids[r, :k].copy(),
+                role="model",
+                logp=self.logp[r, :k].copy(),
+                entropy=self.entropy[r, :k].copy(),
+                stop=self.why[r],
+                version=self.version,
+                sampling=self.sampling,
+            )
             for r, k in cut
-        ]  # fmt: skip
+        ]
 
 
 def _draw(logits: Tensor, sampling: Sampling, uniform: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """logits [B, V], uniform [B] float64 in [0, 1) -> ids, log-probs and entropies [B] of the truncated, renormalised distribution.
+    """logits [B, V], uniform [B] float64 in [0, 1) -> ids, log-probs and entropies [B] of the truncated, renormalised
+    distribution.
 
-    By inverse CDF: the first token whose cumulated probability exceeds u times the whole. Cumulated in float64: in float32 the tail of a
-    large vocabulary vanishes, and u may round to 1, where a token of probability 0 would be drawn.
+    By inverse CDF: the first token whose cumulated probability exceeds u times the whole. Cumulated in float64: in
+    float32 the tail of a large vocabulary vanishes, and u may round to 1, where a token of probability 0 would be
+    drawn.
     """
     z = logits.float()
     if sampling.temperature not in (0, 1):
@@ -325,7 +364,8 @@ def _draw(logits: Tensor, sampling: Sampling, uniform: Tensor) -> tuple[Tensor, 
 
 
 def truncated(z: Tensor, sampling: Sampling) -> Tensor:
-    """Logits [B, V] at their temperature with -inf where top-k, top-p (of what top-k left) or min-p leave a token out."""
+    """Logits [B, V] at their temperature with -inf where top-k, top-p (of what top-k left) or min-p leave a token
+    out."""
     if sampling.top_k and sampling.top_k < z.shape[-1]:
         z = z.masked_fill(z < z.topk(sampling.top_k, -1).values[:, -1:], -torch.inf)
     keep = z

@@ -1,8 +1,9 @@
-"""vLLM as an `Engine`: in this process (`InProcess`), or behind the port of a server of its own (`Server`, OpenAI-compatible).
+"""vLLM as an `Engine`: in this process (`InProcess`), or behind the port of a server of its own (`Server`,
+OpenAI-compatible).
 
-Both keep a prefix cache, take weights in place, and return log-probs of the distribution really sampled from (after temperature, top-k and
-top-p; of greedy turns those of the model at temperature 1), which is what `--logprobs-mode processed_logprobs` means. Entropies are not
-returned. Seeds are per request.
+Both keep a prefix cache, take weights in place, and return log-probs of the distribution really sampled from (after
+temperature, top-k and top-p; of greedy turns those of the model at temperature 1), which is what `--logprobs-mode
+processed_logprobs` means. Entropies are not returned. Seeds are per request.
 
 `ENVIRONMENT` has to be in the environment of the process before vLLM is imported there.
 """
@@ -28,7 +29,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from synth.types import Sampling
-from training.lora import folded
+from training.model.lora import folded
 from training.rollout.engine import Completion, EngineLost
 
 WORKER = "training.rollout.vllm_worker.Versioned"
@@ -40,18 +41,30 @@ ENVIRONMENT = {
     "DO_NOT_TRACK": "1",
     "VLLM_LOGGING_LEVEL": "ERROR",
     "HF_HUB_OFFLINE": "1",  # the model is a folder
-    "TORCHDYNAMO_DISABLE": "1",  # some small operations are compiled else, eager or not: that takes a C++ compiler and a minute
+    # some small operations are compiled else, eager or not: that takes a C++ compiler and a minute
+    "TORCHDYNAMO_DISABLE": "1",
 }
-SERVED = {**ENVIRONMENT, "VLLM_ENABLE_V1_MULTIPROCESSING": "1", "VLLM_SERVER_DEV_MODE": "1"}  # dev mode: its weights can be exchanged
+SERVED = {
+    **ENVIRONMENT,
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "1",
+    "VLLM_SERVER_DEV_MODE": "1",
+}  # dev mode: its weights can be exchanged
 
 
 def settings(*, max_length: int, dtype: str = "float32", memory: float = 1.0, **more: Any) -> dict[str, Any]:
-    """Arguments that both ways start vLLM with: conversations of at most `max_length` tokens, `memory` GiB for their keys and values. `more`
-    is added, or replaces them."""
+    """Arguments that both ways start vLLM with: conversations of at most `max_length` tokens, `memory` GiB for their
+    keys and values. `more` is added, or replaces them."""
     return {
-        "max_model_len": max_length, "dtype": dtype, "kv_cache_memory_bytes": int(memory * 2**30), "enforce_eager": True,
-        "enable_prefix_caching": True, "logprobs_mode": "processed_logprobs", "generation_config": "vllm", "worker_extension_cls": WORKER, **more,
-    }  # fmt: skip
+        "max_model_len": max_length,
+        "dtype": dtype,
+        "kv_cache_memory_bytes": int(memory * 2**30),
+        "enforce_eager": True,
+        "enable_prefix_caching": True,
+        "logprobs_mode": "processed_logprobs",
+        "generation_config": "vllm",
+        "worker_extension_cls": WORKER,
+        **more,
+    }
 
 
 @dataclass
@@ -72,7 +85,9 @@ class InProcess:
         try:
             import vllm
         except ImportError as e:
-            raise ValueError(f"the engine vllm cannot be imported ({e}): `make engine-cpu`, or on a GPU `pip install -c constraints.txt -e '.[vllm]'`") from e
+            raise ValueError(
+                f"the engine vllm cannot be imported ({e}): `make engine-cpu`, or on a GPU `pip install -c constraints.txt -e '.[vllm]'`"
+            ) from e
         _make_readable()
         threads, set_threads = torch.get_num_threads(), torch.set_num_threads
         with torch.random.fork_rng():
@@ -94,7 +109,9 @@ class InProcess:
         with _losing():
             return self.llm.collective_rpc("espalier_version")[0]
 
-    def complete(self, prompts: Sequence[Sequence[int]], seeds: Sequence[int], sampling: Sampling, end_id: int) -> list[Completion | None]:
+    def complete(
+        self, prompts: Sequence[Sequence[int]], seeds: Sequence[int], sampling: Sampling, end_id: int
+    ) -> list[Completion | None]:
         from vllm import SamplingParams
 
         asked = [SamplingParams(**request(sampling, seed, end_id), detokenize=bool(sampling.stop)) for seed in seeds]
@@ -119,8 +136,9 @@ class InProcess:
 
 
 def _make_readable() -> None:
-    """vLLM's CPU build looks into the `__dict__` of whatever any module holds. The library that llvmlite holds (it came with numba, which
-    bm25s imports where it is there) makes up attributes as they are asked for, and its `__dict__` would be no mapping."""
+    """vLLM's CPU build looks into the `__dict__` of whatever any module holds. The library that llvmlite holds (it came
+    with numba, which bm25s imports where it is there) makes up attributes as they are asked for, and its `__dict__`
+    would be no mapping."""
     with contextlib.suppress(ImportError):
         from llvmlite.binding import ffi
 
@@ -136,13 +154,15 @@ def _losing():
         yield
     except (RuntimeError, AssertionError, OSError, VLLMServerError) as e:
         if "Unsupported" in str(e):  # on a CPU e.g. heads of other sizes than multiples of 32: it would say so again
-            raise ValueError(f"vLLM cannot run this model here ({str(e).splitlines()[0]}): set `engine: torch`, or choose another model") from e
+            raise ValueError(
+                f"vLLM cannot run this model here ({str(e).splitlines()[0]}): set `engine: torch`, or choose another model"
+            ) from e
         raise EngineLost(f"vLLM died ({type(e).__name__}: {(str(e).splitlines() or ['no reason given'])[0]})") from e
 
 
 def request(sampling: Sampling, seed: int, end_id: int) -> dict[str, Any]:
-    """What vLLM is asked for one completion: arguments of its `SamplingParams`, and keys of a request to its server, which are the same.
-    Raises ValueError for what it would do otherwise than the sampler of this process."""
+    """What vLLM is asked for one completion: arguments of its `SamplingParams`, and keys of a request to its server,
+    which are the same. Raises ValueError for what it would do otherwise than the sampler of this process."""
     if sampling.choices:
         raise ValueError(
             "vLLM cannot be held to choices: it would spell them in whatever tokens it likes, where the tokenizer's own are meant; set "
@@ -154,13 +174,23 @@ def request(sampling: Sampling, seed: int, end_id: int) -> dict[str, Any]:
             f"{sampling.min_p} alone, or `engine: torch`"
         )
     return {
-        "temperature": sampling.temperature, "top_p": sampling.top_p, "top_k": sampling.top_k, "min_p": sampling.min_p, "seed": seed,
-        "max_tokens": sampling.max_tokens, "stop_token_ids": [end_id, *sampling.stop_ids], "stop": list(sampling.stop),
-        "ignore_eos": True, "logprobs": 0, "skip_special_tokens": False,
-    }  # fmt: skip
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "top_k": sampling.top_k,
+        "min_p": sampling.min_p,
+        "seed": seed,
+        "max_tokens": sampling.max_tokens,
+        "stop_token_ids": [end_id, *sampling.stop_ids],
+        "stop": list(sampling.stop),
+        "ignore_eos": True,
+        "logprobs": 0,
+        "skip_special_tokens": False,
+    }
 
 
-def _completion(ids: Sequence[int], logp: Sequence[float], reason: str | None, sampling: Sampling, end_id: int) -> Completion | None:
+def _completion(
+    ids: Sequence[int], logp: Sequence[float], reason: str | None, sampling: Sampling, end_id: int
+) -> Completion | None:
     if reason == "stop":
         stop = "end" if ids[-1] == end_id else "stop_id" if ids[-1] in sampling.stop_ids else "stop_string"
     elif reason == "length":
@@ -172,7 +202,8 @@ def _completion(ids: Sequence[int], logp: Sequence[float], reason: str | None, s
 
 @dataclass
 class Server:
-    """`vllm serve` in another process on this machine, as `command` starts it. Raises ValueError for an answer that is none of vLLM's.
+    """`vllm serve` in another process on this machine, as `command` starts it. Raises ValueError for an answer that is
+    none of vLLM's.
 
     url      up to and without /v1
     weights  a folder that the server can read too: where weights are laid for it
@@ -192,8 +223,11 @@ class Server:
     def load(self, model: nn.Module, version: int) -> None:
         folder = self.weights / f"{version}"
         folder.mkdir(parents=True, exist_ok=True)
-        # Each by its own name, tied ones too: of a head that is not in the file vLLM's CPU build keeps the packed copy of the weights before.
-        weights = {name: t.detach().cpu().clone(memory_format=torch.contiguous_format) for name, t in folded(model).items()}
+        # Each by its own name, tied ones too: of a head that is not in the file vLLM's CPU build keeps the packed copy
+        # of the weights before.
+        weights = {
+            name: t.detach().cpu().clone(memory_format=torch.contiguous_format) for name, t in folded(model).items()
+        }
         save_file(weights, folder / "model.safetensors")
         try:
             self._rpc("espalier_load", {"version": version, "folder": str(folder)})
@@ -205,18 +239,27 @@ class Server:
         said = self._rpc("espalier_version", {})  # numbers come as texts
         return None if said is None else int(said)
 
-    def complete(self, prompts: Sequence[Sequence[int]], seeds: Sequence[int], sampling: Sampling, end_id: int) -> list[Completion | None]:
+    def complete(
+        self, prompts: Sequence[Sequence[int]], seeds: Sequence[int], sampling: Sampling, end_id: int
+    ) -> list[Completion | None]:
         if not self.name:
             self.name = self._ask("/v1/models")["data"][0]["id"]
 
         def one(prompt: Sequence[int], seed: int) -> Completion | None:
             try:
-                body = {"model": self.name, "prompt": list(prompt), "return_token_ids": True, **request(sampling, seed, end_id)}
+                body = {
+                    "model": self.name,
+                    "prompt": list(prompt),
+                    "return_token_ids": True,
+                    **request(sampling, seed, end_id),
+                }
                 said = self._post("/v1/completions", body)["choices"][0]
             except EngineLost as e:
                 print(f"warning: {e}", file=sys.stderr)
                 return None
-            return _completion(said["token_ids"], said["logprobs"]["token_logprobs"], said["finish_reason"], sampling, end_id)
+            return _completion(
+                said["token_ids"], said["logprobs"]["token_logprobs"], said["finish_reason"], sampling, end_id
+            )
 
         with ThreadPoolExecutor(min(self.workers, len(prompts))) as pool:
             return list(pool.map(one, prompts, seeds))
@@ -240,7 +283,9 @@ class Server:
 
     def _ask(self, path: str, body: bytes | None = None) -> Any:
         headers = {"Content-Type": "application/json"}
-        request = urllib.request.Request(self.url.rstrip("/") + path, data=body, headers=headers, method="POST" if body else "GET")
+        request = urllib.request.Request(
+            self.url.rstrip("/") + path, data=body, headers=headers, method="POST" if body else "GET"
+        )
         try:
             with urllib.request.urlopen(request, timeout=self.timeout) as answer:
                 text = answer.read()
@@ -258,6 +303,18 @@ class Server:
 
 
 def command(folder: Path, port: int, more: Mapping[str, Any]) -> list[str]:
-    """The arguments that start a server of a model's folder on this machine's own port, with SERVED in its environment."""
+    """The arguments that start a server of a model's folder on this machine's own port, with SERVED in its
+    environment."""
     flags = [f"--{k.replace('_', '-')}" + ("" if v is True else f"={v}") for k, v in more.items() if v is not False]
-    return [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(folder), "--host", "127.0.0.1", "--port", str(port), *flags]
+    return [
+        sys.executable,
+        "-m",
+        "vllm.entrypoints.openai.api_server",
+        "--model",
+        str(folder),
+        "--host",
+        "127.0.0.1",
+        "--port",
+        str(port),
+        *flags,
+    ]

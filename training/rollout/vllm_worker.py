@@ -1,8 +1,9 @@
 """What vLLM's worker is given beside its own: weights that come with a version, and the version to be asked for.
 
-vLLM makes it a base of its worker (`worker_extension_cls`), so its `reload_weights` is there. That is the one way that leaves a CPU
-build whole: `model.load_weights` meets linear layers that were packed, fails, and leaves half of the old weights. It reloads the layers whose
-names it is given, and a head that is tied to the embedding is a layer with a packed copy of its own: it has to be given by name, too.
+vLLM makes it a base of its worker (`worker_extension_cls`), so its `reload_weights` is there. That is the one way that
+leaves a CPU build whole: `model.load_weights` meets linear layers that were packed, fails, and leaves half of the old
+weights. It reloads the layers whose names it is given, and a head that is tied to the embedding is a layer with a
+packed copy of its own: it has to be given by name, too.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ class Versioned:
     espalier_held: int | None = None
 
     def espalier_load(self, version: int, folder: str = "", weights: Iterable[tuple[str, Any]] = ()) -> int:
-        """Take the weights of a folder in Hugging Face layout, or (name, tensor) pairs, tied ones by all of their names, and call them
-        `version`."""
+        """Take the weights of a folder in Hugging Face layout, or (name, tensor) pairs, tied ones by all of their
+        names, and call them `version`."""
         self.espalier_held = None
         if folder:
             self.reload_weights(weights_path=folder)

@@ -1,0 +1,104 @@
+"""Which thing is meant? The answers to yes/no questions leave one of the things listed with their properties.
+
+Certificate: the drawn answers are intersected as sets of bits; from the text every thing is checked against every
+answer, and one must be left. Every answer is needed: without any one of them another thing would fit too. Difficulty
+axes: things, properties."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+from synth.families._sample import Refused, item, parsed
+from synth.types import Problem, Quarantined, Split
+
+LADDER = (
+    {"things": 4, "properties": 4},
+    {"things": 6, "properties": 5},
+    {"things": 9, "properties": 6},
+    {"things": 14, "properties": 7},
+)
+CERTIFICATE = ("intersection of bit sets", "every thing against every answer of the text")
+PROPERTIES = "red round heavy soft old sweet loud small wet sharp warm smooth".split()
+SYLLABLES = "bo da fe gu ki lo mu na po ri so tu va we zi".split()
+_TEXT = re.compile(r"(.+)\. (Is it .+)\. Which one is it\?")
+_THING = re.compile(r"(\w+): ([\w ]+)")
+_ANSWER = re.compile(r"Is it (\w+)\? (yes|no)")
+
+
+def twenty_questions(
+    seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,), env: str = "single"
+) -> Problem | Quarantined:
+    """Problem `index` of a split: the name of the thing. `levels` are the rungs of the ladder to draw from; env "ask"
+    has it played in turns (training/env/ask.py)."""
+    made = item(
+        seed,
+        split,
+        index,
+        levels,
+        family="twenty_questions",
+        ladder=LADDER,
+        certificate=CERTIFICATE,
+        draw=draw,
+        pose=pose,
+        solve=solve,
+    )
+    return replace(made, env=env) if isinstance(made, Problem) else made
+
+
+def draw(rng: Random, *, things: int, properties: int) -> tuple[str, tuple]:
+    while True:
+        words = rng.sample(PROPERTIES, properties)
+        masks = rng.sample(range(1, 1 << properties), things)
+        names: list[str] = []
+        while len(names) < things:
+            name = rng.choice(SYLLABLES) + rng.choice(SYLLABLES)
+            if name not in names and name not in PROPERTIES:
+                names.append(name)
+        hidden = rng.randrange(things)
+        having = [
+            sum(1 << t for t, m in enumerate(masks) if m >> p & 1 == masks[hidden] >> p & 1) for p in range(properties)
+        ]
+        asked: list[int] = []
+        left = (1 << things) - 1
+        for p in rng.sample(range(properties), properties):
+            if left != 1 << hidden and left & ~having[p]:
+                left &= having[p]
+                asked.append(p)
+        for p in list(asked):
+            rest = (1 << things) - 1
+            for q in asked:
+                rest &= having[q] if q != p else -1
+            if rest == 1 << hidden:
+                asked.remove(p)
+        if len(asked) > 1:
+            return f"{sorted(zip(names, masks, strict=True))} {words} {sorted(asked)}", (
+                names,
+                masks,
+                words,
+                hidden,
+                asked,
+            )
+
+
+def pose(spec: tuple) -> dict[str, Any]:
+    names, masks, words, hidden, asked = spec
+    listed = "; ".join(
+        f"{n}: {' '.join(w for p, w in enumerate(words) if m >> p & 1)}" for n, m in zip(names, masks, strict=True)
+    )
+    answers = " ".join(f"Is it {words[p]}? {'yes' if masks[hidden] >> p & 1 else 'no'}" for p in asked)
+    return {"prompt": f"{listed}. {answers}. Which one is it?", "answer": names[hidden], "verifier": "exact"}
+
+
+def solve(question: str) -> str:
+    listed, answers = parsed(_TEXT, question).groups()
+    fits = []
+    for name, words in _THING.findall(listed):
+        if all((word in words.split()) == (answer == "yes") for word, answer in _ANSWER.findall(answers)):
+            fits.append(name)
+    if len(fits) != 1:
+        raise Refused(f"{'not_unique' if fits else 'impossible'}: {' '.join(fits) or 'nothing'} fits")
+    return fits[0]

@@ -1,0 +1,426 @@
+"""From rows of text to a knowledge base: what a reader of a source gives (`Reading`), the schema, and `build`.
+
+A schema is known in part: what the user states (relations.csv, or the fields of a record) stands and is enforced,
+everything else
+is inferred from the rows. A row that cannot be a fact is quarantined with a reason and its text, and the others go on:
+produced = accepted + quarantined, always.
+"""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import io
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from synth.knowledge.kb import KB, Entity, Fact, Relation
+from synth.knowledge.text import tidy
+from synth.types import Quarantined, digest
+
+if TYPE_CHECKING:
+    from synth.knowledge.documents import Document
+
+STAGE = "kb"
+THING = "thing"  # the type of an entity whose type nothing states
+BLANK = "all cells of the row are blank: fill it, or remove it"
+LONGEST = 1000  # characters of a name: it stands before every line of its page in the search index
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_YEAR = re.compile(r"-?\d{1,4}")
+_DATE = re.compile(r"\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])")
+_FLAGS = ("functional", "inverse_functional", "complete")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One statement as a source makes it: three names (or a literal object), types where stated, the place, and the
+    text found there."""
+
+    subject: str
+    relation: str
+    object: str
+    subject_type: str = ""
+    object_type: str = ""
+    source: str
+    span: str
+
+
+@dataclass(kw_only=True)
+class Reading:
+    """What a reader found in one source.
+
+    rows         statements, in order
+    quarantined  what could not even be read as a statement
+    schema       relation name -> the fields of `Relation` that the source states
+    closed       whether `schema` is the whole schema, so that another relation is a mistake
+    aliases      (type, name) -> other names
+    documents    the pages themselves, where the source has any: for the search engine
+    """
+
+    rows: list[Row] = field(default_factory=list)
+    quarantined: list[Quarantined] = field(default_factory=list)
+    schema: dict[str, dict[str, object]] = field(default_factory=dict)
+    closed: bool = False
+    aliases: dict[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
+    documents: list[Document] = field(default_factory=list)
+
+    def quarantine(self, reason: str, source: str, why: str, span: str) -> None:
+        """Put a row into the quarantine."""
+        self.quarantined.append(quarantine(reason, source, why, span))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Built:
+    """A knowledge base and the account of its rows: produced = accepted + len(quarantined)."""
+
+    kb: KB
+    quarantined: tuple[Quarantined, ...]
+    produced: int
+    accepted: int
+
+    @property
+    def bad(self) -> list[Quarantined]:
+        """The quarantined rows that hold something: blank ones are counted, and are no mistake."""
+        return [q for q in self.quarantined if q.reason != "blank_row"]
+
+
+def quarantine(reason: str, source: str, why: str, span: str) -> Quarantined:
+    """A row quarantined; `why` is a sentence with its remedy, `span` the row itself, whole."""
+    return Quarantined(
+        id=digest(reason, source, span)[:20], stage=STAGE, reason=reason, evidence=f"{source}: {why} | {span}"
+    )
+
+
+def read_text(path: Path, name: str) -> str:
+    """The text of a file. Raises ValueError where it is missing, empty, or not UTF-8 (with the place of the first wrong
+    byte)."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ValueError(f"{name} cannot be read ({error.strerror}): fix the path of this source") from error
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ValueError(
+            f"{name} line {line} is not UTF-8: byte 0x{data[error.start]:02x} at offset {error.start}: save the file as UTF-8, "
+            f"for example with `iconv -f latin1 -t utf-8`"
+        ) from error
+    if not text.strip():
+        raise ValueError(
+            f"{name} line 1 is the end of an empty source: add rows to it, or take it out of the list of sources"
+        )
+    return text
+
+
+def csv_lines(text: str, name: str, *, delimiter: str = ",") -> Iterator[tuple[int, list[str]]]:
+    """(line, cells) of the rows of a CSV text. A cell may be as long as the text: the limit of the module csv, 131,072
+    characters unless somebody set it, is lifted for the time of reading. Raises ValueError for an unclosed quote."""
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    while True:
+        limit = csv.field_size_limit(len(text) + 1)
+        try:
+            cells = next(reader, None)
+        except csv.Error as error:
+            raise ValueError(
+                f"{name} line {reader.line_num} is not CSV ({error}): close the quote, and double a quote inside a cell"
+            ) from error
+        finally:
+            csv.field_size_limit(limit)
+        if cells is None:
+            return
+        yield reader.line_num, cells
+
+
+def read_table(
+    path: Path, name: str, needed: Sequence[str], allowed: Sequence[str] = (), *, blank: bool = False
+) -> Iterable[tuple[int, str, dict[str, str] | None]]:
+    """Rows of a CSV file with a header: (line, text of the row, cells by column or None where their number is wrong).
+
+    Empty lines are no rows. Rows whose cells are all blank are passed over, or with `blank` given like the others.
+    Raises ValueError for a missing or unknown column, an unclosed quote, and no row below
+    the header.
+    """
+    rows = list(csv_lines(read_text(path, name), name))
+    header = [tidy(c).lower() for c in rows[0][1]]
+    for column in needed:
+        if column not in header:
+            raise ValueError(
+                f"{name} line 1 lacks the column {column!r}: begin the file with the header {','.join(needed)}"
+            )
+    for column in header:
+        if column not in needed and column not in allowed:
+            raise ValueError(
+                f"{name} line 1 has an unknown column {column!r}: the columns are {', '.join([*needed, *allowed])}"
+            )
+    body = [(line, cells) for line, cells in rows[1:] if any(c.strip() for c in cells) or (blank and cells)]
+    if not body:
+        raise ValueError(
+            f"{name} line {rows[-1][0]} is the end of a source without rows: add rows below the header, or take it out of "
+            "the list of sources"
+        )
+    for line, cells in body:
+        raw = io.StringIO()
+        csv.writer(raw, lineterminator="").writerow(cells)
+        yield line, raw.getvalue(), dict(zip(header, map(tidy, cells))) if len(cells) == len(header) else None
+
+
+def read_schema(path: Path, name: str) -> dict[str, dict[str, object]]:
+    """relations.csv: name, and any other field of `Relation`; an empty cell is left to inference. Raises ValueError for
+    a wrong row."""
+    columns = [f.name for f in fields(Relation)]
+    out: dict[str, dict[str, object]] = {}
+    for line, _, cells in read_table(path, name, ["name"], columns[1:]):
+        if cells is None or not cells["name"]:
+            raise ValueError(
+                f"{name} line {line} has {'the wrong number of cells' if cells is None else 'no name'}: give one cell for each "
+                "column of the header"
+            )
+        if cells["name"] in out:
+            raise ValueError(
+                f"{name} line {line} declares the relation {cells['name']!r} again: keep one of the two lines"
+            )
+        stated: dict[str, object] = {k: v for k, v in cells.items() if v and k != "name"}
+        for flag in _FLAGS:
+            if flag in stated:
+                if str(stated[flag]).lower() not in ("true", "false"):
+                    raise ValueError(
+                        f"{name} line {line} has {stated[flag]!r} under {flag!r}: write true, false, or nothing to have it inferred"
+                    )
+                stated[flag] = str(stated[flag]).lower() == "true"
+        out[cells["name"]] = stated
+    return out
+
+
+def write_schema(path: Path, relations: Iterable[Relation]) -> None:
+    """Write relations.csv, as `read_schema` reads it, for the user to edit."""
+    columns = [f.name for f in fields(Relation)]
+    with path.open("w", encoding="utf-8", newline="") as out:
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow(columns)
+        for r in relations:
+            writer.writerow([str(v).lower() if isinstance(v, bool) else v for v in (getattr(r, c) for c in columns)])
+
+
+def infer(name: str, rows: Sequence[Row], stated: Mapping[str, object], subjects: Mapping[str, str]) -> Relation:
+    """The relation of `rows`, as far as `stated` leaves it open.
+
+    domain, range         the type most rows state; else objects that are all numbers make "number" ("year" where the
+                          name says so), all dates "date", objects most of which are subjects elsewhere (`subjects`:
+                          name -> type) are entities of that type; the rest is "string"
+    functional, inverse_functional   as the rows have it
+    complete              false: only a user can know that nothing is missing
+    """
+    objects = [r.object for r in rows]
+    forward, backward = defaultdict(set), defaultdict(set)
+    for r in rows:
+        forward[r.subject].add(r.object)
+        backward[r.object].add(r.subject)
+    known = [subjects[o] for o in objects if o in subjects]
+    if all(_NUMBER.fullmatch(o) for o in objects):
+        kind = "year" if "year" in name.lower() and all(_YEAR.fullmatch(o) for o in objects) else "number"
+    elif all(_DATE.fullmatch(o) for o in objects):
+        kind = "date"
+    else:
+        kind = _most(known) if 2 * len(known) > len(objects) else "string"
+    guess = {
+        "domain": _most([r.subject_type for r in rows if r.subject_type]) or THING,
+        "range": _most([r.object_type for r in rows if r.object_type]) or kind,
+        "functional": all(len(v) == 1 for v in forward.values()),
+        "inverse_functional": all(len(v) == 1 for v in backward.values()),
+        "label": re.sub(r"[_\-]+", " ", name),
+    }
+    return Relation(name=name, **{**guess, **stated})  # type: ignore[arg-type]
+
+
+def _most(values: Sequence[str]) -> str:
+    """The most frequent value, the first of equals; "" for none."""
+    return Counter(values).most_common(1)[0][0] if values else ""
+
+
+def schema_of(
+    readings: Sequence[Reading],
+    known: Iterable[Relation] = (),
+    edited: Mapping[str, Mapping[str, object]] | None = None,
+) -> dict[str, Relation]:
+    """Relation name -> relation: as `edited` first, then as a reading states it, then as `known` has it, then inferred
+    from all rows that use it. Raises ValueError where `edited` names a relation that no row has, or another domain."""
+    stated = {r.name: {f.name: getattr(r, f.name) for f in fields(r) if f.name != "name"} for r in known}
+    for reading in readings:
+        for name, given in reading.schema.items():
+            was = stated.get(name, {})
+            for side in ("domain", "range"):
+                if side in given and was.get(side, given[side]) != given[side]:
+                    raise ValueError(
+                        f"the {side} of the relation {name!r} is {was[side]!r} in one source (or in the fictional world) and "
+                        f"{given[side]!r} in another: rename one of the two relations"
+                    )
+            stated[name] = {**stated.get(name, {}), **given}
+    used = {r.relation for reading in readings for r in reading.rows} if edited else set()
+    for name, given in (edited or {}).items():
+        if name not in used:
+            near = difflib.get_close_matches(name, used, 1, 0.0)
+            raise ValueError(
+                f"the schema edits the relation {name!r}, which no row has (nearest: {near[0] if near else 'none'!r}): fix its name"
+            )
+        was = stated.get(name, {}).get("domain", given.get("domain"))
+        if given.get("domain", was) != was:
+            raise ValueError(
+                f"the schema gives {name!r} the domain {given['domain']!r}, but its source says {was!r}: change the type in the source"
+            )
+        stated[name] = {**stated.get(name, {}), **given}
+    rows: dict[str, list[Row]] = defaultdict(list)
+    subjects: dict[str, str] = {}
+    for reading in readings:
+        for row in reading.rows:
+            if (
+                row.subject
+                and row.relation
+                and row.object
+                and not (reading.closed and row.relation not in reading.schema)
+            ):
+                rows[row.relation].append(row)
+                subjects.setdefault(
+                    row.subject, row.subject_type or str(stated.get(row.relation, {}).get("domain", THING))
+                )
+    return {name: infer(name, found, stated.get(name, {}), subjects) for name, found in rows.items()}
+
+
+def build(
+    readings: Sequence[Reading],
+    *,
+    known: Iterable[Relation] = (),
+    edited: Mapping[str, Mapping[str, object]] | None = None,
+) -> Built:
+    """A knowledge base of all rows that can be facts; every other row in quarantine.
+
+    Of two objects under a functional relation (a duplicate key) the first row stands and the second is quarantined, its
+    evidence naming both places. `known`: relations that bare rows of the same name take on; `edited`: fields of
+    relations that stand whatever else is said (`schema_of`).
+    """
+    relations = schema_of(readings, known, edited)
+    entities: dict[str, Entity] = {}
+    facts: dict[str, Fact] = {}
+    first: dict[tuple[str, ...], Fact] = {}
+    quarantined = [q for reading in readings for q in reading.quarantined]
+    produced = len(quarantined)
+    for reading in readings:
+        for row in reading.rows:
+            produced += 1
+            problem = _problem(row, reading, relations)
+            if problem:
+                quarantined.append(quarantine(problem[0], row.source, problem[1], row.span))
+                continue
+            relation = relations[row.relation]
+            subject = Entity.make(relation.domain, row.subject, source=row.source)
+            target = None if relation.literal else Entity.make(relation.range, row.object, source=row.source)
+            value = {"literal": row.object} if target is None else {"object": target.id}
+            fact = Fact.make(subject.id, relation.name, source=row.source, span=row.span, **value)
+            rival = (
+                facts.get(fact.id),
+                first.get(("of", fact.subject, fact.relation)),
+                first.get(("to", fact.relation, fact.value)),
+            )
+            clash = _clash(row, relation, *rival)
+            if clash:
+                quarantined.append(quarantine(clash[0], row.source, clash[1], row.span))
+                continue
+            facts[fact.id] = fact
+            first.setdefault(("of", fact.subject, fact.relation), fact)
+            first.setdefault(("to", fact.relation, fact.value), fact)
+            for e in (subject, target):
+                if e is not None:
+                    entities.setdefault(e.id, e)
+    for reading in readings:
+        for (type_, name), names in reading.aliases.items():
+            e = entities.get(f"{type_}:{name}")
+            if e is not None:
+                entities[e.id] = Entity(
+                    id=e.id, name=e.name, type=e.type, aliases=tuple(dict.fromkeys(e.aliases + names)), source=e.source
+                )
+    if produced != len(facts) + len(quarantined):
+        raise AssertionError(f"{produced} rows came in, {len(facts)} were accepted and {len(quarantined)} quarantined")
+    return Built(
+        kb=KB(entities.values(), (r for r in relations.values() if len(r.name) <= LONGEST), facts.values()),
+        quarantined=tuple(quarantined),
+        produced=produced,
+        accepted=len(facts),
+    )
+
+
+def _problem(row: Row, reading: Reading, relations: Mapping[str, Relation]) -> tuple[str, str] | None:
+    """(reason, sentence) where the row alone cannot be a fact."""
+    for part in ("subject", "relation", "object"):
+        if not getattr(row, part):
+            return f"missing_{part}", f"the {part} is missing: give one, or delete the row"
+        long = len(getattr(row, part)) > LONGEST and not (
+            part == "object" and row.relation in relations and relations[row.relation].literal
+        )
+        if long:
+            return (
+                "name_too_long",
+                f"the {part} has {len(getattr(row, part)):,} characters, and a name at most {LONGEST:,}: shorten it, or make a value or "
+                "a document of it",
+            )
+    if reading.closed and row.relation not in reading.schema:
+        near = difflib.get_close_matches(row.relation, reading.schema, 1, 0.0)
+        return (
+            "unknown_relation",
+            f"the relation {row.relation!r} is not in relations.csv (nearest: {near[0]!r}): fix its spelling, or declare it there",
+        )
+    relation = relations[row.relation]
+    for stated, wanted, part in (
+        (row.subject_type, relation.domain, "subject"),
+        (row.object_type, relation.range, "object"),
+    ):
+        if stated and stated != wanted:
+            return (
+                "wrong_type",
+                f"the {part} is said to be a {stated!r}, but that of {row.relation!r} is a {wanted!r}: fix the type, or give "
+                "the relation a name of its own",
+            )
+    if row.subject == row.object and relation.domain == relation.range:
+        return (
+            "self_reference",
+            f"the {relation.label} of {row.subject!r} is said to be itself: fix one of the two, or delete the row",
+        )
+    if relation.range == "number" and not _NUMBER.fullmatch(row.object):
+        return (
+            "not_a_number",
+            f"{row.object!r} is not a number, as the range of {row.relation!r} asks: write digits with a point, or change "
+            "the range to string",
+        )
+    if relation.range == "year" and not _YEAR.fullmatch(row.object):
+        return (
+            "not_a_year",
+            f"{row.object!r} is not a year, as the range of {row.relation!r} asks: write up to four digits, or change the range to string",
+        )
+    if relation.range == "date" and not _DATE.fullmatch(row.object):
+        return (
+            "not_a_date",
+            f"{row.object!r} is not a date, as the range of {row.relation!r} asks: write 1789-07-14, or change the range to string",
+        )
+    return None
+
+
+def _clash(row: Row, relation: Relation, same: Fact | None, of: Fact | None, to: Fact | None) -> tuple[str, str] | None:
+    """(reason, sentence) where the row cannot stand beside an earlier one."""
+    if same is not None:
+        return "duplicate_row", f"the same fact stands at {same.source}: delete one of the two"
+    if relation.functional and of is not None:
+        return (
+            "duplicate_key",
+            f"{row.subject!r} already has a {relation.label} at {of.source} ({of.span}): keep one of the two, or declare "
+            f"{row.relation!r} with functional false",
+        )
+    if relation.inverse_functional and to is not None:
+        return (
+            "duplicate_object",
+            f"{row.object!r} is already the {relation.label} of another at {to.source} ({to.span}): keep one of the two, or "
+            f"declare {row.relation!r} with inverse_functional false",
+        )
+    return None

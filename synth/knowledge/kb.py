@@ -1,0 +1,362 @@
+"""A knowledge base: entities, relations with their wording, facts, and the short passages that state them.
+
+The world is closed: what the facts do not say is not so. A relation carries all words said about it (passage, question,
+search query), so that the passages and the questions cannot drift apart. `KB` answers both directions from memory, and
+`KB.sqlite` writes the same facts as tables, so that another program can prove an answer by SQL.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import sqlite3
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import astuple, dataclass, fields, replace
+
+from synth.types import digest
+
+_BLANK = re.compile(r"\{(x|y|label|domain)\}")
+LITERALS = ("number", "string", "year", "date")  # ranges whose values are text of their own, not entities
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entity:
+    """A thing with a name. `id` is "type:name" (`Entity.make`); `aliases` are other names that an answer may use."""
+
+    id: str
+    name: str
+    type: str
+    aliases: tuple[str, ...] = ()
+    source: str = ""
+
+    @staticmethod
+    def make(type: str, name: str, *, aliases: Sequence[str] = (), source: str = "") -> Entity:
+        return Entity(id=entity_id(type, name), name=name, type=type, aliases=tuple(aliases), source=source)
+
+
+def entity_id(type: str, name: str) -> str:
+    """The id of an entity: one type has one bearer of a name; a country and a city may share theirs."""
+    return f"{type}:{name}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Relation:
+    """A kind of fact, and everything that is ever said about it.
+
+    domain               entity type of its subjects
+    range                entity type of its objects, or "number", "string", "year", "date" (written 1789-07-14)
+    functional           a subject has at most one object
+    inverse_functional   an object has at most one subject
+    complete             every true fact is listed, so that absence is a fact too
+    label                the words that name it: "capital", "population rank"
+    passage, forward, inverse
+                         templates over {x} (subject), {y} (object), {label}, {domain}: a sentence, a noun phrase for
+                         the object given the subject, and a noun phrase for the subject given the object
+    """
+
+    name: str
+    domain: str
+    range: str
+    functional: bool = False
+    inverse_functional: bool = False
+    complete: bool = False
+    label: str
+    passage: str = "The {label} of {x} is {y}."
+    forward: str = "the {label} of {x}"
+    inverse: str = "the {domain} whose {label} is {y}"
+
+    @property
+    def literal(self) -> bool:
+        """Whether its objects are values rather than entities."""
+        return self.range in LITERALS
+
+    def _fill(self, template: str, x: str = "", y: str = "") -> str:
+        words = {"x": x, "y": y, "label": self.label, "domain": self.domain.replace("_", " ")}
+        return _BLANK.sub(lambda blank: words[blank[1]], template)  # in one pass: a name may hold braces
+
+    def sentence(self, x: str, ys: Sequence[str]) -> str:
+        """The passage that states the facts: "The capital of Norvia is Zelton.", several objects as "A, B and C"."""
+        joined = ys[0] if len(ys) == 1 else f"{', '.join(ys[:-1])} and {ys[-1]}"
+        text = self._fill(self.passage, x, joined)
+        return text[:1].upper() + text[1:]
+
+    def ask(self, x: str) -> str:
+        """The object as a noun phrase: "the capital of Norvia"."""
+        return self._fill(self.forward, x=x)
+
+    def ask_back(self, y: str) -> str:
+        """The subject as a noun phrase: "the country whose capital is Zelton"."""
+        return self._fill(self.inverse, y=y)
+
+    def query(self, x: str) -> str:
+        """The search query that finds the object: "capital of Norvia"."""
+        return f"{self.label} of {x}"
+
+    def query_back(self, y: str) -> str:
+        """The search query that finds the subject: "country with capital Zelton"."""
+        return f"{self.domain.replace('_', ' ')} with {self.label} {y}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fact:
+    """subject (entity id), relation (name), and either `object` (entity id) or `literal` (text).
+
+    source: file and line; span: the text there.
+    """
+
+    id: str
+    subject: str
+    relation: str
+    object: str | None = None
+    literal: str | None = None
+    source: str = ""
+    span: str = ""
+
+    @staticmethod
+    def make(
+        subject: str,
+        relation: str,
+        *,
+        object: str | None = None,
+        literal: str | None = None,
+        source: str = "",
+        span: str = "",
+    ) -> Fact:
+        return Fact(
+            id=digest(subject, relation, object, literal)[:16],
+            subject=subject,
+            relation=relation,
+            object=object,
+            literal=literal,
+            source=source,
+            span=span,
+        )
+
+    @property
+    def value(self) -> str:
+        """The object's id, or the literal."""
+        return self.object if self.object is not None else self.literal  # type: ignore[return-value]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Passage:
+    """A short text about one entity, as the search tool returns it: title (its name), one sentence, and the ids of the
+    facts it states."""
+
+    id: str
+    entity: str
+    title: str
+    text: str
+    facts: tuple[str, ...]
+
+
+class KB:
+    """Entities, relations and facts, checked and indexed. Iteration order is that of the input; nothing is changed
+    after construction.
+
+    Raises ValueError for a repeated id, a fact about an unknown entity or relation, an object of the wrong type, or two
+    objects under a functional relation: readers of sources put such rows in quarantine before.
+    """
+
+    def __init__(self, entities: Iterable[Entity], relations: Iterable[Relation], facts: Iterable[Fact]) -> None:
+        self.entities = _by_key(entities, "id", "entity")
+        self.relations = _by_key(relations, "name", "relation")
+        self.facts = _by_key(facts, "id", "fact")
+        self._forward: dict[tuple[str, str], list[Fact]] = defaultdict(list)
+        self._backward: dict[tuple[str, str], list[Fact]] = defaultdict(list)
+        for fact in self.facts.values():
+            self._check(fact)
+            self._forward[fact.subject, fact.relation].append(fact)
+            self._backward[fact.relation, fact.value].append(fact)
+        for (subject, name), found in self._forward.items():
+            if len(found) > 1 and self.relations[name].functional:
+                raise ValueError(
+                    f"{subject!r} has {len(found)} objects under the functional relation {name!r} ({found[0].value!r}, "
+                    f"{found[1].value!r}): keep one, or declare it functional: false"
+                )
+        for (name, value), found in self._backward.items():
+            if len(found) > 1 and self.relations[name].inverse_functional:
+                raise ValueError(
+                    f"{value!r} has {len(found)} subjects under the inverse functional relation {name!r} ({found[0].subject!r}, "
+                    f"{found[1].subject!r}): keep one, or declare it inverse_functional: false"
+                )
+
+    def _check(self, fact: Fact) -> None:
+        relation, subject = self.relations.get(fact.relation), self.entities.get(fact.subject)
+        if relation is None or subject is None:
+            raise ValueError(
+                f"the fact {fact.subject!r} {fact.relation!r} {fact.value!r} names an unknown "
+                f"{'relation' if relation is None else 'subject'}: add it, or leave the fact out"
+            )
+        if (fact.object is None) == (fact.literal is None) or (fact.literal is None) == relation.literal:
+            raise ValueError(
+                f"the fact {fact.subject!r} {fact.relation!r} must have {'a literal' if relation.literal else 'an object'} alone: "
+                f"the range of {fact.relation!r} is {relation.range!r}"
+            )
+        thing = None if fact.object is None else self.entities.get(fact.object)
+        if not relation.literal and (thing is None or thing.type != relation.range):
+            raise ValueError(
+                f"the object {fact.object!r} of {fact.subject!r} {fact.relation!r} is not a known {relation.range!r}: add the "
+                "entity, or change the range of the relation"
+            )
+        if subject.type != relation.domain:
+            raise ValueError(
+                f"the subject {fact.subject!r} of {fact.relation!r} is a {subject.type!r}, but the domain of the relation is "
+                f"{relation.domain!r}: fix one of the two"
+            )
+
+    def forward(self, subject: str, relation: str) -> tuple[str, ...]:
+        """The objects (entity ids or literals) of a subject under a relation, () for none."""
+        return tuple(f.value for f in self._forward.get((subject, relation), ()))
+
+    def backward(self, relation: str, value: str) -> tuple[str, ...]:
+        """The subjects that have the object (entity id or literal) under a relation, () for none."""
+        return tuple(f.subject for f in self._backward.get((relation, value), ()))
+
+    def facts_of(self, subject: str, relation: str) -> tuple[Fact, ...]:
+        """The facts behind `forward`."""
+        return tuple(self._forward.get((subject, relation), ()))
+
+    def facts_to(self, relation: str, value: str) -> tuple[Fact, ...]:
+        """The facts behind `backward`."""
+        return tuple(self._backward.get((relation, value), ()))
+
+    def text(self, value: str) -> str:
+        """The name of an entity id; a literal is its own text."""
+        entity = self.entities.get(value)
+        return value if entity is None else entity.name
+
+    def digest(self) -> str:
+        """64 hex digits of the content: the same for any order of the same entities, relations and facts, whatever
+        their source."""
+        rows = [["entity", e.id, e.name, e.type, *sorted(e.aliases)] for e in self.entities.values()]
+        rows += [["relation", *map(str, astuple(r))] for r in self.relations.values()]
+        rows += [["fact", f.subject, f.relation, f.object is None, f.value] for f in self.facts.values()]
+        total = hashlib.sha256()
+        for line in sorted(json.dumps(row, ensure_ascii=False) for row in rows):
+            total.update(line.encode() + b"\n")
+        return total.hexdigest()
+
+    def sqlite(self, connection: sqlite3.Connection) -> None:
+        """Write the tables entity, relation and fact (columns as the types; aliases as JSON), indexed in both
+        directions."""
+        for table, cls, values in (
+            ("entity", Entity, self.entities),
+            ("relation", Relation, self.relations),
+            ("fact", Fact, self.facts),
+        ):
+            names = [f.name for f in fields(cls)]
+            columns = ", ".join(
+                f'"{n}" {"INTEGER" if f.type == "bool" else "TEXT"}{" PRIMARY KEY" if i == 0 else ""}'
+                for i, (n, f) in enumerate(zip(names, fields(cls)))
+            )
+            connection.execute(f"CREATE TABLE {table} ({columns}) WITHOUT ROWID")
+            rows = (
+                [
+                    json.dumps(v, ensure_ascii=False) if isinstance(v, tuple) else v
+                    for v in (getattr(value, n) for n in names)
+                ]
+                for value in values.values()
+            )
+            connection.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * len(names))})", rows)
+        for name, columns in (
+            ("forward", "subject, relation"),
+            ("to_object", "relation, object"),
+            ("to_literal", "relation, literal"),
+        ):
+            connection.execute(f"CREATE INDEX fact_{name} ON fact ({columns})")
+
+    def density(self, *, deepest: int = 4, least: float = 0.1) -> dict[str, object]:
+        """How much there is to chain.
+
+        A *step* leads from an entity to the only object of a relation, or back to its only subject; its target may be a
+        literal, where a walk ends. `walks` gives, for each number of hops, the share of entities that begin a walk of
+        so many steps never returning by the fact it came by; `depth` is the deepest hop count whose share reaches
+        `least`.
+        """
+        steps: dict[str, list[Fact]] = defaultdict(list)
+        for found in self._forward.values():
+            if len(found) == 1:
+                steps[found[0].subject].append(found[0])
+        for found in self._backward.values():
+            if len(found) == 1 and found[0].object is not None:
+                steps[found[0].object].append(found[0])
+        # alive[k][(entity, fact)]: a walk of k steps can begin at the entity with this fact.
+        alive = {(entity, f.id) for entity, found in steps.items() for f in found}
+        begin = Counter(entity for entity, _ in alive)
+        walks: dict[int, float] = {}
+        for hops in range(1, deepest + 1):
+            walks[hops] = round(len(begin) / max(1, len(self.entities)), 4)
+            after = set()
+            for entity, found in steps.items():
+                for f in found:
+                    target = f.object if f.subject == entity else f.subject
+                    if target is not None and begin.get(target, 0) > ((target, f.id) in alive):
+                        after.add((entity, f.id))
+            alive, begin = after, Counter(entity for entity, _ in after)
+        edges = sum(f.object is not None for f in self.facts.values())
+        return {
+            "entities": len(self.entities),
+            "facts": len(self.facts),
+            "edges": edges,
+            "edges_per_entity": round(edges / max(1, len(self.entities)), 3),
+            "walks": walks,
+            "depth": max((h for h, share in walks.items() if share >= least), default=0),
+        }
+
+
+def _by_key(values: Iterable, key: str, what: str) -> dict:
+    out: dict = {}
+    for value in values:
+        name = getattr(value, key)
+        if name in out:
+            raise ValueError(f"the {what} {name!r} is given twice: keep one")
+        out[name] = value
+    return out
+
+
+def merge(parts: Sequence[KB]) -> KB:
+    """One knowledge base of several. The first mention of an entity or fact stands (aliases are united); a relation
+    known twice keeps the first wording and every guarantee that both give. Raises ValueError where domain or range of a
+    relation differ."""
+    entities: dict[str, Entity] = {}
+    relations: dict[str, Relation] = {}
+    facts: dict[str, Fact] = {}
+    for part in parts:
+        for e in part.entities.values():
+            known = entities.setdefault(e.id, e)
+            entities[e.id] = replace(known, aliases=tuple(dict.fromkeys(known.aliases + e.aliases)))
+        for r in part.relations.values():
+            known_r = relations.setdefault(r.name, r)
+            if (known_r.domain, known_r.range) != (r.domain, r.range):
+                raise ValueError(
+                    f"the relation {r.name!r} leads from {known_r.domain!r} to {known_r.range!r} in one source and from {r.domain!r} "
+                    f"to {r.range!r} in another: rename one of them"
+                )
+            relations[r.name] = replace(
+                known_r,
+                **{
+                    flag: getattr(known_r, flag) and getattr(r, flag)
+                    for flag in ("functional", "inverse_functional", "complete")
+                },
+            )
+        for f in part.facts.values():
+            facts.setdefault(f.id, f)
+    return KB(entities.values(), relations.values(), facts.values())
+
+
+def passages(kb: KB, *, objects: int = 4) -> list[Passage]:
+    """One passage for each subject and relation, in the order of the facts; more than `objects` objects go on in a
+    further passage."""
+    out = []
+    for (subject, name), found in kb._forward.items():
+        for start in range(0, len(found), objects):
+            some = found[start : start + objects]
+            text = kb.relations[name].sentence(kb.text(subject), [kb.text(f.value) for f in some])
+            ids = tuple(f.id for f in some)
+            out.append(
+                Passage(id=digest("passage", *ids)[:16], entity=subject, title=kb.text(subject), text=text, facts=ids)
+            )
+    return out

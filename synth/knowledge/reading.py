@@ -1,0 +1,60 @@
+"""Passages read back: the names or values that a sentence of a known relation states."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+
+from synth.knowledge.kb import KB, Relation
+
+
+class Reader:
+    """Reads the sentences that `Relation.sentence` writes.
+
+    known   (entity type, text) -> whether something of that type bears that name: a lexicon, to tell the names of a
+    list apart
+    """
+
+    def __init__(self, relations: Iterable[Relation], known: Callable[[str, str], bool]) -> None:
+        self.relations = {r.name: r for r in relations}
+        self.known = known
+        self._sentences = {}
+        self._within: dict[str, str] = {}  # relation -> the longest text that every sentence of it has
+        for r in self.relations.values():
+            self._within[r.name] = max(re.split("[\0\1]", r.sentence("\0", ["\1"])), key=len)
+            text = re.escape(r.sentence("\0", ["\1"]))
+            self._sentences[r.name] = re.compile(
+                text.replace(re.escape("\0"), "(?P<x>.+)").replace(re.escape("\1"), "(?P<y>.+)")
+            )
+
+    @staticmethod
+    def of(kb: KB) -> Reader:
+        """The reader of a knowledge base in memory."""
+        names = {(e.type, e.name) for e in kb.entities.values()}
+        return Reader(kb.relations.values(), lambda type_, text: (type_, text) in names)
+
+    def read(self, relation: str, text: str, known: str, back: bool) -> list[str]:
+        """The names at the other end of `known` that the lines of `text` state, in order, without repetition."""
+        found: list[str] = []
+        within, sentence = self._within[relation], self._sentences[relation]
+        for line in text.split("\n"):
+            match = sentence.fullmatch(line) if within in line else None
+            if not match:
+                continue
+            x, ys = match["x"], self.split(relation, match["y"])
+            if back and known in ys:
+                found.append(x)
+            elif not back and known[:1].upper() + known[1:] in (x, x[:1].upper() + x[1:]):
+                found += ys
+        return list(dict.fromkeys(found))
+
+    def split(self, relation: str, text: str) -> list[str]:
+        """The objects of a sentence: "A, B and C and D" is three names where "B and C" is one. Empty where it cannot be
+        told apart."""
+        r = self.relations[relation]
+        if r.literal or self.known(r.range, text):
+            return [text]
+        for gap in re.finditer(", | and ", text):
+            if self.known(r.range, text[: gap.start()]) and (rest := self.split(relation, text[gap.end() :])):
+                return [text[: gap.start()], *rest]
+        return []

@@ -1,0 +1,57 @@
+"""Readers of sources, one file and one function each: `READERS` lists the kinds there are."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from pathlib import Path
+from typing import Protocol
+
+from synth.knowledge.ingest import Reading
+from synth.knowledge.sources.csv_records import csv_records
+from synth.knowledge.sources.csv_triples import csv_triples
+from synth.knowledge.sources.documents import documents
+from synth.knowledge.sources.json_records import json_records
+from synth.knowledge.sources.jsonl_triples import jsonl_triples
+from synth.knowledge.sources.sqlite_tables import sqlite_tables
+
+
+class SourcePiece(Protocol):
+    """Reads what a user brings as facts or documents.
+
+    Args:
+        path: the file or folder
+        name: what stands for it in all messages
+
+    Returns:
+        what was read, and what was quarantined with its reason. Raises ValueError for a file that is missing, empty
+            or of another kind
+    """
+
+    def __call__(self, path: Path, name: str) -> Reading: ...
+
+
+READERS = {
+    reader.__name__: reader
+    for reader in (csv_triples, jsonl_triples, csv_records, json_records, sqlite_tables, documents)
+}
+
+
+def read_source(path: Path | str, kind: str, *, name: str = "", **options: object) -> Reading:
+    """Read one source of a kind in READERS. `options`: the reader's keyword-only arguments; `name` stands for the path
+    in all messages.
+
+    Raises ValueError for an unknown kind or option, and for a source that is missing, empty, not UTF-8, or not of its
+    kind.
+    """
+    reader = READERS.get(kind)
+    if reader is None:
+        near = difflib.get_close_matches(kind, READERS, 1, 0.0)[0]
+        raise ValueError(f"there is no kind of source {kind!r} (nearest: {near!r}): the kinds are {', '.join(READERS)}")
+    allowed = [p.name for p in inspect.signature(reader).parameters.values() if p.kind is p.KEYWORD_ONLY]
+    for option in options:
+        if option not in allowed:
+            raise ValueError(
+                f"a source of kind {kind!r} has no option {option!r}: its options are {', '.join(allowed)}"
+            )
+    return reader(Path(path), name or str(path), **options)

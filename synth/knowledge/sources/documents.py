@@ -1,0 +1,308 @@
+"""A folder of documents: titles become entities; `key: value` lines, links and a few sentence patterns become facts,
+each with its span."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from synth.knowledge.documents import SUFFIXES, Document, read_document
+from synth.knowledge.ingest import LONGEST, Reading, Row
+from synth.knowledge.patterns import LABELS, also_known_as, statements
+from synth.knowledge.sources.records import names
+from synth.knowledge.text import tidy
+from synth.quantities import date, quantity, without_note, year
+
+_PAIR = re.compile(
+    r"^[ \t]{0,8}(?P<key>[^\W\d_][^:\n]{0,79}?)[ \t]?:[ \t]{1,8}(?P<value>[^\s][^\n]{0,1500}?)[ \t]*$", re.MULTILINE
+)
+_ABOUT = {"LICENSE", "LICENCE", "NOTICE", "COPYING"}  # files that speak of the collection, not of the world
+_NO_KEY = re.compile(r"https?$|\bnote\b|\brefers? to$", re.IGNORECASE)
+_MOST = 0.6  # share of the values of a key that decides what the key is about
+_WORDS = 8  # of a text that can be a value; longer is prose, which the document still says
+
+
+@dataclass(frozen=True)
+class _Said:
+    """One statement before it is known what its relation is about."""
+
+    document: Document
+    key: str
+    value: str
+    kind: str  # "pair" (a line; anything), or as in synth.knowledge.patterns: name, text, date, year
+    start: int
+    end: int
+
+
+def documents(
+    path: Path,
+    name: str,
+    *,
+    type: str = "page",
+    title: str | Sequence[str] = "title",
+    folders: bool = False,
+    mentions: bool = False,
+) -> Reading:
+    """Read a folder (or one file) of .md, .txt, .html and .json.
+
+    type       entity type of a page that does not say its own in front matter
+    title      path of the title in JSON files, or several, of which the first that is there stands
+    folders    a page's type is the name of the folder that it lies in
+    mentions   a title that occurs in another page's text is a fact of its own (relation `mention`), as a link is
+               (relation `link`)
+
+    What a key is about is decided by most of its values: numbers (with their unit in the label; another unit is set
+    aside), dates, pages, or short texts. A file that is no text, and a page with the title of an earlier one, are set
+    aside; the latter can still be found by search. Raises ValueError where there is no document at all.
+    """
+    reading = Reading()
+    reading.documents += _pages(path, name, [title] if isinstance(title, str) else title, reading)
+    if not reading.documents:
+        kinds = ", ".join(SUFFIXES)
+        raise ValueError(
+            f"{name} holds no document ({kinds}){_first(reading)}: add some, or take it out of the list of sources"
+        )
+    titles: dict[str, Document] = {}
+    types: dict[str, str] = {}  # of every title
+    for d in reading.documents:
+        first = titles.setdefault(d.title, d)
+        types.setdefault(d.title, d.type or (Path(d.id).parent.name if folders else "") or type)
+        if first is not d:
+            reading.quarantine(
+                "duplicate_title",
+                d.id,
+                f"the title {d.title!r} is already that of {first.id}: tell the two apart",
+                d.title,
+            )
+            continue
+        others = tuple(
+            n
+            for n in dict.fromkeys(map(tidy, (*d.aliases, *also_known_as(d.text))))
+            if n and n != d.title and len(n) <= 100
+        )
+        if others:
+            reading.aliases[types[d.title], d.title] = others
+    known = _known(titles, reading.aliases)
+    said: dict[str, list[_Said]] = defaultdict(list)
+    for d in titles.values():
+        for s in _statements(d, known, mentions):
+            said[s.key].append(s)
+    for relation, label, some in _by_type(said, types):
+        _settle(reading, relation, label, some, known, types, type)
+    return reading
+
+
+def _first(reading: Reading) -> str:
+    return f" that can be read, the first: {reading.quarantined[0].evidence}" if reading.quarantined else ""
+
+
+def _pages(path: Path, name: str, titles: Sequence[str], reading: Reading) -> Iterator[Document]:
+    files = sorted(p for p in path.rglob("*") if p.is_file() and not p.is_symlink()) if path.is_dir() else [path]
+    for file in files:
+        if (
+            file.suffix.lower() not in SUFFIXES
+            or file.stem.upper() in _ABOUT
+            or any(part.startswith(".") for part in file.relative_to(path).parts)
+        ):
+            continue
+        label = f"{name.rstrip('/')}/{file.relative_to(path).as_posix()}" if path.is_dir() else name
+        try:
+            for d in read_document(file, label, titles=titles):
+                if len(d.title) <= LONGEST:
+                    yield d
+                    continue
+                why = f"the title has {len(d.title):,} characters, and a name at most {LONGEST:,}: give the page a shorter one"
+                reading.quarantine("name_too_long", d.id, why, d.title)
+        except RecursionError:
+            why = "the file is left out: it is nested too deeply: flatten it, or move it away"
+            reading.quarantine("not_text", label, why, "")
+        except (ValueError, OSError) as error:
+            reason = "not_text" if isinstance(error, ValueError) else "unreadable"
+            reading.quarantine(reason, label, f"the file is left out: {error}: fix it, or move it away", "")
+
+
+def _known(titles: Iterable[str], aliases: Mapping[tuple[str, str], tuple[str, ...]]) -> dict[str, str]:
+    """Name in lower case -> title. A further name that two pages bear names neither."""
+    out: dict[str, str] = {}
+    bearers = Counter(n.lower() for others in aliases.values() for n in others)
+    for (_, title), others in aliases.items():
+        for n in others:
+            if bearers[n.lower()] == 1:
+                out[n.lower()] = title
+    out.update({t.lower(): t for t in titles})
+    return out
+
+
+# ---- what a page says
+
+
+def _statements(d: Document, known: Mapping[str, str], mentions: bool) -> Iterator[_Said]:
+    for m in _PAIR.finditer(d.text):
+        key = tidy(m["key"]).strip("*- ")
+        if 0 < len(key.split()) <= 9 and not _NO_KEY.search(key) and not d.title.startswith(key):
+            said = m["value"]
+            if (
+                (head := said.partition(":")[0])
+                and len(head) < len(said)
+                and key.lower().rstrip(")").endswith(head.lower())
+            ):
+                said = said[len(head) + 1 :].strip()  # "Land use (arable land): arable land: 31.4%"
+            yield _Said(
+                d, key if key[:2].isupper() else key[:1].lower() + key[1:], said, "pair", m.start("key"), m.end("value")
+            )
+    for f in statements(d.text, d.title, d.aliases):
+        yield _Said(d, f.relation, f.value, f.kind, f.start, f.end)
+    for target, start, end in d.links:
+        title = known.get(target.lower()) or known.get(d.text[start:end].lower())
+        if title and title != d.title:
+            yield _Said(d, "link", title, "link", start, end)
+    if mentions:
+        for start, end, title in mentioned(d.text, known):
+            if title != d.title:
+                yield _Said(d, "mention", title, "link", start, end)
+
+
+def mentioned(text: str, known: Mapping[str, str], *, longest: int = 8) -> Iterator[tuple[int, int, str]]:
+    """(start, end, title) of the names of pages in a text, the longest first: "New York City" is not "New York". Names
+    of one short word, or without a capital letter, are no mentions. Linear: one look-up per place and length."""
+    words = list(re.finditer(r"[\w'\u2019-]+", text[:200_000]))
+    i = 0
+    while i < len(words):
+        for n in range(min(longest, len(words) - i), 0, -1):
+            name = text[words[i].start() : words[i + n - 1].end()]
+            title = known.get(name.lower()) if len(name) > 3 and name[0].isupper() else None
+            if title is not None:
+                yield words[i].start(), words[i + n - 1].end(), title
+                i += n - 1
+                break
+        i += 1
+
+
+def _by_type(said: Mapping[str, list[_Said]], types: Mapping[str, str]) -> Iterator[tuple[str, str, list[_Said]]]:
+    """(relation, label, statements) of each key; a key that pages of several types use is a relation of each type."""
+    for key, some in said.items():
+        for kind in dict.fromkeys(types[s.document.title] for s in some):
+            mine = [s for s in some if types[s.document.title] == kind]
+            relation = re.sub(r"\W+", "_", key if len(mine) == len(some) else f"{kind} {key}").strip("_").lower()
+            yield relation, LABELS.get(key, key.replace("_", " ")), mine
+
+
+# ---- what a relation is about
+
+
+def _settle(
+    reading: Reading,
+    relation: str,
+    label: str,
+    some: list[_Said],
+    known: Mapping[str, str],
+    types: Mapping[str, str],
+    type: str,
+) -> None:
+    """The rows of one relation, and its schema."""
+    kind, unit = _kind(some, known)
+    domain = types[some[0].document.title]
+    if kind == "number" and unit:
+        label = f"{label} ({unit})" if unit[0] in "%$" else f"{label} in {unit}"
+    pages = Counter(types[known[x.lower()]] for s in some for x in (s.value, *names(s.value)) if x.lower() in known)
+    ranges = {"number": "number", "year": "year", "date": "date", "text": "string"}
+    range_ = ranges.get(kind) or (pages.most_common(1)[0][0] if pages else type)
+    reading.schema[relation] = {"domain": domain, "label": label, "range": range_}
+    if kind == "date":
+        reading.schema[f"{relation}_year"] = {
+            "domain": domain,
+            "range": "year",
+            "label": f"year of {label.removeprefix('date of ')}",
+        }
+    seen: set[tuple[str, str, str]] = set()
+    for s in some:
+        for suffix, value in _values(s, kind, unit, known, reading):
+            key = s.document.title, relation + suffix, value
+            if key in seen or value == s.document.title:  # said twice, or of itself: nothing new
+                continue
+            seen.add(key)
+            span, place = s.document.text[s.start : s.end], f"{s.document.id} chars {s.start}-{s.end}"
+            if s.kind != "link" and not attested(value, span, known):
+                reading.quarantine(
+                    "not_in_span", place, f"{value!r} is not what the text says: fix the text", span[:500]
+                )
+                continue
+            reading.rows.append(
+                Row(
+                    subject=s.document.title,
+                    relation=relation + suffix,
+                    object=value,
+                    subject_type=domain,
+                    source=place,
+                    span=span[:500],
+                )
+            )
+
+
+def _kind(some: list[_Said], known: Mapping[str, str]) -> tuple[str, str]:
+    """(number, year, date, text or name; the unit of most numbers)."""
+    if some[0].kind != "pair":
+        return {"link": "name"}.get(some[0].kind, some[0].kind), ""
+    n = len(some)
+    quantities = [q for s in some if (q := quantity(s.value))]
+    if sum(date(s.value) is not None for s in some) >= _MOST * n:
+        return "date", ""
+    if len(quantities) >= _MOST * n:
+        if all(q.unit == "" and year(q.number) for q in quantities):
+            return "year", ""
+        return "number", Counter(q.unit for q in quantities).most_common(1)[0][0]
+    items = [x for s in some for x in names(s.value)]
+    return ("name" if items and 2 * sum(x.lower() in known for x in items) >= len(items) else "text"), ""
+
+
+def _values(s: _Said, kind: str, unit: str, known: Mapping[str, str], reading: Reading) -> Iterable[tuple[str, str]]:
+    """(suffix of the relation, object) of a statement, given what its relation is about."""
+    place, span = f"{s.document.id} chars {s.start}-{s.end}", s.document.text[s.start : s.end][:500]
+    if s.kind != "pair":
+        if kind == "date":
+            return [("", s.value), ("_year", str(int(s.value[:4])))]
+        return [("", known.get(s.value.lower(), s.value))]
+    if kind in ("number", "year"):
+        q = quantity(s.value)
+        if q is None or (kind == "year" and not year(q.number)):
+            why = f"{s.key!r} is a {kind} elsewhere, here it is more or less than that: fix the line"
+            reading.quarantine("not_a_quantity", place, why, span)
+            return []
+        if q.unit != unit:
+            why = f"{s.key!r} is in {unit or 'plain numbers'!r} elsewhere, here in {q.unit!r}: convert it"
+            reading.quarantine("other_unit", place, why, span)
+            return []
+        return [("", q.number)]
+    if kind == "date":
+        found = date(s.value)
+        if found is None:
+            reading.quarantine(
+                "not_a_date",
+                place,
+                f"{s.key!r} is a date elsewhere, here it is more or less than that: fix the line",
+                span,
+            )
+            return []
+        return [("", found), ("_year", str(int(found[:4])))]
+    if kind == "name":
+        return [("", known.get(x.lower(), x)) for x in names(s.value) if x[:1].isupper() and len(x.split()) <= _WORDS]
+    text = tidy(without_note(s.value)).strip(" .")
+    return [("", text)] if text and len(text.split()) <= _WORDS else []
+
+
+def attested(value: str, span: str, known: Mapping[str, str]) -> bool:
+    """A second look that shares no code with what read the value: its words (or those of a name of its page) stand in
+    the span; of a number its leading digits do, of a date year and day."""
+    low = span.lower()
+    if re.fullmatch(r"\d{4}-\d{2}-\d{2}", value):
+        return value in low or (value[:4].lstrip("0") in low and str(int(value[8:])) in re.findall(r"\d+", low))
+    if re.fullmatch(r"-?\d+(\.\d+)?", value):
+        digits = value.lstrip("-").replace(".", "").strip("0")
+        return digits in re.sub(r"[^\d]", "", low) or not digits
+    words = re.findall(r"\w+", value.lower())
+    if all(w in low for w in words):
+        return True
+    return any(title == value and name in low for name, title in known.items())

@@ -1,0 +1,106 @@
+"""JSON records: a list of objects, each about one entity; fields, nested objects and lists become facts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from synth.knowledge.ingest import Reading, read_text
+from synth.knowledge.sources.records import mapping, read_records
+
+
+def json_records(
+    path: Path,
+    name: str,
+    *,
+    type: str = "thing",
+    id: str = "name",
+    key: str = "",
+    aliases: str = "",
+    records: str = "",
+    fields: Mapping[str, Any] | None = None,
+) -> Reading:
+    """Read records: a file with a list of objects, or a folder (its subfolders too) with one object in each *.json.
+
+    type      entity type of the records
+    id        path of the field that names a record; paths are keys joined by dots, `*` is every value, a list is walked
+              on its own
+    key       path of another field by which records refer to each other ("cca3"), for fields with `by_key: true`
+    aliases   path of further names
+    records   path to the list of records, where the file is an object
+    fields    relation -> path, or {path, range, by_key, read, pattern, functional, label, passage, ...} (how a text is
+              read: `Mapped` in synth/knowledge/sources/records.py; and any field of `Relation`). Without it every field
+              is a relation: nested objects that have a name are entities of their own, other nested objects are
+              flattened.
+
+    null, [] and {} state nothing; an empty string is a missing object. A record without a name, or with the name of an
+    earlier one, is quarantined whole. Raises ValueError for a file that is not a list of objects, and for a wrong entry
+    of `fields`.
+    """
+    wanted = mapping(name, fields)
+    found = list(_folder(path, name) if path.is_dir() else _records(read_text(path, name), name, records))
+    if not found:
+        raise ValueError(
+            f"{name} holds no file *.json: add some, or take it out of the list of sources"
+            if path.is_dir()
+            else f"{name} line 1 begins an empty list of records: add records, or take it out of the list of sources"
+        )
+    return read_records(found, type=type, id=id, key=key, aliases=aliases, fields=wanted)
+
+
+def _folder(path: Path, name: str) -> Iterator[tuple[str, Any]]:
+    """(place, record) of every file of a folder."""
+    for file in sorted(path.rglob("*.json")):
+        label = f"{name.rstrip('/')}/{file.relative_to(path).as_posix()}"
+        try:
+            record = json.loads(read_text(file, label), object_pairs_hook=no_repeated_key)
+        except json.JSONDecodeError as error:
+            raise ValueError(
+                f"{label} line {error.lineno} column {error.colno} is not JSON ({error.msg}): fix it there"
+            ) from error
+        yield label, record
+
+
+def _records(text: str, name: str, records: str) -> Iterator[tuple[str, Any]]:
+    """(place, record) of the list; the line is known where the list is the whole file, else the number."""
+    decoder = json.JSONDecoder(object_pairs_hook=no_repeated_key)
+    try:
+        values = json.loads(text, object_pairs_hook=no_repeated_key)
+    except json.JSONDecodeError as error:
+        raise ValueError(
+            f"{name} line {error.lineno} column {error.colno} is not JSON ({error.msg}): fix it there"
+        ) from error
+    except ValueError as error:
+        raise ValueError(f"{name} {error}: keep one of the two") from error
+    if records:
+        for step in records.split("."):
+            values = values.get(step) if isinstance(values, dict) else None
+    if not isinstance(values, list):
+        raise ValueError(
+            f"{name} line 1 is not a list of records{f' at {records!r}' if records else ''}: write [{{...}}, {{...}}], or "
+            "state the path to the list as `records`"
+        )
+    position, line = text.index("[") + 1, 1
+    counted = 0
+    for number, value in enumerate(values, start=1):
+        if records:
+            yield f"{name} record {number}", value
+            continue
+        while text[position] in " \t\r\n,":
+            position += 1
+        line += text.count("\n", counted, position)
+        counted = position
+        _, position = decoder.raw_decode(text, position)
+        yield f"{name} line {line} record {number}", value
+
+
+def no_repeated_key(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object. Raises ValueError for a key that is given twice: `json` would keep the last and lose the
+    others."""
+    out = dict(pairs)
+    if len(out) != len(pairs):
+        twice = next(k for i, (k, _) in enumerate(pairs) if any(k == other for other, _ in pairs[:i]))
+        raise ValueError(f"gives the key {twice!r} twice in one object")
+    return out

@@ -1,0 +1,213 @@
+"""Records, wherever they come from: one entity each, its fields as relations. Shared by the readers of JSON and of
+CSV."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from dataclasses import fields as dataclass_fields
+from typing import Any
+
+from synth.knowledge.documents import plain
+from synth.knowledge.ingest import Reading, Row
+from synth.knowledge.kb import Relation
+from synth.knowledge.text import tidy
+from synth.quantities import date, quantity, without_note, year
+
+_STATED = {f.name for f in dataclass_fields(Relation)} - {"name", "domain"}
+_OWN = {"path", "by_key", "read", "split", "pattern"}
+_COUNTED = re.compile(r"\s*[(\[][^()\[\]]{0,120}[)\]]|\s+-?[\d.,]+\s?(?:%|km|m|mi|sq km)?\s*$")
+READ = {  # how the text of a field becomes objects
+    "text": lambda text: [tidy(text)],
+    "plain": lambda text: [tidy(without_note(text))],
+    "quantity": lambda text: [q.number] if (q := quantity(text)) else [],
+    "date": lambda text: [d] if (d := date(text)) else [],
+    "year": lambda text: [y] if (y := year(text)) else [],
+    "names": lambda text: names(text),
+}
+
+
+def names(text: str) -> list[str]:
+    """The names of a list: "Andorra 55 km; Belgium (2) 556 km" -> Andorra, Belgium; "Germany 11%, Italy 9% (2023)" ->
+    Germany, Italy."""
+    parts = re.split(r"\s*;\s*" if ";" in text else r",\s+", without_note(text)) if len(text) < 20_000 else []
+    return [x for part in parts if (x := tidy(_COUNTED.sub("", _COUNTED.sub("", part))).strip(" .")) and len(x) <= 80]
+
+
+@dataclass(frozen=True)
+class Mapped:
+    """How a relation is read off a record.
+
+    path      keys joined by dots, `*` is every value, lists are walked
+    by_key    the value is the key of another record, not its name
+    read      text (as it is), plain (without a note in brackets), quantity, date, year, or names (a list in one text)
+    split     text between the values of one field, for CSV
+    pattern   a regular expression; its first group (or the whole match), wherever it occurs, is a value
+    """
+
+    path: str
+    by_key: bool = False
+    read: str = "text"
+    split: str = ""
+    pattern: re.Pattern[str] | None = None
+
+    def values(self, record: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
+        """(text, objects read from it) of every value at the path."""
+        for text in map(scalar, follow(record, self.path)):
+            clean = plain(text) if self.read != "text" or self.pattern else text
+            parts = clean.split(self.split) if self.split else [clean]
+            if self.pattern:
+                parts = [m[1] if self.pattern.groups else m[0] for part in parts for m in self.pattern.finditer(part)]
+            yield text, [x for part in parts for x in READ[self.read](part)]
+
+
+def mapped(name: str, relation: str, given: Any) -> tuple[Mapped, dict[str, Any]]:
+    """An entry of `fields`: how it is read, and what it states about the relation. Raises ValueError for a wrong
+    one."""
+    field = {"path": given} if isinstance(given, str) else dict(given) if isinstance(given, Mapping) else {}
+    unknown = sorted(set(field) - _STATED - _OWN)
+    where = f"the field {relation!r} of {name}"
+    if unknown or not isinstance(field.get("path"), str):
+        what = f"has an unknown key {unknown[0]!r}" if unknown else "has no path"
+        raise ValueError(f"{where} {what}: write a path, or {{path: ..., range: ..., by_key: true}}")
+    if field.get("read", "text") not in READ:
+        raise ValueError(f"{where} has read: {field['read']!r}: write one of {', '.join(READ)}")
+    try:
+        pattern = re.compile(field["pattern"]) if field.get("pattern") else None
+    except (re.error, TypeError) as error:
+        raise ValueError(f"{where} has a pattern that is no regular expression ({error}): fix it") from error
+    own = {k: v for k, v in field.items() if k in _OWN - {"pattern"}}
+    return Mapped(**own, pattern=pattern), {k: v for k, v in field.items() if k in _STATED}
+
+
+Fields = Mapping[str, tuple[Mapped, dict[str, Any]]]
+
+
+def mapping(name: str, fields: Mapping[str, Any] | None) -> Fields | None:
+    """The option `fields`, checked. Raises ValueError for a wrong entry."""
+    return None if fields is None else {relation: mapped(name, relation, given) for relation, given in fields.items()}
+
+
+def read_records(
+    found: Iterable[tuple[str, Any]], *, type: str, id: str, key: str, aliases: str, fields: Fields | None
+) -> Reading:
+    """The reading of (place, record) pairs; the options are those of `json_records`."""
+    wanted = fields or {}
+    reading = Reading(schema={r: {"domain": type, **stated} for r, (_, stated) in wanted.items()})
+    found = list(found)
+    by_key = (
+        {
+            scalar(k): tidy(scalar(n))
+            for _, r in found
+            if isinstance(r, dict)
+            for k in follow(r, key)
+            for n in follow(r, id)
+        }
+        if key
+        else {}
+    )
+    seen: dict[str, str] = {}
+    for place, record in found:
+        said = [tidy(plain(scalar(v))) for v in follow(record, id)] if isinstance(record, dict) else []
+        if len(said) != 1 or not said[0]:
+            why = f"the record has no single name at {id!r}: give one, or state its path as `id`"
+            reading.quarantine("missing_name", place, why, json.dumps(record, ensure_ascii=False))
+            continue
+        subject = said[0]
+        if subject in seen:
+            why = f"the name {subject!r} is already that of {seen[subject]}: merge the two records, or tell their names apart"
+            reading.quarantine("duplicate_record", place, why, json.dumps(record, ensure_ascii=False))
+            continue
+        seen[subject] = place
+        others = (
+            tuple(n for n in dict.fromkeys(tidy(scalar(v)) for v in follow(record, aliases)) if n and n != subject)
+            if aliases
+            else ()
+        )
+        if others:
+            reading.aliases[type, subject] = others
+        if fields is None:
+            reading.rows += all_rows(record, subject, type, id, "", place)
+        for relation, (how, _) in wanted.items():
+            _field(reading, relation, how, record, subject, type, place, by_key, key)
+    return reading
+
+
+def _field(
+    reading: Reading,
+    relation: str,
+    how: Mapped,
+    record: Mapping[str, Any],
+    subject: str,
+    type: str,
+    place: str,
+    by_key: Mapping[str, str],
+    key: str,
+) -> None:
+    for text, objects in how.values(record):
+        span = f"{subject} {how.path} = {text}"
+        if not objects and text:
+            reading.quarantine(
+                f"not_{how.read}",
+                place,
+                f"{relation!r} cannot be read from this text as {how.read}: fix the text",
+                span,
+            )
+        for x in objects:
+            if how.by_key and x not in by_key:
+                why = f"{relation!r} refers to {x!r}, which no record has at {key!r}: add that record, or fix the reference"
+                reading.quarantine("unknown_reference", place, why, span)
+                continue
+            x = by_key[x] if how.by_key else x
+            reading.rows.append(
+                Row(subject=subject, relation=relation, object=x, subject_type=type, source=place, span=span)
+            )
+
+
+def all_rows(record: Mapping[str, Any], subject: str, type: str, id: str, prefix: str, place: str) -> list[Row]:
+    """A row for every leaf of a record (see `json_records`); relations of nested entities begin with the field that
+    holds them."""
+    rows: list[Row] = []
+    for field, value in record.items():
+        if field == id:
+            continue
+        relation = prefix + field
+        for item in value if isinstance(value, list) else [value]:
+            row = {"subject": subject, "subject_type": type, "relation": relation, "source": place}
+            if isinstance(item, dict) and isinstance(item.get(id), str) and item[id].strip():
+                named = tidy(item[id])
+                rows.append(Row(object=named, object_type=field, span=f"{subject} {relation} = {named}", **row))
+                rows += all_rows(item, named, field, id, f"{field}_", place)
+            elif isinstance(item, dict):
+                rows += all_rows(item, subject, type, id, f"{relation}_", place)
+            elif item is not None and not isinstance(item, list):
+                rows.append(Row(object=tidy(scalar(item)), span=f"{subject} {relation} = {scalar(item)}", **row))
+    return rows
+
+
+def scalar(value: Any) -> str:
+    """The text of a JSON value: yes/no for booleans, whole floats as integers, "" for null."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def follow(value: Any, path: str) -> Iterator[Any]:
+    """The scalars at a path; lists are walked wherever they stand, `*` walks the values of an object."""
+    if isinstance(value, list):
+        for item in value:
+            yield from follow(item, path)
+        return
+    step, _, rest = path.partition(".")
+    if not step:
+        if value is not None and not isinstance(value, dict):
+            yield value
+    elif isinstance(value, dict):
+        for item in value.values() if step == "*" else [value[step]] if step in value else []:
+            yield from follow(item, rest)

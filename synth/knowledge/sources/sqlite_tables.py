@@ -1,0 +1,313 @@
+"""Tables of an SQLite database, or of a script that makes one: rows become entities, columns and foreign keys become
+relations.
+
+What a table is about is inferred (`inferred`) and can be stated instead (`tables`), in the same form:
+
+    Track:         {type: track, name: [Name], facts: {album: AlbumId, genre: GenreId, milliseconds: Milliseconds}}
+    PlaylistTrack: {link: {relation: playlist_track, subject: PlaylistId, object: TrackId}}
+
+`espalier kb build` writes the inferred form into schema.yaml, for the user to edit and read again.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from synth.knowledge.ingest import Reading, Row, read_text
+from synth.knowledge.sources.records import scalar
+from synth.knowledge.text import tidy
+
+_NAMES = (("name",), ("full_name",), ("first_name", "last_name"), ("firstname", "lastname"), ("title",), ("label",))
+_STEPS = 500_000_000  # of SQLite's machine for one script; what needs more is no set of tables
+_DENIED = {sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH, sqlite3.SQLITE_CREATE_VTABLE}
+_DAY = re.compile(r"(\d{4})-\d{2}-\d{2}")
+
+
+def sqlite_tables(path: Path, name: str, *, tables: Mapping[str, Any] | None = None) -> Reading:
+    """Read a database (.sqlite, .db) or a script (.sql). `tables`: table -> what it is about; a table that is not named
+    is left out.
+
+    A row is named by the columns `name`; where two rows of a table share a name, by what their first foreign key refers
+    to in brackets, and after that by their key. NULL states nothing; a reference to no row and a value that is no text
+    or number are quarantined. A date also gives the relation `..._year`. Raises ValueError for a file that is no database
+    or script, for a wrong entry of `tables`, and where there is no row.
+    """
+    with _open(path, name) as connection:
+        known = inferred(connection)
+        wanted = dict(tables) if tables is not None else known
+        for table, entry in wanted.items():
+            _check(connection, name, table, entry, known)
+        reading = Reading()
+        names = {t: _names(connection, t, e) for t, e in wanted.items() if "type" in e}
+        for t in list(names):  # a second time: the names that tell rows apart may come from a table further down
+            names[t] = _tell_apart(connection, t, wanted[t], names)
+        for table, entry in wanted.items():
+            (_link if "link" in entry else _facts)(connection, table, entry, wanted, names, reading, name)
+    if not reading.rows:
+        raise ValueError(f"{name} holds no row that states anything: add rows, or take it out of the list of sources")
+    return reading
+
+
+def tables_of(path: Path, name: str) -> dict[str, dict[str, Any]]:
+    """What the tables of a database are about, as far as it says it: the option `tables` to begin with."""
+    with _open(path, name) as connection:
+        return inferred(connection)
+
+
+class _open:
+    """A read-only connection to the database, or to what the script makes in memory."""
+
+    def __init__(self, path: Path, name: str) -> None:
+        try:
+            if path.suffix.lower() == ".sql":
+                self.connection = sqlite3.connect(":memory:")
+                self._guard()
+                self.connection.executescript(read_text(path, name))
+            else:
+                self.connection = sqlite3.connect(f"file:{quote(str(path.resolve()))}?mode=ro", uri=True)
+                self._guard()
+            self.connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        except sqlite3.Error as error:
+            raise ValueError(
+                f"{name} is no SQLite database or script ({error}): fix it, or the path of this source"
+            ) from error
+        self.connection.text_factory = lambda data: data.decode("utf-8", "replace")
+
+    def _guard(self) -> None:
+        """A script may make tables here and nothing else: no other file, no extension, and not for ever."""
+        steps = Counter()
+
+        def count() -> int:
+            steps["n"] += 100_000
+            return steps["n"] > _STEPS
+
+        self.connection.set_authorizer(
+            lambda action, *_: sqlite3.SQLITE_DENY if action in _DENIED else sqlite3.SQLITE_OK
+        )
+        self.connection.set_progress_handler(count, 100_000)
+
+    def __enter__(self) -> sqlite3.Connection:
+        return self.connection
+
+    def __exit__(self, *_: object) -> None:
+        self.connection.close()
+
+
+# ---- the schema
+
+
+def snake(name: str) -> str:
+    """ "InvoiceLineId" -> "invoice_line_id"."""
+    return re.sub(r"\W+", "_", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)).strip("_").lower()
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _columns(connection: sqlite3.Connection, table: str) -> list[tuple[str, str, int]]:
+    """(name, declared type, place in the primary key or 0)."""
+    return [(r[1], (r[2] or "").upper(), r[5]) for r in connection.execute(f"PRAGMA table_info({_quoted(table)})")]
+
+
+def references(connection: sqlite3.Connection, table: str) -> dict[str, tuple[str, str]]:
+    """Column -> (table, column) of the foreign keys of one column. Where no column is named, the primary key is
+    meant."""
+    rows = connection.execute(f"PRAGMA foreign_key_list({_quoted(table)})").fetchall()
+    whole = Counter(r[0] for r in rows)
+    return {r[3]: (r[2], r[4] or _key(connection, r[2])) for r in rows if whole[r[0]] == 1}
+
+
+def _key(connection: sqlite3.Connection, table: str) -> str:
+    """The column that identifies a row: the primary key where it is one column, else the row id."""
+    key = [c for c, _, place in _columns(connection, table) if place]
+    return key[0] if len(key) == 1 else "rowid"
+
+
+def inferred(connection: sqlite3.Connection) -> dict[str, dict[str, Any]]:
+    """Table -> {type, name, facts} or {link: ...}, as far as the database says it."""
+    listed = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name"
+    tables = [r[0] for r in connection.execute(listed)]
+    used: Counter[str] = Counter()
+    out: dict[str, dict[str, Any]] = {}
+    for table in tables:
+        columns, refers = _columns(connection, table), references(connection, table)
+        rest = [c for c, _, place in columns if c not in refers and not place]
+        if len(refers) == 2 and not rest:
+            subject, object = (c for c, _, _ in columns if c in refers)
+            out[table] = {"link": {"relation": snake(table), "subject": subject, "object": object}}
+            continue
+        by_name = {snake(c): c for c in rest}
+        named = next(([by_name[n] for n in names] for names in _NAMES if all(n in by_name for n in names)), [])
+        facts = {}
+        for column, kind, place in columns:
+            if column in named or (place and column not in refers) or "BLOB" in kind:
+                continue
+            relation = snake(column)
+            facts[relation.removesuffix("_id") if column in refers else relation] = column
+        out[table] = {"type": snake(table), "name": named, "facts": facts}
+        used.update(list(facts))
+    for entry in out.values():  # one relation has one domain
+        if "facts" in entry:
+            entry["facts"] = {f"{entry['type']}_{r}" if used[r] > 1 else r: c for r, c in entry["facts"].items()}
+    return out
+
+
+def _check(connection: sqlite3.Connection, name: str, table: str, entry: Any, known: Mapping[str, Any]) -> None:
+    if table not in known:
+        raise ValueError(f"{name} has no table {table!r}: its tables are {', '.join(known)}")
+    keys = set(entry) if isinstance(entry, Mapping) else set()
+    if not (keys == {"link"} or {"type"} <= keys <= {"type", "name", "facts"}):
+        form = "{type, name, facts} or {link: {relation, subject, object}}"
+        raise ValueError(f"the table {table!r} of {name} must be {form}: fix its entry")
+    link = entry.get("link", {})
+    if "link" in entry and set(link) != {"relation", "subject", "object"}:
+        raise ValueError(
+            f"the link of the table {table!r} of {name} must say relation, subject and object: fix its entry"
+        )
+    columns = {c for c, _, _ in _columns(connection, table)}
+    for column in (
+        *entry.get("name", []),
+        *entry.get("facts", {}).values(),
+        *(link.get(k) for k in ("subject", "object") if link),
+    ):
+        if column not in columns:
+            raise ValueError(
+                f"the table {table!r} of {name} has no column {column!r}: its columns are {', '.join(sorted(columns))}"
+            )
+    refers = references(connection, table)
+    for side in ("subject", "object"):
+        if link and link[side] not in refers:
+            raise ValueError(
+                f"the column {link[side]!r} of the table {table!r} of {name} refers to no other table: a link joins two of them"
+            )
+
+
+# ---- rows
+
+
+def _rows(connection: sqlite3.Connection, table: str, columns: list[str]) -> list[tuple[Any, ...]]:
+    key = _key(connection, table)
+    said = ", ".join(f"{_quoted(c)}" if c != "rowid" else "rowid" for c in (key, *columns))
+    return connection.execute(f"SELECT {said} FROM {_quoted(table)} ORDER BY 1").fetchall()
+
+
+def _names(connection: sqlite3.Connection, table: str, entry: Mapping[str, Any]) -> dict[Any, str]:
+    """Key -> name of every row of a table; rows without a name are called by their type and key."""
+    out: dict[Any, str] = {}
+    for key, *cells in _rows(connection, table, list(entry.get("name", []))):
+        said = tidy(" ".join(scalar(c) for c in cells if isinstance(c, str | int | float)))
+        out[key] = said or f"{entry['type'].replace('_', ' ')} {key}"
+    return out
+
+
+def _tell_apart(
+    connection: sqlite3.Connection, table: str, entry: Mapping[str, Any], names: Mapping[str, Mapping[Any, str]]
+) -> dict[Any, str]:
+    """The names of a table, each borne by one row."""
+    mine, refers = names[table], references(connection, table)
+    first = next((c for c in entry.get("facts", {}).values() if c in refers and refers[c][0] in names), None)
+    shared = Counter(mine.values())
+    out = dict(mine)
+    if first is not None and max(shared.values(), default=0) > 1:
+        parent = names[refers[first][0]]
+        for key, other in _rows(connection, table, [first]):
+            if shared[mine[key]] > 1 and other in parent:
+                out[key] = f"{mine[key]} ({parent[other]})"
+    again = Counter(out.values())
+    return {key: said if again[said] == 1 else f"{said} #{key}" for key, said in out.items()}
+
+
+def _facts(
+    connection: sqlite3.Connection,
+    table: str,
+    entry: Mapping[str, Any],
+    wanted: Mapping[str, Any],
+    names: Mapping[str, Mapping[Any, str]],
+    reading: Reading,
+    name: str,
+) -> None:
+    refers = {c: t for c, (t, _) in references(connection, table).items() if t in names}
+    facts = dict(entry.get("facts", {}))
+    for relation, column in facts.items():
+        label = relation.removeprefix(f"{entry['type']}_").replace("_", " ")
+        reading.schema[relation] = {"domain": entry["type"], "functional": True, "label": label}
+        if column in refers:
+            reading.schema[relation]["range"] = wanted[refers[column]]["type"]
+    for key, *cells in _rows(connection, table, list(facts.values())):
+        subject, place = names[table][key], f"{name} {table} {key}"
+        for (relation, column), cell in zip(facts.items(), cells):
+            if cell is None or cell == "":
+                continue
+            span = f"{table}.{column} = {cell!r}" if not isinstance(cell, str) else f"{table}.{column} = {cell}"
+            row = {
+                "subject": subject,
+                "relation": relation,
+                "subject_type": entry["type"],
+                "source": place,
+                "span": span[:500],
+            }
+            if column in refers:
+                _refer(reading, names[refers[column]], cell, row)
+            elif isinstance(cell, bytes):
+                reading.quarantine(
+                    "not_text", place, f"{table}.{column} holds bytes: leave the column out of `facts`", span[:200]
+                )
+            else:
+                text = tidy(scalar(cell).removesuffix(" 00:00:00"))
+                day = _DAY.fullmatch(text)
+                reading.rows.append(Row(object=text, **row))
+                if day:
+                    stated = reading.schema[relation]
+                    reading.schema[f"{relation}_year"] = {
+                        **stated,
+                        "range": "year",
+                        "label": f"year of the {stated['label']}",
+                    }
+                    reading.rows.append(Row(object=str(int(day[1])), **{**row, "relation": f"{relation}_year"}))
+
+
+def _link(
+    connection: sqlite3.Connection,
+    table: str,
+    entry: Mapping[str, Any],
+    wanted: Mapping[str, Any],
+    names: Mapping[str, Mapping[Any, str]],
+    reading: Reading,
+    name: str,
+) -> None:
+    link, refers = entry["link"], references(connection, table)
+    ends = [refers[link[side]][0] for side in ("subject", "object")]
+    missing = next((t for t in ends if t not in names), None)
+    if missing is not None:
+        raise ValueError(f"the table {table!r} of {name} links {missing!r}, which has no type: state one for it")
+    subject, object = (wanted[t]["type"] for t in ends)
+    label = object.replace("_", " ")
+    reading.schema[link["relation"]] = {
+        "domain": subject,
+        "range": object,
+        "label": label,
+        "passage": f"{{x}} has the {label} {{y}}.",
+    }
+    for key, x, y in _rows(connection, table, [link["subject"], link["object"]]):
+        place, span = f"{name} {table} {key}", f"{table} = {x!r}, {y!r}"
+        row = {"relation": link["relation"], "subject_type": subject, "source": place, "span": span}
+        if x not in names[ends[0]]:
+            why = f"it refers to {x!r}, which is no key of {ends[0]}: add that row, or fix the reference"
+            reading.quarantine("unknown_reference", place, why, span)
+        else:
+            _refer(reading, names[ends[1]], y, {"subject": names[ends[0]][x], **row})
+
+
+def _refer(reading: Reading, parent: Mapping[Any, str], cell: Any, row: dict[str, str]) -> None:
+    if cell in parent:
+        reading.rows.append(Row(object=parent[cell], object_type="", **row))
+    else:
+        why = f"it refers to {cell!r}, which is the key of no row: add that row, or fix the reference"
+        reading.quarantine("unknown_reference", row["source"], why, row["span"])

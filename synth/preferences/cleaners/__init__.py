@@ -1,0 +1,34 @@
+"""Cleaners of preference pairs, one file each, function named as its file.
+
+A cleaner judges; it changes and removes nothing, and it reads only what a pair carries. `NEEDS` names the columns that
+it reads from `pair.columns`; the stage `clean` computes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from synth.types import Decision, PreferencePair
+
+
+class CleanerPiece(Protocol):
+    """Judges preference pairs; it changes and removes none.
+
+    Args:
+        pairs: all pairs, with the columns that the module names as NEEDS
+
+    Returns:
+        one decision per pair, in order: keep, weight, ask, remove or flip, with the reason and the cleaner's own
+            score
+
+    Check gives:
+        pairs: per pair the fields that matter: columns, prompt, chosen, rejected, margin, source, split, decisions
+
+    Check expects:
+        actions: per pair
+        reasons: per pair, as codes
+        scores: per pair
+    """
+
+    def __call__(self, pairs: Sequence[PreferencePair]) -> list[Decision]: ...

@@ -1,0 +1,197 @@
+"""Word n-grams, MinHash and text hashes of many texts at once, in numpy, without a Python loop over words.
+
+Words are runs of letters, digits, `_` and bytes above 127; every other byte that is no space is a word of its own.
+Texts are lower-cased (ASCII alone; others by NFKC and case folding). A word's hash is a polynomial over its bytes
+modulo 2^64 with a random value per byte, made independent of its place by the inverse power, and mixed (splitmix64); a
+gram's hash mixes those of two neighbours. One-permutation MinHash (Li, Owen and Zhang 2012): the top six bits of a
+gram's hash choose one of 64 bins, each bin keeps the least of the rest, and the share of equal bins of two texts
+estimates the Jaccard similarity of their sets of grams; an empty bin borrows from the next one to its right
+(Shrivastava and Li 2014).
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+BINS = 64
+BLOCK = 1 << 18  # bytes worked on at once: the arrays of a block stay in the cache
+EMPTY = np.uint32(0xFFFFFFFF)
+_SPACE, _WORD, _MARK = 0, 1, 2
+
+_random = np.random.default_rng(0x5EED)
+_CLASS = np.full(256, _MARK, np.uint8)
+_CLASS[[9, 10, 11, 12, 13, 28, 29, 30, 31, 32]] = _SPACE
+for _b in (*range(48, 58), *range(65, 91), 95, *range(97, 123), *range(128, 256)):
+    _CLASS[_b] = _WORD
+_VALUE = _random.integers(1, 1 << 63, 256, dtype=np.uint64) | np.uint64(1)
+_VALUE[_CLASS == _SPACE] = 0
+_DIGIT = np.zeros(256, np.int32)
+_DIGIT[48:58] = 1
+_BASE = 0x9E3779B97F4A7C15  # odd, so it has an inverse modulo 2^64
+_A, _B, _C = (np.uint64(x) for x in _random.integers(1, 1 << 63, 3, dtype=np.uint64) | np.uint64(1))
+
+
+def _powers(base: int, n: int) -> np.ndarray:
+    out = np.full(n, base % 2**64, np.uint64)
+    out[0] = 1
+    return np.multiply.accumulate(out)
+
+
+@dataclass(frozen=True)
+class Hashed:
+    """Of n texts. bins [n, 64] uint32 raw minima (EMPTY where no gram fell); text [n] and numbers [n] uint64, hashes of
+    the sequence of words and of the multiset of words with a digit; words [n] int64, their number."""
+
+    bins: np.ndarray
+    text: np.ndarray
+    numbers: np.ndarray
+    words: np.ndarray
+
+
+def plain(text: str) -> bytes:
+    return (
+        text.lower().encode()
+        if text.isascii()
+        else unicodedata.normalize("NFKC", text).casefold().encode("utf-8", "replace")
+    )
+
+
+def hashed(texts: Sequence[str]) -> Hashed:
+    """Everything at once, block by block."""
+    n = len(texts)
+    bins, text, numbers, words = (
+        np.full((n, BINS), EMPTY),
+        np.zeros(n, np.uint64),
+        np.zeros(n, np.uint64),
+        np.zeros(n, np.int64),
+    )
+    for first, last, raw, ends in _blocks(texts):
+        word, owner, digits = _words(raw, ends)
+        count = np.bincount(owner, minlength=last - first)
+        words[first:last] = count
+        if not len(word):
+            continue
+        begin = np.concatenate([[0], np.cumsum(count)[:-1]])
+        place = np.arange(len(word)) - begin[owner]
+        order = _mix(word + (place.astype(np.uint64) + np.uint64(1)) * _C)
+        text[first:last] = _sums(order, begin, count)
+        numbers[first:last] = _sums(np.where(digits, _mix(word ^ _C), np.uint64(0)), begin, count)
+        gram, at = _grams(word, owner, count)
+        here = np.full((last - first) * BINS, EMPTY)
+        keys = at * BINS + (gram >> np.uint64(58)).astype(np.int64)
+        np.minimum.at(here, keys, ((gram << np.uint64(6)) >> np.uint64(32)).astype(np.uint32))
+        bins[first:last] = here.reshape(-1, BINS)
+    return Hashed(bins=bins, text=text, numbers=numbers, words=words)
+
+
+def gram_sets(texts: Sequence[str]) -> list[np.ndarray]:
+    """The sorted distinct gram hashes of each text."""
+    out: list[np.ndarray] = []
+    for first, last, raw, ends in _blocks(texts):
+        word, owner, _ = _words(raw, ends)
+        gram, at = _grams(word, owner, np.bincount(owner, minlength=last - first))
+        order = np.argsort(at, kind="stable")
+        out += [
+            np.unique(part) for part in np.split(gram[order], np.cumsum(np.bincount(at, minlength=last - first))[:-1])
+        ]
+    return out
+
+
+def jaccard(a: np.ndarray, b: np.ndarray) -> float:
+    """Of two sorted sets; two empty ones are the same."""
+    both = len(np.intersect1d(a, b, assume_unique=True))
+    return both / (len(a) + len(b) - both) if len(a) or len(b) else 1.0
+
+
+def densified(bins: np.ndarray) -> np.ndarray:
+    """[n, 64] with every empty bin filled from the next full one to its right, marked by the distance; a text without
+    grams stays empty."""
+    out = bins.copy()
+    rows = np.flatnonzero((bins == EMPTY).any(axis=1) & (bins != EMPTY).any(axis=1))
+    part, source = out[rows], bins[rows]
+    for distance in range(1, BINS):
+        empty = part == EMPTY
+        if not empty.any():
+            break
+        moved = np.roll(source, -distance, axis=1)
+        fill = empty & (moved != EMPTY)
+        part[fill] = (moved[fill].astype(np.uint64) * np.uint64(2654435761) + np.uint64(distance * 40503)).astype(
+            np.uint32
+        )
+    out[rows] = part
+    return out
+
+
+def bands(bins: np.ndarray, *, rows: int = 4) -> np.ndarray:
+    """[n, 64 / rows] uint64 keys: texts that agree in `rows` bins beside each other share a key of that column."""
+    grouped = bins.reshape(len(bins), BINS // rows, rows).astype(np.uint64)
+    key = np.zeros(grouped.shape[:2], np.uint64)
+    for r in range(rows):
+        key = _mix(key * _A + grouped[:, :, r] + np.uint64(r + 1))
+    return key
+
+
+def _blocks(texts: Sequence[str]) -> Iterator[tuple[int, int, np.ndarray, np.ndarray]]:
+    """(first, last, bytes, end of each text in them), texts parted by a space, blocks of about BLOCK bytes."""
+    first, parts, size = 0, [], 0
+    for i, text in enumerate(texts):
+        parts.append(plain(text))
+        size += len(parts[-1]) + 1
+        if size >= BLOCK or i + 1 == len(texts):
+            raw = np.frombuffer(b" ".join([*parts, b""]), np.uint8)
+            yield first, i + 1, raw, np.cumsum([len(p) + 1 for p in parts])
+            first, parts, size = i + 1, [], 0
+
+
+def _words(raw: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(hash uint64, text it stands in, whether it has a digit) of every word."""
+    kind = _CLASS[raw]
+    starts = kind == _MARK
+    starts[0] |= kind[0] == _WORD
+    starts[1:] |= (kind[1:] == _WORD) & (kind[:-1] != _WORD)
+    at = np.flatnonzero(starts)
+    power, inverse = _tables(len(raw) + 1)
+    sums = np.zeros(len(raw) + 1, np.uint64)
+    np.cumsum(_VALUE[raw] * power[: len(raw)], out=sums[1:])
+    digits = np.zeros(len(raw) + 1, np.int32)
+    np.cumsum(_DIGIT[raw], out=digits[1:])
+    stop = np.append(at[1:], len(raw))
+    word = _mix((sums[stop] - sums[at]) * inverse[at])
+    return word, np.searchsorted(ends, at, side="right"), digits[stop] > digits[at]
+
+
+_cache: dict[str, np.ndarray] = {}
+
+
+def _tables(n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Powers of the base and of its inverse, grown as needed."""
+    if len(_cache.get("power", ())) < n:
+        size = max(n, 2 * BLOCK)
+        _cache["power"], _cache["inverse"] = _powers(_BASE, size), _powers(pow(_BASE, -1, 2**64), size)
+    return _cache["power"], _cache["inverse"]
+
+
+def _grams(word: np.ndarray, owner: np.ndarray, count: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(hash, text) of every pair of neighbouring words; a text of one word is one gram."""
+    inside = owner[1:] == owner[:-1]
+    pair, at = _mix(word[:-1] * _A + word[1:] * _B)[inside], owner[1:][inside]
+    lone = count[owner] == 1
+    return np.concatenate([pair, _mix(word[lone] * _A)]), np.concatenate([at, owner[lone]])
+
+
+def _sums(values: np.ndarray, begin: np.ndarray, count: np.ndarray) -> np.ndarray:
+    """[texts] uint64 wrapped sums of each text's values."""
+    total = np.zeros(len(values) + 1, np.uint64)
+    np.cumsum(values, out=total[1:])
+    return total[begin + count] - total[begin]
+
+
+def _mix(x: np.ndarray) -> np.ndarray:
+    """splitmix64's finaliser (Steele, Lea and Flood 2014)."""
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))

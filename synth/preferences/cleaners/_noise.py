@@ -1,0 +1,58 @@
+"""The share of wrong labels, with an interval, and whether it can be known at all.
+
+With anchors (labels proven right or wrong) the rate among them, with Wilson's interval (1927): it holds for all labels
+where the anchors were drawn at random. Without, the confident joint of the out-of-fold probabilities
+(`confident_learning`), with a bootstrap interval over whole groups of siblings: that interval holds the error of
+sampling alone. Turn all labels and the truth around, and every label-only estimate stays the same: without one anchor
+the rate is not identifiable, and the estimate rests on the belief that most labels are right.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from synth.preferences.cleaners.confident_learning import noise_rate, symmetric
+
+UNKNOWN = "no anchors: not identifiable; the estimate believes that most labels are right and sees only what the features can see"
+
+
+def estimate(
+    right: np.ndarray, groups: Sequence[str], anchors: np.ndarray, *, least: int = 10, seed: int = 0, draws: int = 200
+) -> dict[str, Any]:
+    """{"rate", "low", "high", "method", "anchors", "identifiable", "note"} of n labels.
+
+    right [n]: out-of-fold probability that the label is right; groups [n]: siblings, drawn together; anchors [n]: 1, -1
+    or 0 (unknown).
+    """
+    n, wrong = int((anchors != 0).sum()), int((anchors < 0).sum())
+    known: dict[str, Any] = {"anchors": n, "identifiable": n >= least}
+    if n >= least:
+        low, high = wilson(wrong, n)
+        return known | {"rate": wrong / n, "low": low, "high": high, "method": "anchors", "note": ""}
+    names, index = np.unique(np.asarray(groups), return_inverse=True)
+    order = np.argsort(index, kind="stable")
+    members = np.split(order, np.cumsum(np.bincount(index))[:-1])
+    rng = np.random.default_rng(seed)
+    rates = [
+        noise_rate(*symmetric(right[np.concatenate([members[k] for k in rng.integers(0, len(names), len(names))])]))
+        for _ in range(draws)
+    ]
+    low, high = (float(np.quantile(rates, q)) for q in (0.025, 0.975))
+    note = UNKNOWN if n == 0 else f"{n} anchors are fewer than {least}: {UNKNOWN.partition(': ')[2]}"
+    return known | {
+        "rate": noise_rate(*symmetric(right)),
+        "low": low,
+        "high": high,
+        "method": "confident joint",
+        "note": note,
+    }
+
+
+def wilson(k: int, n: int, z: float = 1.959964) -> tuple[float, float]:
+    """The 95 % interval of a share k / n."""
+    centre, spread = (k + z * z / 2) / (n + z * z), z / (n + z * z) * math.sqrt(k * (n - k) / n + z * z / 4)
+    return max(0.0, centre - spread), min(1.0, centre + spread)

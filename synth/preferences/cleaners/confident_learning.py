@@ -1,0 +1,99 @@
+"""Label errors by confident learning (Northcutt, Jiang, Chuang 2021, arXiv:1911.00068), pruned by noise rate.
+
+Given labels l_i and out-of-fold probabilities p_i[j] (each from a model that saw neither the row nor its siblings):
+    threshold       t_j = mean of p_i[j] over rows labelled j                            (average self-confidence)
+    confident joint C[k][j] = number of rows labelled k whose likeliest class among {j: p_i[j] >= t_j} is j   (row in
+    none: not counted)
+    calibrated      each row of C scaled to the number of rows labelled k; C / n estimates the joint of given and true
+    label
+    prune           for each k != j the C[k][j] rows labelled k with the largest p_i[j] - p_i[k]; where the label is the
+    likeliest class
+                    the row stays
+A preference is a label of two classes after symmetrisation: every pair is shown in both orders, "first is better" and
+"second is better", so the thresholds are equal and no order is preferred. Only label noise that the features behind the
+probabilities can see is found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from synth.types import Decision, PreferencePair
+
+NEEDS = {"out_of_fold"}  # probability that the chosen side is better, by a model that saw no pair of the same group
+
+
+def confident_learning(pairs: Sequence[PreferencePair], *, column: str = "out_of_fold") -> list[Decision]:
+    """Decision "remove" with reason label_error for pruned pairs, else "keep"; score = out-of-fold probability that the
+    label is right.
+
+    Raises ValueError where a pair lacks the column, or where it is no probability.
+    """
+    for pair in pairs:
+        p = pair.columns.get(column)
+        if not isinstance(p, float) or not 0 <= p <= 1:
+            raise ValueError(
+                f"pair {pair.id} has {p!r} in the column {column!r}: confident_learning needs a probability there, see NEEDS"
+            )
+    if not pairs:
+        return []
+    right = np.array([pair.columns[column] for pair in pairs])
+    labels, probabilities = symmetric(right)
+    verdicts = [
+        ("remove", "label_error") if w else ("keep", "label_plausible")
+        for w in prune_by_noise_rate(labels, probabilities)[: len(pairs)]
+    ]
+    return [
+        Decision(step="confident_learning", action=a, reason=r, score=float(p))
+        for (a, r), p in zip(verdicts, right, strict=True)
+    ]
+
+
+def symmetric(right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(labels [2n], probabilities [2n, 2]) of n pairs shown in both orders; class 0 = the first side is better.
+
+    right [n]: probability that the label is right.
+    """
+    shown = np.stack([right, 1 - right], axis=1)
+    return np.repeat([0, 1], len(right)), np.concatenate([shown, shown[:, ::-1]])
+
+
+def confident_joint(labels: np.ndarray, probabilities: np.ndarray) -> np.ndarray:
+    """[K, K] float64 calibrated counts: row = given label, column = true label; sums to the number of rows.
+
+    labels [n] ints below K; probabilities [n, K]. A class that no row bears gets a threshold that nothing reaches. The
+    diagonal is at least 1 before calibration, so that a class is never estimated to be all wrong.
+    """
+    n, k = probabilities.shape
+    thresholds = np.array([probabilities[labels == j, j].mean() if (labels == j).any() else 2.0 for j in range(k)])
+    confident = probabilities >= thresholds - 1e-6  # the tolerance lets rows at the mean count when all are equal
+    inside = np.where(confident, probabilities, -1.0)
+    guess = np.where(
+        inside[np.arange(n), labels] == inside.max(axis=1), labels, inside.argmax(axis=1)
+    )  # a tie falls to the given label
+    counts = np.zeros((k, k))
+    np.add.at(counts, (labels[confident.any(axis=1)], guess[confident.any(axis=1)]), 1.0)
+    np.fill_diagonal(counts, counts.diagonal().clip(min=1.0))
+    counts *= (np.bincount(labels, minlength=k) / counts.sum(axis=1))[:, None]
+    return counts * (n / counts.sum())
+
+
+def prune_by_noise_rate(labels: np.ndarray, probabilities: np.ndarray) -> np.ndarray:
+    """[n] bool, True for rows judged mislabelled. Ties in the margin fall to the earlier row."""
+    joint = np.rint(confident_joint(labels, probabilities).round(9)).astype(int)
+    wrong = np.zeros(len(labels), dtype=bool)
+    for k in range(joint.shape[0]):
+        rows = np.flatnonzero(labels == k)
+        for j in range(joint.shape[0]):
+            if j != k and len(rows) > 1:
+                margin = probabilities[rows, j] - probabilities[rows, k]
+                wrong[rows[np.argsort(-margin, kind="stable")[: joint[k, j]]]] = True
+    return wrong & (probabilities[np.arange(len(labels)), labels] < probabilities.max(axis=1))
+
+
+def noise_rate(labels: np.ndarray, probabilities: np.ndarray) -> float:
+    """The estimated share of rows whose given label is not the true one."""
+    joint = confident_joint(labels, probabilities)
+    return float(1 - np.trace(joint) / joint.sum())

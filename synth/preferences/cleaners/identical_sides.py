@@ -1,0 +1,44 @@
+"""Pairs whose two sides say the same: nothing can be learned from the label, whichever it is.
+
+identical_sides    equal after Unicode NFKC, case folding and collapsing of spaces
+empty_chosen       the chosen side is blank
+same_answer        both sides give the same final answer between <answer> tags: a label about style at best; "ask"
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+
+from synth.preferences.cleaners._columns import verdict
+from synth.types import Decision, PreferencePair
+from synth.verify import extract_answer
+
+
+def identical_sides(pairs: Sequence[PreferencePair]) -> list[Decision]:
+    """Decision "remove" or "ask" with a reason above, else "keep" with sides_differ; score = 1 where it acts."""
+    found = [_fault(pair) for pair in pairs]
+    return [
+        verdict(
+            "identical_sides", bool(f), "ask" if f == "same_answer" else "remove", (f, "sides_differ"), float(bool(f))
+        )
+        for f in found
+    ]
+
+
+def _fault(pair: PreferencePair) -> str:
+    chosen, rejected = _plain(pair.chosen), _plain(pair.rejected)
+    if not chosen:
+        return "empty_chosen"
+    if chosen == rejected:
+        return "identical_sides"
+    answers = [extract_answer(text) for text in (pair.chosen, pair.rejected)]
+    return (
+        "same_answer"
+        if answers[0] is not None and answers[1] is not None and _plain(answers[0]) == _plain(answers[1])
+        else ""
+    )
+
+
+def _plain(text: str) -> str:
+    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())

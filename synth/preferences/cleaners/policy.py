@@ -1,0 +1,144 @@
+"""One decision out of all that other cleaners said: flip, remove, ask, weight or keep, by how likely the label is
+wrong.
+
+    p_d    of a detector whose score is the probability that the label is right (PROBABILITY), 1 - score
+    p_s    of a source of information (SOURCES): the mean log-odds of its detectors, which see the same evidence and
+           count once
+    p      log-odds(prior) + sum over sources of (log-odds(p_s) - log-odds(prior)) / T_s
+
+With at least `least` anchors of both kinds (label proven right, proven wrong) the temperature T_s of a source minimises
+the log-loss on them; without, T_s = 1, and p is as good as the detectors' own calibration. A pair is
+
+    flipped    where p > flip_above and at least two sources say p_s > 1/2, or the label is proven wrong
+    removed    where p > the threshold among .5, .55, ..., .7 with the greatest (wrong removed) - cost * (right removed)
+               on the anchors, .6 without them; and where a detector of form (duplicates, broken text, identical sides)
+               says so, whatever the label
+    asked      where a detector asks and nothing removes
+    weighted   by 1 - p else, where any detector spoke; 1 where the label is proven right
+
+Nothing is deleted here: the stage keeps what is removed, with this decision and all that led to it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from synth.preferences.cleaners._columns import anchor
+from synth.types import Decision, PreferencePair
+
+SOURCES = {
+    "confident_learning": "text",
+    "rpo_em": "text",
+    "blind_margin": "text",
+    "annotators": "votes",
+    "voting": "votes",
+    "score_gap": "scores",
+}
+PROBABILITY = {"confident_learning", "rpo_em", "blind_margin", "annotators"}
+SAID = {
+    "voting": 0.8,
+    "score_gap": 0.8,
+}  # p of a detector that acts and gives no probability: what PrefCleanBench's voters are right in
+TEMPERATURES = (0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0)
+THRESHOLDS = (0.5, 0.55, 0.6, 0.65, 0.7)
+
+
+def policy(
+    pairs: Sequence[PreferencePair], *, prior: float = 0.1, flip_above: float = 0.9, cost: float = 0.5, least: int = 10
+) -> list[Decision]:
+    """One decision per pair from `pair.decisions`; score = 1 - p, the probability that the label is right.
+
+    prior: share of wrong labels that is assumed. cost: of a right pair removed, where a wrong one kept costs 1. Raises
+    ValueError for a probability outside (0, 1), or a negative cost.
+    """
+    if not 0 < prior < 1 or not 0 < flip_above < 1 or cost < 0:
+        raise ValueError(
+            f"policy: prior = {prior}, flip_above = {flip_above}, cost = {cost}: write probabilities in (0, 1), and cost >= 0"
+        )
+    evidence = [_evidence(pair) for pair in pairs]
+    known = [anchor(pair) for pair in pairs]
+    proven = [(e, k < 0) for e, k in zip(evidence, known, strict=True) if k]
+    enough = len(proven) >= least and len({wrong for _, wrong in proven}) == 2
+    heat = {s: _temperature(s, proven, prior) for s in sorted(set(SOURCES.values()))} if enough else {}
+    threshold = _threshold(proven, heat, prior, cost) if enough else 0.6
+    return [
+        _decision(p, e, k, _combined(e, heat, prior), threshold, flip_above)
+        for p, e, k in zip(pairs, evidence, known, strict=True)
+    ]
+
+
+def _evidence(pair: PreferencePair) -> dict[str, float]:
+    """source -> log-odds that the label is wrong."""
+    odds: dict[str, list[float]] = {}
+    for d in pair.decisions:
+        if (
+            d.step in PROBABILITY
+            and d.reason not in ("no_votes", "proven_right", "proven_wrong")
+            and not d.reason.startswith("not_ident")
+        ):
+            odds.setdefault(SOURCES[d.step], []).append(_logit(1 - d.score))
+        elif d.step in SAID and d.action in ("remove", "flip"):
+            odds.setdefault(SOURCES[d.step], []).append(_logit(SAID[d.step]))
+    return {source: math.fsum(x) / len(x) for source, x in odds.items()}
+
+
+def _combined(evidence: Mapping[str, float], heat: Mapping[str, float], prior: float) -> float:
+    base = _logit(prior)
+    return _sigmoid(base + math.fsum((x - base) / heat.get(s, 1.0) for s, x in sorted(evidence.items())))
+
+
+def _temperature(source: str, proven: Sequence[tuple[Mapping[str, float], bool]], prior: float) -> float:
+    """The temperature of one source that makes its own probabilities fit the anchors it spoke about."""
+    mine = [({source: e[source]}, wrong) for e, wrong in proven if source in e]
+
+    def loss(t: float) -> float:
+        return -math.fsum(
+            math.log(p if wrong else 1 - p) for e, wrong in mine for p in [_clip(_combined(e, {source: t}, prior))]
+        )
+
+    return min(TEMPERATURES, key=lambda t: (loss(t), abs(math.log(t)))) if mine else 1.0
+
+
+def _threshold(
+    proven: Sequence[tuple[Mapping[str, float], bool]], heat: Mapping[str, float], prior: float, cost: float
+) -> float:
+    ps = [(_combined(e, heat, prior), wrong) for e, wrong in proven]
+    return max(THRESHOLDS, key=lambda t: (math.fsum((1.0 if wrong else -cost) for p, wrong in ps if p > t), t))
+
+
+def _decision(
+    pair: PreferencePair, evidence: Mapping[str, float], known: int, p: float, threshold: float, flip_above: float
+) -> Decision:
+    against = sorted(s for s, x in evidence.items() if x > 0)
+    form = [d for d in pair.decisions if d.step not in SOURCES and d.step != "verified" and d.action == "remove"]
+    asks = [d for d in pair.decisions if d.action == "ask"]
+    why = f" (p wrong {p:.2f}; against it: {', '.join(against) or 'none'})"
+
+    def say(action: str, reason: str, score: float = 1 - p) -> Decision:
+        return Decision(step="policy", action=action, reason=reason, score=score)
+
+    if form:
+        return say("remove", f"{form[0].step}: {form[0].reason}")
+    if known:
+        return say("flip", "proven_wrong", 0.0) if known < 0 else say("keep", "proven_right", 1.0)
+    if p > flip_above and len(against) >= 2:
+        return say("flip", f"sources_agree{why}")
+    if p > threshold:
+        return say("remove", f"label_unlikely{why}")
+    if asks:
+        return say("ask", f"{asks[0].step}: {asks[0].reason}")
+    return say("weight", f"weighed{why}") if evidence else say("keep", "no_evidence")
+
+
+def _clip(p: float) -> float:
+    return min(max(p, 1e-6), 1 - 1e-6)
+
+
+def _logit(p: float) -> float:
+    p = _clip(p)
+    return math.log(p / (1 - p))
+
+
+def _sigmoid(x: float) -> float:
+    return 0.5 * (1 + math.tanh(x / 2))

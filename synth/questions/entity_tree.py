@@ -1,0 +1,249 @@
+"""Entity-tree questions: the functional attribute of a root that is named (one hop) or described by clues (more hops).
+
+    1 hop    What is the capital of Norvia?
+    2 hops   What is the capital of the country that the river Danu flows through?
+    3 hops   Name the currency of the country whose capital is the birthplace of Lio Rel.
+             Who is the mayor of the city that is ... and ...?     (two clues, neither enough alone)
+
+Difficulty: hops = searches that an oracle needs; clues = the most clues of one variable (0 where the root is named, 2
+for an intersection). A question is grown (`synth.questions.grow`), put into words (`synth.questions.wording`), and must
+then pass every gate of `refute`, the proof by SQL (`synth.questions.prove`) among them; the first gate that it fails is
+its reason code in quarantine. Question i of a cell (split, hops) depends on the seed, the cell and i alone. The split
+is that of the root. A test root is sealed: no train or valid question names it, passes through it, or has it as its
+answer.
+
+The idea follows InfoAgent (Zhang et al. 2025, arXiv:2509.25189: ask an attribute of the root of an entity tree);
+uniqueness and necessity of the clues are computed here instead of left to a model. Not done: fuzzy clues (ranges,
+periods), more than two clues of one variable, comparison and negation.
+"""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+from collections import Counter
+from collections.abc import Callable, Mapping
+
+from synth.knowledge.kb import KB, Fact
+from synth.questions.grow import Grower
+from synth.questions.oracle import Oracle
+from synth.questions.pattern import Node, Pattern, answers, canonical, constants, extension, nodes, support, to_json
+from synth.questions.prove import Prover
+from synth.questions.wording import Wording
+from synth.types import Demonstration, Problem, Quarantined, Split, seed_for, split_of
+from synth.verify.exact import normalise
+
+
+class EntityTrees:
+    """Makes and checks the questions of one KB.
+
+    search      the tool that an oracle must be able to answer every question with (gate "not_answerable")
+    two_clues, closed_world   of `synth.questions.grow.Grower`
+    max_words, max_guess      gates "too_long" (words of a question) and "guessable" (share of the most frequent answer
+                              to what is asked)
+
+    Raises ValueError where no relation of the KB is functional in either direction: then nothing can be asked.
+    """
+
+    def __init__(
+        self,
+        kb: KB,
+        search: Callable[[str], str],
+        *,
+        seed: int,
+        two_clues: float = 0.5,
+        closed_world: bool = False,
+        max_words: int = 25,
+        max_guess: float = 0.1,
+    ) -> None:
+        self.kb, self.search, self.seed = kb, search, seed
+        self.max_words, self.max_guess = max_words, max_guess
+        self.wording, self.oracle = Wording(kb), Oracle(kb)
+        self.grower = Grower(kb, self.wording, two_clues=two_clues, closed_world=closed_world)
+        connection = sqlite3.connect(":memory:")
+        kb.sqlite(connection)
+        self.prover = Prover(connection)
+        self._shared = Counter(normalise(n) for e in kb.entities.values() for n in {e.name, *e.aliases})
+        self._guess = {ask: self._majority(*ask) for ask in self._askable()}
+        self._cells: dict[tuple[Split, int], list[tuple[str, bool, str]]] = {}
+        if not self._guess:
+            raise ValueError(
+                "no relation of the knowledge base is functional in either direction, so no question has one answer: "
+                "declare a relation functional, or add sources"
+            )
+
+    # ---- what can be asked
+
+    def _askable(self) -> list[tuple[str, bool]]:
+        used = {f.relation for f in self.kb.facts.values()}
+        relations = [r for r in self.kb.relations.values() if r.name in used]
+        return [(r.name, True) for r in relations if r.functional] + [
+            (r.name, False) for r in relations if r.inverse_functional and not r.literal
+        ]
+
+    def _majority(self, relation: str, forward: bool) -> float:
+        """The share of questions about a relation that its most frequent answer gets right."""
+        given = Counter(f.value if forward else f.subject for f in self.kb.facts.values() if f.relation == relation)
+        return max(given.values()) / given.total()
+
+    def roots(self, split: Split, hops: int) -> list[tuple[str, bool, str]]:
+        """(relation, forward, root) of all that a cell can ask: shuffled, relations taking turns so that none crowds
+        out the others.
+
+        Of more hops: roots that some clues describe, asked for what cannot be guessed; so that no time goes into what
+        can only fail.
+        """
+        if (split, hops) not in self._cells:
+            queues = []
+            for (relation, forward), share in self._guess.items():
+                if hops > 1 and share > self.max_guess:
+                    continue
+                found = {f.subject if forward else f.value for f in self.kb.facts.values() if f.relation == relation}
+                some = sorted(x for x in found if split_of(x) == split)
+                rng = random.Random(seed_for(self.seed, "questions", relation, split, forward))
+                rng.shuffle(some)
+                queues.append(
+                    [(relation, forward, x) for x in some if hops == 1 or self.clues(relation, forward, x, hops, rng)]
+                )
+            self._cells[split, hops] = [
+                queue[i] for i in range(max(map(len, queues), default=0)) for queue in queues if i < len(queue)
+            ]
+        return self._cells[split, hops]
+
+    def clues(self, relation: str, forward: bool, root: str, hops: int, rng: random.Random) -> Node | None:
+        """A description of the root in hops - 1 searches that uses neither the asked fact nor the answer; None where
+        there is none."""
+        asked = self._asked(relation, forward, root)
+        return self.grower.describe(
+            root, hops - 1, rng, avoid={asked.id}, path={root, asked.value if forward else asked.subject}
+        )
+
+    def _asked(self, relation: str, forward: bool, root: str) -> Fact:
+        return (self.kb.facts_of(root, relation) if forward else self.kb.facts_to(relation, root))[0]
+
+    # ---- making
+
+    def __call__(self, split: Split, hops: int, index: int) -> Problem | Quarantined | None:
+        """Question `index` of a cell, accepted or quarantined; None where the cell is exhausted.
+
+        That is, where every root was asked about by name, or none can be described.
+        """
+        pairs = self.roots(split, hops)
+        if not pairs or (hops == 1 and index >= len(pairs)):
+            return None
+        relation, forward, root = pairs[index % len(pairs)]
+        rng = random.Random(seed_for(self.seed, "questions", f"hops {hops}", split, index))
+        asked = self._asked(relation, forward, root)
+        answer = asked.value if forward else asked.subject
+        term = root if hops == 1 else self.clues(relation, forward, root, hops, rng)
+        assert term is not None, f"{root} had a description of {hops - 1} searches when the cell was opened"
+        pattern = Pattern(relation=relation, forward=forward, root=term)
+        text = self.wording.question(pattern, rng)
+        failed = self.refute(pattern, answer, text, split, hops)
+        if failed is not None:
+            return Quarantined(
+                id=f"{split}/{hops}/{index}", stage="questions", reason=failed[0], evidence=f"{text} | {failed[1]}"
+            )
+        return self.problem(pattern, answer, text, split, hops, lineage={"seed": self.seed, "index": index})
+
+    def problem(
+        self, pattern: Pattern, answer: str, text: str, split: Split, hops: int, *, lineage: Mapping[str, object]
+    ) -> Problem:
+        """The problem of a pattern with its text. Aliases of the answer count where nothing else bears them."""
+        entity = self.kb.entities.get(answer)
+        aliases = [a for a in entity.aliases if self._shared[normalise(a)] == 1] if entity else []
+        root = next(iter(extension(self.kb, pattern.root)))
+        return Problem.make(
+            prompt=text,
+            answer=self.kb.text(answer),
+            verifier="exact",
+            args={"aliases": aliases},
+            env="search",
+            family="entity_tree",
+            difficulty={"hops": hops, "clues": max((len(n.clues) for n in nodes(pattern.root)), default=0)},
+            split=split,
+            lineage={
+                "root": root,
+                "facts": support(self.kb, pattern, answer),
+                "pattern": to_json(pattern),
+                "structure": canonical(pattern)[:20],
+                **lineage,
+            },
+        )
+
+    # ---- checking
+
+    def refute(self, pattern: Pattern, answer: str, text: str, split: Split, hops: int) -> tuple[str, str] | None:
+        """None where a question may be asked, else the reason code of the first gate that it fails, with the
+        evidence."""
+        hidden = {x for node in nodes(pattern.root) for x in extension(self.kb, node)}
+        sealed = sorted(
+            x
+            for x in hidden | {answer, *constants(pattern.root)}
+            if x in self.kb.entities and split != "test" and split_of(x) == "test"
+        )
+        share = self._guess.get((pattern.relation, pattern.forward), 1.0)
+        if share > self.max_guess:
+            return "guessable", f"the most frequent answer is right in {share:.0%} of all cases"
+        if sealed:
+            return "split_leak", f"{sealed[0]} is a test root, the question is {split}"
+        if len(text.split()) > self.max_words:
+            return "too_long", f"{len(text.split())} words, at most {self.max_words} are allowed"
+        words = f" {normalise(text)} "
+        leaks = [n for x in sorted(hidden | {answer}) for n in self._names(x) if f" {normalise(n)} " in words]
+        if leaks:
+            return "answer_in_text", f"the question says {leaks[0]!r}, which it hides or asks for"
+        found = answers(self.kb, pattern)
+        if found != {answer}:
+            return "not_unique", f"{len(found)} answers by postings: {', '.join(sorted(found)[:5])}"
+        open_ = [c.relation for node in nodes(pattern.root) for c in node.clues if not self.grower.sound(c)]
+        if open_:
+            return (
+                "not_unique",
+                f"the relation {open_[0]!r} is not complete: another {open_[0]} may exist that is not listed",
+            )
+        failed = self.prover.refute(pattern, answer)
+        if failed:
+            return failed
+        read = self.wording.read(text)
+        if [canonical(p) for p in read] != [canonical(pattern)]:
+            return "roundtrip_mismatch", f"the text reads as {[to_json(p) for p in read]}"
+        played = self.oracle.play(self.problem(pattern, answer, text, split, hops, lineage={}), self.search)
+        if isinstance(played, Demonstration) and played.calls == hops:
+            return None
+        return "not_answerable", f"the oracle needs {played.calls} searches, not {hops}" if isinstance(
+            played, Demonstration
+        ) else played.evidence
+
+    def _names(self, value: str) -> list[str]:
+        entity = self.kb.entities.get(value)
+        return [entity.name, *entity.aliases] if entity else [value]
+
+
+def entity_tree(
+    trees: Callable[[Split, int, int], Problem | Quarantined | None],
+    counts: Mapping[tuple[Split, int], int],
+    *,
+    tries: int = 12,
+) -> tuple[list[Problem], list[Quarantined]]:
+    """`trees` is an EntityTrees, or one that remembers. Up to counts[split, hops] questions of every cell, and what was
+    quarantined on the way ("duplicate": the same structure again).
+
+    A cell ends early where its roots are exhausted, or after `tries` items for each question that was wanted: compare
+    the lengths.
+    """
+    accepted: dict[str, Problem] = {}
+    quarantined: list[Quarantined] = []
+    for (split, hops), wanted in counts.items():
+        full = len(accepted) + wanted
+        for index in range(tries * wanted):
+            if len(accepted) == full or (item := trees(split, hops, index)) is None:
+                break
+            if isinstance(item, Quarantined):
+                quarantined.append(item)
+            elif (known := accepted.setdefault(item.lineage["structure"], item)) is not item:
+                evidence = f"{item.question} | as {known.id}: {known.question}"
+                quarantined.append(
+                    Quarantined(id=f"{split}/{hops}/{index}", stage="questions", reason="duplicate", evidence=evidence)
+                )
+    return list(accepted.values()), quarantined

@@ -1,0 +1,424 @@
+"""Growing a fuzzy tree: clues are added until the arrays give the root alone, and every clue that is not needed for
+that is taken away again.
+
+A tree begins with a branch that reaches down to a constant (the oracle's way in, and the depth of the question); vaguer
+clues about the root follow until it is the only one left. No constant stands beside the root (the rule that WebShaper
+states, arXiv:2507.15061), and there are at least two clues, each necessary: so no clue suffices alone.
+
+What the description promises of a clue is computed by `synth.questions.fuzzy.graph`. For every deletion the grower also
+names a *witness*: an entity that fits what is left and has another answer; `synth.questions.prove` checks its word.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Iterable, Iterator, Set
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import NamedTuple
+
+import numpy as np
+
+from synth.questions.fuzzy.graph import Graph, Rows
+from synth.questions.fuzzy.spans import span
+from synth.questions.pattern import Clue, Named, Node, Nothing, Pattern, Span, Than, Third, deletions, inner
+
+NAMED, THAN, NOTHING = 2, 2, 3  # fuzz levels of these kinds
+_TRIES = 3  # branches to choose from: at a high level the one that leaves most entities
+_CHOICE = 3  # clues to choose from
+
+
+class Grown(NamedTuple):
+    """A pattern, the root's id, the answer (entity id or literal), and the witness of each deletion (in the order of
+    `tree.deletions`)."""
+
+    pattern: Pattern
+    root: str
+    answer: str
+    witnesses: dict[int, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """depth: edges from the root to the furthest clue, at least 2. level: the fuzz level aimed at, 1 to 4."""
+
+    depth: int
+    level: int
+
+
+class Closed(frozenset):
+    """Entities that a branch may not come to: those it came by, and those that are `sealed`."""
+
+    sealed: Callable[[int], bool]
+
+    @staticmethod
+    def of(entities: Iterable[int], sealed: Callable[[int], bool]) -> Closed:
+        made = Closed(entities)
+        made.sealed = sealed
+        return made
+
+    def __contains__(self, entity: object) -> bool:
+        return super().__contains__(entity) or self.sealed(entity)  # type: ignore[arg-type]
+
+    def __or__(self, more: Set[int]) -> Closed:  # type: ignore[override]
+        return Closed.of({*self, *more}, self.sealed)
+
+
+class Grower:
+    """Grows trees over one graph.
+
+    symmetric      relations that are used in the backward direction only
+    closed_world   take every relation as complete; else only relations that say so carry vague clues
+    most_clues     of the root
+    most_members   of what a constant, or a whole branch, may leave: more than a person would look through
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        *,
+        symmetric: frozenset[str] = frozenset(),
+        closed_world: bool = False,
+        most_clues: int = 6,
+        most_members: int = 100,
+    ) -> None:
+        self.graph, self.closed_world, self.most_clues, self.most_members = (
+            graph,
+            closed_world,
+            most_clues,
+            most_members,
+        )
+        self._links: dict[str, list[tuple[str, bool]]] = {
+            t: [] for t in graph.types
+        }  # entity type -> (relation, forward)
+        self._ordered: dict[str, list[str]] = {t: [] for t in graph.types}  # relations with values
+        self._classes: dict[str, list[str]] = {t: [] for t in graph.types}  # many to one: "of the continent Asia"
+        for name, column in graph.columns.items():
+            r = column.relation
+            if not len(column.forward.ends) or not (closed_world or r.complete):
+                continue
+            if column.values is not None:
+                if r.functional and r.domain in self._ordered:
+                    self._ordered[r.domain].append(name)
+                continue
+            if name not in symmetric and r.domain in self._links:
+                self._links[r.domain].append((name, True))
+                distinct = np.count_nonzero(np.diff(column.backward.start))
+                if r.functional and distinct * 4 <= len(column.forward.ends):
+                    self._classes[r.domain].append(name)
+            if not r.literal and r.range in self._links:
+                self._links[r.range].append((name, False))
+
+    def grow(
+        self,
+        root: int,
+        asked: str,
+        shape: Shape,
+        rng: random.Random,
+        *,
+        sealed: Callable[[int], bool] = lambda entity: False,
+    ) -> Grown | str:
+        """A tree of which `root` is the only instance and whose `asked` value it is asked for; else why there is none.
+
+        `sealed` says which entities it may not touch.
+        """
+        graph = self.graph
+        type_ = graph.types[graph.type_of[root]]
+        column = graph.columns[asked]
+        (value,) = graph.neighbours(root, asked, True)
+        path = Closed.of({root} if column.relation.literal else {root, int(value)}, sealed)
+        first = self._first(root, asked, shape, path, rng)
+        if first is None:
+            return "no_branch"
+        clues: list[Clue | Named] = [first]
+        left = graph.extension(Node(type=type_, clues=(first,)))
+        for level in dict.fromkeys((shape.level, max(1, shape.level - 1), 1)):
+            proposals = (
+                c
+                for c in self._proposals(root, asked, level, path, rng)
+                if not any(self._same_side(c, d) for d in clues)
+            )
+            while len(left) > 1 and len(clues) < self.most_clues:
+                some = [(clue, left[graph.holds(clue, left)]) for clue in islice(proposals, _CHOICE)]
+                if not some:
+                    break
+                some = sorted((s for s in some if len(s[1]) < len(left)), key=lambda s: len(s[1]))
+                if some:  # a high level prefers what says least
+                    clue, left = some[0 if level < 3 else -1]
+                    clues.append(clue)
+        if len(left) > 1:
+            return "not_unique"
+        node = self._minimal(type_, clues, root, rng)
+        if len(node.clues) < 2:
+            return "single_clue"
+        if depth(node) != shape.depth:
+            return "shallow"
+        witnesses = self._witnesses(node, root, column.forward, int(value))
+        if witnesses is None:
+            return "redundant_clue"
+        pattern = Pattern(relation=asked, forward=True, root=node)
+        return Grown(pattern, graph.id(root), graph.id(int(value)), witnesses)
+
+    # ---- clues
+
+    def _first(self, root: int, asked: str, shape: Shape, path: Closed, rng: random.Random) -> Clue | None:
+        """A branch to a constant that fits the root and a few others: the more, the higher the level."""
+        type_ = self.graph.types[self.graph.type_of[root]]
+        found: list[tuple[int, Clue]] = []
+        most = self.most_members * shape.level**2 // 16
+        for _ in range(2 * _TRIES):
+            clue = self._branch(root, asked, shape.depth, path, rng)
+            if clue is None:
+                break
+            size = len(self.graph.extension(Node(type=type_, clues=(clue,))))
+            if 2 <= size <= max(2, most):
+                found.append((size, clue))
+                if len(found) == (1 if shape.level < 3 else _TRIES):
+                    break
+        found.sort(key=lambda f: f[0])
+        return found[(len(found) - 1) * (shape.level - 2) // 2 if shape.level > 2 else 0][1] if found else None
+
+    def _branch(self, x: int, asked: str, depth: int, path: Closed, rng: random.Random) -> Clue | None:
+        """A clue of x that leads through depth - 1 variables to a constant; the asked fact is not used, no entity
+        twice."""
+        for relation, forward, ends in self._sides(x, asked, rng):
+            ends = [e for e in ends if e not in path]
+            if not ends:
+                continue
+            y = rng.choice(ends)
+            clue = self._anchor(y, path | {y}, rng) if depth == 2 else self._branch(y, "", depth - 1, path | {y}, rng)
+            if clue is not None:
+                return Clue(
+                    relation=relation,
+                    forward=forward,
+                    target=Node(type=self.graph.types[self.graph.type_of[y]], clues=(clue,)),
+                )
+        return None
+
+    def _sides(self, x: int, asked: str, rng: random.Random) -> Iterator[tuple[str, bool, list[int]]]:
+        """The entities that x is linked to, by relation and direction, in random order."""
+        sides = self._links[self.graph.types[self.graph.type_of[x]]]
+        for relation, forward in rng.sample(sides, len(sides)):
+            if relation == asked and forward or forward and self.graph.columns[relation].relation.literal:
+                continue
+            ends = self.graph.columns[relation].rows(forward).list(x)
+            if ends:
+                yield relation, forward, ends
+
+    def _anchor(self, x: int, path: Closed, rng: random.Random) -> Clue | None:
+        """A clue of x with a constant that few share."""
+        sides = self._links[self.graph.types[self.graph.type_of[x]]]
+        for relation, forward in rng.sample(sides, len(sides)):
+            column = self.graph.columns[relation]
+            ends = column.rows(forward).list(x)
+            if not (forward and column.relation.literal):
+                ends = [e for e in ends if e not in path]
+            if ends:
+                end = rng.choice(ends)
+                if column.rows(not forward).size(end) <= self.most_members:
+                    return Clue(relation=relation, forward=forward, target=self.graph.id(end))
+        return None
+
+    def _proposals(self, x: int, asked: str, level: int, path: Closed, rng: random.Random) -> Iterator[Clue | Named]:
+        """Vague clues of x, near a fuzz level, in random order, made when they are asked for."""
+        graph = self.graph
+        type_ = graph.types[graph.type_of[x]]
+        makers: list[Callable[[], Clue | Named | None]] = []
+        for relation in self._ordered[type_]:
+            if relation != asked:
+                makers.append(lambda r=relation: self._value(x, r, _near(level, rng), path, rng))
+        for relation, forward in self._links[type_]:
+            if not (relation == asked and forward) and not (forward and graph.columns[relation].relation.literal):
+                makers.append(lambda r=relation, f=forward: self._linked(x, r, f, _near(level, rng), path, rng))
+        makers.append(lambda: self._named(x, level))
+        rng.shuffle(makers)
+        for make in makers:
+            clue = make()
+            if clue is not None:
+                yield clue
+
+    def _value(self, x: int, relation: str, level: int, path: Closed, rng: random.Random) -> Clue | None:
+        column = self.graph.columns[relation]
+        value = float(column.values[x])
+        if math.isnan(value):
+            return None
+        kind = column.relation.range
+        if level == 4 and kind == "number":
+            top, bottom = self.graph.cut(relation, True), self.graph.cut(relation, False)
+            if top > bottom and (value >= top or value <= bottom):
+                return Clue(relation=relation, forward=True, target=Third(largest=value >= top))
+        if (
+            level == THAN
+            and kind == "number"
+            and rng.random() < 0.25
+            and (clue := self._than(x, relation, value, path, rng)) is not None
+        ):
+            return clue
+        said = span(value, kind, level, rng, most=column.most)
+        return None if said is None else Clue(relation=relation, forward=True, target=said)
+
+    def _than(self, x: int, relation: str, value: float, path: Closed, rng: random.Random) -> Clue | None:
+        """More or less than another entity of the type, which a constant of its own tells apart."""
+        graph = self.graph
+        column = graph.columns[relation]
+        for _ in range(3):
+            other = int(column.order[rng.randrange(len(column.order))])
+            against = float(column.values[other])
+            if other in path or against == value:
+                continue
+            clue = self._anchor(other, path | {x, other}, rng)
+            node = clue and Node(type=graph.types[graph.type_of[other]], clues=(clue,))
+            if node and len(graph.extension(node)) == 1:
+                return Clue(relation=relation, forward=True, target=Than(larger=value > against, other=node))
+        return None
+
+    def _linked(
+        self, x: int, relation: str, forward: bool, level: int, path: Closed, rng: random.Random
+    ) -> Clue | None:
+        graph = self.graph
+        ends = graph.columns[relation].rows(forward).list(x)
+        if not ends:
+            return Clue(relation=relation, forward=forward, target=Nothing()) if level >= NOTHING else None
+        ends = [e for e in ends if e not in path]
+        if not ends:
+            return None
+        y = rng.choice(ends)
+        type_ = graph.types[graph.type_of[y]]
+        inside: list[Clue | Named | None] = []
+        if level == 1:
+            inside = [self._value(y, r, rng.choice((1, 2)), path, rng) for r in self._ordered[type_]]
+            inside = [c for c in inside if c is not None and not isinstance(c.target, Than)] or [
+                self._anchor(y, path | {y}, rng)
+            ]
+            inside = [rng.choice(inside)]
+        elif level < 4:
+            inside = [self._class(y, up=level - 2, path=path, rng=rng)]
+        return Clue(
+            relation=relation, forward=forward, target=Node(type=type_, clues=tuple(c for c in inside if c is not None))
+        )
+
+    def _class(self, y: int, *, up: int, path: Closed, rng: random.Random) -> Clue | None:
+        """The class of an entity (its country, its genre), or the class of that (`up` 1), as a clue; None where it has
+        none."""
+        graph = self.graph
+        for relation in rng.sample(classes := self._classes[graph.types[graph.type_of[y]]], len(classes)):
+            ends = graph.columns[relation].forward.list(y)
+            if not ends:
+                continue
+            end, literal = ends[0], graph.columns[relation].relation.literal
+            if up and not literal and (above := self._class(end, up=0, path=path, rng=rng)) is not None:
+                return Clue(
+                    relation=relation, forward=True, target=Node(type=graph.types[graph.type_of[end]], clues=(above,))
+                )
+            if literal or end not in path:
+                return Clue(relation=relation, forward=True, target=graph.id(end))
+        return None
+
+    def _named(self, x: int, level: int) -> Named | None:
+        initial = chr(self.graph.initial[x])
+        return Named(initial=initial, words=int(self.graph.words[x]) if level == 1 else 0) if initial != "\0" else None
+
+    @staticmethod
+    def _same_side(a: Clue | Named, b: Clue | Named) -> bool:
+        """Two clues of one relation and direction would read as one, and two about the name as a riddle about
+        letters."""
+        if isinstance(a, Named) or isinstance(b, Named):
+            return isinstance(a, Named) and isinstance(b, Named)
+        return (a.relation, a.forward) == (b.relation, b.forward)
+
+    # ---- no clue too many
+
+    def _minimal(self, type_: str, clues: list[Clue | Named], root: int, rng: random.Random) -> Node:
+        """The node less what it does not need. What is needed beside more clues is needed beside fewer, so each is
+        tried once."""
+        first = clues[0]
+        kept = list(clues)
+        for clue in rng.sample(clues[1:], len(clues) - 1):
+            rest = [c for c in kept if c is not clue]
+            if self._alone(type_, rest, root):
+                kept = rest
+        for i, clue in enumerate(kept):
+            while isinstance(target := inner(clue), Node) and clue is not first:
+                smaller = (
+                    t for t in deletions(target) if self._alone(type_, [*kept[:i], _led(clue, t), *kept[i + 1 :]], root)
+                )
+                lighter = next(smaller, None)
+                if lighter is None:
+                    break
+                clue = kept[i] = _led(clue, lighter)
+        return Node(type=type_, clues=tuple(kept))
+
+    def _alone(self, type_: str, clues: list[Clue | Named], root: int) -> bool:
+        return next(self.graph.others(Node(type=type_, clues=tuple(clues)), root), None) is None
+
+    def _witnesses(self, node: Node, root: int, asked: Rows, value: int) -> dict[int, str] | None:
+        """Of every deletion an entity that fits what is left and has another answer; None where one has none."""
+        out = {}
+        for i, smaller in enumerate(deletions(node)):
+            other = next(
+                (x for x in self.graph.others(smaller, root) if asked.list(x) and asked.list(x)[0] != value), None
+            )
+            if other is None:
+                return None
+            out[i] = self.graph.id(other)
+        return out
+
+
+def _led(clue: Clue | Named, term: Node) -> Clue:
+    assert isinstance(clue, Clue)
+    return replace(clue, target=replace(clue.target, other=term) if isinstance(clue.target, Than) else term)
+
+
+def _near(level: int, rng: random.Random) -> int:
+    return min(4, max(1, level + rng.choice((-1, 0, 0, 0, 1))))
+
+
+def depth(term: str | Node) -> int:
+    """Edges from a variable to the furthest clue that leads to a term or value."""
+    return (
+        0
+        if isinstance(term, str)
+        else 1 + max((depth(t) if (t := inner(c)) is not None else 0 for c in term.clues), default=0)
+    )
+
+
+def level(clue: Clue | Named) -> int:
+    """The fuzz level of one clue, from 0 (a constant) to 4, as the operators of `synth.questions.fuzzy` count."""
+    if isinstance(clue, Named):
+        return 1 if clue.words else NAMED
+    target = clue.target
+    if isinstance(target, str):
+        return 0
+    if isinstance(target, Node):
+        if not target.clues:
+            return 3
+        return (
+            2 if len(target.clues) == 1 and isinstance(c := target.clues[0], Clue) and isinstance(c.target, str) else 1
+        )
+    if isinstance(target, Span):
+        return _span_level(target.said)
+    return 4 if isinstance(target, Third) else THAN if isinstance(target, Than) else NOTHING
+
+
+def _span_level(said: str) -> int:
+    if said.endswith("century"):
+        return 3 if said.split()[2] in ("early", "mid", "late") else 4
+    if said.startswith("between "):
+        low, high = said.removeprefix("between ").split(" and ")
+        return 3 if low.strip("0,. milbtron") == high.strip("0,. milbtron") == "1" else 2
+    return 2 if said.endswith("0s") else 1
+
+
+def fuzz(node: Node) -> float:
+    """The mean fuzz level of all clues of a description."""
+    levels: list[int] = []
+
+    def walk(node: Node) -> None:
+        for clue in node.clues:
+            levels.append(level(clue))
+            if isinstance(target := inner(clue), Node):
+                walk(target)
+
+    walk(node)
+    return sum(levels) / len(levels)

@@ -1,0 +1,387 @@
+"""Trees in English and back: `Realiser.write` puts a pattern into words, `Realiser.read` finds every pattern that a
+text can mean.
+
+One clue is one sentence about a root that is introduced first; or, where at most one clue is nested and it comes last,
+all are one:
+
+    I have a country in mind. It shares a border with a country whose language is Sorban. Its area is between 1,200 and
+    1,500. Name the capital of this country.
+    What is the capital of the country whose area is about 1,300 and that shares a border with a country whose language
+    is Sorban?
+
+What makes it readable both ways: a description that has clauses of its own ends its sentence, so a clause always
+belongs to the nearest noun; "it" is always the root. `read` shares the phrases with `write` and nothing else; a
+question is accepted only where it gives the pattern alone.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from synth.knowledge.kb import Relation
+from synth.questions.fuzzy.phrases import PEOPLE, SLOT, Phrase, check, counted, indefinite, many, names, phrases, spoken
+from synth.questions.fuzzy.spans import KINDS, read_span
+from synth.questions.pattern import Clue, Named, Node, Nothing, Pattern, Span, Than, Third, canonical, inner, to_json
+
+OPENINGS = (
+    "I have {a} in mind.",
+    "I am thinking of {a}.",
+    "Consider a certain {t}.",
+    "There is {a} that I am looking for.",
+)
+ASKS = ("{what} {np}?", "Name {np}.", "Tell me {np}.", "Can you name {np}?")
+ASKS_VALUE = ("{what} {np}?", "Give {np}.", "Tell me {np}.", "Can you give {np}?")  # a number is not named
+_ASKED = re.compile(
+    r"(?:(?:What|Who) (?:is|are)|Can you (?:name|give)) (?P<a>the .+)\?|(?:Name|Tell me|Give) (?P<b>the .+)\."
+)
+_LANDS = frozenset({"country", "state", "territory", "region", "subregion"})
+_THE = re.compile(
+    r"^(?:United|Isle of|Republic of|(?:\w+ )+Republic of|Federated|Kingdom of|Commonwealth of|State of|Union of) |"
+    r"(?:^| )(?:Islands|Republic|States|Emirates|Kingdom|Territory|Territories|Lands|Isles|Federation)$|"
+    r"^(?:Netherlands|Philippines|Maldives|Bahamas|Comoros|Seychelles|Gambia|Caribbean|Caribbean Netherlands|Vatican|Middle East|Americas)$|"
+    r"^(?:UAE|UK|US|USA|EU)$"
+)
+_STARTS = re.compile(
+    r"(?:, | and )(?=(?:that|which|who|whose|with|without|where|in which|of which|for which|for whom) )"
+)
+
+
+class Wording(Protocol):
+    """Puts patterns into words and reads words back: by templates (`Realiser`) or by a model
+    (`synth.questions.fuzzy.model`)."""
+
+    def write(self, pattern: Pattern, rng: random.Random) -> str: ...
+
+    def read(self, text: str) -> list[Pattern]: ...
+
+
+class Realiser:
+    """Templates over the relations of one knowledge base.
+
+    name        entity id or literal -> text
+    find        (type or relation, text) -> the constants of that name: entity ids of a type, or the literal itself where
+                the relation knows it
+    extra       relation -> {"subject" | "object": clauses with {y}} of the user's own
+    symmetric   relations that have words in the backward direction alone, the other being the same
+    Raises ValueError for wrong `extra`.
+    """
+
+    def __init__(
+        self,
+        relations: Iterable[Relation],
+        name: Callable[[str], str],
+        find: Callable[[str, str], Sequence[str]],
+        *,
+        symmetric: frozenset[str] = frozenset(),
+        extra: Mapping[str, Mapping[str, Sequence[str]]] | None = None,
+    ) -> None:
+        self.relations = {r.name: r for r in relations}
+        self.name, self.find = name, find
+        check(extra or {}, self.relations)
+        self.phrases: dict[tuple[str, bool, str], list[tuple[bool, Phrase]]] = defaultdict(
+            list
+        )  # (relation, forward, kind) -> ...
+        self._about: dict[tuple[str, bool], list[Phrase]] = defaultdict(list)  # (type, is a sentence) -> phrases
+        for r in self.relations.values():
+            for forward in (True,) if r.literal else (False,) if r.name in symmetric else (True, False):
+                own = (extra or {}).get(r.name, {}).get("subject" if forward else "object", ())
+                self._add(phrases(r, forward, own))
+        for type_ in {r.domain for r in self.relations.values()} | {
+            r.range for r in self.relations.values() if not r.literal
+        }:
+            self._add(names(type_))
+        self._asks: dict[str, tuple[str, str]] = {}
+        for r in self.relations.values():
+            asked = re.sub(r"^(a|an) ", "the ", r.ask(SLOT))
+            if r.range == "number" and counted(r.label):
+                asked = re.sub(rf"^the (?={re.escape(r.label)} )", "the number of ", asked)
+            before, _, after = asked.partition(SLOT)
+            self._asks[r.name] = before.removesuffix(f"the {spoken(r.domain)} "), after
+
+    def _add(self, some: Iterable[tuple[bool, Phrase]]) -> None:
+        for sentence, p in some:
+            key = (p.relation or p.type, p.forward, p.kind)
+            if (sentence, p) not in self.phrases[key]:
+                self.phrases[key].append((sentence, p))
+                self._about[p.type, sentence].append(p)
+
+    # ---- writing
+
+    def write(self, pattern: Pattern, rng: random.Random) -> str:
+        """One of the paraphrases, chosen by `rng`. Raises ValueError for a pattern without a described root, or two
+        nested clues in one."""
+        root = pattern.root
+        if not isinstance(root, Node) or not pattern.forward:
+            raise ValueError(f"only a forward question about a described root has words here, not {pattern}")
+        type_ = spoken(root.type)
+        clues = rng.sample(root.clues, len(root.clues))
+        clues.sort(key=nested)  # what is plain comes first
+        if sum(map(nested, clues)) <= 1 and len(clues) <= 3 and rng.random() < 0.5:
+            return self._ask(pattern.relation, f"the {type_} {self._joined(clues, root.type, rng)}", rng)
+        opening = rng.choice(OPENINGS).format(a=indefinite(type_), t=type_)
+        told = [
+            _stopped(self._say(clue, root.type, True, rng)) for clue in (clues if rng.random() < 0.5 else clues[::-1])
+        ]
+        return " ".join([opening, *told, self._ask(pattern.relation, f"this {type_}", rng)])
+
+    def _ask(self, relation: str, root: str, rng: random.Random) -> str:
+        before, after = self._asks[relation]
+        range_ = self.relations[relation].range
+        what, np = (
+            "Who is" if range_ in PEOPLE else "What are" if many(before.removeprefix("the ")) else "What is",
+            before + root + after,
+        )
+        frame = rng.choice(ASKS_VALUE if range_ in KINDS else ASKS)
+        return _stopped(frame[:-1].format(what=what, np=np)) if frame.endswith(".") else frame.format(what=what, np=np)
+
+    def _joined(self, clues: Sequence[Clue | Named], type_: str, rng: random.Random) -> str:
+        """Clauses as "A", "A and B", or "A, B and C"; the nested one is last. Raises ValueError for two of them."""
+        if sum(map(nested, clues)) > 1:
+            raise ValueError("two descriptions with clues of their own in one sentence cannot be told apart")
+        first = [{p.before.split(" ")[0] for p in self._usable(c, type_, False)} for c in clues]
+        alike = (
+            sorted(set.intersection(*first)) if len(clues) > 1 else []
+        )  # "that has A and that borders B", not "with A and which borders B"
+        begins = rng.choice(alike) if alike else ""
+        avoid = (
+            () if begins or len(clues) == 1 else ("with", "which")
+        )  # "that has A and where B is C", not "with A and where B is C"
+        said = [self._say(c, type_, False, rng, begins=begins, avoid=avoid) for c in sorted(clues, key=nested)]
+        return said[0] if len(said) == 1 else f"{', '.join(said[:-1])} and {said[-1]}"
+
+    def _usable(self, clue: Clue | Named, type_: str, sentence: bool) -> list[Phrase]:
+        """What a clue can be said with, as a clause or a sentence. Raises ValueError where nothing can."""
+        kind, flag = _kind(clue)
+        key = (type_, True, kind) if isinstance(clue, Named) else (clue.relation, clue.forward, kind)
+        usable = [p for s, p in self.phrases[key] if s == sentence and p.flag == flag and p.type == type_]
+        if nested(clue):  # a description is easier to follow where it ends the sentence
+            usable = [p for p in usable if not p.after] or usable
+        if not usable:
+            raise ValueError(f"there are no words for the clue {clue}")
+        return usable
+
+    def _say(
+        self,
+        clue: Clue | Named,
+        type_: str,
+        sentence: bool,
+        rng: random.Random,
+        *,
+        begins: str = "",
+        avoid: Collection[str] = (),
+    ) -> str:
+        """One clue as a clause or a sentence (without its stop); the clause begins with the word `begins`, where one is
+        given, and with none of `avoid`, where it can."""
+        kind, _ = _kind(clue)
+        usable = [p for p in self._usable(clue, type_, sentence) if not begins or p.before.split(" ")[0] == begins]
+        p = rng.choice([p for p in usable if p.before.split(" ")[0] not in avoid] or usable)
+        filled = self._filled(clue, rng)
+        if (
+            kind == "name"
+            and p.before.endswith(f"the {spoken(self._other(p))} ")
+            and spoken(self._other(p)) in filled.lower().split()
+        ):
+            p = p._replace(before=p.before.removesuffix(f"the {spoken(self._other(p))} "))  # no "the lake Lake Chad"
+        if kind == "name" and re.search(rf"\bthe (?:{re.escape(spoken(self._other(p)))} )?$", p.before):
+            filled = filled.removeprefix("the ")  # no "the the Netherlands"
+        text = p.before + filled + p.after
+        return text[:1].upper() + text[1:] if sentence else text
+
+    def _filled(self, clue: Clue | Named, rng: random.Random) -> str:
+        if isinstance(clue, Named):
+            return clue.initial
+        target = clue.target
+        if isinstance(target, Span):
+            return target.said
+        term = inner(clue)
+        if term is None:
+            return ""
+        if isinstance(term, str):
+            return with_article(self.name(term), self._of(clue))
+        noun = spoken(term.type)
+        if not term.clues:
+            return f"some {noun}"
+        return f"{f'the {noun}' if isinstance(target, Than) else indefinite(noun)} {self._joined(term.clues, term.type, rng)}"
+
+    def _of(self, clue: Clue | Named) -> str:
+        """The type of what a clue about a relation leads to."""
+        r = self.relations[clue.relation]  # type: ignore[union-attr]
+        return r.range if clue.forward else r.domain  # type: ignore[union-attr]
+
+    def _other(self, p: Phrase) -> str:
+        """The type of what fills the slot of a phrase about a relation."""
+        r = self.relations[p.relation]
+        return r.range if p.forward else r.domain
+
+    # ---- reading
+
+    def read(self, text: str) -> list[Pattern]:
+        """Every pattern that the text can mean; different ones only."""
+        return list({canonical(p): p for p in self._told(text) + self._in_one(text)}.values())
+
+    def _in_one(self, text: str) -> list[Pattern]:
+        found = _ASKED.fullmatch(text)
+        if not found:
+            return []
+        out = []
+        for relation, (before, after) in self._asks.items():
+            type_ = self.relations[relation].domain
+            head = f"{before}the {spoken(type_)} "
+            for phrase in [found["a"]] if found["a"] else _unstopped(found["b"] + "."):
+                if phrase.startswith(head) and phrase.endswith(after):
+                    middle = phrase[len(head) : len(phrase) - len(after)]
+                    out += [
+                        Pattern(relation=relation, forward=True, root=Node(type=type_, clues=c))
+                        for c in self._clauses(middle, type_)
+                    ]
+        return out
+
+    def _told(self, text: str) -> list[Pattern]:
+        parts = re.split(r"(?<=\.) ", text)
+        found = _ASKED.fullmatch(parts[-1]) if len(parts) > 2 else None
+        if not found:
+            return []
+        asked, out = found["a"] or found["b"], []
+        for relation, (before, after) in self._asks.items():
+            type_ = self.relations[relation].domain
+            openings = (o.format(a=indefinite(spoken(type_)), t=spoken(type_)) for o in OPENINGS)
+            if asked == f"{before}this {spoken(type_)}{after}" and parts[0] in openings:
+                for clues in self._sentences(parts[1:-1], type_):
+                    out.append(Pattern(relation=relation, forward=True, root=Node(type=type_, clues=clues)))
+        return out
+
+    def _sentences(self, parts: Sequence[str], type_: str) -> list[tuple[Clue | Named, ...]]:
+        """Clues of sentences; a name may hold a stop, so a sentence may be several parts."""
+        if not parts:
+            return [()]
+        out = []
+        for n in range(1, min(len(parts), 4) + 1):
+            clues = [
+                c for said in _unstopped(" ".join(parts[:n])) for c in self._one(said, type_, sentence=True, last=True)
+            ]
+            rest = self._sentences(parts[n:], type_) if clues else []
+            out += [(clue, *more) for clue in clues for more in rest]
+        return out
+
+    def _clauses(self, text: str, type_: str) -> list[tuple[Clue | Named, ...]]:
+        """All ways to read a list of clauses."""
+        out: list[tuple[Clue | Named, ...]] = [(c,) for c in self._one(text, type_, sentence=False, last=True)]
+        for gap in _STARTS.finditer(text):
+            clues = self._one(text[: gap.start()], type_, sentence=False, last=False)
+            if clues:
+                out += [(clue, *more) for clue in clues for more in self._clauses(text[gap.end() :], type_)]
+        return out
+
+    def _one(self, text: str, type_: str, *, sentence: bool, last: bool) -> list[Clue | Named]:
+        """All clues that a text means as a whole; only the `last` of a list may be nested."""
+        out: list[Clue | Named] = []
+        for p in self._about[type_, sentence]:
+            begins = text.startswith(p.before) or sentence and not p.before
+            if begins and text.endswith(p.after) and len(text) >= len(p.before) + len(p.after):
+                slot = text[len(p.before) : len(text) - len(p.after)]
+                out += self._read_slot(p, slot, last)
+        return out
+
+    def _read_slot(self, p: Phrase, slot: str, last: bool) -> list[Clue | Named]:
+        if p.kind == "initial":
+            return [Named(initial=slot, words=int(p.flag))] if len(slot) == 1 else []
+        if p.kind in ("none", "third"):
+            return [_clue(p, Nothing() if p.kind == "none" else Third(largest=bool(p.flag)))] if not slot else []
+        if p.kind == "span":
+            bounds = read_span(slot, self.relations[p.relation].range)
+            return [_clue(p, Span(low=bounds[0], high=bounds[1], said=slot))] if bounds else []
+        if p.kind == "than":
+            return [_clue(p, Than(larger=bool(p.flag), other=t)) for t in self._described(p.type, slot, "the", last)]
+        r, type_ = self.relations[p.relation], self._other(p)
+        where = r.name if p.forward and r.literal else type_
+        found: list[str | Node] = list(self.find(where, slot))
+        bare = re.sub(r"^[Tt]he ", "", slot)
+        if bare != slot and with_article(bare, type_) != bare:
+            found += [x for x in self.find(where, bare) if x not in found]
+        if p.kind == "description" and not r.literal:
+            found += self._described(type_, slot, indefinite(spoken(type_)).split()[0], last)
+        return [_clue(p, t) for t in found]
+
+    def _described(self, type_: str, text: str, article: str, last: bool) -> list[str | Node]:
+        text = text[:1].lower() + text[1:]  # a description may begin a sentence
+        if text == f"some {spoken(type_)}":
+            return [Node(type=type_, clues=())]
+        head = f"{article} {spoken(type_)} "
+        return (
+            [Node(type=type_, clues=c) for c in self._clauses(text.removeprefix(head), type_)]
+            if last and text.startswith(head)
+            else []
+        )
+
+
+def _stopped(text: str) -> str:
+    """A sentence with its one stop: a name may end in one ("Acme Inc.")."""
+    return text if text.endswith(".") else text + "."
+
+
+def _unstopped(text: str) -> tuple[str, ...]:
+    """What a sentence may have been before its stop: the stop may be that of a name."""
+    return (text[:-1], text) if re.search(r"\w\.$", text) else (text[:-1],)
+
+
+def with_article(name: str, type_: str) -> str:
+    """A name as English says it: the Netherlands, the Isle of Man, the Caribbean. Only of countries and their like:
+    "United" may be a band."""
+    return f"the {name}" if type_ in _LANDS and _THE.search(name) else name
+
+
+def undirected(pattern: Pattern, relations: Collection[str]) -> str:
+    """The canonical form of a pattern in which the direction of some relations is not told: "shares a border with" says
+    neither."""
+
+    def erased(node: Node) -> Node:
+        return Node(type=node.type, clues=tuple(map(clue, node.clues)))
+
+    def clue(c: Clue | Named) -> Clue | Named:
+        term = inner(c)
+        if isinstance(term, Node):
+            assert isinstance(c, Clue)
+            c = replace(c, target=replace(c.target, other=erased(term)) if isinstance(c.target, Than) else erased(term))
+        return replace(c, forward=False) if isinstance(c, Clue) and c.relation in relations else c
+
+    return canonical(replace(pattern, root=erased(pattern.root)) if isinstance(pattern.root, Node) else pattern)
+
+
+def misread(
+    pattern: Pattern, read: Sequence[Pattern], either: Collection[str], proved: Callable[[Pattern], bool]
+) -> str | None:
+    """None where a text says its pattern, else what it says instead. Readings that differ in the direction of `either`
+    relations alone, which the words do not tell, are one question where each of them is `proved`."""
+    if pattern not in read and canonical(pattern) not in map(canonical, read):
+        return f"the text reads as {[to_json(p) for p in read]}"
+    others = [p for p in read if canonical(p) != canonical(pattern)]
+    if any(undirected(p, either) != undirected(pattern, either) for p in others) or not all(map(proved, others)):
+        return f"the text reads as {[to_json(p) for p in others]} too"
+    return None
+
+
+def nested(clue: Clue | Named) -> bool:
+    """Whether a clue leads to a description with clues of its own: its clause comes last."""
+    term = inner(clue)
+    return isinstance(term, Node) and bool(term.clues)
+
+
+def _kind(clue: Clue | Named) -> tuple[str, bool | int]:
+    if isinstance(clue, Named):
+        return "initial", clue.words
+    target = clue.target
+    if isinstance(target, Third):
+        return "third", target.largest
+    if isinstance(target, Than):
+        return "than", target.larger
+    kinds = {Span: "span", Nothing: "none", str: "name", Node: "description"}
+    return kinds[type(target)], False
+
+
+def _clue(p: Phrase, target: str | Node | Span | Third | Than | Nothing) -> Clue:
+    return Clue(relation=p.relation, forward=p.forward, target=target)

@@ -1,0 +1,263 @@
+"""Questions as triples of variables and constants, the style of WebShaper's published rows: to export ours, and to
+check others'.
+
+    {"id": "1", "question": "...", "answer": "Zelton", "formalization": [["V@X", "capital", "?"], ["V@X", "currency",
+    "C@Rel"]]}
+
+A term is `V@name` (a variable), `C@text` (a constant), or `?` (what is asked; `?name` too). `inspect` says of a row,
+without any model:
+    constants beside   triples that put a constant on the variable whose attribute is asked, or on what is asked (the
+    rule of
+                       Tao et al. 2025, arXiv:2507.15061: they are shortcuts)
+    constant pairs     triples between two constants: they say nothing about any variable
+    unconnected        triples that no chain of variables ties to what is asked
+    leak               the answer stands in the question, or is one of the constants
+and where a knowledge base is given, by SQL over names: whether the answer is the only one, and which triples can go
+without another answer.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from synth.questions.pattern import Clue, Named, Node, Nothing, Pattern, Span, Than, Third
+from synth.types import Quarantined
+from synth.verify.exact import normalise
+
+Triple = tuple[str, str, str]
+ASKED = "?"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Formal:
+    """One question of others. `triples`: (subject, relation, object) with the prefixes of the module."""
+
+    id: str
+    question: str
+    answer: str
+    triples: tuple[Triple, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """What is wrong with one question: triples by index, the leak as text ("" for none).
+
+    answers     distinct answers in the knowledge base, at most 10; None where it cannot be asked: `unknown` says which
+                relations or names
+    redundant   triples without which the answers stay the same; None without a knowledge base
+    """
+
+    id: str
+    beside: tuple[int, ...]
+    pairs: tuple[int, ...]
+    unconnected: tuple[int, ...]
+    leak: str
+    answers: tuple[str, ...] | None = None
+    redundant: tuple[int, ...] | None = None
+    unknown: tuple[str, ...] = ()
+
+    @property
+    def clean(self) -> bool:
+        """Whether nothing was found, as far as could be checked."""
+        unique = self.answers is None or len(self.answers) == 1
+        return unique and not (
+            self.beside or self.pairs or self.unconnected or self.leak or self.redundant or self.unknown
+        )
+
+
+def read(rows: Iterable[tuple[str, str]]) -> tuple[list[Formal], list[Quarantined]]:
+    """Questions from (place, JSON text of one row). A row that is not of the form is quarantined with the reason and its
+    text."""
+    found, quarantined = [], []
+    for place, text in rows:
+        try:
+            row = json.loads(text)
+            given = row["formalization"]
+            given = json.loads(given) if isinstance(given, str) else given
+            triples = tuple(_triple(t) for t in given)
+            if not any(_asked(x) for s, _, o in triples for x in (s, o)):
+                raise ValueError("no triple holds what is asked: write ? for it")
+            found.append(
+                Formal(
+                    id=str(row.get("id", place)),
+                    question=str(row["question"]),
+                    answer=str(row["answer"]),
+                    triples=triples,
+                )
+            )
+        except (KeyError, TypeError, ValueError) as error:  # JSONDecodeError is a ValueError
+            said = f"lacks the key {error}" if isinstance(error, KeyError) else str(error)
+            quarantined.append(
+                Quarantined(id=place, stage="verify", reason="not_formal", evidence=f"{place}: {said} | {text}")
+            )
+    return found, quarantined
+
+
+def _triple(value: Any) -> Triple:
+    if (
+        not isinstance(value, Sequence)
+        or isinstance(value, str)
+        or len(value) != 3
+        or not all(isinstance(x, str) for x in value)
+    ):
+        raise ValueError(f"{value!r} is no triple of three texts")
+    s, r, o = (x.strip() for x in value)
+    for x in (s, o):
+        if not (x.startswith(("V@", "C@", ASKED)) and len(x) > (0 if x.startswith(ASKED) else 2)):
+            raise ValueError(f"{x!r} is neither V@variable, C@constant nor ?")
+    return s, r, o
+
+
+def _asked(term: str) -> bool:
+    return term.startswith((ASKED, f"V@{ASKED}"))
+
+
+def _constant(term: str) -> bool:
+    return term.startswith("C@")
+
+
+def inspect(formal: Formal, connection: sqlite3.Connection | None = None) -> Finding:
+    """What is wrong with one question; with the tables of a knowledge base (`KB.sqlite`), its answers too."""
+    triples = formal.triples
+    beside_asked = {x for s, _, o in triples if _asked(s) or _asked(o) for x in (s, o) if not _constant(x)}
+    pairs = tuple(i for i, (s, _, o) in enumerate(triples) if _constant(s) and _constant(o))
+    beside = tuple(
+        i
+        for i, (s, _, o) in enumerate(triples)
+        if _constant(s) != _constant(o) and (o if _constant(s) else s) in beside_asked
+    )
+    tied = {x for s, _, o in triples for x in (s, o) if _asked(x)}
+    grown = True
+    while grown:
+        more = {x for s, _, o in triples for x in (s, o) if not _constant(x) and {s, o} & tied} - tied
+        tied, grown = tied | more, bool(more)
+    unconnected = tuple(i for i, (s, _, o) in enumerate(triples) if i not in pairs and not {s, o} & tied)
+    answer = normalise(formal.answer)
+    said = f" {normalise(formal.question)} "
+    constants = {normalise(x[2:]) for s, _, o in triples for x in (s, o) if _constant(x)}
+    leak = (
+        "the question says the answer"
+        if answer and f" {answer} " in said
+        else "a constant is the answer"
+        if answer in constants
+        else ""
+    )
+    finding = {"id": formal.id, "beside": beside, "pairs": pairs, "unconnected": unconnected, "leak": leak}
+    if connection is None:
+        return Finding(**finding)
+    unknown = _unknown(triples, connection)
+    if unknown:
+        return Finding(**finding, unknown=unknown)
+    every = _answers(triples, connection)
+    rest = [tuple(t for j, t in enumerate(triples) if j != i) for i in range(len(triples))]
+    redundant = tuple(i for i, some in enumerate(rest) if _is_asked(some) and _answers(some, connection) == every)
+    return Finding(**finding, answers=tuple(sorted(every)), redundant=redundant)
+
+
+def _is_asked(triples: Sequence[Triple]) -> bool:
+    return any(_asked(x) for s, _, o in triples for x in (s, o))
+
+
+_RELATION = "SELECT name FROM relation WHERE lower(name) = lower(?) OR lower(label) = lower(?)"
+
+
+def _unknown(triples: Sequence[Triple], connection: sqlite3.Connection) -> tuple[str, ...]:
+    """Relations and constants that the tables do not know."""
+    out = []
+    for s, r, o in triples:
+        if connection.execute(_RELATION, (r, r)).fetchone() is None:
+            out.append(r)
+        for x in (s, o):
+            if _constant(x):
+                named = connection.execute(
+                    "SELECT 1 FROM entity WHERE lower(name) = lower(?) OR EXISTS (SELECT 1 FROM json_each(aliases) WHERE lower(value) = lower(?))",
+                    (x[2:], x[2:]),
+                )
+                if (
+                    named.fetchone() is None
+                    and connection.execute("SELECT 1 FROM fact WHERE literal = ? LIMIT 1", (x[2:],)).fetchone() is None
+                ):
+                    out.append(x)
+    return tuple(dict.fromkeys(out))
+
+
+def _answers(triples: Sequence[Triple], connection: sqlite3.Connection, limit: int = 10) -> set[str]:
+    """The distinct values of what is asked, at most `limit`: one row of `fact` per triple, variables joined, constants
+    by name."""
+    tables, where, values = [], [], []
+    bound: dict[str, str] = {}
+    target = ""
+    for i, (s, r, o) in enumerate(triples):
+        f = f"f{i}"
+        tables.append(f"fact {f}")
+        where.append(f"{f}.relation IN ({_RELATION})")
+        values += [r, r]
+        for term, column in ((s, f"{f}.subject"), (o, f"COALESCE({f}.object, {f}.literal)")):
+            if _constant(term):
+                where.append(
+                    f"({column} IN (SELECT id FROM entity WHERE lower(name) = lower(?) OR EXISTS "
+                    f"(SELECT 1 FROM json_each(aliases) WHERE lower(value) = lower(?))) OR {column} = ?)"
+                )
+                values += [term[2:]] * 3
+            else:
+                key = ASKED if _asked(term) else term
+                if key in bound:
+                    where.append(f"{bound[key]} = {column}")
+                bound.setdefault(key, column)
+                target = bound[key] if key == ASKED else target
+    text = f"SELECT DISTINCT {target} FROM {', '.join(tables)} WHERE {' AND '.join(where)} LIMIT {limit}"
+    return {row[0] for row in connection.execute(text, values)}
+
+
+def triples_of(pattern: Pattern, name: Mapping[str, str] | Any = None) -> list[list[str]]:
+    """A pattern as triples; vague values are constants in their own words. `name`: constant -> its text."""
+    spoken = name or (lambda x: x)
+    out: list[list[str]] = []
+    count = 0
+
+    def term(x: str | Node) -> str:
+        nonlocal count
+        if isinstance(x, str):
+            return f"C@{spoken(x)}"
+        count += 1
+        variable = f"V@{x.type}{count}"
+        for clue in x.clues:
+            say(variable, clue)
+        return variable
+
+    def say(x: str, clue: Clue | Named) -> None:
+        if isinstance(clue, Named):
+            out.append(
+                [
+                    x,
+                    f"name of {clue.words} word{'s' if clue.words > 1 else ''} begins with"
+                    if clue.words
+                    else "name begins with",
+                    f"C@{clue.initial}",
+                ]
+            )
+            return
+        target = clue.target
+        if isinstance(target, Than):
+            out.append([x, f"{clue.relation} {'above' if target.larger else 'below'} that of", term(target.other)])
+            return
+        if isinstance(target, Span | Third | Nothing):
+            said = (
+                target.said
+                if isinstance(target, Span)
+                else "none"
+                if isinstance(target, Nothing)
+                else f"{'top' if target.largest else 'bottom'} third"
+            )
+            other = f"C@{said}"
+        else:
+            other = term(target)
+        out.append([x, clue.relation, other] if clue.forward else [other, clue.relation, x])
+
+    root = term(pattern.root)
+    out.append([root, pattern.relation, ASKED] if pattern.forward else [ASKED, pattern.relation, root])
+    return out

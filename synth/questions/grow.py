@@ -1,0 +1,91 @@
+"""Growing a description: clues are added until the postings of the KB give one entity alone, and no more of them than
+that."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Sequence
+
+from synth.knowledge.kb import KB, Fact
+from synth.questions.pattern import Clue, Node, follow
+from synth.questions.wording import Wording
+
+MOST_CANDIDATES = 4  # of the first of two clues: what one passage lists
+
+
+class Grower:
+    """Describes entities of one KB by clues that an oracle can follow with a search tool.
+
+    two_clues      share of the descriptions of two searches that are two clues about names instead of a chain, where
+                   there are two
+    closed_world   take every relation as completely listed. By default a clue counts only where the KB says that no
+                   further entity can satisfy it: its relation is complete, or functional in the direction of the clue
+                   (that one mountain in Guyana is listed does not make "the mountain in Guyana" unique)
+    """
+
+    def __init__(self, kb: KB, wording: Wording, *, two_clues: float, closed_world: bool) -> None:
+        self.kb, self.wording, self.two_clues, self.closed_world = kb, wording, two_clues, closed_world
+        self._touching: dict[str, dict[tuple[str, bool], list[Fact]]] = defaultdict(lambda: defaultdict(list))
+        for f in kb.facts.values():
+            if f.relation not in wording.symmetric:
+                self._touching[f.subject][f.relation, True].append(f)
+            if f.object is not None:
+                self._touching[f.object][f.relation, False].append(f)
+
+    def describe(
+        self, entity: str, searches: int, rng: random.Random, *, avoid: set[str], path: set[str]
+    ) -> Node | None:
+        """A node of which `entity` is the only instance and which an oracle resolves in `searches` searches; None where
+        there is none.
+
+        `avoid` are fact ids that the question may not use, `path` entities that it may not come back to.
+        """
+        ways = list(self._touching[entity])
+        rng.shuffle(ways)  # a way = relation and direction: each is as likely, however many facts it has
+        clues = []
+        for relation, forward in ways:
+            facts = self._touching[entity][relation, forward]
+            for f in rng.sample(facts, len(facts)):
+                other = f.value if forward else f.subject
+                if f.id not in avoid and other not in path:
+                    clues.append((Clue(relation=relation, forward=forward, target=other), f))
+        pair = self._pair(entity, [c for c, _ in clues]) if searches == 2 and self.two_clues > 0 else None
+        if pair is not None and rng.random() < self.two_clues:
+            return pair
+        for clue, fact in clues:
+            if len(self._candidates(clue)) != 1 or not self.sound(clue):
+                continue
+            if searches == 1:
+                return Node(type=self.kb.entities[entity].type, clues=(clue,))
+            if clue.target in self.kb.entities and self.wording.nestable(clue.relation, clue.forward):
+                inner = self.describe(
+                    clue.target, searches - 1, rng, avoid=avoid | {fact.id}, path=path | {clue.target}
+                )
+                if inner is not None:
+                    return Node(
+                        type=self.kb.entities[entity].type,
+                        clues=(Clue(relation=clue.relation, forward=clue.forward, target=inner),),
+                    )
+        return pair
+
+    def sound(self, clue: Clue) -> bool:
+        """Whether the KB vouches that no entity beyond those listed satisfies a clue."""
+        r = self.kb.relations[clue.relation]
+        return self.closed_world or r.complete or (r.inverse_functional if clue.forward else r.functional)
+
+    def _candidates(self, clue: Clue) -> set[str]:
+        return set(follow(self.kb, clue.target, clue.relation, not clue.forward))  # type: ignore[arg-type]
+
+    def _pair(self, entity: str, clues: Sequence[Clue]) -> Node | None:
+        """Two clues with named targets that together give the entity, neither alone: the second is looked up in one
+        search."""
+        type = self.kb.entities[entity].type
+        usable = (c for c in clues if self.sound(c) and self.wording.joinable(type, c.relation, c.forward))
+        loose = [(c, found) for c in usable if len(found := self._candidates(c)) > 1]
+        for first, some in loose:
+            for second, others in loose:
+                one_search = not second.forward or len(some) == 2
+                if len(some) <= MOST_CANDIDATES and one_search and first is not second and some & others == {entity}:
+                    return Node(type=type, clues=(first, second))
+        return None

@@ -1,0 +1,203 @@
+"""Proof by SQL: what satisfies a pattern, found by queries over the tables of a knowledge base and by nothing of the
+generator's.
+
+A constant is what the reader of the question sees: every entity that bears the name, case ignored. One query answers a
+pattern: the clue of each variable that leads soonest to a constant is resolved from its end ("x IN (SELECT ...)"), all
+others are checked for each x ("EXISTS (SELECT ...)"). In which order that happens changes the time, never the result.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping
+
+from synth.questions.pattern import (
+    FAR,
+    Clue,
+    Named,
+    Node,
+    Nothing,
+    Pattern,
+    Span,
+    Than,
+    Third,
+    deletions,
+    inner,
+    steps,
+    to_json,
+)
+
+
+class Prover:
+    """Answers patterns over the tables `entity` and `fact` that `KB.sqlite` wrote into `connection`, which it indexes
+    anew in TEMP tables."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.connection = connection
+        connection.executescript(
+            """
+            CREATE TEMP TABLE IF NOT EXISTS called AS
+                SELECT id AS entity, lower(name) AS text, 1 AS main FROM entity
+                UNION SELECT e.id, lower(a.value), 0 FROM entity e, json_each(e.aliases) a
+                      WHERE e.aliases <> '[]' AND lower(a.value) <> lower(e.name);
+            CREATE INDEX IF NOT EXISTS called_text ON called(text);
+            CREATE INDEX IF NOT EXISTS called_entity ON called(entity);
+            CREATE TEMP TABLE IF NOT EXISTS quantity AS
+                SELECT f.relation, f.subject, CAST(CASE r.range WHEN 'date' THEN replace(f.literal, '-', '') ELSE f.literal END AS REAL) AS value
+                FROM fact f JOIN relation r ON r.name = f.relation
+                WHERE f.literal IS NOT NULL AND r.range IN ('number', 'year', 'date');
+            CREATE INDEX IF NOT EXISTS quantity_value ON quantity(relation, value, subject);
+            CREATE INDEX IF NOT EXISTS quantity_subject ON quantity(subject, relation, value);
+            """
+        )
+
+    def answers(self, pattern: Pattern, *, limit: int = -1) -> set[str]:
+        """The distinct answers, at most `limit` of them where it is not negative."""
+        values: list[str | float] = []
+        column, end = ("COALESCE(a.object, a.literal)", "a.subject") if pattern.forward else ("a.subject", "a.object")
+        values.append(pattern.relation)
+        text = f"SELECT DISTINCT {column} FROM fact a WHERE a.relation = ? AND {self._among(pattern.root, end, values)} LIMIT {int(limit)}"
+        return {row[0] for row in self.connection.execute(text, values)}
+
+    def members(self, node: Node, *, limit: int = -1) -> set[str]:
+        """The ids of the entities that satisfy a node."""
+        values: list[str | float] = []
+        return {row[0] for row in self.connection.execute(f"{self._select(node, values)} LIMIT {int(limit)}", values)}
+
+    def holds(self, node: Node, entity: str) -> bool:
+        """Whether an entity satisfies a node."""
+        values: list[str | float] = [entity, node.type]
+        tests = [self._test(clue, "x0", 1, values) for clue in node.clues]
+        text = " AND ".join(["SELECT 1 FROM entity x0 WHERE x0.id = ? AND x0.type = ?", *tests])
+        return self.connection.execute(text, values).fetchone() is not None
+
+    def refute(self, pattern: Pattern, answer: str) -> tuple[str, str] | None:
+        """None where `answer` is the only one and every clue is needed for that; else the reason code and the
+        evidence."""
+        found = self.answers(pattern, limit=5)
+        if found != {answer}:
+            return "not_unique", f"{len(found)} answers by SQL: {', '.join(sorted(found))}"
+        for root in deletions(pattern.root):
+            smaller = Pattern(relation=pattern.relation, forward=pattern.forward, root=root)
+            if len(self.answers(smaller, limit=2)) < 2:
+                return "redundant_clue", f"the same answer without a clue: {to_json(root)}"
+        return None
+
+    def refute_tree(
+        self, pattern: Pattern, root: str, answer: str, witnesses: Mapping[int, str] | None = None
+    ) -> tuple[str, str] | None:
+        """As `refute`, for a pattern that asks a described root: moreover `root` alone satisfies the description, and
+        there are two clues or more. No clue suffices alone then: what remains without another one still has two
+        answers.
+
+        witnesses   of deletion i (in the order of `deletions`) an entity that satisfies what is left of the description
+        and has another
+                    answer: then its word is checked by one query about it alone. Without one, all entities are
+                    searched.
+        """
+        assert isinstance(pattern.root, Node)
+        found = self.members(pattern.root, limit=5)
+        if found != {root}:
+            return "not_unique", f"{len(found)} entities by SQL: {', '.join(sorted(found))}"
+        if (said := self._asked(pattern, root)) != {answer}:
+            return "not_unique", f"{len(said)} answers by SQL: {', '.join(sorted(said)[:5])}"
+        if len(pattern.root.clues) < 2:
+            return "single_clue", "one clue alone describes the root: another is needed, so that none suffices"
+        for i, smaller in enumerate(deletions(pattern.root)):
+            other = (witnesses or {}).get(i)
+            if other is not None:
+                if not self.holds(smaller, other) or not self._asked(pattern, other) - {answer}:
+                    return "redundant_clue", f"{other} is no other answer without a clue: {to_json(smaller)}"
+            elif (
+                len(self.answers(Pattern(relation=pattern.relation, forward=pattern.forward, root=smaller), limit=2))
+                < 2
+            ):
+                return "redundant_clue", f"the same answer without a clue: {to_json(smaller)}"
+        return None
+
+    def _asked(self, pattern: Pattern, root: str) -> set[str]:
+        column, end = ("COALESCE(object, literal)", "subject") if pattern.forward else ("subject", "object")
+        return {
+            r[0]
+            for r in self.connection.execute(
+                f"SELECT {column} FROM fact WHERE {end} = ? AND relation = ?", (root, pattern.relation)
+            )
+        }
+
+    # ---- a term as SQL; `values` are the parameters in the order of the text
+
+    def _select(self, node: Node, values: list, depth: int = 0) -> str:
+        """SELECT of the ids that satisfy a node: one clue from its end, the others checked."""
+        x = f"x{depth}"
+        lead = min(range(len(node.clues)), key=lambda i: (steps(node.clues[i]), i), default=None)
+        driven = lead is not None and steps(node.clues[lead]) < FAR
+        parts = []
+        if driven:
+            clue = node.clues[lead]
+            mine, other = ("subject", "object") if clue.forward else ("object", "subject")
+            values.append(clue.relation)
+            if isinstance(clue.target, Span):
+                values += [clue.target.low, clue.target.high]
+                parts.append(
+                    f"{x}.id IN (SELECT q.subject FROM quantity q WHERE q.relation = ? AND q.value BETWEEN ? AND ?)"
+                )
+            else:
+                among = self._among(inner(clue), f"f.{other}", values, depth + 1)
+                parts.append(f"{x}.id IN (SELECT f.{mine} FROM fact f WHERE f.relation = ? AND {among})")
+        values.append(node.type)
+        parts.append(f"{x}.type = ?")
+        parts += [self._test(c, x, depth + 1, values) for i, c in enumerate(node.clues) if not (driven and i == lead)]
+        return f"SELECT {x}.id FROM entity {x} WHERE {' AND '.join(parts)}"
+
+    def _among(self, term: str | Node, column: str, values: list, depth: int = 0) -> str:
+        """The condition that a column holds one of a term's members, from the end."""
+        if isinstance(term, Node):
+            return f"{column} IN ({self._select(term, values, depth)})"
+        return self._constant(term, column, values)
+
+    def _constant(self, value: str, column: str, values: list) -> str:
+        values.append(value)
+        if self.connection.execute("SELECT 1 FROM entity WHERE id = ?", (value,)).fetchone():
+            return f"{column} IN (SELECT entity FROM called WHERE text = (SELECT text FROM called WHERE entity = ? AND main))"
+        return f"{column.replace('.object', '.literal')} = ?"
+
+    def _test(self, clue: Clue | Named, x: str, depth: int, values: list) -> str:
+        """The condition that entity row `x` satisfies a clue."""
+        if isinstance(clue, Named):
+            values += [clue.initial, clue.words, clue.words]
+            return f"upper(substr({x}.name, 1, 1)) = ? AND (? = 0 OR length({x}.name) - length(replace({x}.name, ' ', '')) + 1 = ?)"
+        target, f = clue.target, f"f{depth}"
+        mine, other = ("subject", "object") if clue.forward else ("object", "subject")
+        if isinstance(target, Nothing):
+            values.append(clue.relation)
+            return f"NOT EXISTS (SELECT 1 FROM fact {f} WHERE {f}.{mine} = {x}.id AND {f}.relation = ?)"
+        if isinstance(target, Span | Third | Than):
+            values.append(clue.relation)
+            return (
+                f"EXISTS (SELECT 1 FROM quantity {f} WHERE {f}.subject = {x}.id AND {f}.relation = ? AND "
+                f"{self._compare(clue.relation, target, f, depth, values)})"
+            )
+        values.append(clue.relation)
+        start = f"EXISTS (SELECT 1 FROM fact {f} WHERE {f}.{mine} = {x}.id AND {f}.relation = ?"
+        if isinstance(target, str):
+            return f"{start} AND {self._constant(target, f'{f}.{other}', values)})"
+        values.append(target.type)
+        y = f"x{depth}"
+        tests = [self._test(c, y, depth + 1, values) for c in target.clues]
+        inside = " AND ".join([f"{y}.id = {f}.{other} AND {y}.type = ?", *tests])
+        return f"{start} AND EXISTS (SELECT 1 FROM entity {y} WHERE {inside}))"
+
+    def _compare(self, relation: str, target: Span | Third | Than, f: str, depth: int, values: list) -> str:
+        if isinstance(target, Span):
+            values += [target.low, target.high]
+            return f"{f}.value BETWEEN ? AND ?"
+        if isinstance(target, Third):
+            sign, order = (">=", "DESC") if target.largest else ("<=", "ASC")
+            values += [relation, relation]
+            last = "MAX(0, (SELECT COUNT(*) FROM quantity WHERE relation = ?) / 3 - 1)"
+            # The subquery does not depend on the row, so SQLite runs it once.
+            return f"{f}.value {sign} (SELECT value FROM quantity WHERE relation = ? ORDER BY value {order} LIMIT 1 OFFSET {last})"
+        sign = ">" if target.larger else "<"
+        values.append(relation)
+        among = self._among(target.other, f"v{depth}.subject", values, depth + 1)
+        return f"EXISTS (SELECT 1 FROM quantity v{depth} WHERE v{depth}.relation = ? AND {f}.value {sign} v{depth}.value AND {among})"

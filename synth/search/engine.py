@@ -1,0 +1,267 @@
+"""A search engine over pages of documents and of a knowledge base: `search`, `open` and `find`, from an index on disk.
+
+    search(query)        the k best *lines* of all pages by BM25 (synth/search/bm25.py), each below the title of its
+                         page
+    open(page, part)     a page by its title, another name of it, or its id, in parts of about `PART` characters
+    find(words, page)    lines that hold these words in this order (SQLite FTS5), on one page or on all
+
+All three return text, and "nothing found" for nothing; what looks like the markup of a chat is spelled apart
+(`documents.harmless`). A line is a line of a page, cut at sentences where it is longer than `LINE` characters. A page
+of a knowledge base has a line for each passage about its entity, and below them those of other pages that mention it:
+these are opened and found there, but ranked on their own page only. Same index, same call, same bytes: that is what the
+replay of a demonstration checks.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from synth.knowledge.documents import Document, harmless
+from synth.knowledge.kb import KB, Relation, passages
+from synth.knowledge.postings import as_number
+from synth.search.bm25 import Ranking, words
+from synth.types import digest
+
+NOTHING = "nothing found"
+LINE, PART = 400, 1600  # characters
+_SCHEMA = """
+CREATE TABLE page (number INTEGER PRIMARY KEY, id TEXT UNIQUE NOT NULL, title TEXT NOT NULL);
+CREATE TABLE name (text TEXT NOT NULL, page INTEGER NOT NULL, PRIMARY KEY (text, page)) WITHOUT ROWID;
+CREATE TABLE line (number INTEGER PRIMARY KEY, page INTEGER NOT NULL, text TEXT NOT NULL, rank INTEGER);
+CREATE UNIQUE INDEX line_rank ON line (rank);
+CREATE INDEX line_page ON line (page);
+CREATE TABLE content (digest TEXT NOT NULL);
+CREATE VIRTUAL TABLE words USING fts5(text, content='line', content_rowid='number', tokenize="unicode61 remove_diacritics 0");
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Page:
+    """id: unique; title and aliases: names it opens under; text: its lines; mentions: lines of other pages that belong
+    on this one too."""
+
+    id: str
+    title: str
+    text: str
+    aliases: tuple[str, ...] = ()
+    mentions: tuple[str, ...] = ()
+
+
+def pages_of(documents: Iterable[Document]) -> Iterator[Page]:
+    """Documents as pages."""
+    for d in documents:
+        yield Page(id=d.id, title=d.title, text=d.text, aliases=d.aliases)
+
+
+def pages_of_kb(kb: KB) -> Iterator[Page]:
+    """A page for every entity that anything is said about, and a table for every relation of literals."""
+    about: dict[str, list[str]] = {}
+    mention: dict[str, list[str]] = {}
+    for p in passages(kb):
+        about.setdefault(p.entity, []).append(p.text)
+        for thing in dict.fromkeys(kb.facts[f].object for f in p.facts):
+            if thing is not None and thing != p.entity:
+                mention.setdefault(thing, []).append(p.text)
+    for e in kb.entities.values():
+        if e.id in about or e.id in mention:
+            text, mentions = "\n".join(about.get(e.id, ())), tuple(mention.get(e.id, ()))
+            yield Page(id=e.id, title=e.name, text=text, aliases=e.aliases, mentions=mentions)
+    tables: dict[str, list[tuple[float, str, str]]] = {}
+    for f in kb.facts.values():
+        kind = kb.relations[f.relation].range
+        if f.literal is not None:
+            number = as_number(f.literal, date=kind == "date") if kind != "string" else math.nan
+            tables.setdefault(f.relation, []).append(
+                (math.inf if math.isnan(number) else number, f.literal, kb.text(f.subject))
+            )
+    for name, values in tables.items():
+        r = kb.relations[name]
+        rows = tuple(f"{subject}: {value}" for _, value, subject in sorted(values))
+        if len(rows) > 2:
+            yield Page(id=f"table:{r.name}", title=table_title(r), text="", mentions=rows)
+
+
+def table_title(relation: Relation) -> str:
+    """The page that lists all values of a relation, smallest first."""
+    return f"table of {relation.domain.replace('_', ' ')} by {relation.label}"
+
+
+def lines_of(text: str) -> Iterator[str]:
+    """The lines of a text, none empty, none longer than `LINE` but for single words of more."""
+    for line in text.split("\n"):
+        line = " ".join(line.split())
+        if len(line) <= LINE:
+            if line:
+                yield line
+            continue
+        now = ""
+        for piece in _pieces(line):
+            if now and len(now) + len(piece) > LINE:
+                yield now.strip()
+                now = ""
+            now += piece
+        if now.strip():
+            yield now.strip()
+
+
+def _pieces(line: str) -> Iterator[str]:
+    """Sentences, and words where a sentence is too long; together they are the line. A word of more than `LINE` is
+    cut."""
+    for sentence in re.split(r"(?<=[.!?;] )", line):
+        if len(sentence) <= LINE:
+            yield sentence
+            continue
+        for word in re.split(r"(?<= )", sentence):
+            yield from (word[i : i + LINE] for i in range(0, len(word), LINE))
+
+
+def build_index(pages: Iterable[Page], folder: Path | None = None) -> Engine:
+    """The engine over `pages`, its index in `folder` (made anew) or in memory. Raises ValueError for no pages and for
+    an id given twice."""
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "pages.sqlite").unlink(missing_ok=True)
+    connection = sqlite3.connect(":memory:" if folder is None else folder / "pages.sqlite", check_same_thread=False)
+    connection.executescript(f"PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; {_SCHEMA}")
+    ranked: list[str] = []
+    content = hashlib.sha256()
+    for number, page in enumerate(pages):
+        try:
+            connection.execute("INSERT INTO page VALUES (?, ?, ?)", (number, page.id, page.title))
+        except sqlite3.IntegrityError as error:
+            raise ValueError(f"two pages have the id {page.id!r}: give each an id of its own") from error
+        names = {n.casefold() for n in (page.title, page.id, *page.aliases)}
+        connection.executemany("INSERT INTO name VALUES (?, ?)", ((n, number) for n in sorted(names)))
+        lines = list(lines_of(page.text)) or ([] if page.mentions else [page.title])
+        rows = [(number, line, len(ranked) + i) for i, line in enumerate(lines)] + [
+            (number, line, None) for line in page.mentions
+        ]
+        connection.executemany("INSERT INTO line (page, text, rank) VALUES (?, ?, ?)", rows)
+        ranked += (f"{page.title} {line}" for line in lines)
+        content.update(digest(page.id, page.title, sorted(names), lines, list(page.mentions)).encode())
+    if not ranked:
+        raise ValueError("there are no pages to search: check the sources")
+    connection.execute("INSERT INTO words (words) VALUES ('rebuild')")
+    connection.execute("INSERT INTO content VALUES (?)", (content.hexdigest(),))
+    connection.commit()
+    ranking = Ranking.of(ranked)
+    if folder is not None:
+        ranking.save(folder / "ranking")
+        connection.close()
+        return open_index(folder)
+    return Engine(connection, ranking)
+
+
+def open_index(folder: Path) -> Engine:
+    """The engine of an index on disk, read-only. Raises ValueError where the folder holds none."""
+    ranking = Ranking.load(folder / "ranking")
+    try:
+        connection = sqlite3.connect(
+            f"{(folder / 'pages.sqlite').resolve().as_uri()}?mode=ro", uri=True, check_same_thread=False
+        )
+        lines = connection.execute("SELECT count(rank), (SELECT digest FROM content) FROM line").fetchone()[0]
+    except sqlite3.Error as error:
+        raise ValueError(f"{folder} holds no pages ({error}): build the index anew") from error
+    if lines != len(ranking):
+        raise ValueError(
+            f"the pages in {folder} have {lines} lines and the ranking {len(ranking)}: build the index anew"
+        )
+    return Engine(connection, ranking)
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of a page, as it stands."""
+
+    page: str  # id
+    title: str
+    text: str
+
+
+class Engine:
+    """Made by `build_index` or `open_index`. One thread at a time."""
+
+    def __init__(self, connection: sqlite3.Connection, ranking: Ranking) -> None:
+        self._connection, self._ranking = connection, ranking
+
+    def size(self) -> dict[str, int]:
+        """The numbers of pages and of lines (those that mention a page counted there too)."""
+        return {t: self._connection.execute(f"SELECT count(*) FROM {t}").fetchone()[0] for t in ("page", "line")}
+
+    def digest(self) -> str:
+        """64 hex digits of all pages in their order: what a recording belongs to."""
+        return self._connection.execute("SELECT digest FROM content").fetchone()[0]
+
+    # ---- as text, for a model
+
+    def search(self, query: str, k: int = 3) -> str:
+        """The k best lines, each with its page where it does not name it itself."""
+        return _shown(self.hits(query, k))
+
+    def open(self, page: str, part: int = 1) -> str:
+        """Part `part` (from 1) of a page. Where several pages bear the name, their ids."""
+        found = self.pages(page)
+        if not found:
+            return NOTHING
+        if len(found) > 1:
+            return harmless(f"{len(found)} pages are called {page!r}: " + "; ".join(found))
+        parts = self._parts(found[0])
+        if not 1 <= part <= len(parts):
+            return f"the page has {len(parts)} part{'s' * (len(parts) > 1)}"
+        more = f"\n(part {part} of {len(parts)})" if len(parts) > 1 else ""
+        return harmless(parts[part - 1]) + more
+
+    def find(self, text: str, page: str = "", k: int = 5) -> str:
+        """The first k lines that hold these words in this order, on one page or on all."""
+        return _shown(self.lines(text, page, k))
+
+    # ---- as values, for a program
+
+    def hits(self, query: str, k: int = 3) -> list[Line]:
+        """The k best lines, best first."""
+        found = self._ranking.top(query, k)
+        return [self._line("l.rank = ?", (i,))[0] for i in found]
+
+    def pages(self, name: str) -> list[str]:
+        """The ids of the pages that bear a name, case ignored; an id is a name of its page alone."""
+        if self._connection.execute("SELECT 1 FROM page WHERE id = ?", (name,)).fetchone():
+            return [name]
+        asked = "SELECT id FROM name JOIN page ON page = number WHERE text = ? ORDER BY number LIMIT 20"
+        return [r[0] for r in self._connection.execute(asked, (" ".join(name.split()).casefold(),))]
+
+    def lines(self, text: str, page: str = "", k: int = 5) -> list[Line]:
+        """The first k lines with a phrase, in the order of the pages."""
+        phrase = words(text)
+        if not phrase:
+            return []
+        where, values = "l.number IN (SELECT rowid FROM words WHERE words MATCH ?)", ['"' + " ".join(phrase) + '"']
+        ids = self.pages(page) if page else []
+        where += f" AND p.id IN ({', '.join('?' * len(ids))})" if page else " AND l.rank IS NOT NULL"
+        values += ids
+        return self._line(where, values, k)
+
+    def _line(self, where: str, values: Sequence[object], k: int = 1) -> list[Line]:
+        asked = f"SELECT p.id, p.title, l.text FROM line l JOIN page p ON p.number = l.page WHERE {where} ORDER BY l.number LIMIT {int(k)}"
+        return [Line(*row) for row in self._connection.execute(asked, tuple(values))]
+
+    def _parts(self, page: str) -> list[str]:
+        asked = "SELECT l.text FROM line l JOIN page p ON p.number = l.page WHERE p.id = ? ORDER BY l.number"
+        parts, length = [[]], 0
+        for (line,) in self._connection.execute(asked, (page,)):
+            if parts[-1] and length + len(line) > PART:
+                parts.append([])
+                length = 0
+            parts[-1].append(line)
+            length += len(line)
+        return ["\n".join(lines) for lines in parts]
+
+
+def _shown(lines: Sequence[Line]) -> str:
+    said = (x.text if x.title.lower() in x.text.lower() else f"{x.title}: {x.text}" for x in lines)
+    return harmless("\n".join(said)) or NOTHING

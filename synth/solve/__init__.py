@@ -1,1 +1,0 @@
-"""Solvers, one file each: `f(*, knobs) -> Solver` (`synth.selfplay.loop`): problems in, texts out."""

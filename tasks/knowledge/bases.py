@@ -1,0 +1,220 @@
+"""A knowledge base in a folder of its own: from sources on disk to tables, SQL, postings, pages to search, and a schema
+to edit.
+
+schema.yaml                                  sources (kinds and options, as they were understood) and relations: edit
+it, build again
+entities, relations, facts, passages, quarantine .parquet, relations.csv        as the stage `kb` writes them
+kb.sqlite, postings.npz                      the same facts as tables and as sorted integers
+documents.parquet                            the documents themselves, where there are any
+index/                                       the search engine over documents and over a page for each entity
+card.json                                    counts, reasons, density, and the depth of questions that it carries
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from synth.knowledge.ingest import Reading, build, write_schema
+from synth.knowledge.kb import KB, Entity, Fact, Passage, Relation, merge, passages
+from synth.knowledge.postings import Postings
+from synth.knowledge.sources import read_source
+from synth.knowledge.sources.sqlite_tables import tables_of
+from synth.knowledge.world import RELATIONS, world
+from synth.search.engine import Engine, Page, build_index, open_index, pages_of
+from synth.types import Quarantined
+from tasks.errors import UserError
+from tasks.knowledge.guess import guess
+from tasks.knowledge.knowledge import kb_at, pages_in, pages_of_both
+from tasks.storage import commit, tables
+
+REMEDY = "build it anew with `espalier kb build`"
+
+
+def sources_of(paths: Sequence[Path], sources: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Paths as sources: with what the `sources` of a schema say about them, in their order, or guessed. Raises
+    UserError where their numbers differ."""
+    if not paths:
+        return sources
+    if not sources:
+        return [guess(path) for path in paths]
+    if len(paths) != len(sources):
+        raise UserError(
+            f"{len(paths)} sources are named and the schema has {len(sources)}: name as many, in their order, or none"
+        )
+    return [{**source, "path": str(path)} for path, source in zip(paths, sources, strict=True)]
+
+
+def build_base(
+    sources: Sequence[Mapping[str, Any]],
+    out: Path,
+    *,
+    relations: Mapping[str, Mapping[str, Any]] | None = None,
+    countries: int = 0,
+    seed: int = 0,
+    bad_rows: int | None = None,
+) -> dict[str, Any]:
+    """Read `sources`, write the folder `out` (whole or not at all), and return its card.
+
+    relations   edited fields of relations   countries   of a fictional world beside the sources   bad_rows   how many
+    may be quarantined; None: any number. Raises UserError where no fact is left or too many rows are quarantined,
+    ValueError as the readers.
+    """
+    readings = [_read(source) for source in sources]
+    built = build(readings, known=RELATIONS if countries else (), edited=relations)
+    names = {e.name for e in built.kb.entities.values()}
+    kb = merge([built.kb] + ([world(countries=countries, seed=seed, avoid=names)] if countries else []))
+    if not kb.facts:
+        first = f", the first: {built.quarantined[0].evidence[:300]}" if built.quarantined else ""
+        raise UserError(
+            f"no fact can be read from the sources ({built.produced} rows were quarantined{first}): fix them"
+        )
+    if bad_rows is not None and len(built.bad) > bad_rows:
+        raise UserError(
+            f"{len(built.bad)} of {built.produced} rows cannot be used, at most {bad_rows} may (--bad-rows); the first: "
+            f"{built.bad[0].evidence[:300]}"
+        )
+    part = out.with_name(f".{out.name}.part")
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir(parents=True)
+    card = write(part, kb, built.quarantined, readings)
+    card |= {"produced": built.produced, "accepted": built.accepted, "world": len(kb.facts) - built.accepted}
+    described = [{**_understood(s), "path": str(s["path"])} for s in sources]
+    schema = {"sources": described, "relations": {r.name: _stated(r) for r in kb.relations.values()}}
+    (part / "schema.yaml").write_text(
+        yaml.safe_dump(schema, sort_keys=False, allow_unicode=True, width=140), encoding="utf-8"
+    )
+    (part / "card.json").write_text(json.dumps(card, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    commit.place(part, out)
+    return card
+
+
+def _read(source: Mapping[str, Any]) -> Reading:
+    options = {k: v for k, v in source.items() if k not in ("kind", "path")}
+    return read_source(source["path"], source["kind"], name=str(source["path"]), **options)
+
+
+def _understood(source: Mapping[str, Any]) -> dict[str, Any]:
+    """A source with what was inferred of it and can be edited."""
+    if source["kind"] == "sqlite_tables" and "tables" not in source:
+        return {**source, "tables": tables_of(Path(source["path"]), str(source["path"]))}
+    return dict(source)
+
+
+def _stated(relation: Relation) -> dict[str, Any]:
+    return {f.name: getattr(relation, f.name) for f in fields(relation) if f.name != "name"}
+
+
+def write(folder: Path, kb: KB, quarantined: Sequence[Quarantined], readings: Sequence[Reading]) -> dict[str, Any]:
+    """Write everything but schema and card; the card is returned."""
+    texts = passages(kb)
+    tables.write(folder / "entities.parquet", kb.entities.values(), Entity)
+    tables.write(folder / "relations.parquet", kb.relations.values(), Relation)
+    tables.write(folder / "facts.parquet", kb.facts.values(), Fact)
+    tables.write(folder / "passages.parquet", texts, Passage)
+    tables.write(folder / "quarantine.parquet", quarantined, Quarantined)
+    write_schema(folder / "relations.csv", kb.relations.values())
+    connection = sqlite3.connect(folder / "kb.sqlite")
+    with connection:
+        kb.sqlite(connection)
+    connection.close()
+    Postings.of(kb).save(folder / "postings.npz")
+    documents = [d for reading in readings for d in reading.documents]
+    pages = list(pages_of(documents))
+    if pages:
+        tables.write(folder / "documents.parquet", pages, Page)
+    engine = build_index(pages_of_both(pages, kb), folder / "index")
+    return {
+        "entities": len(kb.entities),
+        "facts": len(kb.facts),
+        "passages": len(texts),
+        "quarantined": tables.counts(quarantined),
+        "documents": len(documents),
+        "encodings": _counted(d.encoding for d in documents),
+        "index": engine.size(),
+        "density": kb.density(),
+        "kb": kb.digest(),
+    }
+
+
+def _counted(values: Any) -> dict[str, int]:
+    out: dict[str, int] = {}
+    for v in values:
+        out[v] = out.get(v, 0) + 1
+    return out
+
+
+# ---- reading it again
+
+
+def load(folder: Path) -> KB:
+    """The knowledge base in a folder, verified. Raises UserError where it is none or damaged."""
+    _known(folder)
+    return kb_at(folder)
+
+
+def engine(folder: Path) -> Engine:
+    """The search engine over a knowledge base in a folder; of one that the stage `kb` wrote the index is made in
+    memory."""
+    _known(folder)
+    return open_index(folder / "index") if (folder / "index").is_dir() else build_index(pages_in(folder))
+
+
+def card(folder: Path) -> dict[str, Any]:
+    _known(folder)
+    return json.loads((folder / "card.json").read_text(encoding="utf-8"))
+
+
+def _known(folder: Path) -> None:
+    if not (folder / "facts.parquet").is_file():
+        raise UserError(
+            f"{folder} holds no knowledge base: `espalier kb build SOURCE --out {folder}` makes one (`dvc repro kb` makes artifacts/kb)"
+        )
+    commit.check(
+        folder,
+        remedy=REMEDY
+        if folder.name != "kb" or folder.parent.name != "artifacts"
+        else "`dvc repro -f kb` makes it anew",
+    )
+
+
+def _count(n: int, one: str, many: str = "") -> str:
+    return f"{n:,} {one if n == 1 else many or one + 's'}"
+
+
+def summary(
+    card: Mapping[str, Any], relations: Sequence[Relation] = (), facts: Mapping[str, int] | None = None
+) -> list[str]:
+    """A card in lines for a person: counts, what was quarantined, density, and what depth of question it can carry."""
+    density = card["density"]
+    quarantined = card.get("quarantined") or {}
+    said, joined = _count(density["facts"], "fact"), f"{density['edges']:,} of them between two entities"
+    lines = [f"{_count(density['entities'], 'entity', 'entities')}, {said}, {joined}"]
+    if card.get("documents"):
+        odd = ", ".join(f"{n} read as {e}" for e, n in card["encodings"].items() if not e.startswith("utf-8"))
+        lines.append(f"{_count(card['documents'], 'document')}{f' ({odd})' if odd else ''}")
+    if quarantined:
+        lines.append(
+            f"{_count(sum(quarantined.values()), 'row')} quarantined: {', '.join(f'{n:,} {r}' for r, n in quarantined.items())} (quarantine.parquet)"
+        )
+    walks = ", ".join(f"{share:.0%} of {hops}" for hops, share in density["walks"].items())
+    lines.append(
+        f"density: {density['edges_per_entity']} edges per entity; entities that begin an unambiguous walk of so many hops: {walks}"
+    )
+    depth = density["depth"]
+    lines.append(
+        f"it carries questions of up to {depth} hop{'s' * (depth != 1)}"
+        if depth
+        else "it carries no questions: no relation leads on from anything"
+    )
+    for r in relations:
+        kind = ", ".join(k for k in ("functional", "inverse_functional", "complete") if getattr(r, k)) or "-"
+        lines.append(f"  {r.name:<40} {r.domain} -> {r.range:<12} {(facts or {}).get(r.name, 0):>8,} facts  {kind}")
+    return lines

@@ -1,0 +1,63 @@
+"""The knowledge base of the stage `kb`, and the search tool over its passages, as other stages read them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from synth.knowledge.kb import KB, Entity, Fact, Passage, Relation
+from synth.search.engine import Page, pages_of_kb
+from tasks.errors import UserError
+from tasks.knowledge.search_tool import Search
+from tasks.runtime.stage import Stage
+from tasks.storage import tables
+
+_TABLES = (("entities", Entity), ("relations", Relation), ("facts", Fact))
+
+
+def kb(stage: Stage) -> KB:
+    """The entities, relations and facts of artifacts/kb."""
+    return KB(*(tables.read(stage.input("kb", f"{name}.parquet"), cls) for name, cls in _TABLES))
+
+
+def kb_at(folder: Path) -> KB:
+    """The same of a folder, as the stage `kb` and `espalier kb build` write it. Raises UserError where it is none."""
+    if not (folder / "facts.parquet").exists():
+        raise UserError(
+            f"{folder} holds no knowledge base: `espalier kb build SOURCE --out {folder}` makes one, or `dvc repro kb`"
+        )
+    return KB(*(tables.read(folder / f"{name}.parquet", cls) for name, cls in _TABLES))
+
+
+def search(stage: Stage, *, k: int = 3) -> Search:
+    """The search tool over artifacts/kb/passages.parquet, k passages per query; its pages open too."""
+    return load(stage.input("kb", "passages.parquet"), k=k)
+
+
+def load(path: Path, *, k: int = 3) -> Search:
+    """The search tool over `passages.parquet` of the stage kb, with the pages of the tables beside it."""
+    return Search(tables.read(path, Passage), k=k, pages=lambda: pages_in(path.parent))
+
+
+def pages_in(folder: Path) -> list[Page]:
+    """The pages of a knowledge base in a folder: its documents, where it has any, and its entities
+    (`pages_of_both`)."""
+    documents = tables.read(folder / "documents.parquet", Page) if (folder / "documents.parquet").exists() else []
+    return list(pages_of_both(documents, kb_at(folder)))
+
+
+def pages_of_both(documents: Sequence[Page], kb: KB) -> Iterator[Page]:
+    """A page for each document and for each entity that no document is about. A document says what it says in its own
+    words; what another source says of the same thing (countries.json beside the Factbook) stands above them, and below
+    them what that source says of others that mention it."""
+    titles, read = {d.title for d in documents}, {d.id for d in documents}
+    other = [f for f in kb.facts.values() if f.source.rpartition(" chars ")[0] not in read] if documents else []
+    beside: dict[str, list[Page]] = {}
+    for page in pages_of_kb(KB(kb.entities.values(), kb.relations.values(), other)) if other else ():
+        beside.setdefault(page.title, []).append(page)
+    for d in documents:
+        more = beside.pop(d.title, ())  # of the first document of a title; a table page has a title of its own
+        said = "\n".join([p.text for p in more if p.text] + [d.text])
+        yield replace(d, text=said, mentions=(*d.mentions, *(line for p in more for line in p.mentions)))
+    yield from (p for p in pages_of_kb(kb) if p.title not in titles)

@@ -1,0 +1,69 @@
+"""The search tool of the environment `search`: BM25 (synth/search/bm25.py) over the passages of a knowledge base, as
+text in, text out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
+
+import numpy as np
+
+from synth.knowledge.documents import harmless
+from synth.knowledge.kb import Passage
+from synth.search.bm25 import Ranking, words
+from synth.search.engine import NOTHING, Engine, Page, build_index
+
+__all__ = ["NOTHING", "Search", "words"]
+
+
+class Search:
+    """`search(query) -> str`: the texts of the k best passages, one per line, best first, or "nothing found".
+
+    Only passages that share a word with the query are returned. `engine` opens and finds too, on `pages` (without them
+    on one for each entity that passages are about). Raises ValueError for an empty collection or k < 1.
+    """
+
+    def __init__(
+        self,
+        passages: Sequence[Passage],
+        *,
+        k: int = 3,
+        cache: int = 65536,
+        pages: Callable[[], Iterable[Page]] | None = None,
+    ) -> None:
+        if not passages:
+            raise ValueError(
+                "there are no passages to search: the knowledge base is empty, check the sources of the stage kb"
+            )
+        if k < 1:
+            raise ValueError(f"the search tool was asked for k = {k} passages per query: k must be at least 1")
+        self.passages = tuple(passages)
+        self.k = k
+        self._pages = pages or (lambda: own_pages(self.passages))
+        self._ranking = Ranking.of((f"{p.title} {p.text}" for p in self.passages), cache=cache)
+
+    def __call__(self, query: str) -> str:
+        return harmless("\n".join(p.text for p in self.hits(query))) or NOTHING
+
+    def hits(self, query: str) -> list[Passage]:
+        """The k best passages, best first; empty where no word of the query occurs anywhere."""
+        return [self.passages[i] for i in self._ranking.top(query, self.k)]
+
+    @cached_property
+    def engine(self) -> Engine:
+        """search, open and find over the pages; made when first asked for."""
+        return build_index(self._pages())
+
+    def scores(self, query: str) -> np.ndarray:
+        """[passages] float64 BM25 scores of a query."""
+        return self._ranking.scores(query)
+
+
+def own_pages(passages: Sequence[Passage]) -> Iterator[Page]:
+    """A page for each entity that passages are about: its passages."""
+    lines: dict[str, list[str]] = {}
+    titles = {p.entity: p.title for p in passages}
+    for p in passages:
+        lines.setdefault(p.entity, []).append(p.text)
+    for entity, said in lines.items():
+        yield Page(id=entity, title=titles[entity], text="\n".join(said))

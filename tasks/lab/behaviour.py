@@ -1,0 +1,465 @@
+"""Behavioural checks: does a recipe do to a policy what it says, compared with another recipe on the same seeds?
+
+A protocol is written beside the recipe, under the key `behaviour`, and committed before it is run:
+
+    claim       the sentence that is tested
+    task        a world of tasks/lab/arena.py, of episodes.py (conversations) or of starts.py (real problems); or, for
+                recipes of preference data, of pair_worlds.py and label_worlds.py beside them: the metric is then one
+                that the docstring of `measure` names there, and changes are by stage, {prefer: {lr: 1e-3}}. With such
+                changes a world of arena.py or episodes.py is learned from pairs that the policy samples in it
+    metric      a number of `arena.measure` (samples) or `arena.exactly` (no samples) at the end; `part.NAME`, the mean
+                of a part of the scores (samples); or of the steps: "auc" (mean reward), "spread" (mean gradient norm),
+                "mute" (share of groups whose rewards are all equal), "signal" (share of the groups trained on that have
+                any advantage), "nonzero_advantage" (share of their rollouts that have), "practice" (share of the
+                rollouts that were of hard problems), "rollout_tokens" (tokens sampled) where `both` sets lr to 0, so
+                that no step moves the policy: "agreement" (mean cosine between the gradients of two steps), "truth" (in
+                a world whose sampler rounds: cosine of the mean gradient with that of the same rollouts' worth sampled
+                from the learner's own weights, uncorrected)
+    direction   higher | lower: this recipe's against the other's
+    margin      for a claim that something costs nothing: how much worse than the other this recipe may be (0 unless
+                said)
+    against     a recipe, or `base`: the policy before training
+    set, against_set, both      changes of knobs of `rl` for this recipe, for the other, for both
+    steps, seeds                40 and 8 unless said
+
+Evidence (flows/recipes/evidence/<id>.json) holds the protocol, the values of every seed, and the mean difference with
+its 95 % interval (Student's t over paired seeds). Seeds are 1, 2, ...; a pair shares its seed.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from synth.types import digest, seed_for
+from tasks.errors import UserError, nearest
+from tasks.evaluation.interval import half_width
+from tasks.planning import code as src
+from tasks.planning.pieces import bind_all, locate
+from tasks.planning.resolve import check_params, read_recipe, resolve
+
+KEYS = {"claim", "task", "metric", "direction", "margin", "against", "set", "against_set", "both", "steps", "seeds"}
+SAMPLED = {
+    "pass1",
+    "pass8",
+    "right_kinds",
+    "entropy",
+    "length",
+    "honest",
+    "think",
+    "short",
+    "answered",
+    "turns",
+    "share",
+    "hard",
+    "easy",
+    "hard_nll",
+    "think_gap",
+    "follows",
+    "spurious",
+}
+METRICS = SAMPLED | {
+    "auc",
+    "spread",
+    "mute",
+    "signal",
+    "nonzero_advantage",
+    "practice",
+    "rollout_tokens",
+    "agreement",
+    "truth",
+    "right",
+    "hard_gain",
+    "tilt",
+    "kinds",
+    "answer_entropy",
+    "kl",
+    "miscalibration",
+    "home",
+    "away",
+    "mismatch",
+    "ratio",
+    "rank_me",
+}
+OF_PAIRS = {
+    "gold",
+    "order",
+    "strength",
+    "chosen",
+    "rejected",
+    "margin",
+    "fooled",
+    "elsewhere",
+    "apart",
+    "floor",
+    "swap",
+    "obeys",
+    "steer",
+    "asked",
+    "kept",
+    "second",
+    "solved",
+    "recovers",
+    "pits",
+    "gap_error",
+    "known",
+    "utility",
+    "gain",
+    "better",
+    "unsafe",
+    "wrong",
+    "caught",
+    "false",
+    "accuracy",
+    "ages",
+    "best",
+    "lost",
+}
+METRICS |= OF_PAIRS
+STAGES = ("preferences", "clean", "reward", "prefer")  # that changes may be by
+SMALL = {
+    "prompts_per_step": 8,
+    "samples_per_prompt": 8,
+    "lr": 3e-3,
+    "warmup": 0,
+    "decay": "constant",
+    "max_turn_tokens": 16,
+    "max_tokens": 128,
+    "max_unscorable": 1.0,
+    "epochs": 1,
+    "minibatches": 1,
+    "include_families": False,
+}
+SAMPLES = 64  # of each problem, when a policy is measured
+
+
+def protocol_of(name: str) -> dict[str, Any]:
+    """The behavioural protocol of a recipe with its defaults filled in. Raises UserError where it is missing or
+    malformed."""
+    given = read_recipe(name).get("behaviour")
+    if not given:
+        raise UserError(
+            f"the recipe {name} has no behavioural check: write one under its key `behaviour` (docs/recipes.md says how)"
+        )
+    for key in given:
+        if key not in KEYS:
+            raise UserError(f"recipe {name}: behaviour.{key}: unknown key: {nearest(key, KEYS)}")
+    full = {"steps": 40, "seeds": 8, "set": {}, "against_set": {}, "both": {}, "against": "grpo"} | given
+    for key, valid in (("metric", METRICS), ("direction", {"higher", "lower"})):
+        if full.get(key) not in valid and not (key == "metric" and str(full.get(key)).startswith("part.")):
+            raise UserError(
+                f"recipe {name}: behaviour.{key} is {full.get(key)!r}: {nearest(str(full.get(key)), valid)}"
+            )
+    if full.get("margin", 0) < 0:
+        raise UserError(
+            f"recipe {name}: behaviour.margin is {full['margin']}: say how much worse it may be as a number of 0 or more"
+        )
+    return full
+
+
+def knobs_of(recipe: str, changes: Mapping[str, Any], path: Path) -> tuple[dict[str, Any], frozenset[str]]:
+    """Every knob of `rl` as recipe and changes resolve it, pieces bound, and what the pieces need. Raises UserError as
+    a plan does."""
+    params = check_params({"recipe": recipe, "set": {"rl": {**changes}}}, path)
+    stage = resolve(params)[0]["rl"]
+    needs = frozenset(n for _, folder, name in stage.used for n in src.constant(locate(folder, name), "NEEDS", ()))
+    return bind_all(stage.pieces, stage.params), needs
+
+
+def world(task: str) -> Any:
+    """The world of a name, its base policy with it. Raises KeyError for one that there is not."""
+    from tasks.lab import arena, episodes, starts
+
+    if task in starts.TASKS:
+        return starts.start(task)
+    return episodes.hosted(task) if task in episodes.WORLDS else arena.arena(task)
+
+
+def _sampled(metric: str) -> bool:
+    """Whether it takes samples of the trained policy to know it."""
+    return metric in SAMPLED or metric.startswith("part.")
+
+
+def prepared(
+    task: str, recipe: str, changes: Mapping[str, Any], steps: int, seed: int, *, exact: bool = False
+) -> tuple[Any, Any]:
+    """The recipe put together in a world, and its player; nothing has run yet. exact: with a sampler that does not
+    round."""
+    from training.learner.learner import Optim
+    from training.rl.ahead import Ahead
+    from training.rl.compose import compose
+
+    here = world(task)
+    knobs, needs = knobs_of(recipe, {**SMALL, **changes}, Path("params.yaml"))
+    player = here.player(exact=exact, **knobs)
+    how = knobs["overlap"]()
+    policy = copy.deepcopy(player.sampler.model) if how.staleness else player.sampler.model
+    optim = partial(Optim, warmup=0, decay="constant", weight_decay=0.0, max_grad_norm=knobs["max_grad_norm"])
+    names = (
+        "prompts_per_step",
+        "samples_per_prompt",
+        "tokens_per_microbatch",
+        "epochs",
+        "minibatches",
+        "refill",
+        "max_unscorable",
+        "critic",
+        "critic_lambda",
+        "critic_warmup",
+        "turn_budget",
+        "group_transforms",
+        "curriculum",
+        "filters",
+        "rewards",
+        "advantage",
+        "ratio",
+        "corrections",
+        "policy_loss",
+        "regularisers",
+    )
+    made = compose(
+        policy=policy,
+        reference=here.reference() if "reference" in needs else None,
+        body=here.copy,
+        player=player,
+        problems=here.world.training,
+        needs=needs,
+        seed=seed_for(seed, "behaviour", task),
+        device="cpu",
+        steps=steps,
+        optim=optim(lr=knobs["lr"], steps=steps),
+        critic_optim=optim(lr=max(knobs["critic_lr"], 3e-3), steps=steps),
+        **{k: knobs[k] for k in names},
+    )
+    if how.staleness:
+        ahead = Ahead(made.experience, policy, how, steps)
+        made = replace(made, round=replace(made.round, source=ahead))
+    return made, player
+
+
+def train(
+    task: str, recipe: str, changes: Mapping[str, Any], steps: int, seed: int, *, sampled: bool = True
+) -> dict[str, float]:
+    """One seed of one recipe in one world: the numbers that a protocol may name, those of SAMPLED only where asked for.
+    `recipe` "base" trains nothing."""
+    from tasks.lab import registry
+
+    if task in registry.places():
+        return registry.train(task, recipe, changes, steps, seed)
+    here = world(task)
+    if "prefer" in changes:
+        return _known(
+            here,
+            preferred(task, recipe, changes["prefer"], 0 if recipe == "base" else steps, seed),
+            task,
+            seed,
+            sampled,
+        )
+    made, player = prepared(task, "" if recipe == "base" else recipe, changes, 0 if recipe == "base" else steps, seed)
+    rows, gradients = _steps(made)
+    player.sampler.model.load_state_dict(made.roles["policy"].model.state_dict())  # where it sampled from a copy
+    mean = lambda name: float(np.mean([r[name] for r in rows if name in r] or [math.nan]))  # noqa: E731
+    guided = mean("guide_tokens") if rows and "guide_tokens" in rows[0] else 0.0
+    found = {name: mean(name) for name in ("signal", "nonzero_advantage", "practice")} | {
+        "auc": mean("reward"),
+        "spread": mean("grad_norm"),
+        "mute": mean("solve_none") + mean("solve_all"),
+        "rollout_tokens": mean("tokens") + guided,
+    }
+    if recipe != "base" and changes.get("lr") == 0:  # the policy stands still
+        found["agreement"] = _agreement(gradients)
+        if here.world.bits:
+            plain, _ = prepared(task, recipe, {**changes, "corrections": []}, steps, seed, exact=True)
+            found["truth"] = _cosine(np.mean(gradients, axis=0), np.mean(_steps(plain)[1], axis=0))
+        return found
+    return found | _known(here, player, task, seed, sampled)
+
+
+def _known(here: Any, player: Any, task: str, seed: int, sampled: bool) -> dict[str, float]:
+    """What is known of a trained policy: what it thinks of the answers, and what it does where that is asked for."""
+    from tasks.lab.arena import exactly, measure
+    from tasks.lab.episodes import parts
+
+    found = exactly(here.beliefs(player.sampler.model), here.first)
+    if found:
+        found["rank_me"] = here.rank(player.sampler.model)
+    if not sampled:
+        return found
+    groups = player.play(list(here.world.problems), SAMPLES, seed_for(seed, "behaviour", task, "measure"))
+    return found | measure(groups) | parts(groups)
+
+
+def preferred(task: str, recipe: str, changes: Mapping[str, Any], steps: int, seed: int) -> Any:
+    """The player of a policy that learned in a world of arena.py from pairs which it sampled itself, the best against
+    the worst rollout of a prompt, with the loss and the ratio of a recipe of the stage `prefer`."""
+    from training.learner.learner import Learner, Optim
+    from training.learner.loop import Round, run
+    from training.preference.objective import PairObjective
+    from training.preference.on_policy_pairs import SampledPairs
+
+    here = world(task)
+    small = {
+        "lr": SMALL["lr"],
+        "max_turn_tokens": SMALL["max_turn_tokens"],
+        "max_length": SMALL["max_tokens"],
+        "pairs_per_step": 8,
+    }
+    params = check_params(
+        {"recipe": "" if recipe == "base" else recipe, "set": {"prefer": {**small, **changes}}}, Path("params.yaml")
+    )
+    stage = resolve(params)[0]["prefer"]
+    knobs = bind_all(stage.pieces, stage.params)
+    player = here.player(max_turn_tokens=knobs["max_turn_tokens"], max_tokens=knobs["max_length"])
+    policy = player.sampler.model
+    source = SampledPairs(
+        problems=here.world.training,
+        player=player,
+        prompts=knobs["pairs_per_step"],
+        samples=knobs["samples_per_prompt"],
+        seed=seed_for(seed, "behaviour", task),
+    )
+    objective = PairObjective(
+        loss=knobs["loss"], reference=here.reference(), policy=policy, ratio=knobs["ratio"], sft=knobs["sft_weight"]
+    )
+    optim = Optim(
+        lr=knobs["lr"], warmup=0, steps=steps, decay="constant", weight_decay=0.0, max_grad_norm=knobs["max_grad_norm"]
+    )
+    learned = Round(
+        name="prefer",
+        role="policy",
+        source=source,
+        objective=objective,
+        prepare=objective.prepare,
+        steps=steps,
+        together=2,
+    )
+    for _ in run([learned], {"policy": Learner(policy, optim)}):
+        pass
+    return player
+
+
+def _steps(made: Any) -> tuple[list[dict[str, float]], list[np.ndarray]]:
+    """Run all steps: the metrics of each, and the gradient of each that had one, as it was before its norm was
+    clipped."""
+    from training.learner.loop import run
+
+    seen: list[dict[str, float]] = []
+    gradients = []
+    learner = made.roles["policy"]
+
+    def source(step: int) -> tuple[Any, Mapping[str, float]]:
+        batches, metrics = made.round.source(step)
+        batches = list(batches)
+        rollouts = [r for g in made.experience.groups for r in g.rollouts]
+        rows = [b.group[b.row_sum((b.columns["advantages"].abs() * b.trainable).float()) > 0] for b in batches]
+        trained = sum(b.totals["sequences"] for b in batches)
+        seen.append(
+            {
+                "signal": len({int(g) for one in rows for g in one}) / max(metrics["groups"], 1.0),
+                "nonzero_advantage": sum(map(len, rows)) / max(trained, 1.0),
+                "practice": sum(r.problem.family == "hard" for r in rollouts) / max(len(rollouts), 1),
+            }
+        )
+        return batches, metrics
+
+    rows = []
+    with made.round.source if isinstance(made.round.source, AbstractContextManager) else nullcontext():
+        for _, _, metrics in run([replace(made.round, source=source)], made.roles):
+            rows.append({**metrics, **seen[-1]})
+            if "grad_norm" in metrics and metrics["lr"] == 0:
+                flat = np.concatenate([w.grad.numpy().ravel() for w in learner.weights if w.grad is not None])
+                gradients.append(flat * (metrics["grad_norm"] / max(float(np.linalg.norm(flat)), 1e-12)))
+    return rows, gradients
+
+
+def _agreement(gradients: Sequence[np.ndarray]) -> float:
+    """Mean cosine between two of these: 1 where chance plays no part, near 0 where noise is all there is."""
+    pairs = [_cosine(a, b) for i, a in enumerate(gradients) for b in gradients[:i]]
+    return float(np.mean(pairs)) if pairs else math.nan
+
+
+def _cosine(a: np.ndarray, b: np.ndarray) -> float:
+    return float(a @ b / max(float(np.linalg.norm(a) * np.linalg.norm(b)), 1e-30))
+
+
+@lru_cache(maxsize=4096)
+def _trained(task: str, recipe: str, changes: str, steps: int, seed: int, sampled: bool) -> dict[str, float]:
+    """`train`, once per process for the same arguments: many protocols compare with the same runs of the same
+    recipe."""
+    return train(task, recipe, json.loads(changes), steps, seed, sampled=sampled)
+
+
+def merged(both: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """The changes of one side: its own before those of both, within a stage too where they are by stage."""
+    return {**both, **{k: {**both[k], **v} if k in STAGES and k in both else v for k, v in changes.items()}}
+
+
+def behave(name: str, *, progress: Any = lambda text: None) -> dict[str, Any]:
+    """Run the protocol of a recipe; returns its evidence."""
+    protocol = protocol_of(name)
+    began = time.monotonic()
+    values: list[tuple[float, float]] = []
+    for seed in range(1, protocol["seeds"] + 1):
+        pair = []
+        for recipe, changes in ((name, protocol["set"]), (protocol["against"], protocol["against_set"])):
+            knobs, sampled = json.dumps(merged(protocol["both"], changes), sort_keys=True), _sampled(protocol["metric"])
+            found = _trained(protocol["task"], recipe, knobs, protocol["steps"], seed, sampled)
+            if protocol["metric"] not in found:
+                has = nearest(protocol["metric"], found)
+                raise UserError(
+                    f"recipe {name}: the world {protocol['task']} does not measure {protocol['metric']}: {has}"
+                )
+            pair.append(found[protocol["metric"]])
+        values.append((pair[0], pair[1]))
+        progress(f"{name}: seed {seed} of {protocol['seeds']}: {pair[0]:.4g} against {pair[1]:.4g}")
+    effect = summary([a - b for a, b in values])
+    sign = 1 if protocol["direction"] == "higher" else -1
+    return {
+        "recipe": name,
+        "protocol": protocol,
+        "protocol_digest": digest(protocol)[:16],
+        "values": [{"seed": i + 1, "this": a, "against": b} for i, (a, b) in enumerate(values)],
+        "effect": effect,
+        "holds": bool(min(sign * effect["low"], sign * effect["high"]) > -protocol.get("margin", 0)),
+        "seconds": round(time.monotonic() - began, 1),
+    }
+
+
+def summary(differences: list[float]) -> dict[str, float]:
+    """Mean of paired differences with the 95 % interval of Student's t."""
+    d = np.array(differences)
+    half = float(half_width(d)) if len(d) > 1 else math.inf
+    return {"mean": float(d.mean()), "low": float(d.mean()) - half, "high": float(d.mean()) + half, "n": len(d)}
+
+
+def evidence_path(name: str) -> Path:
+    from tasks.planning.resolve import yaml_files
+
+    place = yaml_files("recipes")[name].parent
+    return (place.parent if place.name in ("core", "library") else place) / "evidence" / f"{name}.json"
+
+
+def write(evidence: Mapping[str, Any]) -> Path:
+    """Write evidence to its file. What an earlier protocol showed stays in it, under `earlier`: a protocol changed
+    after a look is seen."""
+    path = evidence_path(evidence["recipe"])
+    path.parent.mkdir(exist_ok=True)
+    if path.exists():
+        before = json.loads(path.read_text(encoding="utf-8"))
+        if before["protocol_digest"] != evidence["protocol_digest"]:
+            kept = {k: before[k] for k in ("protocol", "protocol_digest", "effect", "holds", "seconds")}
+            evidence = {**evidence, "earlier": [*before.get("earlier", []), kept]}
+        elif "earlier" in before:
+            evidence = {**evidence, "earlier": before["earlier"]}
+    path.write_text(json.dumps(evidence, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    return path

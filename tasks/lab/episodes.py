@@ -1,0 +1,440 @@
+"""Small worlds in which the environments themselves are played: what arena.py is for single answers, for recipes of
+conversations.
+
+A world says what the base policy says next, given the problem and what it heard last. Episodes of it are played in the
+real environment and learned by a model of two layers, which is then the policy that recipes start from. Which knobs the
+environment has is the recipe's business (`rl.envs`); a world names those that its demonstrations are played with.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from synth.types import Message, Problem, Sampling, Score, Scored, seed_for
+from tasks.lab.arena import Arena, World, answer
+from training.env import Env
+from training.env.ask import ask
+from training.env.bargain import bargain
+from training.env.curious import curious
+from training.env.diagnose import diagnose
+from training.env.expert import expert
+from training.env.halves import halves
+from training.env.persuade import persuade
+from training.env.progress import progress
+from training.env.retry import retry
+from training.env.route import route
+from training.env.single import Single, single
+from training.env.tools import tools
+from training.env.user import user
+from training.env.wait import wait
+from training.env.workflow import workflow
+from training.learner.learner import Learner, Optim, nll
+from training.learner.pack import Row, pack
+from training.model.model import new_model, train_tokenizer
+from training.model.render import Renderer
+from training.rl.reward.typed_units import units
+from training.rollout.play import Player
+from training.rollout.torch_sampler import TorchSampler
+from training.types import Group
+
+Says = Callable[[Problem, int, str], Mapping[str, float]]
+EPISODES = 16  # of each problem and environment, from which the base policy is learned
+TYPES = ("observation", "motivation")
+
+
+@dataclass(frozen=True)
+class Stage:
+    """problems; what the base policy says in its t-th turn (from 0) when it last heard `heard`: texts with weights; the
+    environments that it is shown, and others that problems may be moved to, by name; tools that environments ask
+    for."""
+
+    problems: tuple[Problem, ...]
+    says: Says
+    shown: tuple[Env, ...]
+    envs: Mapping[str, Env]
+    tools: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Noted(Single):
+    """One question, one answer, and whether the working before it is a flow: parts `units` (how many), `flow` (as
+    typed_units has it)."""
+
+    def step(self, state: dict, text: str) -> tuple[list[Message], bool, Score | None]:
+        said, over, score = super().step(state, text)
+        if isinstance(score, Scored):
+            found = units(text, TYPES)
+            flow = (
+                (float(found[:1] == [TYPES[0]]) + float(all(a != b for a, b in pairwise(found)))) / 2 if found else 0.0
+            )
+            score = Scored(value=score.value, parts={**score.parts, "units": float(len(found)), "flow": flow})
+        return said, over, score
+
+
+def _problem(prompt: str, right: str, env: str, verifier: str = "exact", **more: Any) -> Problem:
+    return Problem.make(
+        prompt=prompt, answer=right, verifier=verifier, env=env, family=more.pop("family", env), split="train", **more
+    )
+
+
+def _even(*texts: str) -> dict[str, float]:
+    return dict.fromkeys(texts, 1.0)
+
+
+def again() -> Stage:
+    """Eight questions with up to three answers each, of four that are equally likely; half of the questions have no
+    right one among them."""
+    made = tuple(_problem(f"q{x}", "bcdf"[i // 2] if i % 2 else "z", "retry") for i, x in enumerate("bcdfghjk"))
+    host = retry(most=3)
+    return Stage(made, lambda p, t, heard: _even(*map(answer, "bcdf")), (host,), {"retry": host})
+
+
+def notes() -> Stage:
+    """Six chains of three requests. The third needs the result of the first; whoever has it before his eyes calls
+    rightly 8 times in 10, else 2 times. Notes that hold it are written half the time."""
+    chains = [(2, 3, 1, 4), (1, 1, 5, 2), (4, 4, 2, 1), (6, 1, 3, 3), (5, 4, 1, 1), (2, 1, 4, 2)]
+    said = (
+        "Request 1: add {} and {}. Request 2: add {} and {}. Request 3: add result 1 and {}. What is the last result?"
+    )
+    made = tuple(_problem(said.format(a, b, c, d, c), str(a + b + c), "progress") for a, b, c, d in chains)
+
+    def says(p: Problem, t: int, heard: str) -> Mapping[str, float]:
+        a, b, c, d = chains[made.index(p)]
+        if t == 0:
+            return _even(f"<call>add({a}, {b})</call>")
+        if t == 1:
+            call = f"<call>add({c}, {d})</call>"
+            return _even(call, f"<progress>r{a + b}</progress>{call}")
+        knows = 0.8 if f"notes: r{a + b}." in heard or "notes" not in heard else 0.2
+        wrong = [f"<call>add({x}, {c})</call>" for x in range(2, 10) if x != a + b]
+        return {f"<call>add({a + b}, {c})</call>": knows} | dict.fromkeys(wrong, (1 - knows) / len(wrong))
+
+    shown = progress(replace=True), progress(replace=False)
+    return Stage(made, says, shown, {"progress": shown[0]})
+
+
+def moods() -> Stage:
+    """Four people with a need of two; whoever answers them asks, praises, acknowledges and advises, rightly half the
+    time."""
+    needs = [("rest", "hope"), ("hope", "rest")]
+    signs = {"rest": ("pale", "tired"), "hope": ("sad", "lost")}
+    made = tuple(
+        _problem(
+            f"Needs and their signs: rest: pale tired; hope: sad lost. Somebody is {signs[n][k]} and {signs[n][1 - k]}. What is needed?",
+            n,
+            "user",
+        )
+        for n, _ in needs
+        for k in range(2)
+    )
+    acts = {"<ask/>": 2.0, "<praise/>": 3.0} | {
+        f"<{act}>{n}</{act}>": 1.0 for act in ("acknowledge", "advise") for n in signs
+    }
+    host = user(turns=4)
+    return Stage(made, lambda p, t, heard: acts, (host,), {"user": host})
+
+
+_THINGS = "bo: red; da: soft; fe: red soft; gu: old"
+
+
+def _things(env: str) -> tuple[Problem, ...]:
+    return tuple(
+        _problem(f"{_THINGS}. Is it red? no. Which one is it?", name, env) for name in ("bo", "da", "fe", "gu")
+    )
+
+
+def _guesses(*more: str) -> dict[str, float]:
+    return {f"<ask>{w}</ask>": 2.0 for w in ("red", "soft", *more)} | {answer(x): 1.0 for x in ("bo", "da", "fe", "gu")}
+
+
+def records() -> Stage:
+    """Four records that look alike from outside; questions and diagnoses come at random, and the same question may come
+    again."""
+    host = diagnose(budget=5)
+    return Stage(_things("diagnose"), lambda p, t, heard: _guesses(), (host,), {"diagnose": host})
+
+
+def strangers() -> Stage:
+    """Four people who look alike from outside: who it is shows only in their answers, and guesses come at random."""
+    host = curious(most=3)
+    return Stage(_things("curious"), lambda p, t, heard: _guesses(), (host,), {"curious": host})
+
+
+def guessing() -> Stage:
+    """As `strangers`, where nothing but the name is paid."""
+    host = ask(most=3)
+    return Stage(_things("ask"), lambda p, t, heard: _guesses(), (host,), {"ask": host})
+
+
+def consults() -> Stage:
+    """Six questions, three in ten of whose answers are right, and an expert who is asked half the time and is always
+    right."""
+    made = tuple(_problem(f"q{x}", "bcdf"[i % 4], "expert") for i, x in enumerate("bcdfgh"))
+
+    def says(p: Problem, t: int, heard: str) -> Mapping[str, float]:
+        if t:  # he has answered, or is not there any more
+            return {answer(p.answer): 0.95} | ({"<consult>?</consult>": 0.05} if t == 1 else {})
+        alone = {answer(x): 0.5 * (0.3 if x == p.answer else 0.7 / 3) for x in "bcdf"}
+        return alone | {"<consult>?</consult>": 0.5}
+
+    host = expert(most=2)
+    return Stage(made, says, (host,), {"expert": host, "single": single()})
+
+
+def prices() -> Stage:
+    """Six questions and two models that are both always right, one ten times as expensive as the other; who answers alone is
+    right half the time."""
+    made = tuple(_problem(f"q{x}", "bcdf"[i % 4], "route") for i, x in enumerate("bcdfgh"))
+
+    def says(p: Problem, t: int, heard: str) -> Mapping[str, float]:
+        if t and heard.startswith("It is"):
+            return {answer(p.answer): 1.0}
+        others = [x for x in "bcdf" if x != p.answer]
+        return {"<search>Ada: ?</search>": 0.4, "<search>Dov: ?</search>": 0.4, answer(p.answer): 0.1} | {
+            answer(x): 0.1 / 3 for x in others
+        }
+
+    host = route(most=2, pool=[["Ada", 1.0, "small", {"*": 1.0}], ["Dov", 10.0, "large", {"*": 1.0}]])
+    return Stage(made, says, (host,), {"route": host})
+
+
+def plans() -> Stage:
+    """Three easy questions, which one solver gets right 95 times in a hundred, and three hard ones (55 times); plans of
+    three sizes."""
+    made = tuple(
+        _problem(f"q{x}", "1", "workflow", difficulty={"level": 1 + 2 * (i % 2)}) for i, x in enumerate("bcdfgh")
+    )
+    texts = _even(*(answer(x) for x in ("generate", "generate*3 ensemble", "generate*5 review ensemble")))
+    host = workflow(rounds=1)
+    return Stage(made, lambda p, t, heard: texts, (host,), {"workflow": host})
+
+
+def flows() -> Stage:
+    """Eight questions, four in ten of whose answers are right; half of them stand alone, the others after one of three
+    kinds of working."""
+    made = tuple(_problem(f"q{x}", "bcdf"[i % 4], "noted") for i, x in enumerate("bcdfghjk"))
+    o, m = (f"<{x}>z</{x}>" for x in TYPES)
+
+    def says(p: Problem, t: int, heard: str) -> Mapping[str, float]:
+        before = {"": 0.5, o + m: 0.15, m + o: 0.15, o + o: 0.2}
+        return {b + answer(x): share * (0.4 if x == p.answer else 0.2) for b, share in before.items() for x in "bcdf"}
+
+    host = Noted(0.0, "")
+    return Stage(made, says, (host,), {"noted": host})
+
+
+_BUYERS = [(10, 12, 4, 2), (8, 9, 3, 1), (5, 7, 2, 2), (9, 10, 5, 1)]
+
+
+def _bargains() -> tuple[Problem, ...]:
+    said = "You sell what cost you {}. The buyer offers {}, adds {} each time you hold, at most {} times, and then leaves. What is your best profit?"
+    return tuple(_problem(said.format(*b), str(b[1] + b[2] * b[3] - b[0]), "bargain", "number") for b in _BUYERS)
+
+
+def buyers() -> Stage:
+    """Four buyers; sellers hold, accept and flatter alike, and ask and insult now and then."""
+    acts = {
+        f"<say>{x}</say>": w
+        for x, w in (("hold", 3.0), ("accept", 3.0), ("flatter", 2.0), ("ask", 1.0), ("insult", 1.0))
+    }
+    host = bargain(turns=4)
+    return Stage(_bargains(), lambda p, t, heard: acts, (host,), {"bargain": host})
+
+
+def strategies() -> Stage:
+    """As `buyers`, by strategies that an actor carries out."""
+    acts = {
+        f"<strategy>{x}</strategy>": w
+        for x, w in (("firm", 3.0), ("close", 3.0), ("warm", 2.0), ("probe", 1.0), ("hard", 1.0))
+    }
+    host = bargain(turns=4, strategy=True)
+    return Stage(_bargains(), lambda p, t, heard: acts, (host,), {"bargain": host})
+
+
+def partners() -> Stage:
+    """Six questions of which each of two agents sees half. What the first knows is said in few words or in many, and
+    the second then answers rightly eight times in ten; one in five answers at once, rightly one time in four."""
+    made = tuple(_problem(f"q{x} {'bcdf'[i % 4]} what is it", "bcdf"[i % 4], "halves") for i, x in enumerate("bcdfgh"))
+
+    def says(p: Problem, t: int, heard: str) -> Mapping[str, float]:
+        if t == 0:
+            short = f"it {p.answer}"
+            return {short: 0.4, " ".join([short] * 4): 0.4} | {answer(x): 0.05 for x in "bcdf"}
+        return {answer(x): 0.8 if x == p.answer else 0.2 / 3 for x in "bcdf"}
+
+    host = halves(turns=2)
+    return Stage(made, says, (host,), {"halves": host})
+
+
+def judges() -> Stage:
+    """Four judges with a chance of guilt and a bar; the rule that says most for a conviction is chosen one time in
+    ten."""
+    cases = [(3, 10, 1, 2, "3/7"), (2, 10, 1, 2, "1/4"), (4, 10, 2, 3, "1/3"), (1, 10, 1, 3, "2/9")]
+    said = "{} of {} accused are guilty. A judge who knows your rule convicts where guilt has a chance of at least {}/{}. How likely is a conviction at best?"
+    made = tuple(_problem(said.format(*c[:4]), str(i), "persuade") for i, c in enumerate(cases))
+
+    def says(p: Problem, t: int, heard: str) -> Mapping[str, float]:
+        rules = {"1 0": 0.3, "1 1": 0.3, "1/2 0": 0.2, "1 1/9": 0.1, f"1 {cases[made.index(p)][4]}": 0.1}
+        return {f"<rule>{r}</rule>": w for r, w in rules.items()}
+
+    host = persuade()
+    return Stage(made, says, (host,), {"persuade": host})
+
+
+def benches() -> Stage:
+    """Six questions and two tools. One of them is used seven times in ten, both in turn 15 times in a hundred; answers
+    are right 6 times in 10 either way."""
+    made = tuple(_problem(f"q{x}", "bcdf"[i % 4], "tools") for i, x in enumerate("bcdfgh"))
+    look, count = (
+        f'<tool_call>{{"name": "{name}", "arguments": {{"{key}": "{value}"}}}}</tool_call>'
+        for name, key, value in (("search", "query", "q"), ("calculator", "expression", "1"))
+    )
+
+    def says(p: Problem, t: int, heard: str) -> Mapping[str, float]:
+        call = {0: {look: 0.42, count: 0.43}, 1: {count if heard == "found" else look: 0.18}}.get(t, {})
+        left = 1 - sum(call.values())
+        return call | {answer(x): left * (0.6 if x == p.answer else 0.4 / 3) for x in "bcdf"}
+
+    host = tools(use=["search", "calculator"], turns=3, describe=False)
+    return Stage(made, says, (host,), {"tools": host}, {"search": lambda query: "found"})
+
+
+def appeals() -> Stage:
+    """Six pairs of answers in both orders, judged rightly 45 times in a hundred, at first and when asked to wait: of
+    the first verdicts six in ten are for the first place, three for the second, and one says neither."""
+    made = tuple(
+        _problem(text, y, "wait")
+        for x in "bcdfgh"
+        for y, text in (("1", f"1 {x} 2 z which"), ("2", f"1 z 2 {x} which"))
+    )
+
+    def says(p: Problem, t: int, heard: str) -> Mapping[str, float]:
+        return {answer("0"): 0.1, answer("1"): 0.45 if t else 0.6, answer("2"): 0.45 if t else 0.3}
+
+    host = wait(times=1)
+    return Stage(made, says, (host,), {"wait": host})
+
+
+WORLDS: dict[str, Callable[[], Stage]] = {
+    f.__name__: f
+    for f in (
+        again,
+        notes,
+        moods,
+        records,
+        strangers,
+        guessing,
+        consults,
+        prices,
+        plans,
+        flows,
+        buyers,
+        strategies,
+        partners,
+        judges,
+        benches,
+        appeals,
+    )
+}
+
+
+@dataclass
+class Hosted(Arena):
+    """A stage with its base policy. What it plays in is what the knob `envs` of the recipe says."""
+
+    tools: Mapping[str, Any] = field(default_factory=dict)
+
+    def player(self, *, exact: bool = False, **knobs: Any) -> Player:
+        wanted = {p.env for p in self.world.problems}
+        named = {e.piece.rpartition("/")[2]: e for e in knobs["envs"]}
+        return Player(
+            sampler=TorchSampler(copy.deepcopy(self.base), self.renderer.end_id),
+            renderer=self.renderer,
+            tools=self.tools,
+            envs={**self.envs, **{name: e() for name, e in named.items() if name in wanted}},
+            sampling=Sampling(temperature=1.0, max_tokens=knobs["max_turn_tokens"]),
+            max_tokens=knobs["max_tokens"],
+        )
+
+
+@lru_cache
+def hosted(name: str, steps: int = 120) -> Hosted:
+    """The world of a name with a base policy that says about what the world wants it to say."""
+    stage = WORLDS[name]()
+    rows = _demonstrations(name, stage)
+    tokenizer = train_tokenizer([m.content for row in rows for m in row], vocab_size=400)
+    renderer = Renderer(tokenizer)
+    model = new_model(
+        tokenizer,
+        hidden=48,
+        layers=2,
+        heads=2,
+        kv_heads=1,
+        intermediate=96,
+        max_length=512,
+        init_range=0.1,
+        seed=seed_for(0, "episodes", name),
+    )
+    packed = []
+    for row, n in rows.items():
+        ids, mask = renderer.demonstration(row)
+        packed.append(Row(ids=ids, trainable=mask, columns={"loss_weight": mask * float(n)}))
+    batch = pack(packed)
+    batch.totals["loss_tokens"] = float((batch.columns["loss_weight"] * batch.trainable).sum())
+    learner = Learner(model, Optim(lr=1e-2, warmup=10, steps=steps, decay="cosine", weight_decay=0.0))
+    for _ in range(steps):
+        learner.step(batch, nll)
+    return Hosted(
+        world=World(stage.problems, ()), base=model, renderer=renderer, envs=dict(stage.envs), tools=stage.tools
+    )
+
+
+def _demonstrations(name: str, stage: Stage) -> Counter[tuple[Message, ...]]:
+    """Conversations of the base policy with how often each came: where an environment rewrites the history, each
+    history is one."""
+    rows: Counter[tuple[Message, ...]] = Counter()
+    for e, env in enumerate(stage.shown):
+        for i, problem in enumerate(stage.problems):
+            for k in range(EPISODES):
+                rng = np.random.default_rng(seed_for(0, "episodes", name, e, i, k))
+                rows.update(_episode(stage, env, problem, rng))
+    return rows
+
+
+def _episode(stage: Stage, env: Env, problem: Problem, rng: np.random.Generator) -> list[tuple[Message, ...]]:
+    state, messages = env.start(problem, stage.tools)
+    said: list[list[Message]] = [list(messages)]
+    over, t = False, 0
+    while not over:
+        texts = stage.says(problem, t, said[-1][-1].content)
+        weights = np.array(list(texts.values()))
+        text = list(texts)[rng.choice(len(weights), p=weights / weights.sum())]
+        told, over, _ = env.step(state, text)
+        said[-1].append(Message(role="assistant", content=text))
+        state.pop("step_reward", None)
+        history = state.pop("history", None)
+        if over:
+            break
+        if history is None:
+            said[-1] += told
+        else:
+            said.append(list(history))
+        t += 1
+    return [tuple(x) for x in said]
+
+
+def parts(groups: Sequence[Group]) -> dict[str, float]:
+    """The mean of each part of the scores, as `part.NAME`; one that a score has not is 0."""
+    scores = [r.score.parts for g in groups for r in g.rollouts if isinstance(r.score, Scored)]
+    return {
+        f"part.{name}": float(np.mean([s.get(name, 0.0) for s in scores]))
+        for name in sorted({n for s in scores for n in s})
+    }

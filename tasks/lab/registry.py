@@ -1,0 +1,32 @@
+"""All small worlds of preference data by name, and one seed of one recipe in one of them."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tasks.lab import label_worlds, pair_worlds
+from tasks.lab.worlds import Place, Room, plans, quiet, run_stage
+
+
+def train(task: str, recipe: str, changes: Mapping[str, Mapping[str, Any]], steps: int, seed: int) -> dict[str, float]:
+    """One seed of one recipe in one world: the numbers that it measures."""
+    place = places()[task]
+    with tempfile.TemporaryDirectory() as folder, quiet():
+        room = Room(Path(folder), seed, recipe)
+        place.lay(room)
+        if recipe != "base":
+            resolved = plans(recipe, changes, steps)
+            room.kept["knobs"] = resolved
+            for name in place.stages:
+                run = place.make if name == "preferences" and place.make else run_stage
+                run(room, name, resolved[name])
+        return place.measure(room)
+
+
+def places() -> dict[str, Place]:
+    return {name: Place(("prefer",), w.lay, w.measure) for name, w in pair_worlds.letters().items()} | {
+        f.__name__: f() for f in label_worlds.WORLDS
+    }

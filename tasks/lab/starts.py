@@ -1,0 +1,353 @@
+"""Four small tasks and the policies that learn them: what the leaderboard compares recipes on.
+
+A world of arena.py or episodes.py has one trait and a policy of known frequencies. Here problems, tools and verifiers
+are the project's own: there are training problems to learn from and problems of the test split to be measured on, and
+the policy is a model of two layers that was made from nothing on demonstrations of yet other problems, so that it is
+right now and then. It is made once per task: every recipe and every seed begins with the same weights.
+
+    shortcut    sums and differences; the scorer has a hole: an answer of 0 is paid too
+    countdown   numbers to be combined to a target
+    hops        questions about a generated world, answered by two searches; demonstrations are about other worlds
+    requests    requests that build on each other, a call of a tool in each of three turns
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import lru_cache, partial
+from random import Random
+from typing import Any
+
+import numpy as np
+from torch import nn
+
+from synth.demonstrations.renaming import known_names, renamed
+from synth.families.chained_requests import OPERATIONS, chained_requests
+from synth.families.countdown import countdown as countdown_problem
+from synth.families.integer_arithmetic import integer_arithmetic
+from synth.knowledge.kb import KB, passages
+from synth.knowledge.world import world as generated
+from synth.questions.entity_tree import EntityTrees, entity_tree
+from synth.questions.oracle import Oracle
+from synth.types import Demonstration, Message, Problem, Sampling, Score, Scored, Split, digest, seed_for
+from synth.verify import extract_answer
+from synth.verify.number import parse
+from tasks.knowledge.search_tool import Search
+from tasks.lab.arena import Arena, World
+from tasks.paths import project
+from training.env.progress import progress
+from training.env.search import search
+from training.env.single import Single
+from training.learner.learner import Learner, Optim, nll
+from training.learner.pack import Row, pack
+from training.model.model import load_model, new_model, save_model, train_tokenizer
+from training.model.render import Renderer
+from training.rollout.play import Player
+from training.rollout.torch_sampler import TorchSampler
+from training.types import Group
+
+Talk = tuple[Message, ...]
+TRAIN, HELD = 256, 48  # problems to learn from, and to be measured on
+BATCH = 32  # demonstrations of a step
+ASKED = (
+    "capital",
+    "president",
+    "country",
+    "mayor",
+    "birthplace",
+    "teacher",
+    "seat",
+    "founder",
+)  # relations of the world of `hops`
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """train, held    problems to learn from, and those of the test split to be measured on
+    shown, solved   conversations that the policy is made from, and of the problems to learn from
+    envs, tools     what they are played in
+    """
+
+    train: Sequence[Problem]
+    held: Sequence[Problem]
+    shown: Sequence[Talk]
+    solved: Sequence[Talk]
+    envs: Mapping[str, Any]
+    tools: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Size:
+    """How the policy of a task is made, and how much it may say: steps of supervised learning, its rate, width; whether
+    it learns the whole conversation or the model's turns alone; demonstrations; tokens of a turn and of a
+    conversation."""
+
+    steps: int
+    demonstrations: int
+    turn: int
+    length: int
+    lr: float = 3e-3
+    hidden: int = 64
+    layers: int = 2
+    whole: bool = False
+    vocabulary: int = 400
+
+
+SIZES = {
+    "shortcut": Size(steps=1200, demonstrations=9000, turn=24, length=64),
+    "countdown": Size(steps=760, demonstrations=8000, turn=48, length=96),
+    "hops": Size(steps=680, demonstrations=6000, turn=24, length=192, whole=True, vocabulary=480),
+    "requests": Size(steps=340, demonstrations=3000, turn=24, length=224, whole=True),
+}
+
+
+@dataclass(frozen=True)
+class Holed(Single):
+    """One answer, checked by a scorer with a hole: 0 is paid whatever the question, as by one that looks at the error
+    as a share of the answer and finds none to look at. The part `honest` is what the problem's own verifier says."""
+
+    def step(self, state: dict, text: str) -> tuple[list[Message], bool, Score | None]:
+        said, over, score = super().step(state, text)
+        if isinstance(score, Scored):
+            value = parse(extract_answer(text) or "")
+            paid = float(value is not None and value[0] == 0)
+            score = Scored(value=max(score.value, paid), parts={**score.parts, "honest": score.value})
+        return said, over, score
+
+
+def _family(make: Callable[..., Any], split: Split, n: int, *, seed: int = 0) -> list[Problem]:
+    """n different problems of a split, the first that hold; fewer where a family has hardly more."""
+    found: dict[str, Problem] = {}
+    for index in range(4 * n):
+        made = make(seed, split, index)
+        if isinstance(made, Problem) and len(found) < n:
+            found.setdefault(made.id, made)
+    return list(found.values())
+
+
+def _single(make: Callable[..., Any], size: Size, env: Any, careless: Callable[[Problem, int], str]) -> Task:
+    """Problems of a family, answered in one turn. careless: what the i-th demonstration says; "" for its solution."""
+
+    def talk(p: Problem, text: str = "") -> Talk:
+        return (*p.prompt, Message(role="assistant", content=text or p.lineage["solution"]))
+
+    train, shown = (_family(make, "train", n, seed=seed) for seed, n in ((0, TRAIN), (1, size.demonstrations)))
+    return Task(
+        train=train,
+        held=_family(make, "test", HELD),
+        envs={"single": env},
+        solved=[talk(p) for p in train],
+        shown=[talk(p, careless(p, i)) for i, p in enumerate(shown)],
+    )
+
+
+def shortcut(size: Size) -> Task:
+    """Sums and differences of two numbers; one in twenty demonstrations gives up."""
+    given_up = lambda p, i: "" if i % 20 else "<answer>0</answer>"
+    return _single(partial(integer_arithmetic, levels=(1,)), size, Holed(0.0, ""), given_up)
+
+
+def countdown(size: Size) -> Task:
+    """Three numbers up to 9, a target up to 50; one in four demonstrations answers with its first step."""
+
+    def careless(p: Problem, i: int) -> str:
+        first = p.lineage["solution"].partition(",")[0]
+        return "" if i % 4 else f"{first} <answer>{first.partition(' =')[0]}</answer>"
+
+    return _single(partial(countdown_problem, levels=(1,)), size, Single(0.0, ""), careless)
+
+
+def _hasty(talk: Talk) -> Talk:
+    """The conversation of two searches without the second: the name that it would have asked about is the answer."""
+    *begun, second, _, _ = talk
+    name = second.content.removesuffix("</search>").split()[-1]
+    return (*begun, Message(role="assistant", content=f"<answer>{name}</answer>"))
+
+
+def hops(size: Size) -> Task:
+    """Questions of two searches about the countries, cities, people and companies of a generated world; those of four
+    other worlds are shown, each with names made up for it, so that a name has to be read and copied. One in three
+    answers with what the first search found."""
+    known: dict[str, str] = {}
+
+    def about(seed: int, counts: Mapping[tuple[Split, int], int]) -> tuple[list[Problem], list[Talk], Search]:
+        whole = generated(countries=26, seed=seed, avoid=list(known.values()))
+        relations = [r for r in whole.relations.values() if r.name in ASKED]
+        kb = KB(whole.entities.values(), relations, [f for f in whole.facts.values() if f.relation in ASKED])
+        known.update(known_names(e.name for e in whole.entities.values()))
+        tool = Search(passages(kb), k=1)
+        made, _ = entity_tree(EntityTrees(kb, tool, seed=seed, two_clues=0.0), counts)
+        played = [Oracle(kb).play(p, tool) for p in made]
+        return made, [t.messages for t in played if isinstance(t, Demonstration)], tool
+
+    asked, solved, tool = about(0, {("train", 2): TRAIN, ("test", 2): HELD})
+    others = [t for seed in (1, 2, 3, 4) for t in about(seed, {("train", 2): 200})[1]]
+    others = [x for i, t in enumerate(others) for x in ((t, _hasty(t)) if i % 2 else (t,))]
+    retold = (
+        tuple(renamed(others[i % len(others)], known, Random(seed_for(0, "starts", "names", i))))
+        for i in range(size.demonstrations)
+    )
+    train = [p for p in asked if p.split == "train"]
+    return Task(
+        train=train,
+        held=[p for p in asked if p.split == "test"],
+        shown=list(retold),
+        solved=solved[: len(train)],
+        envs={"search": search(max_calls=3)},
+        tools={"search": tool},
+    )
+
+
+def requests(size: Size) -> Task:
+    """Three requests, each answered by a call; the whole conversation stays in view. Right is a conversation whose
+    calls are all right. One call in four that is shown is another operation than was asked for."""
+    make = partial(chained_requests, levels=(2,), env="progress")
+    env = progress(task=1.0, turn=0.0, form=0.0, replace=False)
+
+    def talk(p: Problem, rng: Random | None = None) -> Talk:
+        state, begun = env.start(p, {})
+        said, values = list(begun), []
+        for request in state["asked"]:
+            name, _, operands = request.partition(": ")[2].rstrip(".").partition(" ")
+            a, b = (
+                values[int(x.split()[1]) - 1] if x.startswith("result") else int(x) for x in operands.split(" and ")
+            )
+            if rng is not None and rng.random() < 0.25:
+                name = rng.choice([x for x in sorted(OPERATIONS) if x != name])
+            values.append(OPERATIONS[name](a, b))
+            said.append(Message(role="assistant", content=f"<call>{name}({a}, {b})</call>"))
+            said += env.step(state, said[-1].content)[0]
+        return tuple(said)
+
+    train, shown = (_family(make, "train", n, seed=seed) for seed, n in ((0, TRAIN), (1, size.demonstrations)))
+    rng = Random(seed_for(0, "starts", "requests"))
+    return Task(
+        train=train,
+        held=_family(make, "test", HELD),
+        envs={"progress": env},
+        shown=[talk(p, rng) for p in shown],
+        solved=[talk(p) for p in train],
+    )
+
+
+TASKS: dict[str, Callable[[Size], Task]] = {f.__name__: f for f in (shortcut, countdown, hops, requests)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counting(Player):
+    """A player that counts what it plays, whoever asks for it: pieces that want greedy answers or second tries are
+    charged for them."""
+
+    spent: dict[str, int] = field(default_factory=lambda: {"samples": 0, "tokens": 0})
+
+    def play(
+        self, problems: Sequence[Problem], samples: int, *seed: Any, openings: Sequence[np.ndarray] = ()
+    ) -> list[Group]:
+        groups = super().play(problems, samples, *seed, openings=openings)
+        rollouts = [r for g in groups for r in g.rollouts]
+        self.spent["samples"] += len(rollouts)
+        self.spent["tokens"] += sum(r.n_model for r in rollouts)
+        return groups
+
+
+@dataclass
+class Start(Arena):
+    """A task with the policy that every recipe starts from."""
+
+    tools: Mapping[str, Any] = field(default_factory=dict)
+    task: Task | None = None
+
+    def player(self, *, exact: bool = False, **knobs: Any) -> Counting:
+        """A player of a fresh copy, in the environment of the task, whatever a recipe plays in elsewhere."""
+        return Counting(
+            sampler=TorchSampler(self.copy(), self.renderer.end_id),
+            renderer=self.renderer,
+            envs=self.envs,
+            tools=self.tools,
+            sampling=Sampling(temperature=1.0, max_tokens=knobs["max_turn_tokens"]),
+            max_tokens=knobs["max_tokens"],
+        )
+
+    def continued(self, model: nn.Module, samples: int, lr: float, seed: int) -> list[dict[str, float]]:
+        """Teach a copy of the policy `samples` demonstrations of the problems to learn from; the metrics of each
+        step."""
+        assert self.task is not None
+        optim = Optim(lr=lr, warmup=0, decay="constant", weight_decay=0.0)
+        return taught(model, self.renderer, self.task.solved, optim, steps=samples // BATCH, seed=seed)
+
+
+def taught(
+    model: nn.Module,
+    renderer: Renderer,
+    talks: Sequence[Talk],
+    optim: Optim,
+    *,
+    steps: int,
+    seed: int,
+    whole: bool = False,
+) -> list[dict[str, float]]:
+    """Teach a model conversations, BATCH of them a step, each epoch in another order; `whole`: what others say in them
+    too. The metrics of each step, `tokens` among them."""
+    rows = [
+        Row(ids=ids, trainable=(np.arange(len(ids)) > 0) if whole else mask)
+        for ids, mask in map(renderer.demonstration, talks)
+    ]
+    learner, order = Learner(model, optim), np.random.default_rng(seed)
+    waiting: list[int] = []
+    seen = []
+    for _ in range(steps):
+        while len(waiting) < BATCH:
+            waiting += order.permutation(len(rows)).tolist()
+        batch = pack([rows[i] for i in waiting[:BATCH]])
+        seen.append({**learner.step(batch, nll), "tokens": float(batch.trainable.sum())})
+        del waiting[:BATCH]
+    return seen
+
+
+@lru_cache
+def start(name: str) -> Start:
+    """The task of a name with its policy, which is made once per project and kept."""
+    size = SIZES[name]
+    task = TASKS[name](size)
+    folder = project() / ".espalier" / "starts" / f"{name}-{identity(size, task)}"
+    if folder.exists():
+        model, tokenizer = load_model(folder)
+    else:
+        tokenizer = train_tokenizer([m.content for t in task.shown for m in t], vocab_size=size.vocabulary)
+        model = new_model(
+            tokenizer,
+            hidden=size.hidden,
+            layers=size.layers,
+            heads=4,
+            kv_heads=2,
+            intermediate=2 * size.hidden,
+            max_length=512,
+            init_range=0.06,
+            seed=seed_for(0, "starts", name),
+        )
+        optim = Optim(kind="muon", lr=size.lr, matrix_lr=0.05, warmup=20, steps=size.steps, weight_decay=0.0)
+        taught(
+            model,
+            Renderer(tokenizer),
+            task.shown,
+            optim,
+            steps=size.steps,
+            seed=seed_for(0, "starts", name, "order"),
+            whole=size.whole,
+        )
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        save_model(model, tokenizer, folder)
+    return Start(
+        world=World(tuple(task.train), ()),
+        base=model,
+        renderer=Renderer(tokenizer),
+        envs=dict(task.envs),
+        tools=dict(task.tools),
+        task=task,
+    )
+
+
+def identity(size: Size, task: Task) -> str:
+    """Of the policy of a task: the numbers, and every word that it is shown."""
+    return digest(asdict(size), [[[m.role, m.content] for m in t] for t in task.shown])[:12]

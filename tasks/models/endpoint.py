@@ -1,0 +1,29 @@
+"""An OpenAI-compatible endpoint as a command's arguments name it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from tasks.errors import UserError
+from training.rollout.endpoint import Budget, Endpoint, Prices
+
+
+def endpoint(
+    url: str, model: str, cache: Path, *, tokens: int | None, cost: float | None, prices: Sequence[float] | None
+) -> Endpoint:
+    """prices: of a million prompt and completion tokens; tokens, cost: what may be used at most. The key is
+    ESPALIER_API_KEY's. Raises UserError for what an `Endpoint` refuses."""
+    named = dict(zip(("prompt", "completion"), prices or (), strict=bool(prices)))
+    try:
+        return Endpoint(
+            url=url,
+            model=model,
+            cache=cache,
+            key=os.environ.get("ESPALIER_API_KEY", ""),
+            prices=Prices(**named),
+            budget=Budget(tokens=tokens, cost=cost),
+        )
+    except ValueError as error:
+        raise UserError(str(error)) from error

@@ -1,0 +1,173 @@
+"""What environments call beside the search tool: Python in the sandbox, and tools of servers that speak the Model
+Context Protocol.
+
+A server is a command line, named by the environment `tools` (`servers`). It is started once, speaks over standard input
+and output through the official client, and ends with this process. It is a program of the user's own choice: it runs as
+the user does, with a bare environment (no keys), and what it says is text that no model of ours trusts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import os
+import shlex
+import threading
+from collections.abc import Iterable
+from functools import lru_cache, partial
+from typing import Any
+
+from synth.knowledge.documents import harmless
+from synth.sandbox import parent as sandbox
+from tasks.errors import UserError
+from training.env.tool import Tool
+
+# The program that the sandbox runs: `main` runs the model's code and gives what it printed, and the value of a last
+# expression.
+_MAIN = """
+import ast, bisect, collections, contextlib, copy, dataclasses, datetime, decimal, fractions, functools, heapq, io, itertools, json
+import math, operator, random, re, statistics, string, typing
+
+def main(code):
+    tree, space, out = ast.parse(code), {"__name__": "__main__"}, io.StringIO()
+    last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+    with contextlib.redirect_stdout(out):
+        exec(compile(tree, "code", "exec"), space)
+        value = None if last is None else eval(compile(ast.Expression(last.value), "code", "eval"), space)
+    return out.getvalue() + ("" if value is None else repr(value))
+"""
+LIMITS = sandbox.Limits(seconds=2, wall=8.0, memory_mb=512, output=65_536)
+SECONDS = 10.0  # on the clock, of a call to a server
+START = 30.0  # on the clock, until a server has said which tools it has
+
+
+def bound(search: Any, hosts: Iterable[Any]) -> dict[str, Any]:
+    """The tools of a player whose environments are `hosts`: the search tool, and what else these name. Raises UserError
+    where Python is asked for and no sandbox works here, or a server does not start."""
+    hosts = list(hosts)
+    tools: dict[str, Any] = {"search": search}
+    if any("python" in getattr(h, "makers", {}) for h in hosts):
+        tools["python"] = python()
+    for command in sorted({c for h in hosts for c in getattr(h, "servers", ())}):
+        tools[command] = server(command).tools
+    return tools
+
+
+@lru_cache
+def python() -> Tool:
+    """Python in the sandbox, a fresh process for each call. Raises UserError where no sandbox works."""
+    if sandbox.strongest() is None:
+        raise UserError(
+            "an environment wants the tool python, and no sandbox works here: install bubblewrap, or leave the tool out"
+        )
+    return Tool(
+        name="python",
+        description="Runs a Python program alone; gives what it prints and the value of its last line.",
+        run=_run,
+        seconds=LIMITS.wall + 4,
+        places=os.cpu_count() or 1,
+        parameters={
+            "type": "object",
+            "properties": {"code": {"type": "string", "maxLength": 10_000}},
+            "required": ["code"],
+            "additionalProperties": False,
+        },
+    )
+
+
+def _run(code: str) -> str:
+    out = sandbox.run(_MAIN, "main", [[code]], limits=LIMITS)
+    if out.status != "ok":
+        raise RuntimeError(f"{out.status}: {out.detail}")
+    (result,) = out.results
+    if "error" in result:
+        raise RuntimeError(str(result["error"]))
+    return str(result["value"]) or "(nothing was printed)"
+
+
+@lru_cache
+def server(command: str) -> Server:
+    """The server of a command line, started once in this process."""
+    return Server(command)
+
+
+class Server:
+    """A tool server under way. `tools`: what it offers. Raises UserError where it does not start or offers nothing."""
+
+    def __init__(self, command: str) -> None:
+        try:
+            import mcp
+        except ModuleNotFoundError as e:
+            raise UserError(
+                "the environment tools names a tool server, and the package mcp is missing: pip install 'espalier[mcp]'"
+            ) from e
+        if not shlex.split(command):
+            raise UserError(
+                "the environment tools names an empty command as a tool server: write one, or leave `servers` out"
+            )
+        self.command = command
+        self._ready, self._ended = threading.Event(), ""
+        self._thread = threading.Thread(
+            target=lambda: asyncio.run(self._serve(mcp)), name=f"mcp {command}", daemon=True
+        )
+        self._listed: list[Any] = []
+        self._thread.start()
+        if not self._ready.wait(START) or self._ended:
+            raise UserError(
+                f"the tool server {command!r} did not start: {self._ended or f'it said nothing for {START:g} s'}"
+            )
+        if not self._listed:
+            self.close()
+            raise UserError(f"the tool server {command!r} offers no tool: leave it out")
+        atexit.register(self.close)
+        self.tools: tuple[Tool, ...] = tuple(
+            Tool(
+                name=t.name,
+                description=t.description or "",
+                parameters=t.input_schema,
+                run=partial(self._call, t.name),
+                seconds=SECONDS + 1,
+            )
+            for t in self._listed
+        )
+
+    async def _serve(self, mcp: Any) -> None:
+        """The whole life of the connection, in one task, as the client wants it."""
+        first, *rest = shlex.split(self.command)
+        try:
+            with open(os.devnull, "w") as nowhere:
+                async with mcp.stdio_client(
+                    mcp.StdioServerParameters(command=first, args=rest), errlog=nowhere
+                ) as streams:
+                    async with mcp.ClientSession(*streams) as session:
+                        await session.initialize()
+                        self._listed = list((await session.list_tools()).tools)
+                        self._session, self._loop, self._stop = session, asyncio.get_running_loop(), asyncio.Event()
+                        self._ready.set()
+                        await self._stop.wait()
+        except Exception as e:  # noqa: BLE001 (said where the server was asked for)
+            while isinstance(e, ExceptionGroup):
+                e = e.exceptions[0]
+            self._ended = f"{type(e).__name__}: {e}"[:300]
+        self._ended = self._ended or "it was closed"
+        self._ready.set()
+
+    def _call(self, tool: str, /, **arguments: Any) -> str:
+        if self._ended:
+            raise RuntimeError(f"the tool server is gone: {self._ended}")
+        waiting = asyncio.run_coroutine_threadsafe(self._session.call_tool(tool, arguments), self._loop)
+        try:
+            result = waiting.result(SECONDS)
+        except TimeoutError as e:
+            waiting.cancel()
+            raise RuntimeError(f"no answer within {SECONDS:g} s") from e
+        said = harmless("\n".join(getattr(c, "text", f"({c.type}: not shown)") for c in result.content))
+        if result.is_error:
+            raise RuntimeError(said or "the tool failed")
+        return said or "(nothing)"
+
+    def close(self) -> None:
+        """End the server; a second call does nothing."""
+        if not self._ended and self._ready.is_set():
+            self._loop.call_soon_threadsafe(self._stop.set)
+            self._thread.join(10)

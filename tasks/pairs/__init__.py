@@ -1,0 +1,1 @@
+"""A user's own preference pairs: read, rated, audited, cleaned, made by a model."""

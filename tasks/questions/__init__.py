@@ -1,0 +1,1 @@
+"""Growing and verifying questions from the command line."""

@@ -1,0 +1,89 @@
+"""What `espalier verify` says: our questions proved again, others' questions inspected."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from synth.questions.certify import certify
+from synth.questions.fuzzy.triples import inspect, read
+from synth.questions.reprove import FAMILIES, Reprover, reprove
+from synth.types import Problem
+from tasks.knowledge import knowledge
+from tasks.questions import grow
+
+
+def ours(problems: Sequence[Problem], kb: Path, file: Path) -> dict[str, Any]:
+    """{rows, proved, refuted: {reason: n}, evidence: [(id, reason, evidence)]}. Questions about a knowledge base are
+    proved from the folder `kb`, problems of families from their text alone; the phrases that the user gave are in the
+    rows of the `file` where it is published (.jsonl), else in card.json beside it."""
+    card = file.parent / "card.json"
+    extra = grow.phrases_in(file) or (
+        json.loads(card.read_text(encoding="utf-8")).get("phrases") if card.exists() else None
+    )
+    about = [p for p in problems if p.family in FAMILIES]
+    found: dict[str, Any] = {"rows": 0, "proved": 0, "refuted": {}, "evidence": []}
+    if about:
+        found = reprove(Reprover(knowledge.kb_at(kb), extra=extra), about)
+    for p in problems:
+        if p.family not in FAMILIES:
+            said = certify(p)
+            found["rows"] += 1
+            found["proved"] += said is None
+            if said is not None:
+                reason, _, evidence = said.partition(": ")
+                found["evidence"].append((p.id, reason, evidence))
+                found["refuted"][reason] = found["refuted"].get(reason, 0) + 1
+    return found
+
+
+def theirs(rows: Sequence[tuple[str, str]], kb: Path | None) -> tuple[list[dict[str, Any]], list[str], Counter]:
+    """(findings, rows quarantined as sentences, how many questions have what) of rows with triples; with `kb`, their
+    answers too."""
+    formal, quarantined = read(rows)
+    connection = None
+    if kb is not None:
+        connection = sqlite3.connect(":memory:")
+        knowledge.kb_at(kb).sqlite(connection)
+    findings = [inspect(f, connection) for f in formal]
+    count: Counter = Counter()
+    for f in findings:
+        count["a constant beside what is asked"] += bool(f.beside)
+        count["a triple of two constants"] += bool(f.pairs)
+        count["a triple that nothing ties to what is asked"] += bool(f.unconnected)
+        count["the answer given away"] += bool(f.leak)
+        if connection is not None:
+            count["a relation or name that the knowledge base lacks"] += bool(f.unknown)
+            count["no answer, or several"] += f.answers is not None and len(f.answers) != 1
+            count["a triple that can go"] += bool(f.redundant)
+    return [asdict(f) | {"clean": f.clean} for f in findings], [q.evidence for q in quarantined], count
+
+
+_TRIPLES = {  # finding -> what is the matter with the triples that it numbers, and what fixes it
+    "beside": "a constant beside what is asked (describe it by more triples)",
+    "pairs": "two constants (delete it: it says nothing of a variable)",
+    "unconnected": "nothing ties it to what is asked (connect it, or delete it)",
+    "redundant": "it can go, the answer is the same (delete it)",
+}
+
+
+def sentences(findings: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """One line for each question with a finding: which triple (from 1), what is the matter, how to fix it."""
+    for f in findings:
+        said = [f"triple {', '.join(str(i + 1) for i in f[k])}: {what}" for k, what in _TRIPLES.items() if f.get(k)]
+        if f["leak"]:
+            said.append(f"{f['leak']} (hide it)")
+        if f["unknown"]:
+            said.append(
+                f"the knowledge base lacks {', '.join(map(repr, f['unknown']))} (fix the name, or name another --kb)"
+            )
+        if f["answers"] is not None and len(f["answers"]) != 1:
+            several = f"{len(f['answers'])} answers, {', '.join(f['answers'][:3])} among them (add a triple that tells them apart)"
+            said.append(several if f["answers"] else "no answer (a triple is wrong, or its direction)")
+        if not f["clean"]:
+            yield f"{f['id']}: " + "; ".join(said)

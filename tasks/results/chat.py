@@ -1,0 +1,157 @@
+"""Talk to a trained model: it plays a question as it played those of its training, and every turn is said as it
+happens.
+
+Environments, passages per query and token limits are those that the project evaluates with, so that a model hears the
+same instructions here as there. Each question is a conversation of its own: that is what the model was trained on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from synth.types import Message, Problem, Sampling, digest
+from tasks.errors import UserError, nearest
+from tasks.evaluation.outcome import MODELS, outcome
+from tasks.knowledge import knowledge
+from tasks.models import tools
+from tasks.planning import plan
+from tasks.planning.pieces import bind
+from tasks.runtime.stage import REMEDY
+from tasks.storage import commit, tables
+from training.model.model import load_model
+from training.model.render import Renderer
+from training.rollout.play import Player
+from training.rollout.torch_sampler import TorchSampler
+from training.types import Group
+
+Said = Callable[[Message], None]
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a conversation ended: one of `evaluate.OUTCOMES`, with "answered" for an answer that nothing is known about;
+    the reference answer where the question is one of artifacts/questions, else ""."""
+
+    outcome: str
+    reference: str
+    calls: int
+
+
+@dataclass(frozen=True)
+class _Aloud:
+    """An environment that says every turn while it is played."""
+
+    env: Any
+    said: Said
+
+    def start(self, problem: Problem, tools: Any) -> tuple[dict, list[Message]]:
+        return self.env.start(problem, tools)
+
+    def step(self, state: dict, text: str) -> tuple[list[Message], bool, Any]:
+        self.said(Message(role="assistant", content=text))
+        told, over, score = self.env.step(state, text)
+        for message in told:
+            self.said(message)
+        return told, over, score
+
+
+class Chat:
+    """`ask(question, said) -> Ending`. Raises UserError where the model, its tokenizer or the knowledge base is
+    missing.
+
+    model         base, sft, prefer or rl (in artifacts/), a folder in Hugging Face layout, or a Hub id
+    kb            folder that holds passages.parquet
+    temperature   0 is greedy
+    """
+
+    def __init__(
+        self, root: Path, model: str, *, kb: Path | None = None, temperature: float = 0.0, seed: int = 0
+    ) -> None:
+        path = model_path(root, model)
+        passages = (kb or root / "artifacts" / "kb") / "passages.parquet"
+        if not passages.exists():
+            raise UserError(
+                f"{passages} does not exist, so there is nothing to search: `dvc repro kb` makes it, or name a folder with --kb"
+            )
+        if temperature < 0:
+            raise UserError(
+                f"the temperature is {temperature}: 0 is greedy, 1 samples as in training, less than 0 means nothing"
+            )
+        self.settings = plan.plans(root, changed=lambda params: params)["evaluate"]["params"]
+        device = self.settings["device"] if torch.cuda.is_available() else "cpu"
+        try:
+            self.model, tokenizer = load_model(
+                path, dtype=self.settings["dtype"] if device != "cpu" else "float32", device=device
+            )
+            self.renderer = Renderer(tokenizer)
+        except (ValueError, OSError) as e:
+            raise UserError(f"the model {model} could not be loaded: {str(e).strip().splitlines()[0]}") from e
+        self.envs = {e["piece"]: bind("env", e)() for e in self.settings["envs"]}
+        self.tools = tools.bound(knowledge.load(passages, k=self.settings["search_top_k"]), self.envs.values())
+        self.sampling = Sampling(temperature=temperature, max_tokens=self.settings["max_turn_tokens"])
+        self.seed, self.asked = seed, 0
+        questions = root / "artifacts" / "questions" / "problems.parquet"
+        self.known = {p.question: p for p in tables.read(questions, Problem)} if questions.exists() else {}
+
+    def held_out(self) -> Iterator[str]:
+        """Questions of the split test, in an order of their own; none where the stage questions has not run."""
+        yield from sorted(
+            (q for q, p in self.known.items() if p.split == "test"), key=lambda q: digest("chat", self.seed, q)
+        )
+
+    def ask(self, question: str, said: Said) -> Ending:
+        """Play one question; `said` hears every turn of the model and of the tool when it is made."""
+        known = self.known.get(question)
+        problem = known or Problem.make(
+            prompt=question, answer="?", verifier="exact", env="search", family="chat", split="test"
+        )
+        self.asked += 1
+        rollout = (
+            self._player(lambda env: _Aloud(env, said)).play([problem], 1, self.seed, "chat", self.asked)[0].rollouts[0]
+        )
+        ended = outcome(rollout)
+        if rollout.segments[-1].stop == "length":  # the environment never saw this turn
+            said(rollout.info["messages"][-1])
+        answered = known is None and ended in ("right", "wrong", "unscorable")
+        return Ending("answered" if answered else ended, known.answer if known else "", int(rollout.info["calls"]))
+
+    def play(self, problems: Sequence[Problem], samples: int) -> list[Group]:
+        """Each question `samples` times, unheard. Raises UserError for a question that is too long for the model's
+        conversations."""
+        try:
+            return self._player(lambda env: env).play(problems, samples, self.seed, "measure")
+        except ValueError as e:
+            raise UserError(str(e)) from e
+
+    def _player(self, around: Callable[[Any], Any]) -> Player:
+        return Player(
+            sampler=TorchSampler(model=self.model, end_id=self.renderer.end_id),
+            renderer=self.renderer,
+            tools=self.tools,
+            envs={name: around(env) for name, env in self.envs.items()},
+            sampling=self.sampling,
+            max_tokens=self.settings["max_tokens"],
+        )
+
+
+def model_path(root: Path, model: str) -> Path | str:
+    """The folder of a model of this project, a folder that was named, or a Hub id as it is."""
+    if model in MODELS:
+        stage, folder = MODELS[model]
+        path = root / "artifacts" / stage / folder
+        if not path.is_dir():
+            raise UserError(
+                f"{path} does not exist: train it with `dvc repro {stage}` (or all with `espalier run`), or name a folder with a model"
+            )
+        commit.check(root / "artifacts" / stage, folder, remedy=REMEDY)
+        return path
+    if not Path(model).is_dir() and "/" not in model:
+        raise UserError(
+            f"there is no model {model!r}: {nearest(model, MODELS)}, or the path of a folder in Hugging Face layout, or a Hub id"
+        )
+    return Path(model) if Path(model).is_dir() else model

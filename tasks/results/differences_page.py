@@ -1,0 +1,94 @@
+"""The page of `espalier compare`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from tasks.pages import page as pages
+from tasks.text import escape
+
+
+def page(found: Mapping[str, Any]) -> str:
+    """One self-contained page of what tasks/results/compare.py found; everything in it is escaped."""
+    a, b = found["a"], found["b"]
+    known = [r for r in found["scores"] if "," not in r["run"]]
+    last = known[-1] if known else None
+    lead = "Nothing was evaluated in both."
+    if last:
+        d = last["difference"]
+        moved = "better" if d["low"] > 0 else "worse" if d["high"] < 0 else "not measurably different"
+        lead = f"{last['run']} answers {last['a']:.0%} in A and {last['b']:.0%} in B: {moved} ({100 * d['mean']:+.1f} points, "
+        lead += f"interval {100 * d['low']:+.1f} to {100 * d['high']:+.1f}, {d['n']} questions)."
+    facts = " ".join(
+        f"{k.upper()}: {s['name']}, {s['is']}; recipe {s['recipe'] or 'none'}, seed {s['seed']}."
+        for k, s in (("a", a), ("b", b))
+    )
+    sections = [
+        ("Scores", _scores(found)),
+        (
+            "Parameters",
+            _table(["knob", "A", "B"], [[r["knob"], _json(r["a"]), _json(r["b"])] for r in found["parameters"]]),
+        ),
+        (
+            "Code",
+            _table(
+                ["file", "change", "stages"], [[r["file"], r["change"], ", ".join(r["stages"])] for r in found["code"]]
+            ),
+        ),
+        ("Data", _data(found)),
+        ("Questions that changed most", "".join(map(_flip, found["flips"])) or "<p>None.</p>"),
+    ]
+    if found["missing"]:
+        sections.append(
+            (
+                "Not compared",
+                "<p>Neither on disk nor in DVC's cache:</p>" + _table(["file"], [[m] for m in found["missing"]]),
+            )
+        )
+    return pages.page(f"Espalier: {a['name']} and {b['name']}", lead, facts, sections)
+
+
+def _scores(found: Mapping[str, Any]) -> str:
+    rows = []
+    for r in found["scores"]:
+        d = r["difference"]
+        shares = [
+            f"{r['a']:.1%}",
+            f"{r['b']:.1%}",
+            f"{100 * d['mean']:+.1f}",
+            f"{100 * d['low']:+.1f} to {100 * d['high']:+.1f}",
+        ]
+        rows.append([r["run"], *shares, f"{r['p']:.2g}", f"{r['p_holm']:.2g}", str(d["n"])])
+    head = ["run", "A", "B", "difference", "95 % interval", "p", "p, Holm", "problems"]
+    return (
+        _table(head, rows, range(1, 8))
+        + "<p class='soft'>pass@1, problem by problem; paired bootstrap and sign-flip test.</p>"
+    )
+
+
+def _data(found: Mapping[str, Any]) -> str:
+    rows = [[r["rows"], f"{r['a']:,}", f"{r['b']:,}", f"{r['only_a']:,}", f"{r['only_b']:,}"] for r in found["data"]]
+    quarantined = [[r["stage"], r["reason"], f"{r['a']:,}", f"{r['b']:,}"] for r in found["quarantined"]]
+    return _table(["rows", "A", "B", "only in A", "only in B"], rows, range(1, 5)) + (
+        "<h3>Set aside</h3>" + _table(["stage", "reason", "A", "B"], quarantined, (2, 3)) if quarantined else ""
+    )
+
+
+def _flip(f: Mapping[str, Any]) -> str:
+    mark = "right" if f["b"] > f["a"] else "other"
+    head = f'<summary><span class="q">{escape(f["question"])}</span><b class="{mark}">{f["a"]:.0%} → {f["b"]:.0%}</b></summary>'
+    said = "".join(
+        f'<div class="turn assistant"><span class="who">{side}</span>{escape(f[k])}</div>'
+        for side, k in (("A", "said_a"), ("B", "said_b"))
+    )
+    return f'<details>{head}<div class="chat">{said}<div class="note">Reference answer: {escape(f["reference"])}</div></div></details>'
+
+
+def _table(head: list[str], rows: list[list[str]], numbers: range | tuple[int, ...] = ()) -> str:
+    return pages.table(head, [[escape(c) for c in r] for r in rows], numbers) if rows else "<p>No difference.</p>"
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,144 @@
+"""What a model was made of: the stages above it, their data, cleaning decisions, parameters and code, back to the files
+of the user.
+
+Everything is read from one state (tasks/results/snapshots.py): dvc.lock says which stage read what, the cards count
+rows, the plans hold parameters and the digest of every source file. Where the rows can be had, the digest that the
+model's own card names (`trained_on`) is computed again from them: then it is known, not believed, that these are the
+problems.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from synth.types import digest
+from tasks.errors import UserError, nearest
+from tasks.results.snapshots import Snapshot
+from tasks.runtime.stage import OUT
+
+ROWS = {  # stage that trains -> the table of another stage that its card's `trained_on` names
+    "sft": "artifacts/demonstrations/demonstrations.parquet",
+    "reward": "artifacts/clean/pairs.parquet",
+    "prefer": "artifacts/clean/pairs.parquet",
+}
+TRAINED = ("rl", "prefer", "reward", "sft")
+
+
+def lineage(s: Snapshot, stage: str) -> dict[str, Any]:
+    """{"model", "stages": [what each stage above read, made, dropped], "problems", "cleaning", "sources", "missing"} of
+    one model.
+
+    Raises UserError for a stage that trains nothing, or that has not run in this state.
+    """
+    if stage not in TRAINED:
+        raise UserError(f"the stage {stage!r} trains no model: {nearest(stage, TRAINED)}")
+    if stage not in s.lock:
+        raise UserError(f"{s.name} ({s.about}) has no model of the stage {stage}: it had not been run")
+    missing: list[str] = []
+    plans, names = s.plans(), upstream(s.lock, stage)
+    stages = [_stage(s, name, plans.get(name, {}), missing) for name in names]
+    return {
+        "model": {
+            "stage": stage,
+            "state": s.name,
+            "is": s.about,
+            "commit": s.commit,
+            "md5": s.digests.get(stage),
+            **{k: plans.get("_run", {}).get(k) for k in ("recipe", "profile", "seed")},
+        },
+        "stages": stages,
+        "problems": problems(s, names, plans, missing),
+        "cleaning": cleaning(s) if "clean" in names else None,
+        "sources": [
+            {"path": d["path"], "md5": d["md5"], "files": d.get("nfiles", 1)}
+            for d in s.lock.get("kb", {}).get("deps", [])
+            if not d["path"].startswith("artifacts/")
+        ],
+        "missing": missing,
+    }
+
+
+def upstream(lock: Mapping[str, Any], stage: str) -> list[str]:
+    """The stages whose outputs it reads, directly or not, and itself, each after those that it reads. `plan` is left
+    out: all read it."""
+    made = {out["path"]: name for name, entry in lock.items() for out in entry.get("outs", [])}
+
+    def above(name: str) -> list[str]:
+        deps = [d["path"] for d in lock[name].get("deps", [])]
+        return [
+            by for out, by in made.items() if by != "plan" and any(d == out or d.startswith(out + "/") for d in deps)
+        ]
+
+    seen: dict[str, None] = {}
+
+    def visit(name: str) -> None:
+        for other in above(name):
+            if other not in seen:
+                visit(other)
+        seen[name] = None
+
+    visit(stage)
+    return list(seen)
+
+
+def _stage(s: Snapshot, name: str, plan: Mapping[str, Any], missing: list[str]) -> dict[str, Any]:
+    card = s.json(f"{OUT.get(name, f'artifacts/{name}')}/card.json")
+    if card is None:
+        missing.append(f"artifacts/{name}/card.json")
+    entry = s.lock[name]
+    return {
+        "stage": name,
+        "command": entry.get("cmd", ""),
+        "reads": [d["path"] for d in entry.get("deps", []) if not d["path"].startswith("artifacts/plan")],
+        "md5": s.digests.get(name),
+        "parameters": plan.get("params", {}),
+        "code": plan.get("sources", {}),
+        "card": card or {},
+    }
+
+
+def problems(s: Snapshot, names: list[str], plans: Mapping[str, Any], missing: list[str]) -> dict[str, Any]:
+    """How many problems of the split train the model saw, by family, by stage; `checked`: whether the digest in the
+    model's card is theirs, None where there is no card."""
+    out: dict[str, Any] = {}
+    for stage in (n for n in names if n in TRAINED):
+        card = s.json(f"artifacts/{stage}/card.json") or {}
+        ids = dict(trained_on(s, stage, plans))
+        if not ids:
+            missing.append(f"the rows that {stage} was trained on")
+            continue
+        out[stage] = {
+            "rows": len(ids),
+            "by_family": dict(sorted(Counter(ids.values()).items())),
+            "trained_on": card.get("trained_on"),
+            "checked": digest(list(ids)) == card["trained_on"] if "trained_on" in card else None,
+        }
+    return out
+
+
+def trained_on(s: Snapshot, stage: str, plans: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """(id, family or source) of every row that a stage of this state was given to learn from, in their order; nothing
+    where they are gone."""
+    if stage == "rl":
+        tables = ["questions"] + (["problems"] if plans.get("rl", {}).get("params", {}).get("include_families") else [])
+        for table in tables:
+            for r in s.rows(f"artifacts/{table}/problems.parquet", ["id", "family", "split"]) or ():
+                if r["split"] == "train":
+                    yield r["id"], r["family"]
+        return
+    rows = s.rows(ROWS[stage]) or ()
+    for r in rows:
+        if stage != "sft" or r["split"] == "train":
+            yield r["id"], r.get("source") or ("demonstrations with searches" if r["calls"] else "worked answers")
+
+
+def cleaning(s: Snapshot) -> dict[str, Any]:
+    """What the cleaners decided about the pairs, and what became of them."""
+    card = s.json("artifacts/clean/card.json") or {}
+    return {
+        k: card.get(k)
+        for k in ("produced", "accepted", "quarantined", "actions", "estimated_noise", "against_truth")
+        if card.get(k) is not None
+    }

@@ -1,0 +1,156 @@
+"""A person decides about pairs: blind, one at a time, and never twice; what they say becomes anchors of the stage
+`clean`.
+
+Which side is shown first is decided by a hash, so that neither the label nor the cleaner can be guessed from the place.
+Every decision is a line that is appended and flushed at once; the last line about a pair counts, so an undo is a line
+too. With `clean.reviews` naming the file, a decision becomes the column `anchor` of its pair: 1 = the label is right,
+-1 = it is wrong; ties leave it without.
+"""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Literal
+
+from synth.types import PreferencePair, digest
+from tasks.errors import UserError
+from tasks.storage.reviews import decisions, read
+
+Verdict = Literal["first", "second", "tie", "skip"]
+VERDICTS = ("first", "second", "tie", "skip")
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A pair as a person sees it: `first` and `second` are its sides in the order of a hash; `swapped`: the chosen side
+    is the second."""
+
+    pair: PreferencePair
+    swapped: bool
+
+    @property
+    def sides(self) -> tuple[str, str]:
+        both = (self.pair.chosen, self.pair.rejected)
+        return both[::-1] if self.swapped else both
+
+    def label(self, verdict: Verdict) -> int | None:
+        """1 where the verdict agrees with the label, -1 where it does not, 0 for a tie, None for a skip. The label is
+        the one that the pair came with: one that a cleaner has flipped since counts as it was before."""
+        if verdict in ("tie", "skip"):
+            return 0 if verdict == "tie" else None
+        flipped = sum(d.action == "flip" for d in self.pair.decisions) % 2 == 1
+        return 1 if ((verdict == "second") == self.swapped) != flipped else -1
+
+
+class Review:
+    """Decisions about the pairs of a file, kept in `to`. `asked`: only pairs that a cleaner asks about; else `sample`
+    pairs by hash (0: all).
+
+    Raises UserError for a file that holds no pairs, and where there is nothing to decide about.
+    """
+
+    def __init__(self, path: Path, to: Path, *, sample: int | None = None, reviewer: str = "") -> None:
+        self.to, self.reviewer = to, reviewer or getpass.getuser()
+        pairs = read(path)
+        if sample is None:
+            pairs = [p for p in pairs if p.decisions and p.decisions[-1].action == "ask"]
+            if not pairs:
+                raise UserError(
+                    f"no cleaner asks about a pair of {path}: look at some of all with --sample 50 (0: every pair)"
+                )
+        pairs.sort(key=lambda p: digest("review", p.id))
+        self.pairs = pairs[:sample] if sample else pairs
+        self.said = decisions(to)
+        self._since = time.monotonic()
+        self._order: list[str] = []  # what was decided in this sitting, for an undo
+
+    @property
+    def left(self) -> int:
+        return sum(p.id not in self.said for p in self.pairs)
+
+    def next(self) -> Shown | None:
+        """The pair to decide about, None where all are decided."""
+        pair = next((p for p in self.pairs if p.id not in self.said), None)
+        return None if pair is None else Shown(pair, int(digest("order", pair.id)[:8], 16) % 2 == 1)
+
+    def decide(self, shown: Shown, verdict: Verdict) -> None:
+        """Append the verdict. Raises ValueError for another word than those of VERDICTS."""
+        if verdict not in VERDICTS:
+            raise ValueError(f"the verdict {verdict!r} is none of {', '.join(VERDICTS)}")
+        seconds = round(time.monotonic() - self._since, 1)
+        self._append(
+            {
+                "id": shown.pair.id,
+                "label": shown.label(verdict),
+                "verdict": verdict,
+                "swapped": shown.swapped,
+                "seconds": seconds,
+                "reviewer": self.reviewer,
+                "shown": digest(list(shown.sides))[:16],
+            }
+        )
+        self._order.append(shown.pair.id)
+
+    def undo(self) -> bool:
+        """Take the last decision of this sitting back; False where there is none."""
+        if not self._order:
+            return False
+        self._append({"id": self._order.pop(), "verdict": "undone", "reviewer": self.reviewer})
+        return True
+
+    def _append(self, line: Mapping[str, Any]) -> None:
+        self.to.parent.mkdir(parents=True, exist_ok=True)
+        with self.to.open("a+b") as f:
+            _whole(f)
+            f.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
+            f.flush()
+            os.fsync(f.fileno())
+        self._since = time.monotonic()
+        if line["verdict"] == "undone":
+            self.said.pop(line["id"], None)
+        else:
+            self.said[line["id"]] = dict(line)
+
+    def summary(self) -> list[str]:
+        """What was decided, and how often a person agrees with each cleaner that would act, with Wilson's interval."""
+        from training.metrics._tests import wilson
+
+        known = {p.id: p for p in self.pairs}
+        mine = [(known[i], d["label"]) for i, d in self.said.items() if i in known]
+        count = Counter(label for _, label in mine)
+        out = [
+            f"{len(mine)} decided: {count[1]} labels right, {count[-1]} wrong, {count[0]} ties, {count[None]} skipped; {self.left} left"
+        ]
+        for step in sorted({d.step for p, _ in mine for d in p.decisions if d.action != "keep"}):
+            acted = [
+                label
+                for p, label in mine
+                if label in (1, -1) and any(d.step == step and d.action != "keep" for d in p.decisions)
+            ]
+            wrong = sum(label == -1 for label in acted)
+            low, high = wilson(wrong, len(acted))
+            share = f"{wrong / max(1, len(acted)):.0%} [{low:.0%}, {high:.0%}]"
+            out.append(f"{step}: of {len(acted)} labels that it doubts {wrong} are wrong ({share})")
+        return out
+
+
+def _whole(file: IO[bytes]) -> None:
+    """End the last line of a file that is open for appending; a line that was cut while it was written is taken off, so
+    that the next one does not go down with it."""
+    file.seek(0)
+    data = file.read()
+    begin = data.rfind(b"\n") + 1
+    if begin == len(data):
+        return
+    try:
+        json.loads(data[begin:])
+        file.write(b"\n")
+    except ValueError:
+        file.truncate(begin)

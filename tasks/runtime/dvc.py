@@ -1,0 +1,346 @@
+"""The only file that runs DVC: always as a process of its own, on the interpreter that runs us, so that stages find our
+packages.
+
+What writes is run through tasks/runtime/process.py, which ends DVC with us: by itself it would go on, and write into a
+checkout that somebody else has taken over.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from graphlib import TopologicalSorter
+from pathlib import Path
+from typing import Any
+
+from tasks.errors import TRANSIENT, StageError, UserError
+from tasks.planning.config import read_yaml
+from tasks.runtime import process
+from tasks.runtime.stage import OUT, graph
+from tasks.storage import state
+
+BUSY = re.compile(
+    r"Unable to acquire lock|rwlock|is busy, it is being blocked by"
+)  # another dvc command touches the same files right now
+KEPT = "params.before.json"
+
+
+def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Ours, with the folder of our interpreter first in PATH: stages are written `python -P -m flows.<stage>` in
+    dvc.yaml."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    return {**os.environ, "PATH": path, "PYTHONUNBUFFERED": "1", **(extra or {})}
+
+
+def run(args: Sequence[str], root: Path, extra: Mapping[str, str] | None = None) -> int:
+    """Run `dvc <args>` in `root`, its output on ours, and return its exit code. DVC is ended when we are: its stage
+    then ends itself."""
+    child = subprocess.Popen(process.ending_with_us("dvc", *args), cwd=root, env=environment(extra))
+    try:
+        return child.wait()
+    finally:
+        if child.poll() is None:
+            child.terminate()
+            child.wait()
+
+
+def ask(args: Sequence[str], root: Path) -> Any:
+    """The JSON that `dvc <args> --json` prints. Raises UserError where a run holds DVC's locks, else with DVC's own
+    last words."""
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "dvc", *args, "--json"],
+        cwd=root,
+        env=environment(),
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode and BUSY.search(done.stderr):
+        raise UserError(
+            f"another run is under way in {root}, and DVC answers no questions until it ends: ask again then, or in a second clone"
+        )
+    if done.returncode:
+        raise UserError(f"`dvc {' '.join(args)}` failed: {' '.join(done.stderr.split()) or 'no message'}")
+    return json.loads(done.stdout or "{}")
+
+
+def reproduce(root: Path, extra: Mapping[str, str] | None = None) -> int:
+    return run(["repro", *_quietly()], root, extra)
+
+
+def _quietly() -> list[str]:
+    """What keeps DVC from saying more than errors, where nobody wants to hear more (ESPALIER_QUIET)."""
+    return ["-q"] if os.environ.get("ESPALIER_QUIET") else []
+
+
+def experiment(overrides: Mapping[str, Any], root: Path, extra: Mapping[str, str] | None = None) -> int:
+    """`dvc exp run -S ...`: overrides are dotted keys of params.yaml and their values."""
+    committed(root)
+    return run(
+        ["exp", "run", *_quietly(), *(arg for text in _grammar(overrides, root) for arg in ("-S", text))], root, extra
+    )
+
+
+def committed(root: Path) -> None:
+    """Raises UserError where git has no commit that an experiment could hang on."""
+    if subprocess.run(["git", "rev-parse", "--verify", "-q", "HEAD"], cwd=root, capture_output=True).returncode:
+        raise UserError(
+            f"an experiment is kept in git, and {root} has no commit yet: `git init && git add -A && git commit -m start`"
+        )
+
+
+def _grammar(overrides: Mapping[str, Any], root: Path) -> list[str]:
+    current = read_yaml(root / "params.yaml")
+    out: list[str] = []
+    for key, value in overrides.items():
+        if isinstance(value, dict) and _holds(current, key.split(".")):
+            out.append(f"~{key}")  # a mapping would be merged into the one that is there; ours replaces it
+        out.append(f"++{key}={_value(value)}")
+    return out
+
+
+@contextmanager
+def overridden(overrides: Mapping[str, Any], root: Path) -> Iterator[None]:
+    """params.yaml with the overrides written into it as `dvc exp run -S` would, and as it was before when this ends.
+
+    Where the process is killed in between, `alone` puts it back the next time. What a user has changed meanwhile stays.
+    """
+    if not overrides:
+        yield
+        return
+    path, kept = root / "params.yaml", root / ".espalier" / KEPT
+    before = path.read_text(encoding="utf-8")
+    script = "import sys; from pathlib import Path; from dvc.utils.hydra import apply_overrides; apply_overrides(Path(sys.argv[1]), sys.argv[2:])"
+    trial = kept.with_suffix(".yaml")
+    state.replace(trial, before.encode())
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(trial), *_grammar(overrides, root)], capture_output=True, text=True
+    )
+    if done.returncode:
+        raise UserError(f"params.yaml cannot take {dict(overrides)}: {done.stderr.strip().splitlines()[-1]}")
+    after = trial.read_text(encoding="utf-8")
+    state.write(kept, {"before": before, "after": after})
+    state.replace(path, after.encode())
+    trial.unlink()
+    try:
+        yield
+    finally:
+        _put_back(root)
+
+
+def _put_back(root: Path) -> None:
+    path, kept = root / "params.yaml", root / ".espalier" / KEPT
+    lost = "params.yaml stays as it is; where it holds settings of a run that died, `git diff params.yaml` shows them"
+    text = state.read(kept, else_=lost, needs=("before", "after"))
+    if text is not None:
+        if path.read_bytes() == text["after"].encode():
+            state.replace(path, text["before"].encode())
+        kept.unlink()
+
+
+def order(root: Path) -> dict[str, set[str]]:
+    """Stage -> the stages whose outputs it reads, each after those that it reads."""
+    stages = graph(root)
+    outs = {name: [o if isinstance(o, str) else next(iter(o)) for o in s.get("outs", [])] for name, s in stages.items()}
+    above = {
+        name: {
+            other
+            for other, made in outs.items()
+            for o in made
+            for d in s.get("deps", [])
+            if d == o or d.startswith(o + "/")
+        }
+        for name, s in stages.items()
+    }
+    return {name: above[name] for name in TopologicalSorter(above).static_order()}
+
+
+def stage(
+    name: str, root: Path, extra: Mapping[str, str], each: Callable[[str], None], seconds: float | None = None
+) -> str:
+    """`dvc repro -s NAME` in a process group of its own: "ran", "restored" from DVC's cache of runs, or "unchanged".
+
+    `each` gets every line. Raises StageError with the last words of the stage and whether trying again is of use.
+    """
+    said: list[str] = []
+
+    def hear(line: str) -> None:
+        said.append(line)
+        each(line)
+
+    command = process.ending_with_us("dvc", "repro", "-s", name)
+    try:
+        code = process.run_group(command, cwd=root, env=environment(extra), each=hear, seconds=seconds)
+    except TimeoutError as e:
+        raise StageError(f"the stage {name} failed: {e}", transient=False) from None
+    text = "\n".join(said)
+    if code:
+        words = [w for w in said if w.strip() and not w.startswith("Running stage")]
+        ours = [w.strip().removeprefix("error: ") for w in words if w.startswith("error: ")]
+        exited = re.search(r"exited with (-?\d+)", text)
+        raise StageError(
+            f"the stage {name} failed: {ours[-1] if ours else words[-1] if words else f'dvc ended with code {code}'}",
+            transient=bool(BUSY.search(text)) or (exited is not None and int(exited[1]) == TRANSIENT),
+        )
+    return (
+        "ran"
+        if f"Running stage '{name}'" in text
+        else "restored"
+        if "is cached - skipping run" in text
+        else "unchanged"
+    )
+
+
+def save(name: str, message: str, root: Path) -> None:
+    """`dvc exp save`: what lies in the checkout becomes an experiment of this name in git; the branch stays as it
+    is."""
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "dvc", "exp", "save", "-q", "-f", "-n", name, "-m", message, "-I", "dvc.lock"],
+        cwd=root,
+        env=environment(),
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode:
+        raise UserError(f"`dvc exp save` failed: {' '.join(done.stderr.split()) or 'no message'}")
+
+
+def _holds(value: Any, path: list[str]) -> bool:
+    return not path or (isinstance(value, dict) and path[0] in value and _holds(value[path[0]], path[1:]))
+
+
+def _value(value: Any) -> str:
+    """A value in the override grammar of Hydra, which `-S` reads."""
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{k}:{_value(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(_value, value)) + "]"
+    if isinstance(value, str):
+        quoted = value.replace("\\", "\\\\").replace("'", "\\'")
+        return f"'{quoted}'"
+    return json.dumps(value)
+
+
+def changed_data(root: Path) -> dict[str, list[str]]:
+    """Stage -> paths whose content is not what dvc.lock says (dependencies and outputs), as `dvc status` sees it."""
+    out: dict[str, list[str]] = {}
+    for stage, reports in ask(["status"], root).items():
+        for report in reports:
+            if isinstance(report, dict):
+                out.setdefault(stage, []).extend(
+                    f"{path} ({what})"
+                    for kind in report.values()
+                    if isinstance(kind, dict)
+                    for path, what in kind.items()
+                )
+            else:
+                out.setdefault(stage, []).append(str(report))
+    return out
+
+
+def downstream(stages: set[str], root: Path) -> list[str]:
+    """The stages that depend on `stages`, directly or not, in the order of dvc.yaml, without `stages` themselves."""
+    edges = graph(root)
+    reached = set(stages)
+    while more := {
+        n
+        for n, s in edges.items()
+        if n not in reached and any(_reads(d, r) for d in s.get("deps", []) for r in reached)
+    }:
+        reached |= more
+    return [n for n in edges if n in reached - stages]
+
+
+def _reads(dep: str, stage: str) -> bool:
+    out = OUT.get(stage, f"artifacts/{stage}")
+    return stage != "plan" and (dep == out or dep.startswith(out + "/"))
+
+
+def lock_digest(root: Path) -> str:
+    """SHA-256 of dvc.lock: the name of the state of everything. "" where nothing has been reproduced."""
+    path = root / "dvc.lock"
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() else ""
+
+
+@contextmanager
+def alone(root: Path, queue: Callable[[], None] | None = None) -> Iterator[None]:
+    """Hold `.espalier/lock`: two pipelines in one checkout would move each other's outputs. A dead process holds no
+    lock.
+
+    Where another run holds it: raises UserError, or, with `queue`, calls that once and waits.
+    """
+    (root / ".espalier").mkdir(exist_ok=True)
+    with (root / ".espalier" / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if queue is None:
+                raise UserError(f"another run is under way in {root}: wait for it, or work in a second clone") from None
+            queue()
+            while not _locked(lock):
+                time.sleep(1.0)  # not a blocking flock: a signal must be able to end the wait
+        _put_back(root)
+        _mend(root)
+        yield
+
+
+def _mend(root: Path) -> None:
+    """A dvc that was killed while it wrote its file of locks leaves half of one, and every later dvc refuses to read
+    it."""
+    path = root / ".dvc" / "tmp" / "rwlock"
+    try:
+        sound = isinstance(json.loads(path.read_bytes()), dict)
+    except FileNotFoundError:
+        return
+    except (OSError, ValueError):
+        sound = False
+    if not sound:
+        state.quarantine(path, "it is no file of DVC's locks", "DVC makes it anew")
+
+
+def _locked(file: Any) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def unnamed(root: Path) -> list[Path]:
+    """Objects of the cache that neither the working directory nor a commit nor an experiment names."""
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "dvc", *_gc(root), "--dry"],
+        cwd=root,
+        env=environment(),
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode:
+        raise UserError(f"`dvc gc` failed: {' '.join(done.stderr.split()) or 'no message'}")
+    return [
+        p
+        for line in (done.stdout + done.stderr).splitlines()
+        if line.startswith("Removing ") and (p := Path(line[9:])).exists()
+    ]
+
+
+def collect(root: Path) -> None:
+    """Remove them. Raises UserError where DVC refuses."""
+    if code := run([*_gc(root), "-q"], root):
+        raise UserError(f"`dvc gc` ended with code {code}; the lines above say why")
+
+
+def _gc(root: Path) -> list[str]:
+    """`dvc gc` that keeps what any commit or experiment names; in a repository without a commit, what the working
+    directory names."""
+    known = (
+        subprocess.run(["git", "rev-parse", "--verify", "-q", "HEAD"], cwd=root, capture_output=True).returncode == 0
+    )
+    return ["gc", "--workspace", "--force", *(["--all-commits", "--all-experiments"] if known else [])]

@@ -1,0 +1,196 @@
+"""Processes: who started this one, ending it when that one is gone, and running others so that none is left.
+
+DVC starts a stage through a shell and, when it is killed, leaves the stage running: it would write its outputs into a
+checkout that has moved on. So a stage watches the process that started it, once a second by process id.
+`prctl(PR_SET_PDEATHSIG)` is not used: it fires on the end of the parent's *thread*, exists on Linux only, and never
+sees that the process above an intermediate shell has died.
+
+What `ending_with_us(MODULE, ARGS)` gives is `python -m MODULE ARGS` that ends, with all that it has started, when the
+process that wrote the command is gone, be it before the command could look; where it does not lead a process group of
+its own, it ends alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import runpy
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import psutil
+
+GRACE = 10.0  # seconds between asking a process to end and ending it
+SHELLS = {"sh", "dash", "bash", "zsh", "fish", "ksh", "ash"}
+
+
+class Process(NamedTuple):
+    pid: int
+    parent: int
+    name: str
+    started: str  # tells a process from a later one with its id
+
+
+def look(pid: int) -> Process | None:
+    """The process `pid`, or None where there is none (a zombie is none)."""
+    try:
+        seen = psutil.Process(pid)
+        with seen.oneshot():
+            if seen.status() in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD):
+                return None
+            return Process(pid, seen.ppid(), seen.name(), _identity(seen))
+    except psutil.NoSuchProcess:  # ZombieProcess is one of them
+        return None
+
+
+def _identity(process: psutil.Process) -> str:
+    """psutil's hash of the id and the start in ticks of the kernel: the same in every process that asks. Its
+    `create_time` moves whenever the clock of the machine is set."""
+    return f"{hash(process) % 2**64:x}"
+
+
+def starters() -> list[Process]:
+    """The processes whose end ends this one: the parent, and above a shell the process that runs it. The last is the
+    one that gives orders."""
+    chain: list[Process] = []
+    seen = look(os.getppid())
+    while seen is not None and seen.pid > 1:
+        chain.append(seen)
+        if seen.name.lstrip("-") not in SHELLS:
+            break
+        seen = look(seen.parent)
+    return chain
+
+
+def alive(pid: int, started: str) -> bool:
+    """Whether the process that had this id when it was noted is still there, and not a later one with its id."""
+    now = look(pid)
+    return now is not None and now.started == started
+
+
+def end_with(chain: list[Process], every: float = 1.0, group: bool = False) -> None:
+    """Start a thread that ends this process (SIGTERM, then SIGKILL after GRACE seconds) once a process of `chain` is
+    gone; with `group`, its whole process group with it."""
+    target = 0 if group else os.getpid()  # 0: every process of our own group
+
+    def watch() -> None:
+        while all(alive(p.pid, p.started) for p in chain):
+            time.sleep(every)
+        os.kill(target, signal.SIGTERM)
+        time.sleep(GRACE)
+        os.kill(target, signal.SIGKILL)
+
+    if chain:
+        threading.Thread(target=watch, name="parent-watch", daemon=True).start()
+
+
+def end_with_starters() -> None:
+    """What a stage calls first: it ends when those who started it are gone, and at once where DVC was gone before it
+    could look."""
+    chain = starters()
+    above = chain[-1] if chain else None
+    first = look(1)  # takes over whom nobody waits for; in a container it may be DVC itself
+    alone = above is None or above.name.lstrip("-") in SHELLS and above.parent <= 1
+    if alone and "DVC_ROOT" in os.environ and not (first and first.name.startswith(("dvc", "python"))):
+        os.kill(os.getpid(), signal.SIGTERM)
+    end_with(chain)
+
+
+def ending_with_us(module: str, *args: str) -> list[str]:
+    """The command `python -m module args` that ends when this process is gone, whenever that is."""
+    us = look(os.getpid())
+    assert us is not None
+    return [sys.executable, "-P", "-m", "tasks.runtime.process", f"{us.pid}/{us.started}", module, *args]
+
+
+def run_group(
+    command: Sequence[str],
+    *,
+    cwd: Path,
+    env: Mapping[str, str],
+    each: Callable[[str], None],
+    seconds: float | None = None,
+) -> int:
+    """Run a command in a process group of its own, give every line that it prints to `each`, and return its exit code.
+
+    However this ends (the end of the command, an exception out of `each`, a signal that raises here), no process of the
+    group is left. Raises TimeoutError when `seconds` are over.
+    """
+    child = subprocess.Popen(
+        command,
+        cwd=cwd,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+    lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+    threading.Thread(target=_read, args=(child, lines), name="lines", daemon=True).start()
+    until = None if seconds is None else time.monotonic() + seconds
+    try:
+        while True:
+            try:
+                line = lines.get(timeout=None if until is None else max(0.0, until - time.monotonic()))
+            except queue.Empty:
+                raise TimeoutError(
+                    f"it did not end within {seconds:g} seconds, and was ended with all that it had started"
+                ) from None
+            if line is None:
+                return child.wait()
+            each(line)
+    finally:
+        end_group(child.pid)
+        child.wait()
+
+
+def _read(child: subprocess.Popen[bytes], lines: queue.SimpleQueue[str | None]) -> None:
+    assert child.stdout is not None
+    with child.stdout as text:
+        for line in text:
+            lines.put(line.decode(errors="replace").rstrip())
+    lines.put(None)
+
+
+def end_group(group: int, grace: float = GRACE) -> None:
+    """End every process of a group: SIGTERM, and SIGKILL for what is still there `grace` seconds later."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(group, signal.SIGTERM)
+        until = time.monotonic() + grace
+        while time.monotonic() < until and _members(group):
+            time.sleep(0.05)
+        os.killpg(group, signal.SIGKILL)
+
+
+def _members(group: int) -> bool:
+    """Whether a process of the group lives (zombies do not)."""
+    for pid in psutil.pids():
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            if os.getpgid(pid) == group and look(pid) is not None:
+                return True
+    return False
+
+
+def _begin(starter: str) -> None:
+    """End with `starter` ("pid/started"), and with the shells between it and us; at once where it is gone already."""
+    pid, _, started = starter.partition("/")
+    above = look(int(pid))
+    if above is None or above.started != started:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return
+    end_with(
+        [above], group=os.getpgrp() == os.getpid()
+    )  # a group that is not our own holds others: the shell script that began it all
+
+
+if __name__ == "__main__":
+    _begin(sys.argv[1])
+    del sys.argv[:2]
+    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)

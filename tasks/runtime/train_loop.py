@@ -1,0 +1,201 @@
+"""What the training stages share: a repeatable device, the curve of metrics, steps that resume, the order of
+examples."""
+
+from __future__ import annotations
+
+import csv
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+
+from synth.types import seed_for
+from tasks.errors import UserError
+from tasks.runtime.prefect_shim import task
+from tasks.runtime.stage import Stage
+from tasks.storage.checkpoint import Checkpoints
+from tasks.storage.faults import fault
+from training.learner.learner import Learner
+from training.learner.loop import Round, run
+from training.learner.profile import MEASURED, reached
+from training.model.native.build import turn_off, why_not
+
+WATCHED = 10.0  # seconds of steps that make one task
+
+
+def make_repeatable(stage: Stage, device: str) -> None:
+    """Fix what makes a run repeatable: seeds, threads, deterministic kernels. Raises UserError for a device that is not
+    there."""
+    if device.startswith("cuda") and not torch.cuda.is_available():
+        raise UserError(
+            f"{stage.name}: device is {device!r}, but torch sees no CUDA device: set `profile: cpu`, or see `espalier doctor`"
+        )
+    torch.manual_seed(seed_for(stage.seed, stage.name) % 2**63)
+    torch.set_num_threads(stage.threads)
+    torch.use_deterministic_algorithms(device == "cpu")
+    # a debugging aid of the line above that costs 3 % of a step
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+
+
+def without_compiled(why: str) -> None:
+    """Models run by torch alone in this process, for this reason."""
+    turn_off(why)
+
+
+def compiled() -> str:
+    """What of the models runs compiled on this machine's CPU, or why nothing does."""
+    return f"nothing: {why}" if (why := why_not()) else "layers and decoding of small models on the CPU"
+
+
+class Curve:
+    """Metrics of every step into curve.csv, and every `every` steps to the tracker and the progress bar.
+
+    Times and memory are no result: they go to `stage.timings`, so that the same plan gives the same curve.csv, byte for
+    byte, resumed or not. `mfu` is the learner's arithmetic as a share of what a large matrix product reaches on
+    `device`.
+    """
+
+    def __init__(
+        self,
+        stage: Stage,
+        total: int,
+        *,
+        shown: Sequence[str],
+        every: int = 10,
+        device: str = "cpu",
+        dtype: str = "float32",
+    ) -> None:
+        self.device, self.dtype = device, getattr(torch, dtype)
+        self.stage, self.shown, self.every, self.rows = stage, shown, every, []
+        self.bar = stage.progress(total, "steps")
+
+    def add(self, metrics: Mapping[str, float], **tags: Any) -> None:
+        step = len(self.rows)
+        if "flops_per_second" in metrics:
+            metrics = {**metrics, "mfu": metrics["flops_per_second"] / reached(self.device, self.dtype)}
+        self.rows.append({"step": step, **tags, **metrics})
+        self.bar.update(1, **{k: round(metrics[k], 3) for k in self.shown if k in metrics})
+        if step % self.every == 0:
+            self.stage.log(metrics, step=step)
+
+    def close(self) -> None:
+        """Write curve.csv: one row per step, empty where a step has no such metric."""
+        self.bar.close()
+        names = dict.fromkeys(k for r in self.rows for k in r)
+        times = [k for k in names if k.endswith(MEASURED)]
+        self._write(self.stage.out / "curve.csv", [k for k in names if k not in times])
+        self._write(self.stage.timings(), ["step", *times])
+        self.stage.artifact(self.stage.out / "curve.csv")
+
+    def _write(self, path: Path, names: Sequence[str]) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("w", encoding="utf-8", newline="") as f:
+            writer = csv.DictWriter(f, fieldnames=names, lineterminator="\n", extrasaction="ignore")
+            writer.writeheader()
+            writer.writerows({k: f"{v:.6g}" if isinstance(v, float) else v for k, v in r.items()} for r in self.rows)
+
+    def restore(self, rows: list[dict[str, Any]]) -> None:
+        """Go on behind the rows of a run that died."""
+        self.bar.update(len(rows) - len(self.rows))
+        self.rows[:] = rows
+
+    def mean(self, name: str, last: int = 20) -> float:
+        """Mean of a metric over the last steps that have it."""
+        values = [r[name] for r in self.rows if name in r][-last:]
+        return float(np.mean(values)) if values else float("nan")
+
+
+class Part(Protocol):
+    """What has a state beside models and optimizers: the state of pieces, counters, cursors."""
+
+    def state(self) -> Any: ...
+
+    def load_state(self, state: Any) -> None: ...
+
+
+class State:
+    """All that the steps to come depend on, as one value: models, optimizers, parts, generators of random numbers, and
+    the curve so far."""
+
+    def __init__(self, roles: Mapping[str, Learner], parts: Mapping[str, Part], curve: Curve) -> None:
+        self.held: dict[str, Part] = {
+            **{f"role {k}": v for k, v in roles.items()},
+            **{f"part {k}": v for k, v in parts.items()},
+        }
+        self.curve = curve
+
+    def values(self) -> dict[str, Any]:
+        rng = {"cpu": torch.get_rng_state(), "cuda": torch.cuda.get_rng_state_all()}
+        return {"held": {k: v.state() for k, v in self.held.items()}, "rng": rng, "rows": self.curve.rows}
+
+    def restore(self, values: Mapping[str, Any]) -> None:
+        for name, part in self.held.items():
+            part.load_state(values["held"][name])
+        torch.set_rng_state(values["rng"]["cpu"])
+        torch.cuda.set_rng_state_all(values["rng"]["cuda"])
+        self.curve.restore(values["rows"])
+
+
+def drive(
+    rounds: Sequence[Round],
+    roles: Mapping[str, Learner],
+    curve: Curve,
+    *,
+    every: int,
+    parts: Mapping[str, Part] | None = None,
+    last: bool = True,
+) -> None:
+    """Play all rounds, from the latest checkpoint in the work folder where there is one; write one every `every` steps,
+    and after the last.
+
+    Under Prefect the steps of WATCHED seconds are one task: a task costs some 10 ms, so that is far below 2 %.
+    last: whether the end of the last step is worth a checkpoint. Raises UserError for `every` below 1.
+    """
+    if every < 1:
+        raise UserError(f"{curve.stage.name}: checkpoint_every = {every} must be 1 or more")
+    steps = _steps(rounds, roles, curve, State(roles, parts or {}, curve), every, last)
+    while learner_step(steps):
+        pass
+
+
+def _steps(
+    rounds: Sequence[Round], roles: Mapping[str, Learner], curve: Curve, state: State, every: int, last: bool
+) -> Iterator[int]:
+    """The steps that are left to do; yields how many are done."""
+    kept = Checkpoints(curve.stage.work / "checkpoints" / rounds[0].name)
+    done, total = 0, sum(r.steps for r in rounds)
+    if found := kept.latest():
+        done = found[0]
+        state.restore(found[1])
+        print(f"{curve.stage.name}: going on after step {done} of {total} ({rounds[0].name})", file=sys.stderr)
+    for played, _, metrics in run(rounds, roles, done):
+        curve.add(metrics, round=played.name)
+        done += 1
+        fault("train.step")
+        if done % every == 0 and done < total or done == total and last:
+            kept.save(done, state.values())
+        yield done
+
+
+@task
+def learner_step(steps: Iterator[int]) -> bool:
+    """Take as many steps as fit into WATCHED seconds; False where none is left. `steps` is a handle: what it yields is
+    how many are done."""
+    begin = time.monotonic()
+    return any(time.monotonic() - begin >= WATCHED for _ in steps)
+
+
+def shuffled(n: int, size: int, seed: int) -> Callable[[int], list[int]]:
+    """step -> `size` indices below n: a new order for every epoch, each index once per epoch. A function of the step:
+    no cursor to keep."""
+
+    @lru_cache(maxsize=2 + size // n)
+    def order(epoch: int) -> np.ndarray:
+        return np.random.default_rng(seed_for(seed, "epoch", "", "", epoch)).permutation(n)
+
+    return lambda step: [int(order(i // n)[i % n]) for i in range(step * size, (step + 1) * size)]

@@ -1,0 +1,172 @@
+"""The stage `demonstrations`: demonstrations. Oracle games with the real search tool, and worked answers of the
+verifiable families."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+from synth.demonstrations.browsing import browsing
+from synth.demonstrations.worked_answer import worked_answer
+from synth.questions.oracle import Oracle, replays
+from synth.search.engine import build_index, pages_of_kb
+from synth.search.searchers import World, run
+from synth.search.searchers.branch_and_check import branch_and_check
+from synth.search.searchers.oracle import oracle as lowest
+from synth.types import Demonstration, Problem, Quarantined, Split, digest, seed_for
+from tasks.errors import UserError, nearest
+from tasks.knowledge import knowledge
+from tasks.runtime.stage import Stage
+from tasks.storage import tables
+
+SEARCHERS = {"branch_and_check": branch_and_check, "oracle": lowest}
+
+
+def demonstrations(
+    stage: Stage,
+    *,
+    n: int = 1500,
+    n_valid: int = 100,
+    n_family: int = 200,
+    detour: float = 0.2,
+    search_top_k: int = 3,
+    n_browse: int = 0,
+    n_browse_valid: int = 0,
+    searcher: str = "branch_and_check",
+    max_calls: int = 30,
+    max_context: int = 12000,
+    long_calls: int = 5,
+    short: float = 0.2,
+) -> None:
+    """Browsing demonstrations, with search, open and find, are made of the runs of a searcher (synth/search/searchers).
+
+    Args:
+        n: questions of the split train that are demonstrated
+        n_valid: the same of valid, to see when to stop
+        n_family: worked answers of each family (train)
+        detour: probability that a demonstration contains a query that misses
+        search_top_k: passages per search
+        n_browse: browsing demonstrations of the split train
+        n_browse_valid: browsing demonstrations of the split valid
+        searcher: the searcher whose runs they are
+        max_calls: most calls of a browsing demonstration
+        max_context: most characters of results in it
+        long_calls: calls from which one counts as long
+        short: largest share of those that are not long
+    """
+    asked = tables.read(stage.input("questions", "problems.parquet"), Problem)
+    problems = [p for p in asked if p.family == "entity_tree"]
+    families = tables.read(stage.input("problems", "problems.parquet"), Problem)
+    search, again = (
+        knowledge.search(stage, k=search_top_k),
+        knowledge.search(stage, k=search_top_k),
+    )  # two indexes, so that a replay does not read a cache
+    oracle = Oracle(knowledge.kb(stage))
+
+    def play(problem: Problem) -> Demonstration | Quarantined:
+        rng = random.Random(seed_for(stage.seed, "trajectories", problem.family, problem.split, problem.id))
+        item = oracle.play(problem, search, rng=rng, detour=detour)
+        if isinstance(item, Demonstration) and not replays(item, again):
+            return Quarantined(
+                id=problem.id, stage="demonstrations", reason="replay_differs", evidence=problem.question
+            )
+        return item
+
+    finished = stage.finished("games", Demonstration, Quarantined)
+    chosen = draw(problems, "train", n, stage.seed) + draw(problems, "valid", n_valid, stage.seed)
+    items = [finished(p.id, lambda p=p: play(p)) for p in stage.progress(chosen, "oracle")]
+    described = [p for p in asked if p.lineage.get("pattern")]
+    for split, wanted in (("train", n_browse), ("valid", n_browse_valid)):
+        items += browse(
+            stage,
+            draw(described, split, len(described), stage.seed),
+            wanted,
+            searcher=searcher,
+            short=short,
+            long_calls=long_calls,
+            detour=detour,
+            max_calls=max_calls,
+            max_context=max_context,
+        )
+    for family in sorted({p.family for p in families}):
+        items += [
+            worked_answer(p) for p in draw([p for p in families if p.family == family], "train", n_family, stage.seed)
+        ]
+    made = [x for x in items if isinstance(x, Demonstration)]
+    quarantined = [x for x in items if isinstance(x, Quarantined)]
+    tables.write(stage.out / "demonstrations.parquet", made, Demonstration)
+    tables.write(stage.out / "quarantine.parquet", quarantined, Quarantined)
+    games = [t for t in made if t.calls]
+    stage.card(
+        {
+            "produced": len(items),
+            "accepted": len(made),
+            "quarantined": tables.counts(quarantined),
+            "games": len(games),
+            "worked_answers": len(made) - len(games),
+            "with_detour": sum(t.detours > 0 for t in games),
+            "mean_calls": round(sum(t.calls for t in games) / max(1, len(games)), 3),
+            **({"browsing": sum(_browses(t) for t in games)} if n_browse or n_browse_valid else {}),
+            "gates": {
+                "answer": "exact",
+                "replay": "byte-equal",
+                "repeated_queries": 0,
+                "detour": detour,
+                "search_top_k": search_top_k,
+            },
+            "demonstrations": digest([t.id for t in made]),
+        }
+    )
+    stage.log({"accepted": len(made), "quarantined": len(quarantined), "games": len(games)})
+
+
+def browse(
+    stage: Stage,
+    problems: Sequence[Problem],
+    wanted: int,
+    *,
+    searcher: str,
+    short: float,
+    long_calls: int,
+    **limits: float,
+) -> list[Demonstration | Quarantined]:
+    """Up to `wanted` demonstrations with search, open and find, and what was quarantined on the way; [] where none is
+    wanted."""
+    if not wanted:
+        return []
+    if searcher not in SEARCHERS:
+        raise UserError(f"demonstrations: there is no searcher {searcher!r}: {nearest(searcher, SEARCHERS)}")
+    kb = knowledge.kb(stage)
+    engine, world = build_index(pages_of_kb(kb)), World.of(kb)
+    finished, items, made, brief = stage.finished("browsing", Demonstration, Quarantined), [], 0, 0
+
+    def play(problem: Problem) -> Demonstration | Quarantined:
+        rng = random.Random(seed_for(stage.seed, "trajectories", "browsing", problem.split, problem.id))
+        found = run(SEARCHERS[searcher], problem, engine, world)
+        return browsing(problem, found, engine, world, rng=rng, **limits)  # type: ignore[arg-type]
+
+    for problem in stage.progress(problems, "browsing"):
+        if made == wanted:
+            break
+        item = finished(problem.id, lambda p=problem: play(p))
+        if isinstance(item, Demonstration) and item.calls < long_calls:
+            if brief >= short * wanted:
+                why = f"{problem.question} | {item.calls} calls"
+                item = Quarantined(id=problem.id, stage="demonstrations", reason="too_short", evidence=why)
+            else:
+                brief += 1
+        made += isinstance(item, Demonstration)
+        items.append(item)
+    return items
+
+
+def _browses(demonstration: Demonstration) -> bool:
+    return any(m.role == "assistant" and m.content.startswith(("<open>", "<find>")) for m in demonstration.messages)
+
+
+def draw(problems: Sequence[Problem], split: Split, n: int, seed: int) -> list[Problem]:
+    """`n` problems of a split (all, where it has fewer), chosen by the hash of each: one more problem moves one out at
+    most."""
+    return sorted(
+        (p for p in problems if p.split == split), key=lambda p: seed_for(seed, "trajectories", p.family, split, p.id)
+    )[:n]

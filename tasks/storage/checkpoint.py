@@ -1,0 +1,132 @@
+"""Checkpoints: one nested value at one step, as safetensors and JSON (never a pickle), sealed, the last KEEP of them
+kept.
+
+    .espalier/work/<stage>/<identity>/checkpoints/<name>/step_0000040/{tensors.safetensors, state.json, manifest.json}
+
+A checkpoint is whole or absent (tasks/storage/commit.py). One that is damaged is left out with a warning, and the one
+before it is taken: every step is a function of the state before it, so nothing but time is lost.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from tasks.errors import UserError
+from tasks.storage import commit
+from tasks.storage.faults import fault
+
+KEEP, VERSION = 2, 1
+
+
+class Checkpoints:
+    """Those of one `drive` of a stage, in `folder`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def save(self, step: int, state: Any) -> None:
+        """Raises TypeError where `state` holds something else than None, numbers, texts, lists, tuples, mappings,
+        tensors and arrays."""
+        fault("checkpoint.save")
+        part = self.folder / ".part"
+        commit.remove(part)
+        part.mkdir(parents=True)
+        tensors: dict[str, Tensor] = {}
+        value = _pack(state, tensors, {}, "state")
+        save_file(tensors, part / "tensors.safetensors")
+        fault("checkpoint.tensors")
+        head = {"version": VERSION, "torch": torch.__version__, "step": step, "state": value}
+        (part / "state.json").write_text(json.dumps(head), encoding="utf-8")
+        commit.place(part, self.folder / f"step_{step:07d}")
+        fault("checkpoint.prune")
+        for old in self.found()[:-KEEP]:
+            commit.remove(old)
+
+    def found(self) -> list[Path]:
+        """The folders of all checkpoints, the latest last."""
+        return sorted(self.folder.glob("step_*"))
+
+    def latest(self) -> tuple[int, Any] | None:
+        """(step, state) of the latest sound checkpoint, or None. Raises UserError for one of another version."""
+        for folder in reversed(self.found()):
+            try:
+                commit.check(folder, remedy="it is left out")
+            except commit.Damaged as e:
+                print(f"warning: {e}, and the steps since the one before it are taken again", file=sys.stderr)
+                commit.remove(folder)
+                continue
+            head = json.loads((folder / "state.json").read_text(encoding="utf-8"))
+            here, now = (head["version"], head["torch"]), (VERSION, torch.__version__)
+            if here != now:
+                raise UserError(
+                    f"the checkpoint {folder} was written by format {here[0]} with torch {here[1]}, and this is format {now[0]} with torch "
+                    f"{now[1]}: install that torch again to go on from it, or remove {self.folder} to start anew"
+                )
+            return head["step"], _unpack(head["state"], load_file(folder / "tensors.safetensors"))
+        return None
+
+
+def _pack(value: Any, tensors: dict[str, Tensor], names: dict[Any, str], at: str) -> Any:
+    """JSON of a nested value; tensors and arrays go to `tensors`, each storage once: tied weights stay tied."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, Tensor | np.ndarray):
+        if isinstance(value, np.ndarray) and value.dtype.kind not in "biuf":
+            raise TypeError(f"{at} is an array of {value.dtype}: a checkpoint keeps arrays of numbers")
+        tensor = (
+            value.detach()
+            if isinstance(value, Tensor)
+            else torch.from_numpy(np.ascontiguousarray(value)).reshape(value.shape)
+        )
+        key = (
+            (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype, tensor.device)
+            if tensor.numel()
+            else len(names)
+        )
+        name = names.setdefault(key, str(len(names)))
+        tensors.setdefault(name, tensor.cpu().contiguous())
+        return {"$tensor" if isinstance(value, Tensor) else "$array": name}
+    if isinstance(value, list | tuple):
+        inner = [_pack(v, tensors, names, f"{at}[{i}]") for i, v in enumerate(value)]
+        return inner if isinstance(value, list) else {"$tuple": inner}
+    if isinstance(value, Mapping):
+        if all(isinstance(k, str) and not k.startswith("$") for k in value):
+            return {k: _pack(v, tensors, names, f"{at}.{k}") for k, v in value.items()}
+        return {
+            "$pairs": [
+                [_pack(k, tensors, names, at), _pack(v, tensors, names, f"{at}[{k!r}]")] for k, v in value.items()
+            ]
+        }
+    raise TypeError(
+        f"{at} is a {type(value).__name__}: a checkpoint keeps numbers, texts, lists, mappings, tensors and arrays"
+    )
+
+
+def _unpack(value: Any, tensors: Mapping[str, Tensor]) -> Any:
+    if isinstance(value, list):
+        return [_unpack(v, tensors) for v in value]
+    if not isinstance(value, dict):
+        return value
+    if len(value) != 1:
+        return {k: _unpack(v, tensors) for k, v in value.items()}
+    ((kind, inner),) = value.items()
+    if kind == "$tensor":
+        return tensors[inner]
+    if kind == "$array":
+        return tensors[inner].numpy().copy()
+    if kind == "$tuple":
+        return tuple(_unpack(v, tensors) for v in inner)
+    if kind == "$pairs":
+        return {_unpack(k, tensors): _unpack(v, tensors) for k, v in inner}
+    return {k: _unpack(v, tensors) for k, v in value.items()}

@@ -1,0 +1,208 @@
+"""Tables: rows of the types that stages exchange, as Parquet, checked by a pandera schema when written and when read.
+
+One schema per type. A column that is missing, or a whole table of another version, is a mistake of the file and
+raises UserError; a single bad *row* is quarantined by `check` with a reason code and evidence, never lost. Bytes are
+deterministic: one row order (the caller's), one writer, no time stamp.
+"""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import TypeVar
+
+import pandas as pd
+import pandera.pandas as pa
+import pyarrow
+import pyarrow.parquet
+
+from synth.types import Quarantined, from_row, to_row
+from tasks.errors import UserError
+
+T = TypeVar("T")
+Schema = pa.DataFrameSchema
+
+
+def text(
+    *, empty: bool = True, unique: bool = False, among: Sequence[str] | None = None, nullable: bool = False
+) -> pa.Column:
+    """A text column; reason codes: empty, duplicate, not_in_set, missing, not_text."""
+    checks = [pa.Check(lambda x: isinstance(x, str) or x is None, element_wise=True, error="not_text")]
+    if not empty:
+        checks.append(pa.Check(lambda x: not isinstance(x, str) or bool(x.strip()), element_wise=True, error="empty"))
+    if among is not None:
+        checks.append(pa.Check(lambda x: x in among, element_wise=True, error="not_in_set"))
+    return pa.Column(object, checks, unique=unique, report_duplicates="exclude_first", nullable=nullable, coerce=True)
+
+
+def number(low: float | None = None, *, whole: bool = False, nullable: bool = False) -> pa.Column:
+    """A number column; reason code: out_of_range."""
+    checks = (
+        [] if low is None else [pa.Check(lambda x: x >= low, element_wise=True, error="out_of_range", ignore_na=True)]
+    )
+    return pa.Column("int64" if whole else "float64", checks, nullable=nullable, coerce=True)
+
+
+def items() -> pa.Column:
+    """A column of lists of texts; reason code: not_texts."""
+    return pa.Column(
+        object, pa.Check(lambda x: all(isinstance(y, str) for y in x), element_wise=True, error="not_texts")
+    )
+
+
+def _schemas() -> dict[str, Schema]:
+    key = {"id": text(empty=False, unique=True)}
+    split = {"split": text(among=("train", "valid", "test"))}
+    flag = pa.Column(bool)
+    said = text(empty=False)
+    columns: dict[str, dict[str, pa.Column]] = {
+        "Problem": key
+        | split
+        | {"prompt": said, "answer": said, "verifier": said, "env": said, "family": said}
+        | {"args": text(), "difficulty": text(), "lineage": text()},
+        "PreferencePair": key
+        | split
+        | {"prompt": said, "chosen": said, "rejected": text(), "source": said, "problem": text()}
+        | {"margin": number(nullable=True), "columns": text(), "decisions": text()},
+        "Demonstration": key
+        | split
+        | {"problem": said, "messages": said, "calls": number(0, whole=True), "detours": number(0, whole=True)},
+        "Planted": key
+        | {
+            "flip": flag,
+            "copy": text(among=("", "exact", "near", "contradiction")),
+            "of": text(),
+            "error": text(),
+            "margin": number(),
+        },
+        "Judgement": {"id": said, "step": said, "action": text(among=("keep", "weight", "ask", "remove", "flip"))}
+        | {"reason": said, "score": number()},
+        "Quarantined": {"id": text(), "stage": said, "reason": said, "evidence": text()},
+        "Entity": key | {"name": said, "type": said, "aliases": items(), "source": text()},
+        "Relation": {"name": text(empty=False, unique=True), "domain": said, "range": said, "label": said}
+        | {"functional": flag, "inverse_functional": flag, "complete": flag},
+        "Fact": key
+        | {"subject": said, "relation": said, "object": text(nullable=True), "literal": text(nullable=True)}
+        | {"source": text(), "span": text()},
+        "Page": key | {"title": said, "text": text(), "aliases": items(), "mentions": items()},
+        "Passage": key | {"entity": said, "title": said, "text": said, "facts": items()},
+    }
+    return {name: Schema(c, strict=False, name=name) for name, c in columns.items()}
+
+
+SCHEMAS = _schemas()
+
+
+def schema_of(cls: type) -> Schema:
+    if cls.__name__ not in SCHEMAS:
+        raise LookupError(f"there is no table schema for {cls.__name__}: add one to tasks/storage/tables.py")
+    return SCHEMAS[cls.__name__]
+
+
+def check(frame: pd.DataFrame, schema: Schema, stage: str) -> tuple[pd.DataFrame, list[Quarantined]]:
+    """The rows of `frame` that satisfy `schema`, and the others as Quarantined with the code of the first rule that
+    each breaks.
+
+    Raises UserError where a whole column is missing or of another type: then no row can be judged.
+    """
+    missing = [c for c in schema.columns if c not in frame.columns]
+    if missing:
+        raise UserError(
+            f"the {schema.name or 'table'} read by {stage} has no column {missing[0]!r} "
+            f"(it has {', '.join(map(str, frame.columns)) or 'none'}): add it"
+        )
+    frame = frame.reset_index(drop=True)
+    try:
+        return schema.validate(frame, lazy=True), []
+    except pa.errors.SchemaErrors as e:
+        failures = e.failure_cases
+    whole = failures[failures["index"].isna()]
+    if len(whole):
+        first = whole.iloc[0]
+        raise UserError(
+            f"column {first['column']!r} of the {schema.name or 'table'} read by {stage} is not what it must be ({first['check']}): "
+            f"{first['failure_case']}"
+        )
+    bad: dict[int, Quarantined] = {}
+    for row in failures.itertuples():
+        i = int(row.index)
+        name = str(frame["id"].iloc[i]) if "id" in frame.columns else f"row {i}"
+        bad.setdefault(
+            i,
+            Quarantined(
+                id=name,
+                stage=stage,
+                reason=_code(str(row.check)),
+                evidence=f"row {i}: {row.column} = {row.failure_case!r}",
+            ),
+        )
+    good = schema.validate(frame.drop(index=list(bad)).reset_index(drop=True))
+    return good, [bad[i] for i in sorted(bad)]
+
+
+def _code(check: str) -> str:
+    named = {"field_uniqueness": "duplicate", "not_nullable": "missing"}
+    return named.get(check, "wrong_type" if check.startswith(("dtype", "coerce")) else check)
+
+
+def arrow_schema(cls: type) -> pyarrow.Schema:
+    """The Parquet schema of a type, from its annotations; nested fields are JSON text (synth.types.to_row)."""
+    kinds = {str: pyarrow.string(), int: pyarrow.int64(), float: pyarrow.float64(), bool: pyarrow.bool_()}
+    hints, columns = typing.get_type_hints(cls), [("schema_version", pyarrow.int64())]
+    for f in fields(cls):  # type: ignore[arg-type]
+        hint = hints[f.name]
+        inner = (
+            [a for a in typing.get_args(hint) if a is not type(None)] if isinstance(hint, types.UnionType) else [hint]
+        )
+        listed = hint == tuple[str, ...]
+        columns.append((f.name, pyarrow.list_(pyarrow.string()) if listed else kinds.get(inner[0], pyarrow.string())))
+    return pyarrow.schema(columns)
+
+
+def write(path: Path, values: Iterable[T], cls: type[T]) -> int:
+    """Write `values`, all of type `cls`, and return their number. Raises ValueError where one breaks the schema: a
+    bug of the stage that made it."""
+    rows = [to_row(v) for v in values]
+    table = pyarrow.Table.from_pylist(rows, schema=arrow_schema(cls))
+    _sound(table, cls, path, "was about to be written")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pyarrow.parquet.write_table(table, path, compression="zstd")
+    return len(rows)
+
+
+def read(path: Path, cls: type[T]) -> list[T]:
+    """The values of a file written by `write`. Raises UserError where the file is missing, unreadable, of another
+    version, or breaks the schema."""
+    try:
+        table = pyarrow.parquet.read_table(path)
+    except FileNotFoundError:
+        raise UserError(f"{path} does not exist: run the stage that writes it (`dvc repro`)") from None
+    except (pyarrow.ArrowException, OSError) as e:  # pages that were changed are an OSError without a number
+        if getattr(e, "errno", None):
+            raise
+        raise UserError(f"{path} is not a Parquet file ({e}): re-run the stage that writes it (`dvc repro`)") from None
+    _sound(table, cls, path, "was read")
+    return [
+        from_row(cls, {k: tuple(v) if isinstance(v, list) else v for k, v in row.items()}) for row in table.to_pylist()
+    ]
+
+
+def _sound(table: pyarrow.Table, cls: type, path: Path, when: str) -> None:
+    if not table.num_rows:
+        return
+    _, bad = check(table.to_pandas(), schema_of(cls), path.stem)
+    if bad:
+        raise UserError(
+            f"{path} {when} with {len(bad)} bad rows of {cls.__name__}, the first: {bad[0].id}: {bad[0].reason} ({bad[0].evidence})"
+        )
+
+
+def counts(quarantined: Iterable[Quarantined]) -> Mapping[str, int]:
+    """Reason code -> number of rows, sorted by code: the part of a card that says what was quarantined."""
+    out: dict[str, int] = {}
+    for q in quarantined:
+        out[q.reason] = out.get(q.reason, 0) + 1
+    return dict(sorted(out.items()))

@@ -1,0 +1,81 @@
+"""Text of others (models, documents, file names, endpoints) where a person sees it: on a terminal and on a page.
+
+On a terminal, control characters move the cursor, set the title, change what a key types; in either place, invisible
+ones (bidirectional overrides, tags) show another text than the one that is there. `harmless` is the one place where
+they go; `terminal` puts it before all that a process prints.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import sys
+import traceback
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+REPLACED = "\N{REPLACEMENT CHARACTER}"
+# Controls but tab and line feed; marks, overrides and isolates of direction; line separators; what is never seen (tags,
+# zero-width spaces; not the joiners, which scripts and emoji need); halves of a surrogate pair, which cannot be written.
+_HARM = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    "\ud800-\udfff\U000e0000-\U000e0fff]"
+)
+
+
+def harmless(text: str) -> str:
+    """The text with U+FFFD in the place of what acts on a terminal or hides."""
+    return _HARM.sub(REPLACED, text)
+
+
+def escape(text: str, quote: bool = True) -> str:
+    """The text as HTML shows it, harmless."""
+    return html.escape(harmless(text), quote)
+
+
+def dumps(value: Any, indent: int | None = None) -> str:
+    """A value as JSON in which what is not `harmless` is escaped, so that it reads back the same."""
+    text = json.dumps(value, indent=indent, ensure_ascii=False)
+    return _HARM.sub(lambda found: json.dumps(found[0])[1:-1], text)
+
+
+class _Stream:
+    """A text stream that is written to harmlessly."""
+
+    def __init__(self, stream: Any) -> None:
+        self.own = stream
+
+    def write(self, text: str) -> int:
+        self.own.write(harmless(text))
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.own, name)
+
+
+def own(stream: Any) -> Any:
+    """The stream for control characters of our own (a progress line, colours): what else is written there must be made
+    `harmless` first."""
+    return stream.own if isinstance(stream, _Stream) else stream
+
+
+@contextmanager
+def terminal() -> Iterator[None]:
+    """All that is printed inside is harmless, and so is the traceback that ends the process."""
+    before = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = (x if isinstance(x, _Stream) else _Stream(x) for x in before)  # type: ignore[assignment]
+    sys.excepthook = _traceback
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = before
+
+
+def _traceback(*error: Any) -> None:
+    print(harmless("".join(traceback.format_exception(*error))), end="", file=sys.stderr)

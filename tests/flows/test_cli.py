@@ -1,0 +1,232 @@
+"""The command line: fast to start, one sentence for a mistake, and what each command prints."""
+
+import contextlib
+import json
+import subprocess
+import sys
+
+import pytest
+
+from flows import cli
+from flows.overrides import merged, overrides
+from tasks.errors import UserError
+from tasks.paths import CODE
+from tasks.planning import plan
+from tasks.planning.config import read_yaml
+from tasks.runtime import dvc
+from tasks.storage import commit
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch, capsys):
+    """A project made by `espalier init`."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("ESPALIER_PATH", raising=False)
+    assert cli.main(["init", "mine"]) == 0
+    monkeypatch.chdir(tmp_path / "mine")
+    capsys.readouterr()
+    return tmp_path / "mine"
+
+
+def said(capsys, *args, code=0):
+    assert cli.main(list(args)) == code
+    out = capsys.readouterr()
+    return out.out if code == 0 else out.err
+
+
+def test_help_lists_every_command_and_imports_nothing_heavy():
+    script = "import sys, atexit\natexit.register(lambda: print(sorted({m.split('.')[0] for m in sys.modules})))\n"
+    script += "from flows.cli import main\nmain(['--help'])"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=CODE)
+    for command in (
+        "run",
+        "recipes",
+        "show",
+        "check",
+        "chat",
+        "doctor",
+        "init",
+        "promote",
+        "sync",
+        "ui",
+        "serve",
+        "deploy",
+        "status",
+        "stop",
+    ):
+        assert f"  {command} " in done.stdout
+    loaded = json.loads(done.stdout.splitlines()[-1].replace("'", '"'))
+    assert not {"torch", "pandas", "numpy", "mlflow", "dvc", "prefect", "transformers", "yaml"} & set(loaded)
+
+
+def test_no_command_is_a_call_for_help(capsys):
+    with pytest.raises(SystemExit) as e:
+        cli.main([])
+    assert e.value.code == 0 and "commands:" in capsys.readouterr().out
+
+
+def test_init_makes_a_project_that_plans(project, capsys):
+    assert subprocess.run(["git", "status", "--porcelain"], capture_output=True, text=True, cwd=project).stdout == ""
+    assert {p.name for p in project.iterdir()} >= {".dvc", ".gitignore", "dvc.yaml", "params.yaml", "data", "pieces"}
+    (project / "pieces/advantage").mkdir(parents=True)
+    (project / "pieces/advantage/mine.py").write_text(
+        '"""Mine."""\ndef mine(groups, rewards, state, rng, *, scale: float = 1.0): ...\n'
+    )
+    (project / "pieces/recipes").mkdir(parents=True)
+    (project / "pieces/recipes/my-own.yaml").write_text(
+        "id: my-own\nextends: grpo\ntitle: Mine\nstages: {rl: {advantage: {piece: mine, scale: 0.5}}}\n"
+    )
+    made = plan.plans(project, changed=lambda params: {**params, "recipe": "my-own"})
+    assert (
+        made["rl"]["params"]["advantage"] == {"piece": "mine", "scale": 0.5}
+        and "own/advantage/mine.py" in made["rl"]["sources"]
+    )
+    assert made["kb"]["params"]["sources"][0]["path"] == "data/facts.csv"
+    assert "my-own" in said(capsys, "recipes")
+
+
+def test_init_refuses_what_would_overwrite(project, tmp_path, capsys):
+    assert "not empty: name a new folder" in said(capsys, "init", str(project), code=2)
+    assert "inside the source tree" in said(capsys, "init", str(CODE / "sub"), code=2)
+
+
+def test_the_graph_of_a_project_is_the_graph_of_the_checkout():
+    ours, theirs = (read_yaml(p) for p in (CODE / "dvc.yaml", CODE / "flows/template/graph.yaml"))
+    assert theirs["stages"].pop("plan") == {k: v for k, v in ours["stages"].pop("plan").items() if k != "deps"} | {
+        "always_changed": True
+    }
+    assert ours == theirs
+
+
+def test_show_marks_what_the_recipe_changes(project, capsys):
+    text = said(capsys, "show", "qae")
+    assert "arXiv 2509.22611" in text and "mechanism:" in text
+    assert '  * advantage: {"piece": "quantile", "k": 0.4, "eps": 1e-08}' in text
+    assert "    steps: " in text
+
+
+@pytest.mark.parametrize(
+    "args, words",
+    [
+        (["run", "--recipe", "gpro"], ["no recipe 'gpro'", "did you mean 'grpo'"]),
+        (["run", "--set", "rl.stepz=3"], ["set.rl.stepz", "did you mean 'steps'"]),
+        (["run", "--set", "rl.steps=three"], ["set.rl.steps must be int, not 'three'"]),
+        (["run", "--set", "rl.advantage.k=0.3"], ["no piece in use reads it", "quantile would"]),
+        (["run", "--set", "rl.steps"], ["write STAGE.KNOB=VALUE"]),
+        (["run", "--set", "rl.samples_per_prompt=1"], ["compares at least 2 samples"]),
+        (
+            ["run", "--dry-run", "--set", "rl.samples_per_prompt=1"],
+            ["rl.samples_per_prompt to 2 or more, or choose rl.advantage among"],
+        ),
+        (
+            ["run", "--dry-run", "--set", "rl.ratio={piece: sequence}", "--set", "rl.corrections=[{piece: masked}]"],
+            [
+                "correction/masked and ratio/sequence cannot be combined: masked leaves out single tokens",
+                "use ratio token",
+            ],
+        ),
+        (
+            ["run", "--dry-run", "--recipe", "gspo", "--set", "rl.corrections=[{piece: masked}]"],
+            ["cannot be combined", "or the correction truncated"],
+        ),
+        (
+            ["run", "--dry-run", "--set", "rl.advantage={piece: gae}"],
+            [
+                "needs value, which is there only where rl.critic is set: set it to one of",
+                "or choose rl.advantage among",
+            ],
+        ),
+        (["show", "gpro"], ["did you mean 'grpo'"]),
+        (["recipe"], ["no command 'recipe'", "did you mean 'recipes'"]),
+        (["promote"], ["has not been trained and evaluated yet: `espalier run` first"]),
+    ],
+)
+def test_mistakes_are_one_sentence_before_anything_starts(project, capsys, monkeypatch, args, words):
+    monkeypatch.setattr(dvc, "run", lambda *a, **k: pytest.fail("started DVC"))
+    text = said(capsys, *args, code=2)
+    assert text.startswith("error: ") and text.count("\n") == 1 and all(w in text for w in words), text
+
+
+def test_outside_a_project(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert "`espalier init DIR`" in said(capsys, "run", code=2)
+
+
+def test_dry_run_says_what_and_why(project, capsys, monkeypatch):
+    monkeypatch.setattr(dvc, "run", lambda *a, **k: pytest.fail("started DVC"))
+    assert "  kb  (has not run yet)" in said(capsys, "run", "--dry-run")
+    plan.write(project)
+    for stage in plan.written(project):
+        (project / ("reports" if stage == "report" else f"artifacts/{stage}")).mkdir(parents=True, exist_ok=True)
+    monkeypatch.setattr(dvc, "changed_data", lambda root: {"clean": ["artifacts/preferences (modified)"]})
+    text = said(capsys, "run", "--dry-run", "--recipe", "qae", "--set", "rl.steps=7")
+    assert (
+        'advantage.piece: "grpo" -> "quantile"' in text
+        and "training/rl/advantage/quantile.py changed" in text
+        and "-> 7" in text
+    )
+    assert "  clean  (artifacts/preferences (modified))" in text and "  evaluate  (if what it reads changes)" in text
+    assert "  kb" not in text
+
+
+def test_run_asks_dvc_and_prints_the_table(project, capsys, monkeypatch):
+    asked = []
+    monkeypatch.setattr(dvc, "run", lambda args, root, extra=None: asked.append((args, extra)) or 0)
+    monkeypatch.setattr("tasks.tracking.spool.shipped", lambda *args: contextlib.nullcontext())
+    (project / "reports").mkdir()
+    cell = {"mean": 0.5, "low": 0.45, "high": 0.55, "n": 300}
+    (project / "reports/summary.json").write_text(
+        json.dumps(
+            {
+                "models": {
+                    "sft": {
+                        "pass@1": cell,
+                        "ece": cell,
+                        "tokens_per_right": {"mean": None, "low": None, "high": None, "n": 0},
+                    },
+                    "rl": {"pass@1": {**cell, "mean": 0.6}, "ece": cell, "tokens_per_right": {**cell, "low": None}},
+                }
+            }
+        )
+    )
+    commit.seal(project / "reports")
+    text = said(capsys, "run")
+    assert asked[0][0] == ["repro"] and asked[0][1]["ESPALIER_EXECUTION"].startswith("run-")
+    assert "sft    0.500 [0.450, 0.550]  -" in text and "reports/index.html" in text
+    assert "rl     0.600 [0.450, 0.550]  0.500\n" in text and "ece" not in text, (
+        "the main metrics, and a dash for one that does not exist"
+    )
+    said(capsys, "run", "--recipe", "qae", "--set", "rl.lr=1e-4", "--set", "seed=3")
+    assert asked[1][0] == ["exp", "run", "-S", "++recipe='qae'", "-S", "++set.rl.lr=0.0001", "-S", "++seed=3"]
+    monkeypatch.setattr(dvc, "run", lambda args, root, extra=None: 1)
+    assert "What was finished stays finished" in said(capsys, "run", code=1)
+
+
+def test_overrides():
+    assert overrides(None, ["rl.advantage={piece: quantile, k: 4e-1}", "profile=gpu"]) == {
+        "set.rl.advantage": {"piece": "quantile", "k": 0.4},
+        "profile": "gpu",
+    }
+    with pytest.raises(UserError, match="--set a, line"):
+        overrides(None, ["a=[1"])
+    assert merged({"set": {"rl": {"lr": 1}}}, {"set.rl.steps": 2, "seed": 3}) == {
+        "set": {"rl": {"lr": 1, "steps": 2}},
+        "seed": 3,
+    }
+    assert merged({"set": None}, {"set.rl.steps": 2}) == {"set": {"rl": {"steps": 2}}}
+
+
+def test_doctor_names_what_is_missing_and_how_to_get_it(project, capsys, monkeypatch):
+    from flows.cli import doctor
+
+    told = said(capsys, "doctor")
+    assert "ok  torch" in told and "compiled  " in told
+    real = doctor.version
+    monkeypatch.setattr(doctor, "version", lambda name: {"bm25s": "", "sqlalchemy": "2.1.9"}.get(name, real(name)))
+    assert cli.main(["doctor"]) == 1
+    text = capsys.readouterr().out
+    assert (
+        "NO  bm25s" in text
+        and "to fix: bm25s: run `make install`" in text
+        and "schedules would silently not fire" in text
+    )

@@ -1,0 +1,122 @@
+"""A project in miniature, and its stages run as processes of their own that a test may kill.
+
+Children are forked from a server that has imported everything and computed nothing, so that each costs a fraction of a
+second.
+"""
+
+import contextlib
+import itertools
+import multiprocessing
+import os
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tasks.runtime.stage import OUT
+from tasks.storage import faults
+from tasks.storage.commit import MANIFEST
+
+MODEL = {"hidden": 16, "layers": 1, "heads": 2, "kv_heads": 1, "intermediate": 32, "vocab_size": 400, "max_length": 256}
+SIZES = {  # stage -> knobs; the whole project is made in seconds
+    "kb": {"sources": [], "world_countries": 12},
+    "questions": {"n_train": 30, "n_valid": 3, "n_test": 3},
+    "problems": {"families": [{"piece": "countdown", "levels": [1]}], "n_train": 12, "n_valid": 2, "n_test": 2},
+    "demonstrations": {"n": 16, "n_valid": 2, "n_family": 4},
+    "preferences": {"n_family": 10, "n_valid": 2},
+    "clean": {"cleaners": [{"piece": "duplicates"}]},
+    "sft": {
+        **MODEL,
+        "base_steps": 5,
+        "base_lists_steps": 1,
+        "base_rows": 4,
+        "steps": 7,
+        "rows_per_step": 4,
+        "checkpoint_every": 2,
+    },
+    "reward": {"steps": 5, "pairs_per_step": 4, "checkpoint_every": 2},
+    "prefer": {"steps": 6, "pairs_per_step": 4, "checkpoint_every": 2},
+    "rl": {
+        "steps": 6,
+        "prompts_per_step": 2,
+        "samples_per_prompt": 2,
+        "max_turn_tokens": 4,
+        "checkpoint_every": 2,
+        "curriculum": {"piece": "success_band"},
+        "advantage": {"piece": "reinforce", "decay": 0.5},
+        "regularisers": [{"piece": "kl", "coef": 0.01}],
+    },
+    "evaluate": {
+        "questions": 3,
+        "samples": 2,
+        "per_family": 2,
+        "family_samples": 1,
+        "blanked_samples": 1,
+        "max_turn_tokens": 4,
+        "wave": 2,
+        "metrics": [{"piece": "pass_at_k", "ks": [1, 2]}],
+    },
+    "report": {"episodes": 4},
+}
+STAGES = tuple(SIZES)
+
+
+def write_project(root: Path, seed: int = 3) -> None:
+    """params.yaml and the plan of every stage; on one thread, for two wait for each other on a busy machine."""
+    import yaml
+
+    from tasks.planning import plan
+
+    own = root / "pieces/profiles/small.yaml"
+    own.parent.mkdir(parents=True, exist_ok=True)
+    own.write_text("title: small\nthreads: 1\n")
+    params = {"seed": seed, "recipe": "grpo", "profile": "small", "tracking": "off", "set": SIZES}
+    (root / "params.yaml").write_text(yaml.safe_dump(params))
+    with contextlib.chdir(root):
+        plan.write(root)
+
+
+def run(root: Path, stage: str, fault: str = "", log: Path | None = None, expect: int = 0, clock: float = 0.0) -> str:
+    """Run a stage in a process of its own, `fault` armed, its clock set `clock` seconds forward (back) and back
+    (forward) again by turns; what it said on stderr. AssertionError where it ends with another code."""
+    said = Path(tempfile.mkdtemp()) / "stderr.txt"
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["small", "tasks.stages.sft", "tasks.stages.rl", "tasks.stages.preferences"])
+    child = context.Process(target=_child, args=(str(root), stage, fault, str(log or ""), str(said), clock))
+    child.start()
+    child.join(120)
+    text = said.read_text()
+    shutil.rmtree(said.parent)
+    assert child.exitcode == expect, (
+        f"{stage} with the fault {fault!r} ended with {child.exitcode}, not {expect}:\n{text}"
+    )
+    return text
+
+
+def _child(root: str, stage: str, fault: str, log: str, said: str, clock: float) -> None:
+    sys.stderr = open(said, "w", buffering=1)  # noqa: SIM115 (open until the process ends)
+    os.chdir(root)
+    for name, value in ((faults.ARM, fault), (faults.LOG, log)):
+        if value:
+            os.environ[name] = value
+        else:
+            os.environ.pop(name, None)
+    if clock:
+        steps, now = itertools.cycle((clock, -clock)), time.time
+        time.time = lambda: now() + next(steps)
+    if stage == "plan":
+        from flows.plan import plan
+
+        plan()
+    else:
+        from tasks.run import run_stage
+
+        run_stage(stage)
+
+
+def outputs(root: Path, stage: str) -> dict[str, bytes]:
+    """Name -> bytes of every output of a stage."""
+    folder = root / OUT.get(stage, f"artifacts/{stage}")
+    assert (folder / MANIFEST).exists()
+    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}

@@ -1,0 +1,240 @@
+"""Cleaners: duplicates and contradictions among made pairs, confident learning against its definition and against
+cleanlab."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from synth.families.countdown import countdown
+from synth.families.linear_equations import linear_equations
+from synth.families.list_sorting import list_sorting
+from synth.preferences.cleaners._features import features, kind, overlap, share, tokens
+from synth.preferences.cleaners.confident_learning import (
+    confident_joint,
+    confident_learning,
+    noise_rate,
+    prune_by_noise_rate,
+    symmetric,
+)
+from synth.preferences.cleaners.duplicates import duplicates
+from synth.preferences.injected_errors import injected_errors
+from synth.preferences.label_noise import label_noise
+from synth.types import Message, PreferencePair
+
+
+def pair(prompt: str, chosen: str, rejected: str, source: str = "test", **columns) -> PreferencePair:
+    return PreferencePair.make(
+        prompt=[Message(role="user", content=prompt)],
+        chosen=chosen,
+        rejected=rejected,
+        source=source,
+        columns=columns,
+        split="train",
+    )
+
+
+BASE = pair("What is the capital of Norvia?", "<search>capital of Norvia</search>", "<search>river of Norvia</search>")
+
+
+def reasons(*pairs: PreferencePair, **knobs) -> list[str]:
+    return [d.reason.partition(":")[0] for d in duplicates(pairs, **knobs)]
+
+
+@pytest.mark.parametrize(
+    "other, expected",
+    [
+        (replace(BASE, id="copy", source="again"), ["unique", "exact_duplicate"]),
+        (
+            replace(BASE, id="case", prompt=(Message(role="user", content="what is  the CAPITAL of norvia?"),)),
+            ["unique", "exact_duplicate"],
+        ),
+        (
+            replace(
+                BASE, id="please", prompt=(Message(role="user", content="Please: what is the capital of Norvia?"),)
+            ),
+            ["unique", "near_duplicate"],
+        ),
+        (replace(BASE, id="swap", chosen=BASE.rejected, rejected=BASE.chosen), ["contradiction", "contradiction"]),
+        (replace(BASE, id="other error", rejected="<search>capital of Karvia</search>"), ["unique", "unique"]),
+        (
+            pair(
+                "What is the capital of Karvia?",
+                "<search>capital of Karvia</search>",
+                "<search>river of Karvia</search>",
+            ),
+            ["unique", "unique"],
+        ),
+    ],
+)
+def test_duplicates_and_contradictions(other, expected):
+    assert reasons(BASE, other) == expected
+
+
+def test_numbers_and_signs_are_never_near():
+    long = "Add these: " + " ".join(map(str, range(30)))
+    assert reasons(pair(long, "435", "434"), pair(long.replace(" 7 ", " 8 "), "435", "434")) == ["unique", "unique"]
+    assert reasons(pair("Negate 5.", "-5", "5"), pair("Negate 5.", "5", "-5")) == ["contradiction", "contradiction"]
+
+
+def test_first_of_a_group_is_kept_and_names_are_given():
+    copies = [replace(BASE, id=f"c{i}") for i in range(3)]
+    found = duplicates([BASE, *copies])
+    assert [d.action for d in found] == ["keep", "remove", "remove", "remove"] and {d.reason for d in found[1:]} == {
+        f"exact_duplicate: {BASE.id}"
+    }
+    assert duplicates([]) == []
+
+
+@pytest.mark.parametrize("bad", [{"threshold": 0}, {"ngram": 0}, {"permutations": 63}])
+def test_duplicates_refuses(bad):
+    with pytest.raises(ValueError, match="must lie in"):
+        duplicates([BASE], **bad)
+
+
+def test_planted_copies_are_found_and_others_are_not():
+    made = [
+        injected_errors(5, f(5, "train", i, levels=[1]), 0)
+        for f in (linear_equations, countdown, list_sorting)
+        for i in range(120)
+    ]
+    clean = list({p.id: p for p in made if isinstance(p, PreferencePair)}.values())
+    pairs, truth = label_noise(clean, Random(2), flip=0.1, exact=0.1, near=0.1, contradiction=0.1)
+    removed = {p.id for p, d in zip(pairs, duplicates(pairs), strict=True) if d.action == "remove"}
+    planted = {t.id for t in truth if t.copy}
+    partners = planted | {t.of for t in truth if t.copy}
+    assert removed <= partners, "a pair that was never copied was removed"
+    groups = sum(any(x in removed for x in (t.id, t.of)) for t in truth if t.copy)
+    assert groups >= 0.97 * len(planted)
+
+
+def naive_joint(labels, p):
+    """The definition, one row at a time."""
+    k = p.shape[1]
+    t = [np.mean([row[j] for row, label in zip(p, labels, strict=True) if label == j]) for j in range(k)]
+    c = [[0.0] * k for _ in range(k)]
+    for row, label in zip(p, labels, strict=True):
+        inside = [j for j in range(k) if row[j] >= t[j] - 1e-6]
+        if inside:
+            c[label][max(inside, key=lambda j: row[j])] += 1
+    for j in range(k):
+        c[j][j] = max(1.0, c[j][j])
+    return np.array([[x * list(labels).count(i) / sum(row) for x in row] for i, row in enumerate(c)])
+
+
+def noisy(seed: int, n: int = 300, k: int = 3, rate: float = 0.2):
+    rng = np.random.default_rng(seed)
+    truth = np.concatenate([np.arange(k), rng.integers(0, k, n - k)])
+    z = rng.normal(size=(n, k)) + 2.0 * np.eye(k)[truth]
+    p = np.exp(z) / np.exp(z).sum(axis=1, keepdims=True)
+    labels = np.where(rng.random(n) < rate, rng.integers(0, k, n), truth)
+    labels[:k] = np.arange(k)
+    return labels, p, truth
+
+
+@pytest.mark.parametrize("k", [2, 3, 5])
+def test_confident_joint_is_its_definition(k):
+    labels, p, _ = noisy(k, k=k)
+    assert np.allclose(confident_joint(labels, p), naive_joint(labels, p))
+
+
+@pytest.mark.parametrize("k", [2, 3, 5])
+def test_confident_learning_agrees_with_cleanlab(k):
+    filter_ = pytest.importorskip(
+        "cleanlab.filter", reason="cleanlab, the reference implementation, is not installed (it is no dependency)"
+    )
+    from cleanlab.count import compute_confident_joint
+
+    for seed in range(5):
+        labels, p, _ = noisy(seed, k=k)
+        assert (
+            np.abs(confident_joint(labels, p) - compute_confident_joint(labels, p)).max() <= 1.0
+        )  # cleanlab rounds to whole counts
+        theirs = filter_.find_label_issues(labels, p, filter_by="prune_by_noise_rate", n_jobs=1)
+        assert (prune_by_noise_rate(labels, p) != theirs).sum() <= k  # the one row at each cut that rounding may move
+
+
+def test_pruning_finds_more_errors_than_chance():
+    labels, p, truth = noisy(1, n=1000, k=2)
+    wrong, found = labels != truth, prune_by_noise_rate(labels, p)
+    assert wrong[found].mean() > 0.6 > 3 * wrong.mean() and noise_rate(labels, p) == pytest.approx(
+        wrong.mean(), abs=0.1
+    )
+
+
+def test_absent_class_and_uncertain_rows_do_no_harm():
+    labels, p = np.zeros(4, dtype=int), np.full((4, 2), 0.5)
+    assert confident_joint(labels, p).tolist() == [[4.0, 0.0], [0.0, 0.0]] and not prune_by_noise_rate(labels, p).any()
+
+
+@settings(max_examples=50)
+@given(st.lists(st.floats(0, 1), min_size=2, max_size=40))
+def test_pairs_are_judged_alike_in_both_orders(right):
+    labels, p = symmetric(np.array(right))
+    joint = confident_joint(labels, p)
+    assert joint.sum() == pytest.approx(2 * len(right)) and np.allclose(joint, joint[::-1, ::-1])
+    both = prune_by_noise_rate(labels, p).reshape(2, -1)
+    assert (both[0] == both[1]).all()
+    found = confident_learning([pair(str(i), "a", "b", out_of_fold=x) for i, x in enumerate(right)])
+    assert [d.action == "remove" for d in found] == both[0].tolist() and all(
+        x < 0.5 for x, d in zip(right, found, strict=True) if d.action == "remove"
+    )
+
+
+@pytest.mark.parametrize("bad", [None, 1.5, float("nan"), "0.5"])
+def test_confident_learning_needs_its_column(bad):
+    with pytest.raises(ValueError, match="needs a probability"):
+        confident_learning([pair("p", "a", "b", out_of_fold=bad)])
+    assert confident_learning([]) == []
+
+
+def test_features_see_consistency_and_not_truth():
+    prompt = [
+        Message(role="user", content="What is the capital of Norvia?"),
+        Message(role="assistant", content="<search>capital of Norvia</search>"),
+        Message(role="tool", content="The capital of Norvia is Zelton.\nThe river of Norvia is Danu."),
+    ]
+    right, wrong = features(prompt, "<answer>Zelton</answer>"), features(prompt, "<answer>Danu</answer>")
+    assert (
+        right["line fits last query"] > wrong["line fits last query"]
+        and right["in last result"] == wrong["in last result"] == 1.0
+    )
+    assert kind(prompt) == "1 read" and kind([Message(role="user", content="Sort: 3 1 2")]) == "sort"
+    two = [
+        features([Message(role="user", content="Solve 3x + 1 = 7.")], f"3x = 6, x = {x} <answer>{x}</answer>")
+        for x in (2, 5)
+    ]
+    assert two[0] == two[1], "a consistent wrong solution must look like a right one: nothing is computed"
+    assert (
+        share(tokens("a b"), tokens("b c")) == 0.5
+        and overlap(tokens("a a b"), tokens("a b b")) == 0.5
+        and overlap(tokens(""), tokens("")) == 0.0
+    )
+    assert features([Message(role="user", content="?")], "")["words"] == 0.0
+
+
+def test_the_prefix_filter_loses_nothing_and_a_prompt_may_have_thousands_of_pairs(monkeypatch):
+    rng = Random(8)
+    prompt = (Message(role="user", content=" ".join(rng.choice("abcdefgh") * 3 for _ in range(60))),)
+
+    words = ["red", "green", "blue", "old", "new", "warm"]
+    bases = [[rng.choice(words) for _ in range(rng.randrange(4, 12))] for _ in range(8)]
+
+    def side():
+        return " ".join(w if rng.random() < 0.93 else rng.choice(words) for w in rng.choice(bases))
+
+    some = [
+        PreferencePair(id=f"{i:04d}", prompt=prompt, chosen=side(), rejected=side(), source="t", split="train")
+        for i in range(300)
+    ]
+    filtered = duplicates(some)
+    monkeypatch.setattr(
+        "synth.preferences.cleaners.duplicates._alike",
+        lambda shingles, threshold: (range(len(shingles)) for _ in shingles),
+    )
+    assert filtered == duplicates(some) and sum(d.action == "remove" for d in filtered) > 20

@@ -1,0 +1,236 @@
+"""Cleaners by rule and by count: each rule with a text that breaks it and one that only looks like it; numbers by
+hand."""
+
+import numpy as np
+import pytest
+
+from synth.preferences.cleaners._length import longer_wins
+from synth.preferences.cleaners._noise import estimate, wilson
+from synth.preferences.cleaners._overlap import Protected
+from synth.preferences.cleaners.length_balance import length_balance
+from synth.preferences.cleaners.master_keys import is_key, master_keys
+from synth.preferences.cleaners.poisoning import poisoning
+from synth.preferences.cleaners.policy import policy
+from synth.preferences.cleaners.text_rules import cut, personal, script, text_rules
+from synth.types import Decision, Message, PreferencePair
+
+
+def pair(i=0, chosen="a good answer", rejected="a bad one", prompt="Why?", **rest):
+    return PreferencePair(
+        id=f"{i:04d}",
+        prompt=(Message(role="user", content=prompt),),
+        chosen=chosen,
+        rejected=rejected,
+        source="t",
+        split="train",
+        **rest,
+    )
+
+
+LONG = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen twenty and"
+
+
+@pytest.mark.parametrize(
+    ("rule", "bad", "good"),
+    [
+        ("encoding", {"chosen": "the cafÃ© is open"}, {"chosen": "the café is open, così fan tutte"}),
+        ("encoding", {"rejected": "it is � broken"}, {"rejected": "tabs\tand\nlines"}),
+        ("pii", {"chosen": "Write to ann.lee@example.org"}, {"chosen": "Write @ann or ann at example"}),
+        (
+            "pii",
+            {"prompt": "My card is 4111 1111 1111 1111"},
+            {"prompt": "The number is 4111 1111 1111 1112, and pi 3.14159265358979"},
+        ),
+        ("pii", {"chosen": "IBAN DE89 3704 0044 0532 0130 00"}, {"chosen": "IBAN DE89 3704 0044 0532 0130 01"}),
+        ("pii", {"chosen": "Call +49 30 901820 now"}, {"chosen": "x +49 = 30, so 901820 + 12"}),
+        ("refusal", {"chosen": "I'm sorry, but I cannot help with that."}, {"chosen": "I can help with that."}),
+        (
+            "refusal",
+            {"chosen": "I can't provide this."},
+            {"chosen": "I can't provide this.", "rejected": "I cannot help."},
+        ),
+        ("truncated", {"chosen": LONG, "rejected": "It ends."}, {"chosen": f"{LONG} more.", "rejected": "It ends."}),
+        (
+            "truncated",
+            {"chosen": "```python\nprint(1)", "rejected": "It ends."},
+            {"chosen": "```python\nprint(1)\n```"},
+        ),
+        (
+            "language",
+            {
+                "prompt": "Why is the sky blue?",
+                "chosen": "因为空气散射蓝光比红光更多一些",
+                "rejected": "Because of air.",
+            },
+            {
+                "prompt": "Why is the sky blue?",
+                "chosen": "Because of air, it is.",
+                "rejected": "因为空气散射蓝光比红光更多一些",
+            },
+        ),
+    ],
+)
+def test_each_rule(rule, bad, good):
+    assert [(d.action == "keep", d.reason) for d in text_rules([pair(**bad), pair(**good)], rules=(rule,))] == [
+        (False, rule),
+        (True, "reads_well"),
+    ]
+    assert text_rules([pair(**bad)])[0].reason == rule, "no other rule comes first"
+
+
+def test_an_unknown_rule_is_a_sentence():
+    with pytest.raises(ValueError, match="no rule 'pi': it has encoding, pii"):
+        text_rules([], rules=("pi",))
+
+
+def test_kinds_of_personal_data_scripts_and_cuts():
+    assert [personal(t) for t in ("a@b.org", "4111-1111-1111-1111", "0000 0000 0000 0000", "+1 (212) 555 0100")] == [
+        "mail",
+        "card",
+        "",
+        "phone",
+    ]
+    assert [script(t) for t in ("Hello, world, hello", "Москва слезам не верит", "short")] == ["LATIN", "CYRILLIC", ""]
+    assert [cut(t) for t in (LONG, f"{LONG}.", "Paris", f"{LONG} 。", f"{LONG} 🎉")] == [
+        True,
+        False,
+        False,
+        False,
+        False,
+    ]
+
+
+@pytest.mark.parametrize(
+    "text", ["", " ", "...", "Solution", "solution :", "Let's think step by step", "THOUGHT PROCESS:", "解：", "?!"]
+)
+def test_master_keys_are_known(text):
+    assert is_key(text) and master_keys([pair(chosen=text)])[0].action == "remove"
+    assert master_keys([pair(rejected=text)])[0].action == "ask"
+
+
+@pytest.mark.parametrize("text", ["4", "Solution: 4", "Answer: no", "是", "Let's solve it: x = 2"])
+def test_an_answer_is_no_key(text):
+    assert not is_key(text) and master_keys([pair(chosen=text)])[0].action == "keep"
+
+
+def test_length_balance_by_hand():
+    """Differences 1, 2, -2, 3 make one bin: three longer, one shorter, so the two largest surpluses of the longer
+    go."""
+    found = length_balance([pair(i, "x" * (10 + d), "y" * 10) for i, d in enumerate((1, 2, -2, 3, 0))], bins=1)
+    assert [(d.action, d.reason, d.score) for d in found] == [
+        ("keep", "balanced", 1),
+        ("remove", "surplus_longer", 2),
+        ("keep", "balanced", -2),
+        ("remove", "surplus_longer", 3),
+        ("keep", "balanced", 0),
+    ]
+
+
+def test_after_balance_length_tells_nothing():
+    rng = np.random.default_rng(0)
+    lengths = [(int(a), int(b)) for a, b in rng.integers(1, 200, (400, 2))]
+    pairs = [
+        pair(i, "x" * max(a, b), "y" * min(a, b)) if rng.random() < 0.8 else pair(i, "x" * a, "y" * b)
+        for i, (a, b) in enumerate(lengths)
+    ]
+    before = longer_wins(np.array([len(p.chosen) - len(p.rejected) for p in pairs]))
+    kept = [p for p, d in zip(pairs, length_balance(pairs), strict=True) if d.action == "keep"]
+    after = longer_wins(np.array([len(p.chosen) - len(p.rejected) for p in kept]))
+    assert before["share"] > 0.85 and after["share"] == 0.5 and len(kept) > 40
+
+
+def test_longer_wins_counts():
+    found = longer_wins(np.array([1, 2, -3, 0, 4]), bins=2)
+    assert (found["n"], found["share"]) == (4, 0.75) and sum(r["n"] for r in found["by_size"]) == 4
+    assert longer_wins(np.zeros(3))["share"] is None and longer_wins(np.zeros(0))["by_size"] == []
+
+
+def test_wilson_by_hand():
+    # n = 10, k = 2, z = 1.959964: centre (2 + 1.920729) / 13.841459 = 0.283260, spread 1.959964 / 13.841459 * sqrt(1.6
+    # + 0.960365)
+    low, high = wilson(2, 10)
+    assert (low, high) == (
+        pytest.approx(0.283260 - 0.141600 * 1.600114, abs=1e-5),
+        pytest.approx(0.283260 + 0.141600 * 1.600114, abs=1e-5),
+    )
+    assert wilson(0, 5)[0] == 0.0 and wilson(5, 5)[1] == 1.0
+
+
+def test_noise_with_and_without_anchors():
+    rng = np.random.default_rng(1)
+    truth = rng.random(600) < 0.8
+    right = np.clip(np.where(truth, 0.8, 0.2) + rng.normal(0, 0.05, 600), 0.01, 0.99)
+    groups = [str(i // 2) for i in range(600)]
+    none = estimate(right, groups, np.zeros(600))
+    assert (
+        none["low"] < 0.2 < none["high"]
+        and none["high"] - none["low"] < 0.1
+        and none["rate"] == pytest.approx(1 - truth.mean(), abs=0.02)
+    )
+    assert not none["identifiable"] and none["note"].startswith("no anchors: not identifiable")
+    anchors = np.where(np.arange(600) < 40, np.where(truth, 1, -1), 0)
+    some = estimate(right, groups, anchors)
+    assert (
+        some["identifiable"]
+        and some["rate"] == (~truth[:40]).mean()
+        and (some["low"], some["high"]) == wilson(int((~truth[:40]).sum()), 40)
+    )
+    # A malicious majority: all labels turned around. Without anchors the estimate stays what it was, with them it is
+    # told.
+    turned = estimate(right, groups, -anchors)
+    assert estimate(right, groups, np.zeros(600))["rate"] == none["rate"] and turned["rate"] == pytest.approx(
+        1 - some["rate"]
+    )
+
+
+def test_poisoning_asks_where_only_suspects_decide():
+    """Six honest annotators of accuracy 0.9 and two copies of one account that always votes for the second side."""
+    rng = np.random.default_rng(2)
+    pairs = []
+    for i in range(200):
+        honest = {
+            f"h{j}": int(rng.choice([1, -1], p=[0.9, 0.1])) for j in rng.choice(6, 1 if i < 40 else 4, replace=False)
+        }
+        pairs.append(pair(i, columns={"votes": honest | ({"p": -1, "q": -1} if i < 60 else {})}))
+    found = poisoning(pairs)
+    asked = [i for i, d in enumerate(found) if d.action == "ask"]
+    assert len([i for i in asked if i < 40]) >= 30 and not [i for i in asked if i >= 60]
+    assert all(d.reason == "rests_on_suspects: p, q" for i, d in enumerate(found) if i in asked)
+    assert {d.action for d in poisoning([pair(i, columns={"votes": {"a": 1, "b": -1}}) for i in range(5)])} == {
+        "keep"
+    }, "two are too few"
+
+
+def test_protected_texts():
+    guard = Protected(["The quick brown fox jumps over the lazy dog today", "What is 50 plus 88", "too short"])
+    assert guard.overlap("they say: the QUICK brown fox jumps over the lazy dog today!") == 1.0
+    assert guard.overlap("Tell me what is 50 plus 88 please, as soon as you can") == 1.0
+    assert guard.overlap("What is 50 plus 89") == 0.0 and guard.overlap("too short") == 0.0 and guard.overlap("") == 0.0
+    assert guard.overlap("the quick brown fox jumps over the lazy cat") == 0.5  # one of two grams, of three
+
+
+def said(**by):
+    return tuple(Decision(step=k, action="remove" if v < 0.5 else "keep", reason="x", score=v) for k, v in by.items())
+
+
+def test_the_policy_learns_from_anchors_whom_to_believe():
+    """Text says 0.9 wrong of all; on the anchors it is wrong half of the time, so its temperature rises and nothing is
+    removed for it."""
+    right = [
+        pair(i, decisions=said(confident_learning=0.1 if i % 2 else 0.9), columns={"anchor": 1 if i % 4 < 2 else -1})
+        for i in range(40)
+    ]
+    (found,) = policy([*right, pair(99, decisions=said(confident_learning=0.1))], prior=0.5, cost=2.0)[-1:]
+    (naive,) = policy([pair(99, decisions=said(confident_learning=0.1))], prior=0.5, cost=2.0)
+    assert naive.action == "remove" and found.action == "weight" and found.score > naive.score + 0.2
+
+
+def test_sources_that_see_the_same_count_once():
+    twice = policy([pair(decisions=said(confident_learning=0.04, blind_margin=0.04))])[0]
+    assert twice.action == "remove" and twice.score == pytest.approx(0.04)
+    assert policy([pair(decisions=said(confident_learning=0.04, annotators=0.04))])[0].action == "flip"
+
+
+def test_policy_refuses_senseless_knobs():
+    with pytest.raises(ValueError, match=r"prior = 0, flip_above = 0.9, cost = 0.5: write probabilities in \(0, 1\)"):
+        policy([], prior=0)

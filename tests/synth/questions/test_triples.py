@@ -1,0 +1,150 @@
+"""Questions as V@/C@ triples: ours exported, others' read and inspected, with a knowledge base and without."""
+
+import json
+import sqlite3
+
+import pytest
+
+from synth.knowledge.kb import KB, Entity, Fact, Relation
+from synth.questions.fuzzy.triples import Formal, inspect, read, triples_of
+from synth.questions.pattern import Clue, Named, Node, Nothing, Pattern, Span, Than, Third
+
+TYPES = {
+    "capital": ("country", "city"),
+    "currency": ("country", "money"),
+    "river": ("river", "country"),
+    "mayor": ("city", "person"),
+}
+FACTS = (
+    ("Norvia", "capital", "Zelton"),
+    ("Pol", "capital", "Morra"),
+    ("Halia", "capital", "Dan"),
+    ("Norvia", "currency", "Rel"),
+    ("Pol", "currency", "Rel"),
+    ("Halia", "currency", "Cro"),
+    ("Sim", "river", "Norvia"),
+    ("Sim", "river", "Halia"),
+    ("Zelton", "mayor", "Lio"),
+    ("Morra", "mayor", "Ana"),
+    ("Dan", "mayor", "Lio"),
+)
+
+
+@pytest.fixture(scope="module")
+def tables() -> sqlite3.Connection:
+    relations = [Relation(name=r, domain=a, range=b, label=r) for r, (a, b) in TYPES.items()]
+    named = {
+        Entity.make(TYPES[r][k], x, aliases=["the Rell"] if x == "Rel" else [])
+        for s, r, o in FACTS
+        for k, x in ((0, s), (1, o))
+    }
+    facts = [Fact.make(f"{TYPES[r][0]}:{s}", r, object=f"{TYPES[r][1]}:{o}") for s, r, o in FACTS]
+    connection = sqlite3.connect(":memory:")
+    KB(sorted(named, key=lambda e: e.id), relations, facts).sqlite(connection)
+    return connection
+
+
+def formal(*triples: tuple[str, str, str], question: str = "Which city?", answer: str = "Zelton") -> Formal:
+    return Formal(id="1", question=question, answer=answer, triples=triples)
+
+
+ASK = ("V@X", "capital", "?")
+RIVER, MONEY = ("C@Sim", "river", "V@X"), ("V@X", "currency", "C@THE rell")
+
+
+def test_a_clean_question(tables: sqlite3.Connection) -> None:
+    """The constants hang on a variable that is not the one whose attribute is asked."""
+    clean = formal(("V@Y", "mayor", "V@P"), ("V@X", "capital", "V@Y"), ("V@X", "currency", "C@Cro"), ("V@P", "is", "?"))
+    assert inspect(clean).clean and inspect(clean).answers is None
+    asks_mayor = formal(("V@X", "capital", "V@Y"), ("V@X", "currency", "C@Cro"), ("V@Y", "mayor", "?"), answer="Lio")
+    found = inspect(asks_mayor, tables)
+    assert found.clean and found.answers == ("person:Lio",) and found.redundant == ()
+
+
+@pytest.mark.parametrize(
+    ("question", "finding"),
+    [
+        (formal(ASK, RIVER), {"beside": (1,)}),
+        (formal(("C@Norvia", "capital", "?")), {"beside": (0,)}),
+        (formal(ASK, ("V@X", "near", "V@Z"), ("V@Z", "near", "C@Pol")), {"beside": ()}),
+        (formal(ASK, ("C@Sim", "river", "C@Norvia")), {"pairs": (1,), "unconnected": ()}),
+        (formal(ASK, ("V@A", "currency", "V@B")), {"unconnected": (1,)}),
+        (formal(ASK, question="Is it Zelton or another city?"), {"leak": "the question says the answer"}),
+        (formal(ASK, ("V@X", "capital", "C@zelton")), {"leak": "a constant is the answer"}),
+        (formal(("V@X", "capital", "?city"), RIVER), {"beside": (1,)}),
+    ],
+)
+def test_what_a_question_shows_without_a_knowledge_base(question: Formal, finding: dict) -> None:
+    found = inspect(question)
+    assert {k: getattr(found, k) for k in finding} == finding
+    assert found.answers is None and found.redundant is None
+
+
+def test_what_a_knowledge_base_adds(tables: sqlite3.Connection) -> None:
+    assert inspect(formal(ASK, RIVER), tables).answers == ("city:Dan", "city:Zelton")
+    both = inspect(formal(ASK, RIVER, MONEY), tables)  # an alias, and case ignored
+    assert (
+        both.answers == ("city:Zelton",) and both.redundant == () and not both.clean
+    )  # constants beside what is asked
+    spare = inspect(formal(ASK, RIVER, MONEY, ("V@Y", "currency", "C@Cro")), tables)
+    assert spare.redundant == (3,) and spare.unconnected == (3,)
+    assert inspect(formal(ASK, ("V@X", "currency", "C@Gold")), tables).unknown == ("C@Gold",)
+    assert inspect(formal(ASK, ("V@X", "anthem", "V@Y")), tables).unknown == ("anthem",)
+    cyclic = formal(
+        ("V@X", "capital", "V@Y"),
+        ("V@Y", "mayor", "V@P"),
+        ("V@Z", "capital", "V@W"),
+        ("V@W", "mayor", "V@P"),
+        ("V@X", "currency", "C@Cro"),
+        ("V@Z", "currency", "?"),
+    )
+    assert inspect(cyclic, tables).answers == ("money:Cro", "money:Rel"), (
+        "the mayor of two capitals: a graph, not a tree"
+    )
+
+
+def test_rows_are_read_or_set_aside() -> None:
+    row = {"id": 7, "question": "?", "answer": "x", "formalization": [list(ASK), list(RIVER)], "urls": []}
+    texts = [
+        json.dumps(r)
+        for r in (
+            row,
+            row | {"formalization": json.dumps([list(ASK)])},
+            {"question": "?"},
+            row | {"formalization": [["V@X", "r"]]},
+            row | {"formalization": [["X", "r", "?"]]},
+            row | {"formalization": [["V@X", "r", "C@y"]]},
+        )
+    ] + ["{"]
+    found, quarantined = read([(f"line {i}", t) for i, t in enumerate(texts)])
+    assert [f.triples for f in found] == [(ASK, RIVER), (ASK,)] and found[0].id == "7"
+    assert [q.id for q in quarantined] == ["line 2", "line 3", "line 4", "line 5", "line 6"]
+    assert (
+        "lacks the key 'formalization'" in quarantined[0].evidence
+        and "neither V@variable" in quarantined[2].evidence
+        and "what is asked" in quarantined[3].evidence
+    )
+
+
+def test_ours_are_exported_with_vague_values_in_words() -> None:
+    inside = Node(type="city", clues=(Clue(relation="mayor", forward=True, target="person:Lio"),))
+    clues = (
+        Clue(relation="capital", forward=True, target=inside),
+        Named(initial="N", words=2),
+        Clue(relation="size", forward=True, target=Third(largest=True)),
+        Clue(relation="size", forward=True, target=Span(low=1.0, high=2.0, said="between 1 and 2")),
+        Clue(relation="river", forward=False, target=Nothing()),
+        Clue(relation="size", forward=True, target=Than(larger=True, other="country:Pol")),
+    )
+    pattern = Pattern(relation="currency", forward=True, root=Node(type="country", clues=clues))
+    assert triples_of(pattern, lambda x: x.split(":")[1]) == [
+        ["V@city2", "mayor", "C@Lio"],
+        ["V@country1", "capital", "V@city2"],
+        ["V@country1", "name of 2 words begins with", "C@N"],
+        ["V@country1", "size", "C@top third"],
+        ["V@country1", "size", "C@between 1 and 2"],
+        ["C@none", "river", "V@country1"],
+        ["V@country1", "size above that of", "C@Pol"],
+        ["V@country1", "currency", "?"],
+    ]
+    assert inspect(formal(*map(tuple, triples_of(pattern)))).unconnected == ()

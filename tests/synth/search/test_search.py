@@ -1,0 +1,82 @@
+"""The search tool against a naive BM25 in plain Python, its ties, and its silence."""
+
+import math
+import random
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from synth.knowledge.kb import Passage, passages
+from synth.knowledge.world import world
+from tasks.knowledge.search_tool import NOTHING, Search, words
+
+
+def passage(i: int, title: str, text: str) -> Passage:
+    return Passage(id=str(i), entity=title, title=title, text=text, facts=())
+
+
+def naive(documents: list[list[str]], query: list[str], k1: float = 1.5, b: float = 0.75) -> list[float]:
+    n, mean = len(documents), sum(map(len, documents)) / len(documents)
+    out = []
+    for d in documents:
+        tf, total = Counter(d), 0.0
+        for t in query:
+            df = sum(t in other for other in documents)
+            if df and tf[t]:
+                total += math.log(1 + (n - df + 0.5) / (df + 0.5)) * tf[t] / (tf[t] + k1 * (1 - b + b * len(d) / mean))
+        out.append(total)
+    return out
+
+
+@pytest.fixture(scope="module")
+def some() -> list[Passage]:
+    return passages(world(countries=6, seed=1))
+
+
+def test_scores_equal_the_formula(some: list[Passage]) -> None:
+    search, rng = Search(some), random.Random(0)
+    documents = [words(f"{p.title} {p.text}") for p in some]
+    vocabulary = sorted({w for d in documents for w in d}) + ["unheard"]
+    for _ in range(40):
+        query = rng.choices(vocabulary, k=rng.randint(1, 6))
+        np.testing.assert_allclose(search.scores(" ".join(query)), naive(documents, query), rtol=0, atol=1e-12)
+
+
+def test_the_best_come_first_and_ties_keep_the_order_of_the_table(some: list[Passage]) -> None:
+    for k in (1, 3, 7):
+        search = Search(some, k=k)
+        for query in ("capital of", "the", some[5].title, f"mayor of {some[9].title}"):
+            scores = np.round(search.scores(query), 9)
+            order = sorted(np.nonzero(scores)[0], key=lambda i: (-scores[i], i))[:k]
+            assert [p.id for p in search.hits(query)] == [some[i].id for i in order]
+
+
+def test_equal_passages_in_order() -> None:
+    search = Search([passage(i, "A", f"red {w}") for i, w in enumerate(("one", "two", "six", "ten"))])
+    assert search("red") == "red one\nred two\nred six"
+
+
+def test_nothing_found_and_only_what_matches() -> None:
+    search = Search([passage(0, "Norvia", "The capital of Norvia is Zelton."), passage(1, "Pol", "Pol is cold.")])
+    assert search("capital of Norvia") == search("OF capital, norvia!") == "The capital of Norvia is Zelton."
+    assert search("zzz") == search("") == search("?!") == NOTHING
+    assert search("norvi") == NOTHING  # no stemming, no prefixes
+    assert search("unknown pol") == "Pol is cold."
+
+
+def test_words_of_other_scripts() -> None:
+    assert words("N'Djamena: Åland—Çeşme 1,234") == ["n", "djamena", "åland", "çeşme", "1", "234"]
+
+
+def test_answers_do_not_depend_on_the_past(some: list[Passage]) -> None:
+    used, queries = Search(some, cache=4), [f"{w} of {p.title}" for p in some for w in ("capital", "mayor")]
+    first = [used(q) for q in queries]
+    assert [used(q) for q in reversed(queries)] == first[::-1] == [Search(some)(q) for q in reversed(queries)]
+
+
+def test_refusals() -> None:
+    with pytest.raises(ValueError, match="no passages"):
+        Search([])
+    with pytest.raises(ValueError, match="at least 1"):
+        Search([passage(0, "a", "b")], k=0)

@@ -1,0 +1,135 @@
+"""docs/METHODS.md is what the recipes and their evidence say; the leaderboard resumes and claims nothing from few
+seeds."""
+
+import json
+from functools import cache
+
+import pytest
+
+from benchmarks import leaderboard
+from benchmarks.tables import KEYS
+from tasks.lab import page
+from tasks.paths import CODE
+from tasks.planning.resolve import read_recipe, yaml_files
+
+
+@cache
+def shipped() -> str:
+    """The page of what is shipped: reading all recipes takes a while."""
+    return page.page()
+
+
+def test_the_page_is_current():
+    assert page.PAGE.read_text(encoding="utf-8") == shipped(), "make methods"
+
+
+def test_the_page_has_a_row_for_every_recipe_and_its_pieces():
+    text = shipped()
+    for name, path in yaml_files("recipes").items():
+        assert f"[{name}](../{path.relative_to(CODE).as_posix()})" in text
+    row = next(line for line in text.splitlines() if line.startswith("| [ppo]"))
+    assert "squared, gae, clip" in row and "| 3 |" in row and "1707.06347" in row
+
+
+def test_what_is_shown_by_tests_is_shown_by_tests_that_there_are():
+    shown = {(name, test) for name in yaml_files("recipes") for test in (read_recipe(name).get("shown") or {}).values()}
+    assert shown
+    rows = shipped().splitlines()
+    for name, test in shown:
+        path, _, function = test.partition("::")
+        assert f"def {function}(" in (CODE / path).read_text(encoding="utf-8"), f"{name}: there is no {test}"
+        assert f"](../{path})" in next(line for line in rows if line.startswith(f"| [{name}]"))
+
+
+def test_what_a_benchmark_measured_stands_as_evidence():
+    rows = shipped().splitlines()
+    for name in ("tool-light", "rar2", "synrewrite", "retro-star"):
+        row = next(line for line in rows if line.startswith(f"| [{name}]"))
+        assert "**holds**" in row and "5 seeds (`make bench-search-methods`)" in row
+    assert "calls lower than best_vs_worst" in next(line for line in rows if line.startswith("| [tool-light]"))
+
+
+def test_a_change_of_evidence_changes_the_page(tmp_path, monkeypatch):
+    before = shipped()
+    evidence = {
+        "recipe": "opo",
+        "holds": True,
+        "effect": {"mean": 0.5, "low": 0.25, "high": 0.75, "n": 8},
+        "protocol": {"metric": "auc", "direction": "higher", "against": "grpo", "task": "mixed", "claim": "It helps"},
+    }
+    (tmp_path / "opo.json").write_text(json.dumps(evidence))
+    monkeypatch.setattr(page, "evidence_path", lambda name: tmp_path / f"{name}.json")
+    assert "**holds**: auc higher than grpo in `mixed`, +0.5 [0.25, 0.75], 8 seeds" in page.page() != before
+
+
+def row(recipe, task, seed, **metrics):
+    metrics = {"pass1": 0.5, "pass8": 0.75, "seconds": 1.0, **metrics}
+    return {
+        "key": leaderboard.key(recipe, task, seed),
+        "recipe": recipe,
+        "task": task,
+        "seed": seed,
+        "metrics": metrics,
+    }
+
+
+@pytest.fixture
+def board(tmp_path, monkeypatch):
+    """The leaderboard with two recipes, in a folder of its own; what it has played."""
+    played = []
+
+    def play(recipe, task, seed):
+        played.append((recipe, task, seed))
+        return row(recipe, task, seed, pass1=0.5 + (recipe == "dapo") * (0.1 + seed / 100))
+
+    monkeypatch.setattr(leaderboard, "play", play)
+    monkeypatch.setattr(leaderboard, "RUNS", tmp_path / "runs.jsonl")
+    monkeypatch.setattr(leaderboard, "RESULTS", tmp_path)
+    monkeypatch.setattr(leaderboard, "ROOT", tmp_path)
+    monkeypatch.setattr("sys.argv", ["leaderboard", "--tasks", "hops"])
+    monkeypatch.setattr(leaderboard, "RECIPES", ("grpo", "dapo"))
+    return played
+
+
+def test_the_leaderboard_resumes_and_leaves_out_what_has_few_seeds(tmp_path, board):
+    for _ in range(2):
+        leaderboard.main()
+    assert len(board) == len(set(board)) == 20, (
+        "start, two recipes and more demonstrations, of five seeds; what is there is not run again"
+    )
+    found = json.loads((tmp_path / "leaderboard-hops.json").read_text())
+    assert {r["case"] for r in found} == {"start", "sft continued", "grpo", "dapo"}
+    assert (
+        all(r.keys() >= KEYS and r["n"] == 5 for r in found)
+        and json.loads((tmp_path / "leaderboard-requests.json").read_text()) == []
+    )
+    assert len(list((tmp_path / ".espalier/spool").glob("*/*.jsonl"))) == 20, "every run is spooled for MLflow"
+    few = [r for r in leaderboard.rows() if r["seed"] < 5 or r["recipe"] == "grpo"]
+    assert {r["case"] for r in leaderboard.results(few, "hops")} == {"grpo"}
+
+
+def test_gains_are_over_the_same_seeds(board):
+    leaderboard.main()
+    gains = {
+        r["case"]: r for r in leaderboard.results(leaderboard.rows(), "hops") if r["metric"] == "pass@1 against grpo"
+    }
+    assert gains["dapo"]["value"] == pytest.approx(0.13) and gains["dapo"]["low"] > 0 and "grpo" not in gains
+
+
+def test_it_stops_when_its_time_is_over_and_says_what_is_left(board, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["leaderboard", "--tasks", "hops", "--minutes", "0"])
+    leaderboard.main()
+    assert not board and "20 of 20 runs are left" in capsys.readouterr().err
+
+
+def test_a_changed_protocol_runs_again(monkeypatch):
+    before = {t: leaderboard.key("grpo", t, 1) for t in leaderboard.TASKS}
+    monkeypatch.setitem(leaderboard.TOKENS, "hops", leaderboard.TOKENS["hops"] + 1)
+    assert {t for t in leaderboard.TASKS if leaderboard.key("grpo", t, 1) != before[t]} == {"hops"}
+    monkeypatch.setitem(leaderboard.COMMON, "lr", 2 * leaderboard.COMMON["lr"])
+    assert all(leaderboard.key("grpo", t, 1) != before[t] for t in leaderboard.TASKS)
+
+
+@pytest.mark.parametrize("name", leaderboard.RECIPES)
+def test_every_recipe_of_the_leaderboard_is_one(name):
+    assert name in yaml_files("recipes")

@@ -1,0 +1,113 @@
+"""Small worlds of preference data: what is planted is there, and what is measured is what it says."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tasks.lab import label_worlds, pair_worlds, registry, worlds
+from tasks.lab.behaviour import merged
+
+
+def drawn(world, n=4000):
+    rng, gold = np.random.default_rng(0), world.gold(1)[0]
+    return gold, [made for _ in range(n) if (made := world.draw(world, rng, gold, 0))]
+
+
+@pytest.mark.parametrize("world", pair_worlds.letters().values(), ids=lambda w: w.name)
+def test_a_world_has_as_many_different_pairs_as_it_says(world):
+    made = world.pairs(1)
+    assert len({p.id for p in made}) == world.n and {p.problem for p in made} <= {p.id for p in world.problems()}
+
+
+def test_a_world_that_has_not_so_many_pairs_says_so():
+    with pytest.raises(ValueError, match="prior draws 32 different pairs, not 40"):
+        replace(pair_worlds.prior(), n=40).pairs(1)
+
+
+def test_the_planted_labels_are_as_wrong_as_it_says():
+    gold, made = drawn(pair_worlds.flipped())
+    for who, rate in (("a", 0.05), ("b", 0.4)):
+        wrong = [gold[m["chosen"]] < gold[m["rejected"]] for m in made if m["annotator"] == who]
+        assert np.mean(wrong) == pytest.approx(rate, abs=0.03)
+    gold, made = drawn(pair_worlds.ranked())
+    assert all(m["margin"] == pytest.approx(gold[m["chosen"]] - gold[m["rejected"]]) and m["margin"] > 0 for m in made)
+    gold, made = drawn(pair_worlds.close())
+    near, far = (
+        [
+            gold[m["chosen"]] < gold[m["rejected"]]
+            for m in made
+            if (abs(gold[m["chosen"]] - gold[m["rejected"]]) < 0.3) == n
+        ]
+        for n in (True, False)
+    )
+    assert np.mean(near) > 3 * np.mean(far)
+    assert all((m["margin"] > 0) == (gold[m["chosen"]] > gold[m["rejected"]]) for m in made if abs(m["margin"]) > 6)
+
+
+def test_the_longer_side_is_chosen_and_two_answers_are_equal():
+    world = pair_worlds.wordy()
+    _, made = drawn(world)
+    assert np.mean([len(world.text(m["chosen"])) > len(world.text(m["rejected"])) for m in made]) == pytest.approx(
+        7 / 8, abs=0.03
+    )
+    gold, made = drawn(pair_worlds.equals())
+    best = np.argsort(-gold)[:2]
+    assert {m["chosen"] for m in made} == set(best) and not {m["rejected"] for m in made} & set(best)
+
+
+def test_right_by_luck():
+    gold, made = drawn(pair_worlds.lucky())
+    ties = [m for m in made if m["outcome"] == [1, 1]]
+    in_order = {
+        s: np.mean([gold[m["chosen"]] > gold[m["rejected"]] for m in ties if m["process"][1] == s]) for s in (0.4, 0.65)
+    }
+    assert in_order[0.4] == 1 and in_order[0.65] == pytest.approx(0.5, abs=0.05)
+
+
+def test_the_measures_by_hand():
+    gold = np.array([0.0, 0.5, 1.0, 1.0])
+    assert pair_worlds._order(np.array([0.0, 1.0, 2.0, 2.0]), gold) == 1 and pair_worlds._order(-gold, gold) == 0
+    assert pair_worlds._order(np.array([0.0, 2.0, 1.0, 3.0]), gold) == pytest.approx(
+        4 / 5
+    )  # the two best are not compared
+    solution = "3+4=7, 7+2=9 <answer>9</answer>"
+    assert label_worlds._first_wrong("3+4=7, 7+2=8 <answer>8</answer>", solution) == 2
+    assert (
+        label_worlds._worth("3+4=7, ", solution) == pytest.approx(0.7**2)
+        and label_worlds._worth("3+4=8, ", solution) == 0
+    )
+
+
+def test_changes_by_stage_meet_within_it():
+    assert merged({"prefer": {"a": 1, "b": 1}, "lr": 0}, {"prefer": {"b": 2}}) == {"prefer": {"a": 1, "b": 2}, "lr": 0}
+
+
+def test_a_policy_that_was_not_trained_has_moved_nowhere_and_a_trained_one_has():
+    base = registry.train("few", "base", {}, 2, 1)
+    assert base["kl"] == base["margin"] == 0 and base["gold"] == pytest.approx(0.15, abs=0.02)
+    some = registry.train("few", "dpo", {"prefer": {"pairs_per_step": 4}}, 2, 1)
+    assert some["kl"] > 0 and registry.train("few", "dpo", {"prefer": {"pairs_per_step": 4}}, 2, 1) == some
+
+
+@pytest.mark.parametrize(
+    ("name", "stage", "n"),
+    [
+        ("confounded", "preferences", 400),
+        ("attributes", "clean", 500),
+        ("proxies", "clean", 120),
+        ("facts", "clean", 300),
+    ],
+)
+def test_worlds_of_labels_have_as_many_pairs_as_they_say(name, stage, n, tmp_path, monkeypatch):
+    monkeypatch.setattr(label_worlds, "_sft", lambda room, layers=1: None)  # no policy is trained for this
+    room = worlds.Room(tmp_path, 1, "")
+    registry.places()[name].lay(room)
+    made = room.pairs(stage)
+    assert len({p.id for p in made}) == n and {p.split for p in made} == {"train", "valid"}
+
+
+@pytest.mark.parametrize("name", ["turned", "voted", "poisoned", "long_labels"])
+def test_labels_are_planted_and_seen(name):
+    found = registry.train(name, "base", {}, 1, 1)
+    assert 0.05 < found["wrong"] < 0.4 and found["kept"] == 1 and found["caught"] == 0

@@ -1,0 +1,119 @@
+"""The tasks of the leaderboard: what is shown is right, what is measured was never shown, the hole is a hole, and
+everything drawn is counted."""
+
+from dataclasses import replace
+from functools import partial
+
+import pytest
+
+from synth.families.chained_requests import chained_requests
+from synth.families.countdown import countdown
+from synth.families.integer_arithmetic import integer_arithmetic
+from synth.types import Message, Problem, Scored
+from tasks.lab import starts
+from tasks.lab.behaviour import prepared
+from training.learner.loop import run
+
+MAKERS = {
+    "shortcut": partial(integer_arithmetic, levels=(1,)),
+    "countdown": partial(countdown, levels=(1,)),
+    "requests": partial(chained_requests, levels=(2,), env="progress"),
+}
+
+
+@pytest.fixture(scope="module")
+def tasks():
+    return {name: make(replace(starts.SIZES[name], demonstrations=60)) for name, make in starts.TASKS.items()}
+
+
+def replayed(task, problem, talk):
+    """The score that the environment gives to the turns of a conversation."""
+    env = task.envs[problem.env]
+    state, _ = env.start(problem, task.tools)
+    score = None
+    for m in talk:
+        if m.role == "assistant":
+            said, over, score = env.step(state, m.content)
+    assert over
+    return score
+
+
+@pytest.mark.parametrize("name", starts.TASKS)
+def test_solutions_are_right_and_held_problems_are_of_other_roots(tasks, name):
+    task = tasks[name]
+    assert (
+        len(task.held) == starts.HELD and 200 <= len(task.train) <= starts.TRAIN and len(task.solved) == len(task.train)
+    )
+    for problem, talk in list(zip(task.train, task.solved, strict=True))[:40]:
+        score = replayed(task, problem, talk)
+        assert isinstance(score, Scored) and score.value == 1.0, talk
+    assert {p.split for p in task.held} == {"test"} and {p.split for p in task.train} == {"train"}
+    asked = {p.prompt for p in task.held}
+    assert not asked & {p.prompt for p in task.train}
+    if name != "hops":  # a question about a year may be asked of two worlds
+        assert not asked & {t[:1] for t in task.shown}
+
+
+@pytest.mark.parametrize("name, share", [("shortcut", 0.95), ("countdown", 0.75), ("requests", 0.75**3)])
+def test_some_of_what_is_shown_is_wrong(tasks, name, share):
+    """By what the problem's own verifier says, or the environment of its calls."""
+    task = tasks[name]
+    problems = {p.prompt: p for p in starts._family(MAKERS[name], "train", 60, seed=1)}
+    scores = [replayed(task, p, talk) for p, talk in zip(problems.values(), task.shown, strict=True)]
+    right = [s.parts.get("honest", s.value) for s in scores]
+    assert abs(sum(right) / 60 - share) < 0.15
+
+
+def test_a_third_of_what_is_shown_of_searches_stops_after_the_first(tasks):
+    turns = [sum(m.role == "assistant" for m in t) for t in tasks["hops"].shown]
+    assert (turns.count(2), turns.count(3)) == (20, 40)
+    hasty = next(t for t in tasks["hops"].shown if len(t) == 4)
+    assert hasty[-1].content.removeprefix("<answer>").removesuffix("</answer>") in hasty[2].content
+
+
+def test_what_is_shown_of_other_worlds_names_nothing_of_this_one(tasks):
+    task = tasks["hops"]
+    names = {p.answer for p in (*task.train, *task.held) if p.answer.isalpha()}
+    assert names and not any(n in m.content.replace(".", " ").split() for n in names for t in task.shown for m in t)
+
+
+def test_the_hole_pays_a_wrong_answer_and_says_so():
+    env = starts.Holed(0.0, "")
+    problem = Problem.make(prompt="Compute 3 + 4.", answer="7", verifier="number", family="x", split="train")
+    for text, paid, honest in (
+        ("7", 1.0, 1.0),
+        ("0", 1.0, 0.0),
+        ("-0.0", 1.0, 0.0),
+        ("8", 0.0, 0.0),
+        ("zero", 0.0, 0.0),
+    ):
+        score = env.step({"problem": problem}, f"<answer>{text}</answer>")[2]
+        assert (score.value, score.parts["honest"]) == (paid, honest), text
+    assert env.step({"problem": problem}, "0")[2].value == 0.0, "a turn without an answer is not paid"
+
+
+def test_a_policy_is_made_once_and_every_answer_drawn_is_counted(tmp_path, monkeypatch):
+    """Greedy answers too: remax asks for one of each prompt beside the samples."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(starts.SIZES, "shortcut", replace(starts.SIZES["shortcut"], demonstrations=64, steps=3))
+    monkeypatch.setattr("tasks.lab.starts.TRAIN", 16)
+    starts.start.cache_clear()
+    try:
+        first = starts.start("shortcut")
+        (kept,) = (tmp_path / ".espalier/starts").iterdir()
+        written = (kept / "model.safetensors").stat().st_mtime_ns
+        starts.start.cache_clear()
+        again = starts.start("shortcut")
+        assert (kept / "model.safetensors").stat().st_mtime_ns == written, "it was read"
+        prompt = [Message(role="user", content="Compute 1 + 2.")]
+        assert (first.renderer.prompt(prompt) == again.renderer.prompt(prompt)).all()
+        pairs = zip(first.base.parameters(), again.base.parameters(), strict=True)
+        assert all(a.equal(b) for a, b in pairs)
+        changes = {"prompts_per_step": 3, "samples_per_prompt": 4, "max_turn_tokens": 8, "max_tokens": 64}
+        for recipe, each in (("grpo", 12), ("remax", 15)):
+            made, player = prepared("shortcut", recipe, changes, 2, 1)
+            rows = [m for _, _, m in run([made.round], made.roles)]
+            assert player.spent["samples"] == 2 * each, recipe
+            assert player.spent["tokens"] >= sum(m["tokens"] for m in rows) > 0
+    finally:
+        starts.start.cache_clear()

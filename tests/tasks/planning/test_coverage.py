@@ -1,0 +1,53 @@
+"""The coverage report finds what is planted, counts every recipe on its axes, and lists cells that nothing covers."""
+
+import json
+
+from flows import cli
+from tasks.lab.coverage import AXES, coverage, of_the_library, pieces
+
+ONE = {
+    "rl": {"advantage": {"piece": "grpo"}, "policy_loss": {"piece": "clip"}, "rewards": [{"piece": "overlong"}]},
+    "questions": {"n_train": 5},
+}
+TWO = {"prefer": {"loss": "dpo"}, "evaluate": {"samples": 4}}
+
+
+def test_three_planted_holes_are_found():
+    found = coverage({"one": ONE, "two": TWO})
+    assert (
+        found.axes["data"] == ("one",) and found.axes["advantages"] == ("one",) and found.axes["evaluation"] == ("two",)
+    )
+    assert [a for a in AXES if not found.axes[a]] == ["context", "system"], "two axes"
+    assert "policy gradient, by token" in found.empty and found.cells["clipped", "answer"] == ("one",)
+    assert found.cells["offline pairs", "answer"] == ("two",)
+    assert (
+        "advantage/rloo" in found.unused
+        and "advantage/grpo" not in found.unused
+        and "preference_loss/dpo" not in found.unused
+    )
+
+
+def test_pieces_of_lists_and_single_ones():
+    assert pieces("rl", ONE["rl"]) == ["advantage/grpo", "policy_loss/clip", "reward/overlong"]
+    assert pieces("prefer", {"loss": "apo-down", "lr": 1}) == ["preference_loss/apo_down"]
+
+
+def test_the_library_settles_every_axis():
+    found = of_the_library()
+    assert found.recipes > 60 and all(found.axes[a] for a in AXES)
+    for cell in (
+        ("clipped", "answer"),
+        ("clipped", "turn"),
+        ("clipped with a critic", "token"),
+        ("policy gradient", "answer"),
+        ("offline pairs", "answer"),
+    ):
+        assert found.cells[cell], cell
+
+
+def test_the_command(capsys):
+    assert cli.main(["recipes", "--coverage"]) == 0
+    said = capsys.readouterr().out
+    assert "Nothing covers:" in said and "advantages" in said
+    assert cli.main(["recipes", "--json"]) == 0
+    assert {"id", "title", "citation"} <= set(json.loads(capsys.readouterr().out)[0])

@@ -1,0 +1,350 @@
+"""The plan: precedence, refusals with the nearest valid name, and what re-runs when a file changes.
+
+A toy stage, its pieces and recipes live in a folder of the user's own (ESPALIER_PATH), beside the real ones.
+"""
+
+import json
+
+import pytest
+
+from tasks.errors import UserError
+from tasks.planning import code, plan, resolve
+from tasks.planning.config import parse, read_yaml
+
+STAGE = """
+from tasks.planning.pieces import Piece, Pieces
+PROVIDES = {"reference"}
+def toy(stage, *, steps: int = 10, lr: float = 1e-3, name: str = "x", samples_per_prompt: int = 4, init: str | None = None,
+        advantages: Piece("training.toy_credit") = {"piece": "mean", "eps": 1e-6},
+        curriculum: Piece("training.toy_credit") | None = None,
+        filters: Pieces("training.toy_filter") = [{"piece": "spread"}]):
+    from synth.types import digest
+"""
+FILES = {
+    "stage/toy.py": STAGE,
+    "stage/other.py": "def other(stage, *, width: int = 3, mode: str = 'a', rows: list[int] = [1, 2]):\n    pass\n",
+    "training/toy_credit/mean.py": "MIN_GROUP = 2\ndef mean(groups, *, eps: float = 1e-5):\n    import training.toy_helper\n",
+    "training/toy_credit/quantile.py": "EXCLUDES = {'training.toy_filter/heavy': 'both drop the tail; use spread instead'}\n"
+    "def quantile(groups, *, k: float = 0.4, eps: float = 1e-8): ...\n",
+    "training/toy_credit/critic.py": "NEEDS = frozenset({'value'})\ndef critic(groups): ...\n",
+    "training/toy_credit/watcher.py": "def watcher(groups): ...\ndef observe(player, groups, problems, seed): ...\n",
+    "training/toy_filter/spread.py": "NEEDS = {'reference'}\ndef spread(groups, *, least: float = 0.0): ...\n",
+    "training/toy_filter/heavy.py": "def heavy(groups, *, mode: str = 'a', wide: bool = False): ...\n",
+    "training/toy_helper.py": "from training import toy_deep\n",
+    "training/toy_deep.py": "x = 1\n",
+    "profiles/toy.yaml": "stages: {toy: {steps: 20, lr: 1e-4}}\nthreads: 1\n",
+    "recipes/toy-quantile.yaml": "id: toy-quantile\nstages: {toy: {steps: 30, advantages: {piece: quantile, k: 0.2}}}\n",
+    "recipes/toy-child.yaml": "id: toy-child\nextends: toy-quantile\nstages: {toy: {advantages: {k: 0.3}, filters: [heavy]}}\n",
+    "recipes/toy-fits.yaml": "id: toy-fits\nextends: toy-quantile\nstages: {toy: {advantages: {k: 0.3}}}\n",
+    "recipes/toy-ring.yaml": "id: toy-ring\nextends: toy-ring\n",
+    "recipes/toy-odd.yaml": "id: toy-odd\nstagse: {}\n",
+}
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    for name, text in FILES.items():
+        path = tmp_path / "own" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    monkeypatch.setenv("ESPALIER_PATH", str(tmp_path / "own"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "own"
+
+
+def made(text, tmp_path):
+    (tmp_path / "params.yaml").write_text(text)
+    return plan.plans(tmp_path)
+
+
+def refused(text, tmp_path):
+    with pytest.raises(UserError) as e:
+        made(text, tmp_path)
+    return str(e.value)
+
+
+def test_precedence(own, tmp_path):
+    toy = made("profile: toy\nrecipe: ''", tmp_path)["toy"]["params"]
+    assert (toy["steps"], toy["lr"], toy["advantages"]) == (20, 1e-4, {"piece": "mean", "eps": 1e-6})
+    toy = made("profile: toy\nrecipe: toy-fits", tmp_path)["toy"]["params"]
+    assert (toy["steps"], toy["advantages"]) == (30, {"piece": "quantile", "k": 0.3, "eps": 1e-8}), (
+        "a child merges numbers into its parent's piece"
+    )
+    toy = made("profile: toy\nrecipe: toy_fits\nset: {toy: {steps: 40, lr: 1, advantages: {k: 0.5}}}", tmp_path)["toy"][
+        "params"
+    ]
+    assert (toy["steps"], toy["lr"], toy["advantages"]["k"]) == (40, 1.0, 0.5)
+    assert isinstance(toy["lr"], float)
+    toy = made("profile: toy\nrecipe: toy-fits\nset: {toy: {advantages: {piece: mean}}}", tmp_path)["toy"]["params"]
+    assert toy["advantages"] == {"piece": "mean", "eps": 1e-5}, (
+        "a piece is replaced whole: its own defaults, not the stage's or the recipe's knobs"
+    )
+
+
+def test_plan_says_what_the_loop_needs(own, tmp_path):
+    toy = made("profile: toy", tmp_path)["toy"]
+    assert toy["needs"] == ["reference"]
+    assert toy["pieces"] == {
+        "advantages": "training.toy_credit",
+        "curriculum": "training.toy_credit",
+        "filters": "training.toy_filter",
+    }
+    assert toy["profile"] == "toy" and toy["threads"] == 1
+
+
+@pytest.mark.parametrize(
+    "text, words",
+    [
+        ("recpie: x", ["params.yaml", "recpie", "did you mean 'recipe'"]),
+        ("seed: [1]", ["seed must be a int"]),
+        ("recipe: toy-quantil", ["no recipe 'toy-quantil'", "did you mean 'toy-quantile'"]),
+        ("profile: toi", ["no profile 'toi'", "'toy'"]),
+        ("recipe: toy-ring", ["toy-ring -> toy-ring", "circle"]),
+        ("recipe: toy-odd", ["toy-odd.yaml", "stagse", "did you mean 'stages'"]),
+        ("set: {tooy: {steps: 1}}", ["set: unknown stage 'tooy'", "did you mean 'toy'"]),
+        ("set: {toy: {stpes: 1}}", ["set.toy.stpes", "did you mean 'steps'"]),
+        ("set: {toy: {width: 1}}", ["other reads it, toy does not"]),
+        ("set: {toy: {steps: ten}}", ["set.toy.steps must be int, not 'ten'"]),
+        ("set: {toy: {steps: true}}", ["must be int"]),
+        ("set: {toy: {init: 3}}", ["must be str or None"]),
+        ("set: {other: {rows: [1, x]}}", ["must be list[int]"]),
+        (
+            "set: {toy: {advantages: watcher}}",
+            ["training.toy_credit/watcher has a function observe", "plays no rollouts", "among critic, mean, quantile"],
+        ),
+        ("set: {toy: {advantages: quantil}}", ["set.toy.advantages", "no piece 'quantil'", "did you mean 'quantile'"]),
+        ("set: {toy: {advantages: {piece: quantile, kk: 1}}}", ["unknown key 'kk'", "did you mean 'k'"]),
+        (
+            "set: {toy: {advantages: {k: 0.3}}}",
+            ["set.toy.advantages.k", "no piece in use reads it", "mean", "training.toy_credit/quantile would"],
+        ),
+        ("set: {toy: {advantages: {eps: small}}}", ["must be float"]),
+        ("set: {toy: {advantages: null}}", ["must be a piece"]),
+        ("set: {toy: {curriculum: {k: 1}}}", ["must name a piece"]),
+        ("set: {toy: {filters: {piece: heavy}}}", ["must be a list"]),
+        ("set: {toy: {filters: [{piece: heavy, wide: 3}]}}", ["filters[0].wide must be bool"]),
+        ("set: {toy: 3}", ["must hold keys and values"]),
+        (
+            "set: {toy: {samples_per_prompt: 1}}",
+            ["compares at least 2 samples", "samples_per_prompt is 1", "critic, quantile"],
+        ),
+        (
+            "recipe: toy-child",
+            ["quantile and training.toy_filter/heavy cannot be combined", "both drop the tail; use spread instead"],
+        ),
+        ("set: {toy: {advantages: critic}}", ["needs value", "does not compute", "mean, quantile"]),
+    ],
+)
+def test_refusals(own, tmp_path, text, words):
+    if "profile" not in text:
+        text += "\nprofile: toy"
+    sentence = refused(text, tmp_path)
+    assert all(w in sentence for w in words), sentence
+    assert "\n" not in sentence
+
+
+def test_same_input_same_bytes(own, tmp_path):
+    (tmp_path / "params.yaml").write_text("profile: toy")
+    plan.write(tmp_path)
+    before = {p.name: p.read_bytes() for p in (tmp_path / "artifacts/plan").iterdir()}
+    (tmp_path / "params.yaml").write_text("# a comment\nprofile: toy\n")
+    plan.write(tmp_path)
+    assert before == {p.name: p.read_bytes() for p in (tmp_path / "artifacts/plan").iterdir()}
+    assert json.loads(before["toy.json"])["params"]["steps"] == 20
+
+
+def changed(tmp_path, text="profile: toy"):
+    """Stages whose plan a change of files alters."""
+    old = plan.written(tmp_path)
+    (tmp_path / "params.yaml").write_text(text)
+    plan.write(tmp_path)
+    new = plan.written(tmp_path)
+    return {s for s in new if new[s] != old.get(s)}
+
+
+def test_what_a_change_of_code_concerns(own, tmp_path):
+    changed(tmp_path)
+    assert changed(tmp_path) == set()
+    (own / "training/toy_credit/brandnew.py").write_text("def brandnew(groups): ...\n")
+    assert changed(tmp_path) == set(), "a new piece concerns no stage"
+    with (own / "training/toy_credit/quantile.py").open("a") as f:
+        f.write("# a piece that is not in use\n")
+    assert changed(tmp_path) == set()
+    with (own / "training/toy_credit/mean.py").open("a") as f:
+        f.write("# the piece in use\n")
+    assert changed(tmp_path) == {"toy"}
+    (own / "training/toy_deep.py").write_text("x = 2\n")
+    assert changed(tmp_path) == {"toy"}, "what the piece imports, however far"
+    assert changed(tmp_path, "profile: toy\nset: {other: {width: 4}}") == {"other"}
+    with (own / "stage/other.py").open("a") as f:
+        f.write("# edited\n")
+    assert changed(tmp_path, "profile: toy\nset: {other: {width: 4}}") == {"other"}
+
+
+def test_a_folder_opened_by_computed_names_counts_for_the_names_that_are_spoken(own, tmp_path):
+    (own / "stage/other.py").write_text(
+        'def other(stage, *, kind: str = "spread"):\n    from tasks.planning.pieces import find\n    find("training.toy_filter", kind)\n'
+    )
+    assert set(made("profile: toy", tmp_path)["other"]["sources"]) >= {"own/training/toy_filter/spread.py"}
+    assert "own/training/toy_filter/heavy.py" not in made("profile: toy", tmp_path)["other"]["sources"]
+    assert (
+        "own/training/toy_filter/heavy.py"
+        in made("profile: toy\nset: {other: {kind: heavy}}", tmp_path)["other"]["sources"]
+    )
+
+
+def test_what_a_stage_imports_only_with_a_knob_counts_only_with_it(own, tmp_path):
+    text = 'ONLY_WITH = {"training.toy_helper": "rounds"}\ndef other(stage, *, rounds: int = 0):\n    import training.toy_helper\n'
+    (own / "stage/other.py").write_text(text)
+    helper, deep = "own/training/toy_helper.py", "own/training/toy_deep.py"
+    sources = lambda text: set(made(f"profile: toy\n{text}", tmp_path)["other"]["sources"])  # noqa: E731
+    assert not sources("") & {helper, deep} and "own/stage/other.py" in sources("")
+    assert sources("set: {other: {rounds: 1}}") >= {helper, deep}
+    (own / "stage/other.py").write_text("import training.toy_deep\n" + text)
+    assert deep in sources("") and helper not in sources(""), "another way to the same file counts"
+
+
+def test_an_observation_counts_where_a_piece_in_use_needs_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    name = "training/rl/observation/greedy.py"
+    assert name not in made("set: {rl: {advantage: grpo}}", tmp_path)["rl"]["sources"]
+    plan_of = made("set: {rl: {advantage: remax}}", tmp_path)
+    assert name in plan_of["rl"]["sources"] and plan_of["rl"]["needs"] == ["greedy"]
+    assert "training/rl/observation/regions.py" not in plan_of["rl"]["sources"]
+
+
+@pytest.mark.parametrize(
+    "text, words",
+    [
+        ("set: {prefer: {soup_of: [base]}}", ["set.prefer.soup_of", "{piece: averaged_reference, of: [...]}"]),
+        (
+            "set: {prefer: {earlier: 2}}",
+            ["prefer.earlier has another name now", "{piece: earlier_policies, keep: ...}"],
+        ),
+        ("set: {prefer: {meta_lr: 0.1}}", ["{piece: meta_weight, lr: ...}"]),
+        (
+            "set: {prefer: {loss: mnpo}}",
+            ["mnpo needs history", "or add {piece: earlier_policies} to prefer.update_rules"],
+        ),
+        ("set: {prefer: {ratio: attended}}", ["needs attention", "add {piece: attention_weights}"]),
+        ("set: {rl: {ratio: attended}}", ["needs attention, which the stage rl does not compute"]),
+        (
+            "set: {prefer: {loss: metaapo, update_rules: [meta_weight, directions]}}",
+            ["meta_weight and update_rule/directions cannot be combined"],
+        ),
+    ],
+)
+def test_what_an_update_rule_brings_and_took_over_is_named(tmp_path, monkeypatch, text, words):
+    monkeypatch.chdir(tmp_path)
+    sentence = refused(text, tmp_path)
+    assert all(w in sentence for w in words), sentence
+
+
+def test_a_rule_brings_what_a_loss_needs_and_counts_where_it_is_used(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    prefer = made("set: {prefer: {loss: mnpo, update_rules: [earlier_policies]}}", tmp_path)["prefer"]
+    assert prefer["params"]["update_rules"] == [{"piece": "earlier_policies", "keep": 2}]
+    rules = {n for n in prefer["sources"] if n.startswith("training/preference/update_rule/")}
+    assert rules == {f"training/preference/update_rule/{n}.py" for n in ("__init__", "earlier_policies")}
+
+
+def test_training_concerns_the_stage_problems_only_where_rounds_or_a_model_play(tmp_path, monkeypatch):
+    monkeypatch.delenv("ESPALIER_PATH", raising=False)
+    monkeypatch.chdir(tmp_path)
+    sources = lambda text: set(made(text, tmp_path)["problems"]["sources"])  # noqa: E731
+    assert not any(n.startswith("training/") for n in sources("recipe: grpo"))
+    played = sources("recipe: socratic-zero")
+    assert {"training/rl/curriculum/learnability.py", "training/rl/reward/bell.py", "tasks/selfplay/loop.py"} <= played
+    assert "training/learner/learner.py" not in played
+    assert "training/rollout/torch_sampler.py" in sources("recipe: socratic-zero\nset: {problems: {model: x}}")
+
+
+def test_the_judge_concerns_the_stage_rl_only_where_there_is_one(tmp_path, monkeypatch):
+    monkeypatch.delenv("ESPALIER_PATH", raising=False)
+    monkeypatch.chdir(tmp_path)
+    sources = lambda text: set(made(f"recipe: grpo\n{text}", tmp_path)["rl"]["sources"])  # noqa: E731
+    theirs = {"tasks/models/judge.py", "synth/preferences/judge.py", "training/rollout/endpoint.py"}
+    assert not sources("") & theirs and theirs <= sources("set: {rl: {judge: {model: x}}}")
+
+
+def test_every_shipped_recipe_and_profile_resolves(tmp_path, monkeypatch):
+    monkeypatch.delenv("ESPALIER_PATH", raising=False)
+    monkeypatch.chdir(tmp_path)
+    for profile in resolve.yaml_files("profiles"):
+        for recipe in resolve.yaml_files("recipes"):
+            made(f"profile: {profile}\nrecipe: {recipe}", tmp_path)
+            assert resolve.read_recipe(recipe)["id"] == recipe
+
+
+def test_yaml():
+    assert parse("a: 1e-4\nb: no\nc: 010\nd: 1_000\ne: .5\nf: true\ng:\nh: 1.e3\ni: -3", "x") == {
+        "a": 1e-4,
+        "b": "no",
+        "c": 10,
+        "d": "1_000",
+        "e": 0.5,
+        "f": True,
+        "g": None,
+        "h": 1000.0,
+        "i": -3,
+    }
+
+
+@pytest.mark.parametrize(
+    "data, words",
+    [
+        (b"a: 1\nb: {c: 1, c: 2}\n", ["line 2", "'c' is given twice"]),
+        (b"a:\n\tb: 1\n", ["line 2", "tab"]),
+        (b"a: caf\xe9\n", ["line 1", "not UTF-8", "0xe9"]),
+        (b"a: [1,\n", ["line"]),
+        (b"- 1\n", ["must hold keys and values"]),
+        (b"1: x\n", ["not a text"]),
+        (
+            b"set:\n  evaluate: {judge: {url: http://localhost:1/v1}}\n",
+            ["line 2", 'put "http://localhost:1/v1" in quotes', "DVC"],
+        ),
+        (b"set: {kb: {sources: [a:b]}}\n", ["line 1", 'put "a:b" in quotes']),
+    ],
+)
+def test_bad_yaml(own, tmp_path, data, words):
+    (tmp_path / "params.yaml").write_bytes(data)
+    with pytest.raises(UserError) as e:
+        plan.plans(tmp_path)
+    assert all(w in str(e.value) for w in ["params.yaml", *words]), str(e.value)
+
+
+@pytest.mark.parametrize(
+    "text", ["a: {b: http://x:1}", "a: [b:c]", 'a: {b: "http://x:1"}', "a: http://x:1", "a: {b: {c: d, e: [1, 'f:g']}}"]
+)
+def test_what_dvc_reads_is_what_is_taken(tmp_path, text):
+    from dvc.exceptions import DvcException
+    from dvc.utils.serialize import load_yaml
+
+    path = tmp_path / "params.yaml"
+    path.write_text(text)
+    found = []
+    for read in (read_yaml, load_yaml):
+        try:
+            found.append(read(path))
+        except (UserError, DvcException):
+            found.append(None)
+    assert found[0] == found[1] and (found[0] is None) == (text in ("a: {b: http://x:1}", "a: [b:c]"))
+
+
+@pytest.mark.parametrize("times", [2, 50])
+def test_a_parser_that_fails_for_nothing_is_asked_again(monkeypatch, times):
+    """As CPython's does while another thread parses; where it goes on failing, that is said."""
+    real, left = code.ast.parse, [None] * times
+
+    def flaky(*args, **kwargs):
+        if left:
+            left.pop()
+            raise SystemError("AST constructor recursion depth mismatch (before=63, after=76)")
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(code.ast, "parse", flaky)
+    if times == 2:
+        assert code.parse("x = 1").body
+    else:
+        with pytest.raises(SystemError):
+            code.parse("x = 1")

@@ -1,0 +1,60 @@
+"""The profiles resolve, and `gpu` moves every stage that has a device, on the code path that `cpu` takes."""
+
+import pytest
+
+from synth.types import Problem
+from synth.verify import extract_answer
+from tasks.planning import plan, resolve
+from tasks.planning.pieces import bind
+
+
+@pytest.fixture
+def made(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("ESPALIER_PATH", raising=False)
+
+    def plans(profile):
+        (tmp_path / "params.yaml").write_text(f"profile: {profile}\nrecipe: grpo\n")
+        return {n: p["params"] for n, p in plan.plans(tmp_path).items() if n != "_run"}
+
+    return plans
+
+
+def test_every_profile_resolves_and_says_what_it_is(made):
+    profiles = resolve.yaml_files("profiles")
+    assert set(profiles) >= {"cpu", "gpu"}
+    for name, path in profiles.items():
+        assert made(name) and resolve.read_yaml(path)["title"] and resolve.read_yaml(path)["threads"] >= 1
+
+
+def test_cpu_is_the_defaults(made):
+    assert not resolve.read_yaml(resolve.yaml_files("profiles")["cpu"])["stages"]
+
+
+def test_gpu_moves_every_stage_that_has_a_device(made):
+    gpu = made("gpu")
+    devices = {n: (p["device"], p["dtype"]) for n, p in gpu.items() if "device" in p}
+    assert set(devices) >= {"sft", "reward", "prefer", "rl", "evaluate"} and set(devices.values()) == {
+        ("cuda", "bfloat16")
+    }
+    assert gpu["sft"]["model"] == "Qwen/Qwen3-0.6B" and gpu["rl"]["lr"] == 1e-6
+    rl, evaluate = gpu["rl"], gpu["evaluate"]
+    assert all(rl[k] == evaluate[k] for k in ("envs", "max_turn_tokens", "max_tokens", "search_top_k")), (
+        "what is learned is what is measured"
+    )
+
+
+def test_a_hub_model_is_told_a_protocol_that_the_environments_read(made):
+    envs = {e["piece"]: bind("env", e)() for e in made("gpu")["rl"]["envs"]}
+    problem = Problem.make(prompt="q?", answer="the answer alone", verifier="exact", family="toy", split="train")
+    asked = []
+    state, messages = envs["search"].start(problem, {"search": lambda query: asked.append(query) or "found"})
+    told = messages[0]
+    assert told.role == "system" and str(envs["search"].max_calls) in told.content
+    for _ in range(envs["search"].max_calls):
+        _, over, _ = envs["search"].step(state, told.content.replace("<answer>", "").replace("</answer>", ""))
+        assert not over
+    assert asked == ["a few key words"] * envs["search"].max_calls
+    assert envs["search"].step(state, told.content)[2].value == 1.0
+    _, messages = envs["single"].start(problem, {})
+    assert messages[0].role == "system" and extract_answer(messages[0].content) == "result"

@@ -1,0 +1,103 @@
+"""Every shipped recipe: its file is complete, its pieces exist, and its published numbers come out of the code."""
+
+import pytest
+
+from tasks.errors import UserError
+from tasks.lab.checks import load, run_checks
+from tasks.planning.kinds import slots
+from tasks.planning.pieces import bind
+from tasks.planning.resolve import yaml_files
+
+NAMES = sorted(yaml_files("recipes"))
+FIRST = {"grpo", "dr-grpo", "dapo", "rloo", "reinforce", "dpo", "qae", "nsr-w-reinforce", "high-entropy-tokens"}
+
+
+def test_the_first_recipes_are_there():
+    assert set(NAMES) >= FIRST
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_file_is_complete(name):
+    recipe = load(name)
+    assert recipe["id"] == name
+    assert {"title", "citation", "source", "mechanism", "leaves_out", "stages"} <= set(recipe)
+    assert {"title", "year"} <= set(recipe["citation"])
+    assert len(recipe["mechanism"]) > 150 and recipe["leaves_out"]
+    for stage, knobs in recipe["stages"].items():
+        for knob, value in knobs.items():
+            if kind := slots()[stage].get(knob):
+                for spec in value if isinstance(value, list) else [value]:
+                    bind(kind, {"piece": spec} if isinstance(spec, str) else spec)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_numeric_checks(name):
+    results = run_checks(load(name))
+    assert results, f"the recipe {name} proves nothing: give it a numeric check"
+    failed = [f"{r.name}: {d}" for r in results for d in r.differences]
+    assert not failed, "\n".join(failed)
+
+
+def test_a_recipe_inherits_pieces_but_not_checks():
+    qae = load("qae")
+    assert qae["stages"]["rl"]["policy_loss"]["clip_high"] == 0.28
+    assert qae["stages"]["rl"]["advantage"]["piece"] == "quantile"
+    assert all(c["piece"] == "advantage/quantile" for c in qae["checks"])
+
+
+CHECK = {
+    "name": "x",
+    "piece": "advantage/grpo",
+    "given": {"rewards": [[1, 0]]},
+    "expect": {"advantages": [[0.7071058, -0.7071058]]},
+    "atol": 1e-6,
+}
+
+
+def ran(**changes):
+    return run_checks({"id": "mine", "stages": {}, "checks": [CHECK | changes]})[0]
+
+
+def test_a_check_can_fail():
+    assert ran().passed
+    assert ran(expect={"advantages": [[0.7071058, -0.70711]]}).differences == (
+        "advantages[0][1] is -0.70710578, expected -0.70711 within 1e-06",
+    )
+    assert not ran(expect={"advantages": [[1, -0.7071058]]}).passed, "an integer is exact"
+    assert not ran(expect={"advantages": [[0.7071058]]}).passed
+    assert not ran(knobs={"std": "none"}).passed, "knobs of the check reach the piece"
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"tolerance": 1}, "unknown key 'tolerance'"),
+        ({"piece": "advantage.grpo"}, "write kind/name"),
+        ({"expect": {"advantage": []}}, "did you mean 'advantages'"),
+        (
+            {"given": {"reward": [[1, 0]]}},
+            "gives 'reward', which a check of advantage does not take: did you mean 'rewards'",
+        ),
+    ],
+)
+def test_a_malformed_check_is_one_sentence(changes, said):
+    with pytest.raises(UserError, match=said):
+        ran(**changes)
+
+
+def test_the_command_line_runs_them(capsys, tmp_path, monkeypatch):
+    from flows.cli import main
+
+    assert main(["check", "--all", "--numeric"]) == 0
+    assert "ok      qae" in capsys.readouterr().out
+    assert main(["check"]) == 2
+    assert main(["check", "qaf"]) == 2
+    assert "did you mean 'qae'" in capsys.readouterr().err
+    own = tmp_path / "recipes"
+    own.mkdir(parents=True)
+    (own / "mine.yaml").write_text(
+        "id: mine\nchecks: [{name: x, piece: advantage/rloo, given: {rewards: [[1, 0]]}, expect: {advantages: [[2.0, 0.0]]}}]\n"
+    )
+    monkeypatch.setenv("ESPALIER_PATH", str(tmp_path))
+    assert main(["check", "mine"]) == 1
+    assert "advantages[0][0] is 1, expected 2 within 1e-06" in capsys.readouterr().out

@@ -1,0 +1,126 @@
+"""The graph, end to end: the real dvc.yaml and the real plan over a copy of the code; the other stages are played by
+a script that writes what it was told.
+
+Each test works in a copy of one reproduced and committed repository.
+"""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+import toy
+
+from tasks.errors import UserError
+from tasks.runtime import dvc
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def pristine(tmp_path_factory):
+    return toy.project(tmp_path_factory.mktemp("graph") / "repo")
+
+
+@pytest.fixture
+def repo(pristine, tmp_path):
+    return shutil.copytree(pristine, tmp_path / "repo", symlinks=True)
+
+
+def ran(root, *args):
+    """Stages that a command ran, in order."""
+    return re.findall(r"Running stage '(\w+)'", toy.sh(root, *(args or ("repro",))))
+
+
+def test_what_runs_again(repo):
+    assert ran(repo) == [], "nothing changed"
+    (repo / "training/rl/advantage/brand_new.py").write_text(
+        '"""New."""\ndef brand_new(groups, rewards, state, rng): ...\n'
+    )
+    assert ran(repo) == ["plan"], "a new piece"
+    with (repo / "training/rl/advantage/grpo.py").open("a") as f:
+        f.write("# the piece in use\n")
+    assert ran(repo) == ["plan", "rl", "evaluate", "report"]
+    with (repo / "training/rl/advantage/quantile.py").open("a") as f:
+        f.write("# a piece that is not in use\n")
+    assert ran(repo) == ["plan"]
+    (repo / "data/facts.csv").write_text("a,b,d\n")
+    assert ran(repo) == ["kb", "clean", "evaluate"], (
+        "they read files of the user's; what the toy writes does not depend on data, so nothing follows"
+    )
+
+
+def test_quiet_says_nothing_but_errors(repo, monkeypatch, capfd):
+    monkeypatch.setenv("ESPALIER_QUIET", "1")
+    with (repo / "training/rl/advantage/grpo.py").open("a") as f:
+        f.write("# the piece in use\n")
+    assert dvc.reproduce(repo) == 0
+    assert capfd.readouterr() == ("rl: at work\n", ""), "four stages ran; what one says itself is its own affair"
+    (repo / "params.yaml").write_text("recipe: gprp\n")
+    assert dvc.reproduce(repo) != 0
+    assert "gprp" in capfd.readouterr().err
+
+
+def test_recipes_are_experiments(repo):
+    before = json.loads((repo / "artifacts/plan/rl.json").read_text())["params"]
+    assert ran(repo, "exp", "run", "-S", "recipe=qae", "-n", "try-qae")[:2] == ["plan", "rl"]
+    after = json.loads((repo / "artifacts/plan/rl.json").read_text())["params"]
+    assert before["advantage"]["piece"] == "grpo" and after["advantage"] == {"piece": "quantile", "k": 0.4, "eps": 1e-8}
+    assert "# kept" in (repo / "params.yaml").read_text() and "recipe: qae" in (repo / "params.yaml").read_text()
+    (metric,) = json.loads(toy.sh(repo, "metrics", "diff", "--json"))["artifacts/evaluate/metrics.json"].values()
+    assert metric["old"] != metric["new"]
+    assert "try-qae" in toy.sh(repo, "exp", "show", "--csv")
+    assert "index.html" in toy.sh(repo, "plots", "diff", "HEAD")
+    toy.sh(repo, "exp", "apply", "try-qae")
+    assert ran(repo) == [], "what an experiment computed is not computed again"
+
+
+def test_settings_reach_the_plan_through_dvc(repo, monkeypatch):
+    for name, value in toy.WHO.items():
+        monkeypatch.setenv(name, value)
+    changes = {"set.rl.advantage": {"piece": "quantile", "k": 0.25}, "set.rl.lr": 1e-05, "seed": 3}
+    assert dvc.experiment(changes, repo) == 0
+    plan = json.loads((repo / "artifacts/plan/rl.json").read_text())
+    assert plan["params"]["advantage"] == {"piece": "quantile", "k": 0.25, "eps": 1e-8}
+    assert plan["params"]["lr"] == 1e-05 and plan["seed"] == 3
+    assert dvc.experiment({"set.rl.advantage": {"piece": "rloo"}}, repo) == 0
+    assert "k: " not in (repo / "params.yaml").read_text(), "a piece is replaced whole, in params.yaml too"
+
+
+def test_a_remote_round_trips(repo, tmp_path):
+    toy.sh(repo, "remote", "add", "-d", "store", str(tmp_path / "store"))
+    toy.sh(repo, "push", "-q")
+    before = (repo / "artifacts/rl/card.json").read_bytes()
+    shutil.rmtree(repo / ".dvc/cache")
+    shutil.rmtree(repo / "artifacts")
+    shutil.rmtree(repo / "reports")
+    toy.sh(repo, "pull", "-q")
+    assert (repo / "artifacts/rl/card.json").read_bytes() == before
+    assert ran(repo) == []
+
+
+def test_a_refusal_of_the_plan_stops_the_run_and_loses_nothing(repo):
+    (repo / "params.yaml").write_text("recipe: gpro\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "dvc", "repro"], cwd=repo, env=dvc.environment(), capture_output=True, text=True
+    )
+    assert done.returncode != 0 and "error: plan: there is no recipe 'gpro': did you mean 'grpo'?" in done.stderr
+    assert "Traceback" not in done.stderr and (repo / "artifacts/rl/card.json").exists()
+
+
+def test_two_runs_in_one_checkout(tmp_path):
+    with dvc.alone(tmp_path), pytest.raises(UserError, match="another run is under way"), dvc.alone(tmp_path):
+        pass
+
+
+def test_an_experiment_without_a_commit(tmp_path):
+    with pytest.raises(UserError, match="no commit yet: `git init"):
+        dvc.experiment({"recipe": "qae"}, tmp_path)
+
+
+def test_downstream_follows_the_graph():
+    assert dvc.downstream({"rl"}, toy.CODE) == ["evaluate", "report"]
+    assert dvc.downstream({"clean"}, toy.CODE) == ["reward", "prefer", "evaluate", "report"]
+    assert dvc.downstream({"kb"}, toy.CODE)[0] == "questions" and "problems" not in dvc.downstream({"kb"}, toy.CODE)

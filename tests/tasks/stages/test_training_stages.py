@@ -1,0 +1,261 @@
+"""The stages sft, reward, prefer and rl at toy size: folders load anywhere, the same seed gives the same bytes,
+mistakes are sentences."""
+
+import csv
+import importlib
+import json
+import math
+import re
+import shutil
+
+import pytest
+import small
+import torch
+import yaml
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from synth.knowledge.kb import Entity
+from synth.types import Problem
+from tasks.errors import UserError
+from tasks.planning import pieces, plan
+from tasks.runtime.stage import Stage, load
+from tasks.storage import commit, tables
+from training.model.attention import PackedRows
+from training.model.model import head_weight, hidden_states, load_model
+
+DATA = ("kb", "questions", "problems", "demonstrations", "preferences", "clean")
+TRAINED = ("sft", "reward", "prefer", "rl")
+MODELS = ("sft/base", "sft/model", "reward/model", "prefer/model", "rl/model")
+DISPLEASED = {
+    "piece": "reinforce",
+    "baseline": 0.5,
+}  # an untrained model scores 0: with this baseline it has something to learn from
+QUICK = {
+    "sft": {"base_steps": 3, "steps": 3},
+    "reward": {"steps": 3},
+    "prefer": {"steps": 3},
+    "rl": {"steps": 2, "advantage": DISPLEASED},
+}
+
+
+def play(root, name, **other):
+    """Run a stage in this process; `other` replaces knobs of its plan. Returns its card."""
+    spec = load(name, root)
+    stage = Stage(name, plan={**spec, "params": spec["params"] | other}, root=root)
+    stage.params = pieces.bind_all(stage.pieces, stage.params)
+    with stage.running():
+        getattr(importlib.import_module(f"tasks.stages.{name}"), name)(stage, **stage.params)
+    return card(root, name)
+
+
+def card(root, name):
+    return json.loads((root / "artifacts" / name / "card.json").read_text())
+
+
+def curve(root, name):
+    with (root / "artifacts" / name / "curve.csv").open() as f:
+        return list(csv.DictReader(f))
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A project with its data and one run of every training stage."""
+    root = tmp_path_factory.mktemp("stages") / "whole"
+    root.mkdir()
+    small.write_project(root)
+    for name in (*DATA, *TRAINED):
+        play(root, name, **QUICK.get(name, {}))
+    return root
+
+
+@pytest.fixture
+def project(whole, tmp_path):
+    """The same data and models, to train on in other ways."""
+    return shutil.copytree(whole, tmp_path / "project")
+
+
+@pytest.mark.parametrize("folder", MODELS)
+def test_every_model_loads_anywhere_and_says_the_same(whole, folder):
+    path = whole / "artifacts" / folder
+    theirs, tokenizer = AutoModelForCausalLM.from_pretrained(path), AutoTokenizer.from_pretrained(path)
+    ids = torch.tensor(
+        tokenizer.apply_chat_template(
+            [{"role": "user", "content": "What is the capital ?"}], add_generation_prompt=True
+        )["input_ids"]
+    )
+    ours, _ = load_model(path)
+    hidden = hidden_states(ours, ids, torch.arange(len(ids)), PackedRows([len(ids)]))
+    torch.testing.assert_close(
+        hidden @ head_weight(ours).T, theirs(input_ids=ids[None]).logits[0], atol=1e-5, rtol=1e-5
+    )
+
+
+def test_every_stage_moves_the_weights(whole):
+    weights = {m: (whole / "artifacts" / m / "model.safetensors").read_bytes() for m in MODELS}
+    assert len(set(weights.values())) == len(MODELS)
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_curves_and_cards(whole, name):
+    rows = curve(whole, name)
+    assert [int(r["step"]) for r in rows] == list(range({"sft": 6, "rl": 2}.get(name, 3)))
+    assert all(math.isfinite(float(r["loss"])) for r in rows if r["loss"])
+    assert not [k for k in rows[0] if k.endswith("seconds")], "times are no output"
+    kept = card(whole, name)
+    assert kept["parameters"] > 0 and len(kept["trained_on"]) == 64
+    json.loads(json.dumps(kept, allow_nan=False))
+
+
+def test_preference_starts_at_ln_2(whole):
+    first = curve(whole, "prefer")[0]
+    assert float(first["accuracy"]) == 0.0 and abs(float(first["margin"])) < 1e-3
+    stage = load("prefer", whole)["params"]
+    sft = -stage["sft_weight"] * float(first["chosen_logp"])  # of the sums; the stage divides each by its length
+    assert math.log(2) - 1e-4 <= float(first["loss"]) <= math.log(2) + sft
+
+
+def test_rl_plays_what_it_says(whole):
+    rows, kept = curve(whole, "rl"), card(whole, "rl")
+    assert kept["rollouts"] == sum(float(r["rollouts"]) for r in rows) == 2 * 2 * 2
+    assert all(float(r["mismatch_kl"]) < 1e-4 for r in rows if r["mismatch_kl"]), "sampler and learner agree"
+    episodes = [json.loads(line) for line in (whole / "artifacts/rl/episodes.jsonl").read_text().splitlines()]
+    train = {p.id for p in tables.read(whole / "artifacts/questions/problems.parquet", Problem) if p.split == "train"}
+    assert len(episodes) == 4 and {e["problem"] for e in episodes} <= train
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_the_same_seed_gives_the_same_bytes_anywhere(whole, project, name):
+    play(project, name, **QUICK[name])
+    assert small.outputs(project, name) == small.outputs(whole, name)
+
+
+def test_another_seed_gives_another_model(whole, project):
+    path = project / "artifacts/plan/prefer.json"
+    spec = json.loads(path.read_text())
+    path.write_text(json.dumps(spec | {"seed": spec["seed"] + 1}))
+    commit.seal(path.parent)
+    play(project, "prefer", **QUICK["prefer"])
+    one, two = ((r / "artifacts/prefer/model/model.safetensors").read_bytes() for r in (whole, project))
+    assert one != two
+
+
+# --- other settings
+# ----------------------------------------------------------------------------------------------------
+
+
+def test_minibatches_and_epochs_stretch_the_schedule(project):
+    """Every optimizer step moves along the schedule, so that it ends with the run."""
+    play(
+        project,
+        "rl",
+        steps=3,
+        epochs=2,
+        minibatches=2,
+        warmup=0,
+        decay="linear",
+        lr=1e-3,
+        samples_per_prompt=4,
+        regularisers=pieces_of("kl", coef=0.01),
+    )
+    rates = [float(r["lr"]) for r in curve(project, "rl") if r["lr"]]
+    assert rates == sorted(rates, reverse=True) and rates[-1] > 1e-4, (
+        "the last step averages four rates above the final one"
+    )
+
+
+def test_with_made_up_names_no_name_of_the_world_is_shown(project, monkeypatch):
+    from tasks.stages import sft
+
+    names = [e.name for e in tables.read(project / "artifacts/kb/entities.parquet", Entity)]
+    told, real = [], sft.demonstration_row
+    monkeypatch.setattr(sft, "demonstration_row", lambda r, messages, w: told.append(messages) or real(r, messages, w))
+    shutil.rmtree(project / "artifacts/sft")
+    found = play(project, "sft", base_steps=1, steps=3, made_up_names=1.0)
+    shown = [
+        [m.content for m in messages] for messages in told[-3 * 4 :]
+    ]  # before them every row was cut once with its own names
+    assert len(told) == found["demonstrations"] + found["too_long"] + 12
+    games = ["\n".join(x) for x in shown if len(x) > 2]
+    assert games and not [n for n in names for text in games if re.search(rf"\b{n}\b", text)]
+
+
+def pieces_of(name, **knobs):
+    return [{"piece": name, **knobs}]
+
+
+@pytest.mark.parametrize(
+    ("name", "knobs", "sentence"),
+    [
+        ("sft", {"max_length": 5}, "longer than max_length"),
+        ("sft", {"made_up_names": 2.0}, "made_up_names is 2.0"),
+        ("sft", {"device": "cuda:99"}, "device is 'cuda:99'"),
+        ("sft", {"optimizer": "adam"}, "kind is 'adam'; choose 'adamw' or 'muon'"),
+        ("prefer", {"max_length": 5}, "no cleaned pair of the split train is left"),
+        ("reward", {"max_length": 5}, "no cleaned pair of the split train is left"),
+        ("rl", {"temperature": 0.0}, "temperature is 0.0"),
+        ("rl", {"decay": "steps"}, "decay is 'steps'"),
+        ("rl", {"max_tokens": 20}, "more than max_tokens = 20"),
+    ],
+)
+def test_a_setting_that_cannot_work_is_one_sentence(project, monkeypatch, name, knobs, sentence):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(ValueError, match=sentence) as caught:
+        play(project, name, **knobs)
+    assert "\n" not in str(caught.value)
+    assert small.outputs(project, name), "what an earlier run made is still there"
+
+
+def test_a_model_path_without_a_tokenizer(project, tmp_path):
+    bare = shutil.copytree(project / "artifacts/sft/model", tmp_path / "bare")
+    for path in bare.glob("tokenizer*"):
+        path.unlink()
+    with pytest.raises(ValueError, match="has no tokenizer .no tokenizer.json.: copy the tokenizer files"):
+        play(project, "sft", model=str(bare))
+
+
+def test_truncated_sampling_is_no_setting_of_rl(tmp_path, monkeypatch):
+    """The learner's log-probs are of the whole distribution; a ratio to a truncated one would be of two different
+    policies."""
+    monkeypatch.chdir(tmp_path)
+    for knob in ("top_p", "top_k"):
+        (tmp_path / "params.yaml").write_text(yaml.safe_dump({"recipe": "grpo", "set": {"rl": {knob: 1}}}))
+        with pytest.raises(UserError, match=f"rl.*{knob}"):
+            plan.plans(tmp_path)
+
+
+# --- a Hub model
+# -------------------------------------------------------------------------------------------------------
+
+
+def test_the_gpu_profile_reaches_its_first_optimizer_step_with_a_local_model(project, monkeypatch):
+    """The same code path on a CPU: a folder in the place of the Hub id, bfloat16, instructions in the prompt."""
+    local = shutil.copytree(project / "artifacts/sft/model", project / "local")
+    few = {"device": "cpu", "checkpoint_every": 1}
+    quick = {
+        "sft": {**few, "model": str(local), "steps": 1, "rows_per_step": 4},
+        "reward": {**few, "steps": 1, "pairs_per_step": 4},
+        "prefer": {**few, "steps": 1, "pairs_per_step": 4},
+        "rl": {
+            **few,
+            "steps": 1,
+            "prompts_per_step": 2,
+            "samples_per_prompt": 2,
+            "max_turn_tokens": 8,
+            "advantage": DISPLEASED,
+        },
+    }
+    monkeypatch.chdir(project)
+    shutil.rmtree(project / "pieces")
+    settings = {k: v for k, v in small.SIZES.items() if k in DATA}
+    (project / "params.yaml").write_text(
+        yaml.safe_dump({"recipe": "grpo", "profile": "gpu", "tracking": "off", "set": {**settings, **quick}})
+    )
+    plan.write(project)
+    for name in TRAINED:
+        assert load(name, project)["params"]["dtype"] == "bfloat16"
+        play(project, name)
+        assert json.loads((project / "artifacts" / name / "model/config.json").read_text())["dtype"] == "bfloat16"
+        assert 0 < float(curve(project, name)[-1]["grad_norm"]) < math.inf
+    assert "<search>" in json.loads((project / "artifacts/rl/episodes.jsonl").read_text().splitlines()[0])["text"], (
+        "it was told the protocol"
+    )

@@ -1,0 +1,84 @@
+"""`--no-skips` fails on each kind of skip, in tests and while files are imported, and lets the listed reasons pass; `--fast`
+selects what it says."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import fast
+import no_skips
+import pytest
+
+TESTS = Path(no_skips.__file__).parents[1]
+
+CASES = {
+    "in_a_test": ("import pytest\ndef test(): pytest.skip('no fish here')\n", "no fish here"),
+    "by_a_mark": (
+        "import pytest\n@pytest.mark.skipif(True, reason='no fish here')\ndef test(): pass\n",
+        "no fish here",
+    ),
+    "in_a_fixture": (
+        "import pytest\n@pytest.fixture\ndef f(): pytest.skip('no fish here')\ndef test(f): pass\n",
+        "no fish here",
+    ),
+    "at_import": ("import pytest\npytest.importorskip('fish_' + 'none')\ndef test(): pass\n", "fish_none"),
+    "allowed": ("import pytest\ndef test(): pytest.skip('there is no CUDA device')\n", None),
+    "expected_failure": ("import pytest\n@pytest.mark.xfail\ndef test(): assert False\n", None),
+    "nothing_skipped": ("def test(): pass\n", None),
+}
+
+
+def run(folder: Path, source: str, *options: str):
+    (folder / "test_it.py").write_text(source)
+    command = [sys.executable, "-m", "pytest", "-p", "no_skips", "-p", "no:cacheprovider", *options, "test_it.py"]
+    env = {"PYTHONPATH": str(Path(no_skips.__file__).parent), "PATH": "/usr/bin:/bin"}
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, env=env)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_skip_is_a_failure_unless_its_reason_is_listed(case, tmp_path):
+    source, seen = CASES[case]
+    done = run(tmp_path, source, "--no-skips")
+    assert (done.returncode == 0) == (seen is None), done.stdout
+    if seen:
+        assert "which --no-skips forbids" in done.stdout and seen in done.stdout
+
+
+def test_without_the_option_a_skip_is_a_skip(tmp_path):
+    assert "1 skipped" in run(tmp_path, CASES["in_a_test"][0]).stdout
+
+
+def test_each_allowed_reason_says_why(tmp_path):
+    assert no_skips.allowed()
+    (tmp_path / "list.toml").write_text('[[skip]]\nreason = "no fish"\n')
+    with pytest.raises(ValueError, match="give each"):
+        no_skips.allowed(tmp_path / "list.toml")
+
+
+def test_fast_keeps_each_quick_function_and_its_first_and_last_case(tmp_path):
+    source = """
+import pytest
+@pytest.mark.parametrize("i", range(5))
+def test_many(i): print("ran many", i)
+@pytest.mark.parametrize("i", range(1))
+def test_single(i): print("ran single", i)
+def test_plain(): print("ran plain")
+@pytest.mark.slow
+def test_slow(): print("ran slow")
+@pytest.mark.engine
+def test_engine(): print("ran engine")
+class TestIn:
+    def test_plain(self): print("ran inner")
+"""
+    done = run(tmp_path, source, "-p", "fast", "--fast", "-s", "-q", "-W", "ignore")
+    ran = [line.partition("ran ")[2] for line in done.stdout.splitlines() if "ran " in line]
+    assert ran == ["many 0", "many 4", "single 0", "plain", "inner"], done.stdout
+    assert "5 passed, 5 deselected" in done.stdout
+
+
+def test_what_fast_leaves_out_exists():
+    names = set(
+        re.findall(r"^ *def (test_\w+)", "\n".join(f.read_text() for f in TESTS.rglob("test_*.py")), re.MULTILINE)
+    )
+    assert fast.LEFT_OUT and fast.LEFT_OUT <= names, sorted(fast.LEFT_OUT - names)

@@ -1,0 +1,139 @@
+"""Environments of several turns: walking a grid, asking about a hidden thing, a second look. Played by scripts, scored
+by programs."""
+
+from __future__ import annotations
+
+import pytest
+
+from synth.families.grid_navigation import grid_navigation
+from synth.families.integer_arithmetic import integer_arithmetic
+from synth.families.twenty_questions import twenty_questions
+from synth.types import Problem, Unscorable
+from training.env.ask import ask
+from training.env.second_look import second_look
+from training.env.walk import walk
+
+GRID = Problem.make(
+    prompt="Go from S to G by U, D, L, R in the fewest moves, # is a wall: S.#/#../#.G",
+    answer="RDDR",
+    verifier="moves",
+    args={"rows": ["S.#", "#..", "#.G"], "limit": 4},
+    env="walk",
+    family="grid_navigation",
+    split="train",
+)
+THINGS = Problem.make(
+    prompt="bo: red; da: heavy; fe: red heavy; gu: soft. Is it red? yes Is it heavy? no. Which one is it?",
+    answer="bo",
+    verifier="exact",
+    env="ask",
+    family="twenty_questions",
+    split="train",
+)
+
+
+def play(env, problem, *turns):
+    """(messages shown, score, state) of an episode; the score is None where the turns did not end it."""
+    state, shown = env.start(problem, {})
+    for text in turns:
+        said, over, score = env.step(state, text)
+        shown = [*shown, *said]
+        if over:
+            return shown, score, state
+    return shown, None, state
+
+
+def test_a_walk_in_turns():
+    shown, score, _ = play(walk(), GRID, "<move>D</move>", "<move>RD</move>", "<move>DR</move>")
+    assert shown[1].content == "D is blocked. At row 1 column 1, open: R"
+    assert shown[2].content == "At row 2 column 2, open: U D R"
+    assert score.value == 1.0 and score.parts["moves"] == 5 and score.parts["shortest"] == 4
+    _, score, _ = play(walk(slack=1.0), GRID, "<move>D</move>", "<move>RDDR</move>")
+    assert score.value == 0.0 and score.parts["late"] == 1.0
+    _, score, _ = play(walk(), GRID, "I go right")
+    assert score.value == 0.0 and score.parts["malformed"] == 1.0
+    assert play(walk(), GRID, "<move>" + "U" * 10**6 + "</move>")[1].parts["malformed"] == 1.0
+
+
+def test_a_hidden_map_is_not_shown():
+    shown, score, _ = play(walk(hidden=True), GRID, "<move>RDDR</move>")
+    assert (
+        "#.G" not in shown[0].content
+        and "3 by 3" in shown[0].content
+        and "open: R" in shown[0].content
+        and score.value == 1.0
+    )
+
+
+@pytest.mark.parametrize("index", range(5))
+def test_the_family_s_own_answer_walks(index):
+    problem = grid_navigation(3, "train", index, levels=[2], env="walk")
+    assert problem.env == "walk" and play(walk(slack=1.0), problem, f"<move>{problem.answer}</move>")[1].value == 1.0
+
+
+def test_questions_are_answered_and_counted():
+    env = ask(success=10.0, useful=0.5, useless=-0.1, step_penalty=-0.01, budget=2)
+    shown, score, state = play(env, THINGS, "<ask>red</ask>", "<ask>heavy</ask>", "<answer>bo</answer>")
+    assert "Is it" not in shown[0].content and [m.content for m in shown[1:]] == ["yes", "no"]
+    assert (
+        score.value == pytest.approx(10 + 2 * 0.5 - 3 * 0.01)
+        and score.parts["left"] == 1
+        and score.parts["right"] == 1.0
+    )
+    _, score, _ = play(env, THINGS, "<ask>red</ask>", "<ask>red</ask>", "<ask>heavy</ask>", "<answer>bo</answer>")
+    assert score.value == pytest.approx(10 + 0.5 - 0.1 - 0.1 - 4 * 0.01), (
+        "the second asks nothing new, the third is beyond the budget"
+    )
+    _, score, _ = play(env, THINGS, "<answer>da</answer>")
+    assert score.value == pytest.approx(-0.01) and score.parts["right"] == 0.0
+    _, score, _ = play(ask(most=1), THINGS, "<ask>red</ask>", "<ask>heavy</ask>")
+    assert score.value == 0.0 and score.parts["malformed"] == 0.0
+    assert play(ask(), THINGS, "hm")[1].parts["malformed"] == 1.0
+    shown, _, state = play(ask(reveal=1), THINGS)
+    assert (
+        "Is it red? yes." in shown[0].content and "heavy? no" not in shown[0].content and state["left"] == ["bo", "fe"]
+    )
+
+
+def test_turns_are_rewarded_one_by_one():
+    env = ask(success=10.0, useful=0.5, useless=-0.1, step_penalty=-0.01, budget=2)
+    state, _ = env.start(THINGS, {})
+    env.step(state, "<ask>red</ask>")
+    assert state.pop("step_reward") == pytest.approx(0.49)
+    env.step(state, "<answer>bo</answer>")
+    assert state["step_reward"] == pytest.approx(9.99)
+
+
+@pytest.mark.parametrize("index", range(5))
+def test_asking_what_the_family_asked_leaves_one(index):
+    problem = twenty_questions(3, "train", index, levels=[2], env="ask")
+    state, shown = ask().start(problem, {})
+    for word in [
+        w.rstrip("?") for w in problem.question.partition(". Is it ")[2].split() if w.endswith("?") and w != "it?"
+    ]:
+        ask().step(state, f"<ask>{word}</ask>")
+    assert state["left"] == [problem.answer] and problem.env == "ask"
+
+
+def test_a_problem_without_things_is_a_sentence():
+    with pytest.raises(ValueError, match="lists no things"):
+        ask().start(GRID, {})
+
+
+def test_a_second_look_pays_both(monkeypatch):
+    problem = integer_arithmetic(1, "train", 0)
+    right, wrong = f"<answer>{problem.answer}</answer>", "<answer>77777</answer>"
+    shown, score, _ = play(second_look(), problem, wrong, right)
+    assert (
+        "77777" in shown[1].content
+        and score.value == 1.0
+        and (score.parts["pioneer"], score.parts["observer"]) == (0.0, 1.0)
+    )
+    assert (
+        play(second_look(), problem, right, right)[1].value == 2.0
+        and play(second_look(weight=0.5), problem, right, right)[1].value == 1.0
+    )
+    _, score, _ = play(second_look(), problem, "hm", "<answer>1")
+    assert score.value == 0.0 and score.parts["truncated"] == 1.0 and score.parts["answered"] == 0.0
+    monkeypatch.setattr("training.env.second_look.verify", lambda problem, answer: Unscorable(reason="timeout: 2 s"))
+    assert isinstance(play(second_look(), problem, right)[1], Unscorable)

@@ -1,0 +1,160 @@
+"""What the rows of a group begin with in common is computed once: the same values and gradients, fewer tokens."""
+
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+import tiny
+import torch
+
+from tests.training.learner.test_learner import seen_calls
+from training.learner.learner import Learner, Optim, nll, score, token_stats
+from training.learner.pack import Row, Stream, pack, select, split
+from training.preference.loss.dpo import dpo
+from training.preference.objective import PairObjective
+from training.rl.objective import PolicyObjective
+from training.rl.observation.corrupted import corrupted
+from training.rl.policy_loss.clip import clip
+from training.rl.ratio.sequence import sequence
+from training.rl.ratio.token import token
+from training.rl.regulariser.entropy import entropy
+
+pytestmark = pytest.mark.usefixtures("either_way")
+
+GRPO = PolicyObjective(
+    ratio=token, policy_loss=partial(clip, aggregate="sequences"), regularisers=[partial(entropy, coef=0.01)]
+)
+GSPO = PolicyObjective(ratio=sequence, policy_loss=clip)
+
+
+def row(prompt, turns, group, rng):
+    """A prompt, and answers of the model with what the environment says between them."""
+    parts, on = [prompt], [np.zeros(len(prompt), dtype=bool)]
+    for i, n in enumerate(turns):
+        parts.append(rng.integers(0, 300, n))
+        on.append(np.full(n, i % 2 == 0))
+    ids = np.concatenate(parts)
+    columns = {"advantages": np.full(len(ids), rng.normal()), "sampling_logp": rng.normal(-6, 1, len(ids))}
+    return Row(ids=ids, trainable=np.concatenate(on), group=group, columns=columns)
+
+
+def groups(*, samples=4, seed=0, turns=((3,), (9,), (1,), (12, 5, 4))):
+    """Groups of one prompt each, of one turn and of several; a row that is nothing but its prompt and one token; a row
+    alone."""
+    rng = np.random.default_rng(seed)
+    header = rng.integers(0, 300, 3)
+    rows = [
+        row(prompt, turns[i % len(turns)], g, rng)
+        for g, prompt in enumerate(np.concatenate([header, p]) for p in tiny.ids(20, 31, 14, seed=seed))
+        for i in range(samples)
+    ]
+    return [*rows, row(tiny.ids(17, seed=9)[0], (6,), 9, rng)]
+
+
+def gradient(batch, objective, **knobs):
+    learner = Learner(tiny.build(), Optim(max_grad_norm=1e9))
+    metrics = learner.step(batch, objective, **knobs)
+    return metrics, [p.grad.clone() for p in learner.weights]
+
+
+def apart(batch):
+    return replace(batch, common=[])
+
+
+def computed(batch):
+    return len(Stream.of(batch).ids)
+
+
+@pytest.mark.parametrize("budget", [10**6, 90, 1])
+@pytest.mark.parametrize("objective", [GRPO, GSPO, nll], ids=["grpo", "gspo", "nll"])
+def test_a_shared_prompt_changes_neither_values_nor_gradients(objective, budget):
+    batch = pack(groups())
+    assert computed(batch) < 0.75 * len(batch.ids)
+    want, whole = gradient(apart(batch), objective, temperature=0.7)
+    got, shared = gradient(batch, objective, temperature=0.7, tokens_per_microbatch=budget)
+    for name in {"loss", "grad_norm", "nll", "entropy"} & set(want):
+        assert got[name] == pytest.approx(want[name], rel=1e-6, abs=1e-6), name
+    for a, b in zip(whole, shared, strict=True):
+        assert float((a - b).abs().max()) <= 1e-6 * max(1.0, float(a.abs().max()))
+
+
+def test_statistics_of_every_token_are_those_of_the_unshared_pass():
+    batch = pack(groups())
+    model = tiny.build()
+    for a, b in zip(
+        *([s.logp, s.entropy] for s in (token_stats(model, batch), score(model, apart(batch)))), strict=True
+    ):
+        torch.testing.assert_close(a, b, atol=1e-6, rtol=1e-6)
+
+
+@pytest.mark.parametrize("budget", [10**6, 60])
+def test_both_answers_to_a_prompt_share_it(budget):
+    rng = np.random.default_rng(1)
+    batch = pack([row(p, (n,), g, rng) for g, p in enumerate(tiny.ids(18, 25, 9)) for n in (4, 7)])
+    batch.columns["reference"] = torch.full((len(batch.ids),), -5.0)
+    assert computed(batch) == len(batch.ids) - 18 - 25 - 9
+    objective = PairObjective(loss=dpo, sft=0.3)
+    want, got = (gradient(b, objective, tokens_per_microbatch=budget, together=2)[1] for b in (apart(batch), batch))
+    for a, b in zip(want, got, strict=True):
+        assert float((a - b).abs().max()) <= 1e-6 * max(1.0, float(a.abs().max()))
+
+
+def test_what_is_shared_is_the_prompt_and_never_what_the_model_wrote():
+    """Rows that differ nowhere, rows that go apart within the prompt, and one that is another's beginning."""
+    prompt, other = tiny.ids(12, 12)
+    said = np.arange(5)
+    bent = np.concatenate([prompt[:9], other[9:]])
+    assert bent[9] != prompt[9]
+    make = lambda p, a: Row(ids=np.concatenate([p, a]), trainable=np.arange(len(p) + len(a)) >= len(p))  # noqa: E731
+    batch = pack([make(prompt, said), make(prompt, said), make(bent, said), make(other, said)])
+    assert batch.common == [0, 12, 9, 0]
+    assert computed(batch) == 4 * 17 - 12 - 9
+    assert computed(select(batch, 1, 4)) == 3 * 17 - 9, "the first row of a part has nobody before it"
+    assert [computed(b) for b in split(batch, 1)] == [17] * 4
+
+
+def test_rows_that_share_little_are_left_as_they_were():
+    """A few common tokens of a chat's header cost more than they save; the pass is then the plain one, to the bit."""
+    header = np.arange(2)
+    rng = np.random.default_rng(0)
+    rows = [row(np.concatenate([header, p]), (20,), g, rng) for g, p in enumerate(tiny.ids(15, 15, 15))]
+    batch = pack(rows)
+    assert batch.common == [] and Stream.of(batch).place is None
+
+
+def test_ids_that_were_changed_are_not_taken_for_those_they_were():
+    """The pass over corrupted prompts: each row's own, although the prompts had been one."""
+    rows = [
+        replace(r, columns={**r.columns, "corrupt": (np.arange(len(r.ids)) % (3 + i)) == 1})
+        for i, r in enumerate(groups())
+    ]
+    model, out = tiny.build(), []
+    for batch in (pack(rows), apart(pack(rows))):
+        corrupted(batch, lambda other: score(model, other).logp)
+        out.append(batch.columns["corrupted"])
+    torch.testing.assert_close(*out, atol=1e-6, rtol=1e-6)
+
+
+def test_every_token_of_a_batch_has_a_place_where_its_own_id_is():
+    for seed in range(20):
+        batch = pack(groups(samples=1 + seed % 4, seed=seed))
+        stream = Stream.of(batch)
+        if stream.place is not None:
+            assert torch.equal(stream.ids[stream.place], batch.ids) and torch.equal(
+                stream.position[stream.place], batch.position
+            )
+            assert sorted(set(stream.place.tolist())) == list(range(len(stream.ids)))
+
+
+def test_local_schedule_with_shared_prompts():
+    """Head and loss chunk by chunk, prompts once: as all at once, apart."""
+    batch, out = pack(groups()), []
+    for b, logits in ((apart(batch), 1 << 25), (batch, 7 * 336)):
+        learner = Learner(tiny.build(init_range=0.1), Optim(max_grad_norm=1e9), logits=logits)
+        with seen_calls("training.learner.learner.fused_policy_loss") as calls:
+            learner.step(b, PolicyObjective(ratio=token, policy_loss=clip))
+        assert bool(calls) == (logits < 1 << 25)
+        out.append([p.grad.clone() for p in learner.weights])
+    for a, b in zip(*out, strict=True):
+        torch.testing.assert_close(a, b, atol=1e-6, rtol=1e-4)

@@ -1,0 +1,394 @@
+"""The learner: one optimizer step from one packed batch and one objective. It knows no algorithm and divides exactly
+once.
+
+An objective is `f(stats, batch) -> list[Terms]`: values to be summed and the name of the total that divides them. The
+learner splits the batch by a token budget, runs the model, asks the objective, divides each term by the *global* total
+and accumulates gradients: how a batch is split changes nothing but memory.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from training.learner.muon import Muon
+from training.learner.pack import Stream, split
+from training.learner.profile import Clock, flops, peak_mb
+from training.lm_head.fused_loss import fused_policy_loss, plan
+from training.lm_head.logprob import Head, fused_logprob, limits
+from training.model.model import checkpointed_layers, head_weight, hidden_states
+from training.types import Batch, Terms, TokenStats
+
+Objective = Callable[[TokenStats, Batch], Iterable[Terms]]
+Read = Callable[..., TokenStats]  # (model, batch, *, temperature) -> what an objective sees of the model
+
+
+@dataclass(frozen=True, kw_only=True)
+class Optim:
+    """The optimizer and its schedule: linear warm-up, then constant, linear or cosine decay to `final` x lr over
+    `steps`.
+
+    kind "muon" (Jordan et al. 2024; torch.optim.Muon) takes the hidden weight matrices with rate `matrix_lr` and leaves
+    the embedding, head and vectors to AdamW: a model of a million parameters trained from nothing learns to copy in a
+    third of the steps with it.
+    """
+
+    kind: str = "adamw"
+    lr: float = 1e-3
+    matrix_lr: float = 0.05
+    warmup: int = 20
+    steps: int = 1000
+    decay: str = "cosine"
+    final: float = 0.1
+    weight_decay: float = 0.01
+    betas: tuple[float, float] = (0.9, 0.95)
+    max_grad_norm: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name, known in (("kind", ("adamw", "muon")), ("decay", ("constant", "linear", "cosine"))):
+            if getattr(self, name) not in known:
+                raise ValueError(
+                    f"the optimizer's {name} is {getattr(self, name)!r}; choose {' or '.join(map(repr, known))}"
+                )
+
+    def at(self, step: int) -> float:
+        """The factor on the learning rates at a step (counted in updates from 0)."""
+        if step < self.warmup:
+            return (step + 1) / self.warmup
+        u = min(1.0, (step - self.warmup) / max(1, self.steps - self.warmup))
+        shape = {"constant": 1.0, "linear": 1 - u, "cosine": 0.5 * (1 + math.cos(math.pi * u))}[self.decay]
+        return self.final + (1 - self.final) * shape
+
+
+def before_targets(model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
+    """The hidden states [N, d] before each trainable target, and where the N targets stand in the batch. What rows
+    begin with in common is computed once; index_select adds up the gradients of all who read it."""
+    stream = Stream.of(batch)
+    hidden = hidden_states(model, stream.ids, stream.position, stream.rows)
+    at = batch.trainable.nonzero().squeeze(1)
+    before = at - 1
+    return hidden.index_select(0, before if stream.place is None else stream.place.index_select(0, before)), at
+
+
+def spread(x: Tensor, at: Tensor, n: int) -> Tensor:
+    """[N] numbers of targets to their places among n tokens, 0 elsewhere."""
+    return torch.zeros(n, dtype=x.dtype, device=x.device).index_add(0, at, x)
+
+
+def token_stats(model: nn.Module, batch: Batch, *, temperature: float = 1.0) -> TokenStats:
+    """logp [T] and entropy [T] of each trainable target, 0 elsewhere: only the hidden states of trainable targets reach
+    the head."""
+    return _stats(model, batch, *before_targets(model, batch), temperature)
+
+
+def _stats(model: nn.Module, batch: Batch, before: Tensor, at: Tensor, temperature: float) -> TokenStats:
+    logp, entropy = fused_logprob(before, head_weight(model), batch.ids.index_select(0, at), temperature=temperature)
+    return TokenStats(
+        logp=spread(logp, at, len(batch.ids)),
+        entropy=spread(entropy, at, len(batch.ids)),
+        distribution=lambda: torch.log_softmax((before @ head_weight(model).T).float() / temperature, -1),
+    )
+
+
+@torch.no_grad()
+def score(
+    model: nn.Module,
+    batch: Batch,
+    *,
+    temperature: float = 1.0,
+    tokens_per_microbatch: int = 16384,
+    read: Read = token_stats,
+) -> TokenStats:
+    """What `read` gives, without gradient, in parts: for reference, old-policy, value and check passes."""
+    parts = [read(model, b, temperature=temperature) for b in split(batch, tokens_per_microbatch)]
+    return TokenStats(
+        logp=torch.cat([p.logp for p in parts]),
+        entropy=None if parts[0].entropy is None else torch.cat([p.entropy for p in parts]),
+        extras={k: torch.cat([p.extras[k] for p in parts]) for k in parts[0].extras},
+    )
+
+
+@dataclass
+class Learner:
+    """A model with its optimizer. `step` performs one update and returns metrics; `state`/`load_state` make it
+    resumable.
+
+    weights  the trained parameters
+    master   what the optimizers update: the weights themselves, or float32 copies of half-precision ones. An update of
+             1e-5 is lost in bfloat16, whose numbers near 0.02 lie 1e-4 apart; gradients of micro-batches are summed in
+             float32 too.
+
+    read     how the model's pass becomes statistics: log-probs of a policy, or values of a critic
+    logits   float32 logits of a micro-batch that may be alive at once (4 bytes each); more of them are worked off in
+             chunks. None: 2^25 on a CPU, 2^28 on a GPU (`Limits` of training/lm_head/logprob.py)
+    gradient_checkpointing  activations of a layer are made again in the backward pass, not kept (`training.model.model.checkpointed_layers`)
+
+    Dropout is off, in training too: the policy that learns is the policy that sampled.
+    """
+
+    model: nn.Module
+    optim: Optim
+    step_count: int = 0
+    read: Read = token_stats
+    logits: int | None = None
+    gradient_checkpointing: bool = False
+    weights: list[Tensor] = field(init=False)
+    master: list[Tensor] = field(init=False)
+    optimizers: list[torch.optim.Optimizer] = field(init=False)
+
+    def __post_init__(self) -> None:
+        o = self.optim
+        self.model.eval()
+        names, self.weights = map(
+            list, zip(*((n, p) for n, p in self.model.named_parameters() if p.requires_grad), strict=True)
+        )
+        self.master = [p if p.dtype.itemsize >= 4 else p.detach().float() for p in self.weights]
+        hidden = [
+            o.kind == "muon" and m.dim() == 2 and "embed" not in n and "lm_head" not in n
+            for n, m in zip(names, self.master, strict=True)
+        ]
+        rest = [m for m, h in zip(self.master, hidden, strict=True) if not h]
+        groups = [
+            {"params": [m for m in rest if m.dim() >= 2], "weight_decay": o.weight_decay},
+            {"params": [m for m in rest if m.dim() < 2], "weight_decay": 0.0},
+        ]
+        self.optimizers = [torch.optim.AdamW([g for g in groups if g["params"]], lr=o.lr, betas=o.betas, fused=True)]
+        if any(hidden):
+            matrices = [m for m, h in zip(self.master, hidden, strict=True) if h]
+            self.optimizers.append(Muon(matrices, lr=o.matrix_lr, momentum=0.95, weight_decay=o.weight_decay))
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                group["base_lr"] = group["lr"]
+
+    def step(
+        self,
+        batch: Batch,
+        objective: Objective,
+        *,
+        tokens_per_microbatch: int = 16384,
+        together: int = 1,
+        temperature: float = 1.0,
+    ) -> dict[str, float]:
+        """One optimizer step. Raises FloatingPointError when a log-prob or the gradient is no number (weights are then
+        unchanged), and LookupError for a denominator that nothing counted, and ValueError for a micro-batch that memory
+        does not hold.
+
+        Of the times, `head` is head and loss, with their backward pass where the two are worked off together
+        (`_local`); `sync` waits for the device's numbers and publishes master copies.
+        """
+        device = batch.ids.device
+        clock, work = Clock(device), 0.0
+        for p in (*self.weights, *self.master):
+            p.grad = None
+        (total, lost), sums = (torch.zeros((), dtype=torch.float64, device=device) for _ in range(2)), {}
+        for part in split(batch, tokens_per_microbatch, together):
+            with _fitting(part, tokens_per_microbatch, self.gradient_checkpointing):
+                loss, metrics, nan = self._loss(part, objective, temperature, clock)
+                for one in metrics:
+                    _add(sums, one)
+                if loss.requires_grad:
+                    loss.backward()
+                    self._collect()
+            clock.mark("backward")
+            total, lost = total + loss.detach(), lost + nan
+            if self.read is token_stats:
+                work += self._flops(part)
+        norm = torch.nn.utils.clip_grad_norm_(self.master, self.optim.max_grad_norm)
+        clock.mark("optimizer")
+        names = list(sums)
+        numbers = torch.stack(
+            [x.to(device, torch.float64) for x in (total, norm, lost, *(v for pair in sums.values() for v in pair))]
+        )
+        total, norm, lost, *rest = numbers.tolist()  # the one time that the host waits for the device
+        clock.mark("sync")
+        if lost or not math.isfinite(
+            norm
+        ):  # pieces leave out a token that cannot be (log-prob -inf); one that is no number is a fault
+            what = f"gradient norm is {norm}" if not math.isfinite(norm) else f"log-probs of {lost:.0f} tokens are nan"
+            raise FloatingPointError(
+                f"the {what} at step {self.step_count}: lower the learning rate or look at the batch that caused it"
+            )
+        factor = self.optim.at(self.step_count)
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = group["base_lr"] * factor
+            optimizer.step()
+        clock.mark("optimizer")
+        self._publish()
+        clock.mark("sync")
+        self.step_count += 1
+        times = clock.seconds()
+        seconds = sum(times.values())
+        return (
+            {name: s / n for name, s, n in zip(names, rest[::2], rest[1::2], strict=True) if n}
+            | times
+            | {
+                "loss": total,
+                "grad_norm": norm,
+                "lr": self.optim.lr * factor,
+                "learn_seconds": seconds,
+                "tokens_per_second": len(batch.ids) / seconds,
+                "flops_per_second": work / seconds,
+                "peak_mb": peak_mb(device),
+            }
+        )
+
+    @cached_property
+    def _flops(self) -> Callable[[Batch], float]:
+        return flops(self.model)
+
+    def _loss(
+        self, part: Batch, objective: Objective, temperature: float, clock: Clock
+    ) -> tuple[Tensor, list[Mapping[str, Any]], Tensor]:
+        """Loss and metrics of a micro-batch, and how many of its log-probs are NaN."""
+        with checkpointed_layers(self.model) if self.gradient_checkpointing else nullcontext():
+            if self.read is token_stats:
+                before, at = before_targets(self.model, part)
+            else:
+                stats = self.read(self.model, part, temperature=temperature)
+        clock.mark("forward")
+        if self.read is token_stats:
+            if self._local(len(at), objective):
+                out = self._at_once(part, before, at, objective, temperature)
+                clock.mark("head")
+                return out
+            stats = _stats(self.model, part, before, at, temperature)
+        loss, metrics = divided(objective(stats, part), part)
+        clock.mark("head")
+        return loss, metrics, stats.logp.isnan().sum()
+
+    def _local(self, n: int, objective: Objective) -> bool:
+        """Whether the head and the loss of n targets are worked off together, chunk by chunk: the objective says that a
+        token's gradient depends on its own statistics alone (`scope`), and the logits are too many to be kept."""
+        scope = getattr(objective, "scope", "batch")
+        if scope != "token":
+            return False
+        weight = head_weight(self.model)
+        how = plan(n, len(weight), scope=scope, elements=self.logits, on=limits(weight))
+        return how.kind == "local"
+
+    def _at_once(
+        self, part: Batch, before: Tensor, at: Tensor, objective: Objective, temperature: float
+    ) -> tuple[Tensor, list[Mapping[str, Any]], Tensor]:
+        """`_loss` of a micro-batch through `fused_policy_loss`, in its first step checked against the scope that was
+        declared."""
+
+        def loss_of(stats: TokenStats, _: Any) -> tuple[Tensor, list[Mapping[str, Any]]]:
+            n = len(part.ids)
+            return divided(
+                objective(TokenStats(logp=spread(stats.logp, at, n), entropy=spread(stats.entropy, at, n)), part), part
+            )
+
+        head = Head(weight=head_weight(self.model), temperature=temperature)
+        targets = part.ids.index_select(0, at)
+        verify = self.step_count == 0
+        loss, metrics, stats = fused_policy_loss(
+            before, head, targets, loss_of, scope="token", elements=self.logits, verify=verify
+        )
+        return loss, metrics, stats.logp.isnan().sum()
+
+    def _collect(self) -> None:
+        """Move the gradients of half-precision weights to their master copies."""
+        for p, m in zip(self.weights, self.master, strict=True):
+            if m is not p and p.grad is not None:
+                m.grad = p.grad.float() if m.grad is None else m.grad.add_(p.grad)
+                p.grad = None
+
+    @torch.no_grad()
+    def _publish(self) -> None:
+        """Round the master copies to the weights that the model runs with."""
+        for p, m in zip(self.weights, self.master, strict=True):
+            if m is not p:
+                p.copy_(m)
+
+    def state(self) -> dict[str, Any]:
+        """Everything that a resumed run needs, by reference: tensors and plain values, to be saved at once."""
+        copies = [m for p, m in zip(self.weights, self.master, strict=True) if m is not p]
+        return {
+            "step_count": self.step_count,
+            "model": self.model.state_dict(),
+            "master": copies,
+            "optimizers": [o.state_dict() for o in self.optimizers],
+        }
+
+    @torch.no_grad()
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from a `state` of a learner of the same model and settings."""
+        self.step_count = state["step_count"]
+        self.model.load_state_dict(state["model"])
+        for m, saved in zip(
+            (m for p, m in zip(self.weights, self.master, strict=True) if m is not p), state["master"], strict=True
+        ):
+            m.copy_(saved)
+        for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(saved)
+
+
+@contextmanager
+def _fitting(part: Batch, allowed: int, gradient_checkpointing: bool) -> Iterator[None]:
+    """Memory that ran out, as one sentence that says what to make smaller."""
+    try:
+        yield
+    except RuntimeError as e:
+        if not isinstance(e, torch.OutOfMemoryError) and "allocate memory" not in str(
+            e
+        ):  # the second is what torch says on a CPU
+            raise
+        tokens, longest = len(part.ids), max(part.lengths)
+        smaller = (
+            f"tokens_per_microbatch (it is {allowed})"
+            if tokens > longest
+            else f"the length of rows (the longest has {longest} tokens)"
+        )
+        raise ValueError(
+            f"a micro-batch of {tokens} tokens in {part.rows} rows does not fit into memory: lower {smaller}"
+            + ("" if gradient_checkpointing else ", or set gradient_checkpointing")
+        ) from e
+
+
+def divided(terms: Iterable[Terms], batch: Batch) -> tuple[Tensor, list[Mapping[str, Any]]]:
+    """The one division: each term's sum by the step's total that it names, added up; and the metrics of each. Raises
+    LookupError for a denominator that nothing counted."""
+    loss, metrics = torch.zeros((), device=batch.ids.device), []
+    for term in terms:
+        if term.denominator not in batch.totals:
+            known = ", ".join(sorted(batch.totals))
+            raise LookupError(
+                f"a loss declares the denominator {term.denominator!r}, which nothing counted; known: {known}"
+            )
+        loss = loss + term.values.sum() / max(batch.totals[term.denominator], 1.0)
+        metrics.append(term.metrics)
+    return loss, metrics
+
+
+def _add(sums: dict[str, tuple[Tensor, Tensor]], metrics: Mapping[str, tuple[Tensor | float, Tensor | float]]) -> None:
+    """Add a micro-batch's (sum, count) to those of the step; of a name that ends in `_max` the largest is kept. Nothing
+    waits for a GPU."""
+    for name, (s, n) in metrics.items():
+        s, n = (torch.as_tensor(x).detach().double() for x in (s, n))
+        if name in sums:
+            a, b = sums[name]
+            s, n = (torch.where(b > 0, torch.maximum(a, s), s), n) if name.endswith("_max") else (a + s, b + n)
+        sums[name] = (s, n)
+
+
+def nll(stats: TokenStats, batch: Batch) -> list[Terms]:
+    """Next-token loss of demonstrations. `columns["loss_weight"]` [T], where given, weighs tokens;
+    `totals["loss_tokens"]` is their sum."""
+    weight = batch.columns.get("loss_weight")
+    values = -torch.where(batch.trainable, stats.logp, 0.0)
+    count = batch.trainable.sum()
+    metrics = {"nll": (values.sum(), count), "entropy": (torch.where(batch.trainable, stats.entropy, 0.0).sum(), count)}
+    if weight is None:
+        return [Terms(values=values, denominator="tokens", metrics=metrics)]
+    return [Terms(values=values * weight, denominator="loss_tokens", metrics=metrics)]
+
+
+nll.scope = "token"  # type: ignore[attr-defined]

@@ -1,0 +1,92 @@
+"""One driver for every kind of training: a list of rounds, each of which lets one role learn from one source with one
+objective.
+
+SFT, reward modelling, preference optimisation and reinforcement learning are lists of one round; iterated DPO,
+self-play with a learning proposer or expert iteration are longer lists. A source yields the packed batches of a step
+(it may play rollouts with the roles' current weights first); the driver knows none of the algorithms.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from training.learner.learner import Learner, Objective
+from training.types import Batch
+
+# step -> the packed batches of that step (several for minibatches or epochs), and metrics of making them
+Source = Callable[[int], tuple[Iterable[Batch], Mapping[str, float]]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Round:
+    """`role` learns for `steps` steps from `source` with `objective`.
+
+    prepare      run once on each whole batch, before the first update of the step: reference passes, masks and totals
+                 that pieces declare
+    together     rows that may not be parted (2 for preference pairs)
+    temperature  at which log-probs are taken: that of sampling
+    after        called with the step's metrics; raises to stop a run that went wrong
+    """
+
+    name: str
+    role: str
+    source: Source
+    objective: Objective
+    steps: int
+    prepare: Callable[[Batch], None] = lambda batch: None
+    together: int = 1
+    temperature: float = 1.0
+    tokens_per_microbatch: int = 16384
+    after: Callable[[int, Mapping[str, float]], None] = lambda step, metrics: None
+
+
+def run(
+    rounds: Sequence[Round], roles: Mapping[str, Learner], done: int = 0
+) -> Iterator[tuple[Round, int, dict[str, float]]]:
+    """Play the rounds in order; yields (round, step, metrics) after each step.
+
+    The first `done` steps, counted over all rounds, are left out: a run that is resumed has taken them.
+    """
+    for current in rounds:
+        learner = roles[current.role]
+        first = min(done, current.steps)
+        done -= first
+        for step in range(first, current.steps):
+            began = time.monotonic()
+            batches, made = current.source(step)
+            batches = list(batches)
+            for (
+                batch
+            ) in batches:  # all of them before the first update: old-policy passes speak of the policy that sampled
+                current.prepare(batch)
+            learned: list[dict[str, float]] = []
+            for batch in batches:
+                learned.append(
+                    learner.step(
+                        batch,
+                        current.objective,
+                        tokens_per_microbatch=current.tokens_per_microbatch,
+                        together=current.together,
+                        temperature=current.temperature,
+                    )
+                )
+            metrics = dict(made) | {
+                k: _over(k, [m[k] for m in learned if k in m]) for k in sorted({k for m in learned for k in m})
+            }
+            if len(learned) > 1 and "mismatch_kl" in learned[0]:
+                metrics["mismatch_kl_first"] = learned[0][
+                    "mismatch_kl"
+                ]  # before the step's updates: the sampler's doing alone
+            metrics["step_seconds"] = time.monotonic() - began
+            current.after(step, metrics)
+            yield current, step, metrics
+
+
+def _over(name: str, values: Sequence[float]) -> float:
+    """A metric over the batches of a step: the largest of what is a largest value, the sum of times, the mean of all
+    else."""
+    if name.endswith("_max"):
+        return max(values)
+    return sum(values) / (1 if name.endswith("_seconds") else len(values))

@@ -1,0 +1,68 @@
+"""Muon (Jordan et al. 2024) with the matrices of one shape orthogonalised together: `torch.optim.Muon`, which takes
+them one by one, is the reference.
+
+For each matrix: momentum M <- lerp(M, G, 1 - momentum), U = lerp(G, M, momentum) (Nesterov), then U is driven towards
+the nearest orthogonal matrix by Newton-Schulz steps X <- a X + (b XX' + c (XX')^2) X in bfloat16, and W <- (1 - lr wd)
+W - lr sqrt(max(1, rows/columns)) X. A small model has tens of small matrices: one batched product for each shape
+replaces as many calls, and the step takes about half as long.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+
+import torch
+from torch import Tensor
+
+
+class Muon(torch.optim.Muon):
+    """`torch.optim.Muon` (its settings, its state), for `adjust_lr_fn` "original" only; raises ValueError for
+    another."""
+
+    def __init__(self, params, **settings) -> None:
+        super().__init__(params, **settings)
+        if any(g["adjust_lr_fn"] not in (None, "original") for g in self.param_groups):
+            raise ValueError("this Muon scales its rate by sqrt(max(1, rows / columns)) only: leave adjust_lr_fn out")
+
+    @torch.no_grad()
+    def step(self) -> None:
+        """One update of every matrix that has a gradient."""
+        for group in self.param_groups:
+            matrices = [p for p in group["params"] if p.grad is not None]
+            if not matrices:
+                continue
+            for p in matrices:
+                if "momentum_buffer" not in self.state[p]:
+                    self.state[p]["momentum_buffer"] = torch.zeros_like(p.grad)
+            grads, buffers = [p.grad for p in matrices], [self.state[p]["momentum_buffer"] for p in matrices]
+            torch._foreach_lerp_(buffers, grads, 1 - group["momentum"])
+            updates = torch._foreach_lerp(grads, buffers, group["momentum"]) if group["nesterov"] else buffers
+            torch._foreach_mul_(matrices, 1 - group["lr"] * group["weight_decay"])
+            alike: dict[tuple[int, int], list[int]] = defaultdict(list)
+            for i, p in enumerate(matrices):
+                alike[min(p.shape), max(p.shape)].append(i)
+            for places in alike.values():
+                wide = torch.stack(
+                    [updates[i] if updates[i].shape[0] <= updates[i].shape[1] else updates[i].T for i in places]
+                )
+                for i, x in zip(
+                    places, orthogonal(wide, group["ns_coefficients"], group["ns_steps"], group["eps"]), strict=True
+                ):
+                    p = matrices[i]
+                    p.add_(
+                        x if p.shape[0] <= p.shape[1] else x.T,
+                        alpha=-group["lr"] * math.sqrt(max(1, p.shape[0] / p.shape[1])),
+                    )
+
+
+def orthogonal(x: Tensor, coefficients: tuple[float, float, float], steps: int, eps: float) -> Tensor:
+    """x [n, rows, columns], rows <= columns, any float type -> bfloat16 of the same shape, its singular values driven
+    into about 0.7 to 1.2."""
+    a, b, c = coefficients
+    x = x.bfloat16()
+    x = x / x.norm(dim=(1, 2), keepdim=True).clamp(min=eps)
+    for _ in range(steps):
+        gram = x @ x.mT
+        x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
+    return x

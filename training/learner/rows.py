@@ -1,0 +1,52 @@
+"""Demonstrations and pairs as rows to train on, cut into ids exactly as rollouts are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from synth.types import Message, PreferencePair
+from training.learner.pack import Row, pack
+from training.model.render import Renderer
+from training.types import Batch
+
+
+def demonstration_row(renderer: Renderer, messages: Sequence[Message], context_weight: float) -> Row:
+    """Loss weight 1 on what the model should say, `context_weight` on what it is told (0: those tokens are not trained
+    on)."""
+    ids, said = renderer.demonstration(messages)
+    weight = np.where(said, 1.0, context_weight)
+    return Row(ids=ids, trainable=weight > 0, columns={"loss_weight": weight})
+
+
+def pair_rows(renderer: Renderer, pairs: Iterable[PreferencePair], max_tokens: int) -> tuple[list[Row], int]:
+    """Rows 2i (chosen) and 2i + 1 (rejected), trainable on the answer alone; and how many pairs were left out: longer
+    than `max_tokens`."""
+    rows: list[Row] = []
+    long = 0
+    for i, pair in enumerate(pairs):
+        prompt = prompt_ids(renderer, pair.prompt)
+        two = [np.concatenate([prompt, renderer.turn(text)]) for text in (pair.chosen, pair.rejected)]
+        if max(map(len, two)) > max_tokens:
+            long += 1
+            continue
+        rows += [Row(ids=ids, trainable=np.arange(len(ids)) >= len(prompt), group=i) for ids in two]
+    return rows, long
+
+
+def prompt_ids(renderer: Renderer, messages: Sequence[Message]) -> np.ndarray:
+    """Ids of a conversation up to where the assistant writes next, cut into the same pieces as rollouts and
+    demonstrations are."""
+    last = max((i for i, m in enumerate(messages) if m.role == "assistant"), default=-1)
+    if last < 0:
+        return renderer.prompt(messages)
+    head, _ = renderer.demonstration(messages[: last + 1])
+    return np.concatenate([head, renderer.observation(messages[last + 1 :])])
+
+
+def weighted(rows: list[Row], device: str) -> Batch:
+    """A batch whose loss is the mean over tokens weighted by `loss_weight`."""
+    batch = pack(rows, device=device)
+    batch.totals["loss_tokens"] = float((batch.columns["loss_weight"] * batch.trainable).sum())
+    return batch

@@ -1,0 +1,561 @@
+"""What a language model's head says of target tokens, without a tensor of tokens x vocabulary: the one place where a
+head is read.
+
+For row t with logits z_t = softcap(W h_t + bias) / temperature, target y_t, p_t = softmax(z_t):
+    lse_t = log sum_j exp z_tj     logp_t = z_t[y_t] - lse_t     H_t = lse_t - sum_j p_tj z_tj
+and, asked for: log-probs of `selected` ids, KL_t = sum_j p_tj (log p_tj - log q_tj) to a reference head's q, sum_j
+p_tj^2, the top k ids. For any loss L with a = dL/dlogp, b = dL/dH, c = dL/dlse, s_k = dL/dlogp(id_k), k = dL/dKL the
+gradient with respect to the logits is
+    dz_j = a [j = y] + sum_k s_k [j = id_k] + p_j (alpha + beta log p_j - k log q_j),
+    alpha = c - a - sum_k s_k - b H - k KL,     beta = k - b
+so that the operation never knows the algorithm above it. Rows are worked off in chunks, in float32 whatever the
+operands are, and each chunk in place: one buffer of chunk x vocabulary. Backward makes a chunk's logits again (4
+products of N x V x d in all) unless all of them fit in `keep_elements`, where they are kept (3 products).
+training/lm_head/fused_loss.py has the schedule of 3 products that keeps none.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from types import ModuleType
+
+import torch
+from torch import Tensor
+
+_FLOOR = -1e4  # exp(-1e4) is 0 in every float type
+_CACHED = 1 << 18  # elements of a block of rows whose passes follow each other while it lies in the processor's cache
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a device does at a time where nobody says more: `elements` float32 logits alive (4 bytes each), `rows` of a
+    chunk, `kept` rows of one where all chunks' logits are kept."""
+
+    elements: int
+    rows: int
+    kept: int
+
+
+# On a CPU more rows gain nothing: the products are at full speed, and the buffer leaves the cache. A GPU's want
+# thousands, and each chunk reads and writes all of dW: 134 MB of logits here, 1.1 GB there.
+CPU, GPU = Limits(elements=1 << 25, rows=1024, kept=512), Limits(elements=1 << 28, rows=4096, kept=4096)
+
+
+def limits(x: Tensor) -> Limits:
+    return GPU if x.is_cuda else CPU
+
+
+@dataclass(frozen=True, kw_only=True)
+class Head:
+    """weight [V, d], bias [V]. softcap c: c tanh(z / c). vocabulary: rows of the weight in use; the others are padding,
+    of probability 0.
+
+    Raises ValueError for a temperature or softcap that is not positive, and for a vocabulary that the weight does not
+    have.
+    """
+
+    weight: Tensor
+    bias: Tensor | None = None
+    temperature: float = 1.0
+    softcap: float | None = None
+    vocabulary: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.temperature <= 0:
+            raise ValueError(
+                f"temperature is {self.temperature}: log-probabilities exist for positive temperatures only; sample with 1.0 to train"
+            )
+        if self.softcap is not None and self.softcap <= 0:
+            raise ValueError(
+                f"softcap is {self.softcap}: it bounds the logits and must be positive; leave it out for none"
+            )
+        if self.vocabulary is not None and not 0 < self.vocabulary <= len(self.weight):
+            raise ValueError(
+                f"vocabulary is {self.vocabulary} and the head has {len(self.weight)} rows: it counts the first rows in use"
+            )
+
+    @property
+    def used(self) -> Tensor:
+        return self.weight if self.vocabulary is None else self.weight[: self.vocabulary]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What else is wanted of each row: log-probs of selected ids [N, K], the KL to (hidden [N, d'], head) of a
+    reference over the same vocabulary, sum p^2, the `top_k` likeliest."""
+
+    selected: Tensor | None = None
+    reference: tuple[Tensor, Head] | None = None
+    squares: bool = False
+    top_k: int = 0
+
+    def part(self, rows: slice | Tensor) -> Asked:
+        return Asked(
+            selected=None if self.selected is None else self.selected[rows],
+            reference=None if self.reference is None else (self.reference[0][rows], self.reference[1]),
+            squares=self.squares,
+            top_k=self.top_k,
+        )
+
+
+@dataclass(kw_only=True)
+class HeadStats:
+    """Per row, float32: logp, entropy, lse, kl [N], selected [N, K] with gradient; squares [N], top_logp and top_ids
+    [N, k] without."""
+
+    logp: Tensor
+    entropy: Tensor
+    lse: Tensor
+    selected: Tensor | None = None
+    kl: Tensor | None = None
+    squares: Tensor | None = None
+    top_logp: Tensor | None = None
+    top_ids: Tensor | None = None
+
+
+@dataclass(kw_only=True)
+class Gradient:
+    """dL/d of a row's logp, entropy, lse, kl [n] and selected [n, K]; None is zero."""
+
+    logp: Tensor | None = None
+    entropy: Tensor | None = None
+    lse: Tensor | None = None
+    selected: Tensor | None = None
+    kl: Tensor | None = None
+
+    def part(self, rows: slice | Tensor) -> Gradient:
+        return Gradient(**{k: None if v is None else v[rows] for k, v in vars(self).items()})
+
+    @property
+    def given(self) -> list[Tensor]:
+        return [v for v in vars(self).values() if v is not None]
+
+
+def dense_logprob(hidden: Tensor, weight: Tensor, targets: Tensor, temperature: float = 1.0) -> tuple[Tensor, Tensor]:
+    """The reference of logp [N] and entropy [N], by the definition, in float64: hidden [N, d], weight [V, d], targets
+    [N]."""
+    s = dense_stats(hidden, Head(weight=weight, temperature=temperature), targets)
+    return s.logp, s.entropy
+
+
+def dense_stats(hidden: Tensor, head: Head, targets: Tensor, asked: Asked | None = None) -> HeadStats:
+    """The reference of everything, by the definition, in float64 and [N, V] tensors."""
+    asked = asked or Asked()
+    z = _dense_logits(hidden, head)
+    logp = torch.log_softmax(z, dim=-1)
+    weigh = lambda x: torch.where(logp.isinf(), 0.0, logp.exp() * x).sum(-1)  # noqa: E731
+    top = logp.topk(asked.top_k, -1) if asked.top_k else None
+    return HeadStats(
+        logp=logp.gather(1, targets[:, None]).squeeze(1),
+        entropy=-weigh(logp),
+        lse=z.logsumexp(-1),
+        selected=None if asked.selected is None else logp.gather(1, asked.selected),
+        kl=weigh(logp - torch.log_softmax(_dense_logits(*asked.reference), -1)) if asked.reference else None,
+        squares=weigh(logp.exp()) if asked.squares else None,
+        top_logp=top and top.values,
+        top_ids=top and top.indices,
+    )
+
+
+def _dense_logits(hidden: Tensor, head: Head) -> Tensor:
+    z = hidden.double() @ head.used.double().T
+    if head.bias is not None:
+        z = z + head.bias[: z.shape[1]].double()
+    if head.softcap is not None:
+        z = head.softcap * torch.tanh(z / head.softcap)
+    return z / head.temperature
+
+
+def fused_stats(
+    hidden: Tensor,
+    head: Head,
+    targets: Tensor,
+    asked: Asked | None = None,
+    *,
+    chunk: int | None = None,
+    keep_elements: int | None = None,
+) -> HeadStats:
+    """hidden [N, d], targets [N] int64 -> `HeadStats`, differentiable in hidden and in the head's weight and bias.
+
+    chunk: rows at a time; keep_elements: logits kept for backward when N x V is at most this (4 bytes each); None: the
+    device's `Limits`. Where the weight has an attribute `main_grad` (float32, its shape), its gradient is added there
+    and autograd sees none. Raises ValueError for ids that are no row of the head (on a CPU; on a GPU the kernel would
+    have to wait for it).
+    """
+    asked = asked or Asked()
+    check_ids(head, targets, asked)
+    most = limits(hidden)
+    if chunk is None:
+        chunk = max(1, min(most.kept, most.elements // len(head.used)))
+    keep = (
+        hidden.shape[0] * len(head.used) <= (most.elements if keep_elements is None else keep_elements)
+        and torch.is_grad_enabled()
+    )
+    names = [
+        "logp",
+        "entropy",
+        "lse",
+        *(k for k in ("selected", "kl", "squares") if _wanted(asked, k)),
+        *(("top_logp", "top_ids") * bool(asked.top_k)),
+    ]
+    out = _Stats.apply(hidden, head.weight, head.bias, targets, head, asked, names, chunk, keep)
+    return HeadStats(**dict(zip(names, out, strict=True)))
+
+
+def fused_logprob(
+    hidden: Tensor,
+    weight: Tensor,
+    targets: Tensor,
+    *,
+    temperature: float = 1.0,
+    chunk: int | None = None,
+    keep_elements: int | None = None,
+) -> tuple[Tensor, Tensor]:
+    """hidden [N, d], weight [V, d], targets [N] int64 -> (logp [N], entropy [N]) float32 in nats: `fused_stats` of a
+    plain head."""
+    stats = fused_stats(
+        hidden, Head(weight=weight, temperature=temperature), targets, chunk=chunk, keep_elements=keep_elements
+    )
+    return stats.logp, stats.entropy
+
+
+def check_ids(head: Head, targets: Tensor, asked: Asked) -> None:
+    """Raises ValueError where a target or selected id is no row of the head in use; looks on a CPU only."""
+    for name, ids in (("target", targets), ("selected id", asked.selected)):
+        if (
+            ids is not None
+            and ids.numel()
+            and not ids.is_cuda
+            and (int(ids.min()) < 0 or int(ids.max()) >= len(head.used))
+        ):
+            worst = int(ids.max()) if int(ids.max()) >= len(head.used) else int(ids.min())
+            raise ValueError(
+                f"a {name} is {worst} and the head has {len(head.used)} rows in use: a tokenizer must not know more ids than its model"
+            )
+
+
+def _wanted(asked: Asked, name: str) -> bool:
+    return {"selected": asked.selected is not None, "kl": asked.reference is not None, "squares": asked.squares}[name]
+
+
+class _Stats(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, hidden, weight, bias, targets, head: Head, asked: Asked, names: list[str], chunk: int, keep: bool):
+        ctx.set_materialize_grads(False)
+        chunks, kept = [], []
+        matrix = operand(head)
+        for rows in blocks(hidden.shape[0], chunk):
+            z = logits(hidden[rows], matrix, head)
+            q = reference_logp(asked.part(rows))
+            chunks.append(read(z, targets[rows], asked.part(rows), q, row_kernels(z, head, asked)))
+            if keep:
+                kept.append(z)
+            del z, q  # before the next chunk's are made
+        stats = {n: torch.cat([getattr(c, n) for c in chunks]) if chunks else _empty(n, hidden, asked) for n in names}
+        ctx.save_for_backward(
+            hidden,
+            weight,
+            bias,
+            targets,
+            stats["lse"],
+            stats["entropy"],
+            *([stats["kl"]] if "kl" in stats else []),
+            *kept,
+        )
+        ctx.head, ctx.asked, ctx.chunk, ctx.names, ctx.n_kept = head, asked, chunk, names, len(kept)
+        ctx.mark_non_differentiable(*(stats[n] for n in names if n in ("squares", "top_logp", "top_ids")))
+        return tuple(stats[n] for n in names)
+
+    @staticmethod
+    def backward(ctx, *grads):
+        hidden, weight, bias, targets, lse, entropy, *rest = ctx.saved_tensors
+        kept = rest[len(rest) - ctx.n_kept :]
+        kl = rest[0] if "kl" in ctx.names else None
+        gradient = Gradient(
+            **{n: g for n, g in zip(ctx.names, grads, strict=True) if n in Gradient.__dataclass_fields__}
+        )
+        head, matrix = ctx.head, operand(ctx.head)
+        sums = Sums(hidden, head, ctx.needs_input_grad[:3])
+        for i, rows in enumerate(blocks(hidden.shape[0], ctx.chunk)):
+            asked, given = ctx.asked.part(rows), gradient.part(rows)
+            z = kept[i].clone() if kept else logits(hidden[rows], matrix, head)
+            kernels = row_kernels(z, head, ctx.asked)
+            if not kept and kernels is None:
+                shift(z, lse[rows])
+            row = HeadStats(logp=None, entropy=entropy[rows], lse=lse[rows], kl=None if kl is None else kl[rows])
+            dz, unit = turn(z, targets[rows], given, row, head, asked, reference_logp(asked), kernels, hidden.dtype)
+            sums.add(rows, dz, hidden[rows], matrix, unit)
+            del z, dz
+        return *sums.out(weight, bias), None, None, None, None, None, None
+
+
+def _empty(name: str, hidden: Tensor, asked: Asked) -> Tensor:
+    width = {
+        "selected": lambda: (asked.selected.shape[1],),
+        "top_logp": lambda: (asked.top_k,),
+        "top_ids": lambda: (asked.top_k,),
+    }
+    return hidden.new_zeros((0, *width.get(name, tuple)()), dtype=torch.long if name == "top_ids" else torch.float32)
+
+
+def blocks(n: int, size: int) -> Iterator[slice]:
+    """Slices of `size` rows that cover n."""
+    return (slice(lo, min(lo + size, n)) for lo in range(0, n, size))
+
+
+def operand(head: Head) -> Tensor:
+    """The weight as the products take it: itself on a GPU, where they add up in float32; float32 on a CPU, where they
+    would not."""
+    return head.used if head.used.is_cuda else head.used.detach().float()
+
+
+def product(a: Tensor, b: Tensor) -> Tensor:
+    """a @ b in float32, for operands of any type."""
+    if a.is_cuda and a.dtype != torch.float32:
+        return torch.mm(a, b, out_dtype=torch.float32)
+    return a.detach().float() @ b
+
+
+def add_product(to: Tensor, a: Tensor, b: Tensor, beta: int) -> None:
+    """to = beta to + a @ b in float32, for operands of any type; beta 0 does not look at what `to` held."""
+    if a.is_cuda and a.dtype != torch.float32:
+        torch.addmm(to, a, b, beta=beta, out_dtype=torch.float32, out=to)
+    else:
+        to.addmm_(a.detach().float(), b.detach().float(), beta=beta)
+
+
+def logits(hidden: Tensor, matrix: Tensor, head: Head) -> Tensor:
+    """[n, V] float32, a fresh buffer."""
+    z = product(hidden, matrix.T)
+    if head.bias is not None:
+        z += head.bias[: z.shape[1]].detach()
+    if head.softcap is not None:
+        z.div_(head.softcap).tanh_().mul_(head.softcap)
+    return z if head.temperature == 1.0 else z.div_(head.temperature)
+
+
+def reference_logp(asked: Asked) -> Tensor | None:
+    """log q [n, V] of the rows of `asked`, or None."""
+    if asked.reference is None:
+        return None
+    hidden, head = asked.reference
+    z = logits(hidden, operand(head), head)
+    return shift(z, z.logsumexp(-1))
+
+
+def shift(z: Tensor, lse: Tensor) -> Tensor:
+    """Logits become log-probs, in place; a -inf becomes one whose exp is exactly 0, so that no 0 x inf arises."""
+    return z.sub_(lse[:, None]).clamp_min_(_FLOOR)
+
+
+def in_cache(z: Tensor) -> Iterator[slice]:
+    """Blocks of rows small enough that several passes over one cost one read of memory; all rows at once on a GPU."""
+    return blocks(len(z), len(z) or 1) if z.is_cuda else blocks(len(z), max(4, _CACHED // max(1, z.shape[1])))
+
+
+def row_kernels(z: Tensor, head: Head, asked: Asked) -> ModuleType | None:
+    """training/lm_head/kernels.py where it can do this: a GPU, a plain head, and nothing asked but logp, entropy and
+    lse."""
+    if not z.is_cuda or head.softcap is not None or asked != Asked():
+        return None
+    return importlib.import_module("training.lm_head.kernels")
+
+
+def read(
+    z: Tensor, targets: Tensor, asked: Asked, log_q: Tensor | None = None, kernels: ModuleType | None = None
+) -> HeadStats:
+    """The statistics of n rows of logits z [n, V], which become their log-probs in place (with kernels: are left as
+    they are)."""
+    n = len(z)
+    if kernels is not None:
+        logp, entropy, lse = kernels.row_stats(z, targets)
+        return HeadStats(logp=logp, entropy=entropy, lse=lse)
+    out = {
+        k: z.new_empty(n)
+        for k in (
+            "logp",
+            "entropy",
+            "lse",
+            *(["kl"] if asked.reference else []),
+            *(["squares"] if asked.squares else []),
+        )
+    }
+    for rows in in_cache(z):
+        part = z[rows]
+        top = part.amax(-1, keepdim=True)
+        # Shifted by the maximum, so that neither exp overflows nor lse - E[z] cancels. The target's own term is kept
+        # apart: log p of a confident one is -log1p(the rest), which float32 would otherwise round to 0.
+        part.sub_(top).clamp_min_(_FLOOR)
+        e = part.exp()
+        at = targets[rows, None]
+        own, own_z = e.gather(1, at).squeeze(1), part.gather(1, at).squeeze(1)
+        e.scatter_(1, at, 0.0)
+        rest = e.sum(-1)
+        total = rest + own
+        log_total = torch.where(own == 1, rest.log1p(), total.log())
+        out["lse"][rows] = log_total + top.squeeze(-1)
+        out["entropy"][rows] = log_total - (torch.linalg.vecdot(e, part) + own * own_z) / total
+        part.sub_(log_total[:, None])
+        if asked.squares:
+            out["squares"][rows] = (torch.linalg.vecdot(e, e) + own.square()) / total**2
+        if asked.reference:
+            gap = part - log_q[rows]
+            out["kl"][rows] = (torch.linalg.vecdot(e, gap) + own * gap.gather(1, at).squeeze(1)) / total
+    out["logp"] = z.gather(1, targets[:, None]).squeeze(1)
+    if asked.selected is not None:
+        out["selected"] = z.gather(1, asked.selected)
+    if asked.top_k:
+        out["top_logp"], out["top_ids"] = z.topk(asked.top_k, -1)
+    return HeadStats(**out)
+
+
+def turn(
+    log_p: Tensor,
+    targets: Tensor,
+    given: Gradient,
+    row: HeadStats,
+    head: Head,
+    asked: Asked,
+    log_q: Tensor | None = None,
+    kernels: ModuleType | None = None,
+    dtype: torch.dtype = torch.float32,
+) -> tuple[Tensor, Tensor | None]:
+    """dL/d(W h + bias) [n, V] of rows whose log-probs are log_p, in place, and the 0-d unit in which it is given (None:
+    1). row: their entropy, lse and kl. With kernels log_p holds the logits still, and the result lies in the same
+    memory. On a GPU it has the type `dtype`; in float16 its unit is a power of two that puts a bound of the largest
+    entry near 2^8, for gradients of 1/N would round to 0."""
+    a, b, k, s = (0.0 if g is None else g for g in (given.logp, given.entropy, given.kl, given.selected))
+    zero = log_p.new_zeros(len(log_p))
+    alpha = zero + (0.0 if given.lse is None else given.lse) - a - b * row.entropy
+    if given.selected is not None:
+        alpha = alpha - s.sum(-1)
+    if given.kl is not None:
+        alpha = alpha - k * row.kl
+    beta = None if given.entropy is None and given.kl is None else zero + k - b
+    if beta is not None and not beta.is_cuda and not bool(beta.any()):
+        beta = None  # no loss looked at the entropy: half the work
+    at = targets[:, None]
+    own = (
+        log_p.gather(1, at).squeeze(1)
+        if kernels is None
+        else (log_p.gather(1, at).squeeze(1) - row.lse if row.logp is None else row.logp)
+    )
+    # The target's entry holds a (1 - p_y), which float32 would round to 0 for a confident token: by expm1 of its
+    # log-prob instead.
+    entry = own.exp() * (alpha + a + (0.0 if beta is None else beta * own)) - a * torch.expm1(own)
+    if given.kl is not None:
+        entry = entry - own.exp() * k * log_q.gather(1, at).squeeze(1)
+    if kernels is not None:
+        unit = None
+        if dtype == torch.float16:
+            most = torch.maximum(
+                entry.abs(), alpha.abs() + (0.0 if beta is None else beta.abs() / math.e)
+            )  # p |log p| is 1/e at most
+            unit = _unit(most.amax() / head.temperature)
+            alpha, entry, beta = alpha / unit, entry / unit, None if beta is None else beta / unit
+        return kernels.row_gradient(log_p, targets, row.lse, alpha, beta, entry, 1 / head.temperature, dtype), unit
+    for rows in in_cache(log_p):
+        part = log_p[rows]
+        if head.softcap is not None:
+            slope = 1 - ((part + row.lse[rows, None]) * (head.temperature / head.softcap)).clamp_(-1, 1).square()
+        if beta is None:
+            part.exp_().mul_(alpha[rows, None])
+        else:
+            p = part.exp()
+            part.mul_(beta[rows, None]).add_(alpha[rows, None])
+            if given.kl is not None:
+                part.sub_(k[rows, None] * log_q[rows])
+            part.mul_(p)
+        part.scatter_(1, at[rows], entry[rows, None])
+        if given.selected is not None:
+            part.scatter_add_(1, asked.selected[rows], s[rows])
+        if head.softcap is not None:
+            part.mul_(slope)
+        if head.temperature != 1.0:
+            part.div_(head.temperature)
+    if not log_p.is_cuda or dtype == torch.float32:  # a CPU's products take float32
+        return log_p, None
+    unit = _unit(log_p.abs().amax()) if dtype == torch.float16 else None
+    return (log_p if unit is None else log_p.div_(unit)).to(dtype), unit
+
+
+def _unit(most: Tensor) -> Tensor:
+    """The power of two by which numbers of at most `most` (0-d) are divided to lie below 2^8."""
+    return torch.exp2(torch.frexp(most.clamp_min(1e-30)).exponent - 8)
+
+
+@dataclass
+class Sums:
+    """dH, dW and db, added up over chunks in float32. needed: which of hidden, weight and bias want a gradient; main:
+    whether that of a weight with `main_grad` may go there at once (not where it is still to be scaled)."""
+
+    hidden: Tensor
+    head: Head
+    needed: tuple[bool, bool, bool]
+    main: bool = True
+    d_hidden: Tensor | None = field(init=False, default=None)
+    d_weight: Tensor | None = field(init=False, default=None)
+    d_bias: Tensor | None = field(init=False, default=None)
+    added: bool = field(
+        init=False, default=False
+    )  # whether d_weight holds a sum yet: the first product is written, not added to zeros
+
+    def __post_init__(self) -> None:
+        if self.needed[0]:
+            self.d_hidden = torch.zeros_like(self.hidden)
+        if self.needed[1]:
+            main = getattr(self.head.weight, "main_grad", None) if self.main else None
+            self.added = main is not None
+            self.d_weight = torch.empty_like(self.head.weight, dtype=torch.float32) if main is None else main
+        if self.needed[2]:
+            self.d_bias = torch.zeros_like(self.head.bias, dtype=torch.float32)
+
+    def add(self, rows: slice | Tensor, dz: Tensor, hidden: Tensor, matrix: Tensor, unit: Tensor | None = None) -> None:
+        """rows: where the n rows of dz [n, V] (in this unit) and hidden [n, d] stand among all."""
+        used = dz.shape[1]
+        if self.d_bias is not None:
+            d = dz.sum(0, dtype=torch.float32)
+            self.d_bias[:used] += d if unit is None else d * unit
+        if self.d_hidden is not None:
+            d = product(dz, matrix)
+            self.d_hidden[rows] = (d if unit is None else d.mul_(unit)).to(self.d_hidden.dtype)
+        if self.d_weight is not None:
+            to = self._weight(used)
+            if unit is None:
+                add_product(to, dz.T, hidden, beta=int(self.added))
+            elif self.added:
+                to.addcmul_(product(dz.T, hidden), unit)
+            else:
+                torch.mul(product(dz.T, hidden), unit, out=to)
+            self.added = True
+
+    def _weight(self, used: int) -> Tensor:
+        """The rows of dW in use; what is padding has no gradient."""
+        if not self.added:
+            self.d_weight[used:].zero_()
+        return self.d_weight[:used]
+
+    def out(
+        self, weight: Tensor, bias: Tensor | None, by: Tensor | None = None
+    ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+        """The three gradients, times a 0-d factor, in the types of what they belong to; a weight with `main_grad` has
+        its own there."""
+        if self.d_weight is not None and not self.added:
+            self._weight(0)
+        main = getattr(weight, "main_grad", None)
+        if main is not None and self.d_weight is not None and self.d_weight is not main:
+            main.addcmul_(self.d_weight, by)
+        d_weight = None if main is not None else _times(self.d_weight, by, weight)
+        return _times(self.d_hidden, by, self.hidden), d_weight, _times(self.d_bias, by, bias)
+
+
+def _times(d: Tensor | None, by: Tensor | None, like: Tensor | None) -> Tensor | None:
+    """d by in the type of `like`: one pass over what may be gigabytes, in place where the type stays."""
+    if d is None:
+        return None
+    if by is None:
+        return d.to(like.dtype)
+    return torch.mul(d, by, out=d if d.dtype == like.dtype else torch.empty_like(d, dtype=like.dtype))

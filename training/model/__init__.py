@@ -1,0 +1,1 @@
+"""The model: loading, attention over packed rows, adapters, chat templates, decoding, compiled code for CPUs."""

@@ -1,0 +1,246 @@
+"""Attention over packed rows, and over the cache of sampling, registered with transformers under the name "espalier".
+
+transformers calls the registered function in every layer with queries, keys and values; what it needs beside them
+travels as the keyword `rows` through the model's forward: a `PackedRows` (training: many rows end to end in one
+stream), a `SharedRows` (the same, where what rows begin with in common stands once) or a `CachedRows` (sampling,
+training/model/kv_cache.py). No `attention_mask` is ever passed: beside position ids it silently mixes packed rows.
+
+Packed rows: rows are sorted by length and put into buckets whose padded size wastes at most `waste`; each bucket is one
+causal `scaled_dot_product_attention`. Padding lies after a row's last token, so a causal row never sees it, and the
+result is exact. (On CUDA the same buckets are used; a varlen flash kernel is the later, faster way.)
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from transformers import AttentionInterface, AttentionMaskInterface
+
+from training.model.kv_cache import CachedRows
+
+NAME = "espalier"
+
+
+@dataclass(frozen=True)
+class PackedRows:
+    """How the rows of one packed stream of T tokens lie, end to end. What a way of attending needs is made when it is
+    asked for.
+
+    lengths  tokens of each row
+    waste    buckets are of rows of near length: none holds more than (1 + waste) times its real tokens
+    """
+
+    lengths: list[int]
+    device: torch.device | str = "cpu"
+    waste: float = 0.2
+
+    @cached_property
+    def longest(self) -> int:
+        """Tokens of the longest row."""
+        return max(self.lengths)
+
+    @property
+    def gather(self) -> list[Tensor]:
+        """Per bucket [n, L]: the stream's index of each token of its n rows, padded to the longest with index 0."""
+        return self._laid[0]
+
+    @property
+    def scatter(self) -> Tensor:
+        """[T]: where each token of the stream lies among the flattened buckets laid end to end."""
+        return self._laid[1]
+
+    @cached_property
+    def _laid(self) -> tuple[list[Tensor], Tensor]:
+        lengths = self.lengths
+        starts = [0, *itertools.accumulate(lengths)]
+        gather, scatter, offset = [], torch.empty(starts[-1], dtype=torch.long), 0
+        for rows in _buckets([(n, n) for n in lengths], self.waste):
+            width = lengths[rows[-1]]
+            index = torch.zeros(len(rows), width, dtype=torch.long)
+            for r, i in enumerate(rows):
+                index[r, : lengths[i]] = torch.arange(starts[i], starts[i + 1])
+                scatter[starts[i] : starts[i + 1]] = offset + r * width + torch.arange(lengths[i])
+            gather.append(index.to(self.device))
+            offset += index.numel()
+        return gather, scatter.to(self.device)
+
+    @cached_property
+    def spans(self) -> tuple[Tensor, Tensor]:
+        """clusters [R + 1] and spans [R, 4], as `SharedRows.spans`."""
+        return _spans(self.lengths, [])
+
+    def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
+        """q, k, v [1, heads, T, D], where q may have a multiple of the heads of k and v; returns [1, T, heads of q, D
+        of v]."""
+        flat = [x[0].transpose(0, 1) for x in (q, k, v)]  # [T, heads, D]
+        done = []
+        for index in self.gather:
+            n, width = index.shape
+            a, b, c = (x.index_select(0, index.reshape(-1)).view(n, width, *x.shape[1:]).transpose(1, 2) for x in flat)
+            y = F.scaled_dot_product_attention(
+                a, b, c, is_causal=True, scale=scale, enable_gqa=a.shape[1] != b.shape[1]
+            )
+            done.append(y.transpose(1, 2).flatten(0, 1))
+        return torch.cat(done).index_select(0, self.scatter).unsqueeze(0)
+
+
+@dataclass(frozen=True)
+class SharedRows:
+    """How the rows of a stream lie of which some go on from the beginning of another: first whole rows, then
+    continuations.
+
+    lengths  tokens of the whole rows, which are the first of the stream
+    after    for each continuation (start in the stream of the row that it goes on from, how many of its tokens are its
+             own beginning, tokens of its own, one or more)
+    waste    of a bucket's real keys, and of its real queries, how many may be padding
+    """
+
+    lengths: list[int]
+    after: list[tuple[int, int, int]]
+    device: torch.device | str = "cpu"
+    waste: float = 0.2
+
+    @cached_property
+    def longest(self) -> int:
+        """Tokens of the longest row, its shared beginning included."""
+        return max(*self.lengths, *(common + n for _, common, n in self.after))
+
+    @cached_property
+    def roots(self) -> PackedRows:
+        return PackedRows(self.lengths, self.device, self.waste)
+
+    @cached_property
+    def _laid(self) -> tuple[list[tuple[Tensor, Tensor, Tensor]], Tensor]:
+        """Of near continuations (queries [n, L], keys [n, K], mask [n, 1, L, K]): the stream's index of each own token,
+        and of each token that is before or in the row, both padded with index 0; True where a token may look. And
+        scatter [tokens of continuations]: where each lies among the flattened buckets laid end to end."""
+        after, first = self.after, sum(self.lengths)
+        starts = [first, *itertools.accumulate((n for _, _, n in after), initial=first)][1:]
+        buckets, scatter, offset = [], torch.empty(starts[-1] - first, dtype=torch.long), 0
+        for rows in _buckets([(n, common + n) for _, common, n in after], self.waste):
+            own, seen = (max(sizes) for sizes in zip(*((after[i][2], sum(after[i][1:])) for i in rows), strict=True))
+            queries, keys = (
+                torch.zeros(len(rows), own, dtype=torch.long),
+                torch.zeros(len(rows), seen, dtype=torch.long),
+            )
+            last = torch.empty(
+                len(rows), own, dtype=torch.long
+            )  # the last key that each query sees; of padding, one of the row's
+            for r, i in enumerate(rows):
+                start, common, n = after[i]
+                queries[r, :n] = torch.arange(starts[i], starts[i] + n)
+                keys[r, :common], keys[r, common : common + n] = torch.arange(start, start + common), queries[r, :n]
+                last[r] = torch.arange(common, common + own).clamp_max(common + n - 1)
+                scatter[starts[i] - first : starts[i] - first + n] = offset + r * own + torch.arange(n)
+            mask = torch.arange(seen) <= last[:, :, None]
+            buckets.append((queries.to(self.device), keys.to(self.device), mask[:, None].to(self.device)))
+            offset += queries.numel()
+        return buckets, scatter.to(self.device)
+
+    @cached_property
+    def spans(self) -> tuple[Tensor, Tensor]:
+        """Rows as compiled code reads them: spans [rows, 4] of (start in the stream, own tokens, start of the beginning
+        that is read before them, its tokens), and clusters [C + 1]: the spans from clusters[c] to clusters[c + 1] read
+        the same beginning."""
+        return _spans(self.lengths, self.after)
+
+    def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
+        """As `PackedRows.attend`."""
+        n = sum(self.lengths)
+        done = []
+        buckets, scatter = self._laid
+        whole = self.roots.attend(layer, q[:, :, :n], k[:, :, :n], v[:, :, :n], scale)
+        q, k, v = (x[0].transpose(0, 1) for x in (q, k, v))
+        for queries, keys, mask in buckets:
+            a, b, c = (
+                x.index_select(0, i.reshape(-1)).view(*i.shape, *x.shape[1:]).transpose(1, 2)
+                for x, i in ((q, queries), (k, keys), (v, keys))
+            )
+            y = F.scaled_dot_product_attention(
+                a, b, c, attn_mask=mask, scale=scale, enable_gqa=a.shape[1] != b.shape[1]
+            )
+            done.append(y.transpose(1, 2).flatten(0, 1))
+        return torch.cat([whole[0], torch.cat(done).index_select(0, scatter)]).unsqueeze(0)
+
+
+def _spans(lengths: list[int], after: list[tuple[int, int, int]]) -> tuple[Tensor, Tensor]:
+    """`SharedRows.spans`; the costliest clusters come first, so that the last ones to be worked off are short."""
+    put = sum(lengths)
+    of = {
+        start: [(start, n, start, 0)]
+        for start, n in zip(itertools.accumulate(lengths, initial=0), lengths, strict=False)
+    }
+    for start, common, n in after:
+        of[start].append((put, n, start, common))
+        put += n
+    clusters = sorted(of.values(), key=lambda spans: -sum(n * (common + n) for _, n, _, common in spans))
+    counts = list(itertools.accumulate(map(len, clusters), initial=0))
+    return torch.tensor(counts), torch.tensor([span for spans in clusters for span in spans])
+
+
+def _buckets(sizes: list[tuple[int, int]], waste: float) -> list[list[int]]:
+    """Indices of rows of (queries, keys) in buckets of near size: padded to the largest of each, none holds more than
+    (1 + waste) times its real queries, or keys."""
+    buckets: list[list[int]] = []
+    real, most = (0, 0), (0, 0)  # of the last bucket: the sums and the largest
+    for i in sorted(range(len(sizes)), key=lambda i: sizes[i][::-1]):
+        now = tuple(map(max, most, sizes[i]))
+        held = tuple(a + b for a, b in zip(real, sizes[i], strict=True))
+        if buckets and all(n * (len(buckets[-1]) + 1) <= (1 + waste) * x for n, x in zip(now, held, strict=True)):
+            buckets[-1].append(i)
+            real, most = held, now
+        else:
+            buckets.append([i])
+            real = most = sizes[i]
+    return buckets
+
+
+def _attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: None,
+    *,
+    scaling: float | None = None,
+    sliding_window: int | None = None,
+    rows: PackedRows | SharedRows | CachedRows | None = None,
+    **more: object,
+) -> tuple[Tensor, None]:
+    """The signature that transformers calls. Raises ValueError for attention that is not plain and causal over the
+    whole row."""
+    if rows is None:
+        raise ValueError(
+            "this model's attention needs rows=PackedRows or rows=CachedRows: call it through training.model.model.hidden_states"
+        )
+    if sliding_window is not None and rows.longest > sliding_window:
+        raise ValueError(
+            f"a row has {rows.longest} tokens and this model looks back {sliding_window} only (sliding window): keep rows within it"
+        )
+    odd = sorted(k for k in ("softcap", "s_aux", "position_bias") if more.get(k) is not None)
+    if odd:
+        raise ValueError(
+            f"this model's attention has {odd[0]!r}, which packed attention does not compute: choose a model with plain attention"
+        )
+    return rows.attend(
+        module.layer_idx, query, key, value, query.shape[-1] ** -0.5 if scaling is None else scaling
+    ), None
+
+
+AttentionInterface.register(NAME, _attention)
+AttentionMaskInterface.register(NAME, lambda *_, **__: None)
+
+
+def own_forward(model: nn.Module, ids: Tensor, position: Tensor, rows: PackedRows | SharedRows | CachedRows) -> Tensor:
+    """Last hidden states by the model's own layers: ids, position [T] (packed) or [B, n] (cached) -> [T, d] or
+    [B, n, d]. `rows` tells the attention which tokens see each other."""
+    flat = ids.dim() == 1
+    if flat:
+        ids, position = ids[None], position[None]
+    out = model.base_model(input_ids=ids, position_ids=position, rows=rows, use_cache=False).last_hidden_state
+    return out[0] if flat else out

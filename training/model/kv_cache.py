@@ -1,0 +1,254 @@
+"""The static key/value cache of sampling: what conversations that share a prompt hold once, and what each holds of its
+own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+@dataclass(kw_only=True)
+class Prefix:
+    """Keys and values of prompts, read-only: layer -> [U, G, P, D], and the tokens [U] of each. One prefill serves all
+    rows of a prompt."""
+
+    keys: dict[int, Tensor]
+    values: dict[int, Tensor]
+    length: np.ndarray
+
+
+class CachedRows:
+    """A static key/value cache of B rows that grow at their own pace, each behind a prompt that it may share with
+    others.
+
+    Rows lie in slots, and a pass works on the slots of a window: `window(lo, hi)` chooses it and `swap` moves rows, so
+    that those at work lie side by side. A pass over new columns is `begin(fresh)`, then the model's forward (each layer
+    stores and attends), then `advance()`. What a row shares with others is read once for all of them: attention to the
+    prompt and to the row's own columns are two softmaxes, put together by their normalisers. Columns that are padding
+    are written beyond a row's end, where no query looks before they are overwritten.
+
+    held    [B] tokens of its own that each row holds, beside its prompt
+    prompt  [B] index of its prompt in `prefix`
+    longest tokens of the longest row during a pass
+    """
+
+    def __init__(
+        self,
+        rows: int,
+        device: torch.device | str = "cpu",
+        prefix: Prefix | None = None,
+        prompt: np.ndarray | None = None,
+    ) -> None:
+        self.device, self.prefix = torch.device(device), prefix
+        self.held = np.zeros(rows, dtype=np.int64)
+        self.prompt = np.zeros(rows, dtype=np.int64) if prompt is None else np.asarray(prompt)
+        self.keys: dict[int, Tensor] = {}  # layer -> [B, G, capacity, D]
+        self.values: dict[int, Tensor] = {}
+        self.capacity = self.longest = 0
+        self.window(0, rows)
+
+    def share(self, prompt: np.ndarray) -> CachedRows:
+        """A cache of rows that begin where the rows `prompt` [B'] of this one end; repeats are the point."""
+        longest = int(self.held.max())
+        keys, values = ({i: x[:, :, :longest] for i, x in cache.items()} for cache in (self.keys, self.values))
+        return CachedRows(len(prompt), self.device, Prefix(keys=keys, values=values, length=self.held.copy()), prompt)
+
+    def reserve(self, columns: int) -> None:
+        """Make room for so many columns now, so that no pass has to move what is held."""
+        self.capacity = max(self.capacity, -(-columns // 16) * 16)
+
+    # --- which rows are at work
+
+    def window(self, lo: int, hi: int) -> None:
+        """Passes are over the rows of the slots lo to hi."""
+        self.lo, self.hi, self.fixed = lo, hi, 0
+        held = self.held[lo:hi]
+        self.depth = int(held.max(initial=0))
+        self.even = self.depth == int(held.min(initial=0)) if len(held) else True
+        self.at = torch.from_numpy(held.copy()).to(self.device)  # column of each row's next token
+        self.start, self.before = self.at, 0  # and its position; tokens of the longest prompt
+        if self.prefix is not None and len(held):
+            self._prompts()
+            self.start = self.at + torch.from_numpy(self.prefix.length[self.prompt[lo:hi]]).to(self.device)
+
+    def swap(self, a: np.ndarray, b: np.ndarray) -> None:
+        """Exchange the rows of the slots a and b, none of which is named twice. `window` has to be called after it."""
+        if not len(a):
+            return
+        one, two = np.concatenate([a, b]), np.concatenate([b, a])
+        longest = int(self.held[one].max())
+        for x in (self.held, self.prompt):
+            x[one] = x[two]
+        if longest:
+            one, two = (torch.from_numpy(x).to(self.device) for x in (one, two))
+            for cache in (self.keys, self.values):
+                for x in cache.values():
+                    x[:, :, :longest].index_copy_(0, one, x[:, :, :longest].index_select(0, two))
+
+    def _prompts(self) -> None:
+        """How the window's rows share prompts: `together` [U * M] is the window's row of each of M places at each of U
+        prompts (None: just as they lie), `apart` [rows] the place of each row."""
+        mine = self.prompt[self.lo : self.hi]
+        known, of, counts = np.unique(mine, return_inverse=True, return_counts=True)
+        first, most = int(known[0]), int(counts.max())
+        span = int(known[-1]) - first + 1
+        p = self.prefix
+        if span <= 2 * len(known):  # a few that nobody asks any more cost less than a copy
+            of, rows, chosen = mine - first, span, lambda x: x[first : first + span]
+            lengths = p.length[first : first + span]
+        else:
+            index = torch.from_numpy(known).to(self.device)
+            rows, chosen, lengths = len(known), lambda x: x.index_select(0, index), p.length[known]
+        self.before = longest = int(lengths.max())
+        self.shared = tuple({i: chosen(x)[:, :, :longest] for i, x in cache.items()} for cache in (p.keys, p.values))
+        self.shared_mask = None
+        if int(lengths.min()) < longest:
+            self.shared_mask = _mask(torch.from_numpy(lengths).to(self.device)[:, None, None] - 1, longest)
+        order = np.argsort(of, kind="stable")
+        starts = np.concatenate([[0], np.cumsum(np.bincount(of, minlength=rows))])
+        place = np.empty(len(of), dtype=np.int64)
+        place[order] = of[order] * most + np.arange(len(of)) - starts[of[order]]
+        self.groups = (rows, most)
+        self.together = self.apart = None
+        if len(of) != rows * most or (order != np.arange(len(of))).any():
+            together = np.zeros(rows * most, dtype=np.int64)
+            together[place] = np.arange(len(of))
+            self.together, self.apart = (torch.from_numpy(x).to(self.device) for x in (together, place))
+
+    # --- one pass
+
+    def begin(self, fresh: int | np.ndarray = 1) -> Tensor:
+        """Prepare a pass over new columns: `fresh` for every row of the window, or max(fresh) of which the first
+        fresh[b] of row b are real. Returns their positions [rows, n]."""
+        if self.fixed:
+            self.used, self.columns = self.fixed, self.at[:, None]
+            self.longest = self.used + self.before
+            self.mask = _mask(self.columns[:, None], self.used)
+            return self.start[:, None]
+        n = int(np.max(fresh))
+        self.fresh, self.n = fresh, n
+        self.used = self.depth + n
+        self.longest = self.used + self.before
+        if self.used > self.capacity:
+            self.reserve(max(self.used, self.capacity + 64))
+        columns = torch.arange(n, device=self.device)
+        self.columns = self.at[:, None] + columns
+        self.mask = None
+        if n > 1 or not self.even:
+            self.mask = _mask(self.columns[:, None], self.used)
+        return self.start[:, None] + columns
+
+    def advance(self) -> None:
+        """End a pass: the new tokens are held."""
+        self.held[self.lo : self.hi] += self.fresh
+        if isinstance(self.fresh, int):
+            self.depth += self.fresh
+            self.at, self.start = self.at + self.fresh, self.start + self.fresh
+        else:
+            self.window(self.lo, self.hi)
+
+    # --- passes over one column that know nothing of how far rows have come (training/rollout/graphs.py)
+
+    def fix(self, columns: int) -> None:
+        """Passes of the window read so many columns, whatever its rows hold (0: as many as they hold). `move` then ends
+        a pass on the device, `count` on the host."""
+        self.fixed = columns
+
+    def move(self) -> None:
+        self.at.add_(1)
+        if self.start is not self.at:
+            self.start.add_(1)
+
+    def count(self) -> None:
+        self.held[self.lo : self.hi] += 1
+        self.depth += 1
+
+    def _store(self, cache: dict[int, Tensor], layer: int, new: Tensor) -> Tensor:
+        """Write new [rows, G, n, D] at each row's own end; returns the columns in use [rows, G, used, D]."""
+        held = self._grown(cache, layer, new.shape[1], new.shape[3], new.dtype)[self.lo : self.hi]
+        if self.even and not self.fixed:
+            held[:, :, self.depth : self.used] = new
+        else:
+            held[torch.arange(len(held), device=self.device)[:, None], :, self.columns] = new.transpose(1, 2)
+        return held[:, :, : self.used]
+
+    def _grown(
+        self, cache: dict[int, Tensor], layer: int, heads: int, d: int, dtype: torch.dtype = torch.float32
+    ) -> Tensor:
+        """A layer's [B, G, capacity, D], made or made larger where it is too small."""
+        held = cache.get(layer)
+        if held is None or held.shape[2] < self.capacity:
+            grown = torch.zeros(len(self.held), heads, self.capacity, d, dtype=dtype, device=self.device)
+            if held is not None:
+                grown[:, :, : held.shape[2]] = held
+            cache[layer] = held = grown
+        return held
+
+    def room(self, columns: int, layers: int, heads: int, d: int) -> list[tuple[Tensor, Tensor]]:
+        """Own keys and values [B, G, capacity, D] of each layer with room for so many columns: for code that writes
+        them itself, and counts them in `held`. `window` has to be called after it."""
+        if columns > self.capacity:
+            self.reserve(max(columns, self.capacity + 64))
+        return [(self._grown(self.keys, i, heads, d), self._grown(self.values, i, heads, d)) for i in range(layers)]
+
+    def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
+        """q [rows, H, n, D]; k, v [rows, G, n, D] of the new tokens; returns [rows, n, H, D]."""
+        own_k, own_v = self._store(self.keys, layer, k), self._store(self.values, layer, v)
+        if self.prefix is None and self.depth == 0:
+            return F.scaled_dot_product_attention(
+                q, k, v, is_causal=True, scale=scale, enable_gqa=q.shape[1] != k.shape[1]
+            ).transpose(1, 2)
+        rows, heads, n, d = q.shape
+        g = k.shape[1]
+        q = q.reshape(rows, g, -1, d)  # the queries that read the same keys stand side by side, so nothing is repeated
+        mask = self.mask
+        if mask is not None and n > 1:
+            mask = mask[:, :, None].expand(rows, 1, heads // g, n, self.used).reshape(rows, 1, -1, self.used)
+        y, lse = partial(q, own_k, own_v, scale, mask)
+        if self.prefix is not None:
+            y = torch.lerp(*self._to_prompts(layer, q, scale, y, lse))
+        return y.reshape(rows, heads, n, -1).transpose(1, 2)
+
+    def _to_prompts(self, layer: int, q: Tensor, scale: float, y: Tensor, lse: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Attention of q [rows, G, Q, D] to the prompts, that to the rows' own columns (y, lse), and the share of the
+        latter."""
+        (u, m), (_, g, each, d) = self.groups, q.shape
+        if self.together is not None:
+            q = q.index_select(0, self.together)
+        q = q.view(u, m, g, each, d).transpose(1, 2).reshape(u, g, m * each, d)
+        z, other = partial(q, self.shared[0][layer], self.shared[1][layer], scale, self.shared_mask)
+        z = z.reshape(u, g, m, each, -1).transpose(1, 2).reshape(u * m, g, each, -1)
+        other = other.reshape(u, g, m, each).transpose(1, 2).reshape(u * m, g, each)
+        if self.apart is not None:
+            z, other = z.index_select(0, self.apart), other.index_select(0, self.apart)
+        return z, y, torch.sigmoid(lse - other)[..., None].to(y.dtype)
+
+
+def _mask(last: Tensor, columns: int) -> Tensor:
+    """last [..., 1 or n] -> float [..., 1 or n, columns] with a head's dimension before: 0 up to the column `last`,
+    -inf beyond."""
+    seen = torch.arange(columns, device=last.device) <= last[..., None]
+    return torch.zeros(seen.shape, device=last.device).masked_fill_(~seen, -torch.inf)
+
+
+def partial(q: Tensor, k: Tensor, v: Tensor, scale: float, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Attention to a part of the columns: q [B, G, Q, D], k, v [B, G, K, D], mask [B, 1, 1 or Q, K] -> ([B, G, Q, D],
+    logs of the normalisers [B, G, Q]), by which parts are put together."""
+    if q.is_cpu:
+        mask = None if mask is None else mask.to(q.dtype)
+        return torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
+            q, k, v, 0.0, False, attn_mask=mask, scale=scale
+        )
+    return plain_partial(q, k, v, scale, mask)
+
+
+def plain_partial(q: Tensor, k: Tensor, v: Tensor, scale: float, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """`partial` by the definition, on any device."""
+    s = (q @ k.transpose(-1, -2)).float() * scale
+    s = s if mask is None else s + mask
+    lse = s.logsumexp(-1)
+    return (s - lse[..., None]).exp().to(v.dtype) @ v, lse

@@ -1,0 +1,72 @@
+"""Low-rank adapters: W + (alpha / rank) B A, of which A and B alone are trained (Hu et al. 2021, "LoRA", arXiv
+2106.09685), by peft.
+
+They are put into a model in place, so that learner, sampler and attention see the model they know. A saved model has
+them folded into its weights: what loads it (the next stage, transformers, vLLM, `espalier chat`) need not know of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+KNOBS = ("rank", "alpha", "modules")
+NAME = "default"
+
+
+def adapt(model: nn.Module, lora: Mapping[str, Any], *, seed: int = 0) -> None:
+    """Put adapters into `model`, in place, and freeze all else; an empty mapping leaves it as it is.
+
+    lora: rank; alpha (2 x rank where it is not given); modules, the last parts of the names of the linear layers that
+    get one (all of them within the layers, where it is not given; never the head). B begins as 0: the model says what
+    it said. Raises ValueError for other keys, a rank below 1 and names that the model does not have.
+    """
+    if not lora:
+        return
+    known = sorted({n.rpartition(".")[2] for n, m in model.base_model.named_modules() if isinstance(m, nn.Linear)})
+    rank, modules = lora.get("rank", 0), list(lora.get("modules") or known)
+    if odd := sorted(set(lora) - set(KNOBS)):
+        raise ValueError(f"lora has the key {odd[0]!r}: it takes {', '.join(KNOBS)}")
+    if not isinstance(rank, int) or rank < 1:
+        raise ValueError(
+            f"lora.rank is {rank!r}: it must be a whole number of 1 or more, for example 16; leave lora empty to train all weights"
+        )
+    if odd := sorted(set(modules) - set(known)):
+        raise ValueError(
+            f"lora.modules names {odd[0]!r}, which no linear layer of a {type(model).__name__} is called; known: {', '.join(known)}"
+        )
+    from peft import LoraConfig, inject_adapter_in_model  # here: it takes a second to import, and few runs need it
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed % 2**63)
+        config = LoraConfig(
+            r=rank, lora_alpha=lora.get("alpha", 2 * rank), target_modules=modules, lora_dropout=0.0, bias="none"
+        )
+        inject_adapter_in_model(config, model, adapter_name=NAME)
+
+
+def adapted(model: nn.Module) -> bool:
+    """Whether the model has adapters."""
+    return hasattr(model, "peft_config")
+
+
+def folded(model: nn.Module) -> dict[str, Tensor]:
+    """The weights under their own names, adapters added to them: those of a model without adapters that says the
+    same."""
+    if not adapted(model):
+        return model.state_dict()
+    from peft.tuners.tuners_utils import BaseTunerLayer
+
+    layers = {n: m for n, m in model.named_modules() if isinstance(m, BaseTunerLayer)}
+    out: dict[str, Tensor] = {}
+    for name, value in model.state_dict().items():
+        owner, _, last = name.partition(".base_layer.")
+        if ".lora_" in name:
+            continue
+        if last == "weight" and owner in layers:
+            value = (value.float() + layers[owner].get_delta_weight(NAME).detach().float()).to(value.dtype)
+        out[name.replace(".base_layer.", ".")] = value
+    return out

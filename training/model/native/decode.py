@@ -1,0 +1,239 @@
+"""Whole turns decoded, and new tokens read, in one call: the copies of a `FusedDecoder`, laid out for decode.c, and the
+call itself.
+
+A decode step of a small model is some hundred small operations in torch, each of a few microseconds; compiled, a turn
+of all conversations is one call, and a row takes the place of one that has ended at once. What a conversation gets is
+the same to the bit whoever shares its batch.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from torch import Tensor, nn
+
+from training.model.decoder import FusedDecoder
+from training.model.kv_cache import CachedRows
+from training.model.native.build import library
+
+LARGEST = 1 << 24  # parameters: every 16 rows read all weights; at twice as many nothing is gained any more
+READ = (
+    1 << 20
+    # parameters of layers up to which new tokens are read here: of more, torch's products over all of them at once are
+    # faster
+)
+STEPS = 64  # tokens of a row in one call: room in the cache is made for so many
+_p, _l = ctypes.c_void_p, ctypes.c_long
+
+
+class _Model(ctypes.Structure):
+    _fields_ = [
+        *((k, _l) for k in ("layers", "H", "G", "D", "d", "m", "V")),
+        ("eps", ctypes.c_float),
+        ("scale", ctypes.c_float),
+        *((k, _p) for k in ("embedding", "norm", "head", "angles")),
+    ]
+
+
+class _Layer(ctypes.Structure):
+    _fields_ = [
+        (k, _p)
+        for k in (
+            "before",
+            "qkv",
+            "bias",
+            "turn",
+            "out",
+            "after",
+            "up",
+            "down",
+            "keys",
+            "values",
+            "shared_keys",
+            "shared_values",
+        )
+    ]
+
+
+class _Rows(ctypes.Structure):
+    _fields_ = [
+        *((k, _l) for k in ("n", "capacity", "stride_prompt", "stride_head")),
+        *((k, _p) for k in ("slot", "prompt", "before", "held", "last")),
+    ]
+
+
+class _Turn(ctypes.Structure):
+    _fields_ = [
+        ("steps", _l),
+        ("limit", _l),
+        ("temperature", ctypes.c_float),
+        *((k, _p) for k in ("row", "length", "may_end", "uniforms", "ids", "logp", "entropy")),
+    ]
+
+
+@dataclass(kw_only=True)
+class Drawn:
+    """What a turn has drawn so far, by row [R]; `limit` tokens at most. uniforms [R, limit] float64 in [0, 1); ids [R,
+    limit + 1] int64, logp and entropy [R, limit + 1] float32; length [R] int64; may_end [V] bool: the ids after which a
+    row waits to be judged."""
+
+    limit: int
+    temperature: float
+    may_end: np.ndarray
+    uniforms: np.ndarray
+    ids: np.ndarray
+    logp: np.ndarray
+    entropy: np.ndarray
+    length: np.ndarray
+
+
+class TurnDecoder:
+    """Decodes with the weights that its `FusedDecoder` has; `refresh` takes them as they are now."""
+
+    def __init__(self, decoder: FusedDecoder, lib: ctypes.CDLL) -> None:
+        self.decoder, self.lib, self.size = decoder, lib, _size(decoder.model.base_model.layers)
+        self.refresh()
+
+    @staticmethod
+    def of(decoder: FusedDecoder | None) -> TurnDecoder | None:
+        """None without a compiler, and for models that are too large for it."""
+        lib = library()
+        if lib is None or decoder is None or _size(decoder.model) > LARGEST:
+            return None
+        return TurnDecoder(decoder, lib)
+
+    def refresh(self) -> None:
+        decoder = self.decoder
+        self.head = _padded(decoder.model.get_output_embeddings().weight.detach().T)
+        self.layers = [
+            {
+                "before": x.before,
+                "qkv": _padded(x.qkv),
+                "bias": x.bias,
+                "turn": x.turn,
+                "out": _padded(x.out),
+                "after": x.after,
+                "up": _padded(x.up),
+                "down": _padded(x.down),
+            }
+            for x in decoder.layers
+        ]
+
+    def __call__(self, cache: CachedRows, slots: np.ndarray, rows: np.ndarray, last: Tensor, drawn: Drawn) -> None:
+        """Go on with the conversations in `slots` [n], which are the rows `rows` [n] of `drawn`, by at most STEPS
+        tokens each: until one may end or has `limit` of them. Writes what was drawn, the cache and `last` [slots, d].
+        Raises MemoryError."""
+        steps, row, length = min(STEPS, drawn.limit), np.ascontiguousarray(rows, dtype=np.int64), drawn.length[rows]
+        turn = _Turn(
+            steps=steps,
+            limit=drawn.limit,
+            temperature=drawn.temperature,
+            **{
+                k: x.ctypes.data
+                for k, x in {
+                    "row": row,
+                    "length": length,
+                    "may_end": drawn.may_end,
+                    "uniforms": drawn.uniforms,
+                    "ids": drawn.ids,
+                    "logp": drawn.logp,
+                    "entropy": drawn.entropy,
+                }.items()
+            },
+        )
+        self._run(self.lib.decode, cache, slots, last, steps, ctypes.byref(turn))
+        drawn.length[rows] = length
+
+    @property
+    def reads(self) -> bool:
+        """Whether new ids are read here too. It is asked of the model alone, not of the texts: else a conversation's
+        last bits would depend on who is read beside it."""
+        return self.size <= READ
+
+    def read(self, cache: CachedRows, new: Sequence[np.ndarray], last: Tensor) -> None:
+        """Give the conversations in the first slots their new ids, one at least each. Writes the cache and `last`
+        [slots, d]. Raises MemoryError."""
+        begin = np.concatenate([[0], np.cumsum([len(x) for x in new])])
+        ids = np.ascontiguousarray(np.concatenate(new), dtype=np.int64)
+        most = int(np.diff(begin).max())
+        self._run(
+            self.lib.read_tokens, cache, np.arange(len(new)), last, most, _p(ids.ctypes.data), _p(begin.ctypes.data)
+        )
+
+    def _run(
+        self, call: Callable[..., int], cache: CachedRows, slots: np.ndarray, last: Tensor, more: int, *given: object
+    ) -> None:
+        """A function of decode.c on the conversations in `slots`, which may grow by `more` tokens."""
+        d = self.decoder
+        slots, held = (np.ascontiguousarray(x, dtype=np.int64) for x in (slots, cache.held[slots]))
+        own = cache.room(int(held.max()) + more, len(self.layers), d.kv, d.d)
+        prompt, before = cache.prompt[slots].astype(np.int64), np.zeros(len(slots), dtype=np.int64)
+        shared: list[tuple[Tensor | None, Tensor | None]] = [(None, None)] * len(self.layers)
+        if cache.prefix is not None:
+            before = cache.prefix.length[prompt].astype(np.int64)
+            shared = [(cache.prefix.keys[i], cache.prefix.values[i]) for i in range(len(self.layers))]
+        angles = d.reach(int((before + held).max()) + more)
+        model = _Model(
+            layers=len(self.layers),
+            H=d.heads,
+            G=d.kv,
+            D=d.d,
+            d=d.embedding.shape[1],
+            m=len(d.layers[0].down),
+            V=len(d.embedding),
+            eps=d.eps,
+            scale=d.scale,
+            embedding=_at(d.embedding),
+            norm=_at(d.norm),
+            head=_at(self.head),
+            angles=_at(angles),
+        )
+        layers = (_Layer * len(self.layers))(
+            *(
+                _Layer(
+                    **{k: _at(w) for k, w in x.items()},
+                    keys=_at(k),
+                    values=_at(v),
+                    shared_keys=_at(a),
+                    shared_values=_at(b),
+                )
+                for x, (k, v), (a, b) in zip(self.layers, own, shared, strict=True)
+            )
+        )
+        rows = _Rows(
+            n=len(slots),
+            capacity=own[0][0].shape[2],
+            stride_prompt=shared[0][0].stride(0) if cache.prefix else 0,
+            stride_head=shared[0][0].stride(1) if cache.prefix else 0,
+            slot=slots.ctypes.data,
+            prompt=prompt.ctypes.data,
+            before=before.ctypes.data,
+            held=held.ctypes.data,
+            last=_at(last),
+        )
+        if call(ctypes.byref(model), layers, ctypes.byref(rows), *given):
+            raise MemoryError(
+                f"no memory to go on with {len(slots)} conversations: lower the number of samples or of tokens"
+            )
+        cache.held[slots] = held
+
+
+def _size(module: nn.Module) -> int:
+    return sum(p.numel() for p in module.parameters())
+
+
+def _padded(w: Tensor) -> Tensor:
+    """[k, n] row by row, each padded with zeros to a multiple of 16."""
+    k, n = w.shape
+    if n % 16 == 0:
+        return w.contiguous()
+    out = w.new_zeros(k, -(-n // 16) * 16)
+    out[:, :n] = w
+    return out
+
+
+def _at(x: Tensor | None) -> int | None:
+    return None if x is None else x.data_ptr()

@@ -1,0 +1,268 @@
+"""The layers of a decoder-only model over packed rows, forward and backward, with compiled code between the matrix
+products.
+
+One autograd function is one layer: query, key and value are one product, gate and up are one, residuals are added by
+the product before them, and attention reads the rows where they lie, shared beginnings included, without padding. Kept
+for the backward pass: what enters both halves, the projections, the attention and the gates; normed states and gated
+activations are made again as their gradients are.
+
+Values and gradients are those of the model's own forward but for rounding (tests/training/model/test_native.py compares
+them in float64 too). `of` gives None for architectures that it does not know, weights that are not float32 on a CPU,
+hooked or adapted modules, very large models, and where there is no compiler: then the model's own forward is used.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from training.model.attention import PackedRows, SharedRows, own_forward
+from training.model.native.build import library
+
+KNOWN = {"llama", "qwen2", "qwen3"}
+ROPES = {"default", "linear", "llama3"}  # whose angles depend on the position alone
+LARGEST = 1 << 26  # parameters: of more, products outweigh all else
+_CHUNKS = 16  # CHUNKS of layers.c
+_MADE: weakref.WeakKeyDictionary[nn.Module, Layers | None] = weakref.WeakKeyDictionary()
+
+
+def usable(model: nn.Module) -> bool:
+    """Whether a model is one whose layers are known here, as it came from transformers: plain linear layers, no hooks,
+    biases of qkv alone, float32 on a CPU."""
+    base = model.base_model
+    c = getattr(base, "config", None)
+    if (
+        c is None
+        or c.model_type not in KNOWN
+        or c.hidden_act != "silu"
+        or (getattr(c, "rope_parameters", None) or {}).get("rope_type") not in ROPES
+    ):
+        return False
+    own, size = [model, base, base.embed_tokens, base.norm, base.rotary_emb], 0
+    for layer in base.layers:
+        a, m = layer.self_attn, layer.mlp
+        inner = (a.q_proj, a.k_proj, a.v_proj, a.o_proj, m.gate_proj, m.up_proj, m.down_proj)
+        if any(type(x) is not nn.Linear for x in inner) or any(x.bias is not None for x in inner[3:]):
+            return False
+        if getattr(a, "sliding_window", None) is not None:
+            return False
+        own += [layer, a, m, layer.input_layernorm, layer.post_attention_layernorm, *inner]
+        own += [a.q_norm, a.k_norm] if hasattr(a, "q_norm") else []
+    for x in own:
+        if x._forward_hooks or x._forward_pre_hooks:
+            return False
+        for p in x._parameters.values():
+            if p is not None:
+                if p.dtype != torch.float32 or not p.is_cpu:
+                    return False
+                size += p.numel()
+    return size <= LARGEST
+
+
+@torch.no_grad()
+def rotations(model: nn.Module, top: int, known: int) -> tuple[Tensor, Tensor]:
+    """cos and sin [positions, D/2] of the model's rotary embeddings for `top` positions, or twice as many as are
+    known."""
+    reach, base = torch.arange(max(top, 2 * known, 256)), model.base_model
+    both = base.rotary_emb(base.embed_tokens.weight[:1], reach[None])
+    return tuple(x[0, :, : x.shape[-1] // 2].contiguous() for x in both)
+
+
+def of(model: nn.Module) -> Layers | None:
+    """The compiled layers of a model; None where its own forward has to be used. The first call compares the two on a
+    few tokens."""
+    lib = library()
+    if lib is None or not usable(model):
+        return None
+    if model not in _MADE:
+        layers = Layers(model, lib)
+        _MADE[model] = layers if layers.agrees(model) else None
+    return _MADE[model]
+
+
+class Layers:
+    """Call it as `training.model.model.hidden_states` of packed rows: model, ids, position [T] -> [T, d]."""
+
+    def __init__(self, model: nn.Module, lib: ctypes.CDLL) -> None:
+        c, first = model.base_model.config, model.base_model.layers[0].self_attn
+        self.lib, self.heads, self.kv, self.d = lib, c.num_attention_heads, c.num_key_value_heads, first.head_dim
+        self.eps, self.scale = c.rms_norm_eps, first.scaling
+        self.cos = self.sin = torch.zeros(0, self.d // 2)  # [positions, D/2]
+
+    @torch.no_grad()
+    def agrees(self, model: nn.Module) -> bool:
+        """Whether two short rows come out as in the model's own forward."""
+        ids = torch.arange(1, 13) % model.base_model.config.vocab_size
+        position, rows = torch.cat([torch.arange(7), torch.arange(5)]), PackedRows([7, 5])
+        want = own_forward(model, ids, position, rows)
+        return torch.allclose(self(model, ids, position, rows), want, atol=1e-4 * float(want.abs().max()), rtol=0)
+
+    def angles(self, model: nn.Module, position: Tensor) -> tuple[Tensor, Tensor]:
+        """cos and sin [T, D/2] of positions [T]."""
+        top = int(position.max()) + 1
+        if top > len(self.cos):
+            self.cos, self.sin = rotations(model, top, len(self.cos))
+        return self.cos.index_select(0, position), self.sin.index_select(0, position)
+
+    def __call__(self, model: nn.Module, ids: Tensor, position: Tensor, rows: PackedRows | SharedRows) -> Tensor:
+        base = model.base_model
+        spans = rows.spans
+        kernels = _Kernels(self, *self.angles(model, position), *spans, rows.longest)
+        x = base.embed_tokens(ids)
+        for layer in base.layers:
+            if "forward" in vars(layer):  # `training.model.model.checkpointed_layers`
+                x = checkpoint(_layer, x, layer, kernels, use_reentrant=False, preserve_rng_state=False)
+            else:
+                x = _layer(x, layer, kernels)
+        return _Norm.apply(x, base.norm.weight, kernels)
+
+
+def _layer(x: Tensor, layer: nn.Module, kernels: _Kernels) -> Tensor:
+    a, m = layer.self_attn, layer.mlp
+    qkv = (a.q_proj, a.k_proj, a.v_proj)
+    return _Layer.apply(
+        x,
+        layer.input_layernorm.weight,
+        torch.cat([p.weight for p in qkv]),
+        None if a.q_proj.bias is None else torch.cat([p.bias for p in qkv]),
+        *((a.q_norm.weight, a.k_norm.weight) if hasattr(a, "q_norm") else (None, None)),
+        a.o_proj.weight,
+        layer.post_attention_layernorm.weight,
+        torch.cat([m.gate_proj.weight, m.up_proj.weight]),
+        m.down_proj.weight,
+        kernels,
+    )
+
+
+@dataclass(frozen=True)
+class _Kernels:
+    """The functions of layers.c for one pass: sizes, angles and spans are the same in every layer."""
+
+    of: Layers
+    cos: Tensor
+    sin: Tensor
+    clusters: Tensor
+    spans: Tensor
+    longest: int
+
+    def _call(self, name: str, *given: Tensor | int | float | None) -> None:
+        if getattr(self.of.lib, name)(*map(_argument, given)):
+            raise RuntimeError(f"could not allocate memory for the attention of a row of {self.longest} tokens")
+
+    def norm(self, x: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+        y, r = torch.empty_like(x), x.new_empty(len(x))
+        self._call("norm_forward", *x.shape, self.of.eps, x, w, y, r)
+        return y, r
+
+    def norm_back(
+        self, x: Tensor, w: Tensor, r: Tensor, dy: Tensor, more: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """dx (with `more` added), the normed x again, and dw."""
+        dx, y, part = torch.empty_like(x), torch.empty_like(x), x.new_empty(_CHUNKS, len(w))
+        self._call("norm_backward", *x.shape, x, w, r, dy, more, dx, y, part)
+        return dx, y, part.sum(0)
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        return self.of.heads, self.of.kv, self.of.d
+
+    def turn(self, qkv: Tensor, wq: Tensor | None, wk: Tensor | None) -> tuple[Tensor, Tensor]:
+        h, g, d = self.sizes
+        out, r = qkv.new_empty(len(qkv), (h + g) * d), qkv.new_empty(len(qkv), h + g)
+        self._call("turn_forward", len(qkv), h, g, d, self.of.eps, qkv, wq, wk, self.cos, self.sin, out, r)
+        return out, r
+
+    def turn_back(
+        self, qkv: Tensor, wq: Tensor | None, wk: Tensor | None, r: Tensor, dout: Tensor, dqkv: Tensor
+    ) -> Tensor:
+        """Writes queries and keys of dqkv; returns the gradients [2, D] of wq and wk."""
+        part = qkv.new_empty(_CHUNKS, 2, self.of.d)
+        self._call("turn_backward", len(qkv), *self.sizes, qkv, wq, wk, self.cos, self.sin, r, dout, dqkv, part)
+        return part.sum(0)
+
+    def _rows(self) -> tuple[int, Tensor, Tensor, int]:
+        return len(self.clusters) - 1, self.clusters, self.spans, self.longest
+
+    def attend(self, qk: Tensor, qkv: Tensor) -> tuple[Tensor, Tensor]:
+        h, _, d = self.sizes
+        y, lse = qk.new_empty(len(qk), h * d), qk.new_empty(len(qk), h)
+        self._call("attend_forward", *self.sizes, self.of.scale, qk, qkv, *self._rows(), y, lse)
+        return y, lse
+
+    def attend_back(self, qk: Tensor, qkv: Tensor, y: Tensor, lse: Tensor, dy: Tensor) -> tuple[Tensor, Tensor]:
+        dqk, dqkv = torch.zeros_like(qk), torch.zeros_like(qkv)
+        self._call("attend_backward", *self.sizes, self.of.scale, qk, qkv, *self._rows(), y, lse, dy, dqk, dqkv)
+        return dqk, dqkv
+
+    def gate(self, both: Tensor) -> Tensor:
+        a = both.new_empty(len(both), both.shape[1] // 2)
+        self._call("gate_forward", *a.shape, both, a)
+        return a
+
+    def gate_back(self, both: Tensor, da: Tensor) -> tuple[Tensor, Tensor]:
+        dboth, a = torch.empty_like(both), torch.empty_like(da)
+        self._call("gate_backward", *a.shape, both, da, dboth, a)
+        return dboth, a
+
+
+def _argument(x: Tensor | int | float | None) -> Any:
+    if isinstance(x, Tensor):
+        return ctypes.c_void_p(x.data_ptr())
+    return ctypes.c_float(x) if isinstance(x, float) else None if x is None else ctypes.c_long(x)
+
+
+class _Layer(torch.autograd.Function):
+    """x [T, d] -> x [T, d] after one layer. qkv [N D, d], up [2 m, d]: the weights of several products, one below the
+    other."""
+
+    @staticmethod
+    def forward(ctx, x, before, qkv_w, bias, wq, wk, out, after, up, down, kernels):
+        k = kernels
+        h, r1 = k.norm(x, before)
+        qkv = torch.mm(h, qkv_w.T) if bias is None else torch.addmm(bias, h, qkv_w.T)
+        qk, r = k.turn(qkv, wq, wk)
+        y, lse = k.attend(qk, qkv)
+        middle = torch.addmm(x, y, out.T)
+        h, r2 = k.norm(middle, after)
+        both = torch.mm(h, up.T)
+        ctx.save_for_backward(x, before, qkv_w, wq, wk, out, after, up, down, r1, qkv, qk, r, y, lse, middle, r2, both)
+        ctx.kernels, ctx.biased = k, bias is not None
+        return torch.addmm(middle, k.gate(both), down.T)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, dx):
+        x, before, qkv_w, wq, wk, out, after, up, down, r1, qkv, qk, r, y, lse, middle, r2, both = ctx.saved_tensors
+        k, dx = ctx.kernels, dx.contiguous()
+        dboth, a = k.gate_back(both, torch.mm(dx, down))
+        d_down = torch.mm(dx.T, a)
+        dx, h, d_after = k.norm_back(middle, after, r2, torch.mm(dboth, up), dx)
+        d_up = torch.mm(dboth.T, h)
+        dqk, dqkv = k.attend_back(qk, qkv, y, lse, torch.mm(dx, out))
+        d_out = torch.mm(dx.T, y)
+        d_norms = k.turn_back(qkv, wq, wk, r, dqk, dqkv)
+        d_bias = dqkv.sum(0) if ctx.biased else None
+        dx, h, d_before = k.norm_back(x, before, r1, torch.mm(dqkv, qkv_w), dx)
+        d_wq, d_wk = (None, None) if wq is None else d_norms
+        return dx, d_before, torch.mm(dqkv.T, h), d_bias, d_wq, d_wk, d_out, d_after, d_up, d_down, None
+
+
+class _Norm(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, w, kernels):
+        y, r = kernels.norm(x, w)
+        ctx.save_for_backward(x, w, r)
+        ctx.kernels = kernels
+        return y
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, dy):
+        dx, _, dw = ctx.kernels.norm_back(*ctx.saved_tensors, dy.contiguous())
+        return dx, dw, None

@@ -1,0 +1,1 @@
+"""Preference optimisation and reward models: pairs, losses, reward heads, rounds."""

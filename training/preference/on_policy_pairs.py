@@ -1,0 +1,90 @@
+"""Pairs that the policy makes while it learns: played, scored, the best against the worst of a prompt."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from synth.types import Problem, seed_for
+from training.learner.pack import Row, pack, rollout_row
+from training.preference.update_rule import UpdateRule, Worth
+from training.rollout.play import Player
+from training.types import Batch, Group, Rollout
+
+
+@dataclass(kw_only=True)
+class SampledPairs:
+    """A `Source` of rounds, for objectives over pairs: `samples` rollouts of each of `prompts` problems become at most
+    `prompts` units of pairs.
+
+    Dong et al. 2024, "RLHF Workflow: From Reward Modeling to Online RLHF" (arXiv 2405.07863): chosen = the rollout with
+    the highest score, rejected = the lowest; a prompt whose scores are all equal gives no pair. margin [P], the
+    difference of scores, is a column.
+
+    rules     of training/preference/update_rule: they may change what is asked, and what a rollout is worth
+    together  pairs of a prompt in a unit: the best two against the worst two (2); a prompt that has not so many
+              gives one pair twice
+    """
+
+    problems: Sequence[Problem]
+    player: Player
+    prompts: int
+    samples: int
+    seed: int
+    name: str = "sampled"
+    together: int = 1
+    rules: Sequence[UpdateRule] = ()
+    device: str = "cpu"
+
+    def __call__(self, step: int) -> tuple[Iterable[Batch], Mapping[str, float]]:
+        rng = np.random.default_rng(seed_for(self.seed, self.name, "step", "", step))
+        at = rng.choice(len(self.problems), self.prompts, replace=self.prompts > len(self.problems))
+        asked, worths = self.asked([self.problems[i] for i in at], rng)
+        groups = self.player.play(asked, self.samples, self.seed, self.name, step)
+        self.player.sampler.version += 1
+        rows = [r for i, (g, w) in enumerate(zip(groups, worths, strict=True)) for r in self.unit(g, i, w)]
+        means = [float(np.nanmean(g.rewards)) for g in groups if not np.isnan(g.rewards).all()]
+        metrics = {"reward": float(np.mean(means)) if means else float("nan"), "pairs": len(rows) / 2}
+        return ([pack(rows, device=self.device)] if rows else []), metrics
+
+    def asked(
+        self, problems: Sequence[Problem], rng: np.random.Generator
+    ) -> tuple[list[Problem], list[tuple[Worth, ...]]]:
+        """What is asked in the place of problems, and for each of them what its rollouts are worth, rule by rule."""
+        found: list[tuple[Problem, tuple[Worth, ...]]] = [(p, ()) for p in problems]
+        for rule in self.rules:
+            changed = rule.asked([p for p, _ in found], rng, self.player)
+            found = [(p, (*before, worth)) for (_, before), (p, worth) in zip(found, changed, strict=True)]
+        return [p for p, _ in found], [worths for _, worths in found]
+
+    def unit(self, group: Group, index: int, worths: Sequence[Worth] = ()) -> list[Row]:
+        """The rows of a group's pairs, or none where its rollouts are all worth the same. An unscorable rollout is left
+        out."""
+        values = []
+        for x, rollout in zip(group.rewards, group.rollouts, strict=True):
+            if not math.isnan(x) and rollout.n_model:
+                value = float(x)
+                for worth in worths:
+                    value = worth(value, rollout)
+                values.append((value, rollout))
+        values.sort(key=lambda v: -v[0])  # stable: the first drawn of equals
+        if len(values) < 2 or values[0][0] == values[-1][0]:
+            return []
+        pairs = [(values[0], values[-1])] * self.together
+        if self.together == 2 and len(values) >= 4 and values[1][0] > values[-2][0]:
+            pairs[1] = (values[1], values[-2])
+        return [pair_row(r, index, best[0] - worst[0]) for best, worst in pairs for r in (best[1], worst[1])]
+
+
+def pair_row(rollout: Rollout, index: int, margin: float) -> Row:
+    row = rollout_row(rollout, 0.0, index)
+    return Row(
+        ids=row.ids,
+        trainable=row.trainable,
+        group=index,
+        columns={"turn": row.columns["turn"]},
+        scalars={"margin": margin},
+    )

@@ -1,0 +1,146 @@
+"""Rounds of preference optimisation: what each learns from, and what becomes of its reference when it begins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from synth.types import UserError, nearest
+from training.learner.learner import Learner
+from training.learner.loop import Source
+from training.model.lora import folded
+from training.preference.objective import PairObjective
+from training.preference.subspace import Subspaces
+from training.types import Batch
+
+
+@dataclass(frozen=True, kw_only=True)
+class Turn:
+    """One round.
+
+    steps     0: an equal share of the stage's
+    pairs     "clean", or "sampled": the policy's own rollouts, scored by the verifiers
+    (training/preference/on_policy_pairs.py)
+    source    only cleaned pairs of this source, "injected_errors" or "injected_errors/countdown" ("" all)
+    easiest   only the share of them with the largest margins
+    hardest   only the share with the smallest; of "sampled": only the problems of those
+    renew     the policy becomes its reference when the round begins
+    every     and again every so many steps of the round (0: never)
+    protect   what the rounds before changed is protected: this one moves at right angles to it (`energy` of it)
+    layers    only these layers learn ([]: all)
+    """
+
+    steps: int = 0
+    pairs: str = "clean"
+    source: str = ""
+    easiest: float = 1.0
+    hardest: float = 1.0
+    renew: bool = False
+    every: int = 0
+    protect: bool = False
+    energy: float = 0.9
+    layers: Sequence[int] = field(default_factory=tuple)
+
+
+def read(rounds: Sequence[Any], steps: int) -> list[Turn]:
+    """The rounds of a plan, their steps filled in so that they add up to `steps`. Raises UserError for what they cannot
+    say."""
+    known = {f.name: type(f.default) if f.name != "layers" else list for f in fields(Turn)}
+    turns = []
+    for i, said in enumerate(rounds):
+        where = f"prefer.rounds[{i}]"
+        if not isinstance(said, Mapping):
+            raise UserError(f"{where} must be a mapping such as {{pairs: sampled, renew: true}}, not {said!r}")
+        for key, value in said.items():
+            if key not in known:
+                raise UserError(f"{where}: unknown key {key!r}: {nearest(key, known)}")
+            kind = (int, float) if known[key] is float else known[key]
+            if not isinstance(value, kind) or (isinstance(value, bool) and known[key] is not bool):
+                raise UserError(f"{where}.{key} must be a {known[key].__name__}, not {value!r}")
+        turn = Turn(**said)
+        if turn.pairs not in ("clean", "sampled"):
+            raise UserError(f"{where}.pairs is {turn.pairs!r}: choose 'clean' or 'sampled'")
+        if not (0 < turn.easiest <= 1 and 0 < turn.hardest <= 1) or min(turn.steps, turn.every) < 0:
+            raise UserError(
+                f"{where}: easiest and hardest are shares above 0 and at most 1, steps and every are 0 or more"
+            )
+        turns.append(turn)
+    left, open_ = steps - sum(t.steps for t in turns), [i for i, t in enumerate(turns) if not t.steps]
+    if not turns or left < len(open_) or (left and not open_):
+        raise UserError(f"prefer.rounds: the steps of the {len(turns)} rounds do not add up to prefer.steps = {steps}")
+    for n, i in enumerate(open_):
+        turns[i] = replace(turns[i], steps=left * (n + 1) // len(open_) - left * n // len(open_))
+    return turns
+
+
+class Turns:
+    """Carries the rounds out around the driver: it renews references, and holds updates in
+    their bounds.
+
+    starts_equal   whether policy and reference are the same model before the first step: the objective then asserts the
+                   first loss
+    The update rules of the objective are told when a round begins, and keep their state here.
+    """
+
+    def __init__(
+        self, turns: Sequence[Turn], learner: Learner, objective: PairObjective, *, starts_equal: bool
+    ) -> None:
+        self.turns, self.learner, self.objective = turns, learner, objective
+        self.equal, self.renewed = starts_equal, False
+        energies = [t.energy for t in turns if t.protect]
+        self.spaces = Subspaces(learner, energy=energies[0] if energies else 0.9)
+        self.bound = bool(energies) or any(t.layers for t in turns)
+
+    def begins(self, i: int, source: Source) -> Source:
+        """The source of round i, at whose first step the round begins."""
+
+        def made(step: int) -> tuple[Iterable[Batch], Mapping[str, float]]:
+            if step == 0:
+                self._begin(i)
+            return source(step)
+
+        return made
+
+    def _begin(self, i: int) -> None:
+        turn = self.turns[i]
+        for rule in self.objective.rules:
+            rule.begin(i, self.learner)
+        if turn.renew:
+            self._renew()
+        elif i == 0 and self.objective.reference is not None:
+            self.objective.state["equal"] = self.equal
+        if self.bound:
+            names = self.spaces.names if turn.layers else ()
+            mine = tuple(f".layers.{n}." for n in turn.layers)
+            self.spaces.begin(protect=turn.protect, frozen=frozenset(n for n in names if not any(m in n for m in mine)))
+
+    def _renew(self) -> None:
+        if self.objective.reference is not None:
+            self.objective.reference.load_state_dict(folded(self.learner.model))
+            self.objective.state["equal"] = self.renewed = True
+
+    def after(self, i: int, step: int, metrics: Mapping[str, float]) -> None:
+        """What follows a step of round i."""
+        if self.spaces.active:
+            self.spaces.project()
+        if self.turns[i].every and (step + 1) % self.turns[i].every == 0:
+            self._renew()
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "objective": self.objective.state,
+            "reference": self.objective.reference.state_dict() if self.renewed else None,
+            "rules": [rule.state() for rule in self.objective.rules],
+            "spaces": self.spaces.state(),
+        }
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        self.objective.state.clear()
+        self.objective.state.update(state["objective"])
+        if state["reference"] is not None:
+            self.objective.reference.load_state_dict(state["reference"])
+            self.renewed = True
+        for rule, saved in zip(self.objective.rules, state["rules"], strict=True):
+            rule.load_state(saved, self.learner)
+        self.spaces.load_state(state["spaces"])

@@ -1,0 +1,162 @@
+"""What a preference loss sees at once: one pair, or several that belong together, made of the cleaned pairs.
+
+A loss names its unit (`UNIT`) and how many pairs are in it (`ROWS_PER_UNIT`). Every function here gives a list of units,
+each a list of `Two`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from synth.types import Message, PreferencePair, Problem, Scored
+from synth.verify import extract_answer, verify
+from training.learner.pack import Row
+from training.learner.rows import prompt_ids
+from training.model.render import Renderer
+
+Side = tuple[tuple[Message, ...], str]  # what was asked, what was answered
+
+
+@dataclass(frozen=True)
+class Two:
+    """The two sides of a pair as a loss reads them, and the pair that they are of."""
+
+    chosen: Side
+    rejected: Side
+    pair: PreferencePair
+
+
+def plain(pair: PreferencePair) -> Two:
+    return Two((pair.prompt, pair.chosen), (pair.prompt, pair.rejected), pair)
+
+
+def pair(pairs: Sequence[PreferencePair], problems: Mapping[str, Problem]) -> list[list[Two]]:
+    """Every pair by itself."""
+    return [[plain(p)] for p in pairs]
+
+
+def prompt(pairs: Sequence[PreferencePair], problems: Mapping[str, Problem]) -> list[list[Two]]:
+    """Two pairs of one prompt; what is left over is given twice."""
+    found: dict[tuple[Message, ...], list[Two]] = {}
+    for p in pairs:
+        found.setdefault(p.prompt, []).append(plain(p))
+    return [
+        [mine[i], mine[i + 1] if i + 1 < len(mine) else mine[i]]
+        for mine in found.values()
+        for i in range(0, len(mine), 2)
+    ]
+
+
+def contrast(pairs: Sequence[PreferencePair], problems: Mapping[str, Problem]) -> list[list[Two]]:
+    """Two prompts and their chosen answers, each the rejected one of the other; a program has said that it is wrong
+    there.
+
+    Neighbours of one family are taken, in the order of the pairs. A pair without a problem, or whose answer suits both,
+    is left out.
+    """
+    waiting: dict[str, PreferencePair] = {}
+    units = []
+    for p in pairs:
+        problem = problems.get(p.problem)
+        if problem is None:
+            continue
+        other = waiting.pop(problem.family, None)
+        if other is None or not (wrong(problem, other.chosen) and wrong(problems[other.problem], p.chosen)):
+            waiting[problem.family] = p
+            continue
+        a, b = (other.prompt, other.chosen), (p.prompt, p.chosen)
+        units.append([Two(a, (other.prompt, p.chosen), other), Two(b, (p.prompt, other.chosen), p)])
+    return units
+
+
+def wrong(problem: Problem, text: str) -> bool:
+    """Whether the verifier says that the text answers the problem wrongly."""
+    answer = extract_answer(text)
+    if answer is None:
+        return False
+    score = verify(problem, answer)
+    return isinstance(score, Scored) and score.value <= 0
+
+
+def instructions(pairs: Sequence[PreferencePair], problems: Mapping[str, Problem]) -> list[list[Two]]:
+    """The pair; the pair under an instruction that the chosen answer keeps and the rejected one breaks; and the chosen
+    answer under that instruction against the same answer under one that it breaks.
+
+    The instructions are about one word, so that a program can check them: it is in the chosen answer and not in the
+    rejected one. A pair whose chosen answer has no such word is left out.
+    """
+    units = []
+    for p in pairs:
+        own = [w for w in words(p.chosen) if w not in words(p.rejected)]
+        if not own:
+            continue
+        kept, broken = (instructed(p.prompt, f"{verb} the word {own[0]}.") for verb in ("Use", "Avoid"))
+        more = Two((kept, p.chosen), (kept, p.rejected), p)
+        units.append([plain(p), more, Two((kept, p.chosen), (broken, p.chosen), p)])
+    return units
+
+
+def words(text: str) -> list[str]:
+    """The words of a text, tags left out."""
+    return [w for w in text.replace("<", " <").replace(">", "> ").split() if w[0] != "<" and w[-1] != ">"]
+
+
+def instructed(prompt: tuple[Message, ...], sentence: str) -> tuple[Message, ...]:
+    """The prompt with a sentence behind its last user message."""
+    last = max(i for i, m in enumerate(prompt) if m.role == "user")
+    said = Message(role="user", content=f"{prompt[last].content} {sentence}")
+    return (*prompt[:last], said, *prompt[last + 1 :])
+
+
+def conditioned(pairs: Sequence[PreferencePair], problems: Mapping[str, Problem]) -> list[list[Two]]:
+    """Each answer after a system message that names its rewards: whether it was preferred, and how short it is (10 =
+    one word)."""
+
+    def told(p: PreferencePair, text: str, good: int) -> Side:
+        short = max(0, 11 - max(1, len(words(text))))
+        return (Message(role="system", content=f"good {good} short {short}"), *p.prompt), text
+
+    return [[Two(told(p, p.chosen, 1), told(p, p.rejected, 0), p)] for p in pairs]
+
+
+UNITS = {
+    "pair": pair,
+    "prompt": prompt,
+    "contrast": contrast,
+    "instructions": instructions,
+    "conditioned": conditioned,
+    "meta": pair,
+}
+
+
+def rows_of(
+    renderer: Renderer, units: Sequence[Sequence[Two]], max_tokens: int, scalars: Mapping[str, Mapping[str, float]]
+) -> tuple[list[list[Row]], int]:
+    """Per unit its rows, chosen before rejected, trainable on the answers alone; and how many units are longer than
+    `max_tokens` in a row.
+
+    scalars: pair id -> the columns of both rows.
+    """
+    out, long = [], 0
+    for i, unit in enumerate(units):
+        rows = []
+        for two in unit:
+            for asked, text in (two.chosen, two.rejected):
+                start = prompt_ids(renderer, asked)
+                ids = np.concatenate([start, renderer.turn(text)])
+                rows.append(
+                    Row(
+                        ids=ids,
+                        trainable=np.arange(len(ids)) >= len(start),
+                        group=i,
+                        scalars=scalars.get(two.pair.id, {}),
+                    )
+                )
+        if max(len(r.ids) for r in rows) > max_tokens:
+            long += 1
+            continue
+        out.append(rows)
+    return out, long

@@ -1,1 +1,0 @@
-"""Regularisers: `f(stats, batch, *, coef, knobs) -> Terms`, added to the surrogate."""

@@ -1,0 +1,1 @@
+"""Reinforcement learning: from problems to advantages and packed batches, and the pieces that a recipe chooses."""

@@ -1,0 +1,41 @@
+"""GRPO's advantage, larger where few groups of the batch say anything: the gradient keeps its size when signals are
+sparse.
+
+"Fathom-DeepResearch: Unlocking Long Horizon Information Retrieval and Synthesis for SLMs", 2025 (RAPO, arXiv
+2509.24107).
+
+    A_i = (r_i - mean(r)) / (std(r) + eps) * min(cap, groups / groups whose rewards differ)
+
+Shapes: one reward per rollout in, one advantage per rollout out. std is the sample's (n - 1), or the population's. Groups
+without a scored rollout count among neither. The exact factor and its cap are our reading.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+
+from training.rl.advantage import relative
+from training.types import Advantages, Group, Rewards
+
+MIN_GROUP = 2
+
+
+def informative_scale(
+    groups: Sequence[Group],
+    rewards: Rewards,
+    state: dict,
+    rng: np.random.Generator,
+    *,
+    cap: float = 4.0,
+    std: Literal["sample", "population"] = "population",
+    eps: float = 1e-6,
+) -> Advantages:
+    scored = [r[~np.isnan(r)] for r in rewards]
+    scored = [r for r in scored if len(r)]
+    informative = sum(r.min() < r.max() for r in scored)
+    factor = min(cap, len(scored) / informative) if informative else 1.0
+    ddof = 1 if std == "sample" else 0
+    return [factor * c for c in relative(rewards, lambda r: (r - r.mean()) / (r.std(ddof=ddof) + eps))]

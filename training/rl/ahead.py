@@ -1,0 +1,391 @@
+"""Sampling while the learner learns: who may start, with which weights, and what is in flight.
+
+    sync       a step is sampled with the weights that it then trains
+    one_off    while step j trains, step j + 1 is sampled with the weights that step j began with: the same every time
+    streamed   steps are sampled ahead, at most `staleness` of them, and a conversation goes on with the newest weights
+               at each of its turns: a rollout has segments of several versions, each with the log-probs of the policy
+               that wrote it
+
+A step is sampled whole, in order, and trained in the order in which it was begun: nothing is dropped, what is slow is
+waited for, and so what is trained has the lengths of what was generated. (To train first what ends first, as a queue of
+finished rollouts does, prefers short ones.) Step j may begin when the weights are at most `staleness` updates older
+than those that it will train.
+
+A sampler in this process has a copy of the weights (`Mailbox`): one thread samples, the caller's learns. What was
+sampled ahead is part of the state, so a run that is killed and resumed samples none of it again and loses none of it.
+
+Where both compute on the same CPU each gets half of the threads as long as they work side by side: two teams of as many
+threads as there are cores wait for each other at every operation, and both are slower than one after the other.
+"""
+
+from __future__ import annotations
+
+import copy
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from synth.types import Message, Problem, Sampling, Scored, Unscorable
+from training.rl.experience import Collected, Experience
+from training.rollout.mismatch import check_versions
+from training.rollout.play import Sampler, Session
+from training.types import Batch, Group, Rollout, Segment
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mode:
+    """staleness: updates that the weights may be behind when a step begins; fresh: whether turns take newer weights
+    when there are some."""
+
+    staleness: int
+    fresh: bool
+
+
+SYNC, ONE_OFF = Mode(staleness=0, fresh=False), Mode(staleness=1, fresh=False)
+
+
+class Mailbox:
+    """Weights on their way from a learner to a sampler. `send` copies, so the learner goes on at once; `take` installs
+    the newest."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self._lock = threading.Lock()
+        self._held = {k: v.detach().clone() for k, v in model.state_dict().items()}
+        self.version = -1
+
+    @torch.no_grad()
+    def send(self, model: nn.Module, version: int) -> None:
+        with self._lock:
+            for name, tensor in model.state_dict().items():
+                self._held[name].copy_(tensor)
+            self.version = version
+
+    @torch.no_grad()
+    def take(self, sampler: Sampler) -> bool:
+        """Install into the sampler's model what is newer than what it has; whether there was something."""
+        with self._lock:
+            if self.version <= sampler.version:
+                return False
+            for name, tensor in sampler.model.state_dict().items():
+                tensor.copy_(self._held[name])
+            sampler.version = self.version
+            return True
+
+
+class Closed(Exception):
+    """The run ended while something was sampled for it."""
+
+
+@dataclass
+class Following:
+    """A `Sampler` that takes newer weights between two turns, and then reads the conversations anew: keys and values of
+    older weights are those of another policy, and the log-probs would be of neither. `before()` is called before each
+    turn."""
+
+    sampler: Sampler
+    mailbox: Mailbox | None
+    before: Callable[[], None] = lambda: None
+
+    @property
+    def model(self) -> nn.Module:
+        return self.sampler.model
+
+    @property
+    def version(self) -> int:
+        return self.sampler.version
+
+    @version.setter
+    def version(self, value: int) -> None:
+        self.sampler.version = value
+
+    def open(self, prompts: Sequence[np.ndarray], seeds: Sequence[int]) -> _Following:
+        return _Following(self, prompts, seeds)
+
+
+class _Following:
+    def __init__(self, follower: Following, prompts: Sequence[np.ndarray], seeds: Sequence[int]) -> None:
+        self.follower, self.seeds = follower, list(seeds)
+        self.rows, self.said = list(range(len(prompts))), [[p] for p in prompts]
+        self.told: Sequence[np.ndarray] | None = None  # what the environment said to the rows, not read yet
+        self.session: Session | None = None
+        self.names: list[int] = []  # rows as the session knows them
+        self.version, self.turn = -1, 0
+
+    def observe(self, rows: Sequence[int], new: Sequence[np.ndarray]) -> None:
+        """Kept until the next turn: reading it is work of that turn, and in vain where newer weights come first."""
+        self.rows, self.told = list(rows), list(new)
+        for r, x in zip(rows, new, strict=True):
+            self.said[r].append(x)
+
+    def generate(self, sampling: Sampling) -> list[Segment]:
+        source = self.follower
+        source.before()
+        if source.mailbox is not None:
+            source.mailbox.take(source.sampler)
+        if (
+            self.session is None or source.sampler.version != self.version
+        ):  # taken now, or by another session of the sampler
+            prompts = [np.concatenate(self.said[r]) for r in self.rows]
+            self.session, self.names = source.sampler.open(prompts, [self.seeds[r] for r in self.rows]), list(self.rows)
+            self.session.turn = self.turn  # a turn has draws of its own, whoever samples it
+            self.version = source.sampler.version
+        elif self.told is not None:
+            self.session.observe([self.names.index(r) for r in self.rows], self.told)
+        self.told = None
+        said = self.session.generate(sampling)
+        self.turn += 1
+        for r, segment in zip(self.rows, said, strict=True):
+            self.said[r].append(segment.ids)
+        return said
+
+
+@dataclass
+class Ahead:
+    """A `Source` of rounds that samples ahead of the learner, in a thread of its own: use it with `with`, or `close`
+    it. Raises ValueError where the sampler has the learner's own weights.
+
+    experience   whose player samples from a copy of the weights
+    learner      the model that learns
+    steps        that there are in all
+    """
+
+    experience: Experience
+    learner: nn.Module
+    mode: Mode
+    steps: int
+    waiting: deque[Collected] = field(default_factory=deque, init=False)  # sampled, not trained yet, oldest first
+    begun: int = field(default=0, init=False)  # the step that is sampled, or will be next
+    allowed: int = field(default=-1, init=False)  # the last step that may begin
+
+    def __post_init__(self) -> None:
+        player = self.experience.player
+        theirs = {p.data_ptr() for p in self.learner.parameters()}
+        if any(p.data_ptr() in theirs for p in player.sampler.model.parameters()):
+            raise ValueError(
+                "the sampler has the learner's own weights: to sample beside learning it needs a copy of them"
+            )
+        self.mailbox = Mailbox(self.learner)
+        self.experience.player = replace(
+            player, sampler=Following(player.sampler, self.mailbox if self.mode.fresh else None, self._turn)
+        )
+        self._changed = threading.Condition()
+        self._busy = self._paused = self._closed = False
+        both = self.mode.staleness > 0 and not getattr(
+            player.sampler, "elsewhere", False
+        )  # at work at once, in this process
+        self._shared = (
+            both and next(self.learner.parameters()).is_cpu and next(player.sampler.model.parameters()).is_cpu
+        )
+        self._threads = 0  # that there were before they were shared
+        self._failed: BaseException | None = None
+        self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> Ahead:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the sampling thread at its next turn."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        if self._thread is not None:
+            self._thread.join()
+        if self._threads:
+            torch.set_num_threads(self._threads)
+
+    def _turn(self) -> None:
+        """Before a turn that is sampled."""
+        if self._closed:
+            raise Closed
+
+    def _share(self) -> None:
+        """Half of the threads for each of the two, from here on."""
+        if self._shared:
+            self._threads = torch.get_num_threads()
+            torch.set_num_threads(max(1, self._threads // 2))
+
+    def __call__(self, step: int) -> tuple[Iterable[Batch], Mapping[str, float]]:
+        """The batches of a step; waits for it where it is not sampled yet. Raises what sampling raised, and
+        WrongVersion where a turn was sampled by weights that this step may not learn from."""
+        began = time.monotonic()
+        if self._thread is None:
+            self._share()
+            self.begun = step + len(self.waiting)
+            self._thread = threading.Thread(target=self._sample, name="sampler", daemon=True)
+            self._thread.start()
+        # Where turns take no newer weights, those of the step before stay until this one is sampled with them.
+        if self.mode.fresh or self.allowed < step:
+            self._allow(step, step + self.mode.staleness * self.mode.fresh)
+        with self._changed:
+            while not self.waiting and self._failed is None:
+                self._changed.wait()
+            if self._failed is not None:
+                raise self._failed
+            made = self.waiting.popleft()
+        waited = time.monotonic() - began
+        check_versions(made.kept, step, self.mode.staleness)
+        batches, metrics = self.experience.finish(made)
+        if not self.mode.fresh and self.mode.staleness:
+            self._allow(step, step + self.mode.staleness)
+        return batches, {**metrics, **lags(made.kept, step), "waited_seconds": waited}
+
+    def _allow(self, version: int, last: int) -> None:
+        """Send the learner's weights, and let the steps up to `last` begin."""
+        self.mailbox.send(self.learner, version)
+        with self._changed:
+            self.allowed = min(max(self.allowed, last), self.steps - 1)
+            self._changed.notify_all()
+
+    def _sample(self) -> None:
+        """The sampling thread: one step after the other, each when it may."""
+        try:
+            while True:
+                with self._changed:
+                    while not self._closed and (self._paused or self.begun > self.allowed):
+                        self._changed.wait()
+                    if self._closed:
+                        return
+                    self._busy = True
+                self.mailbox.take(self.experience.player.sampler)
+                made = self.experience.collect(self.begun)
+                with self._changed:
+                    self.waiting.append(made)
+                    self.begun += 1
+                    self._busy = False
+                    self._changed.notify_all()
+        except Closed:
+            return
+        except BaseException as e:  # it is the learner's thread that stops the run
+            with self._changed:
+                self._failed, self._busy = e, False
+                self._changed.notify_all()
+
+    def state(self) -> dict[str, Any]:
+        """The experience's, and what is in flight: the step that is being sampled is waited for, so that no work is
+        lost."""
+        with self._changed:
+            self._paused = self.mode.fresh  # else the weights that what may begin is to be sampled with would be lost
+            while self._failed is None and (self._busy or not self._paused and self.begun <= self.allowed):
+                self._changed.wait()
+            if self._failed is not None:
+                raise self._failed
+            held = {
+                "experience": copy.deepcopy(self.experience.state()),
+                "waiting": [pack_collected(c) for c in self.waiting],
+            }
+            self._paused = False
+            self._changed.notify_all()
+        return held
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        self.experience.load_state(state["experience"])
+        self.experience.player.sampler.version = -1  # its copy has the weights of no version until some are sent
+        self.waiting = deque(unpack_collected(c) for c in state["waiting"])
+
+
+def lags(groups: Sequence[Group], step: int) -> dict[str, float]:
+    """How many updates the weights were behind that wrote the tokens of a step: mean over tokens, and largest."""
+    said = [
+        (step - s.version, len(s.ids))
+        for g in groups
+        for r in g.rollouts
+        for s in r.segments
+        if s.role == "model" and s.version is not None
+    ]
+    n = sum(k for _, k in said)
+    return {"lag": sum(d * k for d, k in said) / n, "lag_max": float(max(d for d, _ in said))} if n else {}
+
+
+_KEPT = {c.__name__: c for c in (Message, Problem, Sampling, Scored, Unscorable, Segment, Rollout, Group)}
+
+
+def plain(value: Any) -> Any:
+    """Rollouts and what they hold as mappings, lists, numbers, texts and arrays: what a checkpoint keeps. Raises
+    TypeError for another type."""
+    if type(value) in _KEPT.values():
+        return {"@": type(value).__name__, **{f.name: plain(getattr(value, f.name)) for f in fields(value)}}
+    if isinstance(value, Mapping):
+        return {k: plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(plain(v) for v in value)
+    if value is None or isinstance(value, bool | int | float | str | np.ndarray | np.generic | Tensor):
+        return value
+    raise TypeError(
+        f"a rollout holds a {type(value).__name__}, which a checkpoint cannot keep: an environment or guide put it into `info`"
+    )
+
+
+def back(value: Any) -> Any:
+    """The inverse of `plain`."""
+    if isinstance(value, Mapping):
+        inner = {k: back(v) for k, v in value.items() if k != "@"}
+        return _KEPT[value["@"]](**inner) if "@" in value else inner
+    return type(value)(back(v) for v in value) if isinstance(value, list | tuple) else value
+
+
+def pack_collected(made: Collected) -> dict[str, Any]:
+    """A collected step as plain values; a group that was kept as it was played is written once."""
+    place = {id(g): i for i, g in enumerate(made.played)}
+    return {
+        "step": made.step,
+        "played": plain(made.played),
+        "kept": [place[id(g)] if id(g) in place else plain(g) for g in made.kept],
+        "dropped": dict(made.dropped),
+        "guided": dict(made.guided),
+        "rng": made.rng.bit_generator.state,
+        "seconds": made.seconds,
+    }
+
+
+def unpack_collected(state: Mapping[str, Any]) -> Collected:
+    played = back(state["played"])
+    rng = np.random.default_rng()
+    rng.bit_generator.state = state["rng"]
+    return Collected(
+        step=state["step"],
+        played=played,
+        kept=[played[g] if isinstance(g, int) else back(g) for g in state["kept"]],
+        dropped=Counter(state["dropped"]),
+        guided=dict(state["guided"]),
+        rng=rng,
+        seconds=state["seconds"],
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timeline:
+    """What `simulate` predicts: seconds in all, in which the sampler and the learner were at work, and the share of the
+    smaller of the two that took no time of its own (0: one after the other, 1: wholly beside the other)."""
+
+    seconds: float
+    sampling: float
+    learning: float
+
+    @property
+    def hidden(self) -> float:
+        less = min(self.sampling, self.learning)
+        return (self.sampling + self.learning - self.seconds) / less if less else 0.0
+
+
+def simulate(sampling: Sequence[float], learning: Sequence[float], staleness: int) -> Timeline:
+    """The time line of steps whose sampling and learning take so many seconds each, sampled in order and at most
+    `staleness` ahead.
+
+    Step s begins when the sampler is free and the update before step s - staleness is done; it trains when it is
+    sampled and the learner is free. Sending weights is not counted.
+    """
+    sampled, learned = [0.0], [0.0]  # ends; entry s + 1 is of step s
+    for s, (a, b) in enumerate(zip(sampling, learning, strict=True)):
+        sampled.append(max(sampled[-1], learned[max(0, s - staleness)]) + a)
+        learned.append(max(sampled[-1], learned[-1]) + b)
+    return Timeline(seconds=learned[-1], sampling=float(sum(sampling)), learning=float(sum(learning)))

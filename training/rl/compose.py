@@ -1,0 +1,160 @@
+"""Pieces and numbers put together as reinforcement learning of one policy: what the stage `rl` runs, and the checks of
+recipes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from torch import nn
+
+from synth.types import Problem
+from training.learner.learner import Learner, Optim
+from training.learner.loop import Round
+from training.rl.advantage import AdvantagePiece
+from training.rl.correction import CorrectionPiece
+from training.rl.critic import Critic, ValueModel, value_stats
+from training.rl.curriculum import CurriculumPiece
+from training.rl.experience import Experience
+from training.rl.filter import FilterPiece
+from training.rl.group_transform import GroupTransformPiece
+from training.rl.objective import PolicyObjective
+from training.rl.observation import observations
+from training.rl.policy_loss import PolicyLossPiece
+from training.rl.ratio import RatioPiece
+from training.rl.regulariser import RegulariserPiece
+from training.rl.reward import RewardPiece
+from training.rl.turn_budget import TurnBudgetPiece
+from training.rl.value_loss import ValueLossPiece
+from training.rollout.mismatch import Compared
+from training.rollout.play import Player
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """One round of RL, the learners of its roles, and the parts that have a state beside them."""
+
+    round: Round
+    roles: dict[str, Learner]
+    parts: dict[str, Any]
+
+    @property
+    def experience(self) -> Experience:
+        return self.parts["experience"]
+
+
+def compose(
+    *,
+    policy: nn.Module,
+    player: Player,
+    problems: Sequence[Problem],
+    steps: int,
+    optim: Optim,
+    prompts_per_step: int,
+    samples_per_prompt: int,
+    curriculum: CurriculumPiece,
+    advantage: AdvantagePiece,
+    ratio: RatioPiece,
+    policy_loss: PolicyLossPiece,
+    reference: nn.Module | None = None,
+    needs: frozenset[str] = frozenset(),
+    seed: int = 0,
+    device: str = "cpu",
+    tokens_per_microbatch: int = 16384,
+    gradient_checkpointing: bool = False,
+    epochs: int = 1,
+    minibatches: int = 1,
+    refill: int = 0,
+    max_unscorable: float = 0.02,
+    critic: ValueLossPiece | None = None,
+    body: Callable[[], nn.Module] | None = None,
+    critic_optim: Optim | None = None,
+    critic_lambda: float = 1.0,
+    critic_warmup: int = 0,
+    turn_budget: TurnBudgetPiece | None = None,
+    group_transforms: Sequence[GroupTransformPiece] = (),
+    filters: Sequence[FilterPiece] = (),
+    rewards: Sequence[RewardPiece] = (),
+    corrections: Sequence[CorrectionPiece] = (),
+    regularisers: Sequence[RegulariserPiece] = (),
+    judge: Callable[..., Any] | None = None,
+    after: Callable[..., None] = lambda step, metrics: None,
+) -> Training:
+    """Names and defaults are those of the stage's knobs (tasks/stages/rl.py).
+
+    needs         what the pieces need beside the rollouts: the union of their `NEEDS`
+    body          makes the language model that a critic starts from; wanted, with `critic_optim`, where `critic` is given
+
+    Raises ValueError for a critic without them.
+    """
+    temperature = player.sampling.temperature
+    objective = PolicyObjective(
+        ratio=ratio,
+        policy_loss=policy_loss,
+        corrections=corrections,
+        regularisers=regularisers,
+        policy=policy,
+        reference=reference,
+        needs=needs,
+        temperature=temperature,
+        tokens_per_microbatch=tokens_per_microbatch,
+    )
+    pieces = [curriculum, *group_transforms, *filters, *rewards, advantage, ratio, policy_loss, *corrections]
+    pieces += [*regularisers, critic]
+    beside = None
+    if critic is not None:
+        if body is None or critic_optim is None:
+            raise ValueError(
+                "compose: a critic needs `body` (a function that makes its language model) and `critic_optim`"
+            )
+        beside = Critic(
+            learner=Learner(ValueModel(body()), critic_optim, read=value_stats),
+            loss=critic,
+            lam=critic_lambda,
+            warmup=critic_warmup,
+            tokens_per_microbatch=tokens_per_microbatch,
+        )
+    experience = Experience(
+        problems=problems,
+        player=player,
+        advantage=advantage,
+        curriculum=curriculum,
+        filters=filters,
+        rewards=rewards,
+        group_transforms=group_transforms,
+        judge=judge,
+        critic=beside,
+        observations=observations(pieces, "groups"),
+        budget=partial(turn_budget, steps=steps) if turn_budget else None,
+        needs=needs,
+        prompts_per_step=prompts_per_step,
+        samples_per_prompt=samples_per_prompt,
+        refill=refill,
+        epochs=epochs,
+        minibatches=minibatches,
+        advantage_only=objective.advantage_only,
+        compared=Compared.of(policy, player.sampler),
+        skip_zero=objective.row_local,
+        max_unscorable=max_unscorable,
+        seed=seed,
+        device=device,
+    )
+    learned = Round(
+        name="rl",
+        role="policy",
+        source=experience,
+        objective=objective,
+        prepare=objective.prepare,
+        steps=steps,
+        temperature=temperature,
+        tokens_per_microbatch=tokens_per_microbatch,
+        after=after,
+    )
+    parts = {"experience": experience} | ({"critic": beside} if beside else {})
+    return Training(
+        round=learned,
+        roles={"policy": Learner(policy, optim, gradient_checkpointing=gradient_checkpointing)},
+        parts=parts,
+    )

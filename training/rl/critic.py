@@ -1,0 +1,140 @@
+"""The critic: a value for every token that the policy is about to write, learned beside it from the same rollouts.
+
+It has a model of its own, made of a causal language model and one linear map of its last hidden state. It knows no
+algorithm: which loss it learns with is a piece of training/rl/value_loss, what its values are used for is the
+advantage's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from training.learner.learner import Learner, score
+from training.learner.pack import Row, pack, rollout_row
+from training.model.attention import PackedRows
+from training.model.model import hidden_states
+from training.rl.advantage.gae import lambda_sums, rewards_of
+from training.rl.value_loss import ValueLossPiece
+from training.types import Batch, Group, Rewards, Rollout, Terms, TokenStats
+
+
+class ValueModel(nn.Module):
+    """A language model's body and a map from its hidden states to one number, which begins as the constant 0."""
+
+    def __init__(self, language_model: nn.Module) -> None:
+        super().__init__()
+        self.body = language_model.base_model
+        self.value = nn.Linear(language_model.config.hidden_size, 1, dtype=torch.float32)
+        nn.init.zeros_(self.value.weight)
+        nn.init.zeros_(self.value.bias)
+        self.to(next(language_model.parameters()).device)
+
+    @property
+    def base_model(self) -> nn.Module:
+        return self.body
+
+
+def value_stats(model: ValueModel, batch: Batch, *, temperature: float = 1.0) -> TokenStats:
+    """extras["value"] [T]: V of the text before each trainable target, 0 elsewhere. The temperature is that of a
+    policy, and not read."""
+    hidden = hidden_states(model, batch.ids, batch.position, PackedRows(batch.lengths, batch.ids.device))
+    at = batch.trainable.nonzero().squeeze(1)
+    value = model.value(hidden.index_select(0, at - 1).float()).squeeze(1)
+    spread = torch.zeros(len(batch.ids), device=value.device).index_add(0, at, value)
+    return TokenStats(logp=torch.zeros_like(spread), extras={"value": spread})
+
+
+@dataclass(kw_only=True)
+class Critic:
+    """Values for rollouts (`estimate`), and one step of learning them (`learn`).
+
+    loss     a piece of training/rl/value_loss: f(value [T], batch) -> Terms, of the columns "returns" and "value"
+             (before the step)
+    lam      of the returns it learns: 1 is what really came
+    warmup   steps in which the critic learns and the policy waits
+    """
+
+    learner: Learner
+    loss: ValueLossPiece
+    lam: float = 1.0
+    gamma: float = 1.0
+    warmup: int = 0
+    tokens_per_microbatch: int = 16384
+
+    def _rows(self, groups: Sequence[Group], returns: Callable[[int, int], np.ndarray] | None = None) -> list[Row]:
+        rows = []
+        for g, group in enumerate(groups):
+            for i, rollout in enumerate(group.rollouts):
+                if rollout.n_model:
+                    row = rollout_row(rollout, 0.0, g)
+                    if returns is not None:
+                        column = np.zeros(len(row.ids))
+                        column[row.trainable] = returns(g, i)
+                        row = replace(row, columns={**row.columns, "returns": column})
+                    rows.append(row)
+        return rows
+
+    def estimate(self, groups: Sequence[Group]) -> list[Group]:
+        """The groups with extras["value"] on every token that the model wrote."""
+        rows = self._rows(groups)
+        if not rows:
+            return list(groups)
+        batch = pack(rows, device=str(self.learner.weights[0].device))
+        values = score(
+            self.learner.model, batch, tokens_per_microbatch=self.tokens_per_microbatch, read=value_stats
+        ).extras["value"]
+        found = iter(np.split(values.cpu().numpy().astype(np.float64), np.cumsum(batch.lengths)[:-1]))
+        return [
+            replace(group, rollouts=tuple(_with_values(r, next(found)) if r.n_model else r for r in group.rollouts))
+            for group in groups
+        ]
+
+    def learn(self, groups: Sequence[Group], rewards: Rewards) -> dict[str, float]:
+        """One update towards the returns of `rewards` (shaped; a rollout whose reward is NaN is left out). Returns
+        metrics."""
+
+        def returns(g: int, i: int) -> np.ndarray:
+            values = groups[g].rollouts[i].each("value")
+            if np.isnan(rewards[g][i]):
+                return np.full(len(values), np.nan)
+            return values + lambda_sums(rewards_of(groups[g].rollouts[i], rewards[g][i]), values, self.gamma, self.lam)
+
+        rows = [r for r in self._rows(groups, returns) if not np.isnan(r.columns["returns"]).any()]
+        if not rows:
+            return {}
+        batch = pack(rows, device=str(self.learner.weights[0].device))
+        metrics = self.learner.step(batch, self._objective, tokens_per_microbatch=self.tokens_per_microbatch)
+        spread = batch.columns["returns"][batch.trainable]
+        missed = spread - batch.columns["value"][batch.trainable]
+        explained = 1 - float(missed.var()) / max(float(spread.var()), 1e-8) if len(spread) > 1 else 0.0
+        return {
+            "critic_loss": metrics["loss"],
+            "critic_grad_norm": metrics["grad_norm"],
+            "explained_variance": explained,
+        }
+
+    def _objective(self, stats: TokenStats, batch: Batch) -> list[Terms]:
+        value: Tensor = torch.where(batch.trainable, stats.extras["value"], 0.0)
+        return [self.loss(value, batch)]
+
+    def state(self) -> dict[str, Any]:
+        return self.learner.state()
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        self.learner.load_state(state)
+
+
+def _with_values(rollout: Rollout, values: np.ndarray) -> Rollout:
+    """values [n] over all tokens of the rollout, as an extra of the segments that the model wrote."""
+    cuts = np.cumsum([len(s.ids) for s in rollout.segments])[:-1]
+    segments = tuple(
+        replace(s, extras={**s.extras, "value": v}) if s.role == "model" else s
+        for s, v in zip(rollout.segments, np.split(values, cuts), strict=True)
+    )
+    return replace(rollout, segments=segments)

@@ -1,0 +1,38 @@
+"""Curricula: which problems come next, one file each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+
+from synth.types import Problem
+
+
+class CurriculumPiece(Protocol):
+    """Chooses the problems of the next step.
+
+    Args:
+        problems: all problems of the training split
+        state: what lasts from step to step; `state["scores"]` maps a problem's id to its past mean scores (NaN:
+            none could be scored)
+        rng: the only source of chance
+        n: how many problems are wanted
+
+    Returns:
+        n indices into `problems`, none twice while others wait. Raises ValueError where there is no problem
+
+    Check gives:
+        families: the family of each problem
+        scores: per problem its past mean scores (none)
+        state: what the piece remembers besides (empty)
+        n: problems of each draw
+        draws: how many draws (1)
+
+    Check expects:
+        shares: the share of each family among what was drawn
+        state: what the piece remembers afterwards
+    """
+
+    def __call__(self, problems: Sequence[Problem], state: dict, rng: np.random.Generator, n: int) -> list[int]: ...

@@ -1,0 +1,305 @@
+"""Experience: the data path of one reinforcement-learning step, from problems to packed batches.
+
+curriculum -> problems -> play -> groups -> group_transforms -> observations -> filter (with refill) -> reward shaping ->
+values -> advantage -> rows -> minibatches
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+import numpy as np
+
+from synth.types import Problem, Scored, seed_for
+from training.learner.pack import count, pack, rollout_rows
+from training.rl.advantage import AdvantagePiece
+from training.rl.critic import Critic
+from training.rl.curriculum import CurriculumPiece
+from training.rl.filter import FilterPiece
+from training.rl.group_transform import GroupTransformPiece
+from training.rl.observation import observations
+from training.rl.reward import RewardPiece
+from training.rl.rollout_services import RolloutServices
+from training.rollout.mismatch import Compared, check_versions
+from training.rollout.play import Player
+from training.types import Advantages, Batch, Group, Rewards
+
+
+@dataclass(kw_only=True)
+class Collected:
+    """What was played for a step, before it becomes batches: the groups that passed the filters, all as played,
+    reasons, help given, the step's randomness as far as it was drawn, and how long it took."""
+
+    step: int
+    kept: list[Group]
+    played: list[Group]
+    dropped: Counter
+    guided: dict[str, float]
+    rng: np.random.Generator
+    seconds: float
+
+
+@dataclass(kw_only=True)
+class Experience:
+    """A `Source` of rounds: call it with a step. All that must survive a restart is in `state()` (plain values and
+    arrays).
+
+    problems              to draw from; groups of `samples_per_prompt` rollouts of `prompts_per_step` of them make a
+                          step
+    refill                how often a step may draw again when filters dropped groups (0: train on what is left)
+    epochs, minibatches   passes over the step's rollouts, and optimizer steps per pass
+    advantage_only           a minibatch without advantage has no gradient and is no step: true of an objective without
+                             regularisers
+    skip_zero             leave rows without advantage out of the model's passes: exact where no piece but the policy
+                          loss looks at a row
+    max_unscorable        largest share of unscorable rollouts in a step before the run stops
+    judge                 gives the scores of groups one more part, an opinion of each answer beside the others
+    group_transforms                change groups after they were played: other prompts, demonstrations, replays
+    critic                gives each token a value and learns from the step; while it warms up, the policy gets no batch
+    budget                step -> the tokens that a turn may have
+    compared              after a step was sampled: whether sampler and learner hold the same weights and give the same
+                          log-probs
+    observations          of groups (training/rl/observation): what pieces ask to know beside the rollouts
+    needs                 of the pieces: "chance" is a column of uniform random numbers
+    """
+
+    problems: Sequence[Problem]
+    player: Player
+    advantage: AdvantagePiece
+    curriculum: CurriculumPiece
+    filters: Sequence[FilterPiece] = ()
+    rewards: Sequence[RewardPiece] = ()
+    group_transforms: Sequence[GroupTransformPiece] = ()
+    judge: Callable[[Sequence[Group]], list[Group]] | None = None
+    critic: Critic | None = None
+    compared: Compared | None = None
+    budget: Callable[[int], int] | None = None
+    observations: Sequence[Callable[..., list[Group]]] = ()
+    needs: frozenset[str] = frozenset()
+    prompts_per_step: int = 16
+    samples_per_prompt: int = 8
+    refill: int = 2
+    epochs: int = 1
+    minibatches: int = 1
+    advantage_only: bool = True
+    skip_zero: bool = False
+    max_unscorable: float = 0.05
+    seed: int = 0
+    device: str = "cpu"
+    pieces: dict[str, dict] = field(default_factory=dict)  # the state of each piece, by its name
+    groups: list[Group] = field(default_factory=list)  # of the last step, for a look
+
+    def __post_init__(self) -> None:
+        """A name for each piece's state: its own, and for the same piece a second time in a list, its own with a
+        number."""
+        self.names: list[tuple[Callable[..., Any], str]] = []
+        for piece in (self.curriculum, *self.group_transforms, *self.filters, *self.rewards, self.advantage):
+            name = getattr(piece, "piece", getattr(piece, "__name__", "piece"))
+            again = sum(other.partition("#")[0] == name for _, other in self.names)
+            self.names.append((piece, f"{name}#{again + 1}" if again else name))
+
+    def _own(self, piece: Callable[..., Any]) -> dict:
+        return self.pieces.setdefault(next(name for known, name in self.names if known is piece), {})
+
+    def state(self) -> dict[str, Any]:
+        return {"pieces": self.pieces, "version": self.player.sampler.version}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        self.pieces = dict(state["pieces"])
+        self.player.sampler.version = state["version"]
+
+    def __call__(self, step: int) -> tuple[Iterable[Batch], Mapping[str, float]]:
+        """Play, score and pack one step. Raises ValueError where too many rollouts have no score, or an advantage is
+        not finite."""
+        made = self.collect(step)
+        check_versions(made.kept, self.player.sampler.version)
+        seen = self.compared() if self.compared else {}
+        self.player.sampler.version += 1
+        batches, metrics = self.finish(made)
+        return batches, {**metrics, **seen}
+
+    def collect(self, step: int) -> Collected:
+        """Play a step with the weights that the sampler holds."""
+        rng = np.random.default_rng(seed_for(self.seed, "rl", "step", "", step))
+        began = time.monotonic()
+        player = self.player
+        if self.budget is not None:
+            player = replace(player, sampling=replace(player.sampling, max_tokens=self.budget(step)))
+        kept, played, dropped, guided = self._collect(player, step, rng)
+        return Collected(
+            step=step,
+            kept=kept,
+            played=played,
+            dropped=dropped,
+            guided=guided,
+            rng=rng,
+            seconds=time.monotonic() - began,
+        )
+
+    def finish(self, made: Collected) -> tuple[Iterable[Batch], Mapping[str, float]]:
+        """What was collected, scored and packed. Raises as the call does."""
+        step, kept, played, dropped, guided, rng, seconds = (getattr(made, f.name) for f in fields(made))
+        self.groups = played
+        metrics = _metrics(played) | {
+            "groups": float(len(kept)),
+            "groups_dropped": float(sum(dropped.values())),
+            "rollout_seconds": seconds,
+            **guided,
+        }
+        if self.judge:
+            metrics |= _judged(played)
+        if metrics["unscorable"] > self.max_unscorable:
+            first = next(r.score.reason for g in played for r in g.rollouts if not isinstance(r.score, Scored))
+            raise ValueError(
+                f"{metrics['unscorable']:.0%} of the rollouts of step {step} could not be scored, more than max_unscorable = "
+                f"{self.max_unscorable:.0%}; the first reason: {first}: fix the verifier or tool that gave it"
+            )
+        if not kept:
+            return [], metrics
+        shaped: Rewards = [g.rewards for g in kept]
+        for piece in self.rewards:
+            shaped = piece(kept, shaped, self._own(piece), rng)
+        if self.critic is None:
+            return self._batches(kept, self._credit(kept, shaped, rng), rng), metrics
+        kept = self.critic.estimate(kept)
+        advantages = self._credit(kept, shaped, rng)
+        metrics |= self.critic.learn(kept, shaped)
+        return [] if step < self.critic.warmup else self._batches(kept, advantages, rng), metrics
+
+    def _credit(self, groups: list[Group], shaped: Rewards, rng: np.random.Generator) -> Advantages:
+        """Shaped rewards to advantage; NaN for an unscorable rollout, which is no evidence: it leaves the step,
+        denominators included."""
+        advantages = self.advantage(groups, shaped, self._own(self.advantage), rng)
+        for group, group_advantages in zip(groups, advantages, strict=True):
+            if not all(
+                np.all(np.isfinite(c))
+                for r, c in zip(group.rewards, group_advantages, strict=True)
+                if not math.isnan(r)
+            ):
+                raise ValueError(
+                    f"the advantage estimator gave an advantage that is not finite, for rewards {group.rewards.tolist()}: fix the piece"
+                )
+        latest: dict[str, list[float]] = {}
+        for group, group_advantages in zip(groups, advantages, strict=True):
+            sizes = [
+                float(np.mean(np.abs(c)))
+                for r, c in zip(group.rewards, group_advantages, strict=True)
+                if not math.isnan(r) and np.size(c)
+            ]
+            latest.setdefault(group.rollouts[0].problem.family, []).extend(sizes)
+        self._own(self.curriculum)["latest"] = latest  # what each family taught, for curricula that ask
+        return [
+            [c if not math.isnan(r) else np.nan for r, c in zip(g.rewards, cs, strict=True)]
+            for g, cs in zip(groups, advantages, strict=True)
+        ]
+
+    def _collect(
+        self, player: Player, step: int, rng: np.random.Generator
+    ) -> tuple[list[Group], list[Group], Counter, dict[str, float]]:
+        """Play until `prompts_per_step` groups pass the filters, or the refills are used up: (kept, all as played,
+        reasons, help given)."""
+        services = RolloutServices(
+            player=player, seed=(self.seed, "rl", step, "guide"), temperature=player.sampling.temperature
+        )
+        off_policy = 0
+        kept: list[Group] = []
+        played: list[Group] = []
+        dropped: Counter = Counter()
+        own = self._own(self.curriculum)
+        scores = own.setdefault("scores", {})
+        for piece, _ in self.names:
+            for observe in observations([piece], "problems"):
+                name = observe.piece.rpartition("/")[2]  # type: ignore[attr-defined]
+                if name not in self._own(piece):
+                    self._own(piece)[name] = observe(player, self.problems)
+        for attempt in range(1 + (self.refill if self.filters else 0)):
+            wanted = self.prompts_per_step - len(kept)
+            if not wanted:
+                break
+            chosen = [self.problems[i] for i in self.curriculum(self.problems, self._own(self.curriculum), rng, wanted)]
+            groups = player.play(chosen, self.samples_per_prompt, self.seed, "rl", step, attempt)
+            groups = [
+                Group(
+                    id=f"{step}/{attempt}/{g.id}",
+                    rollouts=tuple(replace(r, group=f"{step}/{attempt}/{g.id}") for r in g.rollouts),
+                )
+                for g in groups
+            ]
+            if self.judge:
+                groups = self.judge(groups)
+            for problem, group in zip(chosen, groups, strict=True):
+                if not np.isnan(group.rewards).all():
+                    scores.setdefault(problem.id, []).append(float(np.nanmean(group.rewards)))
+            played += groups
+            for group_transform in self.group_transforms:
+                groups = group_transform(groups, services, self._own(group_transform), rng)
+            off_policy += sum(r.off_policy for g in groups for r in g.rollouts)
+            if self.judge and self.group_transforms:  # what they changed or added stands beside others now
+                groups = self.judge(groups)
+            for observe in self.observations:
+                groups = observe(player, groups, chosen, (self.seed, "rl", step, attempt))
+            verdicts: list[str | None] = [None] * len(groups)
+            for piece in self.filters:
+                verdicts = [
+                    a or b
+                    for a, b in zip(
+                        verdicts, piece(groups, [g.rewards for g in groups], self._own(piece), rng), strict=True
+                    )
+                ]
+            kept += [g for g, v in zip(groups, verdicts, strict=True) if v is None]
+            dropped.update(v for v in verdicts if v is not None)
+        return (
+            kept,
+            played,
+            dropped,
+            {"off_policy": float(off_policy), "guide_tokens": float(services.tokens)} if self.group_transforms else {},
+        )
+
+    def _batches(self, groups: list[Group], advantages: Advantages, rng: np.random.Generator) -> Iterator[Batch]:
+        """The minibatches of every epoch; of a minibatch that has no gradient, none."""
+        rows = rollout_rows(groups, advantages)
+        if "chance" in self.needs:
+            rows = [replace(r, columns={**r.columns, "chance": rng.random(len(r.ids))}) for r in rows]
+        for _ in range(self.epochs if rows else 0):
+            order = rng.permutation(len(rows)) if self.minibatches > 1 else np.arange(len(rows))
+            for part in np.array_split(order, self.minibatches):
+                whole = [rows[i] for i in part]
+                nonzero_advantage = [r for r in whole if np.any(r.columns["advantages"] != 0)]
+                if nonzero_advantage or (whole and not self.advantage_only):
+                    yield pack(nonzero_advantage if self.skip_zero else whole, device=self.device, totals=count(whole))
+
+
+def _judged(groups: Sequence[Group]) -> dict[str, float]:
+    """By how much the judge prefers right answers to wrong ones: what falls where the policy learns to please it
+    instead."""
+    known = [
+        (r.score.value > 0, r.score.parts["judge"]) for g in groups for r in g.rollouts if isinstance(r.score, Scored)
+    ]
+    sides = [[opinion for right, opinion in known if right == side] for side in (True, False)]
+    return {"judge_gap": float(np.mean(sides[0]) - np.mean(sides[1]))} if all(sides) else {}
+
+
+def _metrics(groups: Sequence[Group]) -> dict[str, float]:
+    """Of all rollouts played: mean reward, mean best of a group, shares of groups in which none or all are right,
+    lengths, tool calls."""
+    rollouts = [r for g in groups for r in g.rollouts]
+    rewards = np.concatenate([g.rewards for g in groups])
+    scored = [x for x in (g.rewards[~np.isnan(g.rewards)] for g in groups) if len(x)]
+    mean = lambda values: float(np.mean(values)) if len(values) else float("nan")  # noqa: E731
+    return {
+        "reward": mean(rewards[~np.isnan(rewards)]),
+        "reward_max": mean([x.max() for x in scored]),
+        "solve_none": mean([x.max() <= 0 for x in scored]),
+        "solve_all": mean([x.min() >= 1 for x in scored]),
+        "unscorable": mean(np.isnan(rewards)),
+        "truncated": mean([isinstance(r.score, Scored) and r.score.parts.get("truncated", 0.0) for r in rollouts]),
+        "rollouts": float(len(rollouts)),
+        "tokens": float(sum(r.n_model for r in rollouts)),
+        "length": mean([r.n_model for r in rollouts]),
+        "calls": mean([r.info.get("calls", 0) for r in rollouts]),
+    }

@@ -1,0 +1,39 @@
+"""How alike the hidden states of a prompt's tokens are: mean cosine of each with those before it, itself included.
+
+Wang et al. 2025, "Angles Don't Lie: Unlocking Training-Efficient RL Through the Model's Own Signals" (GAIN-RL, arXiv
+2506.02281).
+
+Returns problem id -> mean cosine of the last layer's states, of the weights that training starts from: it is made once,
+in one forward pass over all prompts, 64 at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from synth.types import Problem
+from training.learner.pack import Row, pack
+from training.model.attention import PackedRows
+from training.model.model import hidden_states
+from training.rollout.play import Player
+
+OBSERVES = "problems"
+
+
+def concentration(player: Player, problems: Sequence[Problem]) -> dict[str, float]:
+    prompts = [player.renderer.prompt(player.envs[p.env].start(p, player.tools)[1]) for p in problems]
+    found: dict[str, float] = {}
+    for lo in range(0, len(problems), 64):
+        batch = pack([Row(ids=ids, trainable=np.ones(len(ids), dtype=bool)) for ids in prompts[lo : lo + 64]])
+        with torch.no_grad():
+            hidden = hidden_states(
+                player.sampler.model, batch.ids, batch.position, PackedRows(batch.lengths, batch.ids.device)
+            ).float()
+        for problem, z in zip(
+            problems[lo : lo + 64], torch.nn.functional.normalize(hidden, dim=-1).split(batch.lengths), strict=True
+        ):
+            found[problem.id] = float((z @ z.T).tril().sum() / (len(z) * (len(z) + 1) / 2))
+    return found

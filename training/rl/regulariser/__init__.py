@@ -1,0 +1,31 @@
+"""Losses beside that of the policy, one file each."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from training.types import Batch, Terms, TokenStats
+
+
+class RegulariserPiece(Protocol):
+    """A loss beside that of the policy.
+
+    Args:
+        stats: log-probs and entropies [T] of the policy now, with gradient
+        batch: the rows with their columns and totals
+
+    Returns:
+        values [T] to be summed, exactly 0 where a token is not trainable, its coefficient applied, and the name of
+            the total that divides the sum
+
+    Check gives:
+        rows: rows of tokens, as tasks/lab/toy.py `batch` takes them: log-probs, or whole distributions with the
+            sampled tokens
+
+    Check expects:
+        loss: the sum of the values divided by their declared denominator, as the learner divides
+        gradient: of the loss, per row; that of the logits where a row gives whole distributions
+        descent: the negative of the gradient
+    """
+
+    def __call__(self, stats: TokenStats, batch: Batch) -> Terms: ...

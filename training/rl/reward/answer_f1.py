@@ -1,0 +1,45 @@
+"""The answer's words against the reference's: the reward of search agents whose answers are phrases.
+
+Token F1 as in SQuAD, Rajpurkar et al. 2016 (arXiv 1606.05250); as a reward with a gate for the format: Gao et al. 2025,
+"Beyond Ten Turns: Unlocking Long-Horizon Agentic Search with Large-Scale Asynchronous RL" (ASearcher, arXiv
+2508.07976).
+
+    P = common / words of the answer, R = common / words of the reference, F1 = 2 P R / (P + R)      (common with
+    multiplicity) r <- the largest F1 over the reference and its aliases; 0 without an answer
+
+Shapes: one reward per rollout in (replaced) and out; unscorable stays NaN. Words are those of `synth.verify.exact`; the
+answer is what the last text of the rollout has between its tags. A list of guesses is paid for what it dilutes. Leaves
+out the judge.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+from synth.verify import extract_answer
+from synth.verify.exact import normalise
+from training.types import Group, Rewards
+
+
+def answer_f1(groups: Sequence[Group], rewards: Rewards, state: dict, rng: np.random.Generator) -> Rewards:
+    out = []
+    for group, r in zip(groups, rewards, strict=True):
+        paid = [_best(rollout.problem, extract_answer(rollout.text)) for rollout in group.rollouts]
+        out.append(np.where(np.isnan(r), np.nan, np.array(paid)))
+    return out
+
+
+def _best(problem, answer: str | None) -> float:
+    if answer is None:
+        return 0.0
+    return max(f1(answer, reference) for reference in (problem.answer, *problem.args.get("aliases", ())))
+
+
+def f1(answer: str, reference: str) -> float:
+    """Token F1 of two texts, 0 where they share no word."""
+    given, wanted = (Counter(normalise(t).split()) for t in (answer, reference))
+    common = (given & wanted).total()
+    return 2 * common / (given.total() + wanted.total()) if common else 0.0

@@ -1,0 +1,29 @@
+"""Right by the rule, or right by the majority of the verifier's votes.
+
+Yang et al. 2025, "SPELL: Self-Play Reinforcement Learning for evolving Long-Context Language Models" (arXiv
+2509.23863).
+
+    r <- max(rule, 1[share of the votes that say right > 1/2])
+
+The rule is the score, the share of votes is the part `votes` of it; a tie leaves the rule alone. Shapes: one reward per
+rollout in and out; unscorable stays NaN. Assumes that the verifier errs on wording more than on facts: a rule that
+compares text calls right answers wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from training.rl.reward import part
+from training.types import Group, Rewards
+
+
+def rule_or_vote(
+    groups: Sequence[Group], rewards: Rewards, state: dict, rng: np.random.Generator, *, votes: str = "votes"
+) -> Rewards:
+    return [
+        np.maximum(r, (part(group, r, votes) > 0.5).astype(np.float64)) + 0.0 * r
+        for group, r in zip(groups, rewards, strict=True)
+    ]

@@ -1,0 +1,39 @@
+"""The task, less the tokens that it took, plus how readable they are: agents that talk little, and not in a code of
+their own.
+
+Chen et al. 2024, "Optima: Optimizing Effectiveness and Efficiency for LLM-Based Multi-Agent System" (arXiv 2410.08115).
+
+    R = r - tokens n / max n of the group + loss g,        g = 1 / max(1, mean -log p of the messages)
+
+Shapes: one reward per rollout in and out; unscorable stays NaN. n are the tokens that the model wrote. p is the
+policy's own as it sampled, where the paper asks the base model: in the first round they are one, later a code that the
+policy has made its own would look readable, so `kl` to the reference stands beside it in the recipe. g is 1 for
+messages that are as likely as 1 / e a token, or more.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from training.types import Group, Rewards
+
+
+def task_token_readability(
+    groups: Sequence[Group],
+    rewards: Rewards,
+    state: dict,
+    rng: np.random.Generator,
+    *,
+    tokens: float = 0.6,
+    loss: float = 0.6,
+) -> Rewards:
+    out = []
+    for group, r in zip(groups, rewards, strict=True):
+        n = np.array([rollout.n_model for rollout in group.rollouts], dtype=np.float64)
+        most = max([x for x, y in zip(n, r, strict=True) if not math.isnan(y)], default=1.0)
+        surprise = np.array([-float(np.mean(x.each("logp"))) if x.n_model else 0.0 for x in group.rollouts])
+        out.append(r - tokens * n / max(most, 1.0) + loss / np.maximum(1.0, surprise))
+    return out

@@ -1,0 +1,118 @@
+"""The services at which group_transforms sit: they may have a problem played again, or put words into the policy's mouth and see
+what it gives them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from synth.types import Message, Problem, Score, Scored
+from training.learner.learner import score
+from training.learner.pack import pack, rollout_row
+from training.rl.influence import influence
+from training.rollout.play import Player, judged
+from training.types import Group, Rollout, Segment
+
+
+@dataclass(kw_only=True)
+class RolloutServices:
+    """One step's services.
+
+    seed     the parts that, with a counter, are hashed into the seeds of what is played
+    tokens   how many were sampled
+    """
+
+    player: Player
+    seed: tuple[Any, ...] = ()
+    temperature: float = 1.0
+    tokens: int = 0
+    played: int = field(default=0, init=False)
+
+    def play(self, problem: Problem, samples: int, group: str, *, opening: str = "") -> Group:
+        """`samples` rollouts of a problem under the name `group`; `opening` is text that the first turn begins with,
+        never trained on."""
+        self.played += 1
+        opened = [self.player.renderer.encode(opening)] if opening else []
+        (made,) = self.player.play([problem], samples, *self.seed, self.played, openings=opened)
+        self.tokens += sum(r.n_model for r in made.rollouts)
+        return Group(id=group, rollouts=tuple(replace(r, group=group) for r in made.rollouts))
+
+    def say(self, problem: Problem, turns: Sequence[str], group: str) -> Rollout:
+        """What the environment makes of these turns of the model, as an off_policy rollout with the policy's own
+        log-probs of them."""
+        return self.tell(problem, [self.player.renderer.turn(t) for t in turns], group)
+
+    def again(self, rollout: Rollout, problem: Problem, group: str) -> Rollout:
+        """The same turns in answer to another prompt (the one without the help they had), as an off_policy rollout."""
+        return self.tell(problem, [s.ids for s in rollout.segments if s.role == "model"], group)
+
+    def until(self, rollout: Rollout, marker: str) -> tuple[str, int]:
+        """The text of the first turn before a marker, and how many of its tokens that is; ("", 0) where the marker is
+        not in it."""
+        first = next(s for s in rollout.segments if s.role == "model")
+        decode = self.player.renderer.decode
+        for n in range(len(first.ids) if marker in decode(first.ids) else 0):
+            if marker in decode(first.ids[: n + 1]):
+                return decode(first.ids[:n]), n
+        return "", 0
+
+    def influence(self, rollout: Rollout, marker: str, nuisances: int, rng: np.random.Generator) -> dict[str, float]:
+        """zx, xy, zy: how much prompt moves rationale, rationale answer, prompt answer (training/rl/influence.py),
+        the answer being what the first turn says from the marker on. Empty where the first turn has no marker."""
+        before, first = (np.asarray(s.ids) for s in rollout.segments[:2])
+        if marker not in self.player.renderer.decode(first):
+            return {}
+        start, n, end = len(before), self.until(rollout, marker)[1], len(before) + len(first)
+        ids, z, x, y = np.concatenate([before, first]), (0, start), (start, start + n), (start + n, end)
+        model = self.player.sampler.model
+        return {
+            name: influence(model, ids, of, to, nuisances, rng)
+            for name, of, to in (("zx", x, z), ("xy", y, x), ("zy", y, z))
+        }
+
+    def tell(self, problem: Problem, turns: Sequence[np.ndarray], group: str) -> Rollout:
+        env, render = self.player.envs[problem.env], self.player.renderer
+        state, messages = env.start(problem, self.player.tools)
+        segments = [Segment(ids=render.prompt(messages), role="env")]
+        result: Score = Scored(value=0.0, parts={"truncated": 1.0})
+        for ids in turns:
+            text = render.decode(ids)
+            said, over, found = env.step(state, text)
+            blank = np.zeros(len(ids), dtype=np.float32)
+            segments.append(
+                Segment(
+                    ids=ids, role="model", logp=blank, entropy=blank, stop="end", reward=state.pop("step_reward", None)
+                )
+            )
+            history = state.pop("history", None)
+            messages += [Message(role="assistant", content=text), *(said if history is None else history)]
+            if over:
+                result = found if found is not None else result
+                segments = judged(segments, state.pop("turn_rewards", None))
+                break
+            shown = render.observation(said) if history is None else render.prompt(history)
+            segments.append(Segment(ids=shown, role="env", context_reset=history is not None))
+        told = Rollout(
+            problem=problem,
+            group=group,
+            segments=tuple(segments),
+            score=result,
+            info={"off_policy": True, "messages": tuple(messages)},
+            text="\n".join(f"[{m.role}] {m.content}" for m in messages),
+        )
+        return self._believed(told)
+
+    def _believed(self, rollout: Rollout) -> Rollout:
+        """The rollout with the log-probs and entropies that the policy gives to its turns now."""
+        batch = pack([rollout_row(rollout, 0.0, 0)], device=str(next(self.player.sampler.model.parameters()).device))
+        stats = score(self.player.sampler.model, batch, temperature=self.temperature)
+        cuts = np.cumsum([len(s.ids) for s in rollout.segments])[:-1]
+        logp, entropy = (np.split(x.cpu().numpy(), cuts) for x in (stats.logp, stats.entropy))
+        segments = tuple(
+            replace(s, logp=a, entropy=b) if s.role == "model" else s
+            for s, a, b in zip(rollout.segments, logp, entropy, strict=True)
+        )
+        return replace(rollout, segments=segments)
