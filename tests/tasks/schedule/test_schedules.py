@@ -69,10 +69,10 @@ class Served:
         return done.stdout + done.stderr
 
     def api(self, path, **body):
-        request = urllib.request.Request(f"{self.url}/{path}", json.dumps(body).encode(), self.headers())
         end = time.monotonic() + PATIENCE
         while True:
             try:
+                request = urllib.request.Request(f"{self.url}/{path}", json.dumps(body).encode(), self.headers())
                 with urllib.request.urlopen(request, timeout=60) as reply:
                     return json.load(reply)
             except (TimeoutError, urllib.error.HTTPError) as e:
