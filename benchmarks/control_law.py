@@ -25,7 +25,7 @@ from synth.selfplay.ledger import Ledger
 from synth.selfplay.loop import Loop, cells
 from synth.selfplay.propose.ladder import ladder
 from synth.selfplay.solve.scripted import scripted
-from tasks.pages.plots import lines, standalone
+from tasks.pages.plots import lines
 from tasks.planning.pieces import bind
 from tasks.selfplay.loop import registry
 from training.rl.curriculum.learnability import learnability
@@ -132,9 +132,9 @@ def main() -> int:
         "prefer": (at, [r["success"] for r in shown[1]]),
         "base": (at, [0.5] * ROUNDS),
     }
-    drawn = lines(series, x="round", y="share of right answers", width=620, height=280)
     names = {"rl": "control law", "prefer": "levels at random", "base": "target"}
-    (ROOT / "docs" / "images" / "control-law.svg").write_text(standalone(drawn, names), encoding="utf-8")
+    drawn = lines(series, x="round", y="share of right answers", width=620, height=280, legend=names)
+    (ROOT / "docs" / "images" / "control-law.svg").write_text(drawn + "\n", encoding="utf-8")
     return 0
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tasks.text import escape
+from markupsafe import Markup
+
+from tasks.pages.plots import Shape, shape, svg
 
 WIDTH, HEIGHT, GAP_X, GAP_Y = 148, 46, 40, 16
 
 
-def flowchart(nodes: Mapping[str, tuple[str, str]], edges: Mapping[str, Sequence[str]]) -> str:
+def flowchart(nodes: Mapping[str, tuple[str, str]], edges: Mapping[str, Sequence[str]]) -> Markup:
     """nodes: name -> (text below the name, colour class); edges: name -> the names that it reads. A column is the
     longest way from a source."""
     depth: dict[str, int] = {}
@@ -30,7 +32,7 @@ def flowchart(nodes: Mapping[str, tuple[str, str]], edges: Mapping[str, Sequence
         top = (height - len(names) * (HEIGHT + GAP_Y) + GAP_Y) / 2
         for i, name in enumerate(names):
             at[name] = (2 + x * (WIDTH + GAP_X), top + i * (HEIGHT + GAP_Y))
-    out = []
+    shapes: list[Shape] = []
     for name, sources in edges.items():
         for source in sources:
             if name in at and source in at:
@@ -38,14 +40,14 @@ def flowchart(nodes: Mapping[str, tuple[str, str]], edges: Mapping[str, Sequence
                 x0, y0, y1 = x0 + WIDTH, y0 + HEIGHT / 2, y1 + HEIGHT / 2
                 bend = max(20.0, (x1 - x0) / 2)
                 curve = f"M{x0:.0f},{y0:.1f} C{x0 + bend:.0f},{y0:.1f} {x1 - bend:.0f},{y1:.1f} {x1:.0f},{y1:.1f}"
-                out.append(f'<path class="edge" d="{curve}"/>')
+                shapes.append(shape("path", class_="edge", d=curve))
     for name, (text, colour) in nodes.items():
         x, y = at[name]
-        out.append(
-            f'<rect class="node c-{escape(colour)}" x="{x:.0f}" y="{y:.1f}" width="{WIDTH}" height="{HEIGHT}" rx="8"/>'
+        left = f"{x + 10:.0f}"
+        shapes.append(
+            shape("rect", class_=f"node c-{colour}", x=f"{x:.0f}", y=float(y), width=WIDTH, height=HEIGHT, rx=8)
         )
-        out.append(f'<text class="name" x="{x + 10:.0f}" y="{y + 19:.1f}">{escape(name)}</text>')
-        out.append(f'<text x="{x + 10:.0f}" y="{y + 35:.1f}">{escape(text)}</text>')
-    said = escape("; ".join(f"{n} reads {', '.join(s)}" for n, s in edges.items() if s))
-    style = f'style="min-width:{width * 0.72:.0f}px"'
-    return f'<svg viewBox="0 0 {width} {height:.0f}" {style} role="img" aria-label="{said}"><title>{said}</title>{"".join(out)}</svg>'
+        shapes.append(shape("text", name, class_="name", x=left, y=y + 19.0))
+        shapes.append(shape("text", text, x=left, y=y + 35.0))
+    label = "; ".join(f"{n} reads {', '.join(s)}" for n, s in edges.items() if s)
+    return svg(shapes, width, round(height), label, style=f"min-width:{width * 0.72:.0f}px")

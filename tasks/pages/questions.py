@@ -11,7 +11,7 @@ from synth.questions.fuzzy.text import with_article
 from synth.questions.pattern import Clue, Named, Node, Nothing, Span, Than, Third, deletions, from_json, inner
 from synth.types import Problem
 from tasks.pages.page import page as document
-from tasks.pages.page import tags
+from tasks.pages.render import Macros
 from tasks.text import escape, harmless
 
 
@@ -97,24 +97,20 @@ def _literal(text: str) -> str:
 
 
 def page(sample: Sequence[Problem], kb: KB, total: int) -> str:
-    """One HTML document; everything in it is escaped."""
-    body = []
-    for i, p in enumerate(sample, 1):
-        why = "".join(
-            f"<li>{escape(clue)} <span class='soft'>(without it: {escape(other)} too)</span></li>"
-            for clue, other in needed(p, kb)
-        )
-        rests = "".join(f"<li>{escape(sentence)}</li>" for sentence in facts(p, kb))
-        body.append(
-            f'<details{" open" if i == 1 else ""}><summary><b>{i}</b><span class="q">{escape(p.question)}</span></summary>'
-            f'<div class="chat"><div><b class="answer">{escape(p.answer)}</b></div>{tags(difficulty(p))}'
-            f'<div><span class="soft">What it rests on</span><ul>{rests}</ul></div>'
-            + (f'<div><span class="soft">Why each clue is needed</span><ul>{why}</ul></div>' if why else "")
-            + "</div></details>"
-        )
+    """One HTML document."""
+    shown = [
+        {
+            "question": p.question,
+            "answer": p.answer,
+            "difficulty": difficulty(p),
+            "facts": facts(p, kb),
+            "needed": list(needed(p, kb)),
+        }
+        for p in sample
+    ]
     return document(
         "Questions at rising difficulty",
         f"{len(sample)} of {total} questions, from the easiest to the hardest: one of each {len(sample)}-th part, chosen by hash.",
         f"Each has one answer in a knowledge base of {len(kb.facts):,} facts, by a query that shares nothing with what made it; each clue is needed.",
-        [("Questions", "".join(body))],
+        [("Questions", Macros("questions.html").questions(shown))],
     )

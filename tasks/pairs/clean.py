@@ -22,6 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from markupsafe import Markup
+
 from synth.preferences.cleaners._columns import turn
 from synth.preferences.cleaners._length import report as length_report
 from synth.preferences.cleaners._overlap import Protected
@@ -30,12 +32,13 @@ from synth.preferences.imported import Reader
 from synth.types import Message, PreferencePair, Quarantined
 from tasks.errors import UserError
 from tasks.pages import page, plots
+from tasks.pages.render import Macros
 from tasks.pairs.files import rows
 from tasks.planning.pieces import bind, bind_all
 from tasks.planning.resolve import resolve
 from tasks.storage import tables
-from tasks.text import escape
 
+HTML = Macros("cleaning.html")
 COMPUTED = {"out_of_fold", "out_of_fold_blind"}
 DEFAULT = "preference-cleaning"
 MORE = (
@@ -272,11 +275,10 @@ def html(found: Cleaned) -> str:
         f"{counts['asked']:,} to be asked about."
     )
     reasons = page.table(
-        ["cleaner", "what it said"], [[escape(step), page.tags(said)] for step, said in card["decisions"].items()]
+        ["cleaner", "what it said"], [[step, page.tags(counts)] for step, counts in card["decisions"].items()]
     )
-    quarantined = page.tags(card["quarantined"])
     sections = [
-        ("Reasons", f"{reasons}<h3>Rows quarantined</h3>{quarantined}"),
+        ("Reasons", HTML.reasons(reasons, card["quarantined"])),
         ("Noise", _noise(found)),
         ("Length", _length(card["length"])),
     ]
@@ -286,37 +288,32 @@ def html(found: Cleaned) -> str:
     return page.page(f"Cleaning {card['source']}", lead, facts, sections)
 
 
-def _noise(found: Cleaned) -> str:
+def _noise(found: Cleaned) -> Markup:
     noise = found.card["noise"]
     if noise is None:
-        return "<p>No model of the labels was fitted, so no rate is estimated.</p>"
-    said = f"{noise['rate']:.1%} of labels wrong, 95 % interval {noise['low']:.1%} to {noise['high']:.1%}, by {noise['method']}"
+        return HTML.noise(None, None)
     pairs = [*found.pairs, *found.removed, *found.asked]
     p = sorted(1 - x if is_flipped(q) else x for q in pairs if (x := q.columns.get("out_of_fold")) is not None)
     share = [(i + 1) / len(p) for i in range(len(p))]
     curve = plots.lines({"sft": (p, share)}, x="probability that the label is right", y="share of pairs below")
-    note = f"<p>{escape(noise['note'])}.</p>" if noise["note"] else ""
-    return f"<p>{escape(said)}.</p>{note}{page.figure('How likely labels are right, by a model that did not see them', curve)}"
+    return HTML.noise(noise, curve)
 
 
-def _length(length: Mapping[str, Any]) -> str:
+def _length(length: Mapping[str, Any]) -> Markup:
     whiskers = []
     for when, series in (("before", "base"), ("after", "rl")):
         for name, r in [("all", length[when]), *((f"to {r['to']:,.0f}", r) for r in length[when]["by_size"])]:
             if r["n"]:
                 whiskers.append((f"{when}: {name}", series, {"mean": r["share"], "low": r["low"], "high": r["high"]}))
-    if not whiskers:
-        return "<p>All sides are of equal length.</p>"
-    drawn = plots.whiskers(whiskers, x="the longer side is chosen")
-    return page.figure("How often the longer side is chosen, by difference in characters", drawn)
+    return HTML.length(plots.whiskers(whiskers, x="the longer side is chosen") if whiskers else None)
 
 
-def _examples(pairs: Sequence[PreferencePair], n: int = 10) -> str:
+def _examples(pairs: Sequence[PreferencePair], n: int = 10) -> Markup:
     def cell(text: str) -> str:
-        return escape(text if len(text) <= 240 else f"{text[:240]} ...")
+        return text if len(text) <= 240 else f"{text[:240]} ..."
 
     def why(pair: PreferencePair) -> str:
-        return escape("; ".join(f"{d.step}: {d.reason}" for d in pair.decisions if d.action != "keep"))
+        return "; ".join(f"{d.step}: {d.reason}" for d in pair.decisions if d.action != "keep")
 
     shown = [[cell(p.prompt[-1].content), cell(p.chosen), cell(p.rejected), why(p)] for p in pairs[:n]]
     return page.table(["prompt", "chosen", "rejected", "why"], shown)

@@ -6,58 +6,51 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 
 from tasks.pages import page as pages
 from tasks.pages import plots
-from tasks.pages.labels import CURVES, NAMES, TRAINED
+from tasks.pages.labels import NAMES, TRAINED
+from tasks.pages.render import Macros
 from tasks.results.curves import over
-from tasks.text import escape
 
+HTML = Macros("curves.html")
 COLOURS = ("rl", "sft", "prefer", "other", "bad", "base")  # in the order of the groups
 
 
 def page(found: Mapping[str, Any]) -> str:
-    """One self-contained page of what tasks/results/curves.py found; everything in it is escaped."""
+    """One self-contained page of what tasks/results/curves.py found."""
     groups = found["groups"]
     colour = {g["name"]: c for g, c in zip(groups, COLOURS, strict=False)}
     seeds = sum(len(g["seeds"]) for g in groups)
     lead = f"{len(groups)} setting{'s' if len(groups) > 1 else ''}, {seeds} runs. A line is the mean over seeds, the band its 95 % interval."
     facts = "Student's t at every step by itself. The seed decides worlds, questions, weights and samples; one seed has no band."
-    legend = pages.table(
-        ["setting", "seeds", "states"],
-        [
-            [
-                pages.dot(colour[g["name"]]) + escape(g["name"]),
-                escape(", ".join(map(str, g["seeds"]))),
-                escape(", ".join(g["states"])),
-            ]
-            for g in groups
-        ],
-    )
-    if found["copies"]:
-        legend += (
-            "<p class='soft'>Left out, so that no seed counts twice: " + escape("; ".join(found["copies"])) + ".</p>"
-        )
-    sections = [("Settings", legend)]
+    rows = [
+        [pages.dotted(colour[g["name"]], g["name"]), ", ".join(map(str, g["seeds"])), ", ".join(g["states"])]
+        for g in groups
+    ]
+    settings = HTML.settings(["setting", "seeds", "states"], rows, found["copies"])
+    sections = [("Settings", settings)]
     if found["scores"]:
         sections.append(("Scores", _scores(found["scores"], colour)))
     order = [s for s in ("rl", *TRAINED) if s in found["curves"]]
-    sections += [(TRAINED[s], _panels(found["curves"][s], colour)) for s in dict.fromkeys(order)]
+    for s in dict.fromkeys(order):
+        columns = found["curves"][s]
+        sections.append((TRAINED[s], pages.panels(list(columns), lambda c, y, by=columns: plot(by[c], colour, y))))
     if found["missing"]:
-        gone = pages.table(["file"], [[escape(m)] for m in found["missing"]])
-        sections.append(("Not shown", "<p>Neither on disk nor in DVC's cache:</p>" + gone))
+        sections.append(("Not shown", HTML.missing([[m] for m in found["missing"]])))
     return pages.page("Espalier: learning curves over seeds", lead, facts, sections)
 
 
-def _scores(scores: Mapping[str, Mapping[str, Mapping[str, Any]]], colour: Mapping[str, str]) -> str:
+def _scores(scores: Mapping[str, Mapping[str, Mapping[str, Any]]], colour: Mapping[str, str]) -> Markup:
     rows = [
         [
-            pages.dot(colour[name]) + escape(name),
-            escape(NAMES.get(run, run)),
-            escape(metric),
+            pages.dotted(colour[name], name),
+            NAMES.get(run, run),
+            metric,
             f"{m['mean']:.1%}",
             _interval(m),
-            escape(", ".join(f"{v:.1%}" for v in m["values"])),
+            ", ".join(f"{v:.1%}" for v in m["values"]),
         ]
         for run, metrics in scores.items()
         for metric, by in metrics.items()
@@ -71,25 +64,7 @@ def _interval(m: Mapping[str, Any]) -> str:
     return "one seed" if m["low"] is None else f"{100 * m['low']:.1f} to {100 * m['high']:.1f}"
 
 
-def _panels(columns: Mapping[str, Mapping[str, Any]], colour: Mapping[str, str]) -> str:
-    """A plot per column: the known ones in order, the rest folded below."""
-
-    def draw(names: list[str]) -> str:
-        return "".join(
-            pages.figure(c.replace("_", " "), plot(columns[c], colour, CURVES.get(c, c.replace("_", " "))))
-            for c in names
-        )
-
-    rest = [c for c in columns if c not in CURVES]
-    more = (
-        f'<details><summary>{len(rest)} more curves</summary><div class="chat plots">{draw(rest)}</div></details>'
-        if rest
-        else ""
-    )
-    return f'<div class="plots">{draw([c for c in CURVES if c in columns])}</div>{more}'
-
-
-def plot(by: Mapping[str, Mapping[str, Any]], colour: Mapping[str, str], y: str) -> str:
+def plot(by: Mapping[str, Mapping[str, Any]], colour: Mapping[str, str], y: str) -> Markup:
     """Mean and interval of each group. A curve of more than 60 points is smoothed seed by seed before: the band is that
     of what is drawn."""
     series = {}

@@ -6,12 +6,16 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from markupsafe import Markup
+
 from tasks.pages import page as pages
-from tasks.text import escape
+from tasks.pages.render import Macros
+
+HTML = Macros("comparison.html")
 
 
 def page(found: Mapping[str, Any]) -> str:
-    """One self-contained page of what tasks/results/compare.py found; everything in it is escaped."""
+    """One self-contained page of what tasks/results/compare.py found."""
     a, b = found["a"], found["b"]
     known = [r for r in found["scores"] if "," not in r["run"]]
     last = known[-1] if known else None
@@ -29,28 +33,23 @@ def page(found: Mapping[str, Any]) -> str:
         ("Scores", _scores(found)),
         (
             "Parameters",
-            _table(["knob", "A", "B"], [[r["knob"], _json(r["a"]), _json(r["b"])] for r in found["parameters"]]),
+            HTML.table(["knob", "A", "B"], [[r["knob"], _json(r["a"]), _json(r["b"])] for r in found["parameters"]]),
         ),
         (
             "Code",
-            _table(
+            HTML.table(
                 ["file", "change", "stages"], [[r["file"], r["change"], ", ".join(r["stages"])] for r in found["code"]]
             ),
         ),
         ("Data", _data(found)),
-        ("Questions that changed most", "".join(map(_flip, found["flips"])) or "<p>None.</p>"),
+        ("Questions that changed most", HTML.flips(found["flips"])),
     ]
     if found["missing"]:
-        sections.append(
-            (
-                "Not compared",
-                "<p>Neither on disk nor in DVC's cache:</p>" + _table(["file"], [[m] for m in found["missing"]]),
-            )
-        )
+        sections.append(("Not compared", HTML.missing([[m] for m in found["missing"]])))
     return pages.page(f"Espalier: {a['name']} and {b['name']}", lead, facts, sections)
 
 
-def _scores(found: Mapping[str, Any]) -> str:
+def _scores(found: Mapping[str, Any]) -> Markup:
     rows = []
     for r in found["scores"]:
         d = r["difference"]
@@ -62,32 +61,13 @@ def _scores(found: Mapping[str, Any]) -> str:
         ]
         rows.append([r["run"], *shares, f"{r['p']:.2g}", f"{r['p_holm']:.2g}", str(d["n"])])
     head = ["run", "A", "B", "difference", "95 % interval", "p", "p, Holm", "problems"]
-    return (
-        _table(head, rows, range(1, 8))
-        + "<p class='soft'>pass@1, problem by problem; paired bootstrap and sign-flip test.</p>"
-    )
+    return HTML.scores(head, rows, range(1, 8))
 
 
-def _data(found: Mapping[str, Any]) -> str:
+def _data(found: Mapping[str, Any]) -> Markup:
     rows = [[r["rows"], f"{r['a']:,}", f"{r['b']:,}", f"{r['only_a']:,}", f"{r['only_b']:,}"] for r in found["data"]]
     quarantined = [[r["stage"], r["reason"], f"{r['a']:,}", f"{r['b']:,}"] for r in found["quarantined"]]
-    return _table(["rows", "A", "B", "only in A", "only in B"], rows, range(1, 5)) + (
-        "<h3>Set aside</h3>" + _table(["stage", "reason", "A", "B"], quarantined, (2, 3)) if quarantined else ""
-    )
-
-
-def _flip(f: Mapping[str, Any]) -> str:
-    mark = "right" if f["b"] > f["a"] else "other"
-    head = f'<summary><span class="q">{escape(f["question"])}</span><b class="{mark}">{f["a"]:.0%} → {f["b"]:.0%}</b></summary>'
-    said = "".join(
-        f'<div class="turn assistant"><span class="who">{side}</span>{escape(f[k])}</div>'
-        for side, k in (("A", "said_a"), ("B", "said_b"))
-    )
-    return f'<details>{head}<div class="chat">{said}<div class="note">Reference answer: {escape(f["reference"])}</div></div></details>'
-
-
-def _table(head: list[str], rows: list[list[str]], numbers: range | tuple[int, ...] = ()) -> str:
-    return pages.table(head, [[escape(c) for c in r] for r in rows], numbers) if rows else "<p>No difference.</p>"
+    return HTML.data(["rows", "A", "B", "only in A", "only in B"], rows, range(1, 5), quarantined)
 
 
 def _json(value: Any) -> str:

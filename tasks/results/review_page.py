@@ -17,10 +17,9 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse
 
 from tasks.errors import UserError
-from tasks.pages.page import CSS
+from tasks.pages.render import render
 from tasks.results.review import VERDICTS, Review, Shown
 from tasks.services import local
-from tasks.text import escape
 
 BUTTONS = {
     "first": "1: the first is better",
@@ -29,41 +28,12 @@ BUTTONS = {
     "skip": "s: skip",
     "undo": "u: undo",
 }
-OWN = """
-.pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(17rem, 1fr)); gap: 1rem; margin: 1rem 0; }
-.side { border: 1px solid var(--line); border-radius: 10px; padding: .8rem; white-space: pre-wrap; overflow-wrap: anywhere; }
-form { display: flex; flex-wrap: wrap; gap: .6rem; }
-button { font: inherit; padding: .5rem 1rem; border-radius: 8px; border: 1px solid var(--line); background: var(--tint); color: var(--ink);
-}
-"""
 
 
 def page(review: Review, shown: Shown | None) -> str:
     """The page of one pair, or of the end. All texts are escaped; no script runs."""
-    if shown is None:
-        body = "<h1>All pairs are decided</h1>" + "".join(f"<p>{escape(line)}</p>" for line in review.summary())
-    else:
-        talk = "".join(
-            f'<div class="turn {m.role if m.role in ("user", "assistant") else "tool"}">'
-            f'<span class="who">{escape(m.role)}</span>{escape(m.content)}</div>'
-            for m in shown.pair.prompt
-        )
-        sides = "".join(
-            f'<div class="side"><span class="who">{n}</span>{escape(side)}</div>'
-            for n, side in enumerate(shown.sides, 1)
-        )
-        buttons = "".join(
-            f'<button name="verdict" value="{k}" accesskey="{text[0]}">{escape(text)}</button>'
-            for k, text in BUTTONS.items()
-        )
-        note = f'<p class="soft">{review.left} left. Which side is labelled better is not shown, and changes place from pair to pair.</p>'
-        hidden = f'<input type="hidden" name="id" value="{escape(shown.pair.id)}">'
-        body = f'<h1>Which answer is better?</h1>{note}<div class="chat">{talk}</div><div class="pair">{sides}</div>'
-        body += f'<form method="post">{hidden}{buttons}</form>'
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>Review</title><style>{CSS}{OWN}</style></head><body>{body}</body></html>\n"
-    )
+    summary = review.summary() if shown is None else []
+    return render("review.html", shown=shown, summary=summary, left=review.left, buttons=BUTTONS)
 
 
 class App:

@@ -16,7 +16,7 @@ from synth.selfplay.loop import Loop, Solver, cells
 from synth.selfplay.spec import Family
 from synth.types import Problem, Scored, seed_for
 from tasks.errors import UserError
-from tasks.pages.plots import lines, standalone
+from tasks.pages.plots import lines
 from tasks.planning.families import FOLDER
 from tasks.planning.pieces import find, module
 
@@ -136,7 +136,5 @@ def plot(summaries: Sequence[Mapping[str, Any]], target: float | None) -> str:
         "target": ("base", [target or None] * len(at)),
     }
     drawn = {c: (at, [np.nan if v is None else v for v in values]) for c, values in series.values()}
-    return standalone(
-        lines(drawn, x="round", y="share of right answers", width=560, height=260),
-        {c: n for n, (c, _) in series.items()},
-    )
+    legend = {c: n for n, (c, _) in series.items()}
+    return lines(drawn, x="round", y="share of right answers", width=560, height=260, legend=legend) + "\n"

@@ -30,6 +30,7 @@ from typing import Any
 from urllib.parse import parse_qs, quote
 
 import uvicorn
+from jinja2 import Template
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
@@ -51,6 +52,15 @@ _HEADERS = {
     b"cross-origin-resource-policy": b"same-origin",
     b"cross-origin-opener-policy": b"same-origin",
 }
+_LANDING = Template(
+    """<!doctype html><meta charset="utf-8"><title>Espalier</title>
+{%- if keep -%}
+<script>localStorage.setItem({{ keep|tojson }}, {{ value|tojson }}); location.replace("/")</script>
+{%- else -%}
+<meta http-equiv="refresh" content="0;url=/"><a href="/">go on</a>
+{%- endif %}""",
+    autoescape=True,
+)
 
 
 class _Refused(Exception):
@@ -227,12 +237,10 @@ class Guard:
         shown = _query(scope).get("token") if (scope["path"], scope["method"]) == ("/", "GET") else None
         if not shown or not self.token or not _same(self.token, shown[0]):
             return None
-        begin = '<!doctype html><meta charset="utf-8"><title>Espalier</title>'
         if self.keep:
             value = base64.b64encode(f"{self.user}:{self.token}".encode()).decode()
-            return f'{begin}<script>localStorage.setItem("{self.keep}", "{value}"); location.replace("/")</script>', ""
-        page = f'{begin}<meta http-equiv="refresh" content="0;url=/"><a href="/">go on</a>'
-        return page, f"{self.cookie}={self.token}; Path=/; HttpOnly; SameSite=Strict"
+            return _LANDING.render(keep=self.keep, value=value), ""
+        return _LANDING.render(keep=""), f"{self.cookie}={self.token}; Path=/; HttpOnly; SameSite=Strict"
 
     def _bounded(self, receive: Receive) -> Receive:
         """`receive` that ends a body which is too long or comes too slowly."""

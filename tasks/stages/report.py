@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
+from markupsafe import Markup
 
 from synth.knowledge.kb import Fact
 from synth.types import Demonstration, Problem, digest
@@ -14,10 +15,11 @@ from tasks.pages import cards as written
 from tasks.pages import page, plots
 from tasks.pages.flowchart import flowchart
 from tasks.pages.labels import CURVES, METRICS, NAMES, SERIES, TRAINED
+from tasks.pages.render import Macros
 from tasks.runtime.stage import OUT, Stage, graph
 from tasks.storage import tables
-from tasks.text import escape
 
+HTML = Macros("report.html")
 DATA = ("kb", "questions", "problems", "demonstrations", "preferences", "clean")
 
 
@@ -59,14 +61,8 @@ def report(stage: Stage, *, episodes: int = 20, price_per_hour: float = 0.0) -> 
         ("Results", results(found)),
         ("Metrics", metrics(found)),
         ("Reinforcement learning", panels(curves["rl"], "rl")),
-        (
-            "Learning curves",
-            "".join(f"<h3>{escape(TRAINED[s])}</h3>{panels(curves[s], s)}" for s in ("sft", "reward", "prefer")),
-        ),
-        (
-            "Episodes",
-            "".join(page.episode(e, shown=not i) for i, e in enumerate(drawn)) or "<p>No episode was recorded.</p>",
-        ),
+        ("Learning curves", HTML.curves([(TRAINED[s], panels(curves[s], s)) for s in ("sft", "reward", "prefer")])),
+        ("Episodes", HTML.episodes([page.episode(e, shown=not i) for i, e in enumerate(drawn)])),
         ("Data: what was made, what was dropped and why", dropped(cards)),
         ("Lineage", lineage(stage, cards)),
         ("Time, memory, cost", spent(measured, price_per_hour)),
@@ -88,17 +84,8 @@ def curve(stage: Stage, name: str) -> pd.DataFrame:
     return steps.merge(pd.read_csv(times), on="step", how="left") if times.exists() and "step" in steps else steps
 
 
-def percent(m: Mapping[str, float]) -> str:
-    return f"{m['mean']:.1%} <small>{100 * m['low']:.1f} to {100 * m['high']:.1f}</small>"
-
-
 def points(m: Mapping[str, float]) -> str:
     return f"{100 * m['mean']:+.1f} points, interval {100 * m['low']:+.1f} to {100 * m['high']:+.1f}"
-
-
-def chance(m: Mapping[str, float]) -> str:
-    """The p-value of a difference, corrected for the number of differences of the page."""
-    return "" if m.get("p_holm") is None else f" <small class='soft'>p = {m['p_holm']:.2g} after Holm</small>"
 
 
 def headline(found: Mapping[str, Any]) -> str:
@@ -121,45 +108,33 @@ def headline(found: Mapping[str, Any]) -> str:
     return text
 
 
-def results(found: Mapping[str, Any]) -> str:
+def results(found: Mapping[str, Any]) -> Markup:
     """The table of models, the differences, the number of hops, the families, and how episodes ended."""
     ks = [k for k in next(iter(found["models"].values())) if k.startswith("pass@")]
     rows = [
         [
-            page.dot(name) + escape(NAMES.get(name, name)),
-            *(percent(m[k]) for k in ks),
+            model(name),
+            *(HTML.percent(m[k]) for k in ks),
             f"{m['calls']['mean']:.2f}",
             f"{m['tokens']['mean']:.1f}",
         ]
         for name, m in found["models"].items()
     ]
     rows += [
-        [
-            page.dot(name) + escape(f"{NAMES.get(name, name)}, search blanked"),
-            *(percent(m[k]) if k in m else "" for k in ks),
-            "",
-            "",
-        ]
+        [model(name, ", search blanked"), *(HTML.percent(m[k]) if k in m else "" for k in ks), "", ""]
         for name, m in found["blanked"].items()
     ]
-    out = page.table(["model", *ks, "searches", "tokens written"], rows, range(1, len(ks) + 3))
-    differences = "".join(
-        f"<li><b>{escape(name)}</b>: {points(m)}{chance(m)}</li>" for name, m in found["difference"].items()
-    )
-    out += "<p class='soft'>pass@k: the chance that at least one of k samples is right, estimated without bias.</p>"
-    out += f"<h3>Differences on the same questions</h3><ul>{differences}</ul>"
-    if judged := found.get("judged"):
-        out += "<h3>What the judge prefers</h3>" + page.table(
-            ["answers of", "preferred", "ties", "the same in both orders", "without a verdict"],
+    judged = found.get("judged") and page.table(
+        ["answers of", "preferred", "ties", "the same in both orders", "without a verdict"],
+        [
             [
-                [
-                    escape(pair),
-                    *(percent(r[m]) if r[m]["n"] else "-" for m in ("win_rate", "ties", "consistent", "unscorable")),
-                ]
-                for pair, r in judged.items()
-            ],
-            range(1, 5),
-        )
+                pair,
+                *(HTML.percent(r[m]) if r[m]["n"] else "-" for m in ("win_rate", "ties", "consistent", "unscorable")),
+            ]
+            for pair, r in found["judged"].items()
+        ],
+        range(1, 5),
+    )
     hops = [
         (f"{h} hop{'s' if h != '1' else ''}, {NAMES.get(name, name)}", name, m["pass@1"])
         for h in sorted({h for parts in found["hops"].values() for h in parts})
@@ -167,68 +142,63 @@ def results(found: Mapping[str, Any]) -> str:
         if h in parts
         for m in [parts[h]]
     ]
-    out += f'<h3>By number of hops</h3><div class="wide">{plots.whiskers(hops, x="pass@1, with 95 % interval")}</div>'
     families = sorted({f for parts in found["families"].values() for f in parts})
-    if families:
-        out += "<h3>Verifiable families</h3>" + page.table(
-            ["model", *(f.replace("_", " ") for f in families)],
-            [
-                [
-                    page.dot(name) + escape(NAMES.get(name, name)),
-                    *(percent(parts[f]["pass@1"]) if f in parts else "" for f in families),
-                ]
-                for name, parts in found["families"].items()
-            ],
-            range(1, len(families) + 1),
-        )
-    legend = " ".join(
-        f'<span class="soft">{page.dot(c)}{escape(o.replace("_", " "))}</span>' for o, c in page.OUTCOME_COLOURS.items()
+    by_family = families and page.table(
+        ["model", *(f.replace("_", " ") for f in families)],
+        [
+            [model(name), *(HTML.percent(parts[f]["pass@1"]) if f in parts else "" for f in families)]
+            for name, parts in found["families"].items()
+        ],
+        range(1, len(families) + 1),
     )
-    ended = page.table(
-        ["model", "how its episodes ended"],
-        [[escape(NAMES.get(name, name)), page.stack(counts)] for name, counts in found["outcomes"].items()],
+    return HTML.results(
+        models=page.table(["model", *ks, "searches", "tokens written"], rows, range(1, len(ks) + 3)),
+        differences=[(name, points(m), m.get("p_holm")) for name, m in found["difference"].items()],
+        judged=judged,
+        hops=plots.whiskers(hops, x="pass@1, with 95 % interval"),
+        families=by_family,
+        outcomes=page.table(
+            ["model", "how its episodes ended"],
+            [[NAMES.get(name, name), page.stack(counts)] for name, counts in found["outcomes"].items()],
+        ),
+        colours=page.OUTCOME_COLOURS,
     )
-    return out + f"<h3>Outcomes</h3>{ended}<p>{legend}</p>"
 
 
-def metrics(found: Mapping[str, Any]) -> str:
+def model(name: str, more: str = "") -> Markup:
+    """A model's name behind its colour."""
+    return page.dotted(name, NAMES.get(name, name) + more)
+
+
+def metrics(found: Mapping[str, Any]) -> Markup:
     """Every other metric of every model, the reliability diagram, and the test sets of the user's."""
     models = found["models"]
-    shown = [k for k in METRICS if any(k in m for m in models.values())]
     rows = []
-    for k in shown:
+    for k in (k for k in METRICS if any(k in m for m in models.values())):
         name, share = METRICS[k]
+        show = HTML.percent if share else HTML.number
         cells = [m.get(k, {}) for m in models.values()]
-        rows.append(
-            [escape(name), *("" if c.get("mean") is None else percent(c) if share else number(c) for c in cells)]
-        )
-    out = (
-        page.table(["metric", *(NAMES.get(m, m) for m in models)], rows, range(1, len(models) + 1))
-        if rows
-        else "<p>None was asked for.</p>"
-    )
-    if found.get("reliability"):
-        diagrams = "".join(
-            page.figure(f"{NAMES.get(name, name)}: sure and right", plots.reliability({name: points}))
-            for name, points in found["reliability"].items()
-        )
-        note = "<p class='soft'>A model's confidence is the probability that it gave its last turn. A dot is a tenth of that scale.</p>"
-        out += f'<h3>Calibration</h3><div class="plots">{diagrams}</div>{note}'
+        rows.append([name, *("" if c.get("mean") is None else show(c) for c in cells)])
+    sets = []
     for name, by_model in found.get("sets", {}).items():
         ks = [k for k in next(iter(by_model.values())) if k.startswith("pass@")]
-        rows = [
-            [page.dot(m) + escape(NAMES.get(m, m)), *(percent(v[k]) for k in ks), str(v[ks[0]]["n"]) if ks else ""]
-            for m, v in by_model.items()
+        of_set = [
+            [model(m), *(HTML.percent(v[k]) for k in ks), str(v[ks[0]]["n"]) if ks else ""] for m, v in by_model.items()
         ]
-        out += f"<h3>Test set {escape(name)}</h3>" + page.table(["model", *ks, "problems"], rows, range(1, len(ks) + 2))
-    return out
+        sets.append((name, page.table(["model", *ks, "problems"], of_set, range(1, len(ks) + 2))))
+    return HTML.metrics(
+        table=page.table(["metric", *(NAMES.get(m, m) for m in models)], rows, range(1, len(models) + 1))
+        if rows
+        else None,
+        diagrams=[
+            (f"{NAMES.get(name, name)}: sure and right", plots.reliability({name: points}))
+            for name, points in found.get("reliability", {}).items()
+        ],
+        sets=sets,
+    )
 
 
-def number(m: Mapping[str, float]) -> str:
-    return f"{m['mean']:.3g} <small>{m['low']:.3g} to {m['high']:.3g}</small>"
-
-
-def lineage(stage: Stage, cards: Mapping[str, Mapping[str, Any]]) -> str:
+def lineage(stage: Stage, cards: Mapping[str, Mapping[str, Any]]) -> Markup:
     """The graph with what every stage made, and the way of one row from its source to the model."""
     edges, nodes = {}, {"your files": ("data", "base")}
     stages = {n: s for n, s in graph(stage.root).items() if n in (*DATA, *TRAINED)} or dict.fromkeys(
@@ -244,17 +214,7 @@ def lineage(stage: Stage, cards: Mapping[str, Mapping[str, Any]]) -> str:
         card = cards[name]
         made = f"{card['accepted']:,} rows" if "accepted" in card else f"{card.get('steps', 0):,} steps"
         nodes[name] = (made, SERIES.get(name, "other"))
-    out = f'<div class="scroll">{flowchart(nodes, edges)}</div>'
-    way = one_row(stage)
-    if way:
-        out += (
-            "<h3>The way of one row</h3><ol class='way'>"
-            + "".join(f"<li>{escape(k)}: <code>{escape(v)}</code></li>" for k, v in way)
-            + "</ol>"
-        )
-    return (
-        out + "<p>Any other row: <code>espalier why ID</code>. Any model: <code>espalier lineage champion</code>.</p>"
-    )
+    return HTML.lineage(flowchart(nodes, edges), one_row(stage))
 
 
 def one_row(stage: Stage) -> list[tuple[str, str]]:
@@ -341,27 +301,13 @@ def write_cards(
     (stage.out / "data_card.md").write_text(written.data_card("espalier data", files, about), encoding="utf-8")
 
 
-def panels(curve: pd.DataFrame, stage: str) -> str:
+def panels(curve: pd.DataFrame, stage: str) -> Markup:
     """One plot per column of a curve: the known ones in order, the rest folded below."""
+    if not len(curve):
+        return HTML.no_curve()
     x = "step" if "step" in curve else curve.columns[0]
-    shown = [c for c in CURVES if c in curve]
-    rest = [c for c in curve.columns if c not in CURVES and c != x and pd.api.types.is_numeric_dtype(curve[c])]
-
-    def draw(columns: Sequence[str]) -> str:
-        return "".join(
-            page.figure(
-                c.replace("_", " "),
-                plots.lines({SERIES[stage]: (curve[x], curve[c])}, x=x, y=CURVES.get(c, c.replace("_", " "))),
-            )
-            for c in columns
-        )
-
-    more = (
-        f'<details><summary>{len(rest)} more curves</summary><div class="chat plots">{draw(rest)}</div></details>'
-        if rest
-        else ""
-    )
-    return f'<div class="plots">{draw(shown)}</div>{more}' if len(curve) else "<p>No step was recorded.</p>"
+    columns = [c for c in curve.columns if c in CURVES or (c != x and pd.api.types.is_numeric_dtype(curve[c]))]
+    return page.panels(columns, lambda c, label: plots.lines({SERIES[stage]: (curve[x], curve[c])}, x=x, y=label))
 
 
 def chosen(played: Sequence[Mapping[str, Any]], n: int, seed: int) -> list[Mapping[str, Any]]:
@@ -378,78 +324,49 @@ def chosen(played: Sequence[Mapping[str, Any]], n: int, seed: int) -> list[Mappi
     return (first + fill)[:n]
 
 
-def dropped(cards: Mapping[str, Mapping[str, Any]]) -> str:
+def dropped(cards: Mapping[str, Mapping[str, Any]]) -> Markup:
     """Per stage: rows made, kept and quarantined by reason, and the gates they passed."""
     rows = []
     for name, card in cards.items():
         quarantined = card.get("quarantined", card.get("dropped"))
         if not isinstance(quarantined, Mapping):
             continue
-        gates = "".join(
-            f"<div class='note'>{escape(str(k))}: {escape(str(v))}</div>" for k, v in card.get("gates", {}).items()
-        )
-        truth = "".join(
-            f"<div class='note'>{escape(str(k))}: {escape(str(v))}</div>"
-            for k, v in card.get("against_truth", {}).items()
-        )
+        notes = [*card.get("gates", {}).items(), *card.get("against_truth", {}).items()]
         rows.append(
-            [
-                escape(name),
-                f"{card.get('produced', 0):,}",
-                f"{card.get('accepted', 0):,}",
-                page.tags(quarantined) + gates + truth,
-            ]
+            [name, f"{card.get('produced', 0):,}", f"{card.get('accepted', 0):,}", HTML.reasons(quarantined, notes)]
         )
-    kept = "<code>artifacts/&lt;stage&gt;/quarantine.parquet</code>"
-    text = f"<p>Every row is accepted or quarantined with a reason code and evidence, in {kept}.</p>"
-    return text + page.table(["stage", "produced", "accepted", "quarantined, by reason; the gates"], rows, (1, 2))
+    head = ["stage", "produced", "accepted", "quarantined, by reason; the gates"]
+    return HTML.dropped(page.table(head, rows, (1, 2)))
 
 
-def spent(measured: Mapping[str, Mapping[str, float]], price: float) -> str:
+def spent(measured: Mapping[str, Mapping[str, float]], price: float) -> Markup:
     if not measured:
-        return "<p>The outputs came from the cache: no stage ran in this checkout.</p>"
+        return HTML.spent(None, 0, price)
     longest = max(m["seconds"] for m in measured.values()) or 1.0
     order = [k for k in (*DATA, *TRAINED, "evaluate") if k in measured]
     rows = [
-        [escape(k), f"{m['seconds']:.1f} s", page.bar(m["seconds"] / longest), f"{m['peak_rss_mb']:,.0f} MB"]
+        [k, f"{m['seconds']:.1f} s", page.bar(m["seconds"] / longest), f"{m['peak_rss_mb']:,.0f} MB"]
         for k, m in ((k, measured[k]) for k in (*order, *(k for k in measured if k not in order)))
     ]
     total = sum(m["seconds"] for m in measured.values())
-    cost = f" At {price:g} an hour that is {total / 3600 * price:.4g}." if price else ""
-    note = f"<p>{total:.0f} seconds in all ({total / 3600:.3f} machine hours).{cost} A stage that came from the cache shows its last run.</p>"
-    return page.table(["stage", "seconds", "", "peak memory"], rows, (1, 3)) + note
+    return HTML.spent(page.table(["stage", "seconds", "", "peak memory"], rows, (1, 3)), total, price)
 
 
-def advice(found: Mapping[str, Any], cards: Mapping[str, Mapping[str, Any]]) -> str:
+def advice(found: Mapping[str, Any], cards: Mapping[str, Mapping[str, Any]]) -> Markup:
     """What the numbers of this run point to, then the commands to go on with."""
     last = list(found["models"])[-1]
-    said = []
     hops = {h: m["pass@1"]["mean"] for h, m in found["hops"].get(last, {}).items()}
-    if hops:
-        weakest = min(hops, key=lambda h: hops[h])
-        said.append(
-            f"Questions of {escape(weakest)} hops are the weakest of {escape(NAMES.get(last, last))}: {hops[weakest]:.0%}. "
-            "Open their episodes above."
-        )
-    failed = {o: n for o, n in found["outcomes"].get(last, {}).items() if o != "right" and n}
-    if failed:
-        worst = max(failed, key=lambda o: failed[o])
-        share = failed[worst] / sum(found["outcomes"][last].values())
-        said.append(f"Most of its failures are <b>{escape(worst.replace('_', ' '))}</b>: {share:.0%} of all episodes.")
-    losses = {
+    outcomes = found["outcomes"].get(last, {})
+    failed = {o: n / sum(outcomes.values()) for o, n in outcomes.items() if o != "right" and n}
+    lost = {
         k: sum(c["quarantined"].values()) / c["produced"]
         for k, c in cards.items()
         if isinstance(c.get("quarantined"), Mapping) and c.get("produced")
     }
-    if losses and max(losses.values()) > 0:
-        stage = max(losses, key=lambda k: losses[k])
-        said.append(
-            f"The stage {escape(stage)} quarantined {losses[stage]:.0%} of its rows: "
-            f"read <code>artifacts/{escape(stage)}/quarantine.parquet</code>."
-        )
-    said += [
-        f"Talk to the model: <code>espalier chat artifacts/{escape(last if last != 'base' else 'sft')}/model</code>.",
-        "Try another method: <code>espalier recipes</code>, then <code>espalier run --recipe qae</code> and <code>dvc exp show</code>.",
-        "All runs, curves and datasets: <code>make ui</code>.",
-    ]
-    return "<ul>" + "".join(f"<li>{s}</li>" for s in said) + "</ul>"
+    return HTML.advice(
+        last=NAMES.get(last, last),
+        hops=min(hops.items(), key=lambda x: x[1], default=None),
+        failed=max(failed.items(), key=lambda x: x[1], default=None),
+        lost=max(((k, share) for k, share in lost.items() if share > 0), key=lambda x: x[1], default=None),
+        model=last if last != "base" else "sft",
+    )

@@ -1,0 +1,49 @@
+"""HTML and SVG by the templates in `templates/`: what is put into one is escaped by jinja2, and harmless (tasks/text.py).
+
+A string is text. Markup is what a template made, and only that: nothing outside `templates/` writes a tag.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from tasks.text import harmless
+
+
+def render(template: str, **values: Any) -> Markup:
+    """A whole template: a page, a plot."""
+    return Markup(environment().get_template(template).render(values))
+
+
+class Macros:
+    """The macros of a template as functions, each of which gives Markup."""
+
+    def __init__(self, template: str) -> None:
+        self._template = template
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(environment().get_template(self._template).module, name)
+
+
+@cache
+def environment() -> Environment:
+    made = Environment(
+        loader=FileSystemLoader(Path(__file__).parent / "templates"),
+        autoescape=True,
+        finalize=_shown,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters["spec"] = format  # {{ share|spec(".1%") }}
+    return made
+
+
+def _shown(value: Any) -> Any:
+    """What stands in the place of `{{ value }}`, before it is escaped."""
+    return value if isinstance(value, Markup) else harmless(str(value))
