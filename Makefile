@@ -71,23 +71,23 @@ pictures: $(STAMP) ## pictures of Prefect and MLflow for the documents, in a hea
 	$(BIN)/python -m tests.support.pictures
 
 losses: $(STAMP) ## write the tables of docs/losses.md anew from the losses' own files
-	$(BIN)/python -m benchmarks.losses
+	$(BIN)/python -m docs.generators.losses
 
 methods: $(STAMP) ## write docs/METHODS.md, the page of all recipes, anew
-	$(BIN)/python -m tasks.lab.page
+	$(BIN)/python -m docs.generators.methods
 
 leaderboard: $(STAMP) ## recipes side by side on small tasks, for M=60 minutes; stopped and started again it goes on
 	$(BIN)/python -m benchmarks.leaderboard --minutes $(or $(M),60)
 
 tables: $(STAMP) ## write the tables of the documents anew from benchmarks/results
-	$(BIN)/python -m benchmarks.tables
+	$(BIN)/python -m docs.generators.tables
 
 manual: $(STAMP) ## write docs/stages anew, a page per stage from its code
-	$(BIN)/python -m benchmarks.manual
+	$(BIN)/python -m docs.generators.manual
 
 docs: $(STAMP) ## a site of the documents in .espalier/site, with search; a broken link fails
 	@$(BIN)/python -c 'import zensical' 2>/dev/null || $(BIN)/python -m pip install -q -c constraints.txt -e '.[docs]'
-	$(BIN)/python -m benchmarks.site
+	$(BIN)/python -m docs.generators.site
 
 clean: ## remove what runs have made, and the environment; data, code and dvc.lock stay
 	rm -rf $(VENV) artifacts reports dvc_plots .espalier .pytest_cache

@@ -2,14 +2,14 @@
 `make bench-agent`
 
 Protocol, committed before the run:
-- A seed (SEEDS, in this order) is the seed of the whole run: world, questions, demonstrations, order, sampling.
+- A seed (Protocol.seeds, in this order) is the seed of the whole run: world, questions, demonstrations, order, sampling.
   Everything that SET does not name is the default of the project (profile cpu) with the recipe infoagent; one thread,
   so that two seeds fit two cores.
 - All seeds start from one model: that of the stage sft of the default run (seed 0), which knows the search tool alone.
   Per seed: a fictional world; chain questions of one to three hops in which nothing is vague (level 0) and fuzzy trees
   of depth 2 at levels 1 to 4; demonstrations of the oracle with open, find and a detour by search now and then; `sft`
   on these; `rl` from that.
-- Measured in a second world of the same size, all of whose names are new: questions of its test roots, PER_CELL of each
+- Measured in a second world of the same size, all of whose names are new: questions of its test roots, per_cell of each
   depth (1 to 3) and level (0 to 4, depths 2 and 3 alone have levels above 0); SAMPLES samples each at temperature 1,
   the same random numbers for both models.
 - Reported: the mean over seeds of pass@1 and of tool calls by depth and level, of both models; the paired difference RL
@@ -17,7 +17,7 @@ Protocol, committed before the run:
   levels 0 to 4, is above zero with its interval. Published beside it: the same over levels 1 to 4, and the slopes of
   difficulty (depth 3 less depth 2, levels 3 and 4 less 1 and 2) of the RL agent's pass@1 and calls. Depth 3 with vague
   clues was never trained on.
-- Before any RL step was taken, its number was lowered from 40 to 28 and PER_CELL from 30 to 20: forty other processes
+- Before any RL step was taken, its number was lowered from 40 to 28 and per_cell from 30 to 20: forty other processes
   shared the two cores.
 - A machine with little time runs the first seeds alone (--seeds N); n says how many there are.
 """
@@ -33,14 +33,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from benchmarks.learning import t_interval
 
-SEEDS = (1, 2, 3, 4, 5)
-PER_CELL, SAMPLES = 20, 2
-PER_CHAIN = PER_CELL  # questions of each depth at level 0
+SAMPLES = 2
 # No numbers and no continents: tables of the one and lists of the other are longer than so small a model reads.
 LINKS = "capital currency language border president country mayor flows_through mouth spring mountain_in birthplace teacher seat founder".split()
 ENV = {"piece": "search", "tools": ["search", "open", "find"], "max_calls": 10, "max_context": 2400}
@@ -84,14 +83,36 @@ SET: dict[str, dict[str, Any]] = {
     },
 }
 ROOT = Path(__file__).resolve().parents[1]
-RESULT = ROOT / "benchmarks" / "results" / "agent.json"
-RUNS = (
-    ROOT / "benchmarks" / "runs" / "agent"
-)  # one file per finished seed: every score and call, and the commit that it ran on
-COMMAND = "make bench-agent"
 
 
-def one(seed: int, root: Path) -> dict[str, Any]:
+@dataclass(frozen=True, kw_only=True)
+class Protocol:
+    """What a run of this benchmark, or of one that builds on it, is known by and what it asks."""
+
+    name: str = "agent"
+    seeds: tuple[int, ...] = (1, 2, 3, 4, 5)
+    per_chain: int = 20  # questions of each depth at level 0
+    per_cell: int = 20  # of each depth and level above
+    links: Sequence[str] = tuple(LINKS)  # relations of the trees above level 0
+
+    @property
+    def command(self) -> str:
+        return f"make bench-{self.name}"
+
+    @property
+    def result(self) -> Path:
+        return ROOT / "benchmarks" / "results" / f"{self.name}.json"
+
+    @property
+    def runs(self) -> Path:
+        """One file per finished seed: every score and call, and the commit that it ran on."""
+        return ROOT / "benchmarks" / "runs" / self.name
+
+
+PROTOCOL = Protocol()
+
+
+def one(protocol: Protocol, seed: int, root: Path) -> dict[str, Any]:
     """Train one seed below `root`, which is made a small project of its own, and measure both models in the unseen
     world."""
     import torch
@@ -102,13 +123,13 @@ def one(seed: int, root: Path) -> dict[str, Any]:
     return {
         "seed": seed,
         "cpu_seconds": spent,
-        "models": {name: measured(seed, root, name) for name in ("sft", "rl")},
+        "models": {name: measured(protocol, seed, root, name) for name in ("sft", "rl")},
         "curve": curve(root),
     }
 
 
 def measured(
-    seed: int, root: Path, name: str, asked: Mapping[str, int] | None = None
+    protocol: Protocol, seed: int, root: Path, name: str, asked: Mapping[str, int] | None = None
 ) -> dict[str, dict[str, list[list[float]]]]:
     """Cell -> scores and calls [questions][samples] of a model in the unseen world; kept below `root` once they are
     there. `asked`: cell -> how many of its questions (default: all of all cells)."""
@@ -126,7 +147,7 @@ def measured(
     if kept.exists():
         return json.loads(kept.read_text(encoding="utf-8"))
     torch.set_num_threads(1)
-    cells = unseen(seed, root)
+    cells = unseen(protocol, seed, root)
     cells = cells if asked is None else {cell: cells[cell][:n] for cell, n in asked.items()}
     model, tokenizer = load_model(root / "artifacts" / name / "model")
     renderer = Renderer(tokenizer)
@@ -184,7 +205,7 @@ def trained(root: Path, changes: dict[str, Any], last: str = "rl", stages: Seque
     return spent
 
 
-def unseen(seed: int, root: Path) -> dict[str, list[Any]]:
+def unseen(protocol: Protocol, seed: int, root: Path) -> dict[str, list[Any]]:
     """Cell, as "depth/level" -> test questions of a second world, none of whose names the first one has."""
     from synth.knowledge.kb import merge
     from synth.knowledge.world import world
@@ -201,12 +222,13 @@ def unseen(seed: int, root: Path) -> dict[str, list[Any]]:
         folder.mkdir()
         bases.write(folder, kb, [], [])
     chains = EntityTrees(kb, knowledge.load(folder / "passages.parquet"), seed=other)
-    accepted, _ = entity_tree(chains, {("test", hops): PER_CHAIN for hops in (1, *DEPTHS)})
+    accepted, _ = entity_tree(chains, {("test", hops): protocol.per_chain for hops in (1, *DEPTHS)})
     cells: dict[str, list[Any]] = {}
     for p in accepted:
         cells.setdefault(f"{p.difficulty['hops']:.0f}/0", []).append(p)
     for level in LEVELS:
-        for p in grow.grow(folder, {("test", d): PER_CELL for d in DEPTHS}, seed=other, levels=[level], only=LINKS)[0]:
+        trees = {("test", d): protocol.per_cell for d in DEPTHS}
+        for p in grow.grow(folder, trees, seed=other, levels=[level], only=list(protocol.links))[0]:
             cells.setdefault(f"{p.difficulty['hops']:.0f}/{level}", []).append(p)
     return dict(sorted(cells.items()))
 
@@ -227,14 +249,14 @@ def per_seed(run: dict[str, Any], model: str, what: str, cells: list[str]) -> fl
     return sum(mean(run["models"][model][c][what]) for c in cells) / len(cells)
 
 
-def summarise(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def summarise(protocol: Protocol, runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Results in the one shape of all benchmarks."""
     from importlib.metadata import version
 
     cells = sorted(set.intersection(*(set(r["models"]["rl"]) for r in runs)))
     about = {
         "device": f"{os.cpu_count()} CPU cores, {platform.machine()}",
-        "command": COMMAND,
+        "command": protocol.command,
         "versions": {"python": platform.python_version(), "torch": version("torch")},
     }
 
@@ -304,42 +326,42 @@ def summarise(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def main(
-    name: str = "agent",
-    one: Callable[[int, Path], dict[str, Any]] = one,
-    summarise: Callable[[list[dict[str, Any]]], list[dict[str, Any]]] = summarise,
+    protocol: Protocol = PROTOCOL,
+    one: Callable[[Protocol, int, Path], dict[str, Any]] = one,
+    summarise: Callable[[Protocol, list[dict[str, Any]]], list[dict[str, Any]]] = summarise,
 ) -> None:
-    """Train and measure; `name` is that of the results, `one` trains a seed, `summarise` says what of
-    (benchmarks/agent_unseen.py has its own)."""
-    global RESULT, RUNS, COMMAND
-    RESULT, RUNS, COMMAND = RESULT.with_stem(name), RUNS.with_name(name), f"make bench-{name}"
+    """Train and measure; `one` trains a seed, `summarise` makes results of all of them (benchmarks/agent_unseen.py has
+    its own)."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, help="train and measure this one seed (what the benchmark starts for each)")
     parser.add_argument(
         "--measure", choices=("sft", "rl"), help="measure this model of the seed alone, while another process trains"
     )
-    parser.add_argument("--seeds", type=int, default=len(SEEDS), help="the first N of the protocol's seeds")
+    parser.add_argument("--seeds", type=int, default=len(protocol.seeds), help="the first N of the protocol's seeds")
     parser.add_argument("--only-summary", action="store_true", help="train nothing: results from the finished seeds")
-    parser.add_argument("--folder", type=Path, default=ROOT / ".espalier" / "bench" / name)
+    parser.add_argument("--folder", type=Path, default=ROOT / ".espalier" / "bench" / protocol.name)
     args = parser.parse_args()
-    RUNS.mkdir(parents=True, exist_ok=True)
+    protocol.runs.mkdir(parents=True, exist_ok=True)
     if args.measure:
-        measured(args.seed, args.folder / str(args.seed), args.measure)
+        measured(protocol, args.seed, args.folder / str(args.seed), args.measure)
         return
     if args.seed is not None:
-        found = one(args.seed, args.folder / str(args.seed))
+        found = one(protocol, args.seed, args.folder / str(args.seed))
         commit = subprocess.run(
             ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
         ).stdout.strip()
-        (RUNS / f"{args.seed}.json").write_text(json.dumps({**found, "commit": commit}, separators=(",", ":")) + "\n")
+        (protocol.runs / f"{args.seed}.json").write_text(
+            json.dumps({**found, "commit": commit}, separators=(",", ":")) + "\n"
+        )
         return
-    for seed in () if args.only_summary else SEEDS[: args.seeds]:
-        if not (RUNS / f"{seed}.json").exists():  # a finished seed is not run again
+    for seed in () if args.only_summary else protocol.seeds[: args.seeds]:
+        if not (protocol.runs / f"{seed}.json").exists():  # a finished seed is not run again
             print(f"seed {seed}", file=sys.stderr, flush=True)
             subprocess.run(
                 [
                     sys.executable,
                     "-m",
-                    f"benchmarks.{name.replace('-', '_')}",
+                    f"benchmarks.{protocol.name.replace('-', '_')}",
                     "--seed",
                     str(seed),
                     "--folder",
@@ -348,9 +370,13 @@ def main(
                 check=True,
                 cwd=ROOT,
             )
-    runs = [json.loads((RUNS / f"{seed}.json").read_text()) for seed in SEEDS if (RUNS / f"{seed}.json").exists()]
-    rows = summarise(runs)
-    RESULT.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+    runs = [
+        json.loads((protocol.runs / f"{seed}.json").read_text())
+        for seed in protocol.seeds
+        if (protocol.runs / f"{seed}.json").exists()
+    ]
+    rows = summarise(protocol, runs)
+    protocol.result.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
     for r in rows:
         print(
             f"{r['case']:40} {r['metric']:25} {r['value']:.3f}  [{r['low']:.3f}, {r['high']:.3f}]  "

@@ -10,7 +10,7 @@ Protocol, committed before the run; what is not said here is as in benchmarks/ag
   demonstration either, and asks chains of one and two hops alone (level 0): what the start model is now and then right
   about.
 - Measured in the seed's second world, whose entities and facts stand in nothing that was trained on (its names are of
-  the same syllables): PER_CHAIN chains of each depth, PER_CELL trees of each depth and level, few because they are long
+  the same syllables): per_chain chains of each depth, per_cell trees of each depth and level, few because they are long
   and nearly all wrong.
 - The claim under test: RL - SFT of pass@1 at depth 2, level 0, is above zero with its 95 % t-interval over the seeds.
   Levels 1 to 4 lie near the floor of the start model (0.04 to 0.08 on seed 101) and were not trained on by RL: they are
@@ -25,6 +25,7 @@ Protocol, committed before the run; what is not said here is as in benchmarks/ag
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,7 @@ RL: dict[str, dict[str, Any]] = {
 }
 
 
-def changed(seed: int, knobs: dict[str, dict[str, Any]]) -> dict[str, Any]:
+def changed(seed: int, knobs: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """What the project's params are changed by: the numbers of the first protocol, and `knobs`."""
     return {
         "seed": seed,
@@ -58,7 +59,7 @@ def changed(seed: int, knobs: dict[str, dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def one(seed: int, root: Path) -> dict[str, Any]:
+def one(protocol: agent.Protocol, seed: int, root: Path, rl: Mapping[str, Mapping[str, Any]] = RL) -> dict[str, Any]:
     """RL of one seed from the start model, and both models in the unseen world."""
     import torch
 
@@ -67,16 +68,12 @@ def one(seed: int, root: Path) -> dict[str, Any]:
     spent = {f"start, {k}": v for k, v in agent.trained(start, changed(START_SEED, START), last="sft").items()}
     if not (root / "artifacts" / "sft").exists():
         shutil.copytree(start / "artifacts" / "sft", root / "artifacts" / "sft")
-    spent |= agent.trained(root, changed(seed, RL), stages=("kb", "questions", "rl"))
-    models = {name: agent.measured(seed, root, name) for name in ("sft", "rl")}
+    spent |= agent.trained(root, changed(seed, rl), stages=("kb", "questions", "rl"))
+    models = {name: agent.measured(protocol, seed, root, name) for name in ("sft", "rl")}
     return {"seed": seed, "cpu_seconds": spent, "models": models, "curve": agent.curve(root)}
 
 
-def main(name: str) -> None:
-    """Train and measure under this name."""
-    agent.PER_CELL, agent.PER_CHAIN = 6, 100
-    agent.main(name, one)
-
+PROTOCOL = agent.Protocol(name="agent-long", per_cell=6, per_chain=100)
 
 if __name__ == "__main__":
-    main("agent-long")
+    agent.main(PROTOCOL, one)

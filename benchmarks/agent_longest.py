@@ -9,12 +9,15 @@ all of RL had learned from some 120 groups.
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
+
 from benchmarks import agent, agent_long
 
 STEPS = 60
 SEEDS = (4, 5, 6, 7, 8)
+PROTOCOL = replace(agent_long.PROTOCOL, name="agent-longest", seeds=SEEDS)
 
 if __name__ == "__main__":
-    agent_long.RL["rl"]["steps"] = STEPS
-    agent.SEEDS = SEEDS
-    agent_long.main("agent-longest")
+    longer = {**agent_long.RL, "rl": {**agent_long.RL["rl"], "steps": STEPS}}
+    agent.main(PROTOCOL, partial(agent_long.one, rl=longer))

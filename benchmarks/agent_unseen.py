@@ -60,21 +60,28 @@ RL: dict[str, dict[str, Any]] = {
 TREES = {f"{depth}/{level}": n for depth, n in ((2, 30), (3, 12)) for level in agent.LEVELS}
 ASKED = {"1/0": 30, "2/0": 30, "3/0": 30, **TREES}
 CHAINS = {"1/0": 30, "2/0": 120}
+PROTOCOL = agent.Protocol(
+    name="agent-unseen",
+    seeds=SEEDS,
+    links=tuple(RELATIONS),
+    per_chain=max(CHAINS.values()),
+    per_cell=max(TREES.values()),
+)
 
 
-def one(seed: int, root: Path) -> dict[str, Any]:
+def one(protocol: agent.Protocol, seed: int, root: Path) -> dict[str, Any]:
     """RL of one seed from SHORT; LONG, SHORT and what RL made of it in the unseen world."""
     spent = starts(root)
     spent |= agent.trained(root, agent_long.changed(seed, RL), stages=("kb", "questions", "rl"))
     models = {
-        name: agent.measured(seed, root, name, asked)
+        name: agent.measured(protocol, seed, root, name, asked)
         for name, asked in (("long", ASKED), ("sft", CHAINS), ("rl", CHAINS))
     }
     return {
         "seed": seed,
         "cpu_seconds": spent,
         "models": models,
-        "oracle": oracle(seed, root),
+        "oracle": oracle(protocol, seed, root),
         "curve": agent.curve(root),
     }
 
@@ -100,25 +107,25 @@ def starts(root: Path) -> dict[str, float]:
     return spent
 
 
-def oracle(seed: int, root: Path) -> dict[str, list[int]]:
+def oracle(protocol: agent.Protocol, seed: int, root: Path) -> dict[str, list[int]]:
     """Cell -> the calls that the oracle makes for each question that LONG is asked: a lower bound of the work."""
     from synth.search.engine import build_index, pages_of_kb
     from synth.search.searchers import World, run
     from synth.search.searchers.oracle import oracle
     from tasks.knowledge import knowledge
 
-    cells = agent.unseen(seed, root)
+    cells = agent.unseen(protocol, seed, root)
     kb = knowledge.kb_at(root / "unseen")
     engine, world = build_index(pages_of_kb(kb)), World.of(kb)
     return {cell: [run(oracle, p, engine, world).calls for p in cells[cell][:n]] for cell, n in ASKED.items()}
 
 
-def summarise(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def summarise(protocol: agent.Protocol, runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Results in the one shape of all benchmarks: a row of LONG per cell, the differences between cells, and what RL
     adds to SHORT."""
     about = {
         "device": f"{os.cpu_count()} CPU cores, {platform.machine()}",
-        "command": agent.COMMAND,
+        "command": protocol.command,
         "versions": {"python": platform.python_version(), "torch": version("torch")},
     }
     out: list[dict[str, Any]] = []
@@ -185,6 +192,4 @@ def _oracle(run: dict[str, Any], cells: Sequence[str]) -> float:
 
 
 if __name__ == "__main__":
-    agent.SEEDS, agent.LINKS = SEEDS, RELATIONS
-    agent.PER_CHAIN, agent.PER_CELL = max(CHAINS.values()), max(TREES.values())
-    agent.main("agent-unseen", one, summarise)
+    agent.main(PROTOCOL, one, summarise)

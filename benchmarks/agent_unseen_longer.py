@@ -10,6 +10,7 @@ model (benchmarks/agent_long.py, agent_longest.py) added 0.06 and 0.09. Nothing 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,18 +18,17 @@ from benchmarks import agent, agent_long, agent_unseen
 
 STEPS = 120
 SEEDS = (21, 22, 23, 24, 25)
+PROTOCOL = replace(agent_unseen.PROTOCOL, name="agent-unseen-longer", seeds=SEEDS, per_cell=1)
 
 
-def one(seed: int, root: Path) -> dict[str, Any]:
+def one(protocol: agent.Protocol, seed: int, root: Path) -> dict[str, Any]:
     """RL of one seed from SHORT, and both models in the unseen world."""
     spent = agent_unseen.starts(root)
     knobs = {**agent_unseen.RL, "rl": {**agent_unseen.RL["rl"], "steps": STEPS}}
     spent |= agent.trained(root, agent_long.changed(seed, knobs), stages=("kb", "questions", "rl"))
-    models = {name: agent.measured(seed, root, name, agent_unseen.CHAINS) for name in ("sft", "rl")}
+    models = {name: agent.measured(protocol, seed, root, name, agent_unseen.CHAINS) for name in ("sft", "rl")}
     return {"seed": seed, "cpu_seconds": spent, "models": models, "curve": agent.curve(root)}
 
 
 if __name__ == "__main__":
-    agent.SEEDS, agent.LINKS = SEEDS, agent_unseen.RELATIONS
-    agent.PER_CHAIN, agent.PER_CELL = max(agent_unseen.CHAINS.values()), 1
-    agent.main("agent-unseen-longer", one, agent_unseen.summarise)
+    agent.main(PROTOCOL, one, agent_unseen.summarise)

@@ -32,9 +32,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.tables import RESULTS, ROOT
+from tasks.paths import CODE as ROOT
 
 PROBLEMS, SAMPLES, TIMES, THREADS = 1000, 8, 5, 2
+RESULTS = ROOT / "benchmarks" / "results"
 ITEMS = {  # what is asked of an evaluation -> numbers without which it was not timed
     "unbiased pass@k": ("pass@1", "pass@8"),
     "majority@k": ("majority@8",),

@@ -23,13 +23,12 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from benchmarks.tables import RESULTS, ROOT
+from tasks.paths import CODE as ROOT
 from synth.types import digest, seed_for
 from tasks.lab import starts
 from tasks.lab.arena import measure
@@ -39,6 +38,7 @@ from tasks.tracking import spool
 from training.learner.loop import run
 
 START, CONTINUED = "start", "sft continued"  # what recipes are compared with, beside each other
+RESULTS = ROOT / "benchmarks" / "results"
 RECIPES = (
     "grpo",
     "rloo",
@@ -204,7 +204,7 @@ def results(found: Sequence[Mapping[str, Any]], task: str) -> list[dict[str, Any
 def write() -> None:
     for task in TASKS:
         text = json.dumps(results(rows(), task), indent=1) + "\n"
-        (Path(RESULTS) / f"leaderboard-{task}.json").write_text(text, encoding="utf-8")
+        (RESULTS / f"leaderboard-{task}.json").write_text(text, encoding="utf-8")
 
 
 def main() -> None:

@@ -17,10 +17,10 @@ from typing import Any
 
 import torch
 
-from benchmarks.tables import RESULTS
+from tasks.paths import CODE
 from tasks.errors import UserError
 from tasks.lab.behaviour import prepared
-from tasks.lab.page import kinds
+from docs.generators.methods import kinds
 from tasks.planning.resolve import read_recipe
 from training.learner.loop import run
 
@@ -67,7 +67,9 @@ def main() -> None:
                 "command": "make bench-methods-cost",
             }
         )
-    (RESULTS / "methods-cost.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    (CODE / "benchmarks" / "results" / "methods-cost.json").write_text(
+        json.dumps(found, indent=1) + "\n", encoding="utf-8"
+    )
 
 
 if __name__ == "__main__":

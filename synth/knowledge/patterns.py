@@ -3,7 +3,7 @@ time.
 
 They read the first sentences only, and of these the first and those that begin with the page's name or a pronoun: what
 a page says of itself stands there. Recall is low and meant to be: a pattern earns its place by precision
-(tests/benchmarks/test_documents.py has a hand-made set).
+(tests/synth/knowledge/test_document_sources.py has a hand-made set).
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ def run(seed: int, gain: float) -> dict:
 
 
 def test_cells_the_differences_between_them_and_what_rl_adds():
-    made = agent_unseen.summarise([run(1, 0.1), run(2, 0.3)])
+    made = agent_unseen.summarise(agent_unseen.PROTOCOL, [run(1, 0.1), run(2, 0.3)])
     at = {(r["case"], r["metric"]): r for r in made}
     assert len(at) == len(made) and {r["n"] for r in made} == {2}
     gain = at["depth 2, level 0: RL less SFT", "pass@1"]
@@ -48,4 +48,4 @@ def test_the_protocol_names_knobs_that_there_are_and_seeds_of_which_nothing_was_
         )  # raises for a knob that there is not
         for stage in stages:
             assert {k: made[stage]["params"][k] for k in knobs.get(stage, {})} == knobs.get(stage, {})
-    assert not {agent_long.START_SEED, *agent.SEEDS, *agent_longest.SEEDS} & set(agent_unseen.SEEDS)
+    assert not {agent_long.START_SEED, *agent.PROTOCOL.seeds, *agent_longest.SEEDS} & set(agent_unseen.SEEDS)

@@ -24,7 +24,7 @@ def run(seed: int, gain: float) -> dict:
 
 
 def test_the_agents_numbers_by_depth_and_level():
-    made = agent.summarise([run(1, 0.1), run(2, 0.3)])
+    made = agent.summarise(agent.PROTOCOL, [run(1, 0.1), run(2, 0.3)])
     rows = {(r["case"], r["metric"]): r for r in made}
     at = rows["depth 2", "pass@1"]
     assert at["value"] == pytest.approx(1 - 0.1 * (2 + 2) + 0.2) and at["peers"] == {
@@ -52,9 +52,10 @@ def test_the_long_protocol_names_knobs_that_there_are_and_plays_by_the_same_rule
         for stage in stages:
             assert {k: made[stage]["params"][k] for k in knobs.get(stage, {})} == knobs.get(stage, {})
     assert agent.ENV.items() <= made["rl"]["params"]["envs"][0].items()
-    assert agent_long.START_SEED not in agent.SEEDS and not {agent_long.START_SEED, *agent.SEEDS[:3]} & set(
-        agent_longest.SEEDS
-    )
+    assert agent_long.START_SEED not in agent.PROTOCOL.seeds and not {
+        agent_long.START_SEED,
+        *agent.PROTOCOL.seeds[:3],
+    } & set(agent_longest.SEEDS)
 
 
 def test_means_over_what_a_policy_believes():

@@ -96,7 +96,7 @@ def speed(layer: str, seconds: float) -> float:
 
 
 def result(case: str, metric: str, value: float, unit: str, better: str, n: int) -> dict[str, Any]:
-    """One entry of the file of results (benchmarks/tables.py)."""
+    """One entry of the file of results (docs/generators/tables.py)."""
     entry = {"case": case, "metric": metric, "value": value, "unit": unit, "better": better, "low": None, "high": None}
     device = f"{os.cpu_count()} cores, Linux {platform.release()}"
     versions = {"python": platform.python_version()}

@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks import families as bench
 from benchmarks import reproof
-from benchmarks.tables import KEYS
+from docs.generators.tables import KEYS
 from flows import cli
 from tasks.planning.families import families
 from tasks.planning.pieces import files

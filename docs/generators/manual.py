@@ -1,7 +1,7 @@
 """docs/stages: a page per stage, from what the code itself says: its docstring, its knobs, what it reads and writes,
 its pieces. And the tables of kinds in docs/recipes.md, from the declaration of each kind.
 
-`make manual` writes them; tests/flows/test_guide.py fails where a page is not what this would write.
+`make manual` writes them; tests/docs/test_guide.py fails where a page is not what this would write.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import yaml
 
-from benchmarks.tables import ROOT
+from tasks.paths import CODE as ROOT
 from tasks.paths import package_of
 from tasks.planning import code
 from tasks.planning.kinds import NO_PIECES, declared, piece_kinds, slots, variants

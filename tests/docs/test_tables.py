@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from benchmarks import tables
+from docs.generators import tables
 
 RESULT = {
     "case": "RL",

@@ -155,7 +155,7 @@ def page() -> str:
 def _choosing(seen: list[dict[str, Any]]) -> list[str]:
     """What helped under which condition, from the evidence alone: by world, what holds first."""
     sources = [
-        ast.parse((Path(__file__).parent / f"{x}.py").read_text(encoding="utf-8")) for x in WORLDS
+        ast.parse((CODE / "tasks" / "lab" / f"{x}.py").read_text(encoding="utf-8")) for x in WORLDS
     ]  # without importing torch
     worlds = {
         f.name: ast.get_docstring(f) or f.name

@@ -5,7 +5,7 @@ the site they are copied in the same layout; a link to a file or folder of the c
 navigation is the list in docs/README.md, so that a new page is named in one place. After the build every link of every
 page is followed, headings included.
 
-    python -m benchmarks.site [OUT]
+    python -m docs.generators.site [OUT]
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from benchmarks.tables import ROOT
+from tasks.paths import CODE as ROOT
 
 OUT = ROOT / ".espalier" / "site"
 LINK = re.compile(r"(?<=\]\()([^)\s]+)(?=\))")

@@ -1,4 +1,4 @@
-"""Tables of the documents, generated from benchmarks/results/*.json: `make tables`.
+"""The tables and numbers of the documents, generated from benchmarks/results/*.json: `make tables`.
 
 A document marks a place with `<!-- table:NAME -->` and `<!-- /table -->`; what stands between them is generated from
 benchmarks/results/NAME.json, a list of results, each an object with
@@ -31,7 +31,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
+from tasks.paths import CODE as ROOT
+
 RESULTS = ROOT / "benchmarks" / "results"
 KEYS = {
     "case",

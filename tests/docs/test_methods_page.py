@@ -7,8 +7,8 @@ from functools import cache
 import pytest
 
 from benchmarks import leaderboard
-from benchmarks.tables import KEYS
-from tasks.lab import page
+from docs.generators.tables import KEYS
+from docs.generators import methods as page
 from tasks.paths import CODE
 from tasks.planning.resolve import read_recipe, yaml_files
 

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from benchmarks.manual import pages
-from benchmarks.tables import ROOT
+from docs.generators.manual import pages
+from tasks.paths import CODE as ROOT
 
 GUIDE = [
     p

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from benchmarks.site import pages
-from benchmarks.tables import ROOT
+from docs.generators.site import pages
+from tasks.paths import CODE as ROOT
 from flows import cli
 
 PAGES = pages()

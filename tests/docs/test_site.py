@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from benchmarks import site
+from docs.generators import site
 
 
 @pytest.mark.slow
