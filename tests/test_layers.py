@@ -42,7 +42,7 @@ FLOORS = {
         "storage pages",
         "planning",
         "runtime pairs",
-        "knowledge tracking evaluation models selfplay schedule",
+        "knowledge tracking evaluation models own_rows selfplay schedule",
         "questions run",
         "stages",
         "results lab",

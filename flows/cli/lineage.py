@@ -111,7 +111,14 @@ def said(found: dict[str, Any]) -> Iterator[str]:
         rows.append([s["stage"], made, f"{len(s['code'])} source files", f"{(s['md5'] or '')[:12]}"])
     yield columns(rows)
     yield "\nYour files"
-    yield columns([[d["path"], f"{d['files']} files", d["md5"]] for d in found["sources"]]) or "  none"
+    yield columns([_source(d) for d in found["sources"]]) or "  none"
     if found["missing"]:
         yield "\nNot on disk and not in DVC's cache: " + "; ".join(found["missing"])
     yield "\nLook next:  --json (all parameters and source digests)   --rows FILE (every id)   espalier why ID"
+
+
+def _source(d: dict[str, Any]) -> list[str]:
+    if "rows" not in d:
+        return [d["path"], f"{d['files']} files", d["md5"]]
+    n = d["rows"]
+    return [d["path"], f"{n['kept']} of {n['read']} rows kept", f"by the stage {d['stage']}"]

@@ -74,7 +74,10 @@ def said(event: Any) -> Iterator[str]:
     from tasks.results.why import question
 
     r, at = event.said, event.stage
-    if event.table == "quarantine":
+    if event.table == "own":
+        drawn = "" if r["weight"] == 1 else f", weight {r['weight']:g}"
+        yield f"{at}: {r['place']} of {r['file']}{drawn}"
+    elif event.table == "quarantine":
         yield f"{at}: quarantined, {r['reason']}: {r['evidence']}"
     elif event.table == "decisions":
         yield f"{at}: {r['step']} says {r['action']} ({r['reason']}, score {r['score']:.4g})"

@@ -33,7 +33,7 @@ from synth.types import Message, PreferencePair, Quarantined
 from tasks.errors import UserError
 from tasks.pages import page, plots
 from tasks.pages.render import Macros
-from tasks.pairs.files import rows
+from tasks.pairs.files import rows, texts_of
 from tasks.planning.pieces import bind, bind_all
 from tasks.planning.resolve import resolve
 from tasks.storage import tables
@@ -137,7 +137,7 @@ def clean_file(
     """Clean a file, folder or dataset and write what came of it into `out`. Raises UserError; then nothing is
     written."""
     reader = Reader(name=Path(where).name, rename=dict(columns or {}), scale=tuple(scale), limit=limit)
-    texts = [text for one in protect for text in _texts(one)]
+    texts = [text for one in protect for text in texts_of(one)]
     found = clean_rows(rows(where, split=split), reader, recipe, protect=texts)
     write(found, out)
     return found
@@ -235,26 +235,6 @@ def _possible(
 def _alone(pair: PreferencePair) -> PreferencePair:
     columns = {**pair.columns, "group": pair.id}
     return PreferencePair(**{**vars(pair), "columns": columns})
-
-
-def _texts(where: str) -> list[str]:
-    """The texts of a protected file: lines of .txt, else every text in every row."""
-    path = Path(where)
-    if path.is_file() and path.suffix == ".txt":
-        return path.read_text(encoding="utf-8").splitlines()
-    return [text for item in rows(where) if not isinstance(item, Quarantined) for text in _strings(item[1])]
-
-
-def _strings(value: Any) -> list[str]:
-    if isinstance(value, Mapping):
-        value = list(value.values())
-    return (
-        [value]
-        if isinstance(value, str)
-        else [s for v in value for s in _strings(v)]
-        if isinstance(value, list)
-        else []
-    )
 
 
 def _counted(said: Sequence[tuple[str, str, str]]) -> dict[str, dict[str, int]]:

@@ -8,7 +8,7 @@ the Hub ("owner/name"), streamed.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +20,14 @@ KINDS = {".json": "json", ".csv": "csv", ".tsv": "csv", ".parquet": "parquet", "
 LINES = (".jsonl", ".ndjson")
 
 
-def rows(where: str, *, split: str = "train") -> Iterator[Row | Quarantined]:
+def rows(
+    where: str, *, split: str = "train", config: str | None = None, revision: str | None = None
+) -> Iterator[Row | Quarantined]:
     """(place, row) of each row, in order; a line that is no JSON is a Quarantined (not_json, not_utf8). Empty lines are
     left out.
 
-    split: of a dataset on the Hub, or of a folder that holds several. Raises UserError where nothing is there, or
-    nothing that can be read.
+    split: of a dataset on the Hub, or of a folder that holds several. config, revision: of a dataset on the Hub.
+    Raises UserError where nothing is there, or nothing that can be read.
     """
     path = Path(where)
     if path.is_file() and path.suffix in LINES:
@@ -47,7 +49,7 @@ def rows(where: str, *, split: str = "train") -> Iterator[Row | Quarantined]:
             )
         return _lines(files) if kinds == {"lines"} else _loaded(where, files, split)
     if where.count("/") == 1 and not where.startswith((".", "/")) and not path.suffix:
-        return _hub(where, split)
+        return _hub(where, split, config, revision)
     raise UserError(f"{where} does not exist: give a file, a folder, or the name of a dataset on the Hub as owner/name")
 
 
@@ -85,9 +87,9 @@ def _saved(where: str, path: Path, split: str) -> Iterator[Row]:
     return _from(where, load)
 
 
-def _hub(name: str, split: str) -> Iterator[Row]:
+def _hub(name: str, split: str, config: str | None, revision: str | None) -> Iterator[Row]:
     def load(datasets: Any) -> Any:
-        return _chosen(name, datasets.load_dataset(name, streaming=True), split)
+        return _chosen(name, datasets.load_dataset(name, config, revision=revision, streaming=True), split)
 
     return _from(name, load)
 
@@ -113,3 +115,23 @@ def _from(where: str, load: Any) -> Iterator[Row]:
         raise UserError(
             f"{where} cannot be read as a dataset ({type(e).__name__}: {said}): fix it, or check name and network"
         ) from None
+
+
+def texts_of(where: str) -> list[str]:
+    """The texts of a protected file: lines of .txt, else every text in every row."""
+    path = Path(where)
+    if path.is_file() and path.suffix == ".txt":
+        return path.read_text(encoding="utf-8").splitlines()
+    return [text for item in rows(where) if not isinstance(item, Quarantined) for text in _strings(item[1])]
+
+
+def _strings(value: Any) -> list[str]:
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    return (
+        [value]
+        if isinstance(value, str)
+        else [s for v in value for s in _strings(v)]
+        if isinstance(value, list)
+        else []
+    )

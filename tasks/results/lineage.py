@@ -51,11 +51,7 @@ def lineage(s: Snapshot, stage: str) -> dict[str, Any]:
         "stages": stages,
         "problems": problems(s, names, plans, missing),
         "cleaning": cleaning(s) if "clean" in names else None,
-        "sources": [
-            {"path": d["path"], "md5": d["md5"], "files": d.get("nfiles", 1)}
-            for d in s.lock.get("kb", {}).get("deps", [])
-            if not d["path"].startswith("artifacts/")
-        ],
+        "sources": sources(s, names),
         "missing": missing,
     }
 
@@ -132,6 +128,21 @@ def trained_on(s: Snapshot, stage: str, plans: Mapping[str, Any]) -> Iterator[tu
     for r in rows:
         if stage != "sft" or r["split"] == "train":
             yield r["id"], r.get("source") or ("demonstrations with searches" if r["calls"] else "worked answers")
+
+
+def sources(s: Snapshot, names: list[str]) -> list[dict[str, Any]]:
+    """The user's files that the stages above read: what dvc.lock says of them, and of files that became rows how many
+    were read and kept."""
+    out: dict[str, dict[str, Any]] = {}
+    for name in names:
+        for d in s.lock.get(name, {}).get("deps", []):
+            if not d["path"].startswith("artifacts/"):
+                out[d["path"]] = {"path": d["path"], "md5": d["md5"], "files": d.get("nfiles", 1)}
+    for name in names:
+        card = s.json(f"artifacts/{name}/card.json") or {}
+        for file, n in (card.get("files") or {}).items():
+            out[f"{name}: {file}"] = {"path": file, "stage": name, "rows": n}
+    return list(out.values())
 
 
 def cleaning(s: Snapshot) -> dict[str, Any]:

@@ -13,9 +13,9 @@ from tasks.results.snapshots import Snapshot
 TABLES = {  # stage -> tables of rows with an id, in the order in which rows pass through them
     "kb": ("facts", "quarantine"),
     "questions": ("problems", "quarantine"),
-    "problems": ("problems", "quarantine"),
-    "demonstrations": ("demonstrations", "quarantine"),
-    "preferences": ("pairs", "quarantine", "truth"),
+    "problems": ("problems", "own", "quarantine"),
+    "demonstrations": ("demonstrations", "own", "quarantine"),
+    "preferences": ("pairs", "own", "quarantine", "truth"),
     "clean": ("decisions", "pairs", "removed", "quarantine"),
 }
 LEAST = 5  # characters of an id that are taken for the beginning of one
@@ -97,7 +97,7 @@ def _holds(row: Mapping[str, Any], text: str) -> bool:
 def _what(tables: Mapping[tuple[str, str], Mapping[str, Any]], i: str) -> str:
     stage, table = next(at for at, rows in tables.items() if i in rows)
     r = tables[stage, table][i][0]
-    text = question(r) or str(r.get("evidence") or r.get("span") or "")
+    text = question(r) or str(r.get("place") or r.get("evidence") or r.get("span") or "")
     return f"{stage}/{table}: {text[:70]}"
 
 

@@ -17,9 +17,12 @@ from dataclasses import replace
 from typing import Any
 
 from synth.preferences.cleaners._length import report as length_report
-from synth.preferences.cleaning import Judgement, noise_interval, run_cleaners
+from synth.preferences.cleaning import Judgement, group_of, noise_interval, run_cleaners
 from synth.preferences.label_noise import Planted
 from synth.types import PreferencePair, Quarantined, digest
+from tasks.own_rows.pairs import CLEANED
+from tasks.own_rows.read import OwnRow, own_rows, said
+from tasks.pairs.clean import COMPUTED
 from tasks.planning.pieces import Piece, Pieces
 from tasks.runtime.stage import Stage
 from tasks.storage import tables
@@ -46,13 +49,19 @@ def clean(
         regularisation: inverse strength C of that regression
     """
     pairs = tables.read(stage.input("preferences", "pairs.parquet"), PreferencePair)
-    train = [p for p in pairs if p.split == "train"]
+    train = [p for p in pairs if p.split == "train" and not p.columns.get(CLEANED)]
     known = anchors(stage.source(reviews)) if reviews else {}
     train = [replace(p, columns={**p.columns, "anchor": known[p.id]}) if p.id in known else p for p in train]
+    few = len(train) < 2 * folds or len({group_of(p) for p in train}) < folds
+    if few and any(c.needs & COMPUTED for c in cleaners):
+        cleaners = [c for c in cleaners if not c.needs & COMPUTED]
+        said(
+            stage, f"{len(train)} pairs are too few to fit a model of their labels: cleaners that need one are left out"
+        )
     rest, removed, noise = run_cleaners(
         train, stage.progress(cleaners, "cleaners"), policy, folds=folds, c=regularisation
     )
-    kept = rest + [p for p in pairs if p.split != "train"]
+    kept = rest + [p for p in pairs if p.split != "train" or p.columns.get(CLEANED)]
     if len(kept) + len(removed) != len(pairs):
         raise AssertionError(f"clean lost pairs: read {len(pairs)}, kept {len(kept)}, removed {len(removed)}")
     judgements = [Judgement(id=p.id, **vars(d)) for p in kept + removed for d in p.decisions]
@@ -70,6 +79,9 @@ def clean(
     tables.write(stage.out / "removed.parquet", removed, PreferencePair)
     tables.write(stage.out / "decisions.parquet", judgements, Judgement)
     tables.write(stage.out / "quarantine.parquet", quarantined, Quarantined)
+    if own := own_rows(stage.input("preferences")):  # what trains on the pairs reads their weights here
+        tables.write(stage.out / "own.parquet", list(own.values()), OwnRow)
+    said(stage, f"{len(pairs):,} pairs read, {len(kept):,} kept, {len(removed):,} removed{_reasons(quarantined)}")
     card: dict[str, Any] = {
         "produced": len(pairs),
         "accepted": len(kept),
@@ -81,12 +93,16 @@ def clean(
         "pairs": digest([p.id for p in kept]),
         **({"reviewed": sum(p.id in known for p in train)} if reviews else {}),
     }
-    if (stage.root / "artifacts" / "preferences" / "truth.parquet").exists():
-        card["against_truth"] = against_truth(
-            tables.read(stage.input("preferences", "truth.parquet"), Planted), kept, removed
-        )
+    truth = stage.root / "artifacts" / "preferences" / "truth.parquet"
+    if truth.exists() and (known_truth := tables.read(stage.input("preferences", "truth.parquet"), Planted)):
+        card["against_truth"] = against_truth(known_truth, kept, removed)
     stage.card(card)
     stage.log({"kept": len(kept), "removed": len(removed), **{f"noise_{k}": v for k, v in noise.items()}})
+
+
+def _reasons(quarantined: Sequence[Quarantined]) -> str:
+    counts = tables.counts(quarantined)
+    return f": {', '.join(f'{n} {reason}' for reason, n in counts.items())}" if counts else ""
 
 
 def against_truth(

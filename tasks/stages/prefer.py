@@ -13,6 +13,7 @@ from synth.types import PreferencePair, Problem, Sampling, digest, seed_for
 from tasks.errors import UserError
 from tasks.knowledge import knowledge
 from tasks.models import tools
+from tasks.own_rows.read import own_rows, repeated, too_long
 from tasks.pairs.columns import BY_THE_OBJECTIVE, columns, margins
 from tasks.planning.pieces import Piece, Pieces
 from tasks.runtime.stage import Stage
@@ -254,6 +255,7 @@ class _Offline:
         self.stage, self.loss, self.train, self.problems, self.renderer = stage, loss, train, problems, renderer
         self.max_length, self.device, self.pairs, self.long = max_length, device, 0, 0
         self.rules, self.policy = rules, policy
+        self.own = own_rows(stage.input("clean"))
         if pairs_per_step % max(loss.together, 1):
             raise UserError(
                 f"prefer: {loss.piece} sees {loss.together} pairs at once, which does not divide pairs_per_step = {pairs_per_step}"
@@ -266,9 +268,9 @@ class _Offline:
     def source(self, i: int, turn: Turn) -> Source:
         """The batches of round i. Raises UserError where nothing is left to learn from."""
         chosen = _chosen(self.train, turn)
-        units, long = rows_of(
-            self.renderer, UNITS[self.loss.unit](chosen, self.problems), self.max_length, self.scalars
-        )
+        asked_for = UNITS[self.loss.unit](chosen, self.problems)
+        units, long = rows_of(self.renderer, asked_for, self.max_length, self.scalars)
+        too_long(self.stage, long, len(asked_for), "pairs" if self.loss.unit == "pair" else "units", self.max_length)
         if not units:
             raise UserError(
                 "prefer: no cleaned pair of the split train is left (or all are longer than max_length): see artifacts/clean/card.json"
@@ -281,9 +283,15 @@ class _Offline:
         for rule in self.rules:
             units = [rule.rows(self.policy, rows) for rows in units]
         self.pairs, self.long = max(self.pairs, sum(map(len, units)) // 2), self.long + long
-        order = shuffled(
-            len(units), self.units_per_step, seed_for(self.stage.seed, "prefer", "order", *([i] if i else []))
+        names = [asked_for[rows[0].group][0].pair.id for rows in units]
+        drawn = repeated(names, {n: o.weight for n, o in self.own.items()}, self.stage.seed)
+        at = shuffled(
+            len(drawn), self.units_per_step, seed_for(self.stage.seed, "prefer", "order", *([i] if i else []))
         )
+
+        def order(step: int) -> list[int]:
+            return [drawn[j] for j in at(step)]
+
         asked = [self.problems.get(p.problem) for p in chosen]
         self.units_of = lambda step: [(*units[u][:2], asked[units[u][0].group]) for u in order(step)]
         return lambda step: ([pack([r for u in order(step) for r in units[u]], device=self.device)], {})

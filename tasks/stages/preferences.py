@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from random import Random
+from typing import Any
 
 from synth.knowledge.kb import Entity, Relation
 from synth.preferences.flawed import Flawed
@@ -20,6 +21,8 @@ from synth.preferences.wrong_turns import World, wrong_turns
 from synth.types import Demonstration, PreferencePair, Problem, Quarantined, digest, seed_for
 from tasks.errors import UserError
 from tasks.knowledge import knowledge
+from tasks.own_rows import read
+from tasks.own_rows.pairs import pairs as own_pairs
 from tasks.planning.pieces import Pieces
 from tasks.runtime.stage import Stage
 from tasks.storage import tables
@@ -40,6 +43,9 @@ def preferences(
     makers: Pieces("pair_maker") = [],  # noqa: B006 (read by ast)
     n_made: int = 60,
     flaws: float = 0.3,
+    files: list = [],  # noqa: B006
+    mix: bool = False,
+    protect: list = [],  # noqa: B006
 ) -> None:
     """Makes preference pairs.
 
@@ -56,7 +62,14 @@ def preferences(
         makers: further sources of pairs
         n_made: problems with a worked solution, of every family and split, for which makers make pairs
         flaws: probability with which the program that stands for a model errs in each step
+        files: pairs of your own: files, folders or data sets of the Hub (tasks/own_rows/read.py has the keys)
+        mix: whether the pairs that are made here are there beside those of `files`; without it they are not made
+        protect: files whose texts must not be trained on
     """
+    own = own_pairs(stage, files, protect) if files else None
+    if own and not mix:
+        write(stage, own.rows, [], own.quarantined, own, {})
+        return
     world = World(
         knowledge.search(stage, k=search_top_k),
         {e.name: e.type for e in tables.read(stage.input("kb", "entities.parquet"), Entity)},
@@ -86,7 +99,29 @@ def preferences(
     )
     shares = {"flip": flip, "exact": exact, "near": near, "contradiction": contradiction}
     noisy, truth = label_noise(train, rng, **shares) if any(shares.values()) else (train, [])
-    pairs = noisy + [p for p in verified if p.split != "train"]
+    about = {
+        "errors": dict(sorted(Counter(p.columns["error"]["type"] for p in verified if "error" in p.columns).items())),
+        **({"made": dict(sorted(Counter(p.source.partition("/")[0] for p in verified).items()))} if makers else {}),
+        "planted": {"copies": len(noisy) - len(train), "flipped": sum(t.flip for t in truth)},
+        "gates": {
+            "rejected": "wrong by the verifier, or its search misses every passage that is needed",
+            "flip": flip,
+            "search_top_k": search_top_k,
+        },
+    }
+    pairs = noisy + [p for p in verified if p.split != "train"] + (own.rows if own else [])
+    write(stage, pairs, truth, [*quarantined, *(own.quarantined if own else [])], own, about)
+
+
+def write(
+    stage: Stage,
+    pairs: list[PreferencePair],
+    truth: list[Planted],
+    quarantined: list[Quarantined],
+    own: read.Found | None,
+    about: dict[str, Any],
+) -> None:
+    """The tables of the stage, and its card."""
     tables.write(stage.out / "pairs.parquet", pairs, PreferencePair)
     tables.write(stage.out / "truth.parquet", truth, Planted)
     tables.write(stage.out / "quarantine.parquet", quarantined, Quarantined)
@@ -96,16 +131,8 @@ def preferences(
             "accepted": len(pairs),
             "quarantined": tables.counts(quarantined),
             "splits": dict(sorted(Counter(p.split for p in pairs).items())),
-            "errors": dict(
-                sorted(Counter(p.columns["error"]["type"] for p in verified if "error" in p.columns).items())
-            ),
-            **({"made": dict(sorted(Counter(p.source.partition("/")[0] for p in verified).items()))} if makers else {}),
-            "planted": {"copies": len(noisy) - len(train), "flipped": sum(t.flip for t in truth)},
-            "gates": {
-                "rejected": "wrong by the verifier, or its search misses every passage that is needed",
-                "flip": flip,
-                "search_top_k": search_top_k,
-            },
+            **about,
+            **(read.write(stage, own) if own else {}),
             "pairs": digest([p.id for p in pairs]),
         }
     )

@@ -19,6 +19,7 @@ from tasks.knowledge import knowledge
 from tasks.models import tools
 from tasks.pairs.columns import columns
 from tasks.pairs.ratings import ratings
+from tasks.own_rows.read import too_long
 from tasks.planning.pieces import Piece, Pieces
 from tasks.runtime.stage import Stage
 from tasks.runtime.train_loop import Curve, drive, make_repeatable, shuffled
@@ -114,6 +115,7 @@ def reward(
     judge = _Judge(Renderer(tokenizer), scorer, max_length, device, tokens_per_microbatch)
     scalars = columns("reward", sides["train"], columns_of(loss)) if columns_of(loss) else {}
     train, valid = judge.rows(sides["train"], scalars), judge.rows(sides["valid"], {})
+    too_long(stage, len(sides["train"]) - len(train) // 2, len(sides["train"]), "pairs", max_length)
     if not train:
         raise UserError(
             "reward: no cleaned pair of the split train is left (or all are longer than max_length): see artifacts/clean/card.json"

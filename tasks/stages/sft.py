@@ -12,6 +12,7 @@ from synth.demonstrations.pages import pages
 from synth.knowledge.kb import Entity, Passage
 from synth.types import Demonstration, Message, digest, seed_for
 from tasks.errors import UserError
+from tasks.own_rows.read import too_long
 from tasks.runtime.stage import Stage
 from tasks.runtime.train_loop import Curve, drive, make_repeatable, shuffled
 from tasks.storage import tables
@@ -158,7 +159,9 @@ def sft(
     save_model(policy, tokenizer, stage.out / "base")
     rows = [demonstration_row(renderer, t.messages, context_weight) for t in demos]
     kept = [i for i, r in enumerate(rows) if len(r.ids) <= max_length]
+    longest = max((len(r.ids) for r in rows), default=0)
     rows, long = [rows[i] for i in kept], len(rows) - len(kept)
+    too_long(stage, long, len(demos), "demonstrations", max_length, longest)
     if not rows:
         raise UserError(f"sft: all {long} demonstrations are longer than max_length = {max_length} tokens: raise it")
     order = shuffled(len(rows), rows_per_step, seed_for(stage.seed, "sft", "order"))

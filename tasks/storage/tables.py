@@ -80,6 +80,7 @@ def _schemas() -> dict[str, Schema]:
         },
         "Judgement": {"id": said, "step": said, "action": text(among=("keep", "weight", "ask", "remove", "flip"))}
         | {"reason": said, "score": number()},
+        "OwnRow": key | {"file": said, "place": said, "weight": number(0), "loss": text(among=("all", "last"))},
         "Quarantined": {"id": text(), "stage": said, "reason": said, "evidence": text()},
         "Entity": key | {"name": said, "type": said, "aliases": items(), "source": text()},
         "Relation": {"name": text(empty=False, unique=True), "domain": said, "range": said, "label": said}
