@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 export PATH := $(abspath $(BIN)):$(PATH)
 .DEFAULT_GOAL := help
-.PHONY: help install engine-cpu run test test-fast lint types serve ui drill-files drill-resume drill-services drill-sandbox pictures methods losses leaderboard tables manual docs clean
+.PHONY: help install engine-cpu run test test-fast lint types serve ui drill-files drill-power drill-resume drill-services drill-sandbox pictures methods losses leaderboard tables manual docs clean
 
 help: ## list the targets
 	@grep -hE '^[a-z%-]+:.*##' $(MAKEFILE_LIST) | sed 's/:[^#]*## /\t/' | expand -t 16
@@ -62,6 +62,9 @@ drill-resume: $(STAMP) ## kill real runs at N=50 random points, run them again, 
 
 drill-files: $(STAMP) ## damage every file that a run leaves in six ways, run every command on each: no traceback
 	$(BIN)/python -m tests.support.drill_files
+
+drill-power: $(STAMP) ## cut the power at any moment of every kind of write: nothing is lost that was said to be done
+	$(BIN)/python -m tests.support.drill_power
 
 drill-sandbox: $(STAMP) ## every attack on the sandbox in every configuration, 1,000 verdicts scored again, its speed
 	$(BIN)/python -m tests.support.drill_sandbox

@@ -48,6 +48,7 @@ def selfplay(args: argparse.Namespace) -> int:
     from tasks.planning import plan
     from tasks.planning.pieces import bind_all
     from tasks.selfplay import loop as play
+    from tasks.storage.commit import make_folder
 
     root = project()
     changes = overrides(args.recipe, args.set)
@@ -62,7 +63,7 @@ def selfplay(args: argparse.Namespace) -> int:
 
         params["proposer"] = ModelProposer(args.proposer)
     out = Path(args.out) if args.out else root / ".espalier" / "selfplay" / made["_run"]["recipe"]
-    out.mkdir(parents=True, exist_ok=True)
+    make_folder(out)
     solver = None
     if params["model"]:
         from tasks.selfplay.trained import model_solver
@@ -86,15 +87,14 @@ def selfplay(args: argparse.Namespace) -> int:
 
 
 def _learn(args: argparse.Namespace, root: Path, params: dict[str, Any], seed: int) -> int:
-    import json
-
     from tasks.errors import UserError
     from tasks.selfplay.proposing import learn
+    from tasks.storage import commit
 
     if not args.model:
         raise UserError("--learn needs a model to start from: --model artifacts/sft/model, or a Hub id")
     folder = learn(root, params, model=args.model, seed=seed, rounds=args.learn)
-    card = json.loads((folder / "card.json").read_text(encoding="utf-8"))
+    card = commit.read_json(folder, "card.json")
     for line in card["told"]:
         print(f"{line.pop('round'):<12}{'  '.join(f'{k} {v:.3f}' for k, v in line.items())}")
     print(f"\n{card['problems']} certified problems in the pool. Look next:  {folder}")

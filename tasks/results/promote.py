@@ -12,12 +12,14 @@ from __future__ import annotations
 import json
 import math
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlparse
 
 import pyarrow.parquet
 
@@ -46,7 +48,9 @@ def promote(root: Path, *, model: str = "rl", force: bool = False) -> str:
         raise UserError(f"{folder} has not been trained and evaluated yet: `espalier run` first")
     commit.check(folder.parent, "model", remedy=REMEDY)
     with _registry(root, "promote") as ship:
-        return _promote(root, ship, folder, model, force)
+        said = _promote(root, ship, folder, model, force)
+    observe.settle(root)
+    return said
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -287,13 +291,39 @@ def _register(client: Any, folder: Path, model: str, run: str) -> Any:
             raise
     same = [v for v in client.search_model_versions(f"name='{NAME}'") if v.tags.get("espalier.digest") == digest]
     if same:
+        there = _local(client, same[0].run_id, f"{_place(same[0])}/model")
+        if there is not None and (not there.is_dir() or file_digest(there) != digest):
+            print(f"warning: {there} is not what was registered: it is written anew", file=sys.stderr)
+            commit.remove(there)
+            client.log_artifacts(same[0].run_id, str(folder), f"{_place(same[0])}/model")
+            _flush(client, same[0].run_id, f"{_place(same[0])}/model")
         return same[0]
     place = f"models/{digest[:16]}/model"
     client.log_artifacts(run, str(folder), place)
+    _flush(client, run, place)
     source = f"{client.get_run(run).info.artifact_uri}/{place}"
     return client.create_model_version(
         NAME, source=source, run_id=run, tags={"espalier.digest": digest, "espalier.stage": model}
     )
+
+
+def _local(client: Any, run: str, place: str) -> Path | None:
+    """Where MLflow keeps a file or folder of a run, where that is on this machine."""
+    at = urlparse(client.get_run(run).info.artifact_uri)
+    return Path(unquote(at.path)) / place if at.scheme in ("", "file") else None
+
+
+def _flush(client: Any, run: str, place: str) -> None:
+    """Flush what MLflow was given to keep: it does not by itself, and a registry must not name a model that a power cut
+    has taken."""
+    path = _local(client, run, place)
+    if path is None or not path.exists():
+        return
+    for p in (path, *path.rglob("*")):
+        commit.flush(p)
+    above = Path(unquote(urlparse(client.get_run(run).info.artifact_uri).path))
+    for p in (*(p for p in path.parents if p.is_relative_to(above)), *above.parents[:3]):
+        commit.flush(p)
 
 
 def _remember(client: Any, version: Any, root: Path) -> None:
@@ -301,6 +331,7 @@ def _remember(client: Any, version: Any, root: Path) -> None:
     path = root / "dvc.lock"
     if path.exists() and not version.tags.get(LOCK):
         client.log_artifact(version.run_id, str(path), _place(version))
+        _flush(client, version.run_id, _place(version))
         client.set_model_version_tag(NAME, version.version, LOCK, dvc.lock_digest(root))
 
 
@@ -338,6 +369,7 @@ def _keep(client: Any, version: Any, scores: dict[str, list[float]], held_out: s
         path = Path(t) / f"held_out-{held_out[:16]}.json"
         path.write_text(json.dumps(scores), encoding="utf-8")
         client.log_artifact(version.run_id, str(path), _place(version))
+    _flush(client, version.run_id, _place(version))
     client.set_model_version_tag(NAME, version.version, f"espalier.measured.{held_out[:16]}", path.name)
 
 

@@ -21,6 +21,7 @@ from typing import IO, Any, Literal
 
 from synth.types import PreferencePair, digest
 from tasks.errors import UserError
+from tasks.storage import commit
 from tasks.storage.reviews import decisions, read
 
 Verdict = Literal["first", "second", "tie", "skip"]
@@ -106,12 +107,15 @@ class Review:
         return True
 
     def _append(self, line: Mapping[str, Any]) -> None:
-        self.to.parent.mkdir(parents=True, exist_ok=True)
+        commit.make_folder(self.to.parent)
+        new = not self.to.exists()
         with self.to.open("a+b") as f:
             _whole(f)
             f.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
             f.flush()
             os.fsync(f.fileno())
+        if new:
+            commit.flush(self.to.parent)
         self._since = time.monotonic()
         if line["verdict"] == "undone":
             self.said.pop(line["id"], None)

@@ -222,7 +222,7 @@ class Stage:
     def running(self) -> Iterator[Stage]:
         """Hold the lock, make the work folder; on success move `out` into place and remove the work folder; on an
         error leave it for the next run."""
-        self.work.parent.mkdir(parents=True, exist_ok=True)
+        commit.make_folder(self.work.parent)
         with (self.work.parent / "lock").open("a+") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -234,7 +234,7 @@ class Stage:
             lock.truncate(0)
             lock.write(str(os.getpid()))
             lock.flush()
-            self.work.mkdir(exist_ok=True)
+            commit.make_folder(self.work)
             faults.stage = self.name
             fault("stage.begin")
             shutil.rmtree(

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -97,6 +98,8 @@ def loop(params: Mapping[str, Any], *, seed: int, ledger: Path, solver: Solver |
         opened = Ledger(ledger, run)
     except ValueError as e:
         raise UserError(str(e)) from e
+    if opened.said:
+        print(f"warning: {opened.said}", file=sys.stderr)
     levels = {f.func.__name__: f.keywords.get("levels") for f in params["families"]}
     return Loop(
         families=families,

@@ -39,7 +39,8 @@ class Checkpoints:
         fault("checkpoint.save")
         part = self.folder / ".part"
         commit.remove(part)
-        part.mkdir(parents=True)
+        commit.make_folder(self.folder)
+        part.mkdir()
         tensors: dict[str, Tensor] = {}
         value = _pack(state, tensors, {}, "state")
         save_file(tensors, part / "tensors.safetensors")

@@ -86,12 +86,13 @@ def place(part: Path, target: Path) -> None:
     fault("commit.rename")
     old = part.with_name(part.name + ".old")
     remove(old)
-    target.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(target.parent)
     if target.exists():
         target.rename(old)
     fault("commit.between")
     part.rename(target)
-    flush(target.parent)
+    for held in {target.parent, part.parent}:
+        flush(held)
     remove(old)
 
 
@@ -126,6 +127,16 @@ def read_json(folder: Path, name: str, *, remedy: str = "make it anew") -> Any:
     """The content of a JSON file of a sealed folder. Raises Damaged."""
     check(folder, name, remedy=remedy)
     return json.loads((folder / name).read_bytes())
+
+
+def make_folder(path: Path) -> Path:
+    """Make a folder and those above it, as far as they are missing, so that a power cut does not take them away with
+    all that is flushed into them later: the name of a new folder is in the one above it."""
+    missing = [p for p in (path, *path.parents) if not p.is_dir()]
+    path.mkdir(parents=True, exist_ok=True)
+    for p in reversed(missing):
+        flush(p.parent)
+    return path
 
 
 def remove(path: Path) -> None:

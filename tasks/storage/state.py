@@ -22,7 +22,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from tasks.storage.commit import flush
+from tasks.storage.commit import flush, make_folder
 from tasks.storage.faults import fault
 
 VERSION = 1
@@ -39,7 +39,7 @@ def write(path: Path, value: Any) -> None:
 
 def replace(path: Path, data: bytes) -> None:
     """Give the file `path` this content in one step. A folder in its place is renamed aside."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     if path.is_dir():
         quarantine(path, "a folder lies in its place", "it is written anew")
     part = path.with_name(f".{path.name}.{os.getpid()}.part")

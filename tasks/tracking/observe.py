@@ -40,6 +40,14 @@ def uri(root: Path) -> str:
     return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{root.resolve()}/mlflow.db"
 
 
+def settle(root: Path) -> None:
+    """Make sure that what MLflow was told outlives a power cut, where its store is the project's own file: SQLite
+    commits by removing its journal, and flushes the folder only before the next change."""
+    where = uri(root)
+    if where.startswith("sqlite:///") and (folder := Path(where.removeprefix("sqlite:///")).parent).is_dir():
+        commit.flush(folder)
+
+
 def client(root: Path) -> Any:
     """An MlflowClient that gives up soon: with the default settings a dead server holds its caller for minutes."""
     for name, value in (("MAX_RETRIES", "1"), ("TIMEOUT", "5"), ("BACKOFF_FACTOR", "1")):
@@ -196,6 +204,7 @@ class Shipping:
 
     def _stage(self, path: Path, parent: str) -> None:
         mark = path.with_suffix(".sent")
+        commit.flush(path)  # else a power cut could leave fewer events than the mark says are shipped
         sent = _sent(path)
         data = path.read_bytes()[sent["offset"] :]
         data = data[: data.rfind(b"\n") + 1]  # a line that is being written now is for the next pass
@@ -204,12 +213,12 @@ class Shipping:
             line += b"\n"
             if batch and (event is None or event["kind"] != "metrics" or len(batch) >= 200):
                 self._deliver(path, sent, batch)
-                state.write(mark, sent)
+                self._mark(mark, sent)
                 batch = []
             if event is None:
                 self._lose(path, line)
                 sent["offset"] += len(line)
-                state.write(mark, sent)
+                self._mark(mark, sent)
                 continue
             if event["kind"] != "begin" and not sent["run"]:  # the line that began this stream is damaged
                 lost = {"identity": "", "recipe": "", "flow_run": "", "time": event["time"]}
@@ -220,10 +229,14 @@ class Shipping:
                 if event["kind"] == "begin":
                     sent["run"] = self._child(path.stem, parent, event)
                 self._deliver(path, sent, [{**event, "bytes": len(line)}])
-                state.write(mark, sent)
+                self._mark(mark, sent)
         if batch:
             self._deliver(path, sent, batch)
-            state.write(mark, sent)
+            self._mark(mark, sent)
+
+    def _mark(self, mark: Path, sent: dict[str, Any]) -> None:
+        settle(self.root)
+        state.write(mark, sent)
 
     def _lose(self, path: Path, line: bytes) -> None:
         """Keep a damaged line in <stage>.lost.jsonl, and go on with the next: one bad byte must not hold up the
@@ -353,6 +366,7 @@ class Shipping:
                 run, "mlflow.note.content", card.read_text(encoding="utf-8").split("\n---\n", 1)[-1].strip()[:5000]
             )
         self.client.set_terminated(run, next((s for s in ends.values() if s != "FINISHED"), "FINISHED"))
+        settle(self.root)
         state.write(folder / "execution.json", {**about, "closed": True})
         return run
 
@@ -382,7 +396,9 @@ def _sent(path: Path) -> dict[str, Any]:
     """How many bytes of a stream are shipped, and to which run. Without the file that says so all is sent again: MLflow
     keeps one copy."""
     mark = path.with_suffix(".sent")
-    sent = state.read(mark, else_="its events are sent again, and count once", needs=("offset", "run"))
+    sent = state.read(mark, else_=(again := "its events are sent again, and count once"), needs=("offset", "run"))
+    if sent and not (isinstance(sent["offset"], int) and 0 <= sent["offset"] <= path.stat().st_size):
+        sent = state.quarantine(mark, "it says that more was shipped than there is", again)
     return sent or {"offset": 0, "run": ""}
 
 

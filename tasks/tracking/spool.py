@@ -186,6 +186,8 @@ def recording(stage: Stage) -> Iterator[None]:
             raise
         finally:
             emit({"kind": "end", "status": status, "reason": reason[:500]})
+            os.fsync(lines.fileno())  # what is said to have ended is on disk, and its name too
+            commit.flush(path.parent)
             stage.emit = lambda event: None
             if shown and _last(stage):
                 beside.start()

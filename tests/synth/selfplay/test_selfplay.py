@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import sqlite3
 import subprocess
 import sys
@@ -380,6 +381,91 @@ def test_a_row_is_written_once_and_never_changed(tmp_path):
         Ledger(tmp_path / "text.db", {})
 
 
+def damaged(path, change):
+    """Change a closed ledger by SQL, past its triggers."""
+    with sqlite3.connect(path) as db:
+        db.executescript("DROP TRIGGER no_update; DROP TRIGGER no_delete;" + change)
+    db.close()
+
+
+def test_a_row_that_is_not_what_was_written_puts_the_ledger_aside(tmp_path):
+    path = tmp_path / "l.db"
+    whole = loop(tmp_path, solve=scripted(gain=0.2))
+    told = list(whole.run())
+    whole.ledger.close()
+    expected = dump(tmp_path)
+    (tmp_path / "ledger.db").rename(path)
+    for change, kept in (
+        (
+            "UPDATE entry SET body = replace(body, '3', '4') WHERE round = 2 AND kind = 'proposal'",
+            "before round 2 is kept",
+        ),
+        ("UPDATE entry SET place = 99 WHERE round = 1 AND kind = 'summary'", "before round 1 is kept"),
+        ("UPDATE entry SET body = 'x' WHERE round = -1", "again from the start"),
+    ):
+        (tmp_path / "ledger.db").write_bytes(path.read_bytes())
+        damaged(tmp_path / "ledger.db", change)
+        again = loop(tmp_path, solve=scripted(gain=0.2))
+        said = again.ledger.said
+        assert kept in said and "SHA-256" in said and said.count("\n") == 0
+        assert list(again.run()) == told
+        again.ledger.close()
+        assert dump(tmp_path) == expected
+    assert len(list(tmp_path.glob("ledger.db*.damaged"))) == 3, "none is lost"
+
+
+def test_any_flipped_bit_of_a_ledger_is_found_or_harmless(tmp_path):
+    path = tmp_path / "l.db"
+    ledger = Ledger(path, {"seed": 1})
+    for n in range(3):
+        ledger.add(n, {"proposal": [f"text {n} {'x' * 300}"] * 4})
+    ledger.close()
+    good = path.read_bytes()
+    expected = dump(tmp_path, "l.db")
+    found = 0
+    rng = np.random.default_rng(0)
+    for at in rng.integers(0, 8 * len(good), 60):
+        bad = bytearray(good)
+        bad[at // 8] ^= 1 << at % 8
+        path.write_bytes(bad)
+        try:
+            ledger = Ledger(path, {"seed": 1})
+        except ValueError as e:
+            assert "no ledger" in str(e)
+            continue
+        found += bool(ledger.said)
+        upto = max([r for r, _, _ in ledger.rows("proposal")], default=-1)
+        ledger.close()
+        rows = dump(tmp_path, "l.db")
+        assert rows == [r for r in expected if r[0] <= upto] and (ledger.said or rows == expected)
+        for p in tmp_path.glob("l.db?*"):
+            p.unlink()
+    assert found > 10
+
+
+def test_a_second_loop_on_one_ledger_is_told_who_holds_it(tmp_path):
+    """It ended in an IntegrityError in the middle of a round."""
+    first = Ledger(tmp_path / "l.db", {"seed": 1})
+    with pytest.raises(ValueError, match=rf"another loop plays on .*l.db \(process {os.getpid()}\): wait for it"):
+        Ledger(tmp_path / "l.db", {"seed": 1})
+    with pytest.raises(UserError, match="another loop"):
+        play.loop(params(), seed=1, ledger=tmp_path / "l.db")
+    first.close()
+    Ledger(tmp_path / "l.db", {"seed": 1}).close()
+
+
+def test_a_ledger_from_before_checksums_is_gone_on_with(tmp_path):
+    with sqlite3.connect(tmp_path / "l.db") as db:
+        db.execute(
+            "CREATE TABLE entry (round INTEGER, kind TEXT, place INTEGER, body TEXT, PRIMARY KEY (round, kind, place)) WITHOUT ROWID"
+        )
+        db.execute("""INSERT INTO entry VALUES (-1, 'run', 0, '{"seed": 1}'), (0, 'proposal', 0, '"a"')""")
+    db.close()
+    ledger = Ledger(tmp_path / "l.db", {"seed": 1})
+    ledger.add(1, {"proposal": ["b"]})
+    assert [b for _, _, b in ledger.rows("proposal")] == ["a", "b"] and not ledger.said
+
+
 KILLED = """
 import os, signal, sys
 from pathlib import Path
@@ -418,8 +504,8 @@ def test_kill_9_at_any_write_loses_nothing(tmp_path):
     assert all(a < b for a, b in pairwise(sorted(expected)))
 
 
-def dump(folder):
-    with sqlite3.connect(folder / "ledger.db") as db:
+def dump(folder, name="ledger.db"):
+    with sqlite3.connect(folder / name) as db:
         return db.execute("SELECT * FROM entry ORDER BY round, kind, place").fetchall()
 
 
@@ -460,6 +546,7 @@ def test_the_loop_of_a_stage(tmp_path):
     running.ledger.close()
     more = play.loop(params(rounds=3), seed=1, ledger=tmp_path / "l.db")
     assert [s for s, _ in play.played(more)][:2] == [s for s, _ in told], "more rounds are more of the same run"
+    more.ledger.close()
     with pytest.raises(UserError, match="another run"):
         play.loop(params(), seed=2, ledger=tmp_path / "l.db")
 
