@@ -18,7 +18,15 @@ from tasks.planning import code as src
 from tasks.planning.config import read_yaml
 from tasks.planning.pieces import files, locate
 
-PARAMS = {"recipe": str, "profile": str, "seed": int, "set": dict, "tracking": str, "disk_gb": int}
+PARAMS = {
+    "recipe": str,
+    "profile": str,
+    "seed": int,
+    "set": dict,
+    "instructions": dict,
+    "tracking": str,
+    "disk_gb": int,
+}
 RECIPE = {
     "id",
     "title",
@@ -32,7 +40,8 @@ RECIPE = {
     "behaviour",
     "shown",
 }
-PROFILE = {"title", "threads", "stages"}
+PROFILE = {"title", "threads", "stages", "instructions"}
+ENV = "env"  # the kind of pieces that may tell a model what is wanted of it
 
 
 @dataclass
@@ -128,7 +137,7 @@ def check_params(params: Mapping[str, Any], path: Path) -> dict[str, Any]:
             raise UserError(f"{path}: unknown key {key!r}: {nearest(key, PARAMS)}")
         if value is not None and (not isinstance(value, PARAMS[key]) or isinstance(value, bool)):
             raise UserError(f"{path}: {key} must be a {PARAMS[key].__name__}, not {value!r}")
-    return {"recipe": "", "profile": "cpu", "seed": 0, "set": {}, "tracking": "local"} | {
+    return {"recipe": "", "profile": "cpu", "seed": 0, "set": {}, "instructions": {}, "tracking": "local"} | {
         k: v for k, v in params.items() if v is not None
     }
 
@@ -153,9 +162,50 @@ def resolve(params: Mapping[str, Any]) -> tuple[dict[str, Resolved], dict[str, A
             for knob, value in _section(values, f"{layer.where}.{name}").items():
                 _apply(stages, stages[name], knob, value, f"{layer.where}.{name}.{knob}")
                 stages[name].touched.add(kind)
+    where = f"profile {params['profile']}: instructions"
+    general = _section(profile.get("instructions"), where)
+    _instruct(stages, params["instructions"], "params.yaml: instructions")
+    _instruct(stages, {k: v for k, v in general.items() if k not in params["instructions"]}, where)
+    _agree(stages)
     for stage in stages.values():
         _combine(stage)
     return stages, profile
+
+
+def _environments(stages: Mapping[str, Resolved]) -> Iterator[tuple[Resolved, str, dict[str, Any]]]:
+    """(stage, knob, environment) of every environment that a stage names."""
+    for stage in stages.values():
+        for knob in stage.knobs.values():
+            if knob.piece == ENV:
+                yield from ((stage, knob.name, one) for one in stage.params[knob.name] or ())
+
+
+def _instruct(stages: Mapping[str, Resolved], told: Mapping[str, Any], where: str) -> None:
+    """Give every environment of that name its instructions, in all stages, where the stage's own knob gives it none."""
+    for name, text in told.items():
+        try:
+            known = src.knobs(locate(ENV, name))
+        except UserError as e:
+            raise UserError(f"{where}: {e}") from None
+        if "instructions" not in known or not isinstance(text, str):
+            raise UserError(f"{where}.{name} must be a text, and {name} an environment that takes instructions")
+        for stage, _, one in _environments(stages):
+            if one["piece"] == name.replace("-", "_") and not one["instructions"]:
+                one["instructions"] = text
+                stage.touched.add("profile")
+
+
+def _agree(stages: Mapping[str, Resolved]) -> None:
+    """Raises UserError where two stages would show a model the same problem in different words."""
+    said: dict[str, tuple[str, str]] = {}
+    for stage, knob, one in _environments(stages):
+        at, text = f"{stage.name}.{knob}", one.get("instructions", "")
+        first, other = said.setdefault(one["piece"], (at, text))
+        if text != other:
+            raise UserError(
+                f"{at} gives the environment {one['piece']} other instructions than {first}: a model would be trained on other "
+                f"prompts than it plays; write them once, in params.yaml under `instructions: {{{one['piece']}: ...}}`"
+            )
 
 
 def _defaults(stage: Resolved) -> None:

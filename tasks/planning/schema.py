@@ -42,6 +42,11 @@ def schema() -> dict[str, Any]:
             },
             "profile": {"enum": list(yaml_files("profiles")), "description": "the machine"},
             "seed": {"type": "integer", "description": "of the whole run; all others are hashed from it"},
+            "instructions": {
+                "type": ["object", "null"],
+                "additionalProperties": {"type": "string"},
+                "description": "environment -> what a model is told before each of its problems, in every stage",
+            },
             "tracking": {"enum": ["local", "off"], "description": "whether runs are recorded in MLflow"},
             "disk_gb": {"type": "integer", "minimum": 1, "description": "budget that `espalier gc` keeps"},
             "set": {

@@ -26,6 +26,7 @@ from tasks.knowledge import knowledge
 from tasks.knowledge.search_tool import NOTHING
 from tasks.models import judge as judges
 from tasks.models import tools
+from tasks.models.openings import hosts as hosts_of
 from tasks.planning.pieces import Pieces
 from tasks.runtime.stage import Stage
 from tasks.storage import tables
@@ -153,7 +154,7 @@ def evaluate(
     _check(models, against, overlap)
     wanted = needed(metrics)
     tests = _test_problems(stage, questions, per_family, sets, overlap)
-    hosts = {e.piece.rpartition("/")[2]: e() for e in envs}
+    hosts = hosts_of(envs)
     search = tools.bound(knowledge.search(stage, k=search_top_k), hosts.values())
     runs = _runs(models, tests, samples, family_samples, blanked_samples, search)
     referee = judges.trusted(stage, judge, tests.families or tests.questions) if judge else None

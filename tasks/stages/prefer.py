@@ -13,6 +13,7 @@ from synth.types import PreferencePair, Problem, Sampling, digest, seed_for
 from tasks.errors import UserError
 from tasks.knowledge import knowledge
 from tasks.models import tools
+from tasks.models.openings import hosts, opening
 from tasks.own_rows.read import own_rows, repeated, too_long
 from tasks.pairs.columns import BY_THE_OBJECTIVE, columns, margins
 from tasks.planning.pieces import Piece, Pieces
@@ -113,7 +114,8 @@ def prefer(
     """
     make_repeatable(stage, device)
     turns = read(rounds, steps)
-    pairs = tables.read(stage.input("clean", "pairs.parquet"), PreferencePair)
+    begins = opening(stage, envs, knowledge.search(stage))
+    pairs = [begins.pair(p) for p in tables.read(stage.input("clean", "pairs.parquet"), PreferencePair)]
     train = [p for p in pairs if p.split == "train"]
     policy, tokenizer = load_model(stage.input("sft", "model"), dtype=dtype, device=device)
     reference = (
@@ -154,13 +156,13 @@ def prefer(
     problems: dict[str, Problem] = {}
     sampled = None
     if loss.unit != "pair" or any(t.pairs == "sampled" for t in turns):
-        hosts = {e.piece.rpartition("/")[2]: e() for e in envs}
-        problems = {i: p for i, p in _problems(stage, include_families).items() if p.env in hosts}
+        played = hosts(envs)
+        problems = {i: p for i, p in _problems(stage, include_families).items() if p.env in played}
         player = Player(
             sampler=TorchSampler(policy, renderer.end_id),
             renderer=renderer,
-            envs=hosts,
-            tools=tools.bound(knowledge.search(stage, k=search_top_k), hosts.values()),
+            envs=played,
+            tools=tools.bound(knowledge.search(stage, k=search_top_k), played.values()),
             max_tokens=max_length,
             sampling=Sampling(temperature=temperature, max_tokens=max_turn_tokens),
         )
@@ -223,6 +225,7 @@ def prefer(
         "parameters": n_parameters(policy),
         "pairs": offline.pairs,
         "too_long": offline.long,
+        **({"begun_as_stored": begins.as_written} if begins.as_written else {}),
         "steps": steps,
         "accuracy": round(curve.mean("accuracy"), 4),
         "trained_on": digest([p.id for p in pairs]),

@@ -17,6 +17,7 @@ from synth.types import Message, PreferencePair, Problem, Sampling, digest, seed
 from tasks.errors import UserError
 from tasks.knowledge import knowledge
 from tasks.models import tools
+from tasks.models.openings import hosts, opening
 from tasks.pairs.columns import columns
 from tasks.pairs.ratings import ratings
 from tasks.own_rows.read import too_long
@@ -33,6 +34,7 @@ from training.model.render import Renderer
 from training.preference.objective import columns_of
 from training.preference.reward_metrics import best_of, measures, over_optimised
 from training.preference.reward_model import RewardObjective, features, new_reward_model, reward_of
+from training.rollout.opening import Opening
 from training.rollout.play import Player
 from training.rollout.torch_sampler import TorchSampler
 from training.types import Rollout
@@ -97,10 +99,11 @@ def reward(
         envs: environments that problems are played in, with their knobs
     """
     make_repeatable(stage, device)
-    pairs = tables.read(stage.input("clean", "pairs.parquet"), PreferencePair)
-    known = _problems(stage) if facts or best_of_n else {}
+    begins = opening(stage, envs, knowledge.search(stage))
+    pairs = [begins.pair(p) for p in tables.read(stage.input("clean", "pairs.parquet"), PreferencePair)]
+    known = begins.problems
     if facts:
-        told = _Facts(stage, known)
+        told = _Facts(stage, begins)
         pairs = [replace(p, prompt=(told(p), *p.prompt)) for p in pairs]
     scorer = head() if head is not None else None
     sides = {s: [p for p in pairs if p.split == s] for s in ("train", "valid")}
@@ -162,6 +165,7 @@ def reward(
     card: dict[str, Any] = {
         "parameters": n_parameters(trained),
         "pairs": len(train) // 2,
+        **({"begun_as_stored": begins.as_written} if begins.as_written else {}),
         "steps": steps,
         "accuracy": round(curve.mean("accuracy"), 4),
         "trained_on": digest([p.id for p in pairs]),
@@ -258,10 +262,10 @@ def _save(
 class _Facts:
     """What a pair's or problem's answer rests on, as a system message."""
 
-    def __init__(self, stage: Stage, problems: Mapping[str, Problem]) -> None:
+    def __init__(self, stage: Stage, begins: Opening) -> None:
         found = tables.read(stage.input("kb", "passages.parquet"), Passage)
         self.text = {f: p.text for p in found for f in p.facts}
-        self.problems = problems
+        self.problems, self.begins = begins.problems, begins
 
     def __call__(self, pair: PreferencePair) -> Message:
         given = pair.columns.get("facts")
@@ -278,14 +282,6 @@ class _Facts:
         return Message(role="system", content="\n".join(passages) or problem.answer)
 
 
-def _problems(stage: Stage) -> dict[str, Problem]:
-    return {
-        p.id: p
-        for name in ("questions", "problems")
-        for p in tables.read(stage.input(name, "problems.parquet"), Problem)
-    }
-
-
 def _player(
     stage: Stage,
     dtype: str,
@@ -299,12 +295,12 @@ def _player(
     """The SFT model as the policy whose answers are chosen from."""
     policy, tokenizer = load_model(stage.input("sft", "model"), dtype=dtype, device=device)
     renderer = Renderer(tokenizer)
-    hosts = {e.piece.rpartition("/")[2]: e() for e in envs}
+    played = hosts(envs)
     return Player(
         sampler=TorchSampler(policy, renderer.end_id),
         renderer=renderer,
-        envs=hosts,
-        tools=tools.bound(knowledge.search(stage, k=search_top_k), hosts.values()),
+        envs=played,
+        tools=tools.bound(knowledge.search(stage, k=search_top_k), played.values()),
         max_tokens=max_length - 1,
         sampling=Sampling(temperature=temperature, max_tokens=max_turn_tokens),
     )
@@ -344,7 +340,11 @@ def _best_of(
 def _row(renderer: Renderer, rollout: Rollout, told: _Facts | None) -> Row:
     """The row of a rollout as a reward model reads it: with facts, its prompt is written anew behind them."""
     start, *rest = rollout.segments
-    ids = start.ids if told is None else prompt_ids(renderer, (told.of(rollout.problem), *rollout.problem.prompt))
+    ids = (
+        start.ids
+        if told is None
+        else prompt_ids(renderer, (told.of(rollout.problem), *told.begins.of(rollout.problem)))
+    )
     parts = [(ids, False), *((s.ids, s.role == "model") for s in rest)]
     return Row(
         ids=np.concatenate([p for p, _ in parts]), trainable=np.concatenate([np.full(len(p), on) for p, on in parts])

@@ -15,6 +15,7 @@ from synth.types import Problem, Sampling, Scored, digest, seed_for
 from tasks.errors import UserError
 from tasks.knowledge import knowledge
 from tasks.models import engines, tools
+from tasks.models.openings import hosts as hosts_of
 from tasks.planning.pieces import Piece, Pieces
 from tasks.runtime.stage import Stage
 from tasks.runtime.train_loop import Curve, drive, make_repeatable
@@ -172,7 +173,7 @@ def rl(
     )
     adapt(policy, lora, seed=seed_for(stage.seed, "rl", "lora"))
     renderer = Renderer(tokenizer)
-    hosts = {e.piece.rpartition("/")[2]: e() for e in envs}
+    hosts = hosts_of(envs)
     how = overlap()
     sampled = (
         copy.deepcopy(policy) if how.staleness else policy

@@ -12,7 +12,10 @@ from synth.demonstrations.pages import pages
 from synth.knowledge.kb import Entity, Passage
 from synth.types import Demonstration, Message, digest, seed_for
 from tasks.errors import UserError
+from tasks.knowledge import knowledge
+from tasks.models.openings import opening
 from tasks.own_rows.read import too_long
+from tasks.planning.pieces import Pieces
 from tasks.runtime.stage import Stage
 from tasks.runtime.train_loop import Curve, drive, make_repeatable, shuffled
 from tasks.storage import tables
@@ -61,6 +64,7 @@ def sft(
     context_weight: float = 0.2,
     made_up_names: float = 0.0,
     checkpoint_every: int = 100,
+    envs: Pieces("env") = [{"piece": "search"}, {"piece": "single"}],
 ) -> None:
     """Trains a base model on pages of generated worlds where none is given, then fine-tunes on demonstrations of the split train.
 
@@ -97,6 +101,7 @@ def sft(
         made_up_names: share of demonstrations that are shown with all names replaced by made-up ones, another set
             each time
         checkpoint_every: steps between two checkpoints, from which a killed run goes on
+        envs: environments whose opening the demonstrations get, so that a model is trained on the prompts that it plays
     """
     make_repeatable(stage, device)
     demos = [
@@ -108,6 +113,8 @@ def sft(
         raise UserError(
             "sft: artifacts/demonstrations holds no demonstration of the split train: raise n of the stage demonstrations"
         )
+    begins = opening(stage, envs, knowledge.search(stage))
+    demos = [begins.demonstration(d) for d in demos]
     told = tellings(stage, demos, made_up_names)
     curve = Curve(stage, (0 if model else base_steps) + steps, shown=("nll",), device=device, dtype=dtype)
     optim = {"kind": optimizer, "weight_decay": weight_decay, "max_grad_norm": max_grad_norm, "warmup": warmup}
@@ -202,6 +209,7 @@ def sft(
             "vocabulary": len(tokenizer),
             "demonstrations": len(rows),
             "too_long": long,
+            **({"begun_as_stored": begins.as_written} if begins.as_written else {}),
             "tokens_per_demonstration": round(float(np.mean([len(r.ids) for r in rows])), 1),
             "base_steps": 0 if model else base_steps,
             "steps": steps,

@@ -5,7 +5,10 @@ A conversation is: prompt ids, then turn by turn the sampled ids (ending in the 
 the environment says next. So what the template writes *between* two turns may not depend on the text before: `Renderer`
 checks that once, at start, and refuses a template that fails. How it would write earlier turns again (Qwen3 drops their
 empty `<think>` block) does not matter, because they are never written again. A template that knows `enable_thinking` is
-told no: turns are short here.
+told no: turns are short here. One that writes the date is told the same day always: the same messages are the same ids.
+
+Nothing may be lost: marked text of every role must be found in what a template writes. A template without messages of
+the system or of tools gets their text as a user's (`Renderer.as_user`); what is lost even so is refused.
 
 Text never becomes structure: special tokens in a message are spelled apart, and in what a tool says also the markup
 that the tokenizer has as tokens of its own (`<think>`, `</tool_response>`) and the lines that the template itself
@@ -16,6 +19,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 
 import numpy as np
 from jinja2.exceptions import TemplateError
@@ -26,38 +30,66 @@ from synth.types import Message
 _MARK = "Zmarkerz"
 _REMEDY = "set the tokenizer's chat_template to a ChatML one"
 _ASKED = (Message(role="user", content="u"),)
+_DAY = datetime(2025, 1, 1, tzinfo=UTC)  # of every conversation: some templates write the date
+# What a template raises for messages that it does not know: its own errors, and Python's where it reads a field that no message has.
+_UNWRITTEN = (TemplateError, TypeError, ValueError, KeyError, AttributeError)
 
 
 def _any(texts: Iterable[str]) -> re.Pattern[str]:
     return re.compile("|".join(map(re.escape, sorted(texts, key=len, reverse=True))))
 
 
+def merged(messages: Iterable[Message], as_user: frozenset[str] = frozenset()) -> list[Message]:
+    """The messages with those roles as a user's; system messages that follow each other are one, and so are those of a
+    user where one of them had another role: some templates allow neither."""
+    out: list[Message] = []
+    moved: list[bool] = []
+    for m in messages:
+        here = m.role in as_user
+        role = "user" if here else m.role
+        if out and out[-1].role == role and (role == "system" or (role == "user" and (here or moved[-1]))):
+            out[-1] = Message(role=role, content=f"{out[-1].content}\n\n{m.content}")
+            moved[-1] = moved[-1] or here
+        else:
+            out.append(Message(role=role, content=m.content))
+            moved.append(here)
+    return out
+
+
 class Renderer:
-    """Raises ValueError for a tokenizer without an end-of-turn token and for a template that cannot be cut into
-    turns."""
+    """Raises ValueError for a tokenizer without an end-of-turn token, for a template that cannot be cut into turns, and
+    for one that loses text.
+
+    end_id   the token that ends a turn: what the template writes behind one, which need not be the tokenizer's eos_token
+    as_user  roles whose text is written as a user's, because the template has no messages of theirs
+    """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
         self.tokenizer = tokenizer
+        self.name = tokenizer.name_or_path
         if tokenizer.eos_token_id is None:
             raise ValueError(
-                f"the tokenizer of {tokenizer.name_or_path!r} has no eos_token: name the token that ends a turn in tokenizer_config.json"
+                f"the tokenizer of {self.name!r} has no eos_token: name the token that ends a turn in tokenizer_config.json"
             )
-        self.end_id: int = tokenizer.eos_token_id
-        self.end: str = tokenizer.decode([self.end_id])
-        special = {self.end, *(t.content for t in tokenizer.added_tokens_decoder.values() if t.special)}
-        self._special = _any(special)
-        self._markup = self._special
-        longer = [*_ASKED, Message(role="assistant", content="a"), Message(role="tool", content="b")]
-        try:
-            first, later = (self._between(before, [Message(role="tool", content="t")]) for before in (_ASKED, longer))
-        except TemplateError as e:
+        special = {
+            tokenizer.decode([tokenizer.eos_token_id]),
+            *(t.content for t in tokenizer.added_tokens_decoder.values() if t.special),
+        }
+        self._special = self._markup = _any(special)
+        self.as_user: frozenset[str] = frozenset()
+        self.as_user = frozenset(role for role in ("system", "tool") if self._lost(role))
+        for role in ("user", "assistant", "system", "tool"):
+            if why := self._lost(role):
+                raise ValueError(
+                    f"the chat template of {self.name!r} {why}: {_REMEDY}, a chat_template.jinja beside tokenizer.json"
+                )
+        self.end = self._end(special)
+        self.end_id: int = tokenizer.convert_tokens_to_ids(self.end)
+        if not self._constant() and "tool" not in self.as_user:
+            self.as_user |= {"tool"}  # DeepSeek's writes the first result of a conversation in other words
+        if not self._constant():
             raise ValueError(
-                f"the chat template of {tokenizer.name_or_path!r} cannot write a tool's message ({e}): {_REMEDY}"
-            ) from e
-        if first != later or not first.startswith(self.end):
-            raise ValueError(
-                f"the chat template of {tokenizer.name_or_path!r} makes what follows a turn depend on what came before it, or does not end "
-                f"a turn with {self.end!r}: {_REMEDY}"
+                f"the chat template of {self.name!r} makes what follows a turn depend on what came before it: {_REMEDY}"
             )
         headers = {
             line.strip()
@@ -71,6 +103,49 @@ class Renderer:
             | {x for x in headers | own if len(x) > 2 and re.search(r"[^\w\s]", x) and not re.search(r"^\s|\s$", x)}
         )
 
+    def _constant(self) -> bool:
+        """Whether what follows a turn is the same whatever came before it."""
+        longer = [*_ASKED, Message(role="assistant", content="a"), Message(role="tool", content="b")]
+        first, later = (self._between(before, [Message(role="tool", content="t")]) for before in (_ASKED, longer))
+        return first == later and first.startswith(self.end)
+
+    def _lost(self, role: str) -> str:
+        """Why text of this role does not reach the model, in words; "" where it does: every mark of a conversation must
+        stand in what the template writes."""
+        asked, called, told = (f"{_MARK}{x}" for x in ("asked", "called", "told"))
+        call = Message(role="assistant", content=f"<search>{called}</search>")
+        conversations = {
+            "user": [[Message(role="user", content=asked)], [*_ASKED, call, Message(role="user", content=asked)]],
+            "assistant": [[*_ASKED, call, *_ASKED]],
+            "system": [[Message(role="system", content=told), Message(role="user", content=asked)]],
+            "tool": [
+                [*_ASKED, call, Message(role="tool", content=told)],
+                [*_ASKED, call, Message(role="tool", content=asked), Message(role="tool", content=told)],
+            ],
+        }[role]
+        for said in conversations:
+            try:
+                text = self._text(said, True)
+            except _UNWRITTEN as e:
+                return f"cannot write a message of the role {role} ({str(e).strip().splitlines()[0] if str(e) else type(e).__name__})"
+            for mark in (asked, called, told):
+                if any(m.role == role and mark in m.content for m in said) and mark not in text:
+                    return f"loses the text of a message of the role {role}"
+        return ""
+
+    def _end(self, special: Iterable[str]) -> str:
+        """The token behind an assistant's turn: the same whatever follows, and where nothing follows. Raises
+        ValueError."""
+        told = [self._between(_ASKED, [Message(role=role, content="t")]) for role in ("tool", "user")]
+        told.append(self._text([*_ASKED, Message(role="assistant", content=_MARK)], False).partition(_MARK)[2])
+        found = [max((s for s in special if s and t.startswith(s)), key=len, default="") for t in told]
+        if not found[0] or len(set(found)) > 1:
+            raise ValueError(
+                f"the chat template of {self.name!r} does not end a turn with a token of its own, the same whatever follows "
+                f"(it writes {', '.join(repr(t[:24]) for t in dict.fromkeys(told))}): {_REMEDY}"
+            )
+        return found[0]
+
     def _plain(self, text: str, role: str = "") -> str:
         """Text whose special tokens are spelled apart: a passage or an answer that quotes `<|im_end|>` must not end a
         turn. Of a tool, all markup is."""
@@ -79,9 +154,14 @@ class Renderer:
         )
 
     def _text(self, messages: Sequence[Message], generate: bool) -> str:
-        said = [{"role": m.role, "content": self._plain(m.content, m.role)} for m in messages]
+        plain = [Message(role=m.role, content=self._plain(m.content, m.role)) for m in messages]
+        said = [{"role": m.role, "content": m.content} for m in merged(plain, self.as_user)]
         return self.tokenizer.apply_chat_template(
-            said, tokenize=False, add_generation_prompt=generate, enable_thinking=False
+            said,
+            tokenize=False,
+            add_generation_prompt=generate,
+            enable_thinking=False,
+            strftime_now=_DAY.strftime,
         )
 
     def _between(self, before: Sequence[Message], messages: Sequence[Message]) -> str:

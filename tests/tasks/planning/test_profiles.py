@@ -4,6 +4,7 @@ import pytest
 
 from synth.types import Problem
 from synth.verify import extract_answer
+from tasks.errors import UserError
 from tasks.planning import plan, resolve
 from tasks.planning.pieces import bind
 
@@ -58,3 +59,39 @@ def test_a_hub_model_is_told_a_protocol_that_the_environments_read(made):
     assert envs["search"].step(state, told.content)[2].value == 1.0
     _, messages = envs["single"].start(problem, {})
     assert messages[0].role == "system" and extract_answer(messages[0].content) == "result"
+
+
+def test_instructions_are_written_once_and_reach_every_stage(made, tmp_path):
+    gpu = made("gpu")
+    told = {(n, e["piece"]): e["instructions"] for n, p in gpu.items() for e in p.get("envs", ())}
+    assert {n for n, _ in told} >= {"sft", "reward", "prefer", "rl", "evaluate"}
+    assert len(set(told.values())) == 2 and all(told.values()), "one text for each environment"
+    path = tmp_path / "params.yaml"
+    path.write_text("profile: gpu\nrecipe: search-r1\ninstructions: {search: Look it up.}\n")
+    mine = plan.plans(tmp_path)
+    assert (
+        mine["rl"]["params"]["envs"][0]["instructions"]
+        == mine["sft"]["params"]["envs"][0]["instructions"]
+        == "Look it up."
+    )
+
+
+@pytest.mark.parametrize(
+    ("params", "sentence"),
+    [
+        (
+            "set: {rl: {envs: [{piece: search, instructions: Be quick.}]}}",
+            "write them once, in params.yaml under `instructions: {search",
+        ),
+        (
+            "instructions: {serch: x}",
+            "params.yaml: instructions: there is no piece 'serch' in env: did you mean 'search'",
+        ),
+        ("instructions: {search: 3}", "instructions.search must be a text"),
+    ],
+)
+def test_a_model_that_would_be_trained_on_other_prompts_than_it_plays_is_refused(made, tmp_path, params, sentence):
+    (tmp_path / "params.yaml").write_text(f"recipe: grpo\n{params}\n")
+    with pytest.raises(UserError) as caught:
+        plan.plans(tmp_path)
+    assert sentence in str(caught.value)

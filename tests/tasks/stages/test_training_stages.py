@@ -22,6 +22,7 @@ from tasks.runtime.stage import Stage, load
 from tasks.storage import commit, tables
 from training.model.attention import PackedRows
 from training.model.model import head_weight, hidden_states, load_model
+from training.model.render import Renderer
 
 DATA = ("kb", "questions", "problems", "demonstrations", "preferences", "clean")
 TRAINED = ("sft", "reward", "prefer", "rl")
@@ -251,11 +252,23 @@ def test_the_gpu_profile_reaches_its_first_optimizer_step_with_a_local_model(pro
         yaml.safe_dump({"recipe": "grpo", "profile": "gpu", "tracking": "off", "set": {**settings, **quick}})
     )
     plan.write(project)
+    shown, real = {}, Renderer.prompt
     for name in TRAINED:
+        asked = shown.setdefault(name, {})
+        monkeypatch.setattr(
+            Renderer, "prompt", lambda r, m, asked=asked: asked.update({m[-1].content: tuple(m)}) or real(r, m)
+        )
         assert load(name, project)["params"]["dtype"] == "bfloat16"
         play(project, name)
         assert json.loads((project / "artifacts" / name / "model/config.json").read_text())["dtype"] == "bfloat16"
         assert 0 < float(curve(project, name)[-1]["grad_norm"]) < math.inf
     assert "<search>" in json.loads((project / "artifacts/rl/episodes.jsonl").read_text().splitlines()[0])["text"], (
         "it was told the protocol"
+    )
+    for name, asked in shown.items():
+        assert asked and all(m[0].role == "system" for m in asked.values()), (
+            f"{name}: every prompt has the instructions"
+        )
+    assert len({asked[q] for asked in shown.values() for q in asked if q in shown["rl"]}) == len(shown["rl"]), (
+        "one prompt each"
     )

@@ -72,12 +72,17 @@ def test_a_model_that_can_think_is_asked_not_to():
     )
 
 
-@pytest.mark.parametrize(
-    "template", [COUNTING, ENDLESS, TOOLLESS], ids=["counts its messages", "never ends a turn", "knows no tool"]
-)
+@pytest.mark.parametrize("template", [COUNTING, ENDLESS], ids=["counts its messages", "never ends a turn"])
 def test_a_template_that_cannot_be_cut_into_turns_is_refused(template):
     with pytest.raises(ValueError, match="set the tokenizer's chat_template to a ChatML one"):
         Renderer(tokenizer(template))
+
+
+def test_a_template_that_knows_no_tool_writes_its_results_as_a_users():
+    r = Renderer(tokenizer(TOOLLESS))
+    assert r.as_user == {"tool"} and r.tokenizer.decode(r.observation(MESSAGES[2:3])).startswith(
+        "\n<|im_start|>user\nThe capital"
+    )
 
 
 def test_a_tokenizer_without_an_end_token_is_refused():

@@ -1,0 +1,29 @@
+"""What conversations begin with in a stage that learns from stored ones: as an episode of their problem would begin."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from synth.types import Problem
+from tasks.models.tools import bound
+from tasks.runtime.stage import Stage
+from tasks.storage import tables
+from training.rollout.opening import Opening
+
+
+def hosts(envs: Sequence[Any]) -> dict[str, Any]:
+    """The environments of a knob `envs`, by name."""
+    return {e.piece.rpartition("/")[2]: e() for e in envs}
+
+
+def opening(stage: Stage, envs: Sequence[Any], search: Callable[..., str]) -> Opening:
+    """What the problems of artifacts/questions and artifacts/problems begin with in these environments; `search` is the
+    search tool."""
+    made = hosts(envs)
+    known = {
+        p.id: p
+        for name in ("questions", "problems")
+        for p in tables.read(stage.input(name, "problems.parquet"), Problem)
+    }
+    return Opening(made, bound(search, made.values()), known)

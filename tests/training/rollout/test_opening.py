@@ -1,0 +1,133 @@
+"""A conversation begins with the same ids wherever it is read: where it is played, and in demonstrations and pairs."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from templates import TABLE
+
+from synth.families.integer_arithmetic import integer_arithmetic
+from synth.families.music_shop_sql import music_shop_sql
+from synth.families.nim_heaps import nim_heaps
+from synth.types import Demonstration, Message, PreferencePair, Problem
+from tasks.planning import resolve
+from tasks.planning.code import knobs
+from tasks.planning.pieces import files, find
+from training.env.tool import Tool
+from training.learner.rows import demonstration_row, pair_rows
+from training.model.render import Renderer
+from training.rollout.opening import Opening
+from training.rollout.play import Player
+
+RENDERERS = [Renderer(c.tokenizer()) for c in TABLE if not c.refused][::2]  # fifteen families
+TOOLS = {
+    "search": SimpleNamespace(engine=SimpleNamespace()),
+    "python": Tool(name="python", description="runs a program", run=str, parameters={"type": "object"}),
+}
+
+
+class Heard(Exception):
+    pass
+
+
+class Listening:
+    """In the place of a sampler: keeps the ids that an episode begins with, and ends there."""
+
+    def open(self, prompts, seeds):
+        raise Heard(prompts)
+
+
+def problems():
+    """Problems of every kind that the recipes' checks play, and one of arithmetic."""
+    yield from (make(1, "train", 0) for make in (integer_arithmetic, music_shop_sql, nim_heaps))
+    for name in resolve.yaml_files("recipes"):
+        for check in resolve.read_recipe(name).get("checks") or ():
+            given = (check.get("given") or {}).get("problem")
+            if check["piece"].startswith("env/") and given:
+                prompt = given.get("prompt", "")
+                asked = prompt if isinstance(prompt, str) else [Message(**m) for m in prompt]
+                rest = {k: v for k, v in given.items() if k in ("answer", "verifier", "args", "family")}
+                yield Problem.make(
+                    prompt=asked, split="train", **({"answer": "", "verifier": "exact", "family": "x"} | rest)
+                )
+    yield Problem.make(
+        prompt="Go from S to G: S./.G",
+        answer="RD",
+        verifier="moves",
+        args={"rows": ["S.", ".G"], "limit": 2},
+        family="g",
+        split="train",
+    )
+    yield Problem.make(prompt="", answer="a", verifier="exact", family="x", split="train")
+
+
+POOL = list(problems())
+
+
+def played(name, told):
+    """(environment, a problem that it can begin)"""
+    env = find("env", name)(
+        **({"instructions": told} if told else {}), **({"servers": ["cmd"]} if name == "tools" else {})
+    )
+    tools = TOOLS | {"cmd": [TOOLS["python"]]}
+    for p in POOL:
+        problem = Problem.make(
+            prompt=p.prompt, answer=p.answer, verifier=p.verifier, args=p.args, env=name, family=p.family, split="train"
+        )
+        try:
+            env.start(problem, tools)
+        except (ValueError, LookupError, AttributeError, StopIteration, IndexError):
+            continue
+        return env, problem, tools
+    raise AssertionError(f"no problem here is one of the environment {name}: add one to POOL")
+
+
+@pytest.mark.parametrize("told", ["", "Do as you are told."], ids=["cpu", "gpu"])
+@pytest.mark.parametrize("name", sorted(files("env")))
+def test_training_data_begin_as_episodes_do(name, told):
+    env, problem, tools = played(name, told)
+    begins = Opening({name: env}, tools, {problem.id: problem})
+    said = Message(role="assistant", content="<answer>7</answer>")
+    demonstration = begins.demonstration(
+        Demonstration.make(problem=problem.id, messages=[*problem.prompt, said], split="train")
+    )
+    pair = begins.pair(
+        PreferencePair.make(
+            prompt=problem.prompt,
+            chosen="<answer>7</answer>",
+            rejected="8",
+            source="x",
+            problem=problem.id,
+            split="train",
+        )
+    )
+    assert not begins.as_written
+    for renderer in RENDERERS:
+        with pytest.raises(Heard) as heard:
+            Player(sampler=Listening(), renderer=renderer, envs={name: env}, tools=tools, max_tokens=10**6).play(
+                [problem], 1
+            )
+        asked = heard.value.args[0][0]
+        told_too = told and "instructions" in knobs(files("env")[name])
+        assert (told in renderer.tokenizer.decode(asked)) if told_too else True
+        for row in (demonstration_row(renderer, demonstration.messages, 0.0), pair_rows(renderer, [pair], 10**6)[0][0]):
+            np.testing.assert_array_equal(row.ids, np.concatenate([asked, renderer.turn(said.content)]))
+
+
+def test_what_is_about_no_known_problem_stays_as_it_is_and_is_counted():
+    env, problem, tools = played("single", "Be brief.")
+    begins = Opening({"single": env}, tools, {problem.id: problem})
+    other = Demonstration.make(problem="", messages=[Message(role="user", content="hello")], split="train")
+    changed = Demonstration.make(problem=problem.id, messages=[Message(role="user", content="hello")], split="train")
+    assert [begins.demonstration(d) for d in (other, changed)] == [other, changed] and begins.as_written == 2
+
+
+def test_a_pair_in_the_middle_of_a_conversation_keeps_its_turns():
+    env, problem, tools = played("single", "Be brief.")
+    begins = Opening({"single": env}, tools, {problem.id: problem})
+    more = (Message(role="assistant", content="hm"), Message(role="tool", content="go on"))
+    pair = PreferencePair.make(
+        prompt=(*problem.prompt, *more), chosen="a", rejected="b", source="x", problem=problem.id, split="train"
+    )
+    assert begins.pair(pair).prompt == (Message(role="system", content="Be brief."), *problem.prompt, *more)
+    assert begins.pair(pair).id == pair.id
