@@ -46,6 +46,7 @@ FLOORS = {
         "questions run",
         "stages",
         "results lab",
+        "export",
     ),
 }
 HEAVY = {

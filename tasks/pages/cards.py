@@ -20,6 +20,42 @@ chat = [{{"role": "user", "content": "{question}"}}]
 ids = tokenizer.apply_chat_template(chat, add_generation_prompt=True, return_tensors="pt", return_dict=True)
 print(tokenizer.decode(model.generate(**ids, max_new_tokens=32)[0]))
 """
+SERVED_SNIPPET = """from openai import OpenAI
+
+client = OpenAI()  # reads OPENAI_BASE_URL and OPENAI_API_KEY
+chat = [{"role": "user", "content": "What is 2 + 3?"}]
+model = client.models.list().data[0].id
+answer = client.chat.completions.create(model=model, messages=chat, max_tokens=32)
+print(answer.choices[0].message.content)
+"""
+REWARD_SNIPPET = """import torch
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+path = "."  # this folder
+tokenizer = AutoTokenizer.from_pretrained(path)
+model = AutoModelForSequenceClassification.from_pretrained(path).eval()
+chat = [{"role": "user", "content": "What is 2 + 3?"}, {"role": "assistant", "content": "<answer>5</answer>"}]
+text = tokenizer.apply_chat_template(chat, tokenize=False)
+text = text[: text.rindex(tokenizer.eos_token) + len(tokenizer.eos_token)]  # up to the end of the last turn
+ids = tokenizer(text, add_special_tokens=False, return_tensors="pt")
+with torch.no_grad():
+    print(model(**ids).logits[0].tolist())
+"""
+WORD_SNIPPET = """import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+path = "."  # this folder
+tokenizer = AutoTokenizer.from_pretrained(path)
+model = AutoModelForCausalLM.from_pretrained(path).eval()
+chat = [{"role": "user", "content": "What is 2 + 3?"}, {"role": "assistant", "content": "<answer>5</answer>"}]
+text = tokenizer.apply_chat_template(chat, tokenize=False)
+text = text[: text.rindex(tokenizer.eos_token) + len(tokenizer.eos_token)]  # up to the end of the last turn
+ids = tokenizer(text, add_special_tokens=False, return_tensors="pt")
+word = tokenizer("VERDICT", add_special_tokens=False)["input_ids"][0]
+with torch.no_grad():
+    logp = torch.log_softmax(model(**ids).logits[0, -1], -1)[word]
+print(float(logp - torch.log(-torch.expm1(logp))))  # the reward: log-odds of the word
+"""
 DATA_SNIPPET = """from datasets import load_dataset
 
 rows = load_dataset("parquet", data_files="{path}", split="train")
@@ -82,6 +118,70 @@ def model_card(name: str, path: str, facts: Mapping[str, Any]) -> str:
         "## Cost\n\n" + (facts["cost"] or "Not measured in this checkout: outputs came from the cache."),
     ]
     return "\n\n".join(lines) + "\n"
+
+
+def hub_card(name: str, facts: Mapping[str, Any]) -> str:
+    """README.md of an exported folder. facts: license, kind (model, word or reward), stage, card, results (metric ->
+    mean, low, high, n), datasets (rows of stage, made, kept, digest), base, parity (sentences), head (of a reward
+    model)."""
+    results = {k: m for k, m in facts["results"].items() if isinstance(m, Mapping) and m.get("mean") is not None}
+    kind, card = facts["kind"], facts["card"]
+    front: dict[str, Any] = {
+        "license": facts["license"],
+        "library_name": "transformers",
+        "pipeline_tag": "text-classification" if kind == "reward" else "text-generation",
+        "tags": ["espalier", *(["reward-model"] if kind != "model" else [])],
+    }
+    if facts["base"]:
+        front["base_model"] = facts["base"]
+    if results:
+        metrics = [
+            {"type": k, "value": round(m["mean"], 4), "name": f"{k} ({m['low']:.4f} to {m['high']:.4f}, n = {m['n']})"}
+            for k, m in results.items()
+        ]
+        task, data = {"type": "text-generation"}, {"type": "espalier", "name": "held-out questions of the run"}
+        front["model-index"] = [{"name": name, "results": [{"task": task, "dataset": data, "metrics": metrics}]}]
+    use = {
+        "model": MODEL_SNIPPET.format(path=".", question="What is 2 + 3?"),
+        "word": WORD_SNIPPET.replace("VERDICT", str(card.get("verdict", "good"))),
+        "reward": REWARD_SNIPPET,
+    }[kind]
+    lines = [_front(front), f"# {name}"]
+    if facts["stage"]:
+        lines.append(
+            f"Trained by Espalier's stage `{facts['stage']}`: {card.get('parameters', 0):,} parameters, {card.get('steps', 0):,} steps."
+        )
+    lines.append(
+        "## Use\n\nFrom within this folder, or with the name of its repository as `path`:\n\n```python\n" + use + "```"
+    )
+    if kind == "model":
+        lines.append(
+            "Behind an OpenAI-compatible server (`espalier serve .` or `vllm serve .`):\n\n```python\n"
+            + SERVED_SNIPPET
+            + "```"
+        )
+    if kind == "word":
+        lines.append(
+            "The reward is the log-odds of one word after the conversation. This is a causal language model: "
+            "`AutoModelForSequenceClassification` would put a head of random numbers on it."
+        )
+    if facts["head"]:
+        lines.append(
+            f"The head is `{facts['head'].get('head')}`, with the settings {facts['head'].get('settings')}; its outputs stand in the order of "
+            f"`score.weight`{_attributes(facts['head'])}."
+        )
+    if results:
+        rows = [[k, f"{m['mean']:.4g}", f"{m['low']:.4g} to {m['high']:.4g}", str(m["n"])] for k, m in results.items()]
+        lines.append("## Results\n\n" + _table(["metric", "mean", "95 % interval", "problems"], rows))
+    if facts["datasets"]:
+        lines.append("## Datasets\n\n" + _table(["stage", "made", "kept", "digest"], facts["datasets"]))
+    lines.append("## Checked\n\n" + "\n".join(f"- {p}" for p in facts["parity"]))
+    lines.append(f"## Licence\n\n{facts['license']}")
+    return "\n\n".join(lines) + "\n"
+
+
+def _attributes(head: Mapping[str, Any]) -> str:
+    return f" ({', '.join(map(str, head['attributes']))})" if head.get("attributes") else ""
 
 
 def data_card(name: str, files: Mapping[str, str], facts: Mapping[str, Any]) -> str:

@@ -49,6 +49,7 @@ def test_help_lists_every_command_and_imports_nothing_heavy():
         "promote",
         "sync",
         "ui",
+        "export",
         "serve",
         "deploy",
         "status",

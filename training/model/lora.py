@@ -3,26 +3,30 @@
 
 They are put into a model in place, so that learner, sampler and attention see the model they know. A saved model has
 them folded into its weights: what loads it (the next stage, transformers, vLLM, `espalier chat`) need not know of them.
+With `merge: false` they are kept beside the folded weights too, as peft and vLLM load them: `espalier export --to adapter`.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-KNOBS = ("rank", "alpha", "modules")
+KNOBS = ("rank", "alpha", "modules", "merge")
 NAME = "default"
+ADAPTER = "adapter"  # folder within a saved model that holds the adapters alone
 
 
 def adapt(model: nn.Module, lora: Mapping[str, Any], *, seed: int = 0) -> None:
     """Put adapters into `model`, in place, and freeze all else; an empty mapping leaves it as it is.
 
     lora: rank; alpha (2 x rank where it is not given); modules, the last parts of the names of the linear layers that
-    get one (all of them within the layers, where it is not given; never the head). B begins as 0: the model says what
-    it said. Raises ValueError for other keys, a rank below 1 and names that the model does not have.
+    get one (all of them within the layers, where it is not given; never the head); merge, false where the adapters are
+    kept beside the saved model. B begins as 0: the model says what it said. Raises ValueError for other keys, a rank below 1 and names that the model does not have.
     """
     if not lora:
         return
@@ -38,6 +42,8 @@ def adapt(model: nn.Module, lora: Mapping[str, Any], *, seed: int = 0) -> None:
         raise ValueError(
             f"lora.modules names {odd[0]!r}, which no linear layer of a {type(model).__name__} is called; known: {', '.join(known)}"
         )
+    if not isinstance(lora.get("merge", True), bool):
+        raise ValueError(f"lora.merge is {lora['merge']!r}: it is true (the default) or false")
     from peft import LoraConfig, inject_adapter_in_model  # here: it takes a second to import, and few runs need it
 
     with torch.random.fork_rng(devices=[]):
@@ -46,6 +52,7 @@ def adapt(model: nn.Module, lora: Mapping[str, Any], *, seed: int = 0) -> None:
             r=rank, lora_alpha=lora.get("alpha", 2 * rank), target_modules=modules, lora_dropout=0.0, bias="none"
         )
         inject_adapter_in_model(config, model, adapter_name=NAME)
+    model.keeps_adapters = not lora.get("merge", True)
 
 
 def adapted(model: nn.Module) -> bool:
@@ -70,3 +77,23 @@ def folded(model: nn.Module) -> dict[str, Tensor]:
             value = (value.float() + layers[owner].get_delta_weight(NAME).detach().float()).to(value.dtype)
         out[name.replace(".base_layer.", ".")] = value
     return out
+
+
+def save_adapters(model: nn.Module, folder: Path) -> None:
+    """Write the adapters of a model as peft's own folder (adapter_config.json, adapter_model.safetensors), the same bytes
+    each time. The base is not named: whoever hands it on says where it lies."""
+    from peft import get_peft_model_state_dict
+    from safetensors.torch import save_file
+
+    folder.mkdir(parents=True)
+    found = get_peft_model_state_dict(model, adapter_name=NAME)
+    save_file(
+        {f"base_model.model.{name}": t.detach().cpu().contiguous() for name, t in sorted(found.items())},
+        folder / "adapter_model.safetensors",
+    )
+    said = model.peft_config[NAME].to_dict()
+    plain = {k: sorted(v) if isinstance(v, set) else v for k, v in said.items()}
+    plain |= {"base_model_name_or_path": None, "inference_mode": True, "task_type": "CAUSAL_LM"}
+    (folder / "adapter_config.json").write_text(
+        json.dumps(plain, indent=2, sort_keys=True, default=str) + "\n", encoding="utf-8"
+    )

@@ -23,7 +23,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.utils import logging
 
 from training.model.attention import NAME, CachedRows, PackedRows, SharedRows, own_forward
-from training.model.lora import folded
+from training.model.lora import ADAPTER, folded, save_adapters
 from training.model.native import layers as native
 
 END = "<|im_end|>"
@@ -151,13 +151,15 @@ def load_model(
 
 def save_model(model: nn.Module, tokenizer: PreTrainedTokenizerBase, path: str | Path) -> None:
     """Write model and tokenizer as one folder, whole or not at all (written beside, then renamed); adapters are folded
-    into the weights."""
+    into the weights, and lie beside them too where they are to be kept."""
     path = Path(path)
     part = path.with_name(path.name + ".part")
     shutil.rmtree(part, ignore_errors=True)
-    with _no_bars():
+    with no_bars():
         model.save_pretrained(part, state_dict=folded(model))
     tokenizer.save_pretrained(part)
+    if getattr(model, "keeps_adapters", False):
+        save_adapters(model, part / ADAPTER)
     config = part / "tokenizer_config.json"
     kept = {
         k: v
@@ -172,7 +174,7 @@ def save_model(model: nn.Module, tokenizer: PreTrainedTokenizerBase, path: str |
 
 
 @contextmanager
-def _no_bars() -> Iterator[None]:
+def no_bars() -> Iterator[None]:
     """No progress bars of transformers: a file of this disk takes a moment."""
     shown = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
@@ -188,7 +190,7 @@ def _loading(path: str | Path) -> Iterator[None]:
     """What goes wrong while loading as one sentence; bars only where something is downloaded."""
     local = Path(path).is_dir()
     try:
-        with _no_bars() if local else nullcontext():
+        with no_bars() if local else nullcontext():
             yield
     except OSError as e:  # what transformers and the Hub raise for files that are missing or cannot be fetched
         remedy = (

@@ -1,0 +1,186 @@
+"""`--to hub` and `--to vllm`: a folder in Hugging Face layout, as transformers and vLLM load it; and `--to adapter`."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, PreTrainedTokenizerBase
+
+from tasks.errors import UserError
+from tasks.export import parity
+from training.model.lora import ADAPTER
+from training.model.model import load_model, no_bars, save_model
+from training.model.render import Renderer
+
+FILES = (
+    "config.json", "generation_config.json", "*.safetensors", "*.safetensors.index.json", "tokenizer*", "vocab.json",
+    "merges.txt", "added_tokens.json", "special_tokens_map.json", "chat_template*", "head.json",
+)  # fmt: skip
+
+
+def write(source: Path | str, model: nn.Module, tokenizer: PreTrainedTokenizerBase, out: Path) -> None:
+    """The model's folder: its files as they are where it is one, else written anew in the type of its weights."""
+    if Path(source).is_dir():
+        out.mkdir(parents=True)
+        for pattern in FILES:
+            for file in sorted(Path(source).glob(pattern)):
+                shutil.copyfile(file, out / file.name)
+    else:
+        kept = getattr(model.config, "dtype", None) or torch.float32
+        save_model(model.to(kept), tokenizer, out)
+        model.to(torch.float32)
+    _end(out, Renderer(tokenizer).end_id)
+
+
+def _end(out: Path, end: int) -> None:
+    """Let what generates with the folder's own settings end a turn where the model does."""
+    path = out / "generation_config.json"
+    said = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    ends = said.get("eos_token_id")
+    ends = [] if ends is None else [ends] if isinstance(ends, int) else list(ends)
+    if end not in ends:
+        said["eos_token_id"] = [end, *ends] if ends else end
+        path.write_text(json.dumps(said, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def check(model: nn.Module, tokenizer: PreTrainedTokenizerBase, asked: parity.Asked, out: Path) -> list[parity.Parity]:
+    """Read the folder as transformers does, and by vLLM where it is installed. Raises UserError where it is another
+    model."""
+    try:
+        other = AutoTokenizer.from_pretrained(str(out))
+        with no_bars():
+            reader = AutoModelForCausalLM.from_pretrained(str(out), dtype=torch.float32, use_safetensors=True).eval()
+    except (OSError, ValueError) as e:
+        raise UserError(f"transformers cannot load {out} again: {str(e).strip().splitlines()[0]}") from e
+    theirs = parity.Words(
+        vocabulary=other.get_vocab(),
+        ends=_ends(other, reader.generation_config),
+        rendered=lambda question: other.apply_chat_template(
+            [{"role": "user", "content": question}],
+            tokenize=False,
+            add_generation_prompt=True,
+            enable_thinking=False,
+        ),
+        encoded=lambda text: other(text, add_special_tokens=False)["input_ids"],
+    )
+    if not other.chat_template:
+        raise UserError(f"{out} has another chat template than the model: none at all; take the template of the model")
+    parity.words(tokenizer, asked, theirs, out)
+    found = parity.tokens(model, asked, reader, f"transformers {version('transformers')}")
+    parity.exact(found, out)
+    _generates(asked, reader, other, out)
+    return [found]
+
+
+def _ends(tokenizer: PreTrainedTokenizerBase, generation: GenerationConfig) -> frozenset[int]:
+    """The ids at which both halves of the folder end a turn: a server asks the tokenizer too, `generate` the settings
+    alone."""
+    ends = generation.eos_token_id
+    named = {ends} if isinstance(ends, int) else set(ends or ())
+    return frozenset(named & {tokenizer.eos_token_id})
+
+
+def _generates(asked: parity.Asked, reader: nn.Module, tokenizer: PreTrainedTokenizerBase, out: Path) -> None:
+    """The first few prompts once more, by `generate` as a user calls it: it must end where the model does."""
+    for question, said in list(zip(asked.questions, asked.said, strict=True))[:2]:
+        ids = tokenizer.apply_chat_template(
+            [{"role": "user", "content": question}],
+            add_generation_prompt=True,
+            return_tensors="pt",
+            return_dict=True,
+            enable_thinking=False,
+        )
+        made = reader.generate(**ids, max_new_tokens=parity.TOKENS, do_sample=False, repetition_penalty=1.0)
+        made = made[0, ids["input_ids"].shape[1] :].tolist()
+        if made != said.tolist() and not _tied(reader, ids["input_ids"][0], made, said.tolist()):
+            raise UserError(
+                f"{out} generates something else than the model: to {question[:40]!r} {tokenizer.decode(made)[:60]!r} instead of "
+                f"{tokenizer.decode(said)[:60]!r}"
+            )
+
+
+@torch.no_grad()
+def _tied(reader: nn.Module, prompt: torch.Tensor, made: list[int], said: list[int]) -> bool:
+    """Whether two continuations part at two tokens that are equally likely."""
+    at = next((i for i, (a, b) in enumerate(zip(made, said)) if a != b), None)
+    if at is None:
+        return False
+    logits = reader(input_ids=torch.cat([prompt, torch.tensor(said[:at], dtype=torch.long)])[None]).logits[0, -1]
+    return abs(float(logits[made[at]] - logits[said[at]])) <= parity.TIE
+
+
+def by_vllm(asked: parity.Asked, out: Path, max_length: int) -> parity.Parity | None:
+    """What vLLM makes of the folder, loaded as it stands; None where it is not installed."""
+    if find_spec("vllm") is None:
+        return None
+    import os
+
+    from training.rollout.vllm_engine import ENVIRONMENT, settings
+
+    for name, value in ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    import vllm
+
+    from training.rollout.vllm_engine import _make_readable
+
+    _make_readable()
+    llm = vllm.LLM(model=str(out), **settings(max_length=max_length, dtype="float32"))
+    wanted = vllm.SamplingParams(temperature=0.0, max_tokens=parity.TOKENS, logprobs=5, skip_special_tokens=False)
+    answers = llm.generate(
+        [{"prompt_token_ids": p.tolist()} for p in asked.prompts], [wanted] * len(asked.prompts), use_tqdm=False
+    )
+    count = same = differ = 0
+    for answer, said in zip(answers, asked.said, strict=True):
+        (made,) = answer.outputs
+        for token, own, known in zip(made.token_ids, said.tolist(), made.logprobs, strict=False):
+            count += 1
+            same += token == own
+            if token != own:  # what follows is another text
+                differ += own not in known or known[token].logprob - known[own].logprob > 10 * parity.TIE
+                break
+    return parity.Parity(
+        reader=f"vllm {version('vllm')}", prompts=len(answers), tokens=count, differ=differ, top1=same / max(count, 1)
+    )
+
+
+def adapter(
+    source: Path | str, model: nn.Module, asked: parity.Asked, base: Path | str, out: Path
+) -> list[parity.Parity]:
+    """The adapter that a training with `lora.merge: false` kept, naming `base`. Raises UserError where there is none,
+    or where base and adapter do not say what the model says."""
+    kept = Path(source) / ADAPTER
+    if not kept.is_dir():
+        raise UserError(
+            f"{source} keeps no adapter: train it with `lora: {{rank: 16, merge: false}}`, or export the whole model with --to hub"
+        )
+    shutil.copytree(kept, out)
+    path = out / "adapter_config.json"
+    said: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(
+        json.dumps({**said, "base_model_name_or_path": str(base)}, indent=2, sort_keys=True) + "\n", encoding="utf-8"
+    )
+    return adapter_check(model, asked, base, out)
+
+
+def adapter_check(model: nn.Module, asked: parity.Asked, base: Path | str, out: Path) -> list[parity.Parity]:
+    """peft loads `base` and the adapter of the folder: they must say what the model says."""
+    from peft import PeftModel
+
+    try:
+        load_model(base)  # one sentence for what is wrong with it
+        with no_bars():
+            reader = AutoModelForCausalLM.from_pretrained(str(base), dtype=torch.float32, use_safetensors=True)
+        reader = PeftModel.from_pretrained(reader, str(out)).eval()
+    except (ValueError, OSError, RuntimeError) as e:
+        raise UserError(f"peft cannot load the adapter on {base}: {str(e).strip().splitlines()[0]}") from e
+    found = parity.tokens(model, asked, reader, f"peft {version('peft')}")
+    parity.exact(found, out)
+    return [found]
