@@ -254,13 +254,33 @@ def _table(root: Path) -> None:
         rows = [["model", *names]] + [
             [model, *(_cell(values.get(n)) for n in names)] for model, values in models.items()
         ]
-        widths = [max(len(r[i]) for r in rows) for i in range(len(rows[0]))]
-        for row in rows:
-            print("  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip())
-        print()
+        _aligned(rows)
+        for part, what in (
+            ("families", "pass@1 by family"),
+            ("sets", "pass@1 by test set"),
+            ("difference", "difference"),
+        ):
+            found = summary.get(part) or {}
+            if part == "sets":  # set -> model -> metrics
+                found = {m: {s: of[m] for s, of in found.items() if m in of} for m in models}
+            if part == "difference":
+                _aligned([[what, "questions"], *([name, _cell(d)] for name, d in found.items())] if found else [])
+                continue
+            heads = list(dict.fromkeys(name for values in found.values() for name in values))
+            cells = [[m, *(_cell(values.get(h, {}).get("pass@1")) for h in heads)] for m, values in found.items()]
+            _aligned([[what, *heads], *cells] if heads else [])
     print(
         "Look next:  reports/index.html (curves, episodes, what was dropped)   espalier ui (MLflow)   espalier chat artifacts/rl/model"
     )
+
+
+def _aligned(rows: list[list[str]]) -> None:
+    """Rows of cells in columns, and an empty line; nothing for no rows."""
+    widths = [max(len(r[i]) for r in rows) for i in range(len(rows[0]))] if rows else []
+    for row in rows:
+        print("  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip())
+    if rows:
+        print()
 
 
 def _cell(value: Any) -> str:

@@ -1,6 +1,6 @@
 """Whether what is evaluated on was trained on: every evaluation text against every training text.
 
-    same      the normal forms are equal (NFKC, case folded, words only)
+    same      the normal forms are equal (NFKC, case folded, words and operators)
     overlap   the two share at least `share` of the word n-grams of the shorter one (Brown et al. 2020, arXiv
               2005.14165, appendix C, with n = 13 there; 8 here, so that texts of a sentence are compared too)
 

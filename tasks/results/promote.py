@@ -216,7 +216,7 @@ def _promote(root: Path, ship: observe.Shipping, folder: Path, model: str, force
     champion = _champion(client)
     if champion is not None and champion.version == version.version:
         return f"{name} is the {ALIAS} already"
-    better, why, numbers = (True, "the first", {}) if champion is None else _compare(client, champion, scores, held_out)
+    better, why, numbers = _first(scores) if champion is None else _compare(client, champion, scores, held_out)
     if better and version.tags.get(BACK):
         better, why = False, f"it was rolled back before (--force moves the alias); {why}"
     if better or force:
@@ -228,7 +228,8 @@ def _promote(root: Path, ship: observe.Shipping, folder: Path, model: str, force
         client.delete_registered_model_alias(NAME, CHALLENGER)
     else:
         client.set_registered_model_alias(NAME, CHALLENGER, version.version)
-        said = f"{name} is registered; version {champion.version} stays the {ALIAS}: {why}"
+        stays = f"there is still no {ALIAS}" if champion is None else f"version {champion.version} stays the {ALIAS}"
+        said = f"{name} is registered; {stays}: {why}"
     gate = {
         "model": model,
         "version": str(version.version),
@@ -382,6 +383,16 @@ def _champion(client: Any) -> Any:
         if e.error_code not in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"):
             raise  # a database that does not answer has not said that there is no champion
         return None
+
+
+def _first(scores: dict[str, list[float]]) -> tuple[bool, str, dict[str, float]]:
+    """Whether a model may be the first champion, in words, and its mean score: one whose interval includes 0 may have
+    answered nothing by more than chance."""
+    found = dict(paired(list(scores.values()), [[0.0]] * len(scores))["difference"])
+    said = f"on {found['n']} held-out questions it scores {found['mean']:.3f} [{found['low']:.3f}, {found['high']:.3f}]"
+    if found["low"] > 0:
+        return True, f"the first, {said}", found
+    return False, f"{said}, and an interval that includes 0 is no success (--force moves the alias)", found
 
 
 def _compare(

@@ -49,6 +49,7 @@ def report(stage: Stage, *, episodes: int = 20, price_per_hour: float = 0.0) -> 
 
     summary = {
         "models": found["models"],
+        **{part: found[part] for part in ("difference", "families", "sets", "hops", "blanked") if found.get(part)},
         "seconds": round(sum(m["seconds"] for m in measured.values()), 1) if measured else None,
         "peak_rss_mb": max(m["peak_rss_mb"] for m in measured.values()) if measured else None,
         "seeds": [stage.seed],

@@ -186,7 +186,13 @@ def test_run_asks_dvc_and_prints_the_table(project, capsys, monkeypatch):
                         "tokens_per_right": {"mean": None, "low": None, "high": None, "n": 0},
                     },
                     "rl": {"pass@1": {**cell, "mean": 0.6}, "ece": cell, "tokens_per_right": {**cell, "low": None}},
-                }
+                },
+                "families": {
+                    "sft": {"countdown": {"pass@1": cell}},
+                    "rl": {"countdown": {"pass@1": cell}, "sudoku": {}},
+                },
+                "sets": {"mine": {"rl": {"pass@1": {**cell, "mean": 0.7}}}},
+                "difference": {"rl - sft": {**cell, "mean": 0.1}},
             }
         )
     )
@@ -197,6 +203,8 @@ def test_run_asks_dvc_and_prints_the_table(project, capsys, monkeypatch):
     assert "rl     0.600 [0.450, 0.550]  0.500\n" in text and "ece" not in text, (
         "the main metrics, and a dash for one that does not exist"
     )
+    assert "sft               0.500 [0.450, 0.550]  -" in text and "countdown" in text, "families too"
+    assert "0.700 [0.450, 0.550]" in text and "rl - sft    0.100 [0.450, 0.550]" in text
     said(capsys, "run", "--recipe", "qae", "--set", "rl.lr=1e-4", "--set", "seed=3")
     assert asked[1][0] == ["exp", "run", "-S", "++recipe='qae'", "-S", "++set.rl.lr=0.0001", "-S", "++seed=3"]
     monkeypatch.setattr(dvc, "run", lambda args, root, extra=None: 1)

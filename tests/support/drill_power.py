@@ -281,7 +281,7 @@ from pathlib import Path
 from tasks.results import promote
 said(promote.promote(Path(".")))
 """
-SCORES = {"a": [1.0], "b": [0.0]}
+SCORES = {"a": [1.0], "b": [1.0]}
 
 
 def registry_prepare(root: Path) -> None:

@@ -9,12 +9,13 @@ from collections.abc import Iterable
 
 from synth.types import PreferencePair
 
-_WORD = re.compile(r"\w+")
+# Words, and signs that change what is asked: "84 - 38" is not "84 + 38". A hyphen between letters joins a word.
+_WORD = re.compile(r"\w+|[+*/%^=<>×÷±−∗≤≥≠]|(?<![^\W\d_])-|-(?![^\W\d_])")
 Gram = tuple[str, ...]
 
 
 def words(text: str) -> list[str]:
-    """The words of a text after NFKC and case folding."""
+    """The words and operators of a text after NFKC and case folding."""
     return _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
 
 

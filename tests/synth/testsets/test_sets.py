@@ -141,6 +141,14 @@ def test_check_sets_wrong_references_aside(tmp_path):
     assert len(found.problems) == 1 and [q.reason for q in found.quarantined] == ["wrong_reference"]
 
 
+def test_an_operator_makes_another_question():
+    held = [("a", "Compute 84 - 38."), ("b", "Is 3 < 4?"), ("c", "A well-known town")]
+    near = [("t1", "x", "Compute 84 + 38."), ("t2", "x", "is 3 > 4"), ("t3", "x", "Compute 84 38")]
+    assert not contaminated(held, near)
+    same = [("t1", "x", "compute 84 - 38"), ("t2", "x", "Is 3<4"), ("t3", "x", "a well known town")]
+    assert [h.row for h in contaminated(held, same)] == ["a", "b", "c"]
+
+
 def test_the_gate_finds_the_same_text_and_most_of_a_text():
     held = [
         ("h1", "What is the capital of Norvia?"),

@@ -275,7 +275,7 @@ def test_cards_say_what_the_run_says_and_their_snippets_run(made, tmp_path, caps
 
 def test_summary_has_the_agreed_shape(made):
     summary = json.loads((made[0] / "reports" / "summary.json").read_text())
-    assert set(summary) == {"models", "seconds", "peak_rss_mb", "seeds"}
+    assert {"models", "seconds", "peak_rss_mb", "seeds", "families", "difference"} <= set(summary)
     assert set(summary["models"]["rl"]["pass@1"]) == {"mean", "low", "high", "n"}
     assert (
         summary["seeds"] == [0]

@@ -356,11 +356,21 @@ def evaluated(root, weights, rate, held_out="h1"):
     seal(root)
 
 
+def test_a_model_that_answers_nothing_is_no_first_champion(root):
+    stage(root)
+    evaluated(root, "none", 0)
+    (root / "dvc.lock").write_text("schema: '2.0'\nstages: {}\n")
+    said = promote(root)
+    assert "there is still no champion" in said and "includes 0" in said
+    evaluated(root, "some", 3)
+    assert "version 2 (rl) is now the champion: the first" in promote(root)
+
+
 def test_promotion_decides_by_interval(root):
     stage(root)
     evaluated(root, "one", 5)
     (root / "dvc.lock").write_text("schema: '2.0'\nstages: {}\n")
-    assert "version 1 (rl) is now the champion: the first" in promote(root)
+    assert "version 1 (rl) is now the champion: the first, on 200 held-out questions it scores 0.500" in promote(root)
     (root / "dvc.lock").write_text("schema: '2.0'\nstages: {later: {}}\n")
     assert "is the champion already" in promote(root), "the same digest is registered once"
     evaluated(root, "two", 5)
