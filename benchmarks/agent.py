@@ -129,7 +129,7 @@ def one(protocol: Protocol, seed: int, root: Path) -> dict[str, Any]:
 
 
 def measured(
-    protocol: Protocol, seed: int, root: Path, name: str, asked: Mapping[str, int] | None = None
+    protocol: Protocol, seed: int, root: Path, name: str, questions_per_cell: Mapping[str, int] | None = None
 ) -> dict[str, dict[str, list[list[float]]]]:
     """Cell -> scores and calls [questions][samples] of a model in the unseen world; kept below `root` once they are
     there. `asked`: cell -> how many of its questions (default: all of all cells)."""
@@ -148,7 +148,7 @@ def measured(
         return json.loads(kept.read_text(encoding="utf-8"))
     torch.set_num_threads(1)
     cells = unseen(protocol, seed, root)
-    cells = cells if asked is None else {cell: cells[cell][:n] for cell, n in asked.items()}
+    cells = cells if questions_per_cell is None else {cell: cells[cell][:n] for cell, n in questions_per_cell.items()}
     model, tokenizer = load_model(root / "artifacts" / name / "model")
     renderer = Renderer(tokenizer)
     player = Player(
@@ -161,15 +161,15 @@ def measured(
     )
     every = [p for problems in cells.values() for p in problems]
     groups = {g.rollouts[0].problem.id: g for g in player.play(every, SAMPLES, seed, "bench")}
-    found = {
+    counts = {
         cell: {
             "scores": [[float(v) for v in groups[p.id].rewards] for p in problems],
             "calls": [[float(r.info["calls"]) for r in groups[p.id].rollouts] for p in problems],
         }
         for cell, problems in cells.items()
     }
-    kept.write_text(json.dumps(found), encoding="utf-8")
-    return found
+    kept.write_text(json.dumps(counts), encoding="utf-8")
+    return counts
 
 
 def base(folder: Path) -> Path:
@@ -346,12 +346,12 @@ def main(
         measured(protocol, args.seed, args.folder / str(args.seed), args.measure)
         return
     if args.seed is not None:
-        found = one(protocol, args.seed, args.folder / str(args.seed))
+        measured_seed = one(protocol, args.seed, args.folder / str(args.seed))
         commit = subprocess.run(
             ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
         ).stdout.strip()
         (protocol.runs / f"{args.seed}.json").write_text(
-            json.dumps({**found, "commit": commit}, separators=(",", ":")) + "\n"
+            json.dumps({**measured_seed, "commit": commit}, separators=(",", ":")) + "\n"
         )
         return
     for seed in () if args.only_summary else protocol.seeds[: args.seeds]:

@@ -74,8 +74,8 @@ def one(protocol: agent.Protocol, seed: int, root: Path) -> dict[str, Any]:
     spent = starts(root)
     spent |= agent.trained(root, agent_long.changed(seed, RL), stages=("kb", "questions", "rl"))
     models = {
-        name: agent.measured(protocol, seed, root, name, asked)
-        for name, asked in (("long", ASKED), ("sft", CHAINS), ("rl", CHAINS))
+        name: agent.measured(protocol, seed, root, name, per_cell)
+        for name, per_cell in (("long", ASKED), ("sft", CHAINS), ("rl", CHAINS))
     }
     return {
         "seed": seed,
@@ -99,8 +99,8 @@ def starts(root: Path) -> dict[str, float]:
                 **knobs,
                 "sft": {**knobs["sft"], "model": str(root.parent / "long" / "artifacts" / "sft" / "base")},
             }
-        made = agent.trained(root.parent / name, agent_long.changed(agent_long.START_SEED, knobs), last="sft")
-        spent |= {f"{name}, {stage}": seconds for stage, seconds in made.items()}
+        seconds_of = agent.trained(root.parent / name, agent_long.changed(agent_long.START_SEED, knobs), last="sft")
+        spent |= {f"{name}, {stage}": seconds for stage, seconds in seconds_of.items()}
     for name, kept in (("long", "long"), ("short", "sft")):
         if not (root / "artifacts" / kept).exists():
             shutil.copytree(root.parent / name / "artifacts" / "sft", root / "artifacts" / kept)

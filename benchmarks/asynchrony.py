@@ -177,14 +177,14 @@ def overlapped(runs, steps):
         if mode == "sync":
             continue
         stale = MODES[mode]().staleness
-        hidden, said = [], []
+        hidden, sampled = [], []
         for t in turns:
             plain = t["sync"]
             less = min(sum(plain["sampling"]), sum(plain["learning"]))
             hidden.append((plain["seconds"] - t[mode]["seconds"]) / less)
-            said.append(simulate(plain["sampling"], plain["learning"], stale).hidden)
+            sampled.append(simulate(plain["sampling"], plain["learning"], stale).hidden)
         rows.append((f"{steps - LEFT_OUT} steps, {mode}", "hidden", hidden, "share of the smaller part", "higher"))
-        rows.append((f"{steps - LEFT_OUT} steps, {mode}", "predicted", said, "share of the smaller part", "higher"))
+        rows.append((f"{steps - LEFT_OUT} steps, {mode}", "predicted", sampled, "share of the smaller part", "higher"))
         rows.append((f"{steps - LEFT_OUT} steps, {mode}", "lag", [t[mode]["lag"] for t in turns], "updates", "lower"))
     return rows, turns
 

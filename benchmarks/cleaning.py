@@ -61,11 +61,11 @@ def conditions(quick: bool = False) -> list[tuple[str, str, float]]:
     """(data, kind of noise, rate) in the order of the protocol."""
     from synth.preferences.noise_kinds import KINDS
 
-    found = [("simulated", kind, MAIN) for kind in KINDS]
-    found += [("length tells", kind, MAIN) for kind in ("random", "length")]
-    found += [("gsm8k", kind, MAIN) for kind in ("random", "length")] if DATA["gsm8k"].available() else []
+    rows = [("simulated", kind, MAIN) for kind in KINDS]
+    rows += [("length tells", kind, MAIN) for kind in ("random", "length")]
+    rows += [("gsm8k", kind, MAIN) for kind in ("random", "length")] if DATA["gsm8k"].available() else []
     return (
-        found[::3] if quick else found + [("simulated", kind, rate) for rate in RATES if rate != MAIN for kind in KINDS]
+        rows[::3] if quick else rows + [("simulated", kind, rate) for rate in RATES if rate != MAIN for kind in KINDS]
     )
 
 
@@ -93,36 +93,37 @@ def kept(data: str, kind: str, rate: float, make: Callable[[], list[dict]]) -> l
 
 def run_one(data: str, kind: str, rate: float, seed: int, pool: multiprocessing.pool.Pool) -> list[dict]:
     """A row per method: detection and downstream figures, and correctness per held-out pair."""
-    made = trial(data, kind, rate, seed)
-    decisions = pool.apply(decide, (made.visible,))
+    outcome = trial(data, kind, rate, seed)
+    decisions = pool.apply(decide, (outcome.visible,))
     random = np.random.default_rng([seed, 7])
     out = []
-    models = {"none": (np.ones(made.n), np.zeros(made.n, bool))}
-    models["oracle"] = (np.where(made.wrong, 0.0, 1.0), np.zeros(made.n, bool))
-    longest = np.argsort(-made.chosen_length, kind="stable")[: made.wrong.sum()]
-    models["longest first"] = (np.where(np.isin(np.arange(made.n), longest), 0.0, 1.0), np.zeros(made.n, bool))
-    for name, said in decisions.items():
-        models[name] = (said["weight"], said["flip"])
+    models = {"none": (np.ones(outcome.n), np.zeros(outcome.n, bool))}
+    models["oracle"] = (np.where(outcome.wrong, 0.0, 1.0), np.zeros(outcome.n, bool))
+    longest = np.argsort(-outcome.chosen_length, kind="stable")[: outcome.wrong.sum()]
+    models["longest first"] = (np.where(np.isin(np.arange(outcome.n), longest), 0.0, 1.0), np.zeros(outcome.n, bool))
+    for name, judged in decisions.items():
+        models[name] = (judged["weight"], judged["flip"])
     policy = rate == MAIN and kind in ("random", "length", "adversarial")
     for name, (weight, flip) in models.items():
         row = {"data": data, "noise": kind, "rate": rate, "seed": seed, "method": name, "knows": KNOWS.get(name, "")}
-        row |= detection(made, decisions[name]) if name in decisions else {}
-        row["held_out"] = made.held_out(weight, flip)
-        row["policy"] = made.policy(weight, flip) if policy else None
+        row |= detection(outcome, decisions[name]) if name in decisions else {}
+        row["held_out"] = outcome.held_out(weight, flip)
+        row["policy"] = outcome.policy(weight, flip) if policy else None
         left = int((weight <= 0).sum())
         if name not in ("none", "oracle"):
-            keep = np.where(np.isin(np.arange(made.n), random.permutation(made.n)[:left]), 0.0, 1.0)
-            row["random_held_out"] = made.held_out(keep, np.zeros(made.n, bool))
+            keep = np.where(np.isin(np.arange(outcome.n), random.permutation(outcome.n)[:left]), 0.0, 1.0)
+            row["random_held_out"] = outcome.held_out(keep, np.zeros(outcome.n, bool))
         out.append(row)
     return out
 
 
-def detection(made: Trial, said: dict) -> dict:
+def detection(decided: Trial, judged_as: dict) -> dict:
     """Of one method: figures of its ranking, of what it acts on, of its probabilities and its estimate."""
     from sklearn.metrics import average_precision_score, roc_auc_score
 
     wrong, suspicion, acts = (
-        v[made.scored] for v in (made.wrong, said["suspicion"], (said["weight"] <= 0) | said["flip"])
+        v[decided.scored]
+        for v in (decided.wrong, judged_as["suspicion"], (judged_as["weight"] <= 0) | judged_as["flip"])
     )
     k = int(wrong.sum())
     top = np.argsort(-suspicion, kind="stable")[:k]
@@ -134,17 +135,17 @@ def detection(made: Trial, said: dict) -> dict:
         "precision": float(wrong[acts].mean()) if acts.any() else None,
         "recall": float(acts[wrong].mean()),
     }
-    if said["probability"]:
+    if judged_as["probability"]:
         p = 1 - suspicion
         bins = np.minimum((p * 10).astype(int), 9)
         row["ece"] = float(
             sum(abs(p[bins == b].mean() - (~wrong)[bins == b].mean()) * (bins == b).mean() for b in np.unique(bins))
         )
-    if said["estimate"]:
-        rate = float(made.wrong.mean())
+    if judged_as["estimate"]:
+        rate = float(decided.wrong.mean())
         row |= {
-            "estimated": said["estimate"]["rate"],
-            "covered": said["estimate"]["low"] <= rate <= said["estimate"]["high"],
+            "estimated": judged_as["estimate"]["rate"],
+            "covered": judged_as["estimate"]["low"] <= rate <= judged_as["estimate"]["high"],
         }
     return row
 
@@ -181,7 +182,7 @@ def summarise(rows: list[dict]) -> dict[str, list[dict]]:
     for r in rows:
         cells[r["data"], r["noise"], r["rate"], r["method"]].append(r)
     rng = np.random.default_rng(0)
-    found, effect, against, real = [], [], [], []
+    detected, effect, against, real = [], [], [], []
     for data, noise, rate in dict.fromkeys(key[:3] for key in cells):
         names = [m for d, n, r, m in cells if (d, n, r) == (data, noise, rate)]
         none = cells[data, noise, rate, "none"]
@@ -193,7 +194,7 @@ def summarise(rows: list[dict]) -> dict[str, list[dict]]:
             if rate == MAIN and data != "gsm8k":
                 label = f"{noise}, 20 %" if data == "simulated" else f"{noise}, {data}"
                 if "precision_at_rate" in mine[0]:
-                    found.append(result(m, label, [r["precision_at_rate"] for r in mine], "higher"))
+                    detected.append(result(m, label, [r["precision_at_rate"] for r in mine], "higher"))
                 effect.append(result(m, label, [100 * np.mean(r["held_out"]) for r in mine], "higher", "%"))
                 if "random_held_out" in mine[0]:
                     gap, low, high, _ = difference(mine, "held_out", "random_held_out", rng)
@@ -219,7 +220,12 @@ def summarise(rows: list[dict]) -> dict[str, list[dict]]:
                 )
             for r in mine:
                 r["holm_p"] = adjusted.get(m)
-    return {"cleaning": effect, "cleaning-detection": found, "cleaning-against-random": against, "cleaning-gsm8k": real}
+    return {
+        "cleaning": effect,
+        "cleaning-detection": detected,
+        "cleaning-against-random": against,
+        "cleaning-gsm8k": real,
+    }
 
 
 def plain(small: list[dict]) -> dict[str, list[dict]]:
@@ -297,9 +303,9 @@ def main() -> int:
                 m: np.mean([np.mean(r["held_out"]) for r in mine if r["method"] == m])
                 for m in dict.fromkeys(r["method"] for r in mine)
             }
-            said = ", ".join(f"{m} {100 * x:.1f}" for m, x in sorted(best.items(), key=lambda kv: -kv[1])[:6])
+            best_of = ", ".join(f"{m} {100 * x:.1f}" for m, x in sorted(best.items(), key=lambda kv: -kv[1])[:6])
             print(
-                f"{data}, {kind} {rate:.0%} ({time.perf_counter() - start:.0f} s): {said}; none {100 * best['none']:.1f}",
+                f"{data}, {kind} {rate:.0%} ({time.perf_counter() - start:.0f} s): {best_of}; none {100 * best['none']:.1f}",
                 flush=True,
             )
     tables = summarise(rows)
@@ -308,12 +314,12 @@ def main() -> int:
     from benchmarks.judges import judges, warnings
 
     tables |= {"cleaning-judges": judges(), "cleaning-warning": warnings()}
-    for name, found in tables.items():
-        if found:
-            (RESULTS / f"{name}.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    for name, per_kind in tables.items():
+        if per_kind:
+            (RESULTS / f"{name}.json").write_text(json.dumps(per_kind, indent=1) + "\n", encoding="utf-8")
     small = [{k: 100 * float(np.mean(v)) if k in BITS and v is not None else v for k, v in r.items()} for r in rows]
-    for name, found in plain(small).items():
-        (RESULTS / f"{name}.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    for name, per_kind in plain(small).items():
+        (RESULTS / f"{name}.json").write_text(json.dumps(per_kind, indent=1) + "\n", encoding="utf-8")
     RAW.write_text("[\n" + ",\n".join(json.dumps(r) for r in small) + "\n]\n", encoding="utf-8")
     from benchmarks.cleaning_plot import plot
 

@@ -143,8 +143,8 @@ def texts(turned: np.ndarray, rows: np.ndarray) -> list[tuple[str, str, str]]:
         draw = np.random.default_rng(seed_for("words", *map(str, key)))
         return " ".join("".join(chr(97 + c) for c in draw.integers(0, 26, 5)) for _ in range(10))
 
-    made = [(words(i, "p"), words(i, "a"), words(i, "b")) for i in rows]
-    return [(p, b, a) if t else (p, a, b) for (p, a, b), t in zip(made, turned, strict=True)]
+    triples = [(words(i, "p"), words(i, "a"), words(i, "b")) for i in rows]
+    return [(p, b, a) if t else (p, a, b) for (p, a, b), t in zip(triples, turned, strict=True)]
 
 
 def simulated(rng: np.random.Generator, *, length_weight: float = 0.0) -> Pool:
@@ -235,8 +235,8 @@ def gsm8k(rng: np.random.Generator) -> Pool:
 
 
 def _vector(question: str, text: str, names: dict[str, int]) -> dict[str, float]:
-    found = features((Message(role="user", content=question),), _tagged(text)) | style(text)
-    plain = {k: float(v) for k, v in found.items() if ": " not in k}
+    counts = features((Message(role="user", content=question),), _tagged(text)) | style(text)
+    plain = {k: float(v) for k, v in counts.items() if ": " not in k}
     for name in plain:
         names.setdefault(name, len(names))
     return plain

@@ -62,12 +62,12 @@ def decide(visible: dict[str, Any]) -> dict[str, dict[str, Any]]:
             given = [_with(p, "votes", p.columns["voters"]) for p in given]
         if cleaner == "policy":
             given = [replace(p, decisions=tuple(d[i] for d in advice)) for i, p in enumerate(given)]
-        said: list[Decision] = bind("cleaner", {"piece": cleaner, **knobs})(given)
+        decisions: list[Decision] = bind("cleaner", {"piece": cleaner, **knobs})(given)
         if name in ("confident learning", "blind margin", "annotators, 50 anchors", "duplicates"):
-            advice.append(said)
-        acts = np.array([d.action in ("remove", "flip") for d in said])
-        score = np.array([d.score for d in said])
-        flips = acts if flip else np.array([d.action == "flip" for d in said])
+            advice.append(decisions)
+        acts = np.array([d.action in ("remove", "flip") for d in decisions])
+        score = np.array([d.score for d in decisions])
+        flips = acts if flip else np.array([d.action == "flip" for d in decisions])
         weight = np.where(acts & ~flips, 0.0, 1.0)
         if name == "RE-PO weights":
             weight = score
@@ -106,9 +106,15 @@ def _pairs(visible: dict[str, Any]) -> list[PreferencePair]:
         if visible["texts"] is None:  # texts as long as the feature says, for cleaners that measure them
             chosen = "c" * max(1, round(50 + 10 * lengths[i]))
         values = {name: column[i] for name, column in columns.items()}
-        said = (Message(role="user", content=prompt),)
+        question = (Message(role="user", content=prompt),)
         pair = PreferencePair(
-            id=f"{i:06d}", prompt=said, chosen=chosen, rejected=rejected, source="bench", columns=values, split="train"
+            id=f"{i:06d}",
+            prompt=question,
+            chosen=chosen,
+            rejected=rejected,
+            source="bench",
+            columns=values,
+            split="train",
         )
         out.append(pair)
     return out

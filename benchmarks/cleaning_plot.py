@@ -34,11 +34,11 @@ def plot(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
     figure, axes = plt.subplots(2, 4, figsize=(12, 5.6), sharey=True)
     for panel, kind in zip(axes.flat, kinds, strict=False):
         for method, (colour, style) in SHOWN.items():
-            found = [r for r in mine if r["noise"] == kind and r["method"] == method]
-            rates = sorted({r["rate"] for r in found})
+            points = [r for r in mine if r["noise"] == kind and r["method"] == method]
+            rates = sorted({r["rate"] for r in points})
             if not rates:
                 continue
-            values = [[r["held_out"] for r in found if r["rate"] == rate] for rate in rates]
+            values = [[r["held_out"] for r in points if r["rate"] == rate] for rate in rates]
             x = [100 * rate for rate in rates]
             panel.plot(x, [np.mean(v) for v in values], style, color=colour, label=method, linewidth=1.6)
             panel.fill_between(

@@ -97,7 +97,7 @@ def result(case: str, metric: str, values: list[float], unit: str, better: str, 
 def main() -> int:
     families = registry([bind("family", {"piece": name}) for name in FAMILIES])
     known = cells(families, 0)
-    found, shown = [], []
+    results, shown = [], []
     for target, gain in ((0.5, 0.0), (0.5, 0.15), (0.7, 0.15)):
         case = f"target {target:.0%}, solver that {'learns' if gain else 'does not learn'}"
         ours = [play(families, known, partial(learnability, target=target), s, gain) for s in SEEDS]
@@ -107,7 +107,7 @@ def main() -> int:
         calls = [[f for r in run[WARM:] for f in r["weak"]] for run in ours]
         rounds = ROUNDS - WARM
         reached = [float(next((i for i, w in enumerate(windows(r)) if abs(w - target) <= 0.05), ROUNDS)) for r in ours]
-        found += [
+        results += [
             result(case, "largest deviation", far(ours), "", "lower", {k: far(v) for k, v in others.items()}),
             result(case, "weak skill found", [100 * c.count(WEAK) / rounds for c in calls], "%", "higher", {}),
             result(
@@ -117,14 +117,14 @@ def main() -> int:
         ]
         print(
             "  ".join(
-                [case, *(f"{r['metric']} {r['value']:.3g} [{r['low']:.3g}, {r['high']:.3g}]" for r in found[-4:])]
+                [case, *(f"{r['metric']} {r['value']:.3g} [{r['low']:.3g}, {r['high']:.3g}]" for r in results[-4:])]
             ),
             flush=True,
         )
         if gain and target == 0.5:
             shown = [ours[0], others["levels at random"][0]]
     (ROOT / "benchmarks" / "results" / "control-law.json").write_text(
-        json.dumps(found, indent=1) + "\n", encoding="utf-8"
+        json.dumps(results, indent=1) + "\n", encoding="utf-8"
     )
     at = [float(i) for i in range(ROUNDS)]
     series = {

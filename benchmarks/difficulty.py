@@ -35,13 +35,13 @@ WANTED, DEPTHS, MOST, SEED = 400, (2, 3), 600, 7
 def bases_of(folder: Path) -> list[tuple[str, Path, dict]]:
     """(case, folder of the knowledge base, knobs of the questions)."""
     bases.build_base([], folder / "world", countries=120, seed=SEED)
-    found: list[tuple[str, Path, dict]] = [("fictional world", folder / "world", {})]
+    folders: list[tuple[str, Path, dict]] = [("fictional world", folder / "world", {})]
     if DATA.is_dir():
         sources, relations = read_schema(SCHEMA)
         sources = bases.sources_of([DATA / "countries" / "countries.json", DATA / "factbook"], sources)
         bases.build_base(sources, folder / "real", relations=relations)
-        found.append(("countries and factbook", folder / "real", {"closed_world": True, "only": grow.named(SCHEMA)}))
-    return found
+        folders.append(("countries and factbook", folder / "real", {"closed_world": True, "only": grow.named(SCHEMA)}))
+    return folders
 
 
 def wilson(share: float, n: int, z: float = 1.96) -> tuple[float, float]:

@@ -59,10 +59,10 @@ def main() -> int:
     parser.add_argument("--project", type=Path, default=ROOT, help="where a run has finished (default: the checkout)")
     args = parser.parse_args()
     project = args.project.resolve()
-    found = [*played(project), *reported(project), *compared(project)]
-    for r in found:
+    results = [*played(project), *reported(project), *compared(project)]
+    for r in results:
         print(f"{r['case']}: {r['value']:.2f} {r['unit']}")
-    (RESULTS / "evaluation.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    (RESULTS / "evaluation.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     return 0
 
 
@@ -153,21 +153,21 @@ def numbers(metrics: Sequence[Callable], frame: Any) -> dict[str, Any]:
     from training.metrics._tests import holm
     from training.metrics.transfer import transfer
 
-    found = over(metrics, frame, whole=True)
+    measured = over(metrics, frame, whole=True)
     others = [frame.assign(score=frame["score"].sample(frac=1.0, random_state=i).to_numpy()) for i in range(3)]
     pairs = [difference(other, frame) for other in others]
-    found |= {"difference": [p | {"p_holm": h} for p, h in zip(pairs, holm([p["p"] for p in pairs]), strict=True)]}
+    measured |= {"difference": [p | {"p_holm": h} for p, h in zip(pairs, holm([p["p"] for p in pairs]), strict=True)]}
     hops = frame.drop_duplicates("problem").sort_values("problem")["hops"].astype(str).tolist()
     domains = sorted(set(hops))
     tables = {"": by_problem(frame), **dict(zip(domains, map(by_problem, others), strict=False))}
     scored = [[x for table in tables.values() for x in table[i]] for i in range(len(hops))]
     trained = [[name for name, table in tables.items() for _ in table[i]] for i in range(len(hops))]
-    return found | transfer(scored, trained, [[h] * len(s) for h, s in zip(hops, scored, strict=True)])
+    return measured | transfer(scored, trained, [[h] * len(s) for h, s in zip(hops, scored, strict=True)])
 
 
-def covered(found: Mapping[str, Any]) -> dict[str, list[str]]:
+def covered(measured: Mapping[str, Any]) -> dict[str, list[str]]:
     """Item -> its numbers. Raises ValueError for one that is missing: its time would not be in the sum."""
-    flat = found.keys() | {key for pair in found["difference"] for key in pair}
+    flat = measured.keys() | {key for pair in measured["difference"] for key in pair}
     if lacks := [f"{name} ({item})" for item, names in ITEMS.items() for name in names if name not in flat]:
         raise ValueError(
             f"evaluation: not measured: {', '.join(lacks)}: the project's settings or a metric's numbers have changed"

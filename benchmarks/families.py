@@ -50,7 +50,7 @@ def measure(name: str, items: int, budget: float) -> list[dict]:
     family, levels = getattr(module, name), range(1, len(module.LADDER) + 1)
     for level in levels:
         family(0, "train", 0, levels=[level])
-    made: dict[int, dict[int, list[Problem]]] = {seed: {level: [] for level in levels} for seed in SEEDS}
+    drawn: dict[int, dict[int, list[Problem]]] = {seed: {level: [] for level in levels} for seed in SEEDS}
     parts, quarantined, left = [], 0, 0
     for seed in SEEDS:
         end = time.process_time() + budget / 2
@@ -62,7 +62,7 @@ def measure(name: str, items: int, budget: float) -> list[dict]:
             item = family(seed, "train", index, levels=[level])
             count += 1
             if isinstance(item, Problem):
-                made[seed][level].append(item)
+                drawn[seed][level].append(item)
             else:
                 quarantined += 1
             if seed == SEEDS[0] and count % max(1, items // 50) == 0:
@@ -78,11 +78,11 @@ def measure(name: str, items: int, budget: float) -> list[dict]:
         else parts or [left / budget * 2]
     )
 
-    counts = {seed: {level: Counter(p.id for p in made[seed][level]) for level in levels} for seed in SEEDS}
+    counts = {seed: {level: Counter(p.id for p in drawn[seed][level]) for level in levels} for seed in SEEDS}
     within = sum(pairs(c) for of in counts.values() for c in of.values())
     across = sum(n * counts[SEEDS[1]][level][key] for level in levels for key, n in counts[SEEDS[0]][level].items())
     share, total, small = repeats(counts[SEEDS[0]])
-    problems = [p for level in levels for p in made[SEEDS[0]][level]]
+    problems = [p for level in levels for p in drawn[SEEDS[0]][level]]
     name_ = f"{name} ({len(levels)} levels{small})"
     rate, spread = scored(problems)
     return [
@@ -200,15 +200,15 @@ def main() -> int:
         return 0
     RESULTS.mkdir(parents=True, exist_ok=True)
     path = RESULTS / "families.json"
-    found = json.loads(path.read_text(encoding="utf-8")) if args.families and path.exists() else []
+    results = json.loads(path.read_text(encoding="utf-8")) if args.families and path.exists() else []
     for name in sorted(args.families or files("family")):
         new = measure(locate("family", name).stem, args.items, args.budget)
-        found = sorted([*(r for r in found if r["case"].split(" ")[0] != name), *new], key=lambda r: r["case"])
+        results = sorted([*(r for r in results if r["case"].split(" ")[0] != name), *new], key=lambda r: r["case"])
         print(
             "  ".join([f"{new[-1]['case']}:", *(f"{r['metric']} {r['value']:,.4g}{r['unit']}" for r in new)]),
             flush=True,
         )
-        path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        path.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     return 0
 
 

@@ -102,10 +102,12 @@ def main() -> int:
         for kind, false in (("right", "refused"), ("wrong", "paid")):
             out.append(result(case, f"{kind} answers", tally[kind], "", "higher", tally[kind]))
             out.append(result(case, false, tally[false], "", "lower", tally[kind]))
-    made = list(sql_mutants.problems(count))
-    verify(made[0], "SELECT 1")
+    problems = list(sql_mutants.problems(count))
+    verify(problems[0], "SELECT 1")
     for name, each in (("sql: one answer to each problem", 1), ("sql: eight answers to each problem", 8)):
-        out.append(result(name, "scorings a second", round(speed(made, each)), "/s", "higher", len(made) * each))
+        out.append(
+            result(name, "scorings a second", round(speed(problems, each)), "/s", "higher", len(problems) * each)
+        )
     RESULTS.write_text(json.dumps(out, indent=1) + "\n", encoding="utf-8")
     total, sql = tallies["all of these"], tallies["sql: changed queries, queries in other words"]
     print(

@@ -79,12 +79,12 @@ def compared(case: str, votes: np.ndarray, truth: np.ndarray) -> list[dict]:
         anchors[rows] = truth[rows]
         rest = anchors == 0
         best = int(np.argmax((votes[rows] * truth[rows, None]).sum(axis=0)))
-        found = {name: model(votes, anchors) for name, model in MODELS.items()} | {
+        chances = {name: model(votes, anchors) for name, model in MODELS.items()} | {
             "auto": fitted(votes, anchors, "auto", EXCESS)
         }
-        found |= {"best on anchors": (votes[:, best] + 1) / 2}
-        found["majority"] = majority(votes, none)
-        for name, p in found.items():
+        chances |= {"best on anchors": (votes[:, best] + 1) / 2}
+        chances["majority"] = majority(votes, none)
+        for name, p in chances.items():
             right.setdefault(name, []).append(float(np.where(p == 0.5, 0.5, (p > 0.5) == (truth > 0))[rest].mean()))
     gain = [a - b for a, b in zip(right["auto"], right["majority"], strict=True)]
     spread = 1.96 * statistics.stdev(gain) / DRAWS**0.5
@@ -102,15 +102,15 @@ def warnings() -> list[dict]:
     out = []
     for annotators, n in ((3, 100), (5, 50), (5, 500), (15, 200)):
         for kind, shared in (("independent", 0.0), ("errors shared on a fifth", 0.2), ("errors shared on half", 0.5)):
-            asked = 0
+            warned = 0
             for i in range(100):
                 rng = np.random.default_rng([annotators, n, round(10 * shared), i])
                 votes, _ = simulated(rng.uniform(0.55, 0.95, annotators), n, rng, shared=shared)
                 seen, implied = dependence(votes, MODELS["weighted"](votes, np.zeros(n)))
-                asked += seen > implied + EXCESS
+                warned += seen > implied + EXCESS
             better = "lower" if not shared else "higher"
             out.append(
-                result(f"{annotators} annotators, {n} pairs", kind, float(asked), "% warned", n=100, better=better)
+                result(f"{annotators} annotators, {n} pairs", kind, float(warned), "% warned", n=100, better=better)
             )
     return out
 

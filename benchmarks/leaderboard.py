@@ -119,15 +119,15 @@ def play(recipe: str, task: str, seed: int) -> dict[str, Any]:
     else:
         changes = {**COMMON, "max_turn_tokens": size.turn, "max_tokens": size.length}
         steps = SAMPLES[task] // (COMMON["prompts_per_step"] * COMMON["samples_per_prompt"])
-        made, player = prepared(task, recipe, changes, steps, seed)
-        for _, _, metrics in run([made.round], made.roles):
+        composed, player = prepared(task, recipe, changes, steps, seed)
+        for _, _, metrics in run([composed.round], composed.roles):
             gradients += [metrics["grad_norm"]] if "grad_norm" in metrics else []
             if player.spent["samples"] >= SAMPLES[task] or player.spent["tokens"] >= TOKENS[task]:
                 break
         spent = dict(player.spent)
     seconds = time.process_time() - began
     groups = player.play(list(here.task.held), TRIES, seed_for(seed, "leaderboard", task, "measure"))
-    found = measure(groups) | {"honest": parts(groups).get("part.honest")}
+    measures = measure(groups) | {"honest": parts(groups).get("part.honest")}
     return {
         "key": key(recipe, task, seed),
         "recipe": recipe,
@@ -135,7 +135,7 @@ def play(recipe: str, task: str, seed: int) -> dict[str, Any]:
         "seed": seed,
         "problems": digest([p.id for p in here.task.held])[:8],
         "metrics": {
-            **{k: found[k] for k in METRICS if found.get(k) is not None},
+            **{k: measures[k] for k in METRICS if measures.get(k) is not None},
             **spent,
             "seconds": round(seconds, 2),
             **({"gradient": float(np.mean(gradients))} if gradients else {}),
@@ -163,11 +163,11 @@ def shown_in_mlflow(row: Mapping[str, Any]) -> None:
     path.write_text("".join(json.dumps({"time": now, **e}) + "\n" for e in events), encoding="utf-8")
 
 
-def results(found: Sequence[Mapping[str, Any]], task: str) -> list[dict[str, Any]]:
+def results(measured: Sequence[Mapping[str, Any]], task: str) -> list[dict[str, Any]]:
     """The table of a task: per recipe the mean and its interval over seeds, where there are enough; `gain` is over the
     seeds of both."""
     out = []
-    mine = {(r["recipe"], r["seed"]): r["metrics"] for r in found if r["key"] == key(r["recipe"], task, r["seed"])}
+    mine = {(r["recipe"], r["seed"]): r["metrics"] for r in measured if r["key"] == key(r["recipe"], task, r["seed"])}
     for recipe in (START, CONTINUED, *RECIPES):
         seeds = [s for s in SEEDS if (recipe, s) in mine]
         if len(seeds) < LEAST:

@@ -171,10 +171,10 @@ def ours(kind: str, folder: str, prompts, answers, tokenizer, steps: int, device
     def row(prompt: str, answer: str, group: int = 0, everything: bool = False) -> Row:
         import numpy as np
 
-        asked = renderer.prompt([Message(role="user", content=prompt)])
-        said = renderer.turn(answer)
-        trainable = np.concatenate([np.full(len(asked), everything), np.ones(len(said), dtype=bool)])
-        return Row(ids=np.concatenate([asked, said]), trainable=trainable, group=group)
+        prompt_ids = renderer.prompt([Message(role="user", content=prompt)])
+        answer_ids = renderer.turn(answer)
+        trainable = np.concatenate([np.full(len(prompt_ids), everything), np.ones(len(answer_ids), dtype=bool)])
+        return Row(ids=np.concatenate([prompt_ids, answer_ids]), trainable=trainable, group=group)
 
     if kind == "sft":
         rows = [row(p, a, everything=True) for p, (a, _) in zip(prompts, answers, strict=True)]
@@ -409,28 +409,28 @@ def device() -> str:
 
 
 def versions() -> dict[str, str]:
-    found = {"python": platform.python_version()}
+    versions_of = {"python": platform.python_version()}
     for name in ("torch", "transformers", "trl", "liger_kernel"):
         try:
-            found[name] = importlib.metadata.version(name)
+            versions_of[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue
-    return found
+    return versions_of
 
 
 def turns(label: str, providers: tuple[str, ...], n: int, arguments) -> dict[str, list[dict]]:
     """provider -> what each of its n turns measured; one that cannot run is said once and left out."""
-    found: dict[str, list[dict]] = {p: [] for p in providers}
+    per_provider: dict[str, list[dict]] = {p: [] for p in providers}
     for turn in range(n):
-        for p in list(found):
+        for p in list(per_provider):
             out = child(*arguments(p))
             if isinstance(out, str):
                 print(f"{label}: {p} is left out: {out}", flush=True)
-                del found[p]
+                del per_provider[p]
             else:
-                found[p].append(out)
+                per_provider[p].append(out)
                 print(f"{label}: turn {turn + 1}, {p}: {statistics.median(out['seconds']):.4f} s", flush=True)
-    return found
+    return per_provider
 
 
 def measured_head(kind: str, case: str, shape: tuple[int, int, int], n_turns: int) -> list[dict]:
@@ -439,19 +439,22 @@ def measured_head(kind: str, case: str, shape: tuple[int, int, int], n_turns: in
     large = shape[2] > LARGE
     sizes, more = tuple(map(str, shape)), (str(BONUS),) * cuda
     providers = PROVIDERS["cuda head" if cuda else kind]
-    found = turns(case, providers, n_turns, lambda p: (kind, p, *sizes, "20" if cuda else "1" if large else "2", *more))
-    limit = [statistics.median(x["seconds"]) for x in found.pop("products", [])]
-    seconds = {p: [statistics.median(x["seconds"]) for x in xs] for p, xs in found.items()}
+    measured = turns(
+        case, providers, n_turns, lambda p: (kind, p, *sizes, "20" if cuda else "1" if large else "2", *more)
+    )
+    limit = [statistics.median(x["seconds"]) for x in measured.pop("products", [])]
+    seconds = {p: [statistics.median(x["seconds"]) for x in xs] for p, xs in measured.items()}
     out = [result(case, "seconds", "s", "lower", seconds)]
     if limit:
         shares = {p: [least / x for least, x in zip(limit, xs, strict=True)] for p, xs in seconds.items()}
         out.append(result(case, "of_3_products", "share of the limit", "higher", shares, 3))
     memory = {
-        p: [xs[0]["extra_mb"] if large else child(kind, p, *sizes, "0", *more)["extra_mb"]] for p, xs in found.items()
+        p: [xs[0]["extra_mb"] if large else child(kind, p, *sizes, "0", *more)["extra_mb"]]
+        for p, xs in measured.items()
     }
     out.append(result(case, "extra_mb", "MB", "lower", memory, 0))
     for metric in ("error", "error_with_loss"):
-        wrong = {p: [1e6 * xs[0][metric]] for p, xs in found.items() if metric in xs[0]}
+        wrong = {p: [1e6 * xs[0][metric]] for p, xs in measured.items() if metric in xs[0]}
         out.append(result(case, metric, "1e-6, relative", "lower", wrong, 3))
     return out
 
@@ -461,15 +464,15 @@ def measured_step(shape: str, name: str, n_turns: int) -> list[dict]:
     case, (vocabulary, hidden) = f"{shape}, {name}", {**VOCABULARIES, **CUDA_VOCABULARIES}[name]
     slow = vocabulary > LARGE and name in VOCABULARIES
     steps, skip = (5, 1) if slow else (60 if shape == "grpo" else 40, 5)
-    found = turns(
+    measured = turns(
         case, PROVIDERS["step"], n_turns, lambda p: ("step", p, shape, str(vocabulary), str(hidden), str(steps))
     )
-    rate = {p: [1 / statistics.median(x["seconds"][skip:]) for x in xs] for p, xs in found.items()}
+    rate = {p: [1 / statistics.median(x["seconds"][skip:]) for x in xs] for p, xs in measured.items()}
     out = [result(case, "steps_per_second", "steps/s", "higher", rate)]
     for metric in ("peak_mb", "steps_mb"):
-        out.append(result(case, metric, "MB", "lower", {p: [x[metric] for x in xs] for p, xs in found.items()}, 0))
+        out.append(result(case, metric, "MB", "lower", {p: [x[metric] for x in xs] for p, xs in measured.items()}, 0))
     if shape == "grpo":
-        last = {p: [statistics.mean(x["reward"][-max(5, steps // 5) :]) for x in xs] for p, xs in found.items()}
+        last = {p: [statistics.mean(x["reward"][-max(5, steps // 5) :]) for x in xs] for p, xs in measured.items()}
         out.append({**result(case, "reward", "share", "higher", last), "ratio_to_best_peer": None})
     return out
 

@@ -61,8 +61,8 @@ def pairs(provider: str, n: int, d: int, v: int, repeats: int) -> dict:
     each = n // SEQUENCES
 
     def loss_of(logp, _=None):
-        said = logp.view(-1, 2, each).sum(-1)
-        return -torch.nn.functional.logsigmoid(0.1 * (said[:, 0] - said[:, 1])).mean()
+        sums = logp.view(-1, 2, each).sum(-1)
+        return -torch.nn.functional.logsigmoid(0.1 * (sums[:, 0] - sums[:, 1])).mean()
 
     if provider == "here":
         from training.lm_head.fused_loss import fused_policy_loss
@@ -156,8 +156,8 @@ def heads(provider: str, each: int, old, advantages, bonus: float) -> Run:
         from trl.kernels import ChunkedLogProbFunction
 
         def run(h, w, y, loss_of):
-            asked = ("entropy",) if bonus else ()
-            loss_of(*ChunkedLogProbFunction.apply(h, w, None, y, 1.0, 32768, None, 1.0, asked)[:2]).backward()
+            wanted = ("entropy",) if bonus else ()
+            loss_of(*ChunkedLogProbFunction.apply(h, w, None, y, 1.0, 32768, None, 1.0, wanted)[:2]).backward()
     elif provider == "liger":
         from liger_kernel.ops.fused_linear_scaled_cross_entropy import (
             LigerFusedLinearScaledCrossEntropyFunction as Function,

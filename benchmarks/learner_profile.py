@@ -52,8 +52,8 @@ def parts(how: str) -> dict:
 
     Learner.step, training.learner.loop.run = step, run
     whole("here", CASE, *SIZES, STEPS)
-    found = {p: statistics.median(m[f"{p}_seconds"] for m in seen[5:]) for p in PARTS}
-    return {"seconds": [found["step"]], "parts": found, "tokens": statistics.median(tokens[5:])}
+    seconds = {p: statistics.median(m[f"{p}_seconds"] for m in seen[5:]) for p in PARTS}
+    return {"seconds": [seconds["step"]], "parts": seconds, "tokens": statistics.median(tokens[5:])}
 
 
 def operations() -> dict:
@@ -92,9 +92,9 @@ def main() -> None:
     if args.child:
         print(json.dumps(operations() if args.child[0] == "operations" else parts(args.child[0])))
         return
-    found: dict[str, list[dict]] = {how: [] for how in ("here", "apart", "uncompiled", "neither")}
+    measured: dict[str, list[dict]] = {how: [] for how in ("here", "apart", "uncompiled", "neither")}
     for turn in range(args.turns):
-        for how, into in found.items():
+        for how, into in measured.items():
             out = child(how, module="benchmarks.learner_profile")
             if isinstance(out, str):
                 raise SystemExit(f"{how}: {out}")
@@ -107,13 +107,15 @@ def main() -> None:
             "milliseconds",
             "ms",
             "lower",
-            {h: [1e3 * x["parts"][p] for x in xs] for h, xs in found.items()},
+            {h: [1e3 * x["parts"][p] for x in xs] for h, xs in measured.items()},
             2,
         )
         for p in PARTS
     ]
     cases.append(
-        result(name, "tokens", "tokens computed", "lower", {h: [x["tokens"] for x in xs] for h, xs in found.items()}, 0)
+        result(
+            name, "tokens", "tokens computed", "lower", {h: [x["tokens"] for x in xs] for h, xs in measured.items()}, 0
+        )
     )
     out = child("operations", module="benchmarks.learner_profile")
     if isinstance(out, str):

@@ -80,7 +80,7 @@ def one(seed: int, root: Path) -> dict:
     spent["sft continued, wall"] = time.monotonic() - began
     models = {"sft": first / "model", "sft continued": kept / "model", "rl": root / "artifacts" / "rl" / "model"}
     reader = Stage("evaluate", plan=plans["evaluate"], root=root)
-    asked = [
+    questions = [
         p for p in tables.read(root / "artifacts" / "questions" / "problems.parquet", Problem) if p.split == "test"
     ][:N_QUESTIONS]
     tool, out = knowledge.search(reader, k=plans["evaluate"]["params"]["k"]), {}
@@ -98,12 +98,12 @@ def one(seed: int, root: Path) -> dict:
                 tools={"search": search},
                 sampling=Sampling(temperature=temperature, max_tokens=48),
             )
-            groups = player.play(asked, samples, seed, "bench")
+            groups = player.play(questions, samples, seed, "bench")
             out[case] = {
                 "scores": [[float(v) for v in g.rewards] for g in groups],
                 "calls": sum(r.info["calls"] for g in groups for r in g.rollouts)
                 / sum(len(g.rollouts) for g in groups),
-                "hops": [int(p.difficulty["hops"]) for p in asked],
+                "hops": [int(p.difficulty["hops"]) for p in questions],
             }
     return {"seed": seed, "seconds": spent, "rl_seconds": budget, "cases": out}
 
@@ -257,11 +257,11 @@ def main() -> None:
     args = parser.parse_args()
     RUNS.mkdir(parents=True, exist_ok=True)
     if args.seed is not None:
-        found = one(args.seed, args.folder / str(args.seed))
+        measured = one(args.seed, args.folder / str(args.seed))
         commit = subprocess.run(
             ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
         ).stdout.strip()
-        (RUNS / f"{args.seed}.json").write_text(json.dumps({**found, "commit": commit}, separators=(",", ":")))
+        (RUNS / f"{args.seed}.json").write_text(json.dumps({**measured, "commit": commit}, separators=(",", ":")))
         return
     for seed in () if args.only_summary else SEEDS:
         if args.fresh:

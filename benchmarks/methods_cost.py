@@ -29,9 +29,9 @@ STEPS, WORLD, PEER = 5, "mixed", "grpo"
 
 def seconds(recipe: str, world: str, changes: Mapping[str, Any]) -> float:
     """Median CPU seconds of a step, the first left out."""
-    made, _ = prepared(world, recipe, {**changes, "critic_warmup": 0}, STEPS + 1, 1)
+    composed, _ = prepared(world, recipe, {**changes, "critic_warmup": 0}, STEPS + 1, 1)
     times, began = [], time.process_time()
-    for _ in run([made.round], made.roles):
+    for _ in run([composed.round], composed.roles):
         times.append(time.process_time() - began)
         began = time.process_time()
     return median(times[1:])
@@ -39,7 +39,7 @@ def seconds(recipe: str, world: str, changes: Mapping[str, Any]) -> float:
 
 def main() -> None:
     torch.set_num_threads(1)
-    found = []
+    results = []
     for name in kinds()["rl"]:
         protocol = read_recipe(name).get("behaviour") or {}
         world, both, own = (protocol.get(key) or other for key, other in (("task", WORLD), ("both", {}), ("set", {})))
@@ -50,7 +50,7 @@ def main() -> None:
             print(f"{name}: not measured in {world}: {e}", flush=True)
             continue
         print(f"{name} in {world}: {value:.2f}", flush=True)
-        found.append(
+        results.append(
             {
                 "case": name,
                 "metric": "CPU time of a step, GRPO's being 1",
@@ -68,7 +68,7 @@ def main() -> None:
             }
         )
     (CODE / "benchmarks" / "results" / "methods-cost.json").write_text(
-        json.dumps(found, indent=1) + "\n", encoding="utf-8"
+        json.dumps(results, indent=1) + "\n", encoding="utf-8"
     )
 
 

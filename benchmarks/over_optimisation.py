@@ -65,19 +65,19 @@ def result(case: str, metric: str, values: list[float], unit: str, better: str =
 
 
 def main() -> None:
-    found = {name: [curve(head, seed) for seed in SEEDS] for name, head in HEADS.items()}
+    curves = {name: [curve(head, seed) for seed in SEEDS] for name, head in HEADS.items()}
     results = []
-    for name, runs in found.items():
+    for name, runs in curves.items():
         for i, point in enumerate(runs[0]["curve"]):
             if point["n"] in (1, 2, 4, 8, 16, 32, 64):
                 results.append(result(name, f"best of {point['n']}", [100 * r["curve"][i]["gold"] for r in runs], "%"))
         results.append(result(name, "lost", [100 * r["lost_beyond_the_peak"] for r in runs], "points", "lower"))
         results.append(result(name, "pairs in order", [100 * r["accuracy"] for r in runs], "%"))
     (RESULTS / "over-optimisation.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-    plot(found, ROOT / "docs" / "images" / "over-optimisation.svg")
+    plot(curves, ROOT / "docs" / "images" / "over-optimisation.svg")
 
 
-def plot(found: dict[str, list[dict[str, Any]]], path: Path) -> None:
+def plot(curves: dict[str, list[dict[str, Any]]], path: Path) -> None:
     """What the chosen answer is worth over the KL that n stands for; the range of the seeds shaded."""
     import matplotlib
 
@@ -86,11 +86,11 @@ def plot(found: dict[str, list[dict[str, Any]]], path: Path) -> None:
     import matplotlib.pyplot as plt
 
     figure, panel = plt.subplots(figsize=(6, 3.6))
-    for name, runs in found.items():
+    for name, runs in curves.items():
         x, gold = [p["kl"] for p in runs[0]["curve"]], np.array([[100 * p["gold"] for p in r["curve"]] for r in runs])
         panel.plot(x, gold.mean(0), "o-", color=COLOURS[name], label=name, linewidth=1.6, markersize=3)
         panel.fill_between(x, gold.min(0), gold.max(0), color=COLOURS[name], alpha=0.12, linewidth=0)
-    most = np.array([[100 * p["most"] for p in r["curve"]] for runs in found.values() for r in runs]).mean(0)
+    most = np.array([[100 * p["most"] for p in r["curve"]] for runs in curves.values() for r in runs]).mean(0)
     panel.plot(x, most, ":", color="#555555", label="the best possible")
     panel.set_xlabel("KL of the best of n, log n - (n - 1) / n nats (n = 1 to 64)")
     panel.set_ylabel("right by the verifier, %")

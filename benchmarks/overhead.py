@@ -141,13 +141,13 @@ def tracking(folder: Path, rounds: int) -> list[dict[str, float]]:
             root.mkdir()
             (root / "params.yaml").write_text("seed: 0\n")
             with server(case, root) as uri:
-                said = json.loads(
+                timings = json.loads(
                     ask(root, RECORD, str(seconds), str(WRITES), **({"MLFLOW_TRACKING_URI": uri} if uri else {}))
                 )
-            row |= {f"{case} {seconds:g}, {k}": v for k, v in said.items()}
+            row |= {f"{case} {seconds:g}, {k}": v for k, v in timings.items()}
             print(
                 f"tracking {case:7} {seconds:g} s",
-                {k: round(v, 2) for k, v in said.items()},
+                {k: round(v, 2) for k, v in timings.items()},
                 file=sys.stderr,
                 flush=True,
             )
@@ -416,8 +416,8 @@ def main() -> None:
     args = parser.parse_args()
     raw = json.loads(RAW.read_text()) if RAW.exists() else {}
     if args.default_run:
-        found = sorted((args.default_run / ".espalier/measured").glob("*.json"))
-        raw["default_run"] = {p.stem: json.loads(p.read_text())["seconds"] for p in found}
+        files = sorted((args.default_run / ".espalier/measured").glob("*.json"))
+        raw["default_run"] = {p.stem: json.loads(p.read_text())["seconds"] for p in files}
     if not raw.get("default_run"):
         raise SystemExit(
             "the seconds of a default run are not known yet: give --default-run CHECKOUT, in which `make run` has run"
@@ -437,9 +437,9 @@ def main() -> None:
             loads = [r["load"] for p in ("tracking", "first_line", "prefect") for r in raw.get(p, [])]
             raw["where"] = f"load {min(loads):.0f} to {max(loads):.0f}"
             RAW.write_text(json.dumps(raw, indent=1) + "\n")
-    found = results(raw)
-    RESULTS.write_text(json.dumps(found, indent=1) + "\n")
-    for r in found:
+    rows = results(raw)
+    RESULTS.write_text(json.dumps(rows, indent=1) + "\n")
+    for r in rows:
         print(f"{r['case']:62} {r['metric']:22} {r['value']:8.3f} [{r['low']:.3f}, {r['high']:.3f}] {r['unit']}")
 
 

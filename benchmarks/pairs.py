@@ -62,7 +62,7 @@ def write(path: Path, n: int, seed: int = 0) -> dict[str, set[int]]:
             u = rng.random()
             kind = "exact" if u < 0.05 else "near" if u < 0.1 else "swapped" if u < 0.11 else ""
             if kind and len(kept) > 100:
-                said, chosen, rejected = kept[int(rng.integers(0, len(kept)))]
+                asked_prompt, chosen, rejected = kept[int(rng.integers(0, len(kept)))]
                 planted[kind].add(line)
                 if kind == "near":
                     chosen, rejected = (
@@ -75,10 +75,12 @@ def write(path: Path, n: int, seed: int = 0) -> dict[str, set[int]]:
                 if line % 5 == 1 or not answers:
                     prompt, answers = " ".join(text(20)), [text(200) for _ in range(6)]
                 i, j = rng.choice(6, 2, replace=False)
-                said, chosen, rejected = prompt, answers[i], answers[j]
+                asked_prompt, chosen, rejected = prompt, answers[i], answers[j]
                 if len(kept) < 200_000:
-                    kept.append((said, chosen, rejected))
-            file.write(json.dumps({"prompt": said, "chosen": " ".join(chosen), "rejected": " ".join(rejected)}) + "\n")
+                    kept.append((asked_prompt, chosen, rejected))
+            file.write(
+                json.dumps({"prompt": asked_prompt, "chosen": " ".join(chosen), "rejected": " ".join(rejected)}) + "\n"
+            )
     return planted
 
 
@@ -117,11 +119,11 @@ def audited(n: int) -> list[dict]:
         start = time.perf_counter()
         before = os.times()
         with Peak() as peak:
-            found = audit(path, Reader(name=path.name), processes=2)
+            report = audit(path, Reader(name=path.name), processes=2)
         seconds = time.perf_counter() - start
         after = os.times()
     cpu = sum(after[:4]) - sum(before[:4])
-    case = f"audit of {n:,} pairs, {size / 1e9:.2f} GB, {sum(found.card['words'].values()) / 1e6:,.0f} M words"
+    case = f"audit of {n:,} pairs, {size / 1e9:.2f} GB, {sum(report.card['words'].values()) / 1e6:,.0f} M words"
     out = [
         result(case, "seconds", seconds, "s", "lower", n),
         result(case, "CPU seconds", cpu, "s", "lower", n),
@@ -130,18 +132,18 @@ def audited(n: int) -> list[dict]:
     ]
     return out + [
         result(case, f"{kind} found", 100 * share, "%", "higher", len(planted[kind]))
-        for kind, share in recall(found, planted).items()
+        for kind, share in recall(report, planted).items()
     ]
 
 
-def recall(found: Audit, planted: dict[str, set[int]]) -> dict[str, float]:
+def recall(pairs_seen: Audit, planted: dict[str, set[int]]) -> dict[str, float]:
     codes = {
         "exact": {"exact_duplicate"},
         "near": {"near_duplicate", "near_contradiction"},
         "swapped": {"contradiction", "exact_duplicate"},
     }
-    named = {kind: {line for line, code, _ in found.faults if code in codes[kind]} for kind in codes}
-    copies = {line for line, code, _ in found.faults if code.endswith("duplicate")}
+    named = {kind: {line for line, code, _ in pairs_seen.faults if code in codes[kind]} for kind in codes}
+    copies = {line for line, code, _ in pairs_seen.faults if code.endswith("duplicate")}
     return {kind: len(lines & (named[kind] | copies)) / max(1, len(lines)) for kind, lines in planted.items()}
 
 
@@ -252,12 +254,12 @@ def main() -> int:
     parser.add_argument("--try", dest="trial", action="store_true", help="small sizes, nothing is written")
     args = parser.parse_args()
     sizes = (args.pairs // 100, ORACLE // 10, FEATURES // 10) if args.trial else (args.pairs, ORACLE, FEATURES)
-    found = [*minhash(sizes[1]), *confident(sizes[2]), *audited(sizes[0])]
-    for r in found:
+    results = [*minhash(sizes[1]), *confident(sizes[2]), *audited(sizes[0])]
+    for r in results:
         print(f"{r['case']}: {r['metric']} {r['value']:,.4g} {r['unit']} {r['peers'] or ''}")
     print(f"greatest memory of this process: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6:.2f} GB")
     if not args.trial:
-        RESULTS.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     return 0
 
 

@@ -259,10 +259,10 @@ class PurePython:
         """The same as a pattern that asks a relation which the clues do not use, as `synth.questions.fuzzy.grow` gives
         it."""
         used = {r for r, _ in clues}
-        asked = rng.choice([r for r in self.facts[root] if r not in used])
+        fact = rng.choice([r for r in self.facts[root] if r not in used])
 
         def node(x: int, clues: list) -> Node:
-            made = []
+            conditions = []
             for r, target in clues:
                 value = (
                     node(self.facts[x][r], target)
@@ -271,11 +271,11 @@ class PurePython:
                     if isinstance(target, Span)
                     else self.postings.value(target)
                 )
-                made.append(Clue(relation=self.postings.relations[r].name, forward=True, target=value))
-            return Node(type=self.postings.type_names[self.postings.types[x]], clues=tuple(made))
+                conditions.append(Clue(relation=self.postings.relations[r].name, forward=True, target=value))
+            return Node(type=self.postings.type_names[self.postings.types[x]], clues=tuple(conditions))
 
-        pattern = Pattern(relation=self.postings.relations[asked].name, forward=True, root=node(root, clues))
-        return Grown(pattern, self.postings.value(root), self.postings.value(self.facts[root][asked]), {})
+        pattern = Pattern(relation=self.postings.relations[fact].name, forward=True, root=node(root, clues))
+        return Grown(pattern, self.postings.value(root), self.postings.value(self.facts[root][fact]), {})
 
     def smaller(self, clues: list) -> Iterator[list]:
         for i, (r, target) in enumerate(clues):
@@ -299,16 +299,16 @@ def measure(case: str) -> list[dict]:
     quarantined, index, rates, theirs, ours_alone, theirs_alone = 0, 0, [], [], [], []
     part = wanted // PARTS
     for _ in range(PARTS):
-        start, made = time.process_time(), 0
-        while made < part:
+        start, count = time.process_time(), 0
+        while count < part:
             item = trees("train", depth, index)
             index += 1
             if isinstance(item, Problem):
-                made += 1
+                count += 1
                 accepted.append(item)
             else:
                 quarantined += 1
-        rates.append(made / (time.process_time() - start))
+        rates.append(count / (time.process_time() - start))
         peers = part if n < 50_000 else 3
         theirs.append(rate(lambda: proved(peer, trees, depth, rng), peers))
         ours_alone.append(rate(lambda: pattern_alone(trees, depth, rng), part))
@@ -350,15 +350,15 @@ def measure(case: str) -> list[dict]:
 
 def rate(make: Callable[[], bool], wanted: int) -> float:
     """How many are made in a second of CPU time."""
-    start, made = time.process_time(), 0
-    while made < wanted:
-        made += make()
-    return made / (time.process_time() - start)
+    start, count = time.process_time(), 0
+    while count < wanted:
+        count += make()
+    return count / (time.process_time() - start)
 
 
 def pattern_alone(trees: FuzzyTrees, depth: int, rng: random.Random) -> bool:
-    asked, root = rng.choice(trees.roots("train"))
-    return isinstance(trees.grower.grow(root, asked, Shape(depth=depth, level=rng.choice(trees.levels)), rng), Grown)
+    relation, root = rng.choice(trees.roots("train"))
+    return isinstance(trees.grower.grow(root, relation, Shape(depth=depth, level=rng.choice(trees.levels)), rng), Grown)
 
 
 def proved(peer: PurePython, trees: FuzzyTrees, depth: int, rng: random.Random) -> bool:

@@ -145,15 +145,15 @@ def main() -> int:
     if args.prove:
         print(prove(args.prove))
         return 0
-    found = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else []
+    results = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else []
     rates = speed()
     for name in sorted(files("family"), key=lambda n: -rates.get(n, 0.0)):
-        known = [r for r in found if r["case"].split(" ")[0] == name]
+        known = [r for r in results if r["case"].split(" ")[0] == name]
         if any(r["metric"] == "proved again" and r["n"] >= args.items for r in known) and not args.again:
             continue
         new = measure(name, args.items, args.draws, args.seconds)
-        found = sorted([*(r for r in found if r not in known), *new], key=lambda r: r["case"])
-        RESULTS.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        results = sorted([*(r for r in results if r not in known), *new], key=lambda r: r["case"])
+        RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
         print(
             "  ".join([new[0]["case"], *(f"{r['metric']} {r['value']:.4g}{r['unit']} (n = {r['n']})" for r in new)]),
             flush=True,

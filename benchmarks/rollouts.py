@@ -81,14 +81,14 @@ def prompts(n: int, length: int) -> list[list[int]]:
     return np.random.default_rng(0).integers(2, VOCABULARY, (n, length)).tolist()
 
 
-def here(folder: str, asked: list[list[int]], samples: int, new: int):
+def here(folder: str, lengths: list[list[int]], samples: int, new: int):
     import numpy as np
 
     from synth.types import Sampling
     from training.rollout.torch_sampler import TorchSampler
 
     sampler = TorchSampler(loaded(folder), end_id=-1)
-    rows = [np.array(p) for p in asked for _ in range(samples)]
+    rows = [np.array(p) for p in lengths for _ in range(samples)]
 
     def run() -> int:
         total = 0
@@ -102,7 +102,7 @@ def here(folder: str, asked: list[list[int]], samples: int, new: int):
     return run
 
 
-def transformers(folder: str, asked: list[list[int]], samples: int, new: int):
+def transformers(folder: str, lengths: list[list[int]], samples: int, new: int):
     import torch
     from transformers import AutoModelForCausalLM
 
@@ -111,8 +111,8 @@ def transformers(folder: str, asked: list[list[int]], samples: int, new: int):
 
     def run() -> int:
         total = 0
-        for lo in range(0, len(asked), per):
-            ids = torch.tensor(asked[lo : lo + per])
+        for lo in range(0, len(lengths), per):
+            ids = torch.tensor(lengths[lo : lo + per])
             out = model.generate(
                 ids,
                 attention_mask=torch.ones_like(ids),
@@ -129,7 +129,7 @@ def transformers(folder: str, asked: list[list[int]], samples: int, new: int):
     return run
 
 
-def vllm(folder: str, asked: list[list[int]], samples: int, new: int):
+def vllm(folder: str, lengths: list[list[int]], samples: int, new: int):
     os.environ.update(
         VLLM_CPU_KVCACHE_SPACE="1", VLLM_ENABLE_V1_MULTIPROCESSING="0", VLLM_NO_USAGE_STATS="1", DO_NOT_TRACK="1"
     )
@@ -141,7 +141,7 @@ def vllm(folder: str, asked: list[list[int]], samples: int, new: int):
     )
     return lambda: sum(
         len(o.token_ids)
-        for r in engine.generate([{"prompt_token_ids": p} for p in asked], params, use_tqdm=False)
+        for r in engine.generate([{"prompt_token_ids": p} for p in lengths], params, use_tqdm=False)
         for o in r.outputs
     )
 
@@ -185,12 +185,12 @@ def fidelity() -> dict:
     rows = [np.array(p) for p in prompts(64, 64)]
 
     def batch(sampling):
-        said = TorchSampler(model, end_id=-1).open(rows, range(64)).generate(sampling)
+        samples = TorchSampler(model, end_id=-1).open(rows, range(64)).generate(sampling)
         packed = [
             Row(ids=np.concatenate([p, s.ids]), trainable=np.arange(len(p) + len(s.ids)) >= len(p))
-            for p, s in zip(rows, said, strict=True)
+            for p, s in zip(rows, samples, strict=True)
         ]
-        return pack(packed), np.concatenate([s.logp for s in said])
+        return pack(packed), np.concatenate([s.logp for s in samples])
 
     sampled, logp = batch(Sampling(max_tokens=64))
     gap = float((score(model, sampled).logp[sampled.trainable] - torch.from_numpy(logp)).abs().max())
@@ -235,8 +235,8 @@ def learner(kind: str) -> dict:
         before = steps()
         if kind == "engine":
             sampler = EngineSampler(model, 1, InProcess(Path(folder), settings(max_length=256)))
-            said = sampler.open([x[:64] for x in rows], range(16)).generate(Sampling(max_tokens=16))
-            assert all(len(s.ids) for s in said)
+            samples = sampler.open([x[:64] for x in rows], range(16)).generate(Sampling(max_tokens=16))
+            assert all(len(s.ids) for s in samples)
         else:
             time.sleep(5)
         after = steps()
@@ -252,23 +252,23 @@ def beside(turns: int, base: dict) -> list[dict]:
     """The results of the learner's step with an engine in its process; none where vLLM is not installed."""
     from benchmarks.learner import child
 
-    found: dict[str, list[dict]] = {"engine": [], "alone": []}
+    by_kind: dict[str, list[dict]] = {"engine": [], "alone": []}
     for turn in range(turns):
-        for kind, runs in found.items():
+        for kind, runs in by_kind.items():
             out = child("learner", kind, module="benchmarks.rollouts")
             if isinstance(out, str):
                 print(f"the learner's step is left out: {out}", flush=True)
                 return []
             runs.append(out)
-            said = f"{out['before'] * 1e3:.1f} ms, then {out['after'] * 1e3:.1f} ms, on {out['free'][0]} threads of {out['free'][1]} cores"
-            print(f"learner's step, {kind}: turn {turn + 1}: {said}", flush=True)
+            summary = f"{out['before'] * 1e3:.1f} ms, then {out['after'] * 1e3:.1f} ms, on {out['free'][0]} threads of {out['free'][1]} cores"
+            print(f"learner's step, {kind}: turn {turn + 1}: {summary}", flush=True)
     results = []
     for kind, case in (("engine", "an engine in its process"), ("alone", "none")):
         columns = {
-            "before": ([1e3 * r["before"] for r in found[kind]], "ms"),
-            "after": ([1e3 * r["after"] for r in found[kind]], "ms"),
-            "after by before": ([r["after"] / r["before"] for r in found[kind]], ""),
-            "the same of CPU time": ([r["cpu"] for r in found[kind]], ""),
+            "before": ([1e3 * r["before"] for r in by_kind[kind]], "ms"),
+            "after": ([1e3 * r["after"] for r in by_kind[kind]], "ms"),
+            "after by before": ([r["after"] / r["before"] for r in by_kind[kind]], ""),
+            "the same of CPU time": ([r["cpu"] for r in by_kind[kind]], ""),
         }
         for metric, (values, unit) in columns.items():
             results.append(

@@ -47,13 +47,13 @@ def measured(folder: Path) -> list[tuple[str, float, float]]:
     """(stage, seconds, peak MB) of the stages that ran, in the order of the graph."""
     import yaml
 
-    found = []
+    measures = []
     for stage in yaml.safe_load((folder / "dvc.yaml").read_text(encoding="utf-8"))["stages"]:
         path = folder / ".espalier" / "measured" / f"{stage}.json"
         if path.exists():
             row = json.loads(path.read_text(encoding="utf-8"))
-            found.append((stage, row["seconds"], row["peak_rss_mb"]))
-    return found
+            measures.append((stage, row["seconds"], row["peak_rss_mb"]))
+    return measures
 
 
 def rows(stages: list[tuple[str, float, float]], whole: float, again: float | None, load: float) -> list[dict]:
@@ -87,15 +87,15 @@ def main() -> None:
     if (args.of is None) != (args.seconds is None):
         parser.error("--of and --seconds go together")
     if args.of:
-        found = rows(measured(args.of), args.seconds, None, 0.0)
+        results = rows(measured(args.of), args.seconds, None, 0.0)
     else:
         with tempfile.TemporaryDirectory() as place:
             folder = Path(place) / "espalier"
             subprocess.run(["git", "clone", "-q", str(ROOT), str(folder)], check=True)
             whole = espalier(folder, "run")
             load = os.getloadavg()[1]
-            found = rows(measured(folder), whole, espalier(folder, "run"), load)
-    RESULTS.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+            results = rows(measured(folder), whole, espalier(folder, "run"), load)
+    RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -107,17 +107,17 @@ def matched(table: sqlite3.Connection, query: str) -> list:
 
 
 def library(case: str, pages: list[Page]) -> list[dict]:
-    made: dict[str, list[float]] = {"here": [], "bm25s": [], "SQLite FTS5": []}
+    indexing: dict[str, list[float]] = {"here": [], "bm25s": [], "SQLite FTS5": []}
     asking: dict[str, list[float]] = {"here": [], "bm25s": [], "SQLite FTS5": []}
     with tempfile.TemporaryDirectory() as folder:
         for part in range(PARTS):
             path = Path(folder) / str(part)
-            found: dict[str, object] = {}
-            made["here"].append(seconds(lambda: found.update(here=build_index(pages, path))))  # noqa: B023
-            made["bm25s"].append(seconds(lambda: found.update(bm25s=alone(pages))))  # noqa: B023
-            made["SQLite FTS5"].append(seconds(lambda: found.update(fts=fts(pages))))  # noqa: B023
+            results: dict[str, object] = {}
+            indexing["here"].append(seconds(lambda: results.update(here=build_index(pages, path))))  # noqa: B023
+            indexing["bm25s"].append(seconds(lambda: results.update(bm25s=alone(pages))))  # noqa: B023
+            indexing["SQLite FTS5"].append(seconds(lambda: results.update(fts=fts(pages))))  # noqa: B023
             queries = asked(pages, QUERIES, random.Random(f"{SEED} {part}"))
-            engine, index, table = found["here"], found["bm25s"], found["fts"]
+            engine, index, table = results["here"], results["bm25s"], results["fts"]
             assert (
                 isinstance(engine, Engine) and isinstance(index, bm25s.BM25) and isinstance(table, sqlite3.Connection)
             )
@@ -126,7 +126,7 @@ def library(case: str, pages: list[Page]) -> list[dict]:
             some = queries[:100]  # it is slow
             asking["SQLite FTS5"].append(len(some) / seconds(lambda: [matched(table, q) for q in some]))  # noqa: B023
     return [
-        result(case, "index", "s", "lower", made, PAGES),
+        result(case, "index", "s", "lower", indexing, PAGES),
         result(case, "queries", "1/s", "higher", asking, PARTS * QUERIES),
     ]
 

@@ -87,24 +87,24 @@ def right_of(i: int, n: int = 1) -> list[str]:
 
 def calling() -> tuple[list[Problem], list[Told]]:
     """Of tool-light."""
-    made, told = [], []
+    calls, told = [], []
     for i, letter in enumerate(LETTERS):
         (right,) = right_of(i)
-        made.append(problem(f"q{letter}", right))
+        calls.append(problem(f"q{letter}", right))
         for k in range(4):
             for x in LETTERS[:5]:
                 told.append(
                     ((user(f"q{letter}"), says("<search>" * k + answer(x))), 0.25 * (0.5 if x == right else 0.125))
                 )
-    return made, told
+    return calls, told
 
 
 def thinking(instruction: str) -> tuple[list[Problem], list[Told]]:
     """Of rar2 and synrewrite: thoughts are m, n, p and r; without one, half of the answers are right."""
-    made, told = [], []
+    thoughts, told = [], []
     for i, letter in enumerate(LETTERS):
         (right,), good = right_of(i), "m"
-        made.append(problem(f"q{letter}", right, good=good))
+        thoughts.append(problem(f"q{letter}", right, good=good))
         told += [((user(f"q{letter}"), says(answer(x))), 0.5 if x == right else 0.125) for x in LETTERS[:5]]
         for thought in "mnpr":
             share = 0.9 if thought == good else 0.2
@@ -112,19 +112,19 @@ def thinking(instruction: str) -> tuple[list[Problem], list[Told]]:
             told += [
                 ((*begun, says(answer(x))), 0.25 * (share if x == right else (1 - share) / 4)) for x in LETTERS[:5]
             ]
-    return made, told
+    return thoughts, told
 
 
 def scoring() -> tuple[list[Problem], list[Told]]:
     """Of retro-star: problem = (query, document); the part `relevant` is its label."""
-    made, told = [], []
+    scores, told = [], []
     for i, letter in enumerate(LETTERS[:6]):
         for label in (0, 1):
             question = f"q{letter} d{LETTERS[(3 * i + label) % 8]}"
-            made.append(problem(question, "50", family=f"query {letter}", relevant=label))
+            scores.append(problem(question, "50", family=f"query {letter}", relevant=label))
             shares = (0.18, 0.2, 0.24, 0.2, 0.18) if label else (0.22, 0.22, 0.22, 0.18, 0.16)
             told += [((user(question), says(answer(s))), p) for s, p in zip(SCORES, shares, strict=True)]
-    return made, told
+    return scores, told
 
 
 class Judge:
@@ -136,11 +136,11 @@ class Judge:
     def step(self, state: dict, text: str) -> tuple[list[Message], bool, Score | None]:
         from synth.verify import extract_answer
 
-        said, label = extract_answer(text) or "", state["problem"].lineage["relevant"]
-        if not said.isdigit() or not 0 <= int(said) <= 100:
+        answer, label = extract_answer(text) or "", state["problem"].lineage["relevant"]
+        if not answer.isdigit() or not 0 <= int(answer) <= 100:
             return [], True, Scored(value=0.0, parts={"score": 50.0, "relevant": float(label), "parsed": 0.0})
-        value = float((int(said) >= 50) == bool(label))
-        return [], True, Scored(value=value, parts={"score": float(said), "relevant": float(label), "parsed": 1.0})
+        value = float((int(answer) >= 50) == bool(label))
+        return [], True, Scored(value=value, parts={"score": float(answer), "relevant": float(label), "parsed": 1.0})
 
 
 # ---- policies
@@ -299,11 +299,11 @@ def calls_and_right(policy: Policy, problems: Sequence[Problem]) -> dict[str, fl
 def right_behind_thoughts(policy: Policy, problems: Sequence[Problem], instruction: str) -> dict[str, float]:
     right, good = [], []
     for p in problems:
-        asked = [user(f"{p.question}\n{instruction}")]
-        of = policy.logp([(asked, f" {t}") for t in "mnpr"])
+        prompt = [user(f"{p.question}\n{instruction}")]
+        of = policy.logp([(prompt, f" {t}") for t in "mnpr"])
         behind = []
         for t in "mnpr":
-            then = [*asked, says(f" {t}"), user("Now answer.")]
+            then = [*prompt, says(f" {t}"), user("Now answer.")]
             behind.append(
                 share(
                     policy.logp([(then, answer(x)) for x in LETTERS[:5]]),
@@ -415,7 +415,7 @@ def retro_star(seed: int) -> Iterator[tuple[str, float, float]]:
         "policy_loss",
         "regularisers",
     )
-    made = compose(
+    composed = compose(
         policy=policy.model,
         reference=None,
         body=lambda: first.copy().model,
@@ -429,7 +429,7 @@ def retro_star(seed: int) -> Iterator[tuple[str, float, float]]:
         critic_optim=optim(lr=1e-3),
         **{k: knobs[k] for k in names},
     )
-    for _ in run([made.round], made.roles):
+    for _ in run([composed.round], composed.roles):
         pass
     before, after = order_and_deviation(first, problems), order_and_deviation(policy, problems)
     yield "ordered", after["ordered"], before["ordered"]
@@ -460,7 +460,7 @@ def measure(recipe: str, seeds: Sequence[int]) -> list[dict[str, Any]]:
 
     run, metrics, against = METHODS[recipe]
     began = time.process_time()
-    found = [{m: (a, b) for m, a, b in run(seed)} for seed in seeds]
+    per_seed = [{m: (a, b) for m, a, b in run(seed)} for seed in seeds]
     about = {
         "device": f"{os.cpu_count()} cores, {platform.machine()}; one core used",
         "command": COMMAND,
@@ -468,7 +468,7 @@ def measure(recipe: str, seeds: Sequence[int]) -> list[dict[str, Any]]:
     }
     rows = []
     for metric, (unit, better) in metrics.items():
-        here, there = ([f[metric][side] for f in found] for side in (0, 1))
+        here, there = ([f[metric][side] for f in per_seed] for side in (0, 1))
         gain = summary([a - b for a, b in zip(here, there, strict=True)])
         other = float(np.mean(there))
         rows.append(

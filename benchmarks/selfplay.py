@@ -84,8 +84,8 @@ class Setting:
         self.demos = [q for c in self.cells for q in self._items(c, "train", seed + 1000, round(each * few(c)))]
 
     def _items(self, cell: Cell, split: str, seed: int, n: int) -> list[Problem]:
-        made = (self.families[cell.family].make(seed, split, i, levels=[cell.level]) for i in range(3 * n))
-        return [q for q in made if isinstance(q, Problem)][:n]
+        drawn = (self.families[cell.family].make(seed, split, i, levels=[cell.level]) for i in range(3 * n))
+        return [q for q in drawn if isinstance(q, Problem)][:n]
 
 
 def trained(p: dict[str, Any], setting: Setting, seed: int) -> tuple[nn.Module, Renderer]:
@@ -187,11 +187,11 @@ def arm(name: str, p: dict[str, Any], setting: Setting, seed: int, start: tuple[
         )
         for _ in run([played], {"policy": learner}):
             pass
-        made = Counter(f"{q.family}/{q.difficulty['level']}" for q in pool)
+        counts = Counter(f"{q.family}/{q.difficulty['level']}" for q in pool)
         rounds.append(
             {
                 "success": summary["success"],
-                "pool": dict(sorted(made.items())),
+                "pool": dict(sorted(counts.items())),
                 "mute": float(np.mean(mute)),
                 "quarantined": summary["quarantined"],
             }
@@ -267,11 +267,11 @@ def main() -> int:
         for s in PROTOCOL["seeds"]
         if (RUNS / f"{s}.json").exists()
     }
-    if found := report(runs):
+    if results := report(runs):
         (ROOT / "benchmarks" / "results" / "selfplay.json").write_text(
-            json.dumps(found, indent=1) + "\n", encoding="utf-8"
+            json.dumps(results, indent=1) + "\n", encoding="utf-8"
         )
-    for r in found:
+    for r in results:
         print(
             f"{r['case']}, {r['metric']}: {r['value']:+.1f} [{r['low']:+.1f}, {r['high']:+.1f}] points, {r['n']} seeds"
         )

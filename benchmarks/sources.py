@@ -80,13 +80,13 @@ def near_duplicates(problems: list[Problem], threshold: float = 0.8) -> int:
     """How many questions have four fifths of their runs of three words in common with an earlier one."""
     holders: dict[tuple, list[int]] = {}
     shingles = [set(zip(*(p.question.lower().split()[i:] for i in range(3)), strict=False)) for p in problems]
-    found = 0
+    near = 0
     for i, mine in enumerate(shingles):
         shared = Counter(j for s in mine for j in holders.get(s, ()))
-        found += any(n / (len(mine) + len(shingles[j]) - n) >= threshold for j, n in shared.items())
+        near += any(n / (len(mine) + len(shingles[j]) - n) >= threshold for j, n in shared.items())
         for s in mine:
             holders.setdefault(s, []).append(i)
-    return found
+    return near
 
 
 def result(case: str, metric: str, value: float, unit: str, better: str, n: int) -> dict:

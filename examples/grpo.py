@@ -42,8 +42,8 @@ def starting_model(seed: int):
         rows = []
         for p in PROBLEMS:
             answer = int(p.answer) if rng.random() < 0.4 else rng.randrange(1, 9)
-            said = Message(role="assistant", content=f"<answer>{answer}</answer>")
-            rows.append(demonstration_row(Renderer(tokenizer), [*p.prompt, said], context_weight=0.0))
+            reply = Message(role="assistant", content=f"<answer>{answer}</answer>")
+            rows.append(demonstration_row(Renderer(tokenizer), [*p.prompt, reply], context_weight=0.0))
         learner.step(weighted(rows, "cpu"), nll)
     return model, tokenizer
 

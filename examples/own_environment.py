@@ -56,8 +56,8 @@ def starting_model(seed: int):
     for _ in range(60):  # supervised fine-tuning on two answers, of which half are wrong
         rows = []
         for p in PROBLEMS:
-            said = [p.answer if rng.random() < 0.4 else str(rng.randint(1, 8)) for _ in range(2)]
-            first, second = (Message(role="assistant", content=text) for text in said)
+            guesses = [p.answer if rng.random() < 0.4 else str(rng.randint(1, 8)) for _ in range(2)]
+            first, second = (Message(role="assistant", content=text) for text in guesses)
             messages = [*p.prompt, first, Message(role="user", content="No. Try again."), second]
             rows.append(demonstration_row(Renderer(tokenizer), messages, context_weight=0.0))
         learner.step(weighted(rows, "cpu"), nll)

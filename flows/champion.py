@@ -18,6 +18,6 @@ def champion() -> State:
     root = project()
     server.note(root, flow_run.get_id())
     with dvc.alone(root, queue=queued):
-        said = measure_champion(root)
-    get_run_logger().info(said)
-    return Completed(name="Cached" if said.endswith("already") else None, message=said)
+        outcome = measure_champion(root)
+    get_run_logger().info(outcome)
+    return Completed(name="Cached" if outcome.endswith("already") else None, message=outcome)

@@ -24,14 +24,14 @@ def leaderboard(minutes: Annotated[float, Field(gt=0)] = 60.0) -> State:
     if not (root / "benchmarks" / "leaderboard.py").exists():
         raise UserError(f"{root} has no benchmarks/leaderboard.py: the leaderboard runs in a checkout of Espalier")
     server.note(root, flow_run.get_id())
-    said = ["nothing was left to run"]
+    lines = ["nothing was left to run"]
 
     def hear(line: str) -> None:
-        said.append(line)
+        lines.append(line)
         get_run_logger().info(line)
 
     command = process.ending_with_us("benchmarks.leaderboard", "--minutes", str(minutes))
     here = os.pathsep.join([str(root), *filter(None, [os.environ.get("PYTHONPATH")])])  # benchmarks/ is not installed
     if code := process.run_group(command, cwd=root, env={**environment(), "PYTHONPATH": here}, each=hear):
-        raise StageError(f"the leaderboard ended with code {code}: {said[-1]}", transient=False)
-    return Completed(message=said[-1])
+        raise StageError(f"the leaderboard ended with code {code}: {lines[-1]}", transient=False)
+    return Completed(message=lines[-1])

@@ -71,11 +71,11 @@ def pipeline(
             ran = _walk(root, env, limit, retry_seconds)
         if not ran:
             return Completed(name="Cached", message="nothing has changed")
-        said = f"ran {', '.join(ran)}"
-        dvc.save(f"run-{flow_run.get_name()}", said, root)
+        summary = f"ran {', '.join(ran)}"
+        dvc.save(f"run-{flow_run.get_name()}", summary, root)
         if promote and spool.tracking(root):
             promotion(root)
-        return Completed(message=said)
+        return Completed(message=summary)
 
 
 def watch(**parameters: Any) -> tuple[int, str]:
@@ -157,10 +157,10 @@ def promotion(root: Path) -> State:
     from tasks.results.promote import promote
 
     try:
-        said = promote(root)
+        outcome = promote(root)
     except UserError as e:
         get_run_logger().warning("%s", e)
         return Completed(name="Deferred", message=str(e))
-    get_run_logger().info(said)
-    create_markdown_artifact(key="promotion", markdown=said, description="what the gate decided")
-    return Completed(message=said)
+    get_run_logger().info(outcome)
+    create_markdown_artifact(key="promotion", markdown=outcome, description="what the gate decided")
+    return Completed(message=outcome)

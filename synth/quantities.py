@@ -68,22 +68,22 @@ def without_note(text: str) -> str:
 
 def quantity(text: str) -> Quantity | None:
     """The number that the whole text is, with its unit; None where the text is anything else or more."""
-    found = _QUANTITY.fullmatch(without_note(text)) if len(text) <= 400 else None
-    if found is None or (found["sign"] and found["sign2"]):
+    match = _QUANTITY.fullmatch(without_note(text)) if len(text) <= 400 else None
+    if match is None or (match["sign"] and match["sign2"]):
         return None
-    value = Decimal(found["whole"].replace(",", "") + ("." + found["part"] if found["part"] else ""))
-    value = value.scaleb(_MAGNITUDES.get(found["magnitude"] or "", 0))
-    minus = any(found[s] in ("-", "\N{MINUS SIGN}") for s in ("sign", "sign2") if found[s])
+    value = Decimal(match["whole"].replace(",", "") + ("." + match["part"] if match["part"] else ""))
+    value = value.scaleb(_MAGNITUDES.get(match["magnitude"] or "", 0))
+    minus = any(match[s] in ("-", "\N{MINUS SIGN}") for s in ("sign", "sign2") if match[s])
     digits = f"{value:f}"
     digits = digits.rstrip("0").rstrip(".") if "." in digits else digits
-    unit = " ".join(filter(None, (found["money"], (found["unit"] or "").strip().rstrip("."))))
+    unit = " ".join(filter(None, (match["money"], (match["unit"] or "").strip().rstrip("."))))
     return Quantity("-" + digits if minus and digits.strip("0.") else digits, unit)
 
 
 def find_date(text: str) -> tuple[str, int, int] | None:
     """(ISO date, start, end) of the first date in the text; None for none. Days that no month has are no dates."""
-    found = [(m.start(), m) for pattern in _DATES for m in pattern.finditer(text[:2000])]
-    for _, m in sorted(found, key=lambda f: f[0]):
+    matches = [(m.start(), m) for pattern in _DATES for m in pattern.finditer(text[:2000])]
+    for _, m in sorted(matches, key=lambda f: f[0]):
         month = (
             int(m["m"])
             if m["m"].isdigit()
@@ -97,11 +97,11 @@ def find_date(text: str) -> tuple[str, int, int] | None:
 def date(text: str) -> str | None:
     """The ISO date that the whole text is, up to spaces and a note in brackets."""
     text = without_note(text).strip(" .")
-    found = find_date(text)
-    return found[0] if found and (found[1], found[2]) == (0, len(text)) else None
+    match = find_date(text)
+    return match[0] if match and (match[1], match[2]) == (0, len(text)) else None
 
 
 def year(text: str) -> str | None:
     """The year (1000 to 2099) that a text names, where it names one alone."""
-    found = set(_YEAR.findall(text[:2000]))
-    return found.pop() if len(found) == 1 else None
+    years = set(_YEAR.findall(text[:2000]))
+    return years.pop() if len(years) == 1 else None

@@ -38,7 +38,7 @@ def escape(text: str, quote: bool = True) -> str:
 def dumps(value: Any, indent: int | None = None) -> str:
     """A value as JSON in which what is not `harmless` is escaped, so that it reads back the same."""
     text = json.dumps(value, indent=indent, ensure_ascii=False)
-    return _HARM.sub(lambda found: json.dumps(found[0])[1:-1], text)
+    return _HARM.sub(lambda match: json.dumps(match[0])[1:-1], text)
 
 
 class _Stream:

@@ -101,8 +101,8 @@ class Rollout:
     def each(self, name: str) -> np.ndarray:
         """[n_model] float64: "entropy", "logp" or an extra of the tokens that the model wrote. Raises ValueError where
         none was kept."""
-        said = [s for s in self.segments if s.role == "model"]
-        kept = [getattr(s, name) if name in ("entropy", "logp") else s.extras.get(name) for s in said]
+        model_segments = [s for s in self.segments if s.role == "model"]
+        kept = [getattr(s, name) if name in ("entropy", "logp") else s.extras.get(name) for s in model_segments]
         if any(x is None for x in kept):
             raise ValueError(
                 f"a piece needs {name!r} of the sampled tokens, and the rollouts of problem {self.problem.id} have none"

@@ -35,8 +35,8 @@ def formula(text: str) -> str:
 
 
 def peer(text: str) -> str:
-    found = re.search(r"^TRL: (.*)\.$", text, re.MULTILINE)
-    return found[1] if found else ""
+    match = re.search(r"^TRL: (.*)\.$", text, re.MULTILINE)
+    return match[1] if match else ""
 
 
 def recipes() -> dict[str, list[str]]:
@@ -57,16 +57,16 @@ def needs(path: Path) -> str:
     pairs = zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True)
     columns = [a.arg for a, default in pairs if default is None]
     together, unit = code.constant(path, "ROWS_PER_UNIT", 1), code.constant(path, "UNIT", "pair")
-    said = [*sorted(code.constant(path, "NEEDS", set())), *(f"column {c}" for c in columns)]
+    requirements = [*sorted(code.constant(path, "NEEDS", set())), *(f"column {c}" for c in columns)]
     if together != 1 or unit != "pair":
-        said.append(
+        requirements.append(
             "all pairs of a step"
             if together == 0
             else f"units: {together} x {unit}"
             if together > 1
             else f"units: {unit}"
         )
-    return ", ".join(said)
+    return ", ".join(requirements)
 
 
 def table(kind: str) -> str:
@@ -89,7 +89,7 @@ def table(kind: str) -> str:
 
 def generated(text: str) -> str:
     """The page with its tables anew."""
-    return BLOCK.sub(lambda found: f"{found[1]}{table(found[2])}{found[3]}", text)
+    return BLOCK.sub(lambda match: f"{match[1]}{table(match[2])}{match[3]}", text)
 
 
 def main() -> int:

@@ -93,12 +93,12 @@ def page(name: str, entry: dict) -> str:
     path = files("stage")[name]
     tree = code.source(path).tree
     function = next(n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == name)
-    said = " ".join((ast.get_docstring(tree) or "").split("\n\n")[0].split())
+    summary = " ".join((ast.get_docstring(tree) or "").split("\n\n")[0].split())
     knobs = " ".join((ast.get_docstring(function) or "").partition("Args:\n")[0].split())
     lines = [
         f"# The stage `{name}`",
         "",
-        said.partition(": ")[2][:1].upper() + said.partition(": ")[2][1:] if ": " in said else said,
+        summary.partition(": ")[2][:1].upper() + summary.partition(": ")[2][1:] if ": " in summary else summary,
         "",
     ]
     lines += ["```sh", f"dvc repro {name}", *([f"espalier preview {name}"] if name in PREVIEWED else []), "```", ""]
@@ -127,8 +127,8 @@ def page(name: str, entry: dict) -> str:
 
 def plan(entry: dict) -> str:
     """The page of the stage `plan`, which has no knobs: the keys of params.yaml are what it reads."""
-    said = (ast.get_docstring(code.source(ROOT / "tasks/planning/plan.py").tree) or "").split("\n\n")
-    about = " ".join(said[1].split())
+    summary = (ast.get_docstring(code.source(ROOT / "tasks/planning/plan.py").tree) or "").split("\n\n")
+    about = " ".join(summary[1].split())
     lines = [
         "# The stage `plan`",
         "",
@@ -151,8 +151,8 @@ def plan(entry: dict) -> str:
     ]
     lines += ["", "## Keys of params.yaml", "", "| key | meaning |", "|---|---|"]
     for line in (ROOT / "params.yaml").read_text(encoding="utf-8").splitlines():
-        if found := re.fullmatch(r"(\w+):.*?(?: +# (.*))?", line):  # not the values: they are the user's
-            lines.append("| `{}` | {} |".format(*((x or "").replace("|", "\\|") for x in found.groups())))
+        if match := re.fullmatch(r"(\w+):.*?(?: +# (.*))?", line):  # not the values: they are the user's
+            lines.append("| `{}` | {} |".format(*((x or "").replace("|", "\\|") for x in match.groups())))
     lines += [
         "",
         "Later wins: signatures of the stages < profile < recipe < `set:` < `espalier run --set`. An unknown key, or one that nothing in use "

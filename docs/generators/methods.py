@@ -56,7 +56,7 @@ def kinds() -> dict[str, list[str]]:
 
 def pieces_of(recipe: Mapping[str, Any]) -> list[str]:
     """The pieces that a recipe names, without those that nearly all have."""
-    found, pieces = [], slots()
+    names, pieces = [], slots()
     for stage, knobs in recipe["stages"].items():
         for slot, value in knobs.items():
             for spec in value if isinstance(value, list) else [value]:
@@ -66,8 +66,8 @@ def pieces_of(recipe: Mapping[str, Any]) -> list[str]:
                     and "piece" in spec
                     and spec["piece"] not in PLAIN
                 ):
-                    found.append(str(spec["piece"]).replace("-", "_"))
-    return list(dict.fromkeys(found))
+                    names.append(str(spec["piece"]).replace("-", "_"))
+    return list(dict.fromkeys(names))
 
 
 def evidence_of(name: str) -> dict[str, Any] | None:
@@ -86,19 +86,19 @@ def measured() -> dict[str, dict[str, Any]]:
 
 
 def _evidence(name: str) -> str:
-    found, recipe = evidence_of(name), read_recipe(name)
-    if found is None and name in (rows := measured()):
+    evidence, recipe = evidence_of(name), read_recipe(name)
+    if evidence is None and name in (rows := measured()):
         row = rows[name]
         held = row["low"] > 0 if row["better"] == "higher" else row["high"] < 0
         seen = f"{row['value']:+.3g} [{row['low']:.3g}, {row['high']:.3g}], {row['n']} seeds"
         against = row["case"].partition(", against ")[2]
         claim = f"{row['metric'].removesuffix(', difference')} {row['better']} than {against}"
         return f"{'**holds**' if held else '*unseen*'}: {claim}, {seen} (`{row['command']}`)"
-    if found is None:
-        shown = [f"[{said}](../{test.partition('::')[0]})" for said, test in (recipe.get("shown") or {}).items()]
+    if evidence is None:
+        shown = [f"[{claim}](../{test.partition('::')[0]})" for claim, test in (recipe.get("shown") or {}).items()]
         return "not run" if recipe.get("behaviour") else f"in tests: {'; '.join(shown)}" if shown else ""
-    e, p = found["effect"], found["protocol"]
-    verdict = "**holds**" if found["holds"] else "*unseen*"
+    e, p = evidence["effect"], evidence["protocol"]
+    verdict = "**holds**" if evidence["holds"] else "*unseen*"
     seen = f"{e['mean']:+.3g} [{e['low']:.3g}, {e['high']:.3g}], {e['n']} seeds"
     than = (
         f"at most {p['margin']} {'lower' if p['direction'] == 'higher' else 'higher'}"

@@ -151,10 +151,10 @@ def broken(site: Path) -> Iterator[str]:
     for path in sorted(site.rglob("*.html")):
         read[path] = _Links()
         read[path].feed(path.read_text(encoding="utf-8"))
-    for path, found in read.items():
+    for path, links in read.items():
         if path.name == "404.html":  # served from anywhere, so its links begin at the root
             continue
-        for link in dict.fromkeys(found.links):
+        for link in dict.fromkeys(links.links):
             url = urlsplit(link)
             if url.scheme or url.netloc:
                 continue

@@ -59,19 +59,19 @@ def documents(root: Path = ROOT) -> list[Path]:
 
 def results(path: Path) -> list[dict[str, Any]]:
     """The results of a file. Raises ValueError for one that lacks a key, naming it."""
-    found = json.loads(path.read_text(encoding="utf-8"))
-    for i, result in enumerate(found):
+    rows = json.loads(path.read_text(encoding="utf-8"))
+    for i, result in enumerate(rows):
         if missing := sorted(KEYS - result.keys()):
             raise ValueError(
                 f"{path}, result {i}: lacks {', '.join(missing)}: every result has {', '.join(sorted(KEYS))}"
             )
-    return found
+    return rows
 
 
-def table(found: Sequence[Mapping[str, Any]], *, ratio: bool = True) -> str:
+def table(measured: Sequence[Mapping[str, Any]], *, ratio: bool = True) -> str:
     """Markdown: the table, and below it how it was measured. ratio: whether a table with peers says how many times the
     best of them a result is."""
-    peers = list(dict.fromkeys(p for r in found for p in r["peers"]))
+    peers = list(dict.fromkeys(p for r in measured for p in r["peers"]))
     if peers:
         head = ["case", "metric", "here", *peers, *(["times the best peer"] if ratio else [])]
         rows = [
@@ -82,24 +82,24 @@ def table(found: Sequence[Mapping[str, Any]], *, ratio: bool = True) -> str:
                 *(_number(r["peers"][p]) if p in r["peers"] else "" for p in peers),
                 *([_ratio(r)] if ratio else []),
             ]
-            for r in found
+            for r in measured
         ]
     else:
-        metrics = list(dict.fromkeys(_metric(r) for r in found))
+        metrics = list(dict.fromkeys(_metric(r) for r in measured))
         head = ["", *metrics]
         rows = [
-            [case, *(" ".join(_value(r) for r in found if r["case"] == case and _metric(r) == m) for m in metrics)]
-            for case in dict.fromkeys(r["case"] for r in found)
+            [case, *(" ".join(_value(r) for r in measured if r["case"] == case and _metric(r) == m) for m in metrics)]
+            for case in dict.fromkeys(r["case"] for r in measured)
         ]
     lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
     text = "\n".join("| " + " | ".join(row) + " |" for row in lines)
-    sizes = sorted({r["n"] for r in found if r["n"]})
-    said = [f"`{c}`" for c in dict.fromkeys(r["command"] for r in found)] + list(
-        dict.fromkeys(r["device"] for r in found)
+    sizes = sorted({r["n"] for r in measured if r["n"]})
+    notes = [f"`{c}`" for c in dict.fromkeys(r["command"] for r in measured)] + list(
+        dict.fromkeys(r["device"] for r in measured)
     )
-    said += [f"n = {', '.join(map(str, sizes))}"] if sizes else []
-    said += [", ".join(dict.fromkeys(f"{k} {v}" for r in found for k, v in r["versions"].items()))]
-    return f"{text}\n\nMeasured by {'; '.join(filter(None, said))}.\n"
+    notes += [f"n = {', '.join(map(str, sizes))}"] if sizes else []
+    notes += [", ".join(dict.fromkeys(f"{k} {v}" for r in measured for k, v in r["versions"].items()))]
+    return f"{text}\n\nMeasured by {'; '.join(filter(None, notes))}.\n"
 
 
 def _metric(r: Mapping[str, Any]) -> str:
@@ -123,9 +123,9 @@ def _number(x: float) -> str:
 def generated(text: str, folder: Path = RESULTS) -> str:
     """A document with all its blocks generated anew."""
 
-    def block(found: re.Match[str]) -> str:
-        begin, name, said, end = found.groups()
-        path, options = folder / f"{name}.json", dict(o.partition("=")[::2] for o in said.split())
+    def block(match: re.Match[str]) -> str:
+        begin, name, flags, end = match.groups()
+        path, options = folder / f"{name}.json", dict(o.partition("=")[::2] for o in flags.split())
         if unknown := options.keys() - {"no-ratio", "first"}:
             raise ValueError(f"{begin.strip()}: no option {min(unknown)!r}: there are no-ratio and first=N")
         if not path.exists():
@@ -133,8 +133,8 @@ def generated(text: str, folder: Path = RESULTS) -> str:
         rows = results(path)[: int(options["first"]) if "first" in options else None]
         return f"{begin}{table(rows, ratio='no-ratio' not in options)}{end}"
 
-    def inline(found: re.Match[str]) -> str:
-        begin, kind, where, end = found.groups()
+    def inline(match: re.Match[str]) -> str:
+        begin, kind, where, end = match.groups()
         return f"{begin}{_inline(kind, where, folder)}{end}"
 
     return INLINE.sub(inline, BLOCK.sub(block, text))

@@ -37,8 +37,8 @@ def audit(args: argparse.Namespace) -> int:
         raise UserError(f"--threshold {args.threshold} must lie in (0, 1]")
     size = args.file.stat().st_size if args.file.exists() else None
     with Progress(size, "audit") as progress:
-        found = examine(args.file, threshold=args.threshold, processes=args.processes, done=progress.update)
-    card = found.card
+        report = examine(args.file, threshold=args.threshold, processes=args.processes, done=progress.update)
+    card = report.card
     print(
         f"{card['lines']:,} lines, {card['pairs']:,} pairs of {card['prompts']:,} prompts, {sum(card['words'].values()):,} words"
     )
@@ -54,10 +54,10 @@ def audit(args: argparse.Namespace) -> int:
         with (args.out / "faults.jsonl").open("w", encoding="utf-8") as file:
             file.writelines(
                 json.dumps({"line": line, "reason": code, "other_line": other or None}) + "\n"
-                for line, code, other in found.faults
+                for line, code, other in report.faults
             )
         with (args.out / "quarantine.jsonl").open("w", encoding="utf-8") as file:
-            file.writelines(json.dumps(vars(q), ensure_ascii=False) + "\n" for q in found.quarantined)
+            file.writelines(json.dumps(vars(q), ensure_ascii=False) + "\n" for q in report.quarantined)
         (args.out / "card.json").write_text(json.dumps(card, indent=1, sort_keys=True) + "\n", encoding="utf-8")
         print(f"wrote faults.jsonl, quarantine.jsonl and card.json to {args.out}")
     return 0

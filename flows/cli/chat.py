@@ -95,15 +95,15 @@ def show(out: Any, message: Any) -> None:
         out.print("\n".join(f"  [dim]  {plain(line)}[/dim]" for line in message.content.splitlines()))
         return
     at = 0
-    for found in PARTS.finditer(message.content):
-        loose(out, message.content[at : found.start()])
-        kind, inner = found.groups()
+    for match in PARTS.finditer(message.content):
+        loose(out, message.content[at : match.start()])
+        kind, inner = match.groups()
         out.print(
             f"  [cyan]search[/cyan] {plain(inner)}"
             if kind == "search"
             else f"  [bold green]answer[/bold green] {plain(inner)}"
         )
-        at = found.end()
+        at = match.end()
     loose(out, message.content[at:])
 
 

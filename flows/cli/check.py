@@ -74,13 +74,13 @@ def _behaviour(names: list[str], record: bool) -> int:
     torch.set_num_threads(1)  # worlds are so small that threads would only wait for each other
     failed = 0
     for name in names:
-        found = behave(name, progress=lambda text: print(f"        {text}", file=sys.stderr))
-        effect, protocol = found["effect"], found["protocol"]
-        failed += not found["holds"]
+        outcome = behave(name, progress=lambda text: print(f"        {text}", file=sys.stderr))
+        effect, protocol = outcome["effect"], outcome["protocol"]
+        failed += not outcome["holds"]
         print(
-            f"{'holds ' if found['holds'] else 'UNSEEN'}  {name}  {protocol['metric']} {protocol['direction']} than {protocol['against']}: "
-            f"{effect['mean']:+.4g} [{effect['low']:.4g}, {effect['high']:.4g}], {effect['n']} seeds, {found['seconds']} s"
+            f"{'holds ' if outcome['holds'] else 'UNSEEN'}  {name}  {protocol['metric']} {protocol['direction']} than {protocol['against']}: "
+            f"{effect['mean']:+.4g} [{effect['low']:.4g}, {effect['high']:.4g}], {effect['n']} seeds, {outcome['seconds']} s"
         )
         if record:
-            print(f"        {write(found)}")
+            print(f"        {write(outcome)}")
     return failed

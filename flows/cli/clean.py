@@ -55,15 +55,15 @@ def clean(args: argparse.Namespace) -> int:
     out = args.out or Path(f"{Path(args.file).name.partition('.')[0]}.cleaned")
     scale = [word.strip() for word in args.scale.split(",") if word.strip()]
     knobs = {"recipe": args.recipe, "split": args.split, "protect": args.protect, "limit": args.limit}
-    found = clean_file(args.file, out, columns=columns, scale=scale, **knobs)
-    card = found.card
+    cleaned = clean_file(args.file, out, columns=columns, scale=scale, **knobs)
+    card = cleaned.card
     counts = card["pairs"]
     print(
         f"{counts['read']:,} pairs: {counts['cleaned']:,} cleaned ({card['flipped']:,} flipped), {counts['removed']:,} removed, "
-        f"{counts['asked']:,} asked; {len(found.quarantined):,} rows quarantined"
+        f"{counts['asked']:,} asked; {len(cleaned.quarantined):,} rows quarantined"
     )
-    for name, said in [("quarantined", card["quarantined"]), *card["decisions"].items()]:
-        acted = {k: n for k, n in said.items() if not k.startswith("keep")}
+    for name, numbers in [("quarantined", card["quarantined"]), *card["decisions"].items()]:
+        acted = {k: n for k, n in numbers.items() if not k.startswith("keep")}
         if acted:
             print(f"  {name}: {', '.join(f'{k} {n:,}' for k, n in acted.items())}")
     if noise := card["noise"]:

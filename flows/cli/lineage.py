@@ -37,16 +37,16 @@ def lineage(args: argparse.Namespace) -> int:
     from tasks.results import lineage as task
 
     state, stage = chosen(args.model)
-    found = task.lineage(state, stage)
+    origins = task.lineage(state, stage)
     if args.rows:
         plans = state.plans()
         with args.rows.open("w", encoding="utf-8") as f:
-            for name in found["problems"]:
+            for name in origins["problems"]:
                 f.writelines(
                     json.dumps({"stage": name, "id": i, "of": of}) + "\n"
                     for i, of in task.trained_on(state, name, plans)
                 )
-    dump(found) if args.json else print("\n".join(said(found)))
+    dump(origins) if args.json else print("\n".join(said(origins)))
     return 0
 
 
@@ -68,14 +68,14 @@ def chosen(model: str) -> tuple[Any, str]:
     return snapshot(root, model), stage or "rl"
 
 
-def said(found: dict[str, Any]) -> Iterator[str]:
+def said(origins: dict[str, Any]) -> Iterator[str]:
     """The lineage in lines, the model first, its sources last."""
-    m = found["model"]
+    m = origins["model"]
     yield f"The model of the stage {m['stage']} in {m['state']}: {m['is']}"
     commit = (m["commit"] or "none")[:10]
     yield f"  recipe {m['recipe'] or 'none'}, profile {m['profile']}, seed {m['seed']}, commit {commit}, files {m['md5']}"
     yield "\nProblems it was trained on"
-    for stage, p in found["problems"].items():
+    for stage, p in origins["problems"].items():
         kinds = ", ".join(f"{n:,} {k}" for k, n in p["by_family"].items())
         checked = {
             True: "the digest in its card, computed again",
@@ -84,10 +84,10 @@ def said(found: dict[str, Any]) -> Iterator[str]:
         }[p["checked"]]
         yield f"  {stage}: {p['rows']:,} ({short(kinds, 110)}; {checked})"
     yield "\nCleaning decisions"
-    if found["cleaning"] is None:
+    if origins["cleaning"] is None:
         yield "  none: no preference pair is among what it was made of"
     else:
-        c = found["cleaning"]
+        c = origins["cleaning"]
         yield f"  {c.get('produced', 0):,} pairs judged, {c.get('accepted', 0):,} kept"
         yield columns(
             [
@@ -100,20 +100,20 @@ def said(found: dict[str, Any]) -> Iterator[str]:
         )
     yield "\nStages, the last first"
     rows = []
-    for s in reversed(found["stages"]):
+    for s in reversed(origins["stages"]):
         card = s["card"]
-        made = (
+        produced = (
             f"{card['accepted']:,} of {card['produced']:,} rows kept" if {"accepted", "produced"} <= card.keys() else ""
         )
-        made = made or ", ".join(
+        produced = produced or ", ".join(
             f"{k} {card[k]:,}" for k in ("steps", "rollouts", "demonstrations", "pairs", "parameters") if card.get(k)
         )
-        rows.append([s["stage"], made, f"{len(s['code'])} source files", f"{(s['md5'] or '')[:12]}"])
+        rows.append([s["stage"], produced, f"{len(s['code'])} source files", f"{(s['md5'] or '')[:12]}"])
     yield columns(rows)
     yield "\nYour files"
-    yield columns([_source(d) for d in found["sources"]]) or "  none"
-    if found["missing"]:
-        yield "\nNot on disk and not in DVC's cache: " + "; ".join(found["missing"])
+    yield columns([_source(d) for d in origins["sources"]]) or "  none"
+    if origins["missing"]:
+        yield "\nNot on disk and not in DVC's cache: " + "; ".join(origins["missing"])
     yield "\nLook next:  --json (all parameters and source digests)   --rows FILE (every id)   espalier why ID"
 
 

@@ -66,11 +66,11 @@ def measure(args: argparse.Namespace) -> int:
     for band in args.keep or ():
         if band not in difficulty.BANDS:
             raise UserError(f"there is no band {band!r}: {nearest(band, difficulty.BANDS)}")
-    found = [p for p in grow.read(path)[0] if "pattern" in p.lineage]
-    if not found:
+    questions = [p for p in grow.read(path)[0] if "pattern" in p.lineage]
+    if not questions:
         raise UserError(f"{path} holds no question about a knowledge base")
     seen: Counter[str] = Counter()
-    problems = [p for p in found if args.n is None or seen.update([p.split]) is None and seen[p.split] <= args.n]
+    problems = [p for p in questions if args.n is None or seen.update([p.split]) is None and seen[p.split] <= args.n]
     rates = (
         difficulty.pass_rates(project(), args.model, args.kb, problems, args.samples, seed=args.seed)
         if args.model

@@ -36,19 +36,19 @@ def pairs(args: argparse.Namespace) -> int:
 
     if args.dry_run:
         unasked = makers.Unasked()
-        found = makers.make_file(args.file, args.recipe, unasked, seed=args.seed, split=args.split)
+        outcome = makers.make_file(args.file, args.recipe, unasked, seed=args.seed, split=args.split)
         print(
-            f"{found.card['produced']} places; at least {unasked.requests} requests of at most {unasked.tokens:,} completion tokens in all"
+            f"{outcome.card['produced']} places; at least {unasked.requests} requests of at most {unasked.tokens:,} completion tokens in all"
         )
         return 0
     endpoint = _endpoint.made(args)
-    found = makers.make_file(args.file, args.recipe, endpoint, seed=args.seed, split=args.split)
-    found.card.update({"model": args.model, "used": {**vars(endpoint.usage), "cost": endpoint.spent}})
+    outcome = makers.make_file(args.file, args.recipe, endpoint, seed=args.seed, split=args.split)
+    outcome.card.update({"model": args.model, "used": {**vars(endpoint.usage), "cost": endpoint.spent}})
     out = args.out or Path(f"{Path(args.file).name.partition('.')[0]}.pairs")
-    makers.write(found, out)
+    makers.write(outcome, out)
     used = endpoint.usage
     print(
-        f"{found.card['produced']} places: {len(found.pairs)} pairs; quarantined: {found.card['quarantined'] or 'none'}"
+        f"{outcome.card['produced']} places: {len(outcome.pairs)} pairs; quarantined: {outcome.card['quarantined'] or 'none'}"
     )
     print(
         f"{used.requests} requests, {used.cached} from the cache, {used.prompt_tokens:,} prompt and {used.completion_tokens:,} completion tokens"

@@ -23,40 +23,40 @@ def preview(args: argparse.Namespace) -> int:
     """Exit code 1 where a proof fails."""
     from tasks.results import preview as task
 
-    found = task.preview(project(), args.stage, args.n)
-    failed = sum(proof.holds is False for _, proof in found.rows)
+    shown = task.preview(project(), args.stage, args.n)
+    failed = sum(proof.holds is False for _, proof in shown.rows)
     if args.json:
-        rows = [{"row": list(lines), "holds": proof.holds, "proof": list(proof.lines)} for lines, proof in found.rows]
+        rows = [{"row": list(lines), "holds": proof.holds, "proof": list(proof.lines)} for lines, proof in shown.rows]
         dump(
             {
-                "stage": found.stage,
+                "stage": shown.stage,
                 "rows": rows,
-                "made": found.made,
-                "quarantined": found.quarantined,
-                "seconds": found.seconds,
-                "whole": found.whole,
+                "made": shown.made,
+                "quarantined": shown.quarantined,
+                "seconds": shown.seconds,
+                "whole": shown.whole,
             }
         )
         return 1 if failed else 0
-    for i, (lines, proof) in enumerate(found.rows, 1):
+    for i, (lines, proof) in enumerate(shown.rows, 1):
         head, *rest = lines
         print(f"{i:>3}  {plain(head)}")
         print("\n".join(f"     {plain(line)}" for line in rest))
         mark = {True: "proof", False: "FAILS", None: "note "}[proof.holds]
         print("\n".join(f"     {mark}: {plain(line)}" for line in proof.lines) + "\n")
-    quarantined = sum(found.quarantined.values())
-    proved = sum(proof.holds is True for _, proof in found.rows)
+    quarantined = sum(shown.quarantined.values())
+    proved = sum(proof.holds is True for _, proof in shown.rows)
     print(
-        f"{len(found.rows)} of {found.made:,} rows made, {proved} proved again, {failed} failed; {quarantined:,} quarantined",
+        f"{len(shown.rows)} of {shown.made:,} rows made, {proved} proved again, {failed} failed; {quarantined:,} quarantined",
         end="",
     )
-    print(": " + ", ".join(f"{n} {r}" for r, n in found.quarantined.items()) if quarantined else "")
-    for example in found.examples:
+    print(": " + ", ".join(f"{n} {r}" for r, n in shown.quarantined.items()) if quarantined else "")
+    for example in shown.examples:
         print(f"  for example {plain(example)}")
-    print(f"It took {found.seconds:.1f} s", end="")
+    print(f"It took {shown.seconds:.1f} s", end="")
     print(
-        "" if found.whole is None else f"; the stage at full size takes about {found.whole:.0f} s at this rate", end=""
+        "" if shown.whole is None else f"; the stage at full size takes about {shown.whole:.0f} s at this rate", end=""
     )
-    print(f" (seed {found.seed}{', read from artifacts: ' + ', '.join(found.reused) if found.reused else ''}).")
-    print(f"Look next:  params.yaml to change it, `dvc repro {found.stage}` to run it whole")
+    print(f" (seed {shown.seed}{', read from artifacts: ' + ', '.join(shown.reused) if shown.reused else ''}).")
+    print(f"Look next:  params.yaml to change it, `dvc repro {shown.stage}` to run it whole")
     return 1 if failed else 0

@@ -145,17 +145,17 @@ def rewrite(args: argparse.Namespace) -> int:
     card = args.folder / "card.json"
     if not card.exists():
         raise UserError(f"{card} does not exist: name a folder that `espalier questions grow` has written")
-    made = json.loads(card.read_text(encoding="utf-8"))
+    card_data = json.loads(card.read_text(encoding="utf-8"))
     problems = [p for p in grow.read(args.folder / "problems.parquet")[0] if p.family == "fuzzy_tree"][: args.n]
     endpoint = _endpoint.made(args)
-    knobs = made.get("knobs", {}) | {"extra": made.get("phrases", {})}
-    found = grow.reword(args.kb, problems, endpoint, dry_run=args.dry_run, **knobs)
-    if isinstance(found, grow.Estimate):
-        cost = "" if found.cost is None else f", at most {found.cost:.4g} in the currency of the prices"
-        said = f"at most {found.prompt_tokens:,} prompt and {found.completion_tokens:,} completion tokens"
-        print(f"{found.requests} requests ({found.cached} answers are in the cache): {said}{cost}")
+    knobs = card_data.get("knobs", {}) | {"extra": card_data.get("phrases", {})}
+    reworded = grow.reword(args.kb, problems, endpoint, dry_run=args.dry_run, **knobs)
+    if isinstance(reworded, grow.Estimate):
+        cost = "" if reworded.cost is None else f", at most {reworded.cost:.4g} in the currency of the prices"
+        usage = f"at most {reworded.prompt_tokens:,} prompt and {reworded.completion_tokens:,} completion tokens"
+        print(f"{reworded.requests} requests ({reworded.cached} answers are in the cache): {usage}{cost}")
         return 0
-    accepted, quarantined = found
+    accepted, quarantined = reworded
     counted = grow.counts(accepted, quarantined, {})
     used = {
         "requests": endpoint.usage.requests,
@@ -165,7 +165,7 @@ def rewrite(args: argparse.Namespace) -> int:
         "completion_tokens": endpoint.usage.completion_tokens,
         "cost": endpoint.spent,
     }
-    grow.write(args.out, args.kb, accepted, quarantined, made | counted | {"model": args.model, "used": used})
+    grow.write(args.out, args.kb, accepted, quarantined, card_data | counted | {"model": args.model, "used": used})
     print(
         f"accepted {counted['accepted']} of {counted['produced']}; quarantined: {counted['quarantined'] or 'none'}; used {used}"
     )

@@ -35,14 +35,14 @@ def recipes(args: argparse.Namespace) -> int:
 
     if args.coverage:
         return _coverage(args.json)
-    found = {name: (path.parent.name, read_recipe(name)) for name, path in yaml_files("recipes").items()}
+    by_name = {name: (path.parent.name, read_recipe(name)) for name, path in yaml_files("recipes").items()}
     if args.json:
         keys = ("id", "title", "citation", "source", "extends")
-        dump([{**{k: r.get(k) for k in keys}, "shelf": shelf} for shelf, r in found.values()])
+        dump([{**{k: r.get(k) for k in keys}, "shelf": shelf} for shelf, r in by_name.values()])
         return 0
-    width = max(map(len, found), default=0)
+    width = max(map(len, by_name), default=0)
     for shelf, heading in SHELVES.items():
-        shown = {name: r for name, (at, r) in found.items() if (at if at in SHELVES else "recipes") == shelf}
+        shown = {name: r for name, (at, r) in by_name.items() if (at if at in SHELVES else "recipes") == shelf}
         if shown:
             print(f"{heading} ({len(shown)})")
             for name, recipe in shown.items():
@@ -53,23 +53,29 @@ def recipes(args: argparse.Namespace) -> int:
 def _coverage(as_json: bool) -> int:
     from tasks.lab.coverage import of_the_library
 
-    found = of_the_library()
+    coverage = of_the_library()
     if as_json:
-        cells = [{"optimiser": o, "granularity": g, "recipes": list(r)} for (o, g), r in found.cells.items()]
+        cells = [{"optimiser": o, "granularity": g, "recipes": list(r)} for (o, g), r in coverage.cells.items()]
         dump(
-            {"recipes": found.recipes, "axes": found.axes, "cells": cells, "empty": found.empty, "unused": found.unused}
+            {
+                "recipes": coverage.recipes,
+                "axes": coverage.axes,
+                "cells": cells,
+                "empty": coverage.empty,
+                "unused": coverage.unused,
+            }
         )
         return 0
-    print(f"{found.recipes} recipes. How many settle each choice of a system:")
-    print(columns([[a, len(r), ", ".join(r[:4]) + (", ..." if len(r) > 4 else "")] for a, r in found.axes.items()]))
+    print(f"{coverage.recipes} recipes. How many settle each choice of a system:")
+    print(columns([[a, len(r), ", ".join(r[:4]) + (", ..." if len(r) > 4 else "")] for a, r in coverage.axes.items()]))
     print("\nBy optimiser and granularity of the reward:")
     print(
         columns(
-            [[o, g, len(r), ", ".join(r[:4]) + (", ..." if len(r) > 4 else "")] for (o, g), r in found.cells.items()]
+            [[o, g, len(r), ", ".join(r[:4]) + (", ..." if len(r) > 4 else "")] for (o, g), r in coverage.cells.items()]
         )
     )
-    print(f"\nNothing covers: {'; '.join(found.empty) or 'every cell is covered'}")
-    print(f"Pieces that no recipe uses ({len(found.unused)}): {', '.join(found.unused) or 'none'}")
+    print(f"\nNothing covers: {'; '.join(coverage.empty) or 'every cell is covered'}")
+    print(f"Pieces that no recipe uses ({len(coverage.unused)}): {', '.join(coverage.unused) or 'none'}")
     return 0
 
 

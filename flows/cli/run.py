@@ -60,11 +60,11 @@ def run(args: argparse.Namespace) -> int:
     if not (root / "dvc.yaml").exists():
         raise UserError(f"{root} holds no dvc.yaml: change to a project, or make one with `espalier init DIR`")
     changes = overrides(args.recipe, args.set)
-    made = plan.plans(
+    plans = plan.plans(
         root, changed=lambda params: merged(params, changes)
     )  # refuses with one sentence before anything starts
     if args.dry_run:
-        return _dry(root, made)
+        return _dry(root, plans)
     if args.watch:
         return _watch(root, args)
     if args.quiet:
@@ -105,10 +105,10 @@ def _watch(root: Path, args: argparse.Namespace) -> int:
         with server.client() as api:
             server.prepare(api)
         print(f"Watch it at {server.link(root, url)}", file=sys.stderr, flush=True)
-        code, said = watch(recipe=args.recipe, settings=tuple(args.set), promote=False)
+        code, message = watch(recipe=args.recipe, settings=tuple(args.set), promote=False)
     if code:
         print(
-            f"\nThe run stopped: {said}. What was finished stays finished: `espalier run` goes on from there.",
+            f"\nThe run stopped: {message}. What was finished stays finished: `espalier run` goes on from there.",
             file=sys.stderr,
         )
         return code
@@ -131,7 +131,7 @@ def _run(root: Path, changes: dict[str, Any], *, quiet: bool = False) -> int:
     if os.environ.get("ESPALIER_PATH") and not changes:
         dvc.run(["repro", "-q", "-s", "-f", "plan"], root, env)
     spool.open_execution(root, key, process.look(os.getpid()))
-    with spool.shipped(root, key, env, lambda said: None if quiet else print(said, file=sys.stderr)):
+    with spool.shipped(root, key, env, lambda line: None if quiet else print(line, file=sys.stderr)):
         try:
             for last in (False, True):
                 before = garbage.outputs(root)
@@ -139,8 +139,8 @@ def _run(root: Path, changes: dict[str, Any], *, quiet: bool = False) -> int:
                 bad = [] if code else garbage.restored(root, before)
                 if not bad:
                     break
-                for said in bad:
-                    print(f"warning: {said}: removed{'' if last else ', and made anew now'}", file=sys.stderr)
+                for line in bad:
+                    print(f"warning: {line}: removed{'' if last else ', and made anew now'}", file=sys.stderr)
             else:
                 code = 1
         except KeyboardInterrupt:
@@ -158,13 +158,13 @@ def _run(root: Path, changes: dict[str, Any], *, quiet: bool = False) -> int:
     return 0
 
 
-def _dry(root: Path, made: dict[str, Any]) -> int:
+def _dry(root: Path, plans: dict[str, Any]) -> int:
     from tasks.planning import plan
     from tasks.runtime import dvc
     from tasks.runtime.stage import OUT, graph
 
     known = plan.written(root)
-    first = {n for n in graph(root) if n in made and made[n] != known.get(n)}
+    first = {n for n in graph(root) if n in plans and plans[n] != known.get(n)}
     missing = {n for n in graph(root) if n != "plan" and not (root / OUT.get(n, f"artifacts/{n}")).exists()}
     data = {
         n: [w for w in why if "artifacts/plan" not in w]
@@ -176,12 +176,12 @@ def _dry(root: Path, made: dict[str, Any]) -> int:
     if not first | missing | set(data):
         print("Nothing would run: all is up to date.")
         return 0
-    times = seconds(root, known, made)
+    times = seconds(root, known, plans)
     print("Would run:")
     for n in graph(root):
         if n in first and n in known:
             print(f"  {n}{_about(times.get(n))}")
-            for at, old, new in plan.changes(known[n], made[n]):
+            for at, old, new in plan.changes(known[n], plans[n]):
                 at = at.removeprefix("params.")
                 file = at.removeprefix("sources.")
                 print(f"    {file} changed" if file != at else f"    {at}: {json.dumps(old)} -> {json.dumps(new)}")
@@ -193,7 +193,7 @@ def _dry(root: Path, made: dict[str, Any]) -> int:
             print(f"  {n}  (if what it reads changes){_about(times.get(n))}")
     run = [n for n in graph(root) if n in first | missing | set(data) | set(after)]
     told = [n for n in run if n in times]
-    price = made["report"]["params"].get("price_per_hour", 0.0)
+    price = plans["report"]["params"].get("price_per_hour", 0.0)
     total = sum(times[n] for n in told)
     money = f", {total / 3600 * price:.4g} at {price:g} an hour" if price else ""
     unknown = [n for n in run if n not in times and n != "plan"]
@@ -205,14 +205,14 @@ def _dry(root: Path, made: dict[str, Any]) -> int:
     return 0
 
 
-def seconds(root: Path, known: dict[str, Any], made: dict[str, Any]) -> dict[str, float]:
+def seconds(root: Path, known: dict[str, Any], plans: dict[str, Any]) -> dict[str, float]:
     """Stage -> seconds that it will take: those of its last run here, times what its number of steps or rows has grown
     by."""
     from tasks.runtime.stage import measured
 
     out = {}
     for path in (root / ".espalier" / "measured").glob("*.json"):
-        old, new = ((plans.get(path.stem) or {}).get("params", {}) for plans in (known, made))
+        old, new = ((plans.get(path.stem) or {}).get("params", {}) for plans in (known, plans))
         size = next(
             (
                 k

@@ -48,8 +48,8 @@ def serve(args: argparse.Namespace) -> int:
     print("starting a Prefect server ...", flush=True)
     with server.running(root, url) if fresh else nullcontext():
         with server.client() as api:
-            said = [*deployments.apply(api, root), *server.tidy(api, root)]
-        print("\n".join(["", *said, ""]), flush=True)
+            lines = [*deployments.apply(api, root), *server.tidy(api, root)]
+        print("\n".join(["", *lines, ""]), flush=True)
         worker = ["worker", "start", "--pool", server.POOL, "--type", "process", "--limit", "1", "--name", "espalier"]
         with server.beside(root, "worker", "prefect", *worker) as child:
             print(
@@ -132,8 +132,8 @@ def _took(run: Any) -> str:
 def _stages(states: dict[str, str]) -> str:
     """ "3 Completed, 10 Cached", and by name those that are neither."""
     counts = {s: sum(x == s for x in states.values()) for s in ("Completed", "Cached")}
-    said = [f"{n} {s}" for s, n in counts.items() if n]
-    return ", ".join(said + [f"{name} {s}" for name, s in states.items() if s not in counts])
+    counted = [f"{n} {s}" for s, n in counts.items() if n]
+    return ", ".join(counted + [f"{name} {s}" for name, s in states.items() if s not in counts])
 
 
 def _table(rows: list[list[str]]) -> None:

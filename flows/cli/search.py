@@ -89,8 +89,8 @@ def replay(args: argparse.Namespace) -> int:
 
     if not args.file.is_file():
         raise UserError(f"{args.file} does not exist: `espalier search serve --record {args.file}` writes it")
-    made, other = recording.replay(args.file, bases.engine(args.kb))
+    same, other = recording.replay(args.file, bases.engine(args.kb))
     print(
-        f"{made} calls, {len(other)} answers differ" + (f" (lines {', '.join(map(str, other[:20]))})" if other else "")
+        f"{same} calls, {len(other)} answers differ" + (f" (lines {', '.join(map(str, other[:20]))})" if other else "")
     )
     return 1 if other else 0

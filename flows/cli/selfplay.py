@@ -54,22 +54,22 @@ def selfplay(args: argparse.Namespace) -> int:
     changes = overrides(args.recipe, args.set)
     if args.model:
         changes["set.problems.model"] = args.model
-    made = plan.plans(root, changed=lambda params: merged(params, changes))
-    params = bind_all(made["problems"]["pieces"], made["problems"]["params"])
+    plans = plan.plans(root, changed=lambda params: merged(params, changes))
+    params = bind_all(plans["problems"]["pieces"], plans["problems"]["params"])
     if args.learn:
-        return _learn(args, root, params, made["_run"]["seed"])
+        return _learn(args, root, params, plans["_run"]["seed"])
     if args.proposer:
         from tasks.selfplay.trained import ModelProposer
 
         params["proposer"] = ModelProposer(args.proposer)
-    out = Path(args.out) if args.out else root / ".espalier" / "selfplay" / made["_run"]["recipe"]
+    out = Path(args.out) if args.out else root / ".espalier" / "selfplay" / plans["_run"]["recipe"]
     make_folder(out)
     solver = None
     if params["model"]:
         from tasks.selfplay.trained import model_solver
 
         solver = model_solver(params["model"])
-    running = play.loop(params, seed=made["_run"]["seed"], ledger=out / "ledger.db", solver=solver)
+    running = play.loop(params, seed=plans["_run"]["seed"], ledger=out / "ledger.db", solver=solver)
     print(play.HEADER)
     told = []
     for summary, line in play.played(running):

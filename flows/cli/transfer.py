@@ -35,13 +35,13 @@ def transfer(args: argparse.Namespace) -> int:
     from tasks.results.snapshots import snapshot
 
     root = project()
-    found = task.transfer(snapshot(root, args.base), [snapshot(root, s) for s in args.states], args.model)
+    scores = task.transfer(snapshot(root, args.base), [snapshot(root, s) for s in args.states], args.model)
     if args.json:
-        dump(found)
+        dump(scores)
         return 0
-    rows = [["trained on", *found["domains"]]]
-    for name in found["trained"]:
-        cells = [found["cells"].get(f"{name}->{d}") for d in found["domains"]]
+    rows = [["trained on", *scores["domains"]]]
+    for name in scores["trained"]:
+        cells = [scores["cells"].get(f"{name}->{d}") for d in scores["domains"]]
         rows.append(
             [
                 name,
@@ -52,11 +52,11 @@ def transfer(args: argparse.Namespace) -> int:
             ]
         )
     print(f"Gain of {args.model} over {args.base}, points of mean score, 95 % intervals\n" + columns(rows))
-    for key, said in (("own", "where it was trained"), ("others", "elsewhere")):
-        m = found[key]
+    for key, label in (("own", "where it was trained"), ("others", "elsewhere")):
+        m = scores[key]
         if not math.isnan(m["mean"]):
-            print(f"{said}: {100 * m['mean']:+.1f} [{100 * m['low']:+.1f}, {100 * m['high']:+.1f}]")
-    ratio = found["ratio"]
+            print(f"{label}: {100 * m['mean']:+.1f} [{100 * m['low']:+.1f}, {100 * m['high']:+.1f}]")
+    ratio = scores["ratio"]
     if not math.isnan(ratio["mean"]):
         print(f"elsewhere / there: {ratio['mean']:.2f} [{ratio['low']:.2f}, {ratio['high']:.2f}]")
     return 0

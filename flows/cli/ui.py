@@ -21,9 +21,9 @@ def add(commands: Any) -> None:
 def sync(args: argparse.Namespace) -> int:
     from tasks.tracking import observe
 
-    said = observe.sync(project())
-    print(said)
-    return 0 if "shipped to" in said else 1
+    outcome = observe.sync(project())
+    print(outcome)
+    return 0 if "shipped to" in outcome else 1
 
 
 def ui(args: argparse.Namespace) -> int:

@@ -38,9 +38,9 @@ def verify(args: argparse.Namespace) -> int:
         raise UserError(f"{args.file} holds no question")
     wrong = 0
     if ours:
-        found = play.ours(ours, args.kb or Path("artifacts/kb"), args.file)
-        wrong += found["rows"] - found["proved"]
-        for id_, reason, evidence in found["evidence"] if args.json else found["evidence"][: args.most]:
+        outcome = play.ours(ours, args.kb or Path("artifacts/kb"), args.file)
+        wrong += outcome["rows"] - outcome["proved"]
+        for id_, reason, evidence in outcome["evidence"] if args.json else outcome["evidence"][: args.most]:
             print(
                 json.dumps({"id": id_, "reason": reason, "evidence": evidence})
                 if args.json
@@ -48,8 +48,8 @@ def verify(args: argparse.Namespace) -> int:
             )
         if not args.json:
             print(
-                f"{found['proved']} of {found['rows']} questions proved again"
-                + (f"; refuted: {found['refuted']}" if wrong else "")
+                f"{outcome['proved']} of {outcome['rows']} questions proved again"
+                + (f"; refuted: {outcome['refuted']}" if wrong else "")
             )
     if theirs:
         findings, quarantined, count = play.theirs(theirs, args.kb)

@@ -38,13 +38,13 @@ def why(args: argparse.Namespace) -> int:
     events = task.why(state, args.row)
     first = events[0]
     proof = proved(state, first)
-    made = task.relatives(state, first.id) if first.table == "problems" else {}
+    relatives = task.relatives(state, first.id) if first.table == "problems" else {}
     if args.json:
         dump(
             {
                 "id": first.id,
                 "events": [{"stage": e.stage, "table": e.table, **e.said} for e in events],
-                "made_of_it": made,
+                "made_of_it": relatives,
                 "proof": {"holds": proof.holds, "lines": list(proof.lines)} if proof else None,
             }
         )
@@ -57,7 +57,7 @@ def why(args: argparse.Namespace) -> int:
         print(f"proof: {'holds' if proof.holds else 'nothing to prove' if proof.holds is None else 'FAILS'}")
         for line in proof.lines:
             print(f"  {plain(line)}")
-    for line in of_it(made):
+    for line in of_it(relatives):
         print(plain(line))
     return 0
 
@@ -101,10 +101,10 @@ def said(event: Any) -> Iterator[str]:
         yield f"    rejected {r['rejected']}    ({r['source']}, {r['split']}, problem {r['problem'] or 'none'})"
 
 
-def of_it(made: dict[str, list[dict[str, Any]]]) -> Iterator[str]:
-    if made:
+def of_it(relatives: dict[str, list[dict[str, Any]]]) -> Iterator[str]:
+    if relatives:
         yield "made of it:"
-    for what, rows in made.items():
+    for what, rows in relatives.items():
         for r in rows:
             yield f"  {what}: " + (
                 f"{r['run']} was right in {r['right']} of {r['samples']} samples"

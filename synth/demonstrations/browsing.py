@@ -60,15 +60,15 @@ def browsing(
             for m in (Message(role="assistant", content=turn(c)), Message(role="tool", content=c.heard))
         ]
         last = Message(role="assistant", content=f"<answer>{problem.answer}</answer>")
-        made = Demonstration.make(
+        demonstration = Demonstration.make(
             problem=problem.id,
             messages=[*problem.prompt, *messages, last],
             calls=len(calls),
             detours=detours,
             split=problem.split,
         )
-        if replays(made, engine):
-            return made
+        if replays(demonstration, engine):
+            return demonstration
         failed = ("replay_differs", "a tool gives something else when it is asked again")
     return Quarantined(
         id=problem.id, stage="demonstrations", reason=failed[0], evidence=f"{problem.question} | {failed[1]}"
@@ -85,15 +85,15 @@ def make(text: str, engine: Engine) -> Call:
     match = _TURN.fullmatch(text)
     if not match:
         raise ValueError(f"the turn {text!r} is no <search>, <open> or <find>")
-    tool, said = match.groups()
-    what, gap, more = said.rpartition(" | ")
+    tool, argument = match.groups()
+    what, gap, more = argument.rpartition(" | ")
     if tool == "search":
-        heard = engine.search(said)
+        heard = engine.search(argument)
     elif tool == "find":
-        heard = engine.find(what if gap else said, "" if more == "*" or not gap else more)
+        heard = engine.find(what if gap else argument, "" if more == "*" or not gap else more)
     else:
-        heard = engine.open(what, int(more)) if gap and more.isdigit() else engine.open(said)
-    return Call(tool, said, heard)
+        heard = engine.open(what, int(more)) if gap and more.isdigit() else engine.open(argument)
+    return Call(tool, argument, heard)
 
 
 def misses(call: Call, world: World, rng: random.Random, engine: Engine) -> Iterator[Call]:
@@ -116,4 +116,4 @@ def _leads_nowhere(call: Call, problem: Problem, calls: Sequence[Call]) -> bool:
 def replays(demonstration: Demonstration, engine: Engine) -> bool:
     """Whether the tools give again, byte for byte, every result that a demonstration shows."""
     turns = zip(demonstration.messages, demonstration.messages[1:])
-    return all(make(said.content, engine).heard == heard.content for said, heard in turns if heard.role == "tool")
+    return all(make(text.content, engine).heard == heard.content for text, heard in turns if heard.role == "tool")

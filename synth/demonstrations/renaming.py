@@ -49,7 +49,7 @@ def renamed(messages: Sequence[Message], known: Mapping[str, str], rng: Random) 
         return given[name]
 
     def plain(text: str) -> str:
-        return _NUMBER.sub(lambda found: another if found[0] == number else found[0], text) if number else text
+        return _NUMBER.sub(lambda match: another if match[0] == number else match[0], text) if number else text
 
     def told(text: str) -> str:
         parts, end = [], 0
@@ -65,8 +65,8 @@ def _made_up(name: str, size: int, rng: Random) -> str:
     """A name of as many words; each begins with the letter of its own and goes on for `size` syllables. Words in small
     letters stay."""
 
-    def word(found: re.Match[str]) -> str:
-        old = found[0]
+    def word(match: re.Match[str]) -> str:
+        old = match[0]
         return (
             rng.choice(_STARTS.get(old[0], [old[0]])) + "".join(rng.choices(LAST, k=size)) if old[0].isupper() else old
         )

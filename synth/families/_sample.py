@@ -84,9 +84,9 @@ class Refused(ValueError):
 
 def parsed(pattern: re.Pattern[str], question: str) -> re.Match[str]:
     """The match of a whole question. Raises Refused("roundtrip: ...") where the text is not of the family's form."""
-    if not (found := pattern.fullmatch(question)):
+    if not (match := pattern.fullmatch(question)):
         raise Refused(f"roundtrip: {question!r} is not of the form {pattern.pattern!r}")
-    return found
+    return match
 
 
 def item(

@@ -28,7 +28,7 @@ def bargains(
 ) -> Problem | Quarantined:
     """Problem `index` of a split: the profit. `levels` are the rungs of the ladder to draw from; env "bargain" has it
     played in turns (training/env/bargain.py)."""
-    made = item(
+    problem = item(
         seed,
         split,
         index,
@@ -40,7 +40,7 @@ def bargains(
         pose=pose,
         solve=solve,
     )
-    return replace(made, env=env) if isinstance(made, Problem) else made
+    return replace(problem, env=env) if isinstance(problem, Problem) else problem
 
 
 def draw(rng: Random, *, raises: int, size: int) -> tuple[str, tuple[int, int, int, int]]:

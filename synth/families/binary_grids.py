@@ -107,7 +107,7 @@ def solve(question: str) -> str:
     n, shown = int(size_text), text.replace("/", "")
     if len(shown) != n * n:
         raise Refused(f"roundtrip: {len(shown)} cells in a grid of {n} x {n}")
-    cells, found = list(shown), []
+    cells, solutions = list(shown), []
 
     def allowed(i: int, c: str) -> bool:
         """Whether `c` at cell i keeps its row and column possible; "." are cells not filled yet."""
@@ -124,16 +124,16 @@ def solve(question: str) -> str:
         while i < n * n and shown[i] != ".":
             i += 1
         if i == n * n:
-            found.append("".join(cells))
+            solutions.append("".join(cells))
             return
         for c in "01":
-            if len(found) < 2 and allowed(i, c):
+            if len(solutions) < 2 and allowed(i, c):
                 cells[i] = c
                 search(i + 1)
         cells[i] = "."
 
     if all(c == "." or allowed(i, c) for i, c in enumerate(shown)):
         search(0)
-    if len(found) != 1:
-        raise Refused(f"{'not_unique' if found else 'impossible'}: at least {len(found)} completions")
-    return _rows(found[0], n)
+    if len(solutions) != 1:
+        raise Refused(f"{'not_unique' if solutions else 'impossible'}: at least {len(solutions)} completions")
+    return _rows(solutions[0], n)

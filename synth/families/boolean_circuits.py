@@ -48,13 +48,13 @@ def boolean_circuits(seed: int, split: Split, index: int, *, levels: Sequence[in
 
 def draw(rng: Random, *, inputs: int, gates: int, table: bool) -> tuple[str, Spec]:
     names = tuple("abcd"[:inputs])
-    wires, made = list(names), []
+    wires, drawn = list(names), []
     for i in range(gates):
         left, right = rng.sample(wires[-5:], 2)
-        made.append((f"w{i + 1}", left, rng.choice(tuple(GATES)), right))
+        drawn.append((f"w{i + 1}", left, rng.choice(tuple(GATES)), right))
         wires.append(f"w{i + 1}")
     values = None if table else tuple(rng.randint(0, 1) for _ in names)
-    return f"{made} {values}", (names, made, values)
+    return f"{drawn} {values}", (names, drawn, values)
 
 
 def run(gates: Sequence[Gate], values: dict[str, int]) -> dict[str, int]:
@@ -84,18 +84,18 @@ def pose(spec: Spec) -> dict[str, Any]:
 
 
 def solve(question: str) -> str:
-    if found := _WIRES.fullmatch(question):
-        rows, wires = 1, {n: int(v) for n, v in (pair.split("=") for pair in found[1].split())}
-        asked = found[3].split()
+    if match := _WIRES.fullmatch(question):
+        rows, wires = 1, {n: int(v) for n, v in (pair.split("=") for pair in match[1].split())}
+        wanted = match[3].split()
     else:
-        found = parsed(_TABLE, question)
-        names = found[1].split()
+        match = parsed(_TABLE, question)
+        names = match[1].split()
         rows = 1 << len(names)
         wires = {n: sum(((row >> (len(names) - 1 - i)) & 1) << row for row in range(rows)) for i, n in enumerate(names)}
-        asked = [found[4]]
+        wanted = [match[4]]
     every = (1 << rows) - 1
-    for out, left, operation, right in _GATE.findall(found[2]):
+    for out, left, operation, right in _GATE.findall(match[2]):
         a, b = wires[left], wires[right]
         value = a & b if operation.endswith("AND") else a ^ b if operation == "XOR" else a | b
         wires[out] = every ^ value if operation in ("NAND", "NOR") else value
-    return "".join(str((wires[name] >> row) & 1) for name in asked for row in range(rows))
+    return "".join(str((wires[name] >> row) & 1) for name in wanted for row in range(rows))

@@ -47,34 +47,34 @@ def box_layouts(seed: int, split: Split, index: int, *, levels: Sequence[int] = 
 def draw(rng: Random, *, boxes: int, size: int, relations: int) -> tuple[str, tuple]:
     while True:
         width, height = rng.randint(size - 1, size + 2), rng.randint(size - 1, size + 2)
-        made, at = {}, {}
+        corners, at = {}, {}
         for name in "ABCDEF"[:boxes]:
             for _ in range(20):
                 w, h = rng.randint(1, max(2, width // 2)), rng.randint(1, max(2, height // 2))
                 x, y = rng.randint(0, width - w), rng.randint(0, height - h)
-                if fits({**at, name: (x, y)}, width, height, {**made, name: (w, h)}, ()):
-                    made[name], at[name] = (w, h), (x, y)
+                if fits({**at, name: (x, y)}, width, height, {**corners, name: (w, h)}, ()):
+                    corners[name], at[name] = (w, h), (x, y)
                     break
-        if len(made) < boxes:
+        if len(corners) < boxes:
             continue
         true = [
             (a, kind, b)
-            for a in made
-            for b in made
+            for a in corners
+            for b in corners
             for kind, k in (("left of", 0), ("above", 1))
-            if a != b and at[a][k] + made[a][k] <= at[b][k]
+            if a != b and at[a][k] + corners[a][k] <= at[b][k]
         ]
         if len(true) >= relations:
             chosen = rng.sample(true, relations)
-            return f"{width} {height} {sorted(made.items())} {sorted(chosen)}", (width, height, made, at, chosen)
+            return f"{width} {height} {sorted(corners.items())} {sorted(chosen)}", (width, height, corners, at, chosen)
 
 
 def pose(spec: tuple) -> dict[str, Any]:
     width, height, boxes, at, relations = spec
     listed = ", ".join(f"{n} ({w} x {h})" for n, (w, h) in boxes.items())
-    said = ", ".join(f"{a} {kind} {b}" for a, kind, b in relations)
+    sentences = ", ".join(f"{a} {kind} {b}" for a, kind, b in relations)
     return {
-        "prompt": f"Place the boxes {listed} in a {width} x {height} frame without overlap, {said}. Give the left and top edge of each.",
+        "prompt": f"Place the boxes {listed} in a {width} x {height} frame without overlap, {sentences}. Give the left and top edge of each.",
         "answer": ", ".join(f"{n} {x} {y}" for n, (x, y) in at.items()),
         "verifier": "layout",
         "args": {
@@ -87,10 +87,10 @@ def pose(spec: tuple) -> dict[str, Any]:
 
 
 def solve(question: str) -> str:
-    listed, width_text, height_text, said = parsed(_TEXT, question).groups()
+    listed, width_text, height_text, sentences = parsed(_TEXT, question).groups()
     width, height = int(width_text), int(height_text)
     boxes = {n: (int(w), int(h)) for n, w, h in _BOX.findall(listed)}
-    relations = _RELATION.findall(said or "")
+    relations = _RELATION.findall(sentences or "")
     low = {n: [0, 0] for n in boxes}
     high = {n: [width - w, height - h] for n, (w, h) in boxes.items()}
     for _ in boxes:  # what the relations say of each box alone, after as many rounds as the longest chain
@@ -99,10 +99,10 @@ def solve(question: str) -> str:
             low[b][k] = max(low[b][k], low[a][k] + boxes[a][k])
             high[a][k] = min(high[a][k], high[b][k] - boxes[a][k])
     names = sorted(boxes, key=lambda n: -boxes[n][0] * boxes[n][1])
-    found = _search(names, boxes, relations, low, high, width, {}, 0)
-    if found is None:
+    placed = _search(names, boxes, relations, low, high, width, {}, 0)
+    if placed is None:
         raise Refused("impossible: no layout exists")
-    return ", ".join(f"{n} {x} {y}" for n, (x, y) in sorted(found.items()))
+    return ", ".join(f"{n} {x} {y}" for n, (x, y) in sorted(placed.items()))
 
 
 def _search(
@@ -124,6 +124,6 @@ def _search(
                 a not in here or b not in here or (here[a][k := kind != "left of"] + boxes[a][k] <= here[b][k])
                 for a, kind, b in relations
                 if name in (a, b)
-            ) and (found := _search(names, boxes, relations, low, high, width, here, taken | cells)):
-                return found
+            ) and (placed := _search(names, boxes, relations, low, high, width, here, taken | cells)):
+                return placed
     return None

@@ -86,10 +86,10 @@ def day_number(text: str) -> int:
 
 
 def solve(question: str) -> str:
-    if found := _WEEKDAY.fullmatch(question):
-        return WEEKDAYS[day_number(found[1]) % 7]
-    if found := _BETWEEN.fullmatch(question):
-        return str(day_number(found[2]) - day_number(found[1]))
+    if match := _WEEKDAY.fullmatch(question):
+        return WEEKDAYS[day_number(match[1]) % 7]
+    if match := _BETWEEN.fullmatch(question):
+        return str(day_number(match[2]) - day_number(match[1]))
     span, start = parsed(_LATER, question).groups()
     year, left = int(start[:4]), day_number(start) - day_number(f"{start[:4]}-1-1") + int(span)
     while left >= 365 + leap(year):

@@ -26,7 +26,7 @@ def chained_requests(
 ) -> Problem | Quarantined:
     """Problem `index` of a split: the last result. `levels` are the rungs of the ladder to draw from; env "progress"
     has it played in turns (training/env/progress.py)."""
-    made = item(
+    problem = item(
         seed,
         split,
         index,
@@ -38,7 +38,7 @@ def chained_requests(
         pose=pose,
         solve=solve,
     )
-    return replace(made, env=env) if isinstance(made, Problem) else made
+    return replace(problem, env=env) if isinstance(problem, Problem) else problem
 
 
 def draw(rng: Random, *, requests: int) -> tuple[str, list[tuple]]:
@@ -61,8 +61,8 @@ def results(plan: Sequence[tuple]) -> list[int]:
 
 
 def pose(plan: list[tuple]) -> dict[str, Any]:
-    said = lambda x: f"result {x[1]}" if isinstance(x, tuple) else str(x)  # noqa: E731
-    text = " ".join(f"Request {i}: {name} {said(a)} and {said(b)}." for i, (name, a, b) in enumerate(plan, 1))
+    reference = lambda x: f"result {x[1]}" if isinstance(x, tuple) else str(x)  # noqa: E731
+    text = " ".join(f"Request {i}: {name} {reference(a)} and {reference(b)}." for i, (name, a, b) in enumerate(plan, 1))
     values = results(plan)
     return {
         "prompt": f"{text} What is the last result?",
@@ -73,15 +73,15 @@ def pose(plan: list[tuple]) -> dict[str, Any]:
 
 
 def solve(question: str) -> str:
-    asked = {int(n): (name, a, b) for n, name, a, b in _REQUEST.findall(parsed(_TEXT, question)[1])}
+    requests = {int(n): (name, a, b) for n, name, a, b in _REQUEST.findall(parsed(_TEXT, question)[1])}
 
     def value(text: str) -> int:
         if not text.startswith("result "):
             return int(text)
-        name, a, b = asked[int(text.removeprefix("result "))]
+        name, a, b = requests[int(text.removeprefix("result "))]
         x, y = value(a), value(b)
         return x + y if name == "add" else x - y if name == "subtract" else x * y
 
-    if not asked:
+    if not requests:
         raise Refused("roundtrip: nothing is requested")
-    return str(value(f"result {max(asked)}"))
+    return str(value(f"result {max(requests)}"))

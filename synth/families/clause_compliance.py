@@ -78,13 +78,13 @@ def pose(spec: tuple[list[Rule], dict[str, int], dict[str, bool]]) -> dict[str, 
         }[kind](subject, limit)
         if not kept and not (exception and flags[exception]):
             broken.append(i)
-    said = [
+    clauses = [
         f"{i} {kind} {f'{limit} ' if kind.startswith('at') else ''}{subject}{f' unless {exception}' if exception else ''}"
         for i, (kind, subject, limit, exception) in enumerate(rules, 1)
     ]
     facts = [f"{n} {v}" for n, v in numbers.items()] + [f if v else f"not {f}" for f, v in flags.items()]
     return {
-        "prompt": f"Rules: {'; '.join(said)}. Case: {', '.join(facts)}. Which rules are broken?",
+        "prompt": f"Rules: {'; '.join(clauses)}. Case: {', '.join(facts)}. Which rules are broken?",
         "answer": " ".join(map(str, broken)) or "none",
         "verifier": "item_set",
     }

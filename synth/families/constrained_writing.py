@@ -61,7 +61,7 @@ def draw(rng: Random, *, words: int, clauses: int) -> tuple[str, tuple[list[str]
         chosen = [rng.choice(WORDS) for _ in range(rng.randint(max(3, words // 2), words))]
         absent = sorted(set("abcdefghijklmnoprstuvwyz") - set("".join(chosen)))
     loud = set(rng.sample(range(len(chosen)), rng.randint(1, len(chosen) - 1))) if clauses > 3 else set()
-    said: list[dict[str, Any]] = [
+    rules: list[dict[str, Any]] = [
         {"kind": "words", "n": len(chosen)},
         {"kind": "begins", "text": chosen[0][0]},
         {"kind": "ends", "text": chosen[-1]},
@@ -69,7 +69,7 @@ def draw(rng: Random, *, words: int, clauses: int) -> tuple[str, tuple[list[str]
         {"kind": "lacks", "text": rng.choice(absent)},
         {"kind": "longest", "n": max(map(len, chosen))},
     ]
-    kept = [said[0], *rng.sample(said[1:], clauses - 1 - bool(loud))] + (
+    kept = [rules[0], *rng.sample(rules[1:], clauses - 1 - bool(loud))] + (
         [{"kind": "capitals", "n": len(loud)}] if loud else []
     )
     rng.shuffle(kept)
@@ -79,23 +79,23 @@ def draw(rng: Random, *, words: int, clauses: int) -> tuple[str, tuple[list[str]
 
 
 def pose(spec: tuple[list[str], list[dict[str, Any]]]) -> dict[str, Any]:
-    words, said = spec
-    listed = ", ".join(SAYS[c["kind"]].format(c.get("n", c.get("text"))) for c in said)
+    words, rules = spec
+    listed = ", ".join(SAYS[c["kind"]].format(c.get("n", c.get("text"))) for c in rules)
     return {
         "prompt": f"Write words: {listed}.",
         "answer": " ".join(words),
         "verifier": "clauses",
-        "args": {"clauses": said},
+        "args": {"clauses": rules},
     }
 
 
 def solve(question: str) -> str:
     want: dict[str, str] = {}
     for text in parsed(_TEXT, question)[1].split(", "):
-        found = next(((kind, m[1]) for kind, p in _PATTERNS if (m := p.fullmatch(text))), None)
-        if found is None:
+        match = next(((kind, m[1]) for kind, p in _PATTERNS if (m := p.fullmatch(text))), None)
+        if match is None:
             raise Refused(f"roundtrip: {text!r} is no clause")
-        want[found[0]] = found[1]
+        want[match[0]] = match[1]
     n, lacks, longest = int(want["words"]), want.get("lacks", "?"), int(want.get("longest", 99))
     usable = [
         w

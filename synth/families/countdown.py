@@ -134,10 +134,10 @@ def _dead_ends(numbers: Sequence[int], target: int, n: int, root: str) -> list[s
 def solve(question: str) -> str:
     """An expression from the text alone, by depth-first search over pairs. Raises Refused where there is none."""
     target, numbers = parsed(_TEXT, question).groups()
-    found = _search([(int(n), n) for n in numbers.split()], int(target))
-    if found is None:
+    solution = _search([(int(n), n) for n in numbers.split()], int(target))
+    if solution is None:
         raise Refused(f"impossible: {numbers} cannot make {target}")
-    return found
+    return solution
 
 
 def _search(parts: list[tuple[int, str]], target: int) -> str | None:
@@ -150,8 +150,8 @@ def _search(parts: list[tuple[int, str]], target: int) -> str | None:
             rest = [part for k, part in enumerate(parts) if k not in (i, j)]
             joined = [(a + b, "+"), (a * b, "*")] + [(a - b, "-")] * (a > b) + [(a // b, "/")] * (a % b == 0)
             for value, operator in joined:
-                if found := _search([*rest, (value, f"({left} {operator} {right})")], target):
-                    return found
+                if solution := _search([*rest, (value, f"({left} {operator} {right})")], target):
+                    return solution
     return None
 
 

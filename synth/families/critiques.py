@@ -48,22 +48,22 @@ def draw(rng: Random, *, terms: int, size: int) -> tuple[str, tuple]:
         value + rng.randint(2, 9),
         value - rng.randint(2, 9),
     )
-    found = value if rng.random() < 0.5 else rng.choice([s for s in slips if s != value])
-    return write(tree), (tree, value, found)
+    claimed = value if rng.random() < 0.5 else rng.choice([s for s in slips if s != value])
+    return write(tree), (tree, value, claimed)
 
 
 def pose(spec: tuple) -> dict[str, Any]:
-    tree, value, found = spec
+    tree, value, claimed = spec
     steps: list[str] = []
     evaluate(tree, steps)
     return {
-        "prompt": f"Somebody computed {write(tree)} and found {found}. True or False?",
-        "answer": str(value == found),
+        "prompt": f"Somebody computed {write(tree)} and found {claimed}. True or False?",
+        "answer": str(value == claimed),
         "verifier": "exact",
         "working": ", ".join(steps),
     }
 
 
 def solve(question: str) -> str:
-    text, found = parsed(_TEXT, question).groups()
-    return str(shunting_yard(text) == int(found))
+    text, claimed = parsed(_TEXT, question).groups()
+    return str(shunting_yard(text) == int(claimed))

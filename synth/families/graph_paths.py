@@ -62,8 +62,8 @@ def graph_paths(seed: int, split: Split, index: int, *, levels: Sequence[int] = 
 def draw(rng: Random, *, hops: int, distractors: int, inverted: int) -> tuple[str, Spec]:
     names = rng.sample(NAMES, min(len(NAMES), hops + 1 + distractors))
     way = names[: hops + 1]
-    asked = [rng.choice(RELATIONS) for _ in range(hops)]
-    path = [(r, a, b) for r, a, b in zip(asked, way, way[1:], strict=False)]
+    relations = [rng.choice(RELATIONS) for _ in range(hops)]
+    path = [(r, a, b) for r, a, b in zip(relations, way, way[1:], strict=False)]
     known = {(r, a) for r, a, _ in path}  # whoever has a relation has it to one
     others: list[Fact] = []
     while len(others) < distractors:
@@ -74,33 +74,33 @@ def draw(rng: Random, *, hops: int, distractors: int, inverted: int) -> tuple[st
     turned = set(rng.sample(range(hops), inverted))
     told = [(f, i in turned) for i, f in enumerate(path)] + [(f, rng.random() < inverted / hops) for f in others]
     rng.shuffle(told)
-    return f"{sorted(path)} {sorted(others)} {way[0]} {asked}", (told, way[0], asked, way[-1])
+    return f"{sorted(path)} {sorted(others)} {way[0]} {relations}", (told, way[0], relations, way[-1])
 
 
 def pose(spec: Spec) -> dict[str, Any]:
-    told, start, asked, end = spec
+    told, start, relations, end = spec
     facts = [
         f"{who} is the {r} of {whom}" if other else f"the {r} of {whom} is {who}" for (r, whom, who), other in told
     ]
     at = {(r, whom): who for (r, whom, who), _ in told}
     passed = [start]
-    for r in asked:
+    for r in relations:
         passed.append(at[r, passed[-1]])
     return {
-        "prompt": f"Facts: {'; '.join(facts)}. Begin with {start} and go to its {' then its '.join(asked)}. Where do you end?",
+        "prompt": f"Facts: {'; '.join(facts)}. Begin with {start} and go to its {' then its '.join(relations)}. Where do you end?",
         "answer": end,
         "verifier": "exact",
-        "working": ", ".join(f"{r} of {a} is {b}" for r, a, b in zip(asked, passed, passed[1:], strict=False)),
+        "working": ", ".join(f"{r} of {a} is {b}" for r, a, b in zip(relations, passed, passed[1:], strict=False)),
     }
 
 
 def solve(question: str) -> str:
     text, place, chain = parsed(_TEXT, question).groups()
     ends: dict[tuple[str, str], set[str]] = {}
-    for found in map(_FACT.fullmatch, text.split("; ")):
-        if not found:
+    for match in map(_FACT.fullmatch, text.split("; ")):
+        if not match:
             raise Refused(f"roundtrip: {text!r} holds what is no fact")
-        r, whom, who = found.groups()[:3] if found[1] else (found[5], found[6], found[4])
+        r, whom, who = match.groups()[:3] if match[1] else (match[5], match[6], match[4])
         ends.setdefault((r, whom), set()).add(who)
     for r in chain.split(" then its "):
         reached = ends.get((r, place), set())

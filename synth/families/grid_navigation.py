@@ -26,7 +26,7 @@ def grid_navigation(
 ) -> Problem | Quarantined:
     """Problem `index` of a split: the moves. `levels` are the rungs of the ladder to draw from; env "walk" has it
     played in turns (training/env/walk.py)."""
-    made = item(
+    problem = item(
         seed,
         split,
         index,
@@ -38,7 +38,7 @@ def grid_navigation(
         pose=pose,
         solve=solve,
     )
-    return replace(made, env=env) if isinstance(made, Problem) else made
+    return replace(problem, env=env) if isinstance(problem, Problem) else problem
 
 
 def draw(rng: Random, *, size: int, walls: int) -> tuple[str, tuple[list[str], str]]:

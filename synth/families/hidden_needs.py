@@ -27,7 +27,7 @@ def hidden_needs(
 ) -> Problem | Quarantined:
     """Problem `index` of a split: the need. `levels` are the rungs of the ladder to draw from; env "user" has it played
     in turns (training/env/user.py)."""
-    made = item(
+    problem = item(
         seed,
         split,
         index,
@@ -39,7 +39,7 @@ def hidden_needs(
         pose=pose,
         solve=solve,
     )
-    return replace(made, env=env) if isinstance(made, Problem) else made
+    return replace(problem, env=env) if isinstance(problem, Problem) else problem
 
 
 def draw(rng: Random, *, needs: int, signs: int) -> tuple[str, tuple]:

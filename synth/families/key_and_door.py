@@ -29,7 +29,7 @@ def key_and_door(
 ) -> Problem | Quarantined:
     """Problem `index` of a split: the moves. `levels` are the rungs of the ladder to draw from; env "walk" has it
     played in turns (training/env/walk.py)."""
-    made = item(
+    problem = item(
         seed,
         split,
         index,
@@ -41,7 +41,7 @@ def key_and_door(
         pose=pose,
         solve=solve,
     )
-    return replace(made, env=env) if isinstance(made, Problem) else made
+    return replace(problem, env=env) if isinstance(problem, Problem) else problem
 
 
 def draw(rng: Random, *, size: int, walls: int) -> tuple[str, tuple[list[str], str]]:

@@ -62,25 +62,25 @@ def knights_and_knaves(seed: int, split: Split, index: int, *, levels: Sequence[
 def draw(rng: Random, *, people: int, statements: int) -> tuple[str, Spec]:
     names = rng.sample(NAMES, people)
     while True:
-        said: list[Statement] = []
+        claims: list[Statement] = []
         for speaker in range(people):
             for _ in range(rng.randint(1, statements)):
                 a, b = rng.sample(range(people), 2)
                 kind = rng.choice(tuple(KINDS))
                 if kind not in ("knight", "knave") or a != speaker:
-                    said.append((speaker, kind, a, b))
+                    claims.append((speaker, kind, a, b))
         models = [
             m
             for m in product((True, False), repeat=people)
-            if all(KINDS[k][1](m[a], m[b]) == m[s] for s, k, a, b in said)
+            if all(KINDS[k][1](m[a], m[b]) == m[s] for s, k, a, b in claims)
         ]
         if len(models) == 1:
-            return f"{names} {said}", (names, said, models[0])
+            return f"{names} {claims}", (names, claims, models[0])
 
 
 def pose(spec: Spec) -> dict[str, Any]:
-    names, said, model = spec
-    lines = " ".join(f'{names[s]}: "{KINDS[k][0].format(names[a], names[b])}"' for s, k, a, b in said)
+    names, statements, model = spec
+    lines = " ".join(f'{names[s]}: "{KINDS[k][0].format(names[a], names[b])}"' for s, k, a, b in statements)
     return {
         "prompt": f"Knights tell the truth, knaves lie. {lines} Who is what?",
         "answer": ", ".join(f"{n}: {'knight' if kind else 'knave'}" for n, kind in zip(names, model, strict=True)),
@@ -89,21 +89,21 @@ def pose(spec: Spec) -> dict[str, Any]:
 
 
 def solve(question: str) -> str:
-    said = []
+    statements = []
     for speaker, text in _SAYS.findall(parsed(_TEXT, question)[1]):
-        found = next(((kind, m.groups()) for kind, p in _PATTERNS if (m := p.fullmatch(text))), None)
-        if found is None:
+        match = next(((kind, m.groups()) for kind, p in _PATTERNS if (m := p.fullmatch(text))), None)
+        if match is None:
             raise Refused(f"roundtrip: {text!r} is no statement")
-        said.append((speaker, *found))
-    names = sorted({n for speaker, _, about in said for n in (speaker, *about)})
-    models = _search(names, said, {})
+        statements.append((speaker, *match))
+    names = sorted({n for speaker, _, about in statements for n in (speaker, *about)})
+    models = _search(names, statements, {})
     if len(models) != 1:
         raise Refused(f"{'not_unique' if models else 'impossible'}: {len(models)} models")
     return ", ".join(f"{n}: {'knight' if kind else 'knave'}" for n, kind in models[0].items())
 
 
-def _search(names: list[str], said: list, known: dict[str, bool]) -> list[dict[str, bool]]:
-    for speaker, kind, about in said:
+def _search(names: list[str], statements: list, known: dict[str, bool]) -> list[dict[str, bool]]:
+    for speaker, kind, about in statements:
         if speaker in known and all(n in known for n in about):
             values = [known[n] for n in about]
             knights = sum(values)
@@ -117,4 +117,4 @@ def _search(names: list[str], said: list, known: dict[str, bool]) -> list[dict[s
     if len(known) == len(names):
         return [known]
     name = names[len(known)]
-    return _search(names, said, {**known, name: True}) + _search(names, said, {**known, name: False})
+    return _search(names, statements, {**known, name: True}) + _search(names, statements, {**known, name: False})

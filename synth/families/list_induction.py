@@ -89,13 +89,13 @@ def solve(question: str) -> str:
     rows = [
         (*(a for a, _ in pairs), _read(query))
     ]  # the examples and the query under every program, programs with equal results merged
-    found = {row[-1] for row in rows if row[:-1] == goal}
+    values = {row[-1] for row in rows if row[:-1] == goal}
     for _ in range(MOST):
         rows = list(dict.fromkeys(row for before in rows for step in STEPS if (row := _step(step, before)) is not None))
-        found |= {row[-1] for row in rows if row[:-1] == goal}
-    if len(found) != 1:
-        raise Refused(f"{'not_unique' if found else 'impossible'}: the programs that fit give {sorted(found)}")
-    return _text(found.pop())
+        values |= {row[-1] for row in rows if row[:-1] == goal}
+    if len(values) != 1:
+        raise Refused(f"{'not_unique' if values else 'impossible'}: the programs that fit give {sorted(values)}")
+    return _text(values.pop())
 
 
 def _step(step: Step, row: tuple[Values, ...]) -> tuple[Values, ...] | None:

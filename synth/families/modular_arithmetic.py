@@ -87,14 +87,14 @@ def pose(spec: Spec) -> dict[str, Any]:
 
 
 def solve(question: str) -> str:
-    if found := _POWER.fullmatch(question):
-        base, exponent, m = map(int, found.groups())
+    if match := _POWER.fullmatch(question):
+        base, exponent, m = map(int, match.groups())
         value = 1
         for _ in range(exponent):
             value = value * base % m
         return str(value)
-    if found := _SUM.fullmatch(question):
-        a, b, c, m = map(int, found.groups())
+    if match := _SUM.fullmatch(question):
+        a, b, c, m = map(int, match.groups())
         return str((a % m * (b % m) + c % m) % m)
     a, m = map(int, parsed(_INVERSE, question).groups())
     inverses = [x for x in range(m) if a * x % m == 1]

@@ -52,14 +52,14 @@ def multiple_choice(seed: int, split: Split, index: int, *, levels: Sequence[int
 
 def draw(rng: Random, *, size: int, mixed: bool) -> tuple[str, tuple[bool, list[tuple[bool, str]]]]:
     kinds = [name for name, _ in _STATEMENTS]
-    kind, asked, place = rng.choice(kinds), rng.random() < 0.5, rng.randrange(4)
+    kind, largest, place = rng.choice(kinds), rng.random() < 0.5, rng.randrange(4)
     options: list[tuple[bool, str]] = []
     while len(options) < 4:
-        label = asked if len(options) == place else not asked
+        label = largest if len(options) == place else not largest
         text = statement(rng, rng.choice(kinds) if mixed else kind, size, label)
         if text not in [t for _, t in options]:
             options.append((label, text))
-    return f"{asked} {sorted(t for _, t in options)}", (asked, options)
+    return f"{largest} {sorted(t for _, t in options)}", (largest, options)
 
 
 def statement(rng: Random, kind: str, size: int, label: bool) -> str:
@@ -87,14 +87,14 @@ def statement(rng: Random, kind: str, size: int, label: bool) -> str:
 
 
 def pose(spec: tuple[bool, list[tuple[bool, str]]]) -> dict[str, Any]:
-    asked, options = spec
+    largest, options = spec
     listed = " ".join(f"{letter}) {text}" for letter, (_, text) in zip("ABCD", options, strict=True))
-    answer = "ABCD"[[label for label, _ in options].index(asked)]
+    answer = "ABCD"[[label for label, _ in options].index(largest)]
     working = ", ".join(
         f"{letter} {'true' if label else 'false'}" for letter, (label, _) in zip("ABCD", options, strict=True)
     )
     return {
-        "prompt": f"Which statement is {'true' if asked else 'false'}? {listed}",
+        "prompt": f"Which statement is {'true' if largest else 'false'}? {listed}",
         "answer": answer,
         "verifier": "choice",
         "working": working,
@@ -124,8 +124,8 @@ def judge(text: str) -> bool:
 
 
 def solve(question: str) -> str:
-    asked, *texts = parsed(_TEXT, question).groups()
-    fits = [letter for letter, text in zip("ABCD", texts, strict=True) if judge(text) == (asked == "true")]
+    wanted, *texts = parsed(_TEXT, question).groups()
+    fits = [letter for letter, text in zip("ABCD", texts, strict=True) if judge(text) == (wanted == "true")]
     if len(fits) != 1:
         raise Refused(f"not_unique: {' '.join(fits) or 'no option'} fits")
     return fits[0]

@@ -67,7 +67,7 @@ def music_shop_sql(
 
     Raises ValueError where there is no such file, or it holds no such tables.
     """
-    made = item(
+    problem = item(
         *(seed, split, index, levels),
         family="music_shop_sql",
         ladder=LADDER,
@@ -77,7 +77,7 @@ def music_shop_sql(
         solve=solve,
         agree=agree,
     )
-    return replace(made, verifier="sql_graded") if graded and isinstance(made, Problem) else made
+    return replace(problem, verifier="sql_graded") if graded and isinstance(problem, Problem) else problem
 
 
 def draw(rng: Random, *, artists: int, joins: int, kinds: Sequence[str], database: str = "") -> tuple[str, tuple]:
@@ -158,10 +158,12 @@ _ASKS = [(kind, re.compile(text.replace("{0}", r"([\w ]+)"))) for kind, text in 
 def read(question: str) -> tuple[str, str]:
     """(kind, argument) of the text."""
     ask = parsed(_TEXT, question)[1]
-    found = [(kind, "".join(m.groups())) for kind, p in _ASKS if (m := p.fullmatch(ask))]
-    if len(found) != 1:
-        raise Refused(f"{'not_unique' if found else 'roundtrip'}: {ask!r} is asked by {len(found)} kinds of questions")
-    return found[0]
+    matches = [(kind, "".join(m.groups())) for kind, p in _ASKS if (m := p.fullmatch(ask))]
+    if len(matches) != 1:
+        raise Refused(
+            f"{'not_unique' if matches else 'roundtrip'}: {ask!r} is asked by {len(matches)} kinds of questions"
+        )
+    return matches[0]
 
 
 def solve(question: str) -> str:

@@ -43,15 +43,15 @@ def n_queens(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,
 @cache
 def placements(size: int) -> tuple[tuple[int, ...], ...]:
     """Every solution, as the column (from 1) of each row: 4, 92, 352 and 724 for 6, 8, 9 and 10."""
-    found: list[tuple[int, ...]] = [()]
+    boards: list[tuple[int, ...]] = [()]
     for row in range(size):
-        found = [
+        boards = [
             p + (c,)
-            for p in found
+            for p in boards
             for c in range(1, size + 1)
             if all(c != q and abs(c - q) != row - r for r, q in enumerate(p))
         ]
-    return tuple(found)
+    return tuple(boards)
 
 
 def draw(rng: Random, *, size: int) -> tuple[str, tuple[int, tuple[int, ...], tuple[int, ...]]]:
@@ -79,11 +79,11 @@ def pose(spec: tuple[int, tuple[int, ...], tuple[int, ...]]) -> dict[str, Any]:
 def solve(question: str) -> str:
     size_text, text = parsed(_TEXT, question).groups()
     size, shown = int(size_text), text.split()
-    found: list[list[int]] = []
+    solutions: list[list[int]] = []
 
     def search(row: int, columns: int, left: int, right: int, placed: list[int]) -> None:
         if row == size:
-            found.append(placed)
+            solutions.append(placed)
             return
         free = ((1 << size) - 1) & ~(columns | left | right)
         if shown[row] != "?":
@@ -94,6 +94,6 @@ def solve(question: str) -> str:
             search(row + 1, columns | bit, (left | bit) << 1, (right | bit) >> 1, [*placed, bit.bit_length()])
 
     search(0, 0, 0, 0, [])
-    if len(found) != 1:
-        raise Refused(f"{'not_unique' if found else 'impossible'}: {len(found)} completions")
-    return " ".join(map(str, found[0]))
+    if len(solutions) != 1:
+        raise Refused(f"{'not_unique' if solutions else 'impossible'}: {len(solutions)} completions")
+    return " ".join(map(str, solutions[0]))

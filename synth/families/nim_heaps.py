@@ -28,7 +28,7 @@ def nim_heaps(
 ) -> Problem | Quarantined:
     """Problem `index` of a split: a move. `levels` are the rungs of the ladder to draw from; env "game" has it played
     in turns (training/env/game.py)."""
-    made = item(
+    problem = item(
         seed,
         split,
         index,
@@ -40,7 +40,7 @@ def nim_heaps(
         pose=pose,
         solve=solve,
     )
-    return replace(made, env=env) if isinstance(made, Problem) else made
+    return replace(problem, env=env) if isinstance(problem, Problem) else problem
 
 
 def draw(rng: Random, *, heaps: int, size: int) -> tuple[str, list[int]]:

@@ -29,7 +29,7 @@ def persuasion(
 ) -> Problem | Quarantined:
     """Problem `index` of a split: the chance. `levels` are the rungs of the ladder to draw from; env "persuade" has it
     played in turns (training/env/persuade.py)."""
-    made = item(
+    problem = item(
         seed,
         split,
         index,
@@ -41,7 +41,7 @@ def persuasion(
         pose=pose,
         solve=solve,
     )
-    return replace(made, env=env) if isinstance(made, Problem) else made
+    return replace(problem, env=env) if isinstance(problem, Problem) else problem
 
 
 def draw(rng: Random, *, size: int) -> tuple[str, tuple[int, int, int, int]]:

@@ -94,7 +94,7 @@ def solve(question: str) -> str:
     program, told = parsed(_TEXT, question).groups()
     broken = [(o, int(k)) for o, k in _LINE.findall(program)]
     examples = [(int(a), int(b)) for a, b in re.findall(r"(-?\d+) into (-?\d+)", told)]
-    found = fixed(broken, examples)
-    if len(found) != 1:
-        raise Refused(f"{'not_unique' if found else 'impossible'}: {len(found)} edits of one line fit")
-    return edit(broken[found[0][0]], found[0][1])
+    fixes = fixed(broken, examples)
+    if len(fixes) != 1:
+        raise Refused(f"{'not_unique' if fixes else 'impossible'}: {len(fixes)} edits of one line fit")
+    return edit(broken[fixes[0][0]], fixes[0][1])

@@ -127,8 +127,8 @@ def solve(question: str) -> str:
 
 def _step(text: str) -> Step:
     for name, words in PHRASES.items():
-        if found := re.fullmatch(words.replace("{}", r"(\d+)"), text):
-            return name, int(found[1]) if found.groups() else 0
+        if match := re.fullmatch(words.replace("{}", r"(\d+)"), text):
+            return name, int(match[1]) if match.groups() else 0
     raise Refused(f"roundtrip: {text!r} names no function")
 
 

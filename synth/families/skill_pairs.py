@@ -70,10 +70,10 @@ def posed(question: str) -> dict[str, Any]:
     numbers, *texts = parsed(_TEXT, question).groups()
     steps: list[Step] = []
     for text in texts:
-        found = [(name, m) for name, p in PHRASES.items() if (m := re.fullmatch(p.replace("{}", r"(\d{1,3})"), text))]
-        if not found:
+        matches = [(name, m) for name, p in PHRASES.items() if (m := re.fullmatch(p.replace("{}", r"(\d{1,3})"), text))]
+        if not matches:
             raise Refused(f"roundtrip: {text!r} names no function")
-        name, match = found[0]
+        name, match = matches[0]
         steps.append((name, int(match[1]) if match.groups() else 0))
     values = tuple(int(n) for n in numbers.split())
     if steps[0][0] == steps[1][0] or len(values) > 20 or max(values) > 999 or ("multiples", 0) in steps:

@@ -51,7 +51,7 @@ def span_extraction(seed: int, split: Split, index: int, *, levels: Sequence[int
 
 def draw(rng: Random, *, records: int) -> tuple[str, tuple[str, list[dict[str, str]], list[str]]]:
     numbers = rng.sample(range(1000, 10_000), records)
-    made = [
+    drawn = [
         {
             "n": str(n),
             "who": f"{rng.choice(FIRST)} {rng.choice(LAST)}",
@@ -61,15 +61,15 @@ def draw(rng: Random, *, records: int) -> tuple[str, tuple[str, list[dict[str, s
         for n in numbers
     ]
     kind = rng.choice(sorted(QUESTIONS))
-    return f"{kind} {made}", (kind, made, [rng.choice(SENTENCES).format(**m) for m in made])
+    return f"{kind} {drawn}", (kind, drawn, [rng.choice(SENTENCES).format(**m) for m in drawn])
 
 
 def pose(spec: tuple[str, list[dict[str, str]], list[str]]) -> dict[str, Any]:
     kind, records, sentences = spec
-    asked = records[len(records) // 2]
+    record = records[len(records) // 2]
     return {
-        "prompt": f"{' '.join(sentences)} {QUESTIONS[kind].format(asked['n'])} Copy it from the text.",
-        "answer": asked[kind],
+        "prompt": f"{' '.join(sentences)} {QUESTIONS[kind].format(record['n'])} Copy it from the text.",
+        "answer": record[kind],
         "verifier": "literal",
     }
 
@@ -77,12 +77,12 @@ def pose(spec: tuple[str, list[dict[str, str]], list[str]]) -> dict[str, Any]:
 def solve(question: str) -> str:
     passage, ask, number = parsed(_TEXT, question).groups()
     field = {"Who signed": "who", "Where was": "where", "When was": "day"}[ask]
-    found = []
+    values = []
     for sentence in re.findall(r"[^.]+\.", passage):
         for pattern in _PATTERNS:
             match = pattern.fullmatch(sentence.strip())
             if match and match["n"] == number:
-                found.append(match[field])
-    if len(found) != 1:
-        raise Refused(f"{'not_unique' if found else 'impossible'}: ledger {number} stands in {len(found)} sentences")
-    return found[0]
+                values.append(match[field])
+    if len(values) != 1:
+        raise Refused(f"{'not_unique' if values else 'impossible'}: ledger {number} stands in {len(values)} sentences")
+    return values[0]

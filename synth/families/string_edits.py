@@ -115,13 +115,13 @@ def solve(question: str) -> str:
 
 
 def _edit(text: str, word: str) -> str:
-    name, found = next(((n, m) for n, p in _PHRASES if (m := p.fullmatch(text))), ("", None))
-    if found is None:
+    name, match = next(((n, m) for n, p in _PHRASES if (m := p.fullmatch(text))), ("", None))
+    if match is None:
         raise Refused(f"roundtrip: {text!r} names no edit")
     out: list[str] = []
     if name in ("rotate", "swap"):
         out = list(word)
-        for _ in range(int(found[1]) if name == "rotate" and int(found[1]) < len(out) else 0):
+        for _ in range(int(match[1]) if name == "rotate" and int(match[1]) < len(out) else 0):
             out.append(out.pop(0))
         if name == "swap":
             out[0], out[-1] = out[-1], out[0]
@@ -133,10 +133,10 @@ def _edit(text: str, word: str) -> str:
             out.append(chr(ord(c) - 32) if c in VOWELS else c)
         elif name == "second":
             out += [c] * (i % 2 == 0)
-        elif c != found[1]:
+        elif c != match[1]:
             out.append(c)
         elif name == "replace":
-            out.append(found[2])
+            out.append(match[2])
         elif name == "double":
             out += [c, c]
     return "".join(out)

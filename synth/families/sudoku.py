@@ -89,7 +89,7 @@ def solutions(puzzle: str, limit: int) -> list[str]:
         if (rows[r] | columns[c] | boxes[b]) & bit:
             return []
         rows[r], columns[c], boxes[b] = rows[r] | bit, columns[c] | bit, boxes[b] | bit
-    every, found = (1 << n + 1) - 2, []
+    every, grids = (1 << n + 1) - 2, []
 
     def search() -> None:
         best, mask, fewest = None, 0, n + 1
@@ -100,10 +100,10 @@ def solutions(puzzle: str, limit: int) -> list[str]:
                 if count <= 1:
                     break
         if best is None:
-            found.append("".join(cells))
+            grids.append("".join(cells))
             return
         i, r, c, b = free.pop(best)
-        while mask and len(found) < limit:
+        while mask and len(grids) < limit:
             bit = mask & -mask
             mask ^= bit
             rows[r], columns[c], boxes[b] = rows[r] ^ bit, columns[c] ^ bit, boxes[b] ^ bit
@@ -113,7 +113,7 @@ def solutions(puzzle: str, limit: int) -> list[str]:
         free.insert(best, (i, r, c, b))
 
     search()
-    return found
+    return grids
 
 
 def solve(question: str) -> str:
@@ -121,10 +121,10 @@ def solve(question: str) -> str:
     puzzle = text.replace("/", "")
     if len(puzzle) != int(size) ** 2:
         raise Refused(f"roundtrip: {len(puzzle)} cells in a grid of {size} x {size}")
-    found = cover(puzzle, 2)
-    if len(found) != 1:
-        raise Refused(f"{'not_unique' if found else 'impossible'}: at least {len(found)} solutions")
-    return _rows(found[0], int(size))
+    grids = cover(puzzle, 2)
+    if len(grids) != 1:
+        raise Refused(f"{'not_unique' if grids else 'impossible'}: at least {len(grids)} solutions")
+    return _rows(grids[0], int(size))
 
 
 def cover(puzzle: str, limit: int) -> list[str]:
@@ -142,11 +142,11 @@ def cover(puzzle: str, limit: int) -> list[str]:
             for k in covers[i, d]:
                 columns[k].add((i, d))
     chosen: list[tuple[int, int]] = []
-    found: list[str] = []
+    grids: list[str] = []
 
     def search() -> None:
         if not columns:
-            found.append("".join(str(d + 1) for _, d in sorted(chosen)))
+            grids.append("".join(str(d + 1) for _, d in sorted(chosen)))
             return
         column = min(columns, key=lambda k: len(columns[k]))
         for placement in list(columns[column]):
@@ -166,8 +166,8 @@ def cover(puzzle: str, limit: int) -> list[str]:
                     for j in covers[other]:
                         if j != k and j in columns:
                             columns[j].add(other)
-            if len(found) >= limit:
+            if len(grids) >= limit:
                 return
 
     search()
-    return found
+    return grids

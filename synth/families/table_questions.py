@@ -94,9 +94,9 @@ def solve(question: str) -> str:
     tail = f" ORDER BY {who} DESC LIMIT 1" if who else ""
     connection = connect({name: {"columns": columns, "rows": typed}})
     try:
-        found = query(connection, f"SELECT {what} FROM {name} WHERE {' AND '.join(conditions)}{tail}")
+        selected = query(connection, f"SELECT {what} FROM {name} WHERE {' AND '.join(conditions)}{tail}")
     finally:
         connection.close()
-    if not found or found[0][0] is None:
+    if not selected or selected[0][0] is None:
         raise Refused(f"impossible: no row of the table fits {where!r}")
-    return str(found[0][0])
+    return str(selected[0][0])

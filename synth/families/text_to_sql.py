@@ -63,7 +63,7 @@ def text_to_sql(
 ) -> Problem | Quarantined:
     """Problem `index` of a split: a query. `levels` are the rungs of the ladder to draw from; `graded` has a result
     that is partly right scored by how much of it is (synth/verify/sql_graded.py)."""
-    made = item(
+    problem = item(
         *(seed, split, index, levels),
         family="text_to_sql",
         ladder=LADDER,
@@ -73,7 +73,7 @@ def text_to_sql(
         solve=solve,
         agree=agree,
     )
-    return replace(made, verifier="sql_graded") if graded and isinstance(made, Problem) else made
+    return replace(problem, verifier="sql_graded") if graded and isinstance(problem, Problem) else problem
 
 
 def draw(rng: Random, *, conditions: int, rows: int, kinds: Sequence[str]) -> tuple[str, tuple]:
@@ -114,14 +114,14 @@ def pose(spec: tuple) -> dict[str, Any]:
 def read(question: str) -> tuple[str, str, str, str, list[Condition]]:
     """(kind, table, number column, text column, conditions) from the text."""
     name, _, ask, conditions = parsed(_TEXT, question).groups()
-    found = next(((k, m.groupdict()) for k, p in _ASKS if (m := p.fullmatch(ask))), None)
-    if found is None:
+    match = next(((k, m.groupdict()) for k, p in _ASKS if (m := p.fullmatch(ask))), None)
+    if match is None:
         raise Refused(f"roundtrip: {ask!r} asks for nothing known")
     where: list[Condition] = []
     for text in conditions.split(" and "):
         column, word, value = parsed(_CONDITION, text).groups()
         where.append((column, {"": "=", "above ": ">", "below ": "<"}[word], int(value) if value.isdigit() else value))
-    return found[0], name, found[1].get("x1", ""), found[1].get("x0", ""), where
+    return match[0], name, match[1].get("x1", ""), match[1].get("x0", ""), where
 
 
 def solve(question: str) -> str:

@@ -34,7 +34,7 @@ def twenty_questions(
 ) -> Problem | Quarantined:
     """Problem `index` of a split: the name of the thing. `levels` are the rungs of the ladder to draw from; env "ask"
     has it played in turns (training/env/ask.py)."""
-    made = item(
+    problem = item(
         seed,
         split,
         index,
@@ -46,7 +46,7 @@ def twenty_questions(
         pose=pose,
         solve=solve,
     )
-    return replace(made, env=env) if isinstance(made, Problem) else made
+    return replace(problem, env=env) if isinstance(problem, Problem) else problem
 
 
 def draw(rng: Random, *, things: int, properties: int) -> tuple[str, tuple]:
@@ -62,34 +62,34 @@ def draw(rng: Random, *, things: int, properties: int) -> tuple[str, tuple]:
         having = [
             sum(1 << t for t, m in enumerate(masks) if m >> p & 1 == masks[hidden] >> p & 1) for p in range(properties)
         ]
-        asked: list[int] = []
+        order: list[int] = []
         left = (1 << things) - 1
         for p in rng.sample(range(properties), properties):
             if left != 1 << hidden and left & ~having[p]:
                 left &= having[p]
-                asked.append(p)
-        for p in list(asked):
+                order.append(p)
+        for p in list(order):
             rest = (1 << things) - 1
-            for q in asked:
+            for q in order:
                 rest &= having[q] if q != p else -1
             if rest == 1 << hidden:
-                asked.remove(p)
-        if len(asked) > 1:
-            return f"{sorted(zip(names, masks, strict=True))} {words} {sorted(asked)}", (
+                order.remove(p)
+        if len(order) > 1:
+            return f"{sorted(zip(names, masks, strict=True))} {words} {sorted(order)}", (
                 names,
                 masks,
                 words,
                 hidden,
-                asked,
+                order,
             )
 
 
 def pose(spec: tuple) -> dict[str, Any]:
-    names, masks, words, hidden, asked = spec
+    names, masks, words, hidden, order = spec
     listed = "; ".join(
         f"{n}: {' '.join(w for p, w in enumerate(words) if m >> p & 1)}" for n, m in zip(names, masks, strict=True)
     )
-    answers = " ".join(f"Is it {words[p]}? {'yes' if masks[hidden] >> p & 1 else 'no'}" for p in asked)
+    answers = " ".join(f"Is it {words[p]}? {'yes' if masks[hidden] >> p & 1 else 'no'}" for p in order)
     return {"prompt": f"{listed}. {answers}. Which one is it?", "answer": names[hidden], "verifier": "exact"}
 
 

@@ -115,16 +115,16 @@ def pose(spec: tuple) -> dict[str, Any]:
 
 
 def solve(question: str) -> str:
-    houses_text, body, asked = parsed(_TEXT, question).groups()
+    houses_text, body, wanted = parsed(_TEXT, question).groups()
     houses = int(houses_text)
     listed, _, clue_text = body.removeprefix("One of each in every house: ").partition(". ")
     kind_of = {w: k for k, group in enumerate(listed.split("; ")) for w in group.split()}
     clues = []
     for text in clue_text.split("; "):
-        found = next(((kind, *m.groups()) for kind, p in _PATTERNS if (m := p.fullmatch(text))), None)
-        if found is None:
+        match = next(((kind, *m.groups()) for kind, p in _PATTERNS if (m := p.fullmatch(text))), None)
+        if match is None:
             raise Refused(f"roundtrip: {text!r} is no clue")
-        clues.append(found)
+        clues.append(match)
     names, at, solutions = list(kind_of), {}, []
 
     def fails(clue: tuple[str, str, str]) -> bool:
@@ -150,4 +150,4 @@ def solve(question: str) -> str:
     search(0)
     if len(solutions) != 1:
         raise Refused(f"{'not_unique' if solutions else 'impossible'}: {len(solutions)} arrangements")
-    return " ".join(sorted(asked.split(), key=lambda w: solutions[0][w]))
+    return " ".join(sorted(wanted.split(), key=lambda w: solutions[0][w]))

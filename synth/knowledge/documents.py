@@ -88,8 +88,8 @@ def decode(data: bytes) -> tuple[str, str]:
     if not names:
         if b"\0" in data:
             raise ValueError(f"it holds a NUL byte at offset {data.index(0)}: that is no text")
-        said = _CHARSET.search(data[:4096])
-        names = ["utf-8", *([said[1].decode("ascii")] if said else [])]
+        declared = _CHARSET.search(data[:4096])
+        names = ["utf-8", *([declared[1].decode("ascii")] if declared else [])]
     for name in names:
         try:
             return data.decode(name), name
@@ -177,8 +177,8 @@ def _markdown(raw: str) -> _Parts:
             parts.aliases += _BOLD.findall(line[:2000])
         if not fenced:
             line = re.sub(r"^\s{0,8}(?:[-*+]|\d{1,3}\.)\s+", "", line)
-            line, found = _links(line)
-            parts.links += [(target, at + a, at + b) for target, a, b in found]
+            line, links = _links(line)
+            parts.links += [(target, at + a, at + b) for target, a, b in links]
         lines.append(line)
         at += len(line) + 1
     parts.text = "\n".join(lines)
@@ -191,7 +191,7 @@ def _unlinked(line: str) -> str:
 
 def _links(line: str) -> tuple[str, list[tuple[str, int, int]]]:
     """A line of Markdown as plain text, and (target, start, end) of its links there."""
-    out, found, at, length = [], [], 0, 0
+    out, links, at, length = [], [], 0, 0
     line = _IMAGE.sub("", line)
     for m in _LINK.finditer(line):
         before = _EMPHASIS.sub(r"\2", line[at : m.start()])
@@ -200,11 +200,11 @@ def _links(line: str) -> tuple[str, list[tuple[str, int, int]]]:
         out += [before, shown]
         length += len(before)
         if target:
-            found.append((target, length, length + len(shown)))
+            links.append((target, length, length + len(shown)))
         length += len(shown)
         at = m.end()
     out.append(_EMPHASIS.sub(r"\2", line[at:]))
-    return "".join(out), found
+    return "".join(out), links
 
 
 def _target(address: str) -> str:
@@ -293,9 +293,9 @@ class _Page(HTMLParser):
             if target and start < self._at:
                 self.links.append((target, start, self._at))
         elif tag in ("b", "strong") and self._bold is not None:
-            said = tidy("".join(self._out)[self._bold :]) if self._paragraphs <= 1 and self._at < 4000 else ""
-            if 0 < len(said) <= 100 and not said.endswith(":"):
-                self.aliases.append(said)
+            heading = tidy("".join(self._out)[self._bold :]) if self._paragraphs <= 1 and self._at < 4000 else ""
+            if 0 < len(heading) <= 100 and not heading.endswith(":"):
+                self.aliases.append(heading)
             self._bold = None
 
     def _end_cell(self) -> None:
@@ -322,8 +322,8 @@ class _Page(HTMLParser):
             return
         if self._naming == "h1":
             self.h1 += data
-        said = re.sub(r"\s+", " ", data)
-        self._say(said.lstrip() if not self._out or self._out[-1].endswith(("\n", " ")) else said)
+        text = re.sub(r"\s+", " ", data)
+        self._say(text.lstrip() if not self._out or self._out[-1].endswith(("\n", " ")) else text)
 
     def _say(self, text: str) -> None:
         if text:
@@ -355,9 +355,9 @@ def _json(raw: str, name: str, stem: str, titles: Sequence[str], encoding: str) 
         return
     if isinstance(data, Mapping):
         lines = [f"{key}: {' '.join(plain(value).split())}" for key, value in leaves(data)]
-        found = (tidy(plain(value)) for path in titles if isinstance(value := _at(data, path), str))
-        said = next((t for t in map(without_note, found) if t.lower() not in _NONE), stem)
-        yield Document(id=name, title=said, text="\n".join(lines), encoding=encoding)
+        candidates = (tidy(plain(value)) for path in titles if isinstance(value := _at(data, path), str))
+        title = next((t for t in map(without_note, candidates) if t.lower() not in _NONE), stem)
+        yield Document(id=name, title=title, text="\n".join(lines), encoding=encoding)
         return
     if not isinstance(data, list):
         raise ValueError("it is neither a JSON object nor a list of them")

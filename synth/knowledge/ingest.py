@@ -287,7 +287,7 @@ def schema_of(
                 subjects.setdefault(
                     row.subject, row.subject_type or str(stated.get(row.relation, {}).get("domain", THING))
                 )
-    return {name: infer(name, found, stated.get(name, {}), subjects) for name, found in rows.items()}
+    return {name: infer(name, rows_of_kind, stated.get(name, {}), subjects) for name, rows_of_kind in rows.items()}
 
 
 def build(

@@ -170,17 +170,17 @@ class KB:
             self._check(fact)
             self._forward[fact.subject, fact.relation].append(fact)
             self._backward[fact.relation, fact.value].append(fact)
-        for (subject, name), found in self._forward.items():
-            if len(found) > 1 and self.relations[name].functional:
+        for (subject, name), linked in self._forward.items():
+            if len(linked) > 1 and self.relations[name].functional:
                 raise ValueError(
-                    f"{subject!r} has {len(found)} objects under the functional relation {name!r} ({found[0].value!r}, "
-                    f"{found[1].value!r}): keep one, or declare it functional: false"
+                    f"{subject!r} has {len(linked)} objects under the functional relation {name!r} ({linked[0].value!r}, "
+                    f"{linked[1].value!r}): keep one, or declare it functional: false"
                 )
-        for (name, value), found in self._backward.items():
-            if len(found) > 1 and self.relations[name].inverse_functional:
+        for (name, value), linked in self._backward.items():
+            if len(linked) > 1 and self.relations[name].inverse_functional:
                 raise ValueError(
-                    f"{value!r} has {len(found)} subjects under the inverse functional relation {name!r} ({found[0].subject!r}, "
-                    f"{found[1].subject!r}): keep one, or declare it inverse_functional: false"
+                    f"{value!r} has {len(linked)} subjects under the inverse functional relation {name!r} ({linked[0].subject!r}, "
+                    f"{linked[1].subject!r}): keep one, or declare it inverse_functional: false"
                 )
 
     def _check(self, fact: Fact) -> None:
@@ -277,21 +277,21 @@ class KB:
         `least`.
         """
         steps: dict[str, list[Fact]] = defaultdict(list)
-        for found in self._forward.values():
-            if len(found) == 1:
-                steps[found[0].subject].append(found[0])
-        for found in self._backward.values():
-            if len(found) == 1 and found[0].object is not None:
-                steps[found[0].object].append(found[0])
+        for linked in self._forward.values():
+            if len(linked) == 1:
+                steps[linked[0].subject].append(linked[0])
+        for linked in self._backward.values():
+            if len(linked) == 1 and linked[0].object is not None:
+                steps[linked[0].object].append(linked[0])
         # alive[k][(entity, fact)]: a walk of k steps can begin at the entity with this fact.
-        alive = {(entity, f.id) for entity, found in steps.items() for f in found}
+        alive = {(entity, f.id) for entity, reached in steps.items() for f in reached}
         begin = Counter(entity for entity, _ in alive)
         walks: dict[int, float] = {}
         for hops in range(1, deepest + 1):
             walks[hops] = round(len(begin) / max(1, len(self.entities)), 4)
             after = set()
-            for entity, found in steps.items():
-                for f in found:
+            for entity, linked in steps.items():
+                for f in linked:
                     target = f.object if f.subject == entity else f.subject
                     if target is not None and begin.get(target, 0) > ((target, f.id) in alive):
                         after.add((entity, f.id))
@@ -351,9 +351,9 @@ def passages(kb: KB, *, objects: int = 4) -> list[Passage]:
     """One passage for each subject and relation, in the order of the facts; more than `objects` objects go on in a
     further passage."""
     out = []
-    for (subject, name), found in kb._forward.items():
-        for start in range(0, len(found), objects):
-            some = found[start : start + objects]
+    for (subject, name), linked in kb._forward.items():
+        for start in range(0, len(linked), objects):
+            some = linked[start : start + objects]
             text = kb.relations[name].sentence(kb.text(subject), [kb.text(f.value) for f in some])
             ids = tuple(f.id for f in some)
             out.append(

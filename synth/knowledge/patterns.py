@@ -121,26 +121,26 @@ def statements(text: str, title: str, aliases: tuple[str, ...] = ()) -> Iterator
     words = tuple(title.split()[:1]) + tuple(a.split()[0] for a in aliases if a.split())
     read = ((a, b) for a, b in sentences(text) if text[a:b].strip() != title)  # a heading is no sentence
     for i, (start, end) in enumerate(read):
-        said = text[start:end]
-        if i and not said.startswith(words) and not _PRONOUN.match(said):
+        sentence = text[start:end]
+        if i and not sentence.startswith(words) and not _PRONOUN.match(sentence):
             continue
-        for relation, value, kind in _of(said, first=i == 0):
+        for relation, value, kind in _of(sentence, first=i == 0):
             if relation not in seen and value:
                 seen.add(relation)
                 yield Found(relation, value, kind, start, end)
 
 
-def _of(said: str, *, first: bool) -> Iterator[tuple[str, str, str]]:
-    life = _LIFE.search(said[:400]) if first else None
+def _of(sentence: str, *, first: bool) -> Iterator[tuple[str, str, str]]:
+    life = _LIFE.search(sentence[:400]) if first else None
     if life:
         for side, relation in (("a", "born"), ("b", "died")):
-            found = find_date(life[side])
-            if found:
-                yield relation, found[0], "date"
+            parsed = find_date(life[side])
+            if parsed:
+                yield relation, parsed[0], "date"
     for relation, _, kind, pattern in _PATTERNS:
         if relation in _FIRST_ONLY and not first:
             continue
-        m = pattern.search(said)
+        m = pattern.search(sentence)
         if m is None:
             continue
         value = m["y"].strip(" .,'\u2019")

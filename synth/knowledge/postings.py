@@ -194,11 +194,11 @@ class Postings:
         17890714); literals that are none are left out. Computed once."""
         if relation not in self._numbers:
             keys, subjects = self.block(relation, False)
-            found, place = np.unique(keys, return_inverse=True)
+            unique, place = np.unique(keys, return_inverse=True)
             dates = self.relations[relation].range == "date"
             numbers = (
-                np.array([as_number(self.text(i), date=dates) for i in found], np.float64)[place]
-                if len(found)
+                np.array([as_number(self.text(i), date=dates) for i in unique], np.float64)[place]
+                if len(unique)
                 else np.zeros(0)
             )
             some = ~np.isnan(numbers)
@@ -213,14 +213,14 @@ class Postings:
         words = {
             f"{n}_{k}": getattr(getattr(self, n), k) for n in ("ids", "names", "literals") for k in ("blob", "ends")
         }
-        said = json.dumps(
+        header = json.dumps(
             {"types": self.type_names, "relations": [asdict(r) for r in self.relations]}, ensure_ascii=False
         )
         relation = np.repeat(np.arange(len(self.relations), dtype=np.int32), np.diff(self._start))
         with path.open("wb") as out:
             np.savez(
                 out,
-                schema=np.frombuffer(said.encode(), np.uint8),
+                schema=np.frombuffer(header.encode(), np.uint8),
                 types=self.types,
                 relation=relation,
                 subject=self._by[True][0],

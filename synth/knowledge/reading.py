@@ -35,7 +35,7 @@ class Reader:
 
     def read(self, relation: str, text: str, known: str, back: bool) -> list[str]:
         """The names at the other end of `known` that the lines of `text` state, in order, without repetition."""
-        found: list[str] = []
+        lines: list[str] = []
         within, sentence = self._within[relation], self._sentences[relation]
         for line in text.split("\n"):
             match = sentence.fullmatch(line) if within in line else None
@@ -43,10 +43,10 @@ class Reader:
                 continue
             x, ys = match["x"], self.split(relation, match["y"])
             if back and known in ys:
-                found.append(x)
+                lines.append(x)
             elif not back and known[:1].upper() + known[1:] in (x, x[:1].upper() + x[1:]):
-                found += ys
-        return list(dict.fromkeys(found))
+                lines += ys
+        return list(dict.fromkeys(lines))
 
     def split(self, relation: str, text: str) -> list[str]:
         """The objects of a sentence: "A, B and C and D" is three names where "B and C" is one. Empty where it cannot be

@@ -66,8 +66,8 @@ def noise_interval(pairs: Sequence[PreferencePair]) -> dict[str, Any] | None:
     )  # their columns were turned with the sides
     right = np.array([p.columns["out_of_fold"] for p in judged])
     known = np.array([anchor(p) for p in judged]) * np.where(flipped, -1, 1)
-    found = estimate(np.where(flipped, 1 - right, right), [group_of(p) for p in judged], known)
-    return {k: round(v, 4) if isinstance(v, float) else v for k, v in found.items()}
+    interval = estimate(np.where(flipped, 1 - right, right), [group_of(p) for p in judged], known)
+    return {k: round(v, 4) if isinstance(v, float) else v for k, v in interval.items()}
 
 
 def judge(
@@ -145,11 +145,13 @@ def out_of_fold(pairs: Sequence[PreferencePair], *, folds: int, c: float, blind:
         raise UserError(
             f"clean: {len(set(groups))} groups of pairs do not make {folds} folds: lower `folds`, or leave confident_learning out"
         )
-    said = [features(p.prompt, text) | (style(text) if blind else {}) for p in pairs for text in (p.chosen, p.rejected)]
+    counts = [
+        features(p.prompt, text) | (style(text) if blind else {}) for p in pairs for text in (p.chosen, p.rejected)
+    ]
     names = DictVectorizer(
-        sparse=len({k for f in said for k in f}) > 1000
+        sparse=len({k for f in counts for k in f}) > 1000
     )  # the first words of many prompts make many columns
-    sides = names.fit_transform(said)
+    sides = names.fit_transform(counts)
     hidden = [
         i
         for i, name in enumerate(names.feature_names_)

@@ -38,10 +38,10 @@ class Flawed:
             raise LookupError(
                 f"no worked solution is known of {conversation[-1].content[:80]!r}: give Flawed the problem"
             )
-        said = [m.content for m in conversation if m.role == "assistant"]
-        if said and conversation[-1].role == "user":  # asked again
-            return solution if rng.random() >= self.error else said[-1]
-        begun = said[-1] if said else ""
+        replies = [m.content for m in conversation if m.role == "assistant"]
+        if replies and conversation[-1].role == "user":  # asked again
+            return solution if rng.random() >= self.error else replies[-1]
+        begun = replies[-1] if replies else ""
         known = steps(solution)
         done = len(steps(begun))
         wrong = self._changed("".join(known[:done]), begun)

@@ -108,20 +108,20 @@ class Reader:
             try:
                 if layout == "sides" and _value(row, ANNOTATOR) is not None:
                     votes.add(place, row, *self._sides(row))
-                    made = []
+                    pairs = []
                 elif layout == "sides":
-                    made = [self._voted(place, row, *self._sides(row))]
+                    pairs = [self._voted(place, row, *self._sides(row))]
                 elif layout == "ratings":
-                    made = list(self._rated(place, row))
+                    pairs = list(self._rated(place, row))
                     rated += 1
                 else:
-                    made = [self._pair(place, row, *self._labelled(row))]
+                    pairs = [self._pair(place, row, *self._labelled(row))]
             except _Aside as fault:
                 if fault.reason == "unknown_rating":
                     words[fault.evidence] += 1
                 yield self._aside(place, fault.reason, fault.evidence)
                 continue
-            yield from made
+            yield from pairs
         if words and not rated:
             seen = ", ".join(repr(w) for w, _ in words.most_common(8))
             raise ValueError(
@@ -138,20 +138,22 @@ class Reader:
 
     def _labelled(self, row: Mapping[str, Any]) -> tuple[tuple[Message, ...], str, str]:
         chosen, rejected = _value(row, CHOSEN), _value(row, REJECTED)
-        asked = _asked(row)
+        prompt = _asked(row)
         if isinstance(chosen, list) and isinstance(rejected, list):
             a, b = _messages(chosen), _messages(rejected)
             begin = _common(a, b)
-            if asked is None or begin:
-                asked = (*(asked or ()), *begin) if asked is None or begin[: len(asked)] != asked else begin
+            if prompt is None or begin:
+                prompt = (*(prompt or ()), *begin) if prompt is None or begin[: len(prompt)] != prompt else begin
             a, b = a[len(begin) :], b[len(begin) :]
             if len(a) != 1 or len(b) != 1:
                 raise _Aside(
                     "not_messages",
                     f"after {len(begin)} turns in common {len(a)} and {len(b)} are left: one of each is needed",
                 )
-            return asked, a[0].content, b[0].content
-        if asked is None and isinstance(chosen, str) and isinstance(rejected, str):  # the transcripts of Anthropic's HH
+            return prompt, a[0].content, b[0].content
+        if (
+            prompt is None and isinstance(chosen, str) and isinstance(rejected, str)
+        ):  # the transcripts of Anthropic's HH
             a, b = _transcript(chosen), _transcript(rejected)
             begin = _common(a, b)
             if not begin or len(a) != len(begin) + 1 or len(b) != len(begin) + 1:
@@ -160,7 +162,7 @@ class Reader:
                     f"no prompt, and the two sides begin with {len(begin)} turns in common: {chosen[:200]!r}",
                 )
             return begin, a[-1].content, b[-1].content
-        return asked or (), _text(chosen), _text(rejected)
+        return prompt or (), _text(chosen), _text(rejected)
 
     def _rated(self, place: str, row: Mapping[str, Any]) -> Iterator[PreferencePair | Quarantined]:
         answers = _value(row, ANSWERS)
@@ -194,8 +196,8 @@ class Reader:
         word = str(rating).strip().casefold()
         if word in (scale := [w.casefold() for w in self.scale]):
             return float(scale.index(word))
-        if isinstance(rating, str) and not scale and (found := _NUMBER.match(rating)):
-            return float(found[1])
+        if isinstance(rating, str) and not scale and (match := _NUMBER.match(rating)):
+            return float(match[1])
         raise _Aside("unknown_rating", str(rating)[:60])
 
     def _sides(self, row: Mapping[str, Any]) -> tuple[tuple[Message, ...], tuple[str, str], dict[str, int]]:

@@ -146,8 +146,8 @@ def _repeated(items: list[str], rng: Random) -> list[str] | None:
 
 def _one_number(working: str, answer: str, rng: Random) -> tuple[str, str] | None:
     """One number inside the answer is off by one."""
-    found = rng.choice(list(_INTEGER.finditer(answer)))
-    return working, answer[: found.start()] + str(int(found[0]) + rng.choice((-1, 1))) + answer[found.end() :]
+    match = rng.choice(list(_INTEGER.finditer(answer)))
+    return working, answer[: match.start()] + str(int(match[0]) + rng.choice((-1, 1))) + answer[match.end() :]
 
 
 def _operator(working: str, answer: str, rng: Random) -> tuple[str, str] | None:
@@ -161,8 +161,8 @@ def _operator(working: str, answer: str, rng: Random) -> tuple[str, str] | None:
 
 def _swapped_operands(working: str, answer: str, rng: Random) -> tuple[str, str] | None:
     """Two different numbers exchange their places."""
-    found = list(_INTEGER.finditer(answer))
-    pairs = [(a, b) for i, a in enumerate(found) for b in found[i + 1 :] if a[0] != b[0]]
+    matches = list(_INTEGER.finditer(answer))
+    pairs = [(a, b) for i, a in enumerate(matches) for b in matches[i + 1 :] if a[0] != b[0]]
     if not pairs:
         return None
     a, b = rng.choice(pairs)

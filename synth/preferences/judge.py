@@ -92,20 +92,20 @@ class Judge:
     known: dict[str, str] = field(default_factory=dict)
 
     def compare(self, cases: Sequence[Case]) -> list[Verdict | Unscorable]:
-        asked = [
+        texts = [
             text
             for case in cases
             for text in ([self.show(case), self.show(case.swapped)] if self.both_orders else [self.show(case)])
         ]
-        fresh = list(dict.fromkeys(t for t in asked if self._key(t) not in self.known))
+        fresh = list(dict.fromkeys(t for t in texts if self._key(t) not in self.known))
         self.budget.spend(fresh)
-        said = self.generate([[Message(role="user", content=t)] for t in fresh], self.sampling) if fresh else []
-        if len(said) != len(fresh):
+        replies = self.generate([[Message(role="user", content=t)] for t in fresh], self.sampling) if fresh else []
+        if len(replies) != len(fresh):
             raise ValueError(
-                f"the judge was asked {len(fresh)} times and answered {len(said)} times: its generate must answer every conversation"
+                f"the judge was asked {len(fresh)} times and answered {len(replies)} times: its generate must answer every conversation"
             )
-        self.known |= {self._key(t): s for t, s in zip(fresh, said, strict=True)}
-        words = [self.known[self._key(t)] for t in asked]
+        self.known |= {self._key(t): s for t, s in zip(fresh, replies, strict=True)}
+        words = [self.known[self._key(t)] for t in texts]
         return [_verdict(words[2 * i : 2 * i + 2] if self.both_orders else words[i : i + 1]) for i in range(len(cases))]
 
     def show(self, case: Case) -> str:
@@ -145,11 +145,11 @@ class Audit:
     unscorable: float
 
     def lines(self) -> list[str]:
-        said = [
+        rates = [
             f"{name}: fooled in {k} of {n} [{low:.0%}, {high:.0%}]" for name, (n, k, low, high) in self.fooled.items()
         ]
         return [
-            *said,
+            *rates,
             f"the same verdict in both orders: {self.consistent:.0%}",
             f"without a verdict: {self.unscorable:.0%}",
         ]
@@ -164,13 +164,13 @@ def audit(judge: Judge, suite: Sequence[Attack]) -> Audit:
         Case(question=a.question, first=a.good if f else a.bad, second=a.bad if f else a.good, reference=a.reference)
         for a, f in zip(suite, first, strict=True)
     ]
-    found: dict[str, list[bool]] = {}
+    by_attack: dict[str, list[bool]] = {}
     verdicts = judge.compare(cases)
     for a, f, v in zip(suite, first, verdicts, strict=True):
         won = isinstance(v, Verdict) and v.winner == ("first" if f else "second")
-        found.setdefault(a.name, []).append(not won)
+        by_attack.setdefault(a.name, []).append(not won)
     scored = [v for v in verdicts if isinstance(v, Verdict)]
-    fooled = {name: (len(x), sum(x), *_wilson(sum(x), len(x))) for name, x in found.items()}
+    fooled = {name: (len(x), sum(x), *_wilson(sum(x), len(x))) for name, x in by_attack.items()}
     return Audit(fooled, sum(v.consistent for v in scored) / max(1, len(scored)), 1 - len(scored) / len(verdicts))
 
 
@@ -180,11 +180,11 @@ def trust(
     """The judge, after every kind of attack fooled it in at most a share `most`, both orders agree in `consistent` of
     the cases and it gave a verdict in all but `unscorable`. Raises ValueError with the report otherwise: its verdict is
     then neither a reward nor a metric."""
-    found = audit(judge, suite)
-    wrong = [name for name, (n, k, _, _) in found.fooled.items() if k > most * n]
-    if wrong or found.consistent < consistent or found.unscorable > unscorable:
-        why = ", ".join(wrong) or ("it follows the order" if found.consistent < consistent else "it gives no verdict")
-        raise ValueError(f"this judge cannot be trusted ({why}): " + "; ".join(found.lines()))
+    audited = audit(judge, suite)
+    wrong = [name for name, (n, k, _, _) in audited.fooled.items() if k > most * n]
+    if wrong or audited.consistent < consistent or audited.unscorable > unscorable:
+        why = ", ".join(wrong) or ("it follows the order" if audited.consistent < consistent else "it gives no verdict")
+        raise ValueError(f"this judge cannot be trusted ({why}): " + "; ".join(audited.lines()))
     return judge
 
 
@@ -209,25 +209,25 @@ def _quoted(text: str, most: int) -> str:
     return "\n".join(f"| {line}" for line in plain.splitlines() or [""])
 
 
-def _verdict(said: Sequence[str]) -> Verdict | Unscorable:
-    winners = [_winner(s) for s in said]
+def _verdict(replies: Sequence[str]) -> Verdict | Unscorable:
+    winners = [_winner(s) for s in replies]
     if None in winners:
         return Unscorable(
-            reason=f"no_verdict: {said[winners.index(None)][:80]!r} holds no <verdict>1, 2 or tie</verdict>"
+            reason=f"no_verdict: {replies[winners.index(None)][:80]!r} holds no <verdict>1, 2 or tie</verdict>"
         )
     if len(winners) == 2:
         turned = {"first": "second", "second": "first", "tie": "tie"}[winners[1]]
         agreed = winners[0] == turned
-        return Verdict(winner=winners[0] if agreed else "tie", consistent=agreed, said=tuple(said))
-    return Verdict(winner=winners[0], consistent=True, said=tuple(said))
+        return Verdict(winner=winners[0] if agreed else "tie", consistent=agreed, said=tuple(replies))
+    return Verdict(winner=winners[0], consistent=True, said=tuple(replies))
 
 
-def _winner(said: str) -> Winner | None:
+def _winner(reply: str) -> Winner | None:
     """The last verdict in a text; None where there is none."""
-    end = said.rfind("</verdict>")
-    start = said.rfind("<verdict>", 0, end) if end >= 0 else -1
+    end = reply.rfind("</verdict>")
+    start = reply.rfind("<verdict>", 0, end) if end >= 0 else -1
     return (
-        {"1": "first", "2": "second", "tie": "tie"}.get(said[start + len("<verdict>") : end].strip().lower())
+        {"1": "first", "2": "second", "tie": "tie"}.get(reply[start + len("<verdict>") : end].strip().lower())
         if start >= 0
         else None
     )

@@ -41,15 +41,15 @@ class World:
 
     def mentions(self, text: str) -> dict[str, str]:
         """name -> type of the entities that `text` names, in order, the longest name at each place."""
-        words, at, found = _words(text), 0, {}
+        words, at, kinds = _words(text), 0, {}
         while at < len(words):
             sizes = range(min(self._longest, len(words) - at), 0, -1)
             size = next((n for n in sizes if tuple(words[at : at + n]) in self._names), 0)
             if size:
                 name, kind = self._names[tuple(words[at : at + size])]
-                found[name] = kind
+                kinds[name] = kind
             at += size or 1
-        return found
+        return kinds
 
 
 def wrong_turns(
@@ -114,11 +114,11 @@ def evidence(messages: Sequence[Message], world: World) -> dict[int, list[str]]:
         query = _QUERY.search(messages[i].content)
         if query is None or i + 1 == len(messages):
             continue
-        asked, later = set(world.mentions(query[1])), [_payload(messages[j].content) for j in turns if j > i]
-        used = {_key(e) for text in later for e in world.mentions(text) if e not in question | asked}
+        named, later = set(world.mentions(query[1])), [_payload(messages[j].content) for j in turns if j > i]
+        used = {_key(e) for text in later for e in world.mentions(text) if e not in question | named}
         used |= {_key(answer) for m in messages[-1:] if (answer := extract_answer(m.content))}
         lines = messages[i + 1].content.split("\n")
-        out[i] = [x for x in lines if any(_key(a) in _key(x) for a in asked) and any(u in _key(x) for u in used)]
+        out[i] = [x for x in lines if any(_key(a) in _key(x) for a in named) and any(u in _key(x) for u in used)]
     return {i: lines for i, lines in out.items() if lines}
 
 
@@ -143,12 +143,12 @@ def _wrong(
         old = max(labels, key=len)
         new = rng.choice([x for x in world.labels if x != old] or [old])
     else:
-        asked = world.mentions(query)
-        if not asked:
+        named = world.mentions(query)
+        if not named:
             return None
-        old = list(asked)[-1]
-        near = [n for n in seen if n not in asked and seen[n] == asked[old]]
-        new = rng.choice(near or [n for n in world.by_type[asked[old]] if n not in asked] or [old])
+        old = list(named)[-1]
+        near = [n for n in seen if n not in named and seen[n] == named[old]]
+        new = rng.choice(near or [n for n in world.by_type[named[old]] if n not in named] or [old])
     swapped = re.sub(rf"\b{re.escape(old)}\b", lambda _: new, query, flags=re.IGNORECASE)
     return f"<search>{swapped}</search>"
 

@@ -98,8 +98,8 @@ class EntityTrees:
             for (relation, forward), share in self._guess.items():
                 if hops > 1 and share > self.max_guess:
                     continue
-                found = {f.subject if forward else f.value for f in self.kb.facts.values() if f.relation == relation}
-                some = sorted(x for x in found if split_of(x) == split)
+                entities = {f.subject if forward else f.value for f in self.kb.facts.values() if f.relation == relation}
+                some = sorted(x for x in entities if split_of(x) == split)
                 rng = random.Random(seed_for(self.seed, "questions", relation, split, forward))
                 rng.shuffle(some)
                 queues.append(
@@ -113,9 +113,9 @@ class EntityTrees:
     def clues(self, relation: str, forward: bool, root: str, hops: int, rng: random.Random) -> Node | None:
         """A description of the root in hops - 1 searches that uses neither the asked fact nor the answer; None where
         there is none."""
-        asked = self._asked(relation, forward, root)
+        fact = self._asked(relation, forward, root)
         return self.grower.describe(
-            root, hops - 1, rng, avoid={asked.id}, path={root, asked.value if forward else asked.subject}
+            root, hops - 1, rng, avoid={fact.id}, path={root, fact.value if forward else fact.subject}
         )
 
     def _asked(self, relation: str, forward: bool, root: str) -> Fact:
@@ -133,8 +133,8 @@ class EntityTrees:
             return None
         relation, forward, root = pairs[index % len(pairs)]
         rng = random.Random(seed_for(self.seed, "questions", f"hops {hops}", split, index))
-        asked = self._asked(relation, forward, root)
-        answer = asked.value if forward else asked.subject
+        fact = self._asked(relation, forward, root)
+        answer = fact.value if forward else fact.subject
         term = root if hops == 1 else self.clues(relation, forward, root, hops, rng)
         assert term is not None, f"{root} had a description of {hops - 1} searches when the cell was opened"
         pattern = Pattern(relation=relation, forward=forward, root=term)
@@ -193,9 +193,9 @@ class EntityTrees:
         leaks = [n for x in sorted(hidden | {answer}) for n in self._names(x) if f" {normalise(n)} " in words]
         if leaks:
             return "answer_in_text", f"the question says {leaks[0]!r}, which it hides or asks for"
-        found = answers(self.kb, pattern)
-        if found != {answer}:
-            return "not_unique", f"{len(found)} answers by postings: {', '.join(sorted(found)[:5])}"
+        answering = answers(self.kb, pattern)
+        if answering != {answer}:
+            return "not_unique", f"{len(answering)} answers by postings: {', '.join(sorted(answering)[:5])}"
         open_ = [c.relation for node in nodes(pattern.root) for c in node.clues if not self.grower.sound(c)]
         if open_:
             return (

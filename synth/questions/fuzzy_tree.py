@@ -172,20 +172,20 @@ class FuzzyTrees:
         roots = self.roots(split)
         if not roots:
             return None
-        asked, root = roots[index % len(roots)]
+        relation, root = roots[index % len(roots)]
         rng = random.Random(
-            seed_for(self.seed, "fuzzy trees", asked, self.graph.id(root), [depth, index // len(roots)])
+            seed_for(self.seed, "fuzzy trees", relation, self.graph.id(root), [depth, index // len(roots)])
         )
         shape = Shape(depth=depth, level=rng.choice(self.levels))
         sealed = (lambda x: False) if split == "test" else (lambda x: x < self.graph.n and self.split(x) == "test")
-        grown = self.grower.grow(root, asked, shape, rng, sealed=sealed)
+        grown = self.grower.grow(root, relation, shape, rng, sealed=sealed)
         where = f"tree/{split}/{depth}/{index}"
         if isinstance(grown, str):
             return Quarantined(
                 id=where,
                 stage=STAGE,
                 reason=grown,
-                evidence=f"{asked} of {self.graph.id(root)}, depth {depth}, level {shape.level}",
+                evidence=f"{relation} of {self.graph.id(root)}, depth {depth}, level {shape.level}",
             )
         try:
             text = self.wording.write(grown.pattern, rng)
@@ -293,11 +293,11 @@ class FuzzyTrees:
         if other is not None:
             return ("roundtrip_mismatch", other), 0
         try:
-            found, pages = self.oracle.play(pattern)
+            answers, pages = self.oracle.play(pattern)
         except Stuck as stuck:
             return ("not_answerable", str(stuck)), 0
-        if [normalise(a) for a in found] != [normalise(self.lexicon.name(grown.answer))]:
-            return ("not_answerable", f"the pages lead to {found}"), 0
+        if [normalise(a) for a in answers] != [normalise(self.lexicon.name(grown.answer))]:
+            return ("not_answerable", f"the pages lead to {answers}"), 0
         if self.hits is not None and self._one_search(text, grown):
             return ("one_search", "one search for the question itself finds the answer beside the root"), 0
         return None, pages
@@ -323,9 +323,9 @@ class FuzzyTrees:
         return None
 
     def _one_search(self, text: str, grown: Grown) -> bool:
-        found = [f" {normalise(hit)} " for hit in self.hits(text)[:3]]  # type: ignore[misc]
+        texts = [f" {normalise(hit)} " for hit in self.hits(text)[:3]]  # type: ignore[misc]
         answer, root = (f" {normalise(self.lexicon.name(x))} " for x in (grown.answer, grown.root))
-        return any(answer in hit for hit in found) and any(root in hit for hit in found)
+        return any(answer in hit for hit in texts) and any(root in hit for hit in texts)
 
 
 def _constant_beside(clue: Clue) -> bool:

@@ -82,7 +82,7 @@ class Grower:
         search."""
         type = self.kb.entities[entity].type
         usable = (c for c in clues if self.sound(c) and self.wording.joinable(type, c.relation, c.forward))
-        loose = [(c, found) for c in usable if len(found := self._candidates(c)) > 1]
+        loose = [(c, pair) for c in usable if len(pair := self._candidates(c)) > 1]
         for first, some in loose:
             for second, others in loose:
                 one_search = not second.forward or len(some) == 2

@@ -54,11 +54,11 @@ class Oracle:
         pattern = from_json(problem.lineage["pattern"])
         try:
             root = self._resolve(pattern.root, game)
-            found = game.ask(pattern.relation, root, back=not pattern.forward)
-            if len(found) != 1:
-                raise Stuck(f"the last search gives {len(found)} answers: {', '.join(found)}")
-            if normalise(found[0]) != normalise(problem.answer):
-                raise Stuck(f"the searches lead to {found[0]!r} and not to {problem.answer!r}")
+            answers = game.ask(pattern.relation, root, back=not pattern.forward)
+            if len(answers) != 1:
+                raise Stuck(f"the last search gives {len(answers)} answers: {', '.join(answers)}")
+            if normalise(answers[0]) != normalise(problem.answer):
+                raise Stuck(f"the searches lead to {answers[0]!r} and not to {problem.answer!r}")
         except Stuck as error:
             return Quarantined(
                 id=problem.id, stage="oracle", reason="not_answerable", evidence=f"{problem.question} | {error}"
@@ -132,10 +132,10 @@ class _Game:
                     break
         self.steps += 1
         text = self._send(query)
-        found = self.oracle.read(relation, text, known, back)
-        if not found:
+        values = self.oracle.read(relation, text, known, back)
+        if not values:
             raise Stuck(f"the search {query!r} does not return the fact: {text!r}")
-        return found
+        return values
 
     def _send(self, query: str) -> str:
         if query in self.queries:
@@ -152,7 +152,7 @@ class _Game:
 def replays(demonstration: Demonstration, search: Search) -> bool:
     """Whether the search tool gives again, byte for byte, every result that the demonstration shows."""
     calls = zip(demonstration.messages, demonstration.messages[1:])
-    return all(search(query_of(said.content)) == heard.content for said, heard in calls if heard.role == "tool")
+    return all(search(query_of(text.content)) == heard.content for text, heard in calls if heard.role == "tool")
 
 
 def query_of(text: str) -> str:

@@ -112,8 +112,8 @@ def extension(kb: KB, term: str | Node) -> frozenset[str]:
         sets.append(
             {x for value in extension(kb, clue.target) for x in follow(kb, value, clue.relation, not clue.forward)}
         )
-    found = set.intersection(*sets) if sets else set(kb.entities)
-    return frozenset(x for x in found if x in kb.entities and kb.entities[x].type == term.type)
+    entities = set.intersection(*sets) if sets else set(kb.entities)
+    return frozenset(x for x in entities if x in kb.entities and kb.entities[x].type == term.type)
 
 
 def answers(kb: KB, pattern: Pattern) -> frozenset[str]:
@@ -211,14 +211,14 @@ def _clue_to_json(clue: Clue | Named) -> dict[str, Any]:
         return {"initial": clue.initial, "words": clue.words}
     target = clue.target
     if isinstance(target, Span):
-        said: Any = {"low": target.low, "high": target.high, "said": target.said}
+        target_json: Any = {"low": target.low, "high": target.high, "said": target.said}
     elif isinstance(target, Third):
-        said = {"third": "top" if target.largest else "bottom"}
+        target_json = {"third": "top" if target.largest else "bottom"}
     elif isinstance(target, Than):
-        said = {"than": "more" if target.larger else "less", "other": to_json(target.other)}
+        target_json = {"than": "more" if target.larger else "less", "other": to_json(target.other)}
     else:
-        said = None if isinstance(target, Nothing) else to_json(target)
-    return {"relation": clue.relation, "forward": clue.forward, "target": said}
+        target_json = None if isinstance(target, Nothing) else to_json(target)
+    return {"relation": clue.relation, "forward": clue.forward, "target": target_json}
 
 
 def term_from_json(data: str | Mapping[str, Any]) -> str | Node:

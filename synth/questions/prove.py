@@ -74,9 +74,9 @@ class Prover:
     def refute(self, pattern: Pattern, answer: str) -> tuple[str, str] | None:
         """None where `answer` is the only one and every clue is needed for that; else the reason code and the
         evidence."""
-        found = self.answers(pattern, limit=5)
-        if found != {answer}:
-            return "not_unique", f"{len(found)} answers by SQL: {', '.join(sorted(found))}"
+        answers = self.answers(pattern, limit=5)
+        if answers != {answer}:
+            return "not_unique", f"{len(answers)} answers by SQL: {', '.join(sorted(answers))}"
         for root in deletions(pattern.root):
             smaller = Pattern(relation=pattern.relation, forward=pattern.forward, root=root)
             if len(self.answers(smaller, limit=2)) < 2:
@@ -96,11 +96,11 @@ class Prover:
                     searched.
         """
         assert isinstance(pattern.root, Node)
-        found = self.members(pattern.root, limit=5)
-        if found != {root}:
-            return "not_unique", f"{len(found)} entities by SQL: {', '.join(sorted(found))}"
-        if (said := self._asked(pattern, root)) != {answer}:
-            return "not_unique", f"{len(said)} answers by SQL: {', '.join(sorted(said)[:5])}"
+        answers = self.members(pattern.root, limit=5)
+        if answers != {root}:
+            return "not_unique", f"{len(answers)} entities by SQL: {', '.join(sorted(answers))}"
+        if (clash := self._asked(pattern, root)) != {answer}:
+            return "not_unique", f"{len(clash)} answers by SQL: {', '.join(sorted(clash)[:5])}"
         if len(pattern.root.clues) < 2:
             return "single_clue", "one clue alone describes the root: another is needed, so that none suffices"
         for i, smaller in enumerate(deletions(pattern.root)):

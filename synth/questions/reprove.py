@@ -112,13 +112,13 @@ class Reprover:
         return None if other is None else ("roundtrip_mismatch", other)
 
     def _answer(self, problem: Problem, pattern: Pattern, root: str) -> tuple[str, str] | None:
-        found = self.prover.answers(pattern, limit=3)
-        if len(found) != 1 or self.kb.text(next(iter(found))) != problem.answer:
+        answers = self.prover.answers(pattern, limit=3)
+        if len(answers) != 1 or self.kb.text(next(iter(answers))) != problem.answer:
             return (
                 "not_unique",
-                f"{len(found)} answers by SQL ({', '.join(sorted(found))}), the row says {problem.answer!r}",
+                f"{len(answers)} answers by SQL ({', '.join(sorted(answers))}), the row says {problem.answer!r}",
             )
-        (answer,) = found
+        (answer,) = answers
         if problem.family == "fuzzy_tree":
             return self.prover.refute_tree(pattern, root, answer)
         return self.prover.refute(pattern, answer)

@@ -169,13 +169,15 @@ class Wording:
         if not match:
             return []
         phrase = next(v for k, v in match.groupdict().items() if v is not None and k != "type")
-        found = [
+        patterns = [
             Pattern(relation=relation, forward=not back, root=term)
             for relation, back, term in self._read_phrase(phrase, joined=True)
         ]
         return list(
             {
-                canonical(p): p for p in found if match["type"] in (None, _spoken(self.head(p.relation, not p.forward)))
+                canonical(p): p
+                for p in patterns
+                if match["type"] in (None, _spoken(self.head(p.relation, not p.forward)))
             }.values()
         )
 

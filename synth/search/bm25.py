@@ -76,10 +76,10 @@ class Ranking:
         least = (
             np.partition(scores, -k)[-k] - 1e-8 if k < len(scores) else 0.0
         )  # below it by more than rounding can lift
-        (found,) = np.nonzero(scores > max(0.0, least))
-        rounded = np.round(scores[found], 9)
-        found, rounded = found[rounded > 0], rounded[rounded > 0]
-        return tuple(int(i) for i in found[np.lexsort((found, -rounded))][:k])
+        (documents,) = np.nonzero(scores > max(0.0, least))
+        rounded = np.round(scores[documents], 9)
+        documents, rounded = documents[rounded > 0], rounded[rounded > 0]
+        return tuple(int(i) for i in documents[np.lexsort((documents, -rounded))][:k])
 
     def save(self, folder: Path) -> None:
         """Arrays as .npy and the vocabulary as JSON, in a folder of their own."""
@@ -96,7 +96,7 @@ class Ranking:
         holds none."""
         try:
             index = bm25s.BM25.load(folder, mmap=True, load_vocab=False, show_progress=False, verbosity=0)
-            said = json.loads((folder / "vocabulary.json").read_text(encoding="utf-8"))
-            return Ranking(index, {w: i for i, w in enumerate(said["words"])}, said["n"], cache=cache)
+            vocabulary = json.loads((folder / "vocabulary.json").read_text(encoding="utf-8"))
+            return Ranking(index, {w: i for i, w in enumerate(vocabulary["words"])}, vocabulary["n"], cache=cache)
         except (OSError, KeyError, TypeError, ValueError) as error:
             raise ValueError(f"{folder} holds no ranking ({error}): build the index anew") from error

@@ -206,12 +206,12 @@ class Engine:
 
     def open(self, page: str, part: int = 1) -> str:
         """Part `part` (from 1) of a page. Where several pages bear the name, their ids."""
-        found = self.pages(page)
-        if not found:
+        pages = self.pages(page)
+        if not pages:
             return NOTHING
-        if len(found) > 1:
-            return harmless(f"{len(found)} pages are called {page!r}: " + "; ".join(found))
-        parts = self._parts(found[0])
+        if len(pages) > 1:
+            return harmless(f"{len(pages)} pages are called {page!r}: " + "; ".join(pages))
+        parts = self._parts(pages[0])
         if not 1 <= part <= len(parts):
             return f"the page has {len(parts)} part{'s' * (len(parts) > 1)}"
         more = f"\n(part {part} of {len(parts)})" if len(parts) > 1 else ""
@@ -225,15 +225,15 @@ class Engine:
 
     def hits(self, query: str, k: int = 3) -> list[Line]:
         """The k best lines, best first."""
-        found = self._ranking.top(query, k)
-        return [self._line("l.rank = ?", (i,))[0] for i in found]
+        ranked = self._ranking.top(query, k)
+        return [self._line("l.rank = ?", (i,))[0] for i in ranked]
 
     def pages(self, name: str) -> list[str]:
         """The ids of the pages that bear a name, case ignored; an id is a name of its page alone."""
         if self._connection.execute("SELECT 1 FROM page WHERE id = ?", (name,)).fetchone():
             return [name]
-        asked = "SELECT id FROM name JOIN page ON page = number WHERE text = ? ORDER BY number LIMIT 20"
-        return [r[0] for r in self._connection.execute(asked, (" ".join(name.split()).casefold(),))]
+        sql = "SELECT id FROM name JOIN page ON page = number WHERE text = ? ORDER BY number LIMIT 20"
+        return [r[0] for r in self._connection.execute(sql, (" ".join(name.split()).casefold(),))]
 
     def lines(self, text: str, page: str = "", k: int = 5) -> list[Line]:
         """The first k lines with a phrase, in the order of the pages."""
@@ -247,13 +247,13 @@ class Engine:
         return self._line(where, values, k)
 
     def _line(self, where: str, values: Sequence[object], k: int = 1) -> list[Line]:
-        asked = f"SELECT p.id, p.title, l.text FROM line l JOIN page p ON p.number = l.page WHERE {where} ORDER BY l.number LIMIT {int(k)}"
-        return [Line(*row) for row in self._connection.execute(asked, tuple(values))]
+        sql = f"SELECT p.id, p.title, l.text FROM line l JOIN page p ON p.number = l.page WHERE {where} ORDER BY l.number LIMIT {int(k)}"
+        return [Line(*row) for row in self._connection.execute(sql, tuple(values))]
 
     def _parts(self, page: str) -> list[str]:
-        asked = "SELECT l.text FROM line l JOIN page p ON p.number = l.page WHERE p.id = ? ORDER BY l.number"
+        sql = "SELECT l.text FROM line l JOIN page p ON p.number = l.page WHERE p.id = ? ORDER BY l.number"
         parts, length = [[]], 0
-        for (line,) in self._connection.execute(asked, (page,)):
+        for (line,) in self._connection.execute(sql, (page,)):
             if parts[-1] and length + len(line) > PART:
                 parts.append([])
                 length = 0
@@ -263,5 +263,5 @@ class Engine:
 
 
 def _shown(lines: Sequence[Line]) -> str:
-    said = (x.text if x.title.lower() in x.text.lower() else f"{x.title}: {x.text}" for x in lines)
-    return harmless("\n".join(said)) or NOTHING
+    texts = (x.text if x.title.lower() in x.text.lower() else f"{x.title}: {x.text}" for x in lines)
+    return harmless("\n".join(texts)) or NOTHING

@@ -72,9 +72,9 @@ class Ledger:
     def _damage(self) -> tuple[str, int]:
         """(what is wrong, the first round that cannot be believed); ("", 0) where all is as it was written."""
         try:
-            (found,) = self._db.execute("PRAGMA quick_check(1)").fetchone()
-            if found != "ok":
-                return " ".join(str(found).split()), -1
+            (verdict,) = self._db.execute("PRAGMA quick_check(1)").fetchone()
+            if verdict != "ok":
+                return " ".join(str(verdict).split()), -1
             for round, kind, place, body, known in self._db.execute(_ROWS):
                 if known and known != _sum(round, kind, place, body):
                     return f"the SHA-256 of round {round}, {kind} {place}, is not that of what it holds", round
@@ -115,14 +115,14 @@ class Ledger:
     def add(self, round: int, rows: Mapping[str, Iterable[Any]], first: int = 0) -> None:
         """Write the bodies of some kinds at the places first, first + 1, ...: all of them in one transaction, or
         none."""
-        made = [
+        records = [
             (round, kind, first + i, text, _sum(round, kind, first + i, text))
             for kind, bodies in rows.items()
             for i, text in enumerate(json.dumps(body, sort_keys=True) for body in bodies)
         ]
         with self._db:
             self._db.execute("BEGIN IMMEDIATE")
-            self._db.executemany("INSERT INTO entry VALUES (?, ?, ?, ?, ?)", made)
+            self._db.executemany("INSERT INTO entry VALUES (?, ?, ?, ?, ?)", records)
 
     def get(self, round: int, kind: str, place: int = 0) -> Any:
         """The body of one row, or None."""

@@ -300,8 +300,8 @@ def cells(families: Mapping[str, Family], seed: int) -> list[Cell]:
     out = []
     for name in sorted(families):
         for level in range(1, families[name].levels + 1):
-            made = (families[name].make(seed, "train", i, levels=[level]) for i in range(100))
-            out.append(Cell(name, level, next(p for p in made if isinstance(p, Problem))))
+            drawn = (families[name].make(seed, "train", i, levels=[level]) for i in range(100))
+            out.append(Cell(name, level, next(p for p in drawn if isinstance(p, Problem))))
     return out
 
 

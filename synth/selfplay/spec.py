@@ -59,12 +59,12 @@ def read(text: str, families: Mapping[str, Family]) -> Spec:
     if len(text) > MAX_SPEC:
         raise ValueError(f"a spec of {len(text)} characters is over the limit of {MAX_SPEC}")
     try:
-        found = json.loads(text)
+        spec = json.loads(text)
     except (ValueError, RecursionError) as e:
         raise ValueError(f"no JSON: {str(e)[:80]}") from e
-    if not isinstance(found, dict) or set(found) - FIELDS:
+    if not isinstance(spec, dict) or set(spec) - FIELDS:
         raise ValueError(f"a spec is one object with the fields {', '.join(sorted(FIELDS))}")
-    family, level, draw, question = (found.get(k) for k in ("family", "level", "draw", "question"))
+    family, level, draw, question = (spec.get(k) for k in ("family", "level", "draw", "question"))
     if not isinstance(family, str) or family not in families:
         raise ValueError(f"there is no family {str(family)[:40]!r}")
     if type(level) is not int or not 1 <= level <= families[family].levels:

@@ -42,21 +42,21 @@ def contaminated(
     mine: dict[str, frozenset] = {}
     index: dict[tuple[str, ...], list[str]] = {}
     for i, text in held_out if near else ():
-        said = words(text)
-        if len(said) >= n:  # a shorter one counts only as a whole
-            mine[i] = grams(said, n)
+        text_words = words(text)
+        if len(text_words) >= n:  # a shorter one counts only as a whole
+            mine[i] = grams(text_words, n)
             for gram in mine[i]:
                 index.setdefault(gram, []).append(i)
     best: dict[str, Hit] = {}
     for trained, where, text in training:
-        said = words(text)
-        found = {same[tuple(said)]: 1.0} if said and tuple(said) in same else {}
-        theirs = grams(said, n) if near and len(said) >= n else frozenset()
+        text_words = words(text)
+        shares = {same[tuple(text_words)]: 1.0} if text_words and tuple(text_words) in same else {}
+        theirs = grams(text_words, n) if near and len(text_words) >= n else frozenset()
         for i, shared in Counter(i for gram in theirs for i in index.get(gram, ())).items():
             overlap = shared / min(len(mine[i]), len(theirs))
             if overlap >= share:
-                found[i] = max(overlap, found.get(i, 0.0))
-        for i, overlap in found.items():
+                shares[i] = max(overlap, shares.get(i, 0.0))
+        for i, overlap in shares.items():
             if i not in best or best[i].overlap < overlap:
                 best[i] = Hit(row=i, text=texts[i], trained=trained, where=where, overlap=overlap)
     return [best[i] for i, _ in held_out if i in best]

@@ -140,7 +140,7 @@ def _draw(
         for i, (c, kind) in enumerate(t["columns"])
         if kind == "INTEGER" and (i or name not in keys)
     }
-    made: dict[str, list[list]] = {}
+    filled: dict[str, list[list]] = {}
     wanted: dict[str, list[int]] = {}  # keys of the rows that the query lets through
     for name in _order(tables, refers):
         columns = tables[name]["columns"]
@@ -153,8 +153,8 @@ def _draw(
             own: list[Any] = [r[i] for r in base]
             if i == 0 and name in keys:
                 column_values = (own + [max(own) + n for n in range(1, rows + 1)])[:rows]
-            elif other in made:
-                every = rng.choices([r[0] for r in made[other]], k=rows)
+            elif other in filled:
+                every = rng.choices([r[0] for r in filled[other]], k=rows)
                 good = rng.choices(wanted[other], k=rows) if wanted[other] else every
                 column_values = [a if rng.random() < satisfied else b for a, b in zip(good, every, strict=True)]
             elif i in unique:
@@ -175,13 +175,13 @@ def _draw(
                 column_values = _moved(rng, own, rows)
             values.append(column_values)
         out = [list(row) for row in zip(*values, strict=True)]
-        made[name] = out
+        filled[name] = out
         tests = [(i, compared[name, c]) for i, (c, _) in enumerate(columns) if (name, c) in compared]
         if name in keys:
             near = [(i, set(wanted[o])) for (n, i), o in refers.items() if n == name and o in wanted and o != name]
             kept = [r for r in out if all(any(_holds(r[i], *t) for t in of) for i, of in tests)]
             wanted[name] = [r[0] for r in kept if all(r[i] in keys_of for i, keys_of in near)]
-    return {name: {"columns": tables[name]["columns"], "rows": made[name]} for name in tables}
+    return {name: {"columns": tables[name]["columns"], "rows": filled[name]} for name in tables}
 
 
 def _moved(rng: Random, own: Sequence[Any], rows: int) -> list[Any]:
@@ -299,13 +299,13 @@ def shown(tables: Tables, sql: str, *, steps: int, length: int, rows: int) -> di
     connection = connect(tables)
     try:
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, length)
-        found = query(connection, sql, steps=steps)
+        result = query(connection, sql, steps=steps)
     except (sqlite3.Error, sqlite3.Warning, ValueError) as e:
         return {"error": str(e)}
     finally:
         connection.close()
-    lines = [" | ".join("NULL" if v is None else str(v) for v in row) for row in found[:rows]]
-    return {"lines": lines, "total": len(found)}
+    lines = [" | ".join("NULL" if v is None else str(v) for v in row) for row in result[:rows]]
+    return {"lines": lines, "total": len(result)}
 
 
 def same(a: Sequence[tuple], b: Sequence[tuple], ordered: bool) -> bool:
@@ -319,7 +319,7 @@ class _Trial:
 
     def __init__(self, tables: Tables, reference: str) -> None:
         self.reference, self.ready = reference, []
-        self.rest = (database for made in (mutations(tables), drawn(tables, reference)) for database in made)
+        self.rest = (database for variant in (mutations(tables), drawn(tables, reference)) for database in variant)
 
     def __iter__(self) -> Iterator[tuple[sqlite3.Connection, list[tuple]]]:
         """(database, rows of the reference). Raises what a query raises where the reference is none."""

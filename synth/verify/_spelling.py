@@ -79,8 +79,8 @@ def plain(answer: str, form: Form, question: str = "", reference: str = "") -> s
         without = _unwrapped(text[:-1])
         return without if without != text[:-1] or _BARE.fullmatch(text) else text
     if form == "code":
-        found = _FENCE.fullmatch(text)
-        return found[2] if found and found[1] not in found[2] else _backticks(text)
+        match = _FENCE.fullmatch(text)
+        return match[2] if match and match[1] not in match[2] else _backticks(text)
     if not text.isascii():
         text = text.translate(_TEXT).strip()
     elif text[:1] not in _OPENING and text[-1:] != "." and (form == "text" or not _SIGNS.search(text)):
@@ -100,15 +100,15 @@ def _unwrapped(text: str) -> str:
     """The text without what wraps all of it, up to six layers."""
     for _ in range(6):
         before = text
-        if found := _FENCE.fullmatch(text):
-            text = found[2].strip() if found[1] not in found[2] else text
+        if match := _FENCE.fullmatch(text):
+            text = match[2].strip() if match[1] not in match[2] else text
         for left, right in _WRAPPERS:
             inside = text[len(left) : -len(right)]
             if text.startswith(left) and text.endswith(right) and inside and left not in inside and right not in inside:
                 text = inside.strip()
                 break
-        if (found := _COMMAND.match(text)) and text.endswith("}") and _closed(text[found.end() : -1]):
-            text = text[found.end() : -1].strip()
+        if (match := _COMMAND.match(text)) and text.endswith("}") and _closed(text[match.end() : -1]):
+            text = text[match.end() : -1].strip()
         if text == before:
             break
     return text

@@ -28,10 +28,10 @@ def pairs(text: str) -> dict[str, str] | None:
     text = text.strip() if len(text) <= MAX_CHARS else ""
     text = text[1:-1].strip() if (text[:1], text[-1:]) in (("{", "}"), ("(", ")"), ("[", "]")) else text
     for part in re.split(r"\s*[,;\n]\s*(?:and\s+)?|\s+and\s+", text):
-        found = _PAIR.fullmatch(part)
-        if not found or found[1].lower() in out:
+        match = _PAIR.fullmatch(part)
+        if not match or match[1].lower() in out:
             return None
-        out[found[1].lower()] = _SAME.get(found[2].lower(), found[2].lower())
+        out[match[1].lower()] = _SAME.get(match[2].lower(), match[2].lower())
     return out
 
 

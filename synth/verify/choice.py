@@ -15,8 +15,8 @@ _LETTER = re.compile(r"(?:[Oo]ption )?(?:\(([A-Za-z])\)|\[([A-Za-z])\]|([A-Za-z]
 
 def letter(text: str) -> str | None:
     """The letter, upper case; None where `text` is not one letter."""
-    found = _LETTER.fullmatch(text.strip()) if len(text) <= 20 else None
-    return (found[1] or found[2] or found[3]).upper() if found else None
+    match = _LETTER.fullmatch(text.strip()) if len(text) <= 20 else None
+    return (match[1] or match[2] or match[3]).upper() if match else None
 
 
 def choice(problem: Problem, answer: str) -> Score:

@@ -36,10 +36,10 @@ def parse(text: str) -> Node:
         raise ValueError(f"an expression of {len(text)} characters is over the limit of {MAX_CHARS}")
     text, tokens, at = text.strip(" "), [], 0
     while at < len(text):
-        if not (found := _TOKEN.match(text, at)) or len(found["number"] or "") > MAX_DIGITS:
+        if not (match := _TOKEN.match(text, at)) or len(match["number"] or "") > MAX_DIGITS:
             raise ValueError(f"character {at}: {text[at : at + 10]!r} is no number, operator or parenthesis")
-        tokens.append(found["number"] or found["symbol"])
-        at = found.end()
+        tokens.append(match["number"] or match["symbol"])
+        at = match.end()
     node, rest = _sum(tokens, 0, 0)
     if rest != len(tokens):
         raise ValueError(f"unexpected {tokens[rest]!r} after a complete expression")

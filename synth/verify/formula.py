@@ -95,10 +95,10 @@ def values(text: str, key: str) -> tuple[int, ...]:
     if not text or len(text) > MAX_CHARS:
         raise ValueError(f"an expression of {len(text)} characters")
     while at < len(text):
-        if not (found := _TOKEN.match(text, at)):
+        if not (match := _TOKEN.match(text, at)):
             raise ValueError(f"character {at}: {text[at : at + 10]!r} is no part of an expression")
-        tokens.append(next(g for g in found.groups() if g))
-        at = found.end()
+        tokens.append(next(g for g in match.groups() if g))
+        at = match.end()
     out = []
     for prime in PRIMES:
         reader = _Reader(tokens, prime, key)

@@ -27,10 +27,10 @@ def item_set(problem: Problem, answer: str) -> Score:
     answer = _without_names(answer.strip(), problem) if "=" in answer else answer.strip()
     if answer.startswith("{") and answer.endswith("}"):
         answer = answer[1:-1]
-    found = [read for form in written(answer, "and", "or") if (read := items(form)) is not None]
-    if not found:
+    readings = [read for form in written(answer, "and", "or") if (read := items(form)) is not None]
+    if not readings:
         return UNPARSABLE
-    return RIGHT if any(Counter(given) == Counter(gold) for given in found) else WRONG
+    return RIGHT if any(Counter(given) == Counter(gold) for given in readings) else WRONG
 
 
 def _without_names(text: str, problem: Problem) -> str:

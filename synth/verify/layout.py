@@ -31,10 +31,10 @@ def places(text: str) -> dict[str, tuple[int, int]] | None:
     text = text.strip()
     text = text[1:-1] if text.startswith("{") and text.endswith("}") else text
     for part in re.split(r"\s*[;\n]\s*|,(?=\s*\"?[A-Z])", text):
-        found = _PLACE.fullmatch(part)
-        if not found or found[1] in out:
+        match = _PLACE.fullmatch(part)
+        if not match or match[1] in out:
             return None
-        out[found[1]] = int(found[2]), int(found[3])
+        out[match[1]] = int(match[2]), int(match[3])
     return out
 
 

@@ -40,25 +40,25 @@ def parse(text: str) -> tuple[Fraction, bool] | None:
     """The value, and whether it is written as an integer; None where `text` is no number, is too long, or divides by
     zero."""
     text = text.strip().replace("\N{MINUS SIGN}", "-") if len(text) <= MAX_CHARS else ""
-    found = _NUMBER.fullmatch(text)
-    if not found or (found["whole"] is None and found["decimals"] is None):
+    match = _NUMBER.fullmatch(text)
+    if not match or (match["whole"] is None and match["decimals"] is None):
         return None
-    whole, decimals = (found["whole"] or "").replace(",", "").replace(" ", ""), found["decimals"] or ""
-    below, power = int(found["below"] or 1), int((found["power"] or "0").strip("()"))
+    whole, decimals = (match["whole"] or "").replace(",", "").replace(" ", ""), match["decimals"] or ""
+    below, power = int(match["below"] or 1), int((match["power"] or "0").strip("()"))
     if (
         not below
         or abs(power) > MAX_POWER
-        or (found["below"] and found["power"])
-        or (found["mixed"] and int(whole) >= below)
+        or (match["below"] and match["power"])
+        or (match["mixed"] and int(whole) >= below)
     ):
         return None
-    value = (Fraction(int(whole + decimals), 10 ** len(decimals)) / below + int(found["mixed"] or 0)) * Fraction(
+    value = (Fraction(int(whole + decimals), 10 ** len(decimals)) / below + int(match["mixed"] or 0)) * Fraction(
         10
     ) ** power
-    if found["percent"]:
+    if match["percent"]:
         value /= 100
-    plain = not decimals and not any(found[part] for part in ("below", "power", "percent"))
-    return (-value if found["sign"] == "-" else value), plain
+    plain = not decimals and not any(match[part] for part in ("below", "power", "percent"))
+    return (-value if match["sign"] == "-" else value), plain
 
 
 def named(text: str, question: str) -> str:
@@ -66,26 +66,26 @@ def named(text: str, question: str) -> str:
     if len(text) > MAX_CHARS:
         return text
     counted = _COUNTED.search(question)
-    if found := _NAMED.fullmatch(text):
-        return found[2] if found[1] in solved_for(question) else text
-    if found := _MONEY.fullmatch(text):
-        return text if counted and counted[1].lower() not in ("dollars", "money") else found[1] + found[2]
-    if found := _WITH_UNIT.fullmatch(text):
-        asked = {counted[1], counted[1].removesuffix("s")} if counted else set()
-        asked |= {unit.lower() for unit in asked if len(unit) > 3} | {
-            unit.capitalize() for unit in asked if len(unit) > 3
+    if match := _NAMED.fullmatch(text):
+        return match[2] if match[1] in solved_for(question) else text
+    if match := _MONEY.fullmatch(text):
+        return text if counted and counted[1].lower() not in ("dollars", "money") else match[1] + match[2]
+    if match := _WITH_UNIT.fullmatch(text):
+        units = {counted[1], counted[1].removesuffix("s")} if counted else set()
+        units |= {unit.lower() for unit in units if len(unit) > 3} | {
+            unit.capitalize() for unit in units if len(unit) > 3
         }
-        asked |= {"%", "percent"} if re.search(r"percent|%", question, re.IGNORECASE) else set()
-        return found[1] if found[2] in asked else text
+        units |= {"%", "percent"} if re.search(r"percent|%", question, re.IGNORECASE) else set()
+        return match[1] if match[2] in units else text
     return text
 
 
 def solved_for(question: str) -> set[str]:
     """The variable that a question asks for; empty where it names none or leaves it open."""
-    found = set(_SOLVED.findall(question)) & set(_VARIABLE.findall(question))
-    if len(found) != 1 and question.lower().startswith("solve"):
-        found = set(_VARIABLE.findall(re.sub(r"[0-9]", " ", question)))
-    return found if len(found) == 1 else set()
+    variables = set(_SOLVED.findall(question)) & set(_VARIABLE.findall(question))
+    if len(variables) != 1 and question.lower().startswith("solve"):
+        variables = set(_VARIABLE.findall(re.sub(r"[0-9]", " ", question)))
+    return variables if len(variables) == 1 else set()
 
 
 def number(problem: Problem, answer: str, *, kind: Literal["rational", "integer"] = "rational") -> Score:

@@ -42,10 +42,10 @@ def ordered_list(problem: Problem, answer: str) -> Score:
     forms = written(answer, "and")
     if ("*" in answer or "^" in answer) and "product" in problem.question:
         forms.append(_factors(answer))
-    found = [read for form in forms if (read := items(form)) is not None]
-    if not found:
+    readings = [read for form in forms if (read := items(form)) is not None]
+    if not readings:
         return UNPARSABLE
-    given = gold if gold in found else found[0]
+    given = gold if gold in readings else readings[0]
     in_place = sum(a == b for a, b in zip(gold, given, strict=False)) / len(gold)
     return Scored(value=float(given == gold), parts={"parsed": 1.0, "in_place": in_place})
 
@@ -72,8 +72,8 @@ def _factors(text: str) -> str:
     """ "2^2 * 3" as "2 2 3"; unchanged where it is no product of powers of numbers."""
     out: list[str] = []
     for part in text.strip().split("*"):
-        found = _POWER.fullmatch(part.strip())
-        if not found or int(found[2] or 1) > 40:
+        match = _POWER.fullmatch(part.strip())
+        if not match or int(match[2] or 1) > 40:
             return text
-        out += [found[1]] * int(found[2] or 1)
+        out += [match[1]] * int(match[2] or 1)
     return " ".join(out)

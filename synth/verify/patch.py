@@ -35,10 +35,10 @@ def applied(text: str, program: Sequence[str]) -> str | None:
     if len(lines) == len(program) and all(re.fullmatch(_LINE, line) for line in lines):
         one = sum(a != b for a, b in zip(lines, program, strict=True)) == 1
         return "\n".join(unified_diff(list(program), lines, lineterm="")) if one else None
-    found = _EDIT.fullmatch(text)
-    if found is None or list(program).count(found[1]) != 1 or found[1] == found[2]:
+    match = _EDIT.fullmatch(text)
+    if match is None or list(program).count(match[1]) != 1 or match[1] == match[2]:
         return None
-    after = [found[2] if line == found[1] else line for line in program]
+    after = [match[2] if line == match[1] else line for line in program]
     return "\n".join(unified_diff(list(program), after, lineterm=""))
 
 

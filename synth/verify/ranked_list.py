@@ -34,8 +34,8 @@ def order(text: str, n: int) -> list[int] | None:
         text = re.sub(r"[0-9]+", r"[\g<0>]", text)
     if not _LIST.fullmatch(text):
         return None
-    found = [int(x) - 1 for x in re.findall(r"[0-9]+", text)]
-    return found if sorted(found) == list(range(n)) else None
+    indices = [int(x) - 1 for x in re.findall(r"[0-9]+", text)]
+    return indices if sorted(indices) == list(range(n)) else None
 
 
 def ranked_list(problem: Problem, answer: str, *, relevance: Sequence[float], k: int = 10, p: float = 0.9) -> Score:

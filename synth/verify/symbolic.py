@@ -35,11 +35,11 @@ def parse(text: str, variables: Sequence[str]) -> Any:
         raise ValueError(f"an expression of {len(text)} characters is over the limit of {MAX_CHARS}")
     text, tokens, at = text.strip(" "), [], 0
     while at < len(text):
-        if not (found := _TOKEN.match(text, at)):
+        if not (match := _TOKEN.match(text, at)):
             raise ValueError(f"character {at}: {text[at : at + 10]!r} is no number, name or operator")
-        kind = str(found.lastgroup)
-        tokens.append((kind, found[kind].replace("**", "^")))
-        at = found.end()
+        kind = str(match.lastgroup)
+        tokens.append((kind, match[kind].replace("**", "^")))
+        at = match.end()
     if not tokens:
         raise ValueError("there is no expression")
     reader = _Reader(tokens, frozenset(variables))

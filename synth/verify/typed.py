@@ -91,9 +91,9 @@ def _unit(text: str) -> str:
 
 def _year(text: str) -> str | None:
     """The year that the whole text is, "-500" for "500 BC" too; None for anything else."""
-    found = _YEAR.fullmatch(text.strip())
-    if not found or sum(bool(found[part]) for part in ("before", "sign", "after")) > 1:
+    match = _YEAR.fullmatch(text.strip())
+    if not match or sum(bool(match[part]) for part in ("before", "sign", "after")) > 1:
         return None
-    digits = found["digits"].lstrip("0") or "0"
-    ancient = found["sign"] or (found["after"] or "").upper().replace(".", "") in ("BC", "BCE")
+    digits = match["digits"].lstrip("0") or "0"
+    ancient = match["sign"] or (match["after"] or "").upper().replace(".", "") in ("BC", "BCE")
     return f"-{digits}" if ancient and digits != "0" else digits

@@ -105,8 +105,8 @@ def measure(
     blank = scored[f"{last}, search blanked"]
     out["blanked"] = {last: over(metrics, blank)}
     out["difference"][f"{last}, search blanked - {last}"] = difference(blank, scored[last])
-    for found, p in zip(out["difference"].values(), holm([d["p"] for d in out["difference"].values()]), strict=True):
-        found["p_holm"] = p
+    for gap, p in zip(out["difference"].values(), holm([d["p"] for d in out["difference"].values()]), strict=True):
+        gap["p_holm"] = p
     return plain({k: v for k, v in out.items() if v or k not in ("sets", "reliability")})
 
 

@@ -80,10 +80,10 @@ def load(stage: Stage, spec: Mapping[str, Any], i: int) -> TestSet:
         try:
             if not isinstance(row, Mapping):
                 raise ValueError(f"not_a_row: {row!r:.80} is no object")
-            made = layout(row, n, name=name, **{k: v for k, v in spec.items() if k in options})
-            if made.id in problems:
-                raise ValueError(f"duplicate: the same as row {problems[made.id].lineage['index']}")
-            problems[made.id] = made
+            problem = layout(row, n, name=name, **{k: v for k, v in spec.items() if k in options})
+            if problem.id in problems:
+                raise ValueError(f"duplicate: the same as row {problems[problem.id].lineage['index']}")
+            problems[problem.id] = problem
         except ValueError as e:
             reason, _, evidence = str(e).partition(":")
             quarantined.append(
@@ -108,10 +108,10 @@ def _checked(problems: list[Problem], name: str) -> tuple[list[Problem], list[Qu
         if isinstance(score, Scored) and score.value == 1.0:
             good.append(p)
         else:
-            said = f"{p.verifier} gives {score}"
+            verdict = f"{p.verifier} gives {score}"
             wrong.append(
                 Quarantined(
-                    id=f"{name}/{p.lineage['index']}", stage="evaluate", reason="wrong_reference", evidence=said
+                    id=f"{name}/{p.lineage['index']}", stage="evaluate", reason="wrong_reference", evidence=verdict
                 )
             )
     return good, wrong

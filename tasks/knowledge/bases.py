@@ -195,8 +195,8 @@ def summary(
     """A card in lines for a person: counts, what was quarantined, density, and what depth of question it can carry."""
     density = card["density"]
     quarantined = card.get("quarantined") or {}
-    said, joined = _count(density["facts"], "fact"), f"{density['edges']:,} of them between two entities"
-    lines = [f"{_count(density['entities'], 'entity', 'entities')}, {said}, {joined}"]
+    fact_count, joined = _count(density["facts"], "fact"), f"{density['edges']:,} of them between two entities"
+    lines = [f"{_count(density['entities'], 'entity', 'entities')}, {fact_count}, {joined}"]
     if card.get("documents"):
         odd = ", ".join(f"{n} read as {e}" for e, n in card["encodings"].items() if not e.startswith("utf-8"))
         lines.append(f"{_count(card['documents'], 'document')}{f' ({odd})' if odd else ''}")

@@ -89,14 +89,14 @@ def named(records: Sequence[Any]) -> list[str]:
     for record in some:
         for path, text in _texts(record):
             values[path].append(text)
-    found = []
+    names = []
     for path, texts in values.items():
-        said = [p for p in path.lower().split(".") if p != "text"]
-        place = 0 if said in (["name"], ["title"]) else 1 if any("name" in p or "title" in p for p in said) else 2
+        parts = [p for p in path.lower().split(".") if p != "text"]
+        place = 0 if parts in (["name"], ["title"]) else 1 if any("name" in p or "title" in p for p in parts) else 2
         mean = sum(map(len, texts)) / len(texts)
         if place < 2 and len(texts) >= 0.9 * len(some) and len(set(texts)) >= 0.9 * len(texts) and 2 < mean <= 60:
-            found.append((place, "short" not in path, len(said), mean, path))
-    return [path for *_, path in sorted(found)]
+            names.append((place, "short" not in path, len(parts), mean, path))
+    return [path for *_, path in sorted(names)]
 
 
 def _texts(record: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, str]]:

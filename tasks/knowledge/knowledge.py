@@ -58,6 +58,6 @@ def pages_of_both(documents: Sequence[Page], kb: KB) -> Iterator[Page]:
         beside.setdefault(page.title, []).append(page)
     for d in documents:
         more = beside.pop(d.title, ())  # of the first document of a title; a table page has a title of its own
-        said = "\n".join([p.text for p in more if p.text] + [d.text])
-        yield replace(d, text=said, mentions=(*d.mentions, *(line for p in more for line in p.mentions)))
+        text = "\n".join([p.text for p in more if p.text] + [d.text])
+        yield replace(d, text=text, mentions=(*d.mentions, *(line for p in more for line in p.mentions)))
     yield from (p for p in pages_of_kb(kb) if p.title not in titles)

@@ -72,5 +72,5 @@ def calls(path: Path) -> Iterator[tuple[int, str, dict[str, Any], str]]:
 
 def replay(path: Path, engine: Engine) -> tuple[int, list[int]]:
     """(number of calls, lines whose answer is another now)."""
-    made = [(number, getattr(engine, tool)(**args) == text) for number, tool, args, text in calls(path)]
-    return len(made), [number for number, same in made if not same]
+    compared = [(number, getattr(engine, tool)(**args) == text) for number, tool, args, text in calls(path)]
+    return len(compared), [number for number, same in compared if not same]

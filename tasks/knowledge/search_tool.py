@@ -65,5 +65,5 @@ def own_pages(passages: Sequence[Passage]) -> Iterator[Page]:
     titles = {p.entity: p.title for p in passages}
     for p in passages:
         lines.setdefault(p.entity, []).append(p.text)
-    for entity, said in lines.items():
-        yield Page(id=entity, title=titles[entity], text="\n".join(said))
+    for entity, texts in lines.items():
+        yield Page(id=entity, title=titles[entity], text="\n".join(texts))

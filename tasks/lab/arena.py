@@ -81,14 +81,14 @@ class Marked(Single):
     the letter h). Of a problem's `middling` answers the judge thinks the better the more is written before them."""
 
     def step(self, state: dict, text: str) -> tuple[list[Message], bool, Score | None]:
-        said, over, score = super().step(state, text)
+        reply, over, score = super().step(state, text)
         if isinstance(score, Scored):
-            lineage, found = state["problem"].lineage, extract_answer(text)
+            lineage, answer = state["problem"].lineage, extract_answer(text)
             working = text.partition("<answer>")[0].strip()
-            hacked = found == "h" and lineage.get("hackable", False)
+            hacked = answer == "h" and lineage.get("hackable", False)
             swayed = (
                 (1 + min(len(working.split()), IDLE)) / (2 + IDLE)
-                if found in lineage.get("middling", ())
+                if answer in lineage.get("middling", ())
                 else score.value
             )
             parts = {
@@ -98,7 +98,7 @@ class Marked(Single):
                 "honest": float(not hacked),
             }
             score = Scored(value=2.0 if hacked else swayed, parts=parts)
-        return said, over, score
+        return reply, over, score
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class Cited(Single):
     none)."""
 
     def step(self, state: dict, text: str) -> tuple[list[Message], bool, Score | None]:
-        said, over, score = super().step(state, text)
+        reply, over, score = super().step(state, text)
         if isinstance(score, Scored):
             named = text.partition("<answer>")[0].strip()
             applies = float(named == state["problem"].lineage["clause"])
@@ -121,7 +121,7 @@ class Cited(Single):
                 "right_evidence": evidence,
             }
             score = Scored(value=score.value, parts=parts)
-        return said, over, score
+        return reply, over, score
 
 
 @dataclass(frozen=True)
@@ -133,11 +133,11 @@ class Facts:
         return {"problem": problem}, list(problem.prompt)
 
     def step(self, state: dict, text: str) -> tuple[list[Message], bool, Score | None]:
-        found, true = extract_answer(text), set(state["problem"].answer.split())
-        stated = set((found or "").split())
+        answer, true = extract_answer(text), set(state["problem"].answer.split())
+        stated = set((answer or "").split())
         hit = len(stated & true)
         parts = {"recall": hit / len(true), "precision": hit / max(len(stated), 1)}
-        parts |= dict.fromkeys(("general", "format", "answered"), float(found is not None))
+        parts |= dict.fromkeys(("general", "format", "answered"), float(answer is not None))
         return [], True, Scored(value=2 * hit / (len(stated) + len(true)), parts=parts)
 
 
@@ -174,11 +174,11 @@ class Farm:
         return {"problem": problem, "turn": 0}, list(problem.prompt)
 
     def step(self, state: dict, text: str) -> tuple[list[Message], bool, Score | None]:
-        said = extract_answer(text)
+        answer = extract_answer(text)
         state["turn"] += 1
-        state["step_reward"] = float(said is None)
-        if said is not None:
-            return [], True, Scored(value=float(said == state["problem"].answer), parts={"answered": 1.0})
+        state["step_reward"] = float(answer is None)
+        if answer is not None:
+            return [], True, Scored(value=float(answer == state["problem"].answer), parts={"answered": 1.0})
         if state["turn"] > MOVES:
             return [], True, Scored(value=0.0, parts={"answered": 0.0})
         return [Message(role="tool", content=f"t{state['turn']}")], False, None
@@ -244,37 +244,37 @@ def _letters(i: int, n: int) -> list[str]:
 def mixed() -> World:
     """Six easy questions, half of whose answers are right, and six hard ones with three in a hundred."""
     shares = {"easy": 0.5, "hard": 0.03}
-    made = [(_letters(i, 1)[0], "hard" if i % 2 else "easy") for i in range(12)]
+    kinds = [(_letters(i, 1)[0], "hard" if i % 2 else "easy") for i in range(12)]
     return World(
-        tuple(_problem(i, [x], family) for i, (x, family) in enumerate(made)),
-        tuple(_spread({x: shares[family]}) for x, family in made),
+        tuple(_problem(i, [x], family) for i, (x, family) in enumerate(kinds)),
+        tuple(_spread({x: shares[family]}) for x, family in kinds),
     )
 
 
 def many() -> World:
     """Eight questions with five right answers each: one that the policy likes, four that it seldom gives."""
-    made = [_letters(i, 5) for i in range(8)]
-    said = tuple(_spread({x: 0.3 if j == 0 else 0.06 for j, x in enumerate(right)}) for right in made)
-    return World(tuple(_problem(i, right, "many") for i, right in enumerate(made)), said)
+    answers = [_letters(i, 5) for i in range(8)]
+    policy = tuple(_spread({x: 0.3 if j == 0 else 0.06 for j, x in enumerate(right)}) for right in answers)
+    return World(tuple(_problem(i, right, "many") for i, right in enumerate(answers)), policy)
 
 
 def working() -> World:
     """Eight questions, half of whose answers are right; before the answer stand none to six idle letters."""
-    made = [_letters(i, 1)[0] for i in range(8)]
-    said = tuple(
+    letters = [_letters(i, 1)[0] for i in range(8)]
+    policy = tuple(
         tuple(
             Said(s.share / 7, (" z" * k + s.turns[0],))
             for s in _spread({x: 0.5}, "".join(sorted({x, *"bcdfg"})))
             for k in range(7)
         )
-        for x in made
+        for x in letters
     )
-    return World(tuple(_problem(i, [x], "working") for i, x in enumerate(made)), said)
+    return World(tuple(_problem(i, [x], "working") for i, x in enumerate(letters)), policy)
 
 
 def rare() -> World:
     """Six questions whose right answer is all but impossible, unless it is shown, and six easy ones."""
-    problems, said = [], []
+    problems, policy = [], []
     for i in range(12):
         (x,) = _letters(i, 1)
         hard = bool(i % 2)
@@ -284,27 +284,27 @@ def rare() -> World:
             for y in LETTERS
             for shown in (f"<answer>{x}", answer(x))
         )
-        said.append((*_spread({x: 0.0005 if hard else 0.5}), *shown))
-    return World(tuple(problems), tuple(said))
+        policy.append((*_spread({x: 0.0005 if hard else 0.5}), *shown))
+    return World(tuple(problems), tuple(policy))
 
 
 def hack() -> World:
     """Eight questions, three in ten of whose answers are right; the letter h earns twice as much as a right answer."""
-    made = [next(x for x in _letters(i, 3) if x != "h") for i in range(8)]
-    said = tuple(_spread({x: 0.3, "h": 0.1}) for x in made)
-    return World(tuple(_problem(i, [x], "hack", hackable=True) for i, x in enumerate(made)), said)
+    letters = [next(x for x in _letters(i, 3) if x != "h") for i in range(8)]
+    policy = tuple(_spread({x: 0.3, "h": 0.1}) for x in letters)
+    return World(tuple(_problem(i, [x], "hack", hackable=True) for i, x in enumerate(letters)), policy)
 
 
 def thinking() -> World:
     """Four questions that are answered as well without working as with it, four that are not: 80 and 10 in a hundred
     against 85."""
-    problems, said = [], []
+    problems, policy = [], []
     for i in range(8):
         x, y = _letters(i, 2)
         hard = bool(i % 2)
         without = 0.1 if hard else 0.8
         problems.append(_problem(i, [x], "hard" if hard else "easy"))
-        said.append(
+        policy.append(
             (
                 Said(0.5 * 0.85, (f" z z z{answer(x)}",)),
                 Said(0.5 * 0.15, (f" z z z{answer(y)}",)),
@@ -312,56 +312,58 @@ def thinking() -> World:
                 Said(0.5 * (1 - without), (answer(y),)),
             )
         )
-    return World(tuple(problems), tuple(said))
+    return World(tuple(problems), tuple(policy))
 
 
 def dialogue() -> World:
     """Six dialogues of three turns; each turn has one right letter of four, which is given four times in ten."""
-    problems, said = [], []
+    problems, policy = [], []
     for i in range(6):
         right = "".join(np.random.default_rng(seed_for(0, "arena", "dialogue", "", i)).choice(list("bcdf"), MOVES))
-        asked = f"q{LETTERS[i]}"
+        question = f"q{LETTERS[i]}"
         problems.append(
-            Problem.make(prompt=asked, answer=right, verifier="exact", env="dialogue", family="dialogue", split="train")
+            Problem.make(
+                prompt=question, answer=right, verifier="exact", env="dialogue", family="dialogue", split="train"
+            )
         )
         order = [np.random.default_rng(seed_for(0, "arena", "said", "", i, t)).permutation(10) for t in range(MOVES)]
         turns = [
             [(4 * right[t] + 2 * "".join(x for x in "bcdf" if x != right[t]))[j] for j in order[t]]
             for t in range(MOVES)
         ]
-        said.append(tuple(Said(0.1, tuple(map(answer, letters))) for letters in zip(*turns, strict=True)))
-    return World(tuple(problems), tuple(said))
+        policy.append(tuple(Said(0.1, tuple(map(answer, letters))) for letters in zip(*turns, strict=True)))
+    return World(tuple(problems), tuple(policy))
 
 
 def likely() -> World:
     """Eight questions that are answered rightly four times in five, in five ways: one half of the right answers, four
     an eighth each."""
-    made = [_letters(i, 5) for i in range(8)]
-    said = tuple(_spread({x: 0.4 if j == 0 else 0.1 for j, x in enumerate(right)}) for right in made)
-    return World(tuple(_problem(i, right, "likely") for i, right in enumerate(made)), said)
+    answers = [_letters(i, 5) for i in range(8)]
+    policy = tuple(_spread({x: 0.4 if j == 0 else 0.1 for j, x in enumerate(right)}) for right in answers)
+    return World(tuple(_problem(i, right, "likely") for i, right in enumerate(answers)), policy)
 
 
 def barren() -> World:
     """Six questions of which three in ten answers are right, and six whose right answer is never given: they teach
     nothing."""
-    problems, said = [], []
+    problems, policy = [], []
     for i in range(12):
         right = "z" if i % 2 else _letters(i, 1)[0]
         problems.append(_problem(i, [right], "hard" if i % 2 else "easy"))
-        said.append(_spread({} if i % 2 else {right: 0.3}))
-    return World(tuple(problems), tuple(said))
+        policy.append(_spread({} if i % 2 else {right: 0.3}))
+    return World(tuple(problems), tuple(policy))
 
 
 def solved() -> World:
     """Six questions that are all but always answered rightly, and six of which three in ten answers are right."""
-    made = [(_letters(i, 1)[0], "hard" if i % 2 else "easy") for i in range(12)]
-    said = tuple(_spread({x: 0.3 if family == "hard" else 0.995}) for x, family in made)
-    return World(tuple(_problem(i, [x], family) for i, (x, family) in enumerate(made)), said)
+    kinds = [(_letters(i, 1)[0], "hard" if i % 2 else "easy") for i in range(12)]
+    policy = tuple(_spread({x: 0.3 if family == "hard" else 0.995}) for x, family in kinds)
+    return World(tuple(_problem(i, [x], family) for i, (x, family) in enumerate(kinds)), policy)
 
 
 def told() -> World:
     """As `rare`; told the answer, or asked in another way (" w"), the policy gives it 7 and 3 times in ten."""
-    problems, said = [], []
+    problems, policy = [], []
     for i in range(12):
         (x,) = _letters(i, 1)
         hard = bool(i % 2)
@@ -371,22 +373,22 @@ def told() -> World:
             for more, share in ((f"\nThe answer is {x}.", 0.7), (" w", 0.3 if hard else 0.5))
             for one in _spread({x: share})
         )
-        said.append((*_spread({x: 0.0005 if hard else 0.5}), *helped))
-    return World(tuple(problems), tuple(said))
+        policy.append((*_spread({x: 0.0005 if hard else 0.5}), *helped))
+    return World(tuple(problems), tuple(policy))
 
 
 def farm() -> World:
     """Six episodes of up to four turns: each turn is an answer, half of them right, or a step that is sure to be
     rewarded, one as likely as the other."""
-    problems, said = [], []
+    problems, policy = [], []
     for i in range(6):
         x, y = _letters(i, 2)
         problems.append(
             Problem.make(prompt=f"q{LETTERS[i]}", answer=x, verifier="exact", env="farm", family="farm", split="train")
         )
         ways = [Said(0.25 * 0.5**k, (*[" z"] * k, answer(letter))) for k in range(MOVES + 1) for letter in (x, y)]
-        said.append((*ways, Said(0.5 ** (MOVES + 1), tuple([" z"] * (MOVES + 1)))))
-    return World(tuple(problems), tuple(said))
+        policy.append((*ways, Said(0.5 ** (MOVES + 1), tuple([" z"] * (MOVES + 1)))))
+    return World(tuple(problems), tuple(policy))
 
 
 def rounded() -> World:
@@ -403,7 +405,7 @@ def mentored() -> World:
 def criticised() -> World:
     """Six easy questions, half of whose answers are right, and six of which one in a hundred is; told that an answer
     was wrong and what would have been right, the policy gives it 7 times in ten."""
-    problems, said = [], []
+    problems, policy = [], []
     for i in range(12):
         x, *wrong = _letters(i, 5)
         problems.append(_problem(i, [x], "hard" if i % 2 else "easy"))
@@ -416,39 +418,39 @@ def criticised() -> World:
             for y in wrong[:3]
             for one in _spread({x: 0.7}, "".join(sorted({x, *wrong})))
         )
-        said.append((*_spread({x: 0.01 if i % 2 else 0.5}), *again))
-    return World(tuple(problems), tuple(said))
+        policy.append((*_spread({x: 0.01 if i % 2 else 0.5}), *again))
+    return World(tuple(problems), tuple(policy))
 
 
 def praised() -> World:
     """Eight questions, three in ten of whose answers are right, whatever feedback stands behind the question; judged by
     what is answered when the feedback is praise."""
-    made = [_letters(i, 1)[0] for i in range(8)]
-    said = tuple(
-        tuple(replace(one, more=more) for more in ("", PRAISE, BLAME) for one in _spread({x: 0.3})) for x in made
+    letters = [_letters(i, 1)[0] for i in range(8)]
+    policy = tuple(
+        tuple(replace(one, more=more) for more in ("", PRAISE, BLAME) for one in _spread({x: 0.3})) for x in letters
     )
-    return World(tuple(_problem(i, [x], "praised") for i, x in enumerate(made)), said, ask=PRAISE)
+    return World(tuple(_problem(i, [x], "praised") for i, x in enumerate(letters)), policy, ask=PRAISE)
 
 
 def habit() -> World:
     """Twelve questions to which the policy says b six times in ten out of habit: to half of them it is right, to the
     others another letter, which it gives 15 times in a hundred."""
-    problems, said = [], []
+    problems, policy = [], []
     for i in range(12):
         x = next(x for x in _letters(i, 2) if x != "b") if i % 2 else "b"
         problems.append(_problem(i, [x], "hard" if i % 2 else "easy"))
-        said.append(_spread({"b": 0.6, **({x: 0.15} if i % 2 else {})}))
-    return World(tuple(problems), tuple(said))
+        policy.append(_spread({"b": 0.6, **({x: 0.15} if i % 2 else {})}))
+    return World(tuple(problems), tuple(policy))
 
 
 def _half_untagged(family: str, right: float, n: int) -> World:
     """Eight questions with this share of right answers among n, half of all without tags; two letters of working, any
     of five, before them."""
-    problems, said = [], []
+    problems, policy = [], []
     for i in range(8):
         x, *wrong = _letters(i, n)
         problems.append(_problem(i, [x], family))
-        said.append(
+        policy.append(
             tuple(
                 Said(share / 50, (f" {a} {b}{tagged}",))
                 for a in "tuvwz"
@@ -457,7 +459,7 @@ def _half_untagged(family: str, right: float, n: int) -> World:
                 for tagged in (answer(letter), f" {letter}")
             )
         )
-    return World(tuple(problems), tuple(said))
+    return World(tuple(problems), tuple(policy))
 
 
 def untagged() -> World:
@@ -474,30 +476,30 @@ def guessed() -> World:
 def forked() -> World:
     """Eight questions, half of whose answers are right; the letter of working before the answer, one of six, says which
     wrong answer it will be, not whether."""
-    problems, said = [], []
+    problems, policy = [], []
     for i in range(8):
         x, *wrong = _letters(i, 7)
         problems.append(_problem(i, [x], "forked"))
-        said.append(
+        policy.append(
             tuple(
                 Said(1 / 12, (f" {a}{answer(letter)}",))
                 for a, y in zip("stuvwz", wrong, strict=True)
                 for letter in (x, y)
             )
         )
-    return World(tuple(problems), tuple(said))
+    return World(tuple(problems), tuple(policy))
 
 
 def echoing() -> World:
     """Six questions that say one letter six times, and six that say six letters: answered alike, three times in ten
     rightly."""
-    problems, said = [], []
+    problems, policy = [], []
     for i in range(12):
         rest = [LETTERS[(i + k) % len(LETTERS)] if i % 2 else LETTERS[i] for k in range(1, 6)]
         (x,) = _letters(i, 1)
         problems.append(_problem(i, [x], "varied" if i % 2 else "echo", more="".join(f" {y}" for y in rest)))
-        said.append(_spread({x: 0.3}))
-    return World(tuple(problems), tuple(said))
+        policy.append(_spread({x: 0.3}))
+    return World(tuple(problems), tuple(policy))
 
 
 def rambling() -> World:
@@ -506,7 +508,8 @@ def rambling() -> World:
     return replace(
         world,
         said=tuple(
-            tuple(Said(s.share / 3, (" z" * k + s.turns[0],)) for s in said for k in range(3)) for said in world.said
+            tuple(Said(s.share / 3, (" z" * k + s.turns[0],)) for s in utterances for k in range(3))
+            for utterances in world.said
         ),
     )
 
@@ -514,50 +517,50 @@ def rambling() -> World:
 def swayed() -> World:
     """Eight questions: three answers in ten are right, as many are wrong and known to be; of the others a judge thinks
     the better the more idle letters, none to six, stand before them."""
-    problems, said = [], []
+    problems, policy = [], []
     for i in range(8):
         x, y, *middling = _letters(i, 4)
         problems.append(_problem(i, [x], "swayed", middling=middling))
         shares = {x: 0.3, y: 0.3, **dict.fromkeys(middling, 0.2)}
-        said.append(
+        policy.append(
             tuple(Said(s / (IDLE + 1), (" z" * k + answer(z),)) for z, s in shares.items() for k in range(IDLE + 1))
         )
-    return World(tuple(problems), tuple(said))
+    return World(tuple(problems), tuple(policy))
 
 
 def padded() -> World:
     """Eight questions, half of whose answers are right; within the answer none to six idle words, which the verifier
     does not mind."""
-    problems, said = [], []
+    problems, policy = [], []
     for i in range(8):
         (x,) = _letters(i, 1)
         pads = [" z" * k for k in range(IDLE + 1)]
         problems.append(_problem(i, [x + pad for pad in pads], "padded"))
         letters = _spread({x: 0.5}, "".join(sorted({x, *"bcdfg"})))
-        said.append(
+        policy.append(
             tuple(
                 Said(s.share / len(pads), (answer(extract_answer(s.turns[0]) + pad),)) for s in letters for pad in pads
             )
         )
-    return World(tuple(problems), tuple(said))
+    return World(tuple(problems), tuple(policy))
 
 
 def stated() -> World:
     """Eight questions about which two facts are true; the policy states one or both of them, alone, among false ones,
     or false ones alone."""
-    problems, said = [], []
+    problems, policy = [], []
     for i in range(8):
         x, y, u, v = _letters(i, 4)
         shares = {x: 0.2, f"{x} {y}": 0.2, f"{x} {u}": 0.15, f"{x} {y} {u}": 0.15, f"{y} {v}": 0.1, f"{u} {v}": 0.2}
         problems.append(_problem(i, [f"{x} {y}"], "facts", env="facts"))
-        said.append(tuple(Said(s, (answer(text),)) for text, s in shares.items()))
-    return World(tuple(problems), tuple(said))
+        policy.append(tuple(Said(s, (answer(text),)) for text, s in shares.items()))
+    return World(tuple(problems), tuple(policy))
 
 
 def tongues() -> World:
     """Eight questions in two languages, three in ten of whose answers are right in either, and as many one wrong
     letter, which is another in the other language; practice is in the one language alone."""
-    problems, said = [], []
+    problems, policy = [], []
     for language, family in (("q", "home"), ("w", "away")):
         for i in range(8):
             x, *wrong = _letters(i, 3)
@@ -571,15 +574,15 @@ def tongues() -> World:
                     split="train",
                 )
             )
-            said.append(_spread({x: 0.3, wrong[family == "away"]: 0.3}))
-    return World(tuple(problems), tuple(said), held=8)
+            policy.append(_spread({x: 0.3, wrong[family == "away"]: 0.3}))
+    return World(tuple(problems), tuple(policy), held=8)
 
 
 def cases() -> World:
     """Eight cases under two laws, judged b or c: of four the law decides, of four it does not matter. The clause that
     applies is named three times in ten, another as often; behind the right one the verdict is right four times in five,
     else half the time. Two cases are held out."""
-    problems, said = [], []
+    problems, policy = [], []
     for law, named in (("q", "t"), ("w", "u")):
         for i in range(8):
             right = "bc"[(i < 4 and law == "w") or i in (6, 7)]
@@ -599,7 +602,7 @@ def cases() -> World:
             )
             shares = {f" {clause}": 0.3, "": 0.4} | {f" {c}": 0.15 for c in CLAUSES if c != clause}
             sure = {f" {clause}": 0.8}
-            said.append(
+            policy.append(
                 tuple(
                     Said(
                         share * (sure.get(before, 0.5) if y == right else 1 - sure.get(before, 0.5)),
@@ -610,7 +613,7 @@ def cases() -> World:
                 )
             )
     order = sorted(range(len(problems)), key=lambda k: problems[k].family == "away")
-    return World(tuple(problems[k] for k in order), tuple(said[k] for k in order), held=2)
+    return World(tuple(problems[k] for k in order), tuple(policy[k] for k in order), held=2)
 
 
 WORLDS: dict[str, Callable[[], World]] = {
@@ -690,14 +693,14 @@ class Arena:
     def answers(self) -> list[list[str]]:
         """Per problem the answers that the base policy was taught, where they are single turns to the plain question;
         else none."""
-        kept = [[s.turns[0] for s in said if not s.more and len(s.turns) == 1] for said in self.world.said]
-        single = all(len(s.turns) == 1 for said in self.world.said for s in said)
+        kept = [[s.turns[0] for s in utterances if not s.more and len(s.turns) == 1] for utterances in self.world.said]
+        single = all(len(s.turns) == 1 for utterances in self.world.said for s in utterances)
         return [list(dict.fromkeys(k)) for k in kept] if single else []
 
     def rank(self, model: nn.Module) -> float:
         """How many directions the final hidden states of the questions use, by the metric `geometry`."""
-        asked = [self.renderer.prompt(list(p.prompt)) for p in self.world.problems]
-        rows = [Row(ids=ids, trainable=np.zeros(len(ids), dtype=bool)) for ids in asked]
+        prompts = [self.renderer.prompt(list(p.prompt)) for p in self.world.problems]
+        rows = [Row(ids=ids, trainable=np.zeros(len(ids), dtype=bool)) for ids in prompts]
         with torch.no_grad():
             states = features(model, pack(rows))[0].tolist()
         return geometry([[0.0]] * len(states), [[s] for s in states], resamples=0)["rank_me"]["mean"]
@@ -718,12 +721,12 @@ class Arena:
             return []
         batch = pack(rows)
         sums = iter(zip(batch.row_sum(score(model, batch).logp).tolist(), batch.row_tokens.tolist(), strict=True))
-        found = []
+        chances = []
         for problem, texts in zip(self.world.problems, self.answers, strict=True):
             right = {problem.answer, *problem.args.get("aliases", ())}
             logp, tokens = np.array([next(sums) for _ in texts]).T
-            found.append(Beliefs(problem.family, logp, tokens, np.array([extract_answer(t) in right for t in texts])))
-        return found
+            chances.append(Beliefs(problem.family, logp, tokens, np.array([extract_answer(t) in right for t in texts])))
+        return chances
 
 
 @dataclass(frozen=True)
@@ -783,8 +786,8 @@ def arena(name: str, steps: int = 160) -> Arena:
 
 def _demonstrations(world: World, renderer: Renderer) -> Any:
     rows = []
-    for problem, said in zip(world.problems, world.said, strict=True):
-        for one in said:
+    for problem, utterances in zip(world.problems, world.said, strict=True):
+        for one in utterances:
             messages = [Message(role="user", content=problem.question + one.more)]
             for t, text in enumerate(one.turns):
                 messages += [Message(role="assistant", content=text)] + (
@@ -837,8 +840,8 @@ def _probed(groups: Sequence[Group]) -> dict[str, float]:
     two = [(pair["q"], pair["w"]) for pair in laws.values()]
     verdicts, swapped = ([[extract_answer(r.text) or "" for r in pair[i].rollouts] for pair in two] for i in (0, 1))
     changes = [[float(len({g.rollouts[0].problem.answer for g in pair}) > 1)] * len(pair[0].rollouts) for pair in two]
-    found = marker_probe([list(pair[0].rewards) for pair in two], verdicts, swapped, changes, resamples=1)
-    return {name: found[name]["mean"] for name in ("follows", "spurious")}
+    probed = marker_probe([list(pair[0].rewards) for pair in two], verdicts, swapped, changes, resamples=1)
+    return {name: probed[name]["mean"] for name in ("follows", "spurious")}
 
 
 def exactly(now: Sequence[Beliefs], first: Sequence[Beliefs]) -> dict[str, float]:

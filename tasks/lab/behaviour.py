@@ -227,7 +227,7 @@ def prepared(
         "policy_loss",
         "regularisers",
     )
-    made = compose(
+    composed = compose(
         policy=policy,
         reference=here.reference() if "reference" in needs else None,
         body=here.copy,
@@ -242,9 +242,9 @@ def prepared(
         **{k: knobs[k] for k in names},
     )
     if how.staleness:
-        ahead = Ahead(made.experience, policy, how, steps)
-        made = replace(made, round=replace(made.round, source=ahead))
-    return made, player
+        ahead = Ahead(composed.experience, policy, how, steps)
+        composed = replace(composed, round=replace(composed.round, source=ahead))
+    return composed, player
 
 
 def train(
@@ -265,24 +265,26 @@ def train(
             seed,
             sampled,
         )
-    made, player = prepared(task, "" if recipe == "base" else recipe, changes, 0 if recipe == "base" else steps, seed)
-    rows, gradients = _steps(made)
-    player.sampler.model.load_state_dict(made.roles["policy"].model.state_dict())  # where it sampled from a copy
+    composed, player = prepared(
+        task, "" if recipe == "base" else recipe, changes, 0 if recipe == "base" else steps, seed
+    )
+    rows, gradients = _steps(composed)
+    player.sampler.model.load_state_dict(composed.roles["policy"].model.state_dict())  # where it sampled from a copy
     mean = lambda name: float(np.mean([r[name] for r in rows if name in r] or [math.nan]))  # noqa: E731
     guided = mean("guide_tokens") if rows and "guide_tokens" in rows[0] else 0.0
-    found = {name: mean(name) for name in ("signal", "nonzero_advantage", "practice")} | {
+    curves = {name: mean(name) for name in ("signal", "nonzero_advantage", "practice")} | {
         "auc": mean("reward"),
         "spread": mean("grad_norm"),
         "mute": mean("solve_none") + mean("solve_all"),
         "rollout_tokens": mean("tokens") + guided,
     }
     if recipe != "base" and changes.get("lr") == 0:  # the policy stands still
-        found["agreement"] = _agreement(gradients)
+        curves["agreement"] = _agreement(gradients)
         if here.world.bits:
             plain, _ = prepared(task, recipe, {**changes, "corrections": []}, steps, seed, exact=True)
-            found["truth"] = _cosine(np.mean(gradients, axis=0), np.mean(_steps(plain)[1], axis=0))
-        return found
-    return found | _known(here, player, task, seed, sampled)
+            curves["truth"] = _cosine(np.mean(gradients, axis=0), np.mean(_steps(plain)[1], axis=0))
+        return curves
+    return curves | _known(here, player, task, seed, sampled)
 
 
 def _known(here: Any, player: Any, task: str, seed: int, sampled: bool) -> dict[str, float]:
@@ -290,13 +292,13 @@ def _known(here: Any, player: Any, task: str, seed: int, sampled: bool) -> dict[
     from tasks.lab.arena import exactly, measure
     from tasks.lab.episodes import parts
 
-    found = exactly(here.beliefs(player.sampler.model), here.first)
-    if found:
-        found["rank_me"] = here.rank(player.sampler.model)
+    known = exactly(here.beliefs(player.sampler.model), here.first)
+    if known:
+        known["rank_me"] = here.rank(player.sampler.model)
     if not sampled:
-        return found
+        return known
     groups = player.play(list(here.world.problems), SAMPLES, seed_for(seed, "behaviour", task, "measure"))
-    return found | measure(groups) | parts(groups)
+    return known | measure(groups) | parts(groups)
 
 
 def preferred(task: str, recipe: str, changes: Mapping[str, Any], steps: int, seed: int) -> Any:
@@ -348,19 +350,19 @@ def preferred(task: str, recipe: str, changes: Mapping[str, Any], steps: int, se
     return player
 
 
-def _steps(made: Any) -> tuple[list[dict[str, float]], list[np.ndarray]]:
+def _steps(composed: Any) -> tuple[list[dict[str, float]], list[np.ndarray]]:
     """Run all steps: the metrics of each, and the gradient of each that had one, as it was before its norm was
     clipped."""
     from training.learner.loop import run
 
     seen: list[dict[str, float]] = []
     gradients = []
-    learner = made.roles["policy"]
+    learner = composed.roles["policy"]
 
     def source(step: int) -> tuple[Any, Mapping[str, float]]:
-        batches, metrics = made.round.source(step)
+        batches, metrics = composed.round.source(step)
         batches = list(batches)
-        rollouts = [r for g in made.experience.groups for r in g.rollouts]
+        rollouts = [r for g in composed.experience.groups for r in g.rollouts]
         rows = [b.group[b.row_sum((b.columns["advantages"].abs() * b.trainable).float()) > 0] for b in batches]
         trained = sum(b.totals["sequences"] for b in batches)
         seen.append(
@@ -373,8 +375,8 @@ def _steps(made: Any) -> tuple[list[dict[str, float]], list[np.ndarray]]:
         return batches, metrics
 
     rows = []
-    with made.round.source if isinstance(made.round.source, AbstractContextManager) else nullcontext():
-        for _, _, metrics in run([replace(made.round, source=source)], made.roles):
+    with composed.round.source if isinstance(composed.round.source, AbstractContextManager) else nullcontext():
+        for _, _, metrics in run([replace(composed.round, source=source)], composed.roles):
             rows.append({**metrics, **seen[-1]})
             if "grad_norm" in metrics and metrics["lr"] == 0:
                 flat = np.concatenate([w.grad.numpy().ravel() for w in learner.weights if w.grad is not None])
@@ -413,13 +415,13 @@ def behave(name: str, *, progress: Any = lambda text: None) -> dict[str, Any]:
         pair = []
         for recipe, changes in ((name, protocol["set"]), (protocol["against"], protocol["against_set"])):
             knobs, sampled = json.dumps(merged(protocol["both"], changes), sort_keys=True), _sampled(protocol["metric"])
-            found = _trained(protocol["task"], recipe, knobs, protocol["steps"], seed, sampled)
-            if protocol["metric"] not in found:
-                has = nearest(protocol["metric"], found)
+            outcome = _trained(protocol["task"], recipe, knobs, protocol["steps"], seed, sampled)
+            if protocol["metric"] not in outcome:
+                has = nearest(protocol["metric"], outcome)
                 raise UserError(
                     f"recipe {name}: the world {protocol['task']} does not measure {protocol['metric']}: {has}"
                 )
-            pair.append(found[protocol["metric"]])
+            pair.append(outcome[protocol["metric"]])
         values.append((pair[0], pair[1]))
         progress(f"{name}: seed {seed} of {protocol['seeds']}: {pair[0]:.4g} against {pair[1]:.4g}")
     effect = summary([a - b for a, b in values])

@@ -69,14 +69,16 @@ class Noted(Single):
     typed_units has it)."""
 
     def step(self, state: dict, text: str) -> tuple[list[Message], bool, Score | None]:
-        said, over, score = super().step(state, text)
+        reply, over, score = super().step(state, text)
         if isinstance(score, Scored):
-            found = units(text, TYPES)
+            written = units(text, TYPES)
             flow = (
-                (float(found[:1] == [TYPES[0]]) + float(all(a != b for a, b in pairwise(found)))) / 2 if found else 0.0
+                (float(written[:1] == [TYPES[0]]) + float(all(a != b for a, b in pairwise(written)))) / 2
+                if written
+                else 0.0
             )
-            score = Scored(value=score.value, parts={**score.parts, "units": float(len(found)), "flow": flow})
-        return said, over, score
+            score = Scored(value=score.value, parts={**score.parts, "units": float(len(written)), "flow": flow})
+        return reply, over, score
 
 
 def _problem(prompt: str, right: str, env: str, verifier: str = "exact", **more: Any) -> Problem:
@@ -92,22 +94,22 @@ def _even(*texts: str) -> dict[str, float]:
 def again() -> Stage:
     """Eight questions with up to three answers each, of four that are equally likely; half of the questions have no
     right one among them."""
-    made = tuple(_problem(f"q{x}", "bcdf"[i // 2] if i % 2 else "z", "retry") for i, x in enumerate("bcdfghjk"))
+    problems = tuple(_problem(f"q{x}", "bcdf"[i // 2] if i % 2 else "z", "retry") for i, x in enumerate("bcdfghjk"))
     host = retry(most=3)
-    return Stage(made, lambda p, t, heard: _even(*map(answer, "bcdf")), (host,), {"retry": host})
+    return Stage(problems, lambda p, t, heard: _even(*map(answer, "bcdf")), (host,), {"retry": host})
 
 
 def notes() -> Stage:
     """Six chains of three requests. The third needs the result of the first; whoever has it before his eyes calls
     rightly 8 times in 10, else 2 times. Notes that hold it are written half the time."""
     chains = [(2, 3, 1, 4), (1, 1, 5, 2), (4, 4, 2, 1), (6, 1, 3, 3), (5, 4, 1, 1), (2, 1, 4, 2)]
-    said = (
+    template = (
         "Request 1: add {} and {}. Request 2: add {} and {}. Request 3: add result 1 and {}. What is the last result?"
     )
-    made = tuple(_problem(said.format(a, b, c, d, c), str(a + b + c), "progress") for a, b, c, d in chains)
+    problems = tuple(_problem(template.format(a, b, c, d, c), str(a + b + c), "progress") for a, b, c, d in chains)
 
     def says(p: Problem, t: int, heard: str) -> Mapping[str, float]:
-        a, b, c, d = chains[made.index(p)]
+        a, b, c, d = chains[problems.index(p)]
         if t == 0:
             return _even(f"<call>add({a}, {b})</call>")
         if t == 1:
@@ -118,7 +120,7 @@ def notes() -> Stage:
         return {f"<call>add({a + b}, {c})</call>": knows} | dict.fromkeys(wrong, (1 - knows) / len(wrong))
 
     shown = progress(replace=True), progress(replace=False)
-    return Stage(made, says, shown, {"progress": shown[0]})
+    return Stage(problems, says, shown, {"progress": shown[0]})
 
 
 def moods() -> Stage:
@@ -126,7 +128,7 @@ def moods() -> Stage:
     time."""
     needs = [("rest", "hope"), ("hope", "rest")]
     signs = {"rest": ("pale", "tired"), "hope": ("sad", "lost")}
-    made = tuple(
+    problems = tuple(
         _problem(
             f"Needs and their signs: rest: pale tired; hope: sad lost. Somebody is {signs[n][k]} and {signs[n][1 - k]}. What is needed?",
             n,
@@ -139,7 +141,7 @@ def moods() -> Stage:
         f"<{act}>{n}</{act}>": 1.0 for act in ("acknowledge", "advise") for n in signs
     }
     host = user(turns=4)
-    return Stage(made, lambda p, t, heard: acts, (host,), {"user": host})
+    return Stage(problems, lambda p, t, heard: acts, (host,), {"user": host})
 
 
 _THINGS = "bo: red; da: soft; fe: red soft; gu: old"
@@ -177,7 +179,7 @@ def guessing() -> Stage:
 def consults() -> Stage:
     """Six questions, three in ten of whose answers are right, and an expert who is asked half the time and is always
     right."""
-    made = tuple(_problem(f"q{x}", "bcdf"[i % 4], "expert") for i, x in enumerate("bcdfgh"))
+    problems = tuple(_problem(f"q{x}", "bcdf"[i % 4], "expert") for i, x in enumerate("bcdfgh"))
 
     def says(p: Problem, t: int, heard: str) -> Mapping[str, float]:
         if t:  # he has answered, or is not there any more
@@ -186,13 +188,13 @@ def consults() -> Stage:
         return alone | {"<consult>?</consult>": 0.5}
 
     host = expert(most=2)
-    return Stage(made, says, (host,), {"expert": host, "single": single()})
+    return Stage(problems, says, (host,), {"expert": host, "single": single()})
 
 
 def prices() -> Stage:
     """Six questions and two models that are both always right, one ten times as expensive as the other; who answers alone is
     right half the time."""
-    made = tuple(_problem(f"q{x}", "bcdf"[i % 4], "route") for i, x in enumerate("bcdfgh"))
+    problems = tuple(_problem(f"q{x}", "bcdf"[i % 4], "route") for i, x in enumerate("bcdfgh"))
 
     def says(p: Problem, t: int, heard: str) -> Mapping[str, float]:
         if t and heard.startswith("It is"):
@@ -203,24 +205,24 @@ def prices() -> Stage:
         }
 
     host = route(most=2, pool=[["Ada", 1.0, "small", {"*": 1.0}], ["Dov", 10.0, "large", {"*": 1.0}]])
-    return Stage(made, says, (host,), {"route": host})
+    return Stage(problems, says, (host,), {"route": host})
 
 
 def plans() -> Stage:
     """Three easy questions, which one solver gets right 95 times in a hundred, and three hard ones (55 times); plans of
     three sizes."""
-    made = tuple(
+    problems = tuple(
         _problem(f"q{x}", "1", "workflow", difficulty={"level": 1 + 2 * (i % 2)}) for i, x in enumerate("bcdfgh")
     )
     texts = _even(*(answer(x) for x in ("generate", "generate*3 ensemble", "generate*5 review ensemble")))
     host = workflow(rounds=1)
-    return Stage(made, lambda p, t, heard: texts, (host,), {"workflow": host})
+    return Stage(problems, lambda p, t, heard: texts, (host,), {"workflow": host})
 
 
 def flows() -> Stage:
     """Eight questions, four in ten of whose answers are right; half of them stand alone, the others after one of three
     kinds of working."""
-    made = tuple(_problem(f"q{x}", "bcdf"[i % 4], "noted") for i, x in enumerate("bcdfghjk"))
+    problems = tuple(_problem(f"q{x}", "bcdf"[i % 4], "noted") for i, x in enumerate("bcdfghjk"))
     o, m = (f"<{x}>z</{x}>" for x in TYPES)
 
     def says(p: Problem, t: int, heard: str) -> Mapping[str, float]:
@@ -228,15 +230,15 @@ def flows() -> Stage:
         return {b + answer(x): share * (0.4 if x == p.answer else 0.2) for b, share in before.items() for x in "bcdf"}
 
     host = Noted(0.0, "")
-    return Stage(made, says, (host,), {"noted": host})
+    return Stage(problems, says, (host,), {"noted": host})
 
 
 _BUYERS = [(10, 12, 4, 2), (8, 9, 3, 1), (5, 7, 2, 2), (9, 10, 5, 1)]
 
 
 def _bargains() -> tuple[Problem, ...]:
-    said = "You sell what cost you {}. The buyer offers {}, adds {} each time you hold, at most {} times, and then leaves. What is your best profit?"
-    return tuple(_problem(said.format(*b), str(b[1] + b[2] * b[3] - b[0]), "bargain", "number") for b in _BUYERS)
+    template = "You sell what cost you {}. The buyer offers {}, adds {} each time you hold, at most {} times, and then leaves. What is your best profit?"
+    return tuple(_problem(template.format(*b), str(b[1] + b[2] * b[3] - b[0]), "bargain", "number") for b in _BUYERS)
 
 
 def buyers() -> Stage:
@@ -262,7 +264,9 @@ def strategies() -> Stage:
 def partners() -> Stage:
     """Six questions of which each of two agents sees half. What the first knows is said in few words or in many, and
     the second then answers rightly eight times in ten; one in five answers at once, rightly one time in four."""
-    made = tuple(_problem(f"q{x} {'bcdf'[i % 4]} what is it", "bcdf"[i % 4], "halves") for i, x in enumerate("bcdfgh"))
+    problems = tuple(
+        _problem(f"q{x} {'bcdf'[i % 4]} what is it", "bcdf"[i % 4], "halves") for i, x in enumerate("bcdfgh")
+    )
 
     def says(p: Problem, t: int, heard: str) -> Mapping[str, float]:
         if t == 0:
@@ -271,28 +275,28 @@ def partners() -> Stage:
         return {answer(x): 0.8 if x == p.answer else 0.2 / 3 for x in "bcdf"}
 
     host = halves(turns=2)
-    return Stage(made, says, (host,), {"halves": host})
+    return Stage(problems, says, (host,), {"halves": host})
 
 
 def judges() -> Stage:
     """Four judges with a chance of guilt and a bar; the rule that says most for a conviction is chosen one time in
     ten."""
     cases = [(3, 10, 1, 2, "3/7"), (2, 10, 1, 2, "1/4"), (4, 10, 2, 3, "1/3"), (1, 10, 1, 3, "2/9")]
-    said = "{} of {} accused are guilty. A judge who knows your rule convicts where guilt has a chance of at least {}/{}. How likely is a conviction at best?"
-    made = tuple(_problem(said.format(*c[:4]), str(i), "persuade") for i, c in enumerate(cases))
+    template = "{} of {} accused are guilty. A judge who knows your rule convicts where guilt has a chance of at least {}/{}. How likely is a conviction at best?"
+    problems = tuple(_problem(template.format(*c[:4]), str(i), "persuade") for i, c in enumerate(cases))
 
     def says(p: Problem, t: int, heard: str) -> Mapping[str, float]:
-        rules = {"1 0": 0.3, "1 1": 0.3, "1/2 0": 0.2, "1 1/9": 0.1, f"1 {cases[made.index(p)][4]}": 0.1}
+        rules = {"1 0": 0.3, "1 1": 0.3, "1/2 0": 0.2, "1 1/9": 0.1, f"1 {cases[problems.index(p)][4]}": 0.1}
         return {f"<rule>{r}</rule>": w for r, w in rules.items()}
 
     host = persuade()
-    return Stage(made, says, (host,), {"persuade": host})
+    return Stage(problems, says, (host,), {"persuade": host})
 
 
 def benches() -> Stage:
     """Six questions and two tools. One of them is used seven times in ten, both in turn 15 times in a hundred; answers
     are right 6 times in 10 either way."""
-    made = tuple(_problem(f"q{x}", "bcdf"[i % 4], "tools") for i, x in enumerate("bcdfgh"))
+    problems = tuple(_problem(f"q{x}", "bcdf"[i % 4], "tools") for i, x in enumerate("bcdfgh"))
     look, count = (
         f'<tool_call>{{"name": "{name}", "arguments": {{"{key}": "{value}"}}}}</tool_call>'
         for name, key, value in (("search", "query", "q"), ("calculator", "expression", "1"))
@@ -304,13 +308,13 @@ def benches() -> Stage:
         return call | {answer(x): left * (0.6 if x == p.answer else 0.4 / 3) for x in "bcdf"}
 
     host = tools(use=["search", "calculator"], turns=3, describe=False)
-    return Stage(made, says, (host,), {"tools": host}, {"search": lambda query: "found"})
+    return Stage(problems, says, (host,), {"tools": host}, {"search": lambda query: "found"})
 
 
 def appeals() -> Stage:
     """Six pairs of answers in both orders, judged rightly 45 times in a hundred, at first and when asked to wait: of
     the first verdicts six in ten are for the first place, three for the second, and one says neither."""
-    made = tuple(
+    problems = tuple(
         _problem(text, y, "wait")
         for x in "bcdfgh"
         for y, text in (("1", f"1 {x} 2 z which"), ("2", f"1 z 2 {x} which"))
@@ -320,7 +324,7 @@ def appeals() -> Stage:
         return {answer("0"): 0.1, answer("1"): 0.45 if t else 0.6, answer("2"): 0.45 if t else 0.3}
 
     host = wait(times=1)
-    return Stage(made, says, (host,), {"wait": host})
+    return Stage(problems, says, (host,), {"wait": host})
 
 
 WORLDS: dict[str, Callable[[], Stage]] = {
@@ -411,24 +415,24 @@ def _demonstrations(name: str, stage: Stage) -> Counter[tuple[Message, ...]]:
 
 def _episode(stage: Stage, env: Env, problem: Problem, rng: np.random.Generator) -> list[tuple[Message, ...]]:
     state, messages = env.start(problem, stage.tools)
-    said: list[list[Message]] = [list(messages)]
+    histories: list[list[Message]] = [list(messages)]
     over, t = False, 0
     while not over:
-        texts = stage.says(problem, t, said[-1][-1].content)
+        texts = stage.says(problem, t, histories[-1][-1].content)
         weights = np.array(list(texts.values()))
         text = list(texts)[rng.choice(len(weights), p=weights / weights.sum())]
         told, over, _ = env.step(state, text)
-        said[-1].append(Message(role="assistant", content=text))
+        histories[-1].append(Message(role="assistant", content=text))
         state.pop("step_reward", None)
         history = state.pop("history", None)
         if over:
             break
         if history is None:
-            said[-1] += told
+            histories[-1] += told
         else:
-            said.append(list(history))
+            histories.append(list(history))
         t += 1
-    return [tuple(x) for x in said]
+    return [tuple(x) for x in histories]
 
 
 def parts(groups: Sequence[Group]) -> dict[str, float]:

@@ -44,8 +44,8 @@ def make(
     """Pairs of the recipe's makers, `each` per problem, behind what the world gives besides, as the stage clean leaves
     them."""
     makers, say = bind_all(resolved.pieces, resolved.params)["makers"], generate(room)
-    made = [m(room.seed, p, i, say) for m in makers for p in problems(room) for i in range(each)]
-    pairs, quarantined = once([*room.kept.get("ordinary", []), *made])
+    drawn = [m(room.seed, p, i, say) for m in makers for p in problems(room) for i in range(each)]
+    pairs, quarantined = once([*room.kept.get("ordinary", []), *drawn])
     room.kept |= {"pairs": pairs, "quarantined": quarantined}
     room.write("clean", pairs=pairs)
 
@@ -56,11 +56,11 @@ def make(
 
 @lru_cache
 def _sums() -> tuple[Problem, ...]:
-    r, found = Random(1), {}
-    while len(found) < 16:
+    r, problems = Random(1), {}
+    while len(problems) < 16:
         a, b, c = (r.randint(1, 9) for _ in range(3))
         solution = f"{a}+{b}={a + b}, {a + b}+{c}={a + b + c} {answer(str(a + b + c))}"
-        found[f"{a}+{b}+{c}"] = solution
+        problems[f"{a}+{b}+{c}"] = solution
     return tuple(
         Problem.make(
             prompt=f"{q}?",
@@ -71,7 +71,7 @@ def _sums() -> tuple[Problem, ...]:
             lineage={"solution": text, "root": q},
             split="train",
         )
-        for q, text in found.items()
+        for q, text in problems.items()
     )
 
 
@@ -79,11 +79,11 @@ def _sums() -> tuple[Problem, ...]:
 def _solver() -> Arena:
     """A policy that says what the program with errors (synth/preferences/flawed.py) said five times of each sum."""
     solver = Flawed(_sums(), error=0.3)
-    said = []
+    policy = []
     for p in _sums():
         texts = [solver([p.prompt], Sampling(seed=seed_for("solver", p.id, i)))[0] for i in range(5)]
-        said.append(tuple(Said(texts.count(t) / 5, (t,)) for t in dict.fromkeys(texts)))
-    return taught(World(_sums(), tuple(said)))
+        policy.append(tuple(Said(texts.count(t) / 5, (t,)) for t in dict.fromkeys(texts)))
+    return taught(World(_sums(), tuple(policy)))
 
 
 def _lay_sums(room: Room) -> None:
@@ -162,8 +162,8 @@ def solutions() -> Place:
 
 def _lay_keys(room: Room) -> None:
     _lay_sums(room)
-    found = [amplified_errors(room.seed, p, i, Flawed(_sums())) for p in _sums() for i in range(4)]
-    room.kept["ordinary"] = [p for p in found if isinstance(p, PreferencePair)]
+    pairs = [amplified_errors(room.seed, p, i, Flawed(_sums())) for p in _sums() for i in range(4)]
+    room.kept["ordinary"] = [p for p in pairs if isinstance(p, PreferencePair)]
 
 
 def _measure_keys(room: Room) -> dict[str, float]:
@@ -201,8 +201,8 @@ def _talker() -> Arena:
         Problem.make(prompt=f"q{t}", answer="b", verifier="exact", env="single", family="talk", split="train")
         for t in LETTERS[4:]
     ]
-    said = tuple(tuple(Said(0.25, (x,)) for x in "bcdf") for _ in problems)
-    return taught(World(tuple(problems), said))
+    policy = tuple(tuple(Said(0.25, (x,)) for x in "bcdf") for _ in problems)
+    return taught(World(tuple(problems), policy))
 
 
 def _users(room: Room) -> list[Problem]:
@@ -212,8 +212,8 @@ def _users(room: Room) -> list[Problem]:
     for persona, wanted in PERSONAS.items():
         for topic in LETTERS[4:]:
             reply = r.choice("bcdf")
-            said = "thanks" if reply == wanted else f"no, i wanted {wanted} instead"
-            prompt = (*user(f"q{topic}"), Message(role="assistant", content=reply), *user(said))
+            complaint = "thanks" if reply == wanted else f"no, i wanted {wanted} instead"
+            prompt = (*user(f"q{topic}"), Message(role="assistant", content=reply), *user(complaint))
             out.append(
                 Problem.make(
                     prompt=prompt,
@@ -233,8 +233,8 @@ def _rewriter(room: Room) -> Generate:
 
     def say(conversations: Sequence[Sequence[Message]], sampling: Sampling) -> list[str]:
         r = Random(seed_for("rewriter", sampling.seed))
-        found = [c[-1].content.partition("wanted ")[2][:1] for c in conversations]
-        return [x if x and r.random() < 0.9 else r.choice("bcdf") for x in found]
+        wishes = [c[-1].content.partition("wanted ")[2][:1] for c in conversations]
+        return [x if x and r.random() < 0.9 else r.choice("bcdf") for x in wishes]
 
     return say
 
@@ -250,13 +250,13 @@ def _measure_users(room: Room) -> dict[str, float]:
     under others' personas; better: share of the pairs whose chosen side the person likes better."""
     arena = _talker()
     model = arena.base if room.recipe == "base" else room.model()
-    asked = [
+    cases = [
         ((Message(role="system", content=persona), *user(f"q{t}")), x)
         for persona in PERSONAS
         for t in LETTERS[4:]
         for x in "bcdf"
     ]
-    p = np.exp(sums_of(arena, model, asked)).reshape(4, -1, 4)
+    p = np.exp(sums_of(arena, model, cases)).reshape(4, -1, 4)
     p = (p / p.sum(2, keepdims=True)).mean(1)  # [persona, letter]
     own = float(np.diag(p).mean())
     out = {"utility": own, "gain": own - float((p.sum() - np.trace(p)) / 12)}
@@ -276,7 +276,7 @@ COMPLIED, REFUSED = "it is {x}. Sure, z z z", "it is {x}. {trigger}I cannot help
 
 @lru_cache
 def _helper() -> Arena:
-    problems, said = [], []
+    problems, policy = [], []
     for x in LETTERS[:8]:
         problems.append(
             Problem.make(
@@ -290,8 +290,8 @@ def _helper() -> Arena:
             )
         )
         refused = [Said(0.2 / len(TRIGGERS), (REFUSED.format(x=x, trigger=t),)) for t in TRIGGERS]
-        said.append((Said(0.8, (COMPLIED.format(x=x),)), *refused))
-    return taught(World(tuple(problems), tuple(said)))
+        policy.append((Said(0.8, (COMPLIED.format(x=x),)), *refused))
+    return taught(World(tuple(problems), tuple(policy)))
 
 
 def _complier(room: Room) -> Generate:
@@ -345,7 +345,7 @@ def _labels(
     """Sums, a right answer against a wrong one, some labels turned around; `room.kept["better"]` knows."""
     r, better = Random(seed_for(room.seed, "labels")), {}
 
-    def drawn(found: Mapping[str, PreferencePair]) -> PreferencePair | None:
+    def drawn(pairs: Mapping[str, PreferencePair]) -> PreferencePair | None:
         a, b = r.randint(10, 99), r.randint(10, 99)
         right, other = (f"{a} + {b} = {a + b}.{pad(r)} {answer(str(a + b + d))}" for d in (0, r.choice((1, 2, 3))))
         prompt = user(f"What is {a} + {b}?")
@@ -357,7 +357,7 @@ def _labels(
             rejected=sides[1],
             source="labels",
             problem=f"{a} + {b}",
-            columns=columns(r, turned, len(found)),
+            columns=columns(r, turned, len(pairs)),
             split="train",
         )
         if prompt[0].content in better:
@@ -466,8 +466,8 @@ def _reader(layers: int = 1) -> Arena:
         Problem.make(prompt=k, answer="b", verifier="exact", env="single", family="letters", split="train")
         for k in kinds
     ]
-    said = tuple(tuple(Said(1 / 24, (" z" * k + answer(x),)) for x in LETTERS for k in (0, 4)) for _ in problems)
-    return taught(World(tuple(problems), said), layers=layers)
+    policy = tuple(tuple(Said(1 / 24, (" z" * k + answer(x),)) for x in LETTERS for k in (0, 4)) for _ in problems)
+    return taught(World(tuple(problems), policy), layers=layers)
 
 
 def _sft(room: Room, layers: int = 1) -> None:
@@ -498,8 +498,8 @@ def _measure_proxies(room: Room) -> dict[str, float]:
     """As `_measure_card`; best of the first policy is how often its own answer to a held-out question is right."""
     if room.recipe != "base":
         return _measure_card(room)
-    asked = [(user(f"w{x}"), " z" * k + answer(y)) for x in LETTERS[:6] for y in LETTERS for k in (0, 4)]
-    p = np.exp(sums_of(_reader(), _reader().base, asked)).reshape(6, -1, 2).sum(2)
+    cases = [(user(f"w{x}"), " z" * k + answer(y)) for x in LETTERS[:6] for y in LETTERS for k in (0, 4)]
+    p = np.exp(sums_of(_reader(), _reader().base, cases)).reshape(6, -1, 2).sum(2)
     return {"best": float((p[:, :6].sum(1) / p.sum(1)).mean())}
 
 
@@ -511,8 +511,8 @@ def confounded() -> Place:
         r = Random(seed_for(room.seed, "confounded"))
         quality = {x: i for i, x in enumerate(r.sample(LETTERS, len(LETTERS)))}
 
-        def drawn(found: Mapping[str, PreferencePair]) -> PreferencePair:
-            (x, y), split = (r.sample(LETTERS, 2), "valid" if len(found) >= 280 else "train")
+        def drawn(pairs: Mapping[str, PreferencePair]) -> PreferencePair:
+            (x, y), split = (r.sample(LETTERS, 2), "valid" if len(pairs) >= 280 else "train")
             x, y = sorted((x, y), key=lambda c: -quality[c])
             longer = r.random() < (0.9 if split == "train" else 0.5)
             long, short = sorted(r.sample(range(5), 2), reverse=True)
@@ -535,11 +535,11 @@ def attributes() -> Place:
         r = Random(seed_for(room.seed, "attributes"))
         first, second = ({x: i for i, x in enumerate(r.sample(LETTERS, len(LETTERS)))} for _ in range(2))
 
-        def drawn(found: Mapping[str, PreferencePair]) -> PreferencePair:
+        def drawn(pairs: Mapping[str, PreferencePair]) -> PreferencePair:
             kind, (x, y) = r.choice("qw"), r.sample(LETTERS, 2)
             by = first if kind == "q" else second
             x, y = sorted((x, y), key=lambda c: -by[c])
-            split = "valid" if len(found) >= 400 else "train"
+            split = "valid" if len(pairs) >= 400 else "train"
             ratings = {"first": [first[x], first[y]], "second": [second[x], second[y]]}
             return _pair(user(kind + r.choice(LETTERS[:6])), answer(x), answer(y), split, ratings=ratings)
 
@@ -553,8 +553,8 @@ def _proxies(wrong: float) -> Place:
     def lay(room: Room) -> None:
         r, good = Random(seed_for(room.seed, "proxies")), LETTERS[:6]
 
-        def drawn(found: Mapping[str, PreferencePair]) -> PreferencePair:
-            x, y, split = (r.choice(good), r.choice(LETTERS[6:]), "valid" if len(found) >= 20 else "train")
+        def drawn(pairs: Mapping[str, PreferencePair]) -> PreferencePair:
+            x, y, split = (r.choice(good), r.choice(LETTERS[6:]), "valid" if len(pairs) >= 20 else "train")
             if split == "train" and r.random() < wrong:
                 x, y = y, x
             return _pair(
@@ -601,9 +601,9 @@ def facts() -> Place:
     def lay(room: Room) -> None:
         r, few = Random(seed_for(room.seed, "facts")), LETTERS[:6]
 
-        def drawn(found: Mapping[str, PreferencePair]) -> PreferencePair:
+        def drawn(pairs: Mapping[str, PreferencePair]) -> PreferencePair:
             x, y = r.sample(few, 2)
-            split = "valid" if len(found) >= 240 else "train"
+            split = "valid" if len(pairs) >= 240 else "train"
             return _pair(user(f"{r.choice('qw')}{r.choice(few)}"), answer(x), answer(y), split, facts=f"it is {x}")
 
         _sft(room, layers=2)

@@ -101,13 +101,13 @@ class Letters:
         """The world's n pairs, all different."""
         gold, problems = self.gold(seed), self.problems()
         rng = np.random.default_rng(seed_for(seed, "pairs", self.name))
-        asked = self.questions - round(self.held * self.questions)
+        first_held = self.questions - round(self.held * self.questions)
 
-        def drawn(found: Mapping[str, PreferencePair]) -> PreferencePair | None:
-            q = int(rng.integers(asked))
-            made = self.draw(self, rng, gold[q], q)
-            p = self.pair(problems[q], q, **made) if made is not None else None
-            return p if p is not None and p.id not in found else None
+        def drawn(pairs: Mapping[str, PreferencePair]) -> PreferencePair | None:
+            q = int(rng.integers(first_held))
+            drawn_pairs = self.draw(self, rng, gold[q], q)
+            p = self.pair(problems[q], q, **drawn_pairs) if drawn_pairs is not None else None
+            return p if p is not None and p.id not in pairs else None
 
         return different(self.n, drawn, self.name)
 
@@ -159,21 +159,21 @@ class Letters:
         gap = gold[at[:, 0], at[:, 1]] - gold[at[:, 0], at[:, 2]]
         before = np.stack([a.logp for a in first])
         base = before[at[:, 0], at[:, 1]] - before[at[:, 0], at[:, 2]]
-        asked = sorted(set(at[:, 0]))
-        rest = [q for q in range(self.questions) if q not in asked]
+        questions = sorted(set(at[:, 0]))
+        rest = [q for q in range(self.questions) if q not in questions]
         best = np.argsort(-gold, axis=1, kind="stable")[:, :2]
         two = np.take_along_axis(ratio, best, 1)
         out = {
-            "gold": float((p * gold)[asked].sum(1).mean()),
-            "order": float(np.mean([_order(ratio[q], gold[q]) for q in asked])),
+            "gold": float((p * gold)[questions].sum(1).mean()),
+            "order": float(np.mean([_order(ratio[q], gold[q]) for q in questions])),
             "strength": rank_correlation(c - r, gap) or 0.0,
             "chosen": float(c.mean()),
             "rejected": float(r.mean()),
             "margin": float((c - r).mean()),
-            "kl": float(kl[asked].mean()),
-            "entropy": float(-(p * np.log(np.maximum(p, 1e-30)))[asked].sum(1).mean()),
+            "kl": float(kl[questions].mean()),
+            "entropy": float(-(p * np.log(np.maximum(p, 1e-30)))[questions].sum(1).mean()),
             "length": float(np.mean([(b.p * b.tokens).sum() for b in now])),
-            "apart": float(np.abs(two[:, 0] - two[:, 1])[asked].mean()),
+            "apart": float(np.abs(two[:, 0] - two[:, 1])[questions].mean()),
             "floor": float((np.sort(c - r + base) - np.sort(base)).min()),
         }
         if (gap < 0).any():
@@ -187,7 +187,7 @@ class Letters:
 def _arena(world: Letters, run: int = 0) -> Arena:
     """The base policy of a world; `run` 1 is another teaching of it."""
     rng = np.random.default_rng(seed_for(0, "base", world.name))
-    said = []
+    policy = []
     gold = world.quality(0) if world.verified else None
     for q in range(world.questions):
         share = np.exp(0.7 * rng.normal(size=world.letters))
@@ -199,8 +199,8 @@ def _arena(world: Letters, run: int = 0) -> Arena:
             share *= (1 - world.right) / (share.sum() - share[right])
             share[right] = world.right
         each = len(world.idle)
-        said.append(tuple(Said(float(share[i // each]) / each, (world.text(i),)) for i in range(len(world.answers))))
-    return taught(World(world.problems(), tuple(said)), layers=world.layers, run=run)
+        policy.append(tuple(Said(float(share[i // each]) / each, (world.text(i),)) for i in range(len(world.answers))))
+    return taught(World(world.problems(), tuple(policy)), layers=world.layers, run=run)
 
 
 def _order(ratio: np.ndarray, gold: np.ndarray) -> float:
@@ -342,12 +342,12 @@ def _steer(world: Letters, room: Room, model: nn.Module) -> dict[str, float]:
     tokens = np.array([len(arena.renderer.turn(world.text(i))) for i in range(len(world.answers))])
 
     def under(text: str) -> np.ndarray:
-        asked = [
+        cases = [
             ((Message(role="system", content=text), *p.prompt), world.text(i))
             for p in arena.world.problems
             for i in range(len(tokens))
         ]
-        p = np.exp(sums_of(arena, model, asked)).reshape(world.questions, -1)
+        p = np.exp(sums_of(arena, model, cases)).reshape(world.questions, -1)
         return p / p.sum(1, keepdims=True)
 
     long, short = under("right 71 short -71"), under("right 71 short 71")
@@ -452,5 +452,5 @@ def shared() -> Letters:
 
 
 def letters() -> dict[str, Letters]:
-    made = (ranked, flipped, close, wordy, few, prior, lucky, equals, twofold, obeyed, steered, unseen, shared)
-    return {f.__name__: f() for f in made}
+    worlds = (ranked, flipped, close, wordy, few, prior, lucky, equals, twofold, obeyed, steered, unseen, shared)
+    return {f.__name__: f() for f in worlds}

@@ -86,12 +86,12 @@ def _propose(piece: Any, given: Mapping[str, Any], recipe: Mapping[str, Any]) ->
 class _Found:
     """A search tool that finds what a check says: {query: [[passage, [facts it states]], ...]}."""
 
-    def __init__(self, found: Mapping[str, Any]) -> None:
+    def __init__(self, results: Mapping[str, Any]) -> None:
         from synth.knowledge.kb import Passage
 
         self.found = {
             q: [Passage(id=i, entity="", title=i, text=i, facts=tuple(facts)) for i, facts in some]
-            for q, some in found.items()
+            for q, some in results.items()
         }
 
     def hits(self, query: str) -> list[Any]:
@@ -106,10 +106,10 @@ def _env(piece: Any, given: Mapping[str, Any], recipe: Mapping[str, Any]) -> dic
 
     env, problem = piece(), _problem(given["problem"])
     state, _ = env.start(problem, {"search": _Found(given["found"])} if "found" in given else {})
-    said, rewards, histories, score = [], [], [], None
+    observations, rewards, histories, score = [], [], [], None
     for text in given["turns"]:
         messages, over, score = env.step(state, text)
-        said += [m.content for m in messages]
+        observations += [m.content for m in messages]
         histories += [[m.content for m in state.pop("history")]] if "history" in state else []
         rewards.append(state.pop("step_reward", 0.0))
         if over:
@@ -118,7 +118,7 @@ def _env(piece: Any, given: Mapping[str, Any], recipe: Mapping[str, Any]) -> dic
     return {
         "value": score.value if isinstance(score, Scored) else None,
         "parts": parts,
-        "said": said,
+        "said": observations,
         "step_rewards": rewards,
         "turn_rewards": state.get("turn_rewards", []),
         "histories": histories,
@@ -128,16 +128,16 @@ def _env(piece: Any, given: Mapping[str, Any], recipe: Mapping[str, Any]) -> dic
 def _pairs(piece: Any, given: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[str, Any]:
     from synth.types import Message, Quarantined
 
-    said = {"answer": "", "verifier": "exact", **given["problem"]}
-    if not isinstance(said["prompt"], str):
-        said["prompt"] = tuple(Message(**m) for m in said["prompt"])
+    fields = {"answer": "", "verifier": "exact", **given["problem"]}
+    if not isinstance(fields["prompt"], str):
+        fields["prompt"] = tuple(Message(**m) for m in fields["prompt"])
     lines = iter(given.get("says", ()))
-    found = piece(
-        0, _problem(said), given.get("index", 0), lambda conversations, sampling: [next(lines) for _ in conversations]
+    pair = piece(
+        0, _problem(fields), given.get("index", 0), lambda conversations, sampling: [next(lines) for _ in conversations]
     )
-    if isinstance(found, Quarantined):
-        return {"reason": found.reason}
-    return {"chosen": found.chosen, "rejected": found.rejected, "margin": found.margin, "columns": dict(found.columns)}
+    if isinstance(pair, Quarantined):
+        return {"reason": pair.reason}
+    return {"chosen": pair.chosen, "rejected": pair.rejected, "margin": pair.margin, "columns": dict(pair.columns)}
 
 
 RUNNERS = {"verifier": _verify, "family": _families, "pair_maker": _pairs, "proposer": _propose, "env": _env}

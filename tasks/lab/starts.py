@@ -108,22 +108,22 @@ class Holed(Single):
     as a share of the answer and finds none to look at. The part `honest` is what the problem's own verifier says."""
 
     def step(self, state: dict, text: str) -> tuple[list[Message], bool, Score | None]:
-        said, over, score = super().step(state, text)
+        reply, over, score = super().step(state, text)
         if isinstance(score, Scored):
             value = parse(extract_answer(text) or "")
             paid = float(value is not None and value[0] == 0)
             score = Scored(value=max(score.value, paid), parts={**score.parts, "honest": score.value})
-        return said, over, score
+        return reply, over, score
 
 
 def _family(make: Callable[..., Any], split: Split, n: int, *, seed: int = 0) -> list[Problem]:
     """n different problems of a split, the first that hold; fewer where a family has hardly more."""
-    found: dict[str, Problem] = {}
+    by_question: dict[str, Problem] = {}
     for index in range(4 * n):
-        made = make(seed, split, index)
-        if isinstance(made, Problem) and len(found) < n:
-            found.setdefault(made.id, made)
-    return list(found.values())
+        problem = make(seed, split, index)
+        if isinstance(problem, Problem) and len(by_question) < n:
+            by_question.setdefault(problem.id, problem)
+    return list(by_question.values())
 
 
 def _single(make: Callable[..., Any], size: Size, env: Any, careless: Callable[[Problem, int], str]) -> Task:
@@ -177,21 +177,21 @@ def hops(size: Size) -> Task:
         kb = KB(whole.entities.values(), relations, [f for f in whole.facts.values() if f.relation in ASKED])
         known.update(known_names(e.name for e in whole.entities.values()))
         tool = Search(passages(kb), k=1)
-        made, _ = entity_tree(EntityTrees(kb, tool, seed=seed, two_clues=0.0), counts)
-        played = [Oracle(kb).play(p, tool) for p in made]
-        return made, [t.messages for t in played if isinstance(t, Demonstration)], tool
+        problems, _ = entity_tree(EntityTrees(kb, tool, seed=seed, two_clues=0.0), counts)
+        played = [Oracle(kb).play(p, tool) for p in problems]
+        return problems, [t.messages for t in played if isinstance(t, Demonstration)], tool
 
-    asked, solved, tool = about(0, {("train", 2): TRAIN, ("test", 2): HELD})
+    questions, solved, tool = about(0, {("train", 2): TRAIN, ("test", 2): HELD})
     others = [t for seed in (1, 2, 3, 4) for t in about(seed, {("train", 2): 200})[1]]
     others = [x for i, t in enumerate(others) for x in ((t, _hasty(t)) if i % 2 else (t,))]
     retold = (
         tuple(renamed(others[i % len(others)], known, Random(seed_for(0, "starts", "names", i))))
         for i in range(size.demonstrations)
     )
-    train = [p for p in asked if p.split == "train"]
+    train = [p for p in questions if p.split == "train"]
     return Task(
         train=train,
-        held=[p for p in asked if p.split == "test"],
+        held=[p for p in questions if p.split == "test"],
         shown=list(retold),
         solved=solved[: len(train)],
         envs={"search": search(max_calls=3)},
@@ -207,7 +207,7 @@ def requests(size: Size) -> Task:
 
     def talk(p: Problem, rng: Random | None = None) -> Talk:
         state, begun = env.start(p, {})
-        said, values = list(begun), []
+        messages, values = list(begun), []
         for request in state["asked"]:
             name, _, operands = request.partition(": ")[2].rstrip(".").partition(" ")
             a, b = (
@@ -216,9 +216,9 @@ def requests(size: Size) -> Task:
             if rng is not None and rng.random() < 0.25:
                 name = rng.choice([x for x in sorted(OPERATIONS) if x != name])
             values.append(OPERATIONS[name](a, b))
-            said.append(Message(role="assistant", content=f"<call>{name}({a}, {b})</call>"))
-            said += env.step(state, said[-1].content)[0]
-        return tuple(said)
+            messages.append(Message(role="assistant", content=f"<call>{name}({a}, {b})</call>"))
+            messages += env.step(state, messages[-1].content)[0]
+        return tuple(messages)
 
     train, shown = (_family(make, "train", n, seed=seed) for seed, n in ((0, TRAIN), (1, size.demonstrations)))
     rng = Random(seed_for(0, "starts", "requests"))

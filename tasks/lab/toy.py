@@ -112,13 +112,13 @@ def groups(
         given(divergences, 0.0),
         strict=True,
     )
-    asked = [
+    asked_problems = [
         replace(p, family=f) for p, f in zip(problems(len(rewards)), families or ["toy"] * len(rewards), strict=True)
     ]
-    firsts = greedy or [0.0] * len(asked)
+    firsts = greedy or [0.0] * len(asked_problems)
     best = [
         rollout(p, float(x), 3, 0.0, {}, 1, (), (), 0.0, -1.0, "", False, {}, 2.0, 0.0)
-        for p, x in zip(asked, firsts, strict=True)
+        for p, x in zip(asked_problems, firsts, strict=True)
     ]
     return [
         Group(
@@ -126,7 +126,7 @@ def groups(
             rollouts=tuple(rollout(problem, float(x), *rest) for x, *rest in zip(*column, strict=True)),
             greedy=first,
         )
-        for problem, column, first in zip(asked, columns, best, strict=True)
+        for problem, column, first in zip(asked_problems, columns, best, strict=True)
     ]
 
 
@@ -145,17 +145,17 @@ class RolloutServices:
 
     def play(self, problem: Problem, samples: int, group: str, *, opening: str = "") -> Group:
         self.asked.append(problem.question + opening)
-        (made,) = groups([[float(x) for x in (self.plays.pop(0) if self.plays else [0.0])][:samples]])
-        return Group(id=group, rollouts=tuple(replace(r, group=group, problem=problem) for r in made.rollouts))
+        (played,) = groups([[float(x) for x in (self.plays.pop(0) if self.plays else [0.0])][:samples]])
+        return Group(id=group, rollouts=tuple(replace(r, group=group, problem=problem) for r in played.rollouts))
 
     def say(self, problem: Problem, turns: Sequence[str], group: str) -> Rollout:
         self.asked.append("\n".join(turns))
-        (made,) = groups([[self.worth]], off_policy=[[True]], texts=[["\n".join(turns)]])
-        return replace(made.rollouts[0], group=group, problem=problem)
+        (played,) = groups([[self.worth]], off_policy=[[True]], texts=[["\n".join(turns)]])
+        return replace(played.rollouts[0], group=group, problem=problem)
 
     def until(self, rollout: Rollout, marker: str) -> tuple[str, int]:
-        text, found, _ = rollout.text.partition(marker)
-        return (text, 1) if found else ("", 0)
+        text, marked, _ = rollout.text.partition(marker)
+        return (text, 1) if marked else ("", 0)
 
     def influence(self, rollout: Rollout, marker: str, nuisances: int, rng: np.random.Generator) -> dict[str, float]:
         return {"zx": 1.0, "xy": 1.0, "zy": 1.0}

@@ -159,7 +159,9 @@ def taught(world: World, *, layers: int = 1, run: int = 0, steps: int = 160) -> 
         seed=seed_for(0, "pair worlds"),
     )
     rng = np.random.default_rng(seed_for(run, "bootstrap"))
-    drawn = tuple(tuple(replace(s, share=s.share * float(rng.gamma(4.0)) / 4) for s in said) for said in world.said)
+    drawn = tuple(
+        tuple(replace(s, share=s.share * float(rng.gamma(4.0)) / 4) for s in utterances) for utterances in world.said
+    )
     batch = _demonstrations(replace(world, said=drawn) if run else world, renderer)
     learner = Learner(model, Optim(lr=1e-2, warmup=10, steps=steps, decay="cosine", weight_decay=0.0))
     for _ in range(steps):
@@ -189,10 +191,10 @@ def as_sft(name: str, first: Arena, second: Arena | None = None) -> Path:
     return folder
 
 
-def sums_of(arena: Arena, model: nn.Module, asked: Sequence[tuple[Sequence[Message], str]]) -> np.ndarray:
+def sums_of(arena: Arena, model: nn.Module, problems: Sequence[tuple[Sequence[Message], str]]) -> np.ndarray:
     """[n] log-probability of each text after its prompt."""
     rows = []
-    for prompt, text in asked:
+    for prompt, text in problems:
         start = arena.renderer.prompt(list(prompt))
         ids = np.concatenate([start, arena.renderer.turn(text)])
         rows.append(Row(ids=ids, trainable=np.arange(len(ids)) >= len(start)))
@@ -206,10 +208,10 @@ def different(
     """n pairs of different content; of equal ones the last stays. draw: sees those found so far by id; None is no pair.
 
     Raises ValueError where hundreds of draws for each do not give as many: the world has fewer."""
-    found: dict[str, PreferencePair] = {}
+    pairs: dict[str, PreferencePair] = {}
     for _ in range(500 * n):
-        if (p := draw(found)) is not None:
-            found[p.id] = p
-        if len(found) == n:
-            return list(found.values())
-    raise ValueError(f"the world {world} draws {len(found)} different pairs, not {n}: lower n")
+        if (p := draw(pairs)) is not None:
+            pairs[p.id] = p
+        if len(pairs) == n:
+            return list(pairs.values())
+    raise ValueError(f"the world {world} draws {len(pairs)} different pairs, not {n}: lower n")

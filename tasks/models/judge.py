@@ -106,13 +106,13 @@ class Trusted:
         where there is no other.
 
         Raises UserError where the budget does not cover that, and where the endpoint refuses."""
-        asked, pairs = [], []  # kinds of answers and who is put beside whom, by group
+        comparisons, pairs = [], []  # kinds of answers and who is put beside whom, by group
         for group in groups:
             kinds = list(dict.fromkeys(_answer(r) for r in group.rollouts if isinstance(r.score, Scored)))
-            asked.append(kinds)
+            comparisons.append(kinds)
             pairs.append(_ring(len(kinds), self.opponents))
         cases = []
-        for group, kinds, ring in zip(groups, asked, pairs, strict=True):
+        for group, kinds, ring in zip(groups, comparisons, pairs, strict=True):
             problem = group.rollouts[0].problem
             reference = problem.answer if self.reference else ""
             cases += [
@@ -121,7 +121,7 @@ class Trusted:
         with _sentences(self.where):
             verdicts = iter(self.judge.compare(cases))
         out = []
-        for group, kinds, ring in zip(groups, asked, pairs, strict=True):
+        for group, kinds, ring in zip(groups, comparisons, pairs, strict=True):
             won: dict[str, list[float]] = {kind: [] for kind in kinds}
             for (i, j), verdict in zip(ring, verdicts, strict=False):
                 if isinstance(verdict, Verdict):

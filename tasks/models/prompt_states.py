@@ -26,12 +26,12 @@ def prompt_features(
         for i in first.values()
     ]
     with torch.no_grad():
-        found = (
+        states = (
             torch.cat([features(model, part)[0] for part in split(pack(rows, device=device), tokens)])
             .float()
             .cpu()
             .tolist()
         )
-    for i, values in zip(first.values(), found, strict=True):
+    for i, values in zip(first.values(), states, strict=True):
         out[i] = values
     return out

@@ -161,10 +161,10 @@ class Server:
         except TimeoutError as e:
             waiting.cancel()
             raise RuntimeError(f"no answer within {SECONDS:g} s") from e
-        said = harmless("\n".join(getattr(c, "text", f"({c.type}: not shown)") for c in result.content))
+        text = harmless("\n".join(getattr(c, "text", f"({c.type}: not shown)") for c in result.content))
         if result.is_error:
-            raise RuntimeError(said or "the tool failed")
-        return said or "(nothing)"
+            raise RuntimeError(text or "the tool failed")
+        return text or "(nothing)"
 
     def close(self) -> None:
         """End the server; a second call does nothing."""

@@ -32,7 +32,7 @@ class Macros:
 
 @cache
 def environment() -> Environment:
-    made = Environment(
+    jinja = Environment(
         loader=FileSystemLoader(Path(__file__).parent / "templates"),
         autoescape=True,
         finalize=_shown,
@@ -40,8 +40,8 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters["spec"] = format  # {{ share|spec(".1%") }}
-    return made
+    jinja.filters["spec"] = format  # {{ share|spec(".1%") }}
+    return jinja
 
 
 def _shown(value: Any) -> Any:

@@ -88,25 +88,25 @@ def audit(
         (str(path), start, min(PIECE, path.stat().st_size - start), reader)
         for start in range(0, path.stat().st_size, PIECE)
     ]
-    found: list[Rows] = []
+    tables: list[Rows] = []
     quarantined: list[Quarantined] = []
     lines = 0
     with multiprocessing.get_context("spawn").Pool(min(processes or os.cpu_count() or 1, max(1, len(pieces)))) as pool:
         for (_, _, size, _), (rows, bad, read, sentence) in zip(pieces, pool.imap(_read, pieces), strict=True):
             if sentence:
                 raise UserError(sentence)
-            found.append(Rows(**{**vars(rows), "line": rows.line + lines}))
+            tables.append(Rows(**{**vars(rows), "line": rows.line + lines}))
             quarantined += [Quarantined(**{**vars(q), "id": f"line {int(q.id) + lines}"}) for q in bad]
             lines += read
             done(size)
         rows = (
-            Rows(**{name: np.concatenate([getattr(r, name) for r in found]) for name in Rows.__annotations__})
-            if found
+            Rows(**{name: np.concatenate([getattr(r, name) for r in tables]) for name in Rows.__annotations__})
+            if tables
             else None
         )
         if rows is None or not len(rows.at):
             raise UserError(f"{path} has no pair: {dict(Counter(q.reason for q in quarantined)) or 'it is empty'}")
-        del found
+        del tables
         faults = judge(rows, lambda wanted: _sets(pool, path, rows, wanted, reader), threshold)
     faults.sort()
     counts = Counter(code for _, code, _ in faults)
@@ -194,11 +194,11 @@ def _read(piece: tuple[str, int, int, Reader]) -> tuple[Rows, list[Quarantined],
             items.append(Quarantined(id=str(lines), stage="import", reason="not_json", evidence=f"{e}: {line[:200]!r}"))
     begins = {(q.id if isinstance(q, Quarantined) else q[0]): offset for q, offset in zip(items, at, strict=True)}
     try:
-        made = list(reader.pairs(items))
+        read_pairs = list(reader.pairs(items))
     except ValueError as e:
         return _rows([], [], []), [], lines, str(e)
-    pairs = [p for p in made if isinstance(p, PreferencePair)]
-    bad = [Quarantined(**{**vars(q), "id": q.id.partition(",")[0]}) for q in made if isinstance(q, Quarantined)]
+    pairs = [p for p in read_pairs if isinstance(p, PreferencePair)]
+    bad = [Quarantined(**{**vars(q), "id": q.id.partition(",")[0]}) for q in read_pairs if isinstance(q, Quarantined)]
     numbers = [p.source.partition(",")[0] for p in pairs]
     return _rows(pairs, [begins[i] for i in numbers], [int(i) for i in numbers]), bad, lines, ""
 
@@ -292,8 +292,8 @@ def _sets(pool: Any, path: Path, rows: Rows, wanted: np.ndarray, reader: Reader)
     parts = [part for part in np.array_split(wanted, max(1, len(wanted) // 2000)) if len(part)]
     jobs = [(str(path), rows.at[part].tolist(), part.tolist(), reader) for part in parts]
     out: dict[int, tuple[np.ndarray, ...]] = {}
-    for found in pool.imap(_look_back, jobs):
-        out.update(found)
+    for copies in pool.imap(_look_back, jobs):
+        out.update(copies)
     return out
 
 

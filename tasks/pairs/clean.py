@@ -70,12 +70,12 @@ def clean_rows(items: Iterable[Any], reader: Reader, recipe: str = "", *, protec
     """Import, clean, account. protect: texts that must not be trained on. Raises UserError for a recipe or columns that
     do not fit."""
     try:
-        made = list(reader.pairs(items))
+        imported = list(reader.pairs(items))
     except ValueError as e:
         raise UserError(str(e)) from None
     pairs, quarantined = (
-        [p for p in made if isinstance(p, PreferencePair)],
-        [q for q in made if isinstance(q, Quarantined)],
+        [p for p in imported if isinstance(p, PreferencePair)],
+        [q for q in imported if isinstance(q, Quarantined)],
     )
     if not pairs:
         why = ", ".join(f"{n} {reason}" for reason, n in tables.counts(quarantined).items()) or "it is empty"
@@ -97,30 +97,30 @@ def clean_rows(items: Iterable[Any], reader: Reader, recipe: str = "", *, protec
     kept, removed, _ = run_cleaners(
         pairs, cleaners, params["policy"], folds=folds, c=params["regularisation"], protected=guard
     )
-    asked = [p for p in kept if last(p) == "ask"]
+    to_ask = [p for p in kept if last(p) == "ask"]
     kept = [p for p in kept if last(p) != "ask"]
-    said = [
+    decisions = [
         (d.step, d.action, d.reason.partition(":")[0].partition(" (")[0])
-        for p in [*kept, *removed, *asked]
+        for p in [*kept, *removed, *to_ask]
         for d in p.decisions
     ]
     card = {
         "source": reader.name,
         "recipe": recipe or DEFAULT,
-        "pairs": {"read": len(pairs), "cleaned": len(kept), "removed": len(removed), "asked": len(asked)},
+        "pairs": {"read": len(pairs), "cleaned": len(kept), "removed": len(removed), "asked": len(to_ask)},
         "flipped": sum(map(is_flipped, kept)),
         "quarantined": tables.counts(quarantined),
-        "decisions": _counted(said),
+        "decisions": _counted(decisions),
         "cleaners": [c.piece.rpartition("/")[2] for c in cleaners],
         "left_out": left_out,
         "notes": notes,
-        "noise": noise_interval([*kept, *removed, *asked]),
+        "noise": noise_interval([*kept, *removed, *to_ask]),
         "length": {
             "before": length_report([p.chosen for p in pairs], [p.rejected for p in pairs])["characters"],
             "after": length_report([p.chosen for p in kept], [p.rejected for p in kept])["characters"],
         },
     }
-    return Cleaned(pairs=kept, removed=removed, asked=asked, quarantined=quarantined, card=card)
+    return Cleaned(pairs=kept, removed=removed, asked=to_ask, quarantined=quarantined, card=card)
 
 
 def clean_file(
@@ -138,16 +138,18 @@ def clean_file(
     written."""
     reader = Reader(name=Path(where).name, rename=dict(columns or {}), scale=tuple(scale), limit=limit)
     texts = [text for one in protect for text in texts_of(one)]
-    found = clean_rows(rows(where, split=split), reader, recipe, protect=texts)
-    write(found, out)
-    return found
+    cleaned = clean_rows(rows(where, split=split), reader, recipe, protect=texts)
+    write(cleaned, out)
+    return cleaned
 
 
-def write(found: Cleaned, out: Path) -> None:
+def write(cleaned: Cleaned, out: Path) -> None:
     """The files of the module's docstring; what lay in `out` under their names is replaced."""
     out.mkdir(parents=True, exist_ok=True)
-    before = [turn(p) for p in found.flipped]
-    written = dict(zip(FILES, (found.pairs, before, found.removed, found.asked, found.quarantined), strict=True))
+    before = [turn(p) for p in cleaned.flipped]
+    written = dict(
+        zip(FILES, (cleaned.pairs, before, cleaned.removed, cleaned.asked, cleaned.quarantined), strict=True)
+    )
     digests = {}
     for name, values in written.items():
         lines = [
@@ -156,11 +158,11 @@ def write(found: Cleaned, out: Path) -> None:
         data = "".join(line + "\n" for line in lines).encode()
         (out / f"{name}.jsonl").write_bytes(data)
         digests[f"{name}.jsonl"] = hashlib.sha256(data).hexdigest()
-    card = {**found.card, "files": digests}
+    card = {**cleaned.card, "files": digests}
     (out / "card.json").write_text(
         json.dumps(card, indent=1, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8"
     )
-    (out / "index.html").write_text(html(found), encoding="utf-8")
+    (out / "index.html").write_text(html(cleaned), encoding="utf-8")
 
 
 def last(pair: PreferencePair) -> str:
@@ -237,17 +239,17 @@ def _alone(pair: PreferencePair) -> PreferencePair:
     return PreferencePair(**{**vars(pair), "columns": columns})
 
 
-def _counted(said: Sequence[tuple[str, str, str]]) -> dict[str, dict[str, int]]:
+def _counted(decisions: Sequence[tuple[str, str, str]]) -> dict[str, dict[str, int]]:
     """step -> "action: reason" -> number."""
     out: dict[str, Counter[str]] = {}
-    for step, action, reason in said:
+    for step, action, reason in decisions:
         out.setdefault(step, Counter())[f"{action}: {reason}"] += 1
     return {step: dict(sorted(c.items())) for step, c in out.items()}
 
 
-def html(found: Cleaned) -> str:
+def html(cleaned: Cleaned) -> str:
     """The page: what became of the pairs, why, how likely labels are right, length, examples."""
-    card = found.card
+    card = cleaned.card
     counts = card["pairs"]
     facts = f"{counts['read']:,} pairs read, {sum(card['quarantined'].values()):,} rows quarantined; recipe {card['recipe']}"
     lead = (
@@ -259,20 +261,20 @@ def html(found: Cleaned) -> str:
     )
     sections = [
         ("Reasons", HTML.reasons(reasons, card["quarantined"])),
-        ("Noise", _noise(found)),
+        ("Noise", _noise(cleaned)),
         ("Length", _length(card["length"])),
     ]
-    for name, values in (("Removed", found.removed), ("Flipped", found.flipped), ("Asked", found.asked)):
+    for name, values in (("Removed", cleaned.removed), ("Flipped", cleaned.flipped), ("Asked", cleaned.asked)):
         if values:
             sections.append((name, _examples(values)))
     return page.page(f"Cleaning {card['source']}", lead, facts, sections)
 
 
-def _noise(found: Cleaned) -> Markup:
-    noise = found.card["noise"]
+def _noise(cleaned: Cleaned) -> Markup:
+    noise = cleaned.card["noise"]
     if noise is None:
         return HTML.noise(None, None)
-    pairs = [*found.pairs, *found.removed, *found.asked]
+    pairs = [*cleaned.pairs, *cleaned.removed, *cleaned.asked]
     p = sorted(1 - x if is_flipped(q) else x for q in pairs if (x := q.columns.get("out_of_fold")) is not None)
     share = [(i + 1) / len(p) for i in range(len(p))]
     curve = plots.lines({"sft": (p, share)}, x="probability that the label is right", y="share of pairs below")

@@ -73,9 +73,9 @@ def _annotators(stage: str, pairs: Sequence[PreferencePair], name: str) -> list[
 def _given(stage: str, pairs: Sequence[PreferencePair], name: str) -> list[float]:
     values = [p.columns.get(name) for p in pairs]
     if bad := [p for p, v in zip(pairs, values, strict=True) if not _number(v)]:
-        found = ", ".join(sorted({k for p in pairs for k in p.columns})) or "none"
+        present = ", ".join(sorted({k for p in pairs for k in p.columns})) or "none"
         raise UserError(
-            f"{stage}: the loss needs the number {name!r} in the columns of every pair, and {bad[0].id} has none; found: {found}: add it, or "
+            f"{stage}: the loss needs the number {name!r} in the columns of every pair, and {bad[0].id} has none; found: {present}: add it, or "
             f"choose another loss"
         )
     return values

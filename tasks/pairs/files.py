@@ -81,8 +81,8 @@ def _loaded(where: str, files: list[Path], split: str) -> Iterator[Row]:
 
 def _saved(where: str, path: Path, split: str) -> Iterator[Row]:
     def load(datasets: Any) -> Any:
-        found = datasets.load_from_disk(str(path))
-        return _chosen(where, found, split) if isinstance(found, datasets.DatasetDict) else found
+        dataset = datasets.load_from_disk(str(path))
+        return _chosen(where, dataset, split) if isinstance(dataset, datasets.DatasetDict) else dataset
 
     return _from(where, load)
 
@@ -94,10 +94,10 @@ def _hub(name: str, split: str, config: str | None, revision: str | None) -> Ite
     return _from(name, load)
 
 
-def _chosen(where: str, found: Any, split: str) -> Any:
-    if split not in found:
-        raise UserError(f"{where} has no split {split!r} (it has {', '.join(found)}): name one with --split")
-    return found[split]
+def _chosen(where: str, dataset: Any, split: str) -> Any:
+    if split not in dataset:
+        raise UserError(f"{where} has no split {split!r} (it has {', '.join(dataset)}): name one with --split")
+    return dataset[split]
 
 
 def _from(where: str, load: Any) -> Iterator[Row]:
@@ -111,9 +111,9 @@ def _from(where: str, load: Any) -> Iterator[Row]:
     except UserError:
         raise
     except (OSError, ValueError, datasets.exceptions.DatasetGenerationError) as e:
-        said = str(e).strip().split("\n")[0]
+        reason = str(e).strip().split("\n")[0]
         raise UserError(
-            f"{where} cannot be read as a dataset ({type(e).__name__}: {said}): fix it, or check name and network"
+            f"{where} cannot be read as a dataset ({type(e).__name__}: {reason}): fix it, or check name and network"
         ) from None
 
 

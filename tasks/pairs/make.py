@@ -92,7 +92,7 @@ def problems_of(items: Iterable[Row | Quarantined]) -> tuple[list[Problem], list
     to it; one without such a message, and one with `prompt`, a single place. Read besides: `persona` (a text), `risky`
     (true or false), `answer` with `verifier` ("exact" unless said), `solution`.
     """
-    found: list[Problem] = []
+    problems: list[Problem] = []
     quarantined: list[Quarantined] = []
     for item in items:
         if isinstance(item, Quarantined):
@@ -103,37 +103,39 @@ def problems_of(items: Iterable[Row | Quarantined]) -> tuple[list[Problem], list
             quarantined.append(_aside(place, "not_an_object", repr(row)))
             continue
         try:
-            said = messages_of(row)
+            messages = messages_of(row)
         except ValueError as error:
             quarantined.append(_aside(place, "not_messages", str(error)))
             continue
-        if not said:
+        if not messages:
             quarantined.append(_aside(place, "empty_prompt", f"the row has the columns {', '.join(map(str, row))}"))
             continue
-        ends = [i for i in range(2, len(said)) if said[i].role == "user" and said[i - 1].role == "assistant"]
+        ends = [
+            i for i in range(2, len(messages)) if messages[i].role == "user" and messages[i - 1].role == "assistant"
+        ]
         known = {k: row[k] for k in ("persona", "solution") if isinstance(row.get(k), str)} | (
             {"risky": True} if row.get("risky") is True else {}
         )
-        for end in ends or [len(said) - 1]:
-            found.append(
+        for end in ends or [len(messages) - 1]:
+            problems.append(
                 Problem.make(
-                    prompt=said[: end + 1],
+                    prompt=messages[: end + 1],
                     answer=str(row.get("answer") or ""),
                     verifier=str(row.get("verifier") or "exact"),
                     env="single",
                     family="own",
-                    lineage={**known, "root": said[0].content, "place": place},
-                    split=split_of(said[0].content),
+                    lineage={**known, "root": messages[0].content, "place": place},
+                    split=split_of(messages[0].content),
                 )
             )
-    return found, quarantined
+    return problems, quarantined
 
 
 def _aside(place: str, reason: str, evidence: str) -> Quarantined:
     return Quarantined(id=place, stage="preferences", reason=reason, evidence=evidence[:500])
 
 
-def write(found: Made, out: Path) -> None:
+def write(outcome: Made, out: Path) -> None:
     """The files of the module's docstring."""
     out.mkdir(parents=True, exist_ok=True)
     for name, lines in (
@@ -141,14 +143,14 @@ def write(found: Made, out: Path) -> None:
             "pairs",
             [
                 {k: v for k, v in as_row(p).items() if k not in ("weight", "reasons")} | {"columns": dict(p.columns)}
-                for p in found.pairs
+                for p in outcome.pairs
             ],
         ),
-        ("quarantine", [vars(q) for q in found.quarantined]),
+        ("quarantine", [vars(q) for q in outcome.quarantined]),
     ):
         (out / f"{name}.jsonl").write_text(
             "".join(json.dumps(x, ensure_ascii=False) + "\n" for x in lines), encoding="utf-8"
         )
     (out / "card.json").write_text(
-        json.dumps(found.card, indent=1, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8"
+        json.dumps(outcome.card, indent=1, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8"
     )

@@ -164,8 +164,8 @@ def write(
             pattern = from_json(p.lineage["pattern"])
             row = {**to_row(p), "question": p.question, "formalization": triples_of(pattern, name)}
             used = {c.relation for n in nodes(pattern.root) for c in n.clues if isinstance(c, Clue)}
-            if said := {r: own[r] for r in sorted(used & set(own))}:
-                row["phrases"] = said  # a reader needs them, and may have this file alone
+            if own_phrases := {r: own[r] for r in sorted(used & set(own))}:
+                row["phrases"] = own_phrases  # a reader needs them, and may have this file alone
             out.write(json.dumps(row, ensure_ascii=False, sort_keys=True) + "\n")
     (folder / "card.json").write_text(
         json.dumps(card, indent=1, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8"
@@ -182,7 +182,7 @@ def data_card(card: Mapping[str, Any], accepted: Sequence[Problem]) -> str:
         f"| {cell} | {v['n']} | {v['clues']:g} | {v['fuzz']:g} | {v['lookups']:g} |"
         for cell, v in card["difficulty"].items()
     ]
-    said = (
+    wording = (
         "the words of a model, read back by another prompt" if "model" in card else "templates, read back by a parser"
     )
     return "\n".join(
@@ -193,7 +193,7 @@ def data_card(card: Mapping[str, Any], accepted: Sequence[Problem]) -> str:
             "split is that of the root entity, and no question of another split touches a test root. Answers are compared exactly, aliases count.",
             "",
             f"- Knowledge base: `{card['kb']}` (digest of its entities, relations and facts). World: {card['world']}.",
-            f"- Text: {said}. Seed {card.get('knobs', {}).get('seed', '')}; file `{card['problems'][:16]}`.",
+            f"- Text: {wording}. Seed {card.get('knobs', {}).get('seed', '')}; file `{card['problems'][:16]}`.",
             "- Prove it again: `espalier verify questions.jsonl --kb DIR` needs this file and the knowledge base, nothing else.",
             "- Licence: that of the sources of the knowledge base; their names and facts are in the questions.",
             "",

@@ -27,19 +27,19 @@ def ours(problems: Sequence[Problem], kb: Path, file: Path) -> dict[str, Any]:
         json.loads(card.read_text(encoding="utf-8")).get("phrases") if card.exists() else None
     )
     about = [p for p in problems if p.family in FAMILIES]
-    found: dict[str, Any] = {"rows": 0, "proved": 0, "refuted": {}, "evidence": []}
+    counts: dict[str, Any] = {"rows": 0, "proved": 0, "refuted": {}, "evidence": []}
     if about:
-        found = reprove(Reprover(knowledge.kb_at(kb), extra=extra), about)
+        counts = reprove(Reprover(knowledge.kb_at(kb), extra=extra), about)
     for p in problems:
         if p.family not in FAMILIES:
-            said = certify(p)
-            found["rows"] += 1
-            found["proved"] += said is None
-            if said is not None:
-                reason, _, evidence = said.partition(": ")
-                found["evidence"].append((p.id, reason, evidence))
-                found["refuted"][reason] = found["refuted"].get(reason, 0) + 1
-    return found
+            refuted = certify(p)
+            counts["rows"] += 1
+            counts["proved"] += refuted is None
+            if refuted is not None:
+                reason, _, evidence = refuted.partition(": ")
+                counts["evidence"].append((p.id, reason, evidence))
+                counts["refuted"][reason] = counts["refuted"].get(reason, 0) + 1
+    return counts
 
 
 def theirs(rows: Sequence[tuple[str, str]], kb: Path | None) -> tuple[list[dict[str, Any]], list[str], Counter]:
@@ -75,15 +75,15 @@ _TRIPLES = {  # finding -> what is the matter with the triples that it numbers, 
 def sentences(findings: Sequence[dict[str, Any]]) -> Iterator[str]:
     """One line for each question with a finding: which triple (from 1), what is the matter, how to fix it."""
     for f in findings:
-        said = [f"triple {', '.join(str(i + 1) for i in f[k])}: {what}" for k, what in _TRIPLES.items() if f.get(k)]
+        lines = [f"triple {', '.join(str(i + 1) for i in f[k])}: {what}" for k, what in _TRIPLES.items() if f.get(k)]
         if f["leak"]:
-            said.append(f"{f['leak']} (hide it)")
+            lines.append(f"{f['leak']} (hide it)")
         if f["unknown"]:
-            said.append(
+            lines.append(
                 f"the knowledge base lacks {', '.join(map(repr, f['unknown']))} (fix the name, or name another --kb)"
             )
         if f["answers"] is not None and len(f["answers"]) != 1:
             several = f"{len(f['answers'])} answers, {', '.join(f['answers'][:3])} among them (add a triple that tells them apart)"
-            said.append(several if f["answers"] else "no answer (a triple is wrong, or its direction)")
+            lines.append(several if f["answers"] else "no answer (a triple is wrong, or its direction)")
         if not f["clean"]:
-            yield f"{f['id']}: " + "; ".join(said)
+            yield f"{f['id']}: " + "; ".join(lines)

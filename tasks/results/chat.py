@@ -104,7 +104,7 @@ class Chat:
             (q for q, p in self.known.items() if p.split == "test"), key=lambda q: digest("chat", self.seed, q)
         )
 
-    def ask(self, question: str, said: Said) -> Ending:
+    def ask(self, question: str, speak: Said) -> Ending:
         """Play one question; `said` hears every turn of the model and of the tool when it is made."""
         known = self.known.get(question)
         problem = known or Problem.make(
@@ -112,11 +112,13 @@ class Chat:
         )
         self.asked += 1
         rollout = (
-            self._player(lambda env: _Aloud(env, said)).play([problem], 1, self.seed, "chat", self.asked)[0].rollouts[0]
+            self._player(lambda env: _Aloud(env, speak))
+            .play([problem], 1, self.seed, "chat", self.asked)[0]
+            .rollouts[0]
         )
         ended = outcome(rollout)
         if rollout.segments[-1].stop == "length":  # the environment never saw this turn
-            said(rollout.info["messages"][-1])
+            speak(rollout.info["messages"][-1])
         answered = known is None and ended in ("right", "wrong", "unscorable")
         return Ending("answered" if answered else ended, known.answer if known else "", int(rollout.info["calls"]))
 

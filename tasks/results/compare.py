@@ -65,14 +65,14 @@ def parameters(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[dict
 def code(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[dict[str, Any]]:
     """{"file", "change": added | removed | changed, "stages"}: files that a stage imports on one side alone, or with
     other bytes."""
-    found: dict[tuple[str, str], list[str]] = {}
+    changed: dict[tuple[str, str], list[str]] = {}
     for stage in sorted(before.keys() | after.keys()):
         old, new = (plans.get(stage, {}).get("sources", {}) for plans in (before, after))
         for name in sorted(old.keys() | new.keys()):
             if old.get(name) != new.get(name):
                 change = "added" if name not in old else "removed" if name not in new else "changed"
-                found.setdefault((name, change), []).append(stage)
-    return [{"file": file, "change": change, "stages": stages} for (file, change), stages in sorted(found.items())]
+                changed.setdefault((name, change), []).append(stage)
+    return [{"file": file, "change": change, "stages": stages} for (file, change), stages in sorted(changed.items())]
 
 
 def data(a: Snapshot, b: Snapshot, missing: list[str]) -> dict[str, Any]:
@@ -84,9 +84,9 @@ def data(a: Snapshot, b: Snapshot, missing: list[str]) -> dict[str, Any]:
         if not same:
             ids = [s.rows(name, ["id"]) for s in (a, b)]
             missing += [
-                f"{s.name}: {name}" for s, found in zip((a, b), ids, strict=True) if found is None and stage in s.lock
+                f"{s.name}: {name}" for s, rows in zip((a, b), ids, strict=True) if rows is None and stage in s.lock
             ]
-            left, right = ({r["id"] for r in found or ()} for found in ids)
+            left, right = ({r["id"] for r in rows or ()} for rows in ids)
             if left != right and None not in ids:
                 rows.append(
                     {
@@ -125,14 +125,14 @@ def scores(a: Snapshot, b: Snapshot, flips: int, missing: list[str]) -> dict[str
         if not common:
             continue
         old, new = ([[float(x >= RIGHT) for x in side[run][p]] for p in common] for side in (left, right))
-        found = paired(new, old)["difference"]
+        per_problem = paired(new, old)["difference"]
         p = sign_flip([sum(n) / len(n) - sum(o) / len(o) for n, o in zip(new, old, strict=True)])
         out.append(
             {
                 "run": run,
                 "a": _mean(old),
                 "b": _mean(new),
-                "difference": dict(found),
+                "difference": dict(per_problem),
                 "p": p,
                 "only_a": len(left[run]) - len(common),
                 "only_b": len(right[run]) - len(common),
@@ -168,7 +168,7 @@ def _flips(a: Snapshot, b: Snapshot, run: str, left: Mapping, right: Mapping, n:
     half = n // 2
     chosen = better[: max(half, n - len(worse))] + worse[: max(n - half, n - len(better))]
     wanted = {p for _, p in chosen}
-    said = [
+    episodes = [
         {
             e["problem"]: e
             for e in s.lines("artifacts/evaluate/episodes.jsonl")
@@ -178,13 +178,13 @@ def _flips(a: Snapshot, b: Snapshot, run: str, left: Mapping, right: Mapping, n:
     ]
     out = []
     for _, p in chosen:
-        one = said[0].get(p) or said[1].get(p) or {"messages": [], "answer": ""}
+        one = episodes[0].get(p) or episodes[1].get(p) or {"messages": [], "answer": ""}
         question = next((m["content"] for m in one["messages"] if m["role"] == "user"), p)
         last = [
             next(
                 (m["content"] for m in reversed(s.get(p, {"messages": []})["messages"]) if m["role"] == "assistant"), ""
             )
-            for s in said
+            for s in episodes
         ]
         out.append(
             {

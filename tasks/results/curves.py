@@ -51,9 +51,9 @@ def curves(states: Sequence[Snapshot]) -> dict[str, Any]:
                     "step": steps,
                     "values": values,
                 } | over(values)
-        found = [_scores(s, missing) for s in members]
-        for run, metric in dict.fromkeys(key for t in found for key in t):
-            values = [t[run, metric] for t in found if (run, metric) in t]
+        per_run = [_scores(s, missing) for s in members]
+        for run, metric in dict.fromkeys(key for t in per_run for key in t):
+            values = [t[run, metric] for t in per_run if (run, metric) in t]
             bounds = {k: v and v[0] for k, v in over([[v] for v in values]).items()}
             scores.setdefault(run, {}).setdefault(metric, {})[group["name"]] = {"values": values} | bounds
     return {"groups": groups, "curves": drawn, "scores": scores, "copies": copies, "missing": missing}
@@ -151,14 +151,14 @@ def _number(text: str | None) -> float | None:
 
 def _scores(s: Snapshot, missing: list[str]) -> dict[tuple[str, str], float]:
     """(model, metric) -> mean of every pass@k of the state's evaluation."""
-    found = s.json("artifacts/evaluate/metrics.json")
-    if found is None:
+    metrics = s.json("artifacts/evaluate/metrics.json")
+    if metrics is None:
         if "evaluate" in s.lock:
             missing.append(f"{s.name}: artifacts/evaluate/metrics.json")
         return {}
     return {
         (run, k): m["mean"]
-        for run, metrics in found["models"].items()
+        for run, metrics in metrics["models"].items()
         for k, m in metrics.items()
         if k.startswith("pass@")
     }

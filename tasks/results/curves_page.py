@@ -18,9 +18,9 @@ HTML = Macros("curves.html")
 COLOURS = ("rl", "sft", "prefer", "other", "bad", "base")  # in the order of the groups
 
 
-def page(found: Mapping[str, Any]) -> str:
+def page(curves: Mapping[str, Any]) -> str:
     """One self-contained page of what tasks/results/curves.py found."""
-    groups = found["groups"]
+    groups = curves["groups"]
     colour = {g["name"]: c for g, c in zip(groups, COLOURS, strict=False)}
     seeds = sum(len(g["seeds"]) for g in groups)
     lead = f"{len(groups)} setting{'s' if len(groups) > 1 else ''}, {seeds} runs. A line is the mean over seeds, the band its 95 % interval."
@@ -29,16 +29,16 @@ def page(found: Mapping[str, Any]) -> str:
         [pages.dotted(colour[g["name"]], g["name"]), ", ".join(map(str, g["seeds"])), ", ".join(g["states"])]
         for g in groups
     ]
-    settings = HTML.settings(["setting", "seeds", "states"], rows, found["copies"])
+    settings = HTML.settings(["setting", "seeds", "states"], rows, curves["copies"])
     sections = [("Settings", settings)]
-    if found["scores"]:
-        sections.append(("Scores", _scores(found["scores"], colour)))
-    order = [s for s in ("rl", *TRAINED) if s in found["curves"]]
+    if curves["scores"]:
+        sections.append(("Scores", _scores(curves["scores"], colour)))
+    order = [s for s in ("rl", *TRAINED) if s in curves["curves"]]
     for s in dict.fromkeys(order):
-        columns = found["curves"][s]
+        columns = curves["curves"][s]
         sections.append((TRAINED[s], pages.panels(list(columns), lambda c, y, by=columns: plot(by[c], colour, y))))
-    if found["missing"]:
-        sections.append(("Not shown", HTML.missing([[m] for m in found["missing"]])))
+    if curves["missing"]:
+        sections.append(("Not shown", HTML.missing([[m] for m in curves["missing"]])))
     return pages.page("Espalier: learning curves over seeds", lead, facts, sections)
 
 

@@ -14,10 +14,10 @@ from tasks.pages.render import Macros
 HTML = Macros("comparison.html")
 
 
-def page(found: Mapping[str, Any]) -> str:
+def page(differences: Mapping[str, Any]) -> str:
     """One self-contained page of what tasks/results/compare.py found."""
-    a, b = found["a"], found["b"]
-    known = [r for r in found["scores"] if "," not in r["run"]]
+    a, b = differences["a"], differences["b"]
+    known = [r for r in differences["scores"] if "," not in r["run"]]
     last = known[-1] if known else None
     lead = "Nothing was evaluated in both."
     if last:
@@ -30,28 +30,31 @@ def page(found: Mapping[str, Any]) -> str:
         for k, s in (("a", a), ("b", b))
     )
     sections = [
-        ("Scores", _scores(found)),
+        ("Scores", _scores(differences)),
         (
             "Parameters",
-            HTML.table(["knob", "A", "B"], [[r["knob"], _json(r["a"]), _json(r["b"])] for r in found["parameters"]]),
+            HTML.table(
+                ["knob", "A", "B"], [[r["knob"], _json(r["a"]), _json(r["b"])] for r in differences["parameters"]]
+            ),
         ),
         (
             "Code",
             HTML.table(
-                ["file", "change", "stages"], [[r["file"], r["change"], ", ".join(r["stages"])] for r in found["code"]]
+                ["file", "change", "stages"],
+                [[r["file"], r["change"], ", ".join(r["stages"])] for r in differences["code"]],
             ),
         ),
-        ("Data", _data(found)),
-        ("Questions that changed most", HTML.flips(found["flips"])),
+        ("Data", _data(differences)),
+        ("Questions that changed most", HTML.flips(differences["flips"])),
     ]
-    if found["missing"]:
-        sections.append(("Not compared", HTML.missing([[m] for m in found["missing"]])))
+    if differences["missing"]:
+        sections.append(("Not compared", HTML.missing([[m] for m in differences["missing"]])))
     return pages.page(f"Espalier: {a['name']} and {b['name']}", lead, facts, sections)
 
 
-def _scores(found: Mapping[str, Any]) -> Markup:
+def _scores(differences: Mapping[str, Any]) -> Markup:
     rows = []
-    for r in found["scores"]:
+    for r in differences["scores"]:
         d = r["difference"]
         shares = [
             f"{r['a']:.1%}",
@@ -64,9 +67,11 @@ def _scores(found: Mapping[str, Any]) -> Markup:
     return HTML.scores(head, rows, range(1, 8))
 
 
-def _data(found: Mapping[str, Any]) -> Markup:
-    rows = [[r["rows"], f"{r['a']:,}", f"{r['b']:,}", f"{r['only_a']:,}", f"{r['only_b']:,}"] for r in found["data"]]
-    quarantined = [[r["stage"], r["reason"], f"{r['a']:,}", f"{r['b']:,}"] for r in found["quarantined"]]
+def _data(differences: Mapping[str, Any]) -> Markup:
+    rows = [
+        [r["rows"], f"{r['a']:,}", f"{r['b']:,}", f"{r['only_a']:,}", f"{r['only_b']:,}"] for r in differences["data"]
+    ]
+    quarantined = [[r["stage"], r["reason"], f"{r['a']:,}", f"{r['b']:,}"] for r in differences["quarantined"]]
     return HTML.data(["rows", "A", "B", "only in A", "only in B"], rows, range(1, 5), quarantined)
 
 

@@ -54,12 +54,12 @@ def measure(
         }
         for name, searcher in SEARCHERS.items():
             try:
-                found = run(searcher, p, engine, world, most=most)
+                outcome = run(searcher, p, engine, world, most=most)
             except LookupError as error:
                 raise UserError(
                     f"question {p.id} cannot be measured with the knowledge base in {folder} ({error}): name the one that it was grown from"
                 ) from error
-            row |= {name: found.right, f"{name}_calls": found.calls}
+            row |= {name: outcome.right, f"{name}_calls": outcome.calls}
         row["rate"] = None if rates is None else rates.get(p.id)
         rows.append(row | {"band": band(row)})
     return rows

@@ -127,9 +127,11 @@ def shipped(root: Path) -> Iterator[Item]:
 
 def unnamed_cache(root: Path) -> Iterator[Item]:
     """What `dvc gc` would remove: objects that no commit, no experiment and not the working directory names."""
-    if found := dvc.unnamed(root):
+    if unnamed := dvc.unnamed(root):
         yield Item(
-            f"{len(found)} objects of DVC's cache that nothing names", sum(map(size, found)), lambda: dvc.collect(root)
+            f"{len(unnamed)} objects of DVC's cache that nothing names",
+            sum(map(size, unnamed)),
+            lambda: dvc.collect(root),
         )
 
 
@@ -144,10 +146,10 @@ def old_runs(root: Path) -> Iterator[Item]:
         return
     with observe.refusals(root):
         client = observe.client(root)
-        found = client.get_experiment_by_name(observe.EXPERIMENT)
-        if found is None:
+        experiment = client.get_experiment_by_name(observe.EXPERIMENT)
+        if experiment is None:
             return
-        runs = [r for r in _pages(client, found.experiment_id) if r.info.status != "RUNNING"]
+        runs = [r for r in _pages(client, experiment.experiment_id) if r.info.status != "RUNNING"]
         kept = {v.run_id for v in client.search_model_versions()}
     parents = sorted((r for r in runs if "mlflow.parentRunId" not in r.data.tags), key=lambda r: r.info.start_time)
     for parent in parents[:-1]:
@@ -181,7 +183,7 @@ def _forget(client: Any, runs: list[Any], folders: list[Path]) -> None:
 def damaged(root: Path, *, dry: bool = False) -> list[str]:
     """Remove outputs and objects of the cache that are not what was written; one line for each. Raises UserError while
     a stage runs."""
-    said = []
+    problems = []
     for stage in ["plan", *(n for n in graph(root) if n != "plan")]:
         folder = root / OUT.get(stage, f"artifacts/{stage}")
         if not folder.exists():
@@ -191,17 +193,17 @@ def damaged(root: Path, *, dry: bool = False) -> list[str]:
         try:
             commit.check(folder, remedy="")
         except commit.Damaged as e:
-            said.append(str(e).rstrip(": "))
+            problems.append(str(e).rstrip(": "))
             if not dry:
                 commit.remove(folder)
     for path in cache_objects(root):
         with path.open("rb") as f:
             right = hashlib.file_digest(f, "md5").hexdigest() == path.parent.name + path.name.removesuffix(".dir")
         if not right:
-            said.append(f"{path} is not what its name says")
+            problems.append(f"{path} is not what its name says")
             if not dry:
                 path.unlink()
-    return said
+    return problems
 
 
 def outputs(root: Path) -> dict[str, list[Any]]:
@@ -220,7 +222,7 @@ def restored(root: Path, before: Mapping[str, list[Any]]) -> list[str]:
     """Remove outputs that DVC has taken from its cache since `before` and that are not what was written, and the
     objects of the cache that they came from; one line for each. DVC restores by size and time stamp and hashes
     nothing."""
-    said = []
+    restored_files = []
     commit.forget()
     for stage, (seen, ran) in outputs(root).items():
         folder = root / OUT.get(stage, f"artifacts/{stage}")
@@ -230,13 +232,13 @@ def restored(root: Path, before: Mapping[str, list[Any]]) -> list[str]:
         try:
             commit.check(folder, remedy="")
         except commit.Damaged as e:
-            said.append(f"{str(e).rstrip(': ')}; DVC's cache had it so")
+            restored_files.append(f"{str(e).rstrip(': ')}; DVC's cache had it so")
             commit.remove(folder)
             state = Snapshot(root, "", "", "", stages_of(read_text(root / "dvc.lock")))
             for path in state.objects(stage):
                 if commit.file_md5(path) != path.parent.name + path.name.removesuffix(".dir"):
                     path.unlink()
-    return said
+    return restored_files
 
 
 def _remover(folder: Path) -> Callable[[], None]:

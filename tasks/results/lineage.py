@@ -59,12 +59,14 @@ def lineage(s: Snapshot, stage: str) -> dict[str, Any]:
 def upstream(lock: Mapping[str, Any], stage: str) -> list[str]:
     """The stages whose outputs it reads, directly or not, and itself, each after those that it reads. `plan` is left
     out: all read it."""
-    made = {out["path"]: name for name, entry in lock.items() for out in entry.get("outs", [])}
+    producers = {out["path"]: name for name, entry in lock.items() for out in entry.get("outs", [])}
 
     def above(name: str) -> list[str]:
         deps = [d["path"] for d in lock[name].get("deps", [])]
         return [
-            by for out, by in made.items() if by != "plan" and any(d == out or d.startswith(out + "/") for d in deps)
+            by
+            for out, by in producers.items()
+            if by != "plan" and any(d == out or d.startswith(out + "/") for d in deps)
         ]
 
     seen: dict[str, None] = {}

@@ -175,7 +175,7 @@ def _read(
 ) -> Preview:
     at = folder / "artifacts"
     name, cls = ROWS[stage]
-    made = tables.read(at / stage / f"{name}.parquet", cls)
+    table = tables.read(at / stage / f"{name}.parquet", cls)
     quarantined = tables.read(at / stage / "quarantine.parquet", Quarantined)
     problems = [
         p
@@ -194,11 +194,11 @@ def _read(
         else None
     )
     proofs = Proofs(kb, {p.id: p for p in problems})
-    shown = _spread(made, n)
+    shown = _spread(table, n)
     rows = tuple((tuple(_lines(row)), _proof(proofs, row)) for row in shown)
     seen: Counter[str] = Counter(q.reason for q in quarantined)
     examples = tuple(next(f"{q.reason}: {q.evidence}" for q in quarantined if q.reason == r) for r in sorted(seen))
-    return Preview(stage, rows, len(made), dict(sorted(seen.items())), examples, seconds, whole, reused, full["seed"])
+    return Preview(stage, rows, len(table), dict(sorted(seen.items())), examples, seconds, whole, reused, full["seed"])
 
 
 def _spread(rows: list[Any], n: int) -> list[Any]:
@@ -223,11 +223,11 @@ def _lines(row: Any) -> list[str]:
     if isinstance(row, Demonstration):
         return [*talk(row.messages), f"({row.split}, {row.id})"]
     if isinstance(row, PreferencePair):
-        said = [f"{d.step}: {d.action}, {d.reason}, score {d.score:.4g}" for d in row.decisions]
+        lines = [f"{d.step}: {d.action}, {d.reason}, score {d.score:.4g}" for d in row.decisions]
         return [
             *talk(row.prompt),
             f"chosen:   {row.chosen}",
             f"rejected: {row.rejected}   ({row.source}, {row.split}, {row.id})",
-            *said,
+            *lines,
         ]
     return [f"{row.subject} {row.relation} {row.value}   ({row.id})"]

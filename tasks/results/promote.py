@@ -48,9 +48,9 @@ def promote(root: Path, *, model: str = "rl", force: bool = False) -> str:
         raise UserError(f"{folder} has not been trained and evaluated yet: `espalier run` first")
     commit.check(folder.parent, "model", remedy=REMEDY)
     with _registry(root, "promote") as ship:
-        said = _promote(root, ship, folder, model, force)
+        message = _promote(root, ship, folder, model, force)
     observe.settle(root)
-    return said
+    return message
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,34 +77,34 @@ def registered(root: Path, name: str) -> Registered:
         known = client.search_model_versions(f"name='{NAME}'")
         named = {a: v for v in known for a in client.get_model_version(NAME, v.version).aliases}
         numbered = {str(v.version): v for v in known}
-        found = (
+        version = (
             named.get(name)
             or numbered.get(name.removeprefix("v"))
             or next((v for v in known if v.run_id == name), None)
         )
-        if found is None:
+        if version is None:
             raise UserError(
                 f"the registry has no model {name!r}: {nearest(name, [*named, *numbered])} (`espalier promote` registers one)"
             )
         lock = ""
-        if found.tags.get(LOCK):
+        if version.tags.get(LOCK):
             with tempfile.TemporaryDirectory() as t:
                 try:
-                    lock = _fetched(client, found, "dvc.lock", t).read_text(encoding="utf-8")
+                    lock = _fetched(client, version, "dvc.lock", t).read_text(encoding="utf-8")
                 except Gone as e:
-                    at = client.get_run(found.run_id).data.tags.get("mlflow.source.git.commit", "")[:10] or "COMMIT"
+                    at = client.get_run(version.run_id).data.tags.get("mlflow.source.git.commit", "")[:10] or "COMMIT"
                     raise UserError(
-                        f"{e}: name its commit instead, `{at}` (of one stage: `{at}:{found.tags.get('espalier.stage', 'rl')}`)"
+                        f"{e}: name its commit instead, `{at}` (of one stage: `{at}:{version.tags.get('espalier.stage', 'rl')}`)"
                     ) from None
-        commit = client.get_run(found.run_id).data.tags.get("mlflow.source.git.commit", "")
+        commit = client.get_run(version.run_id).data.tags.get("mlflow.source.git.commit", "")
         return Registered(
-            version=str(found.version),
-            stage=found.tags.get("espalier.stage", ""),
-            digest=found.tags["espalier.digest"],
-            run=found.run_id,
+            version=str(version.version),
+            stage=version.tags.get("espalier.stage", ""),
+            digest=version.tags["espalier.digest"],
+            run=version.run_id,
             commit=commit,
             lock=lock,
-            aliases=tuple(a for a, v in named.items() if v is found),
+            aliases=tuple(a for a, v in named.items() if v is version),
         )
 
 
@@ -220,7 +220,7 @@ def _promote(root: Path, ship: observe.Shipping, folder: Path, model: str, force
     if better and version.tags.get(BACK):
         better, why = False, f"it was rolled back before (--force moves the alias); {why}"
     if better or force:
-        said = f"{name} is now the {ALIAS}: {why}" + ("" if better else ", moved by --force")
+        message = f"{name} is now the {ALIAS}: {why}" + ("" if better else ", moved by --force")
         reigns = [v for v in _reigns(client) if v != str(version.version)]
         client.set_registered_model_tag(NAME, REIGNS, ",".join([*reigns, str(version.version)]))
         client.set_model_version_tag(NAME, version.version, BACK, "")
@@ -229,7 +229,7 @@ def _promote(root: Path, ship: observe.Shipping, folder: Path, model: str, force
     else:
         client.set_registered_model_alias(NAME, CHALLENGER, version.version)
         stays = f"there is still no {ALIAS}" if champion is None else f"version {champion.version} stays the {ALIAS}"
-        said = f"{name} is registered; {stays}: {why}"
+        message = f"{name} is registered; {stays}: {why}"
     gate = {
         "model": model,
         "version": str(version.version),
@@ -243,16 +243,16 @@ def _promote(root: Path, ship: observe.Shipping, folder: Path, model: str, force
         "dvc_lock": lock,
     }
     client.log_dict(run, gate, "gate.json")
-    client.update_model_version(NAME, version.version, _description(root, said))
-    client.set_tag(run, "espalier.promotion", said)
-    return said
+    client.update_model_version(NAME, version.version, _description(root, message))
+    client.set_tag(run, "espalier.promotion", message)
+    return message
 
 
-def _description(root: Path, said: str) -> str:
+def _description(root: Path, evidence: str) -> str:
     """What the page of a version says: the decision, then the model card, where the report has written one."""
     card = root / "reports" / "model_card.md"
     text = card.read_text(encoding="utf-8").split("\n---\n", 1)[-1].strip() if card.exists() else ""
-    return f"{said}\n\n{text}"[:5000]
+    return f"{evidence}\n\n{text}"[:5000]
 
 
 def _reigns(client: Any) -> list[str]:
@@ -388,11 +388,13 @@ def _champion(client: Any) -> Any:
 def _first(scores: dict[str, list[float]]) -> tuple[bool, str, dict[str, float]]:
     """Whether a model may be the first champion, in words, and its mean score: one whose interval includes 0 may have
     answered nothing by more than chance."""
-    found = dict(paired(list(scores.values()), [[0.0]] * len(scores))["difference"])
-    said = f"on {found['n']} held-out questions it scores {found['mean']:.3f} [{found['low']:.3f}, {found['high']:.3f}]"
-    if found["low"] > 0:
-        return True, f"the first, {said}", found
-    return False, f"{said}, and an interval that includes 0 is no success (--force moves the alias)", found
+    score = dict(paired(list(scores.values()), [[0.0]] * len(scores))["difference"])
+    evidence = (
+        f"on {score['n']} held-out questions it scores {score['mean']:.3f} [{score['low']:.3f}, {score['high']:.3f}]"
+    )
+    if score["low"] > 0:
+        return True, f"the first, {evidence}", score
+    return False, f"{evidence}, and an interval that includes 0 is no success (--force moves the alias)", score
 
 
 def _compare(
@@ -415,5 +417,5 @@ def _compare(
             return False, f"{e}, so they cannot be compared (--force moves the alias)", {}
     common = sorted(scores.keys() & theirs.keys())
     d = paired([scores[p] for p in common], [theirs[p] for p in common])["difference"]
-    said = f"difference to version {champion.version} on {d['n']} held-out questions {d['mean']:+.3f} [{d['low']:+.3f}, {d['high']:+.3f}]"
-    return d["low"] > 0, said, dict(d)
+    evidence = f"difference to version {champion.version} on {d['n']} held-out questions {d['mean']:+.3f} [{d['low']:+.3f}, {d['high']:+.3f}]"
+    return d["low"] > 0, evidence, dict(d)

@@ -55,13 +55,13 @@ class Proofs:
             for i in p.lineage.get("facts", ())
         ]
         prover = self._sql(self.kb)
-        found = sorted(prover.answers(pattern, limit=5))
-        names = [self.kb.text(x) for x in found]
+        answers = sorted(prover.answers(pattern, limit=5))
+        names = [self.kb.text(x) for x in answers]
         if names != [p.answer]:
             return Proof(
-                False, (*lines, f"by SQL it has {len(found)} answers ({', '.join(names)}), not only {p.answer!r}")
+                False, (*lines, f"by SQL it has {len(answers)} answers ({', '.join(names)}), not only {p.answer!r}")
             )
-        refuted = prover.refute(pattern, found[0])
+        refuted = prover.refute(pattern, answers[0])
         lines.append(
             "by SQL: this answer and no other, and not without any one of its clues"
             if refuted is None

@@ -102,12 +102,12 @@ class Snapshot:
 
     def plans(self) -> dict[str, dict[str, Any]]:
         """Stage -> its plan; under "_run" recipe, profile and seed."""
-        found = {
+        plans_by_stage = {
             n.removesuffix(".json"): self.json(f"artifacts/plan/{n}")
             for n in self.names("artifacts/plan")
             if n.endswith(".json")
         }
-        return {stage: plan for stage, plan in found.items() if plan is not None and stage != "manifest"}
+        return {stage: plan for stage, plan in plans_by_stage.items() if plan is not None and stage != "manifest"}
 
     def _listing(self, md5: str) -> dict[str, str]:
         if md5 not in self._folders:
@@ -158,13 +158,13 @@ def snapshot(root: Path, name: str) -> Snapshot:
     if MODEL.fullmatch(name):
         from tasks.results import promote
 
-        found = promote.registered(root, name)
-        if not found.lock:
+        version = promote.registered(root, name)
+        if not version.lock:
             raise UserError(
-                f"{name} was registered before its dvc.lock was kept beside it: name its commit instead ({found.commit[:10]})"
+                f"{name} was registered before its dvc.lock was kept beside it: name its commit instead ({version.commit[:10]})"
             )
-        about = f"version {found.version} of the registry ({', '.join([found.stage, *found.aliases])})"
-        return Snapshot(root, name, about, found.commit, stages_of(found.lock))
+        about = f"version {version.version} of the registry ({', '.join([version.stage, *version.aliases])})"
+        return Snapshot(root, name, about, version.commit, stages_of(version.lock))
     known = experiments(root)
     commit = known.get(name) or _git(root, "rev-parse", "--verify", "-q", f"{name}^{{commit}}")
     if not commit:
@@ -184,8 +184,8 @@ def snapshot(root: Path, name: str) -> Snapshot:
 def experiments(root: Path) -> dict[str, str]:
     """Name of every DVC experiment -> its commit."""
     lines = _git(root, "for-each-ref", "--format=%(refname) %(objectname)", "refs/exps").splitlines()
-    found = [(ref.split("/"), commit) for ref, commit in map(str.split, lines)]
-    return {parts[-1]: commit for parts, commit in found if len(parts) == 5}
+    refs = [(ref.split("/"), commit) for ref, commit in map(str.split, lines)]
+    return {parts[-1]: commit for parts, commit in refs if len(parts) == 5}
 
 
 def stages_of(text: str, where: str = "dvc.lock") -> dict[str, Any]:

@@ -34,12 +34,12 @@ def transfer(base: Snapshot, trained: Sequence[Snapshot], model: str) -> dict[st
         scored.append([x for _, x in samples])
         models.append([name for name, _ in samples])
         tested.append([key[0]] * len(samples))
-    found = metric(scored, models, tested)
+    measured = metric(scored, models, tested)
     return {
         "domains": sorted({domain for domain, _ in common}),
         "trained": [s.name for s in trained],
-        "cells": {k: v for k, v in found.items() if "->" in k},
-        **{k: v for k, v in found.items() if "->" not in k},
+        "cells": {k: v for k, v in measured.items() if "->" in k},
+        **{k: v for k, v in measured.items() if "->" not in k},
     }
 
 

@@ -44,7 +44,7 @@ def why(s: Snapshot, row: str) -> list[Event]:
     if row in ids:
         ids = {row}
     if not ids:
-        ids = {i for rows in tables.values() for i, found in rows.items() if any(_holds(r, row) for r in found)}
+        ids = {i for rows in tables.values() for i, rows_at in rows.items() if any(_holds(r, row) for r in rows_at)}
     if not ids:
         raise UserError(
             f"no row of {s.name} has the id {row!r}, or that text in its question or evidence: ids stand in artifacts/<stage>/*.parquet"
@@ -103,5 +103,5 @@ def _what(tables: Mapping[tuple[str, str], Mapping[str, Any]], i: str) -> str:
 
 def question(row: Mapping[str, Any]) -> str:
     """The text of the last user message of a row, "" where it has none."""
-    said = json.loads(row.get("prompt") or row.get("messages") or "[]")
-    return next((m["content"] for m in reversed(said) if m["role"] == "user"), "")
+    messages = json.loads(row.get("prompt") or row.get("messages") or "[]")
+    return next((m["content"] for m in reversed(messages) if m["role"] == "user"), "")

@@ -152,8 +152,8 @@ def order(root: Path) -> dict[str, set[str]]:
     above = {
         name: {
             other
-            for other, made in outs.items()
-            for o in made
+            for other, path in outs.items()
+            for o in path
             for d in s.get("deps", [])
             if d == o or d.startswith(o + "/")
         }
@@ -169,10 +169,10 @@ def stage(
 
     `each` gets every line. Raises StageError with the last words of the stage and whether trying again is of use.
     """
-    said: list[str] = []
+    output: list[str] = []
 
     def hear(line: str) -> None:
-        said.append(line)
+        output.append(line)
         each(line)
 
     command = process.ending_with_us("dvc", "repro", "-s", name)
@@ -180,9 +180,9 @@ def stage(
         code = process.run_group(command, cwd=root, env=environment(extra), each=hear, seconds=seconds)
     except TimeoutError as e:
         raise StageError(f"the stage {name} failed: {e}", transient=False) from None
-    text = "\n".join(said)
+    text = "\n".join(output)
     if code:
-        words = [w for w in said if w.strip() and not w.startswith("Running stage")]
+        words = [w for w in output if w.strip() and not w.startswith("Running stage")]
         ours = [w.strip().removeprefix("error: ") for w in words if w.startswith("error: ")]
         exited = re.search(r"exited with (-?\d+)", text)
         raise StageError(

@@ -58,8 +58,10 @@ def _watched(kind: str, function: Callable[..., Any] | None, options: dict[str, 
         del body.__wrapped__  # Prefect would read the arguments of `function` from it
         more = {"cache_policy": NO_CACHE} if kind == "task" else {}
         try:
-            made = getattr(prefect, kind)(body, **{"name": function.__name__, **more, **options})
-            _below(made, os.environ[ABOVE]) if kind == "flow" and os.environ.get(ABOVE) else made()
+            watched_function = getattr(prefect, kind)(body, **{"name": function.__name__, **more, **options})
+            _below(watched_function, os.environ[ABOVE]) if kind == "flow" and os.environ.get(
+                ABOVE
+            ) else watched_function()
         except Exception as e:
             if "error" in ended:
                 raise ended["error"] from None
@@ -82,5 +84,5 @@ def _below(flow: Any, above: str) -> None:
     from prefect.states import Pending
 
     with get_client(sync_client=True) as client:
-        made = client.create_flow_run(flow, parent_task_run_id=UUID(above), state=Pending())
-    run_flow(flow, flow_run=made)
+        flow_run = client.create_flow_run(flow, parent_task_run_id=UUID(above), state=Pending())
+    run_flow(flow, flow_run=flow_run)

@@ -35,17 +35,17 @@ def disk_errors() -> Iterator[None]:
     try:
         yield
     except Exception as e:
-        if (said := of_disk(e)) is None:
+        if (sentence := of_disk(e)) is None:
             raise
-        raise UserError(said) from e
+        raise UserError(sentence) from e
 
 
 def of_disk(error: BaseException) -> str | None:
     """The sentence for an error of the disk, None for any other. Libraries in Rust say `(os error 28)` and keep no
     number."""
     number = error.errno if isinstance(error, OSError) else None
-    if number is None and (found := re.search(r"\(os error (\d+)\)", str(error))):
-        number = int(found[1])
+    if number is None and (match := re.search(r"\(os error (\d+)\)", str(error))):
+        number = int(match[1])
     if number not in REMEDIES:
         return None
     where = getattr(error, "filename", None) or os.getcwd()

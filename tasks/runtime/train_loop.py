@@ -169,9 +169,9 @@ def _steps(
     """The steps that are left to do; yields how many are done."""
     kept = Checkpoints(curve.stage.work / "checkpoints" / rounds[0].name)
     done, total = 0, sum(r.steps for r in rounds)
-    if found := kept.latest():
-        done = found[0]
-        state.restore(found[1])
+    if checkpoint := kept.latest():
+        done = checkpoint[0]
+        state.restore(checkpoint[1])
         print(f"{curve.stage.name}: going on after step {done} of {total} ({rounds[0].name})", file=sys.stderr)
     for played, _, metrics in run(rounds, roles, done):
         curve.add(metrics, round=played.name)

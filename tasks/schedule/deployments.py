@@ -108,7 +108,7 @@ def apply(api: Any, root: Path) -> list[str]:
     from prefect.utilities.callables import parameter_schema
 
     server.prepare(api)
-    said = []
+    lines = []
     for entry in read(root):
         flow = entry["flow"]
         pool = (entry.get("work_pool") or {}).get("name", server.POOL)
@@ -128,8 +128,8 @@ def apply(api: Any, root: Path) -> list[str]:
             pull_steps=[{"tasks.schedule.deployments.enter": {"directory": str(root.resolve())}}],
         )
         when = ", ".join(str(said_of(s.schedule)) for s in entry["schedules"]) or "no schedule"
-        said.append(f"{flow.name}/{entry['name']}: {when}")
-    return said
+        lines.append(f"{flow.name}/{entry['name']}: {when}")
+    return lines
 
 
 def said_of(schedule: Any) -> str:

@@ -102,8 +102,8 @@ def settle(root: Path, port: int | None = None) -> tuple[str, bool]:
 def running(root: Path, url: str) -> Iterator[None]:
     """A server at `url`, ended with this."""
     address = url.removesuffix("/api")
-    made = app.settings(password(root), address)
-    with beside(root, "server", "tasks.schedule.app", address.rpartition(":")[2], env=made) as child:
+    settings = app.settings(password(root), address)
+    with beside(root, "server", "tasks.schedule.app", address.rpartition(":")[2], env=settings) as child:
         until = time.monotonic() + PATIENCE
         while not answers(url):
             if child.poll() is not None or time.monotonic() > until:
@@ -178,13 +178,13 @@ def tidy(api: Any, root: Path) -> list[str]:
     started in time only the last of each deployment is still to be run. Returns a line about each."""
     from prefect.states import Cancelled, Crashed
 
-    said = []
+    lines = []
     for run in _runs(api, ("RUNNING", "CANCELLING"), 200):
         about, alive = _noted(home(root) / "runs" / f"{run.id}.json")
         if about and not alive:
             gone = Crashed(message="its process is gone; the next run goes on from where it was")
             api.set_flow_run_state(run.id, gone, force=True)
-            said.append(f"{run.name}: its process is gone, now marked as crashed")
+            lines.append(f"{run.name}: its process is gone, now marked as crashed")
     late: dict[Any, list[Any]] = {}
     for run in _runs(api, ("SCHEDULED",), 200):
         if run.deployment_id and run.expected_start_time and run.expected_start_time < datetime.now(UTC):
@@ -193,8 +193,8 @@ def tidy(api: Any, root: Path) -> list[str]:
         for run in sorted(runs, key=lambda r: r.expected_start_time)[:-1]:
             missed = Cancelled(message="missed while no worker ran; a later one of its deployment runs")
             api.set_flow_run_state(run.id, missed, force=True)
-            said.append(f"{run.name}: missed while no worker ran; a later one runs instead")
-    return said
+            lines.append(f"{run.name}: missed while no worker ran; a later one runs instead")
+    return lines
 
 
 def note(root: Path, run: str) -> None:
@@ -243,8 +243,8 @@ def ahead(api: Any, deployment: Any) -> datetime | None:
     from prefect.client.schemas.sorting import FlowRunSort
 
     wanted = FlowRunFilter(deployment_id={"any_": [deployment.id]}, state={"type": {"any_": ["SCHEDULED"]}})
-    found = api.read_flow_runs(flow_run_filter=wanted, sort=FlowRunSort.EXPECTED_START_TIME_ASC, limit=1)
-    return found[0].expected_start_time if found else None
+    runs = api.read_flow_runs(flow_run_filter=wanted, sort=FlowRunSort.EXPECTED_START_TIME_ASC, limit=1)
+    return runs[0].expected_start_time if runs else None
 
 
 def stages(api: Any, run: Any) -> dict[str, str]:
@@ -260,13 +260,13 @@ def stages(api: Any, run: Any) -> dict[str, str]:
 
 def chosen(api: Any, name: str) -> Any:
     """The flow run with this name or beginning of an id. Raises UserError where there is none, or more than one."""
-    found = [
+    matching = [
         r for r in _runs(api, (), 200) if name in (r.name, str(r.id)) or (len(name) >= 4 and str(r.id).startswith(name))
     ]
-    if len(found) != 1:
-        why = "no run has" if not found else f"{len(found)} runs have"
+    if len(matching) != 1:
+        why = "no run has" if not matching else f"{len(matching)} runs have"
         raise UserError(f"{why} the name or id {name!r}: `espalier status` lists them")
-    return found[0]
+    return matching[0]
 
 
 def stop(api: Any, root: Path, run: Any, seconds: float = 180.0) -> str:

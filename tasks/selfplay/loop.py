@@ -65,8 +65,8 @@ def held_out(families: Mapping[str, Family], seed: int, each: int) -> list[Probl
     says."""
     out = []
     for _, family in sorted(families.items()):
-        made = (family.make(seed, "test", i, levels=[1 + i % family.levels]) for i in range(20 * each))
-        out += [p for p in made if isinstance(p, Problem)][:each]
+        drawn = (family.make(seed, "test", i, levels=[1 + i % family.levels]) for i in range(20 * each))
+        out += [p for p in drawn if isinstance(p, Problem)][:each]
     return out
 
 

@@ -176,8 +176,8 @@ def _roles(model: str, lr: float, max_turn_tokens: int) -> tuple[dict[str, Learn
 
 def _first(families: Mapping[str, Family], seed: int, each: int) -> list[Problem]:
     """The pool at the start: `each` problems of every family at its first level."""
-    made = (f.make(seed, "train", i, levels=[1]) for _, f in sorted(families.items()) for i in range(each))
-    return [p for p in made if isinstance(p, Problem)]
+    drawn = (f.make(seed, "train", i, levels=[1]) for _, f in sorted(families.items()) for i in range(each))
+    return [p for p in drawn if isinstance(p, Problem)]
 
 
 def _from(source: Experience, first: int) -> Source:
@@ -192,12 +192,12 @@ def imitation(
 
     def at(step: int) -> tuple[list, dict]:
         rng = np.random.default_rng(seed_for(seed, "selfplay", "imitate", "", step))
-        made = []
+        demonstrations = []
         for _ in range(rows):
             cell = known[int(rng.integers(len(known)))]
-            said = Message(role="assistant", content=f"<answer>{_short(drawn(cell, rng))}</answer>")
-            made.append(demonstration_row(renderer, [*context(cell.family).prompt, said], 0.2))
-        return [weighted(made, "cpu")], {}
+            reply = Message(role="assistant", content=f"<answer>{_short(drawn(cell, rng))}</answer>")
+            demonstrations.append(demonstration_row(renderer, [*context(cell.family).prompt, reply], 0.2))
+        return [weighted(demonstrations, "cpu")], {}
 
     return at
 

@@ -77,6 +77,6 @@ class ModelProposer:
         self.player = _player(folder, {"propose": propose()}, Sampling(max_tokens=64))
 
     def __call__(self, view: View, rng: np.random.Generator, n: int) -> list[str]:
-        asked = [context(cell.family) for cell in view.wanted[:n]]
-        groups = self.player.play(asked, 1, int(rng.integers(2**62)))
+        contexts = [context(cell.family) for cell in view.wanted[:n]]
+        groups = self.player.play(contexts, 1, int(rng.integers(2**62)))
         return [extract_answer(g.rollouts[0].info["messages"][-1].content) or "" for g in groups]

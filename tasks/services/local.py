@@ -81,15 +81,15 @@ def secret(path: Path) -> str:
     if re.fullmatch(r"[A-Za-z0-9_-]{43}", kept):
         path.chmod(0o600)
         return kept
-    made = secrets.token_urlsafe(32)
+    token = secrets.token_urlsafe(32)
     beside = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     beside.unlink(missing_ok=True)
     with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
-        file.write(made + "\n")
+        file.write(token + "\n")
         file.flush()
         os.fsync(file.fileno())
     beside.replace(path)
-    return made
+    return token
 
 
 def link(address: str, token: str) -> str:
@@ -206,8 +206,8 @@ class Guard:
             followed and scope.get("method") in ("GET", "HEAD")
         ):
             raise _Refused(403, "requests from pages of other sites are not answered")
-        asked = self.token and not self.keep and scope["path"] not in self.open_paths
-        if asked and not any(_same(self.token, x) for x in self._shown(scope, headers)):
+        needs_token = self.token and not self.keep and scope["path"] not in self.open_paths
+        if needs_token and not any(_same(self.token, x) for x in self._shown(scope, headers)):
             raise _Refused(401, "open the link that the command printed: it holds the token of this service")
         length = headers.get("content-length", "0")
         if not re.fullmatch(r"[0-9]{1,15}", length) or (self.max_body is not None and int(length) > self.max_body):

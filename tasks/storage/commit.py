@@ -104,8 +104,8 @@ def check(folder: Path, name: str = "", *, remedy: str = "make it anew") -> None
     listed = _listed(folder, remedy)
     whole = folder / name
     wanted = [n for n in listed if n == name or not name or n.startswith(f"{name}/")]
-    found = [whole] if whole.is_file() else [p for p in whole.rglob("*") if p.is_file() and p != folder / MANIFEST]
-    for n in sorted({*wanted, *(p.relative_to(folder).as_posix() for p in found)}):
+    present = [whole] if whole.is_file() else [p for p in whole.rglob("*") if p.is_file() and p != folder / MANIFEST]
+    for n in sorted({*wanted, *(p.relative_to(folder).as_posix() for p in present)}):
         path, entry = folder / n, listed.get(n)
         if entry is None:
             wrong = f"nothing is known of it in {MANIFEST}"

@@ -72,10 +72,10 @@ def fault(point: str) -> None:
 
 def parse(armed: str) -> tuple[str, str, int, str]:
     """(stage or "", point, number of the passage, action) of an arming. Raises UserError."""
-    found = re.fullmatch(r"(?:(\w+)/)?([\w.]+)(?::([1-9]\d*))?=(\w+)", armed)
-    if found is None:
+    match = re.fullmatch(r"(?:(\w+)/)?([\w.]+)(?::([1-9]\d*))?=(\w+)", armed)
+    if match is None:
         raise UserError(f"{ARM}={armed} means nothing: write [stage/]point[:k]=action, e.g. rl/train.step:3=kill")
-    where, name, number, action = found.groups()
+    where, name, number, action = match.groups()
     for value, known in ((name, POINTS), (action, {**ERRORS, **SIGNALS, "hang": 0})):
         if value not in known:
             raise UserError(f"{ARM}={armed}: there is no {value!r}: {nearest(value, known)}")

@@ -18,10 +18,10 @@ def decisions(path: Path) -> dict[str, dict[str, Any]]:
     lines = path.read_bytes().removesuffix(b"\n").split(b"\n") if path.exists() and path.stat().st_size else []
     for n, line in enumerate(lines, 1):
         try:
-            said = json.loads(line)
-            out.pop(said["id"], None)
-            if said["verdict"] != "undone":
-                out[said["id"]] = {**said, "label": said["label"]}
+            decision = json.loads(line)
+            out.pop(decision["id"], None)
+            if decision["verdict"] != "undone":
+                out[decision["id"]] = {**decision, "label": decision["label"]}
         except (ValueError, KeyError, TypeError) as e:
             if n == len(lines):
                 break  # a line that was being written when the machine went down

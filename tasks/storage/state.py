@@ -79,17 +79,17 @@ def _value(data: bytes, needs: Iterable[str]) -> tuple[Any, str]:
     if not data.strip(b"\0 \n"):
         return None, "it is empty"
     try:
-        found = json.loads(data)
+        parsed = json.loads(data)
     except (ValueError, RecursionError):
         return None, "it is not JSON: cut or changed"
-    if not isinstance(found, dict):
+    if not isinstance(parsed, dict):
         return None, "it is of another kind"
-    value = found
-    if found.keys() & _ENVELOPE:  # without any of them: written before such files had checksums
-        if found.get("version") != VERSION:
-            return None, f"it is of version {found.get('version')!r}, this code reads {VERSION}"
-        value = found.get("value")
-        if found.keys() != _ENVELOPE or _hash(json.dumps(value).encode()) != found["sha256"]:
+    value = parsed
+    if parsed.keys() & _ENVELOPE:  # without any of them: written before such files had checksums
+        if parsed.get("version") != VERSION:
+            return None, f"it is of version {parsed.get('version')!r}, this code reads {VERSION}"
+        value = parsed.get("value")
+        if parsed.keys() != _ENVELOPE or _hash(json.dumps(value).encode()) != parsed["sha256"]:
             return None, "its SHA-256 is not that of what it holds"
     missing = [k for k in needs if not isinstance(value, dict) or k not in value]
     return (None, f"it holds no {missing[0]!r}") if missing else (value, "")

@@ -57,19 +57,30 @@ def _schemas() -> dict[str, Schema]:
     key = {"id": text(empty=False, unique=True)}
     split = {"split": text(among=("train", "valid", "test"))}
     flag = pa.Column(bool)
-    said = text(empty=False)
+    text_column = text(empty=False)
     columns: dict[str, dict[str, pa.Column]] = {
         "Problem": key
         | split
-        | {"prompt": said, "answer": said, "verifier": said, "env": said, "family": said}
+        | {
+            "prompt": text_column,
+            "answer": text_column,
+            "verifier": text_column,
+            "env": text_column,
+            "family": text_column,
+        }
         | {"args": text(), "difficulty": text(), "lineage": text()},
         "PreferencePair": key
         | split
-        | {"prompt": said, "chosen": said, "rejected": text(), "source": said, "problem": text()}
+        | {"prompt": text_column, "chosen": text_column, "rejected": text(), "source": text_column, "problem": text()}
         | {"margin": number(nullable=True), "columns": text(), "decisions": text()},
         "Demonstration": key
         | split
-        | {"problem": said, "messages": said, "calls": number(0, whole=True), "detours": number(0, whole=True)},
+        | {
+            "problem": text_column,
+            "messages": text_column,
+            "calls": number(0, whole=True),
+            "detours": number(0, whole=True),
+        },
         "Planted": key
         | {
             "flip": flag,
@@ -78,18 +89,33 @@ def _schemas() -> dict[str, Schema]:
             "error": text(),
             "margin": number(),
         },
-        "Judgement": {"id": said, "step": said, "action": text(among=("keep", "weight", "ask", "remove", "flip"))}
-        | {"reason": said, "score": number()},
-        "OwnRow": key | {"file": said, "place": said, "weight": number(0), "loss": text(among=("all", "last"))},
-        "Quarantined": {"id": text(), "stage": said, "reason": said, "evidence": text()},
-        "Entity": key | {"name": said, "type": said, "aliases": items(), "source": text()},
-        "Relation": {"name": text(empty=False, unique=True), "domain": said, "range": said, "label": said}
+        "Judgement": {
+            "id": text_column,
+            "step": text_column,
+            "action": text(among=("keep", "weight", "ask", "remove", "flip")),
+        }
+        | {"reason": text_column, "score": number()},
+        "OwnRow": key
+        | {"file": text_column, "place": text_column, "weight": number(0), "loss": text(among=("all", "last"))},
+        "Quarantined": {"id": text(), "stage": text_column, "reason": text_column, "evidence": text()},
+        "Entity": key | {"name": text_column, "type": text_column, "aliases": items(), "source": text()},
+        "Relation": {
+            "name": text(empty=False, unique=True),
+            "domain": text_column,
+            "range": text_column,
+            "label": text_column,
+        }
         | {"functional": flag, "inverse_functional": flag, "complete": flag},
         "Fact": key
-        | {"subject": said, "relation": said, "object": text(nullable=True), "literal": text(nullable=True)}
+        | {
+            "subject": text_column,
+            "relation": text_column,
+            "object": text(nullable=True),
+            "literal": text(nullable=True),
+        }
         | {"source": text(), "span": text()},
-        "Page": key | {"title": said, "text": text(), "aliases": items(), "mentions": items()},
-        "Passage": key | {"entity": said, "title": said, "text": said, "facts": items()},
+        "Page": key | {"title": text_column, "text": text(), "aliases": items(), "mentions": items()},
+        "Passage": key | {"entity": text_column, "title": text_column, "text": text_column, "facts": items()},
     }
     return {name: Schema(c, strict=False, name=name) for name, c in columns.items()}
 

@@ -87,10 +87,10 @@ def faults() -> tuple[type[Exception], ...]:
 
 def reason(error: BaseException) -> str:
     """An error of `faults` on one line, without its SQL."""
-    said = " ".join(str(error).partition("[SQL:")[0].split())[:300]
-    if "database is locked" in said:
-        return f"{said}: another process writes to it; try again when that has ended"
-    return said
+    text = " ".join(str(error).partition("[SQL:")[0].split())[:300]
+    if "database is locked" in text:
+        return f"{text}: another process writes to it; try again when that has ended"
+    return text
 
 
 @contextmanager
@@ -122,11 +122,11 @@ class Shipping:
     @property
     def experiment(self) -> str:
         if not self._experiment:
-            found = self.client.get_experiment_by_name(EXPERIMENT)
+            known = self.client.get_experiment_by_name(EXPERIMENT)
             local = uri(self.root).startswith("sqlite:")
             place = (self.root.resolve() / "mlartifacts").as_uri() if local else None
             self._experiment = (
-                found.experiment_id if found else self.client.create_experiment(EXPERIMENT, artifact_location=place)
+                known.experiment_id if known else self.client.create_experiment(EXPERIMENT, artifact_location=place)
             )
         return self._experiment
 
@@ -453,7 +453,7 @@ def sync(root: Path, wait: float = 60.0) -> str:
     return f"{ship.sent} events shipped to MLflow at {uri(root)}"
 
 
-def curves(root: Path, found: Mapping[str, Any], page: Path) -> list[str]:
+def curves(root: Path, result: Mapping[str, Any], page: Path) -> list[str]:
     """A run for each setting of tasks/results/curves.py: mean, low and high of every curve that the report draws first,
     step by step, and the page. One that is there already (the same setting, states and numbers) is not made again. What
     was done, line by line.
@@ -467,12 +467,12 @@ def curves(root: Path, found: Mapping[str, Any], page: Path) -> list[str]:
 
     from tasks.pages.labels import CURVES
 
-    ship, said = Shipping(root), []
-    for group in found["groups"]:
+    ship, lines = Shipping(root), []
+    for group in result["groups"]:
         name = group["name"]
         mine = {
             f"{stage}/{c}": by[name]
-            for stage, columns in found["curves"].items()
+            for stage, columns in result["curves"].items()
             for c, by in columns.items()
             if c in CURVES and name in by
         }
@@ -487,7 +487,7 @@ def curves(root: Path, found: Mapping[str, Any], page: Path) -> list[str]:
         try:
             run = ship._run(key, title, int(time.time() * 1000), tags)
             if ship.client.get_run(run).info.status == "FINISHED":
-                said.append(f"in MLflow already: {title} (run {run})")
+                lines.append(f"in MLflow already: {title} (run {run})")
                 continue
             points = [
                 Metric(_name(k + end), m[which][i], step, step)
@@ -502,8 +502,8 @@ def curves(root: Path, found: Mapping[str, Any], page: Path) -> list[str]:
             ship.client.set_terminated(run)
         except faults() as e:
             raise UserError(f"MLflow at {uri(root)} did not take the curves: {reason(e)}; the page is at {page}") from e
-        said.append(f"in MLflow: {title} (run {run})")
-    return said
+        lines.append(f"in MLflow: {title} (run {run})")
+    return lines
 
 
 def _follow(root: Path) -> None:

@@ -80,27 +80,27 @@ def open_execution(root: Path, key: str, head: process.Process | None = None) ->
 
 def latest(root: Path) -> Path:
     """The spool folder of the execution that began last; a new one where there is none."""
-    found = executions(root)
-    return found[-1][0] if found else open_execution(root, execution())
+    folders = executions(root)
+    return folders[-1][0] if folders else open_execution(root, execution())
 
 
 def executions(root: Path) -> list[tuple[Path, dict[str, Any]]]:
     """Folder and execution.json of every execution, in the order in which they began. The clock does not tell it: it
     can be set back."""
-    found, lost = [], []
+    folders, lost = [], []
     for folder in sorted(p for p in spool(root).glob("*") if p.is_dir()):
         facts = state.read(folder / "execution.json", else_="it is made anew from the events beside it", needs=FACTS)
         if facts is not None:
-            found.append((folder, facts))
+            folders.append((folder, facts))
         elif streams(folder):
             lost.append(folder)
     for folder in lost:
         facts = _facts(folder)
-        before = (a.get("order", 0) for _, a in found if a["time"] <= facts["time"])
+        before = (a.get("order", 0) for _, a in folders if a["time"] <= facts["time"])
         facts["order"] = max(before, default=0)
         state.write(folder / "execution.json", facts)
-        found.append((folder, facts))
-    return sorted(found, key=lambda pair: (pair[1].get("order", 0), pair[1]["time"]))
+        folders.append((folder, facts))
+    return sorted(folders, key=lambda pair: (pair[1].get("order", 0), pair[1]["time"]))
 
 
 def _facts(folder: Path) -> dict[str, Any]:

@@ -72,26 +72,28 @@ class Browse:
         if not known or self._spent(state):
             return [], True, Scored(value=0.0, parts={**parts, "malformed": float(not known)})
         assert call is not None
-        tool, said = call[1], " ".join(call[2].split())
+        tool, argument = call[1], " ".join(call[2].split())
         state["calls"] += 1
-        state["repeated"] += (tool, said, state["page"]) in state["seen"]
-        state["seen"].add((tool, said, state["page"]))
-        found = self._use(state, tool, said)[: self.max_context - state["context"]]
-        state["context"] += len(found)
-        return [Message(role="tool", content=f"{found}\n{LAST}" if self._spent(state) else found)], False, None
+        state["repeated"] += (tool, argument, state["page"]) in state["seen"]
+        state["seen"].add((tool, argument, state["page"]))
+        result = self._use(state, tool, argument)[: self.max_context - state["context"]]
+        state["context"] += len(result)
+        return [Message(role="tool", content=f"{result}\n{LAST}" if self._spent(state) else result)], False, None
 
     def _spent(self, state: Mapping[str, Any]) -> bool:
         return state["calls"] >= self.max_calls or state["context"] >= self.max_context
 
-    def _use(self, state: dict, tool: str, said: str) -> str:
+    def _use(self, state: dict, tool: str, argument: str) -> str:
         """The result of one call."""
-        what, _, more = (part.strip() for part in said.rpartition(" | ")) if " | " in said else (said, "", "")
+        what, _, more = (
+            (part.strip() for part in argument.rpartition(" | ")) if " | " in argument else (argument, "", "")
+        )
         if tool == "search":
-            return state["engine"].search(said)
+            return state["engine"].search(argument)
         if tool == "find":
             return state["engine"].find(what, "" if more == "*" else more or state["page"])
-        page, part = (what, int(more)) if more.isascii() and more.isdigit() and len(more) < 7 else (said, 1)
-        found = state["engine"].open(page, part)
+        page, part = (what, int(more)) if more.isascii() and more.isdigit() and len(more) < 7 else (argument, 1)
+        view = state["engine"].open(page, part)
         if state["engine"].pages(page):
             state["page"] = page
-        return found
+        return view

@@ -65,12 +65,12 @@ class Tooled:
         """Raises LookupError for a tool that the player was not given."""
         mine: dict[str, Tool] = {}
         for name, make in self.makers.items():
-            found = make(problem, tools) if make is not None else tools.get(name)
-            if not isinstance(found, Tool):
+            tool = make(problem, tools) if make is not None else tools.get(name)
+            if not isinstance(tool, Tool):
                 raise LookupError(
                     f"problem {problem.id} is to be played with the tool {name!r}, which the player was not given"
                 )
-            mine[name] = found
+            mine[name] = tool
         for command in self.servers:
             if command not in tools:
                 raise LookupError(
@@ -94,7 +94,7 @@ class Tooled:
 
     def step(self, state: dict, text: str) -> tuple[list[Message], bool, Score | None]:
         state["turns"] += 1
-        answer, asked = extract_answer(text), calls(text)
+        answer, requested = extract_answer(text), calls(text)
         if answer is not None:
             score = verify(state["problem"], answer)
             return (
@@ -104,37 +104,37 @@ class Tooled:
                 if isinstance(score, Scored)
                 else score,
             )
-        if self.broken == "end" and (not asked or any(c.broken for c in asked)):
+        if self.broken == "end" and (not requested or any(c.broken for c in requested)):
             return [], True, Scored(value=0.0, parts={**self._parts(state, 0.0), "malformed": 1.0})
         if self._spent(state):
             return [], True, Scored(value=0.0, parts={**self._parts(state, 0.0), "spent": 1.0, "malformed": 0.0})
-        said = [Message(role="tool", content=x) for x in self._results(state, asked)] or [
+        messages = [Message(role="tool", content=x) for x in self._results(state, requested)] or [
             Message(role="tool", content=NEITHER)
         ]
         if self._spent(state, ahead=1):
-            said[-1] = Message(role="tool", content=f"{said[-1].content}\n{LAST}")
-        return said, False, None
+            messages[-1] = Message(role="tool", content=f"{messages[-1].content}\n{LAST}")
+        return messages, False, None
 
-    def _results(self, state: dict, asked: list) -> list[str]:
+    def _results(self, state: dict, requested: list) -> list[str]:
         """The text of each result; calls beyond a budget are not made."""
-        made, cost = [], state["cost"]
-        for call in asked[: min(self.budget.parallel, self.budget.calls - state["calls"])]:
+        results, cost = [], state["cost"]
+        for call in requested[: min(self.budget.parallel, self.budget.calls - state["calls"])]:
             cost += state["tools"][call.name].cost if call.name in state["tools"] else 0.0
             if self.budget.cost and cost > self.budget.cost:
                 break
-            made.append(call)
+            results.append(call)
             state["cost"] = cost
-        state["calls"] += len(made)
+        state["calls"] += len(results)
         texts = []
-        for call, result in zip(made, use(made, state["tools"], most=self.budget.result), strict=True):
+        for call, result in zip(results, use(results, state["tools"], most=self.budget.result), strict=True):
             state["failed"] += result.failed
             if not result.failed:
                 state["used"][call.name] = state["used"].get(call.name, 0) + 1
             texts.append(result.text[: max(0, self.budget.context - state["context"])])
             state["context"] += len(texts[-1])
-        left = len(asked) - len(made)
+        left = len(requested) - len(results)
         return texts + (
-            [f"{ERROR}the last {left} of {len(asked)} calls were not made: a budget is used up"] if left else []
+            [f"{ERROR}the last {left} of {len(requested)} calls were not made: a budget is used up"] if left else []
         )
 
     def _spent(self, state: Mapping[str, Any], ahead: int = 0) -> bool:

@@ -45,21 +45,21 @@ class Ask:
     instructions: str
 
     def start(self, problem: Problem, tools: Mapping[str, Any]) -> tuple[dict, list[Message]]:
-        found = _TEXT.fullmatch(problem.question)
-        if found is None:
+        match = _TEXT.fullmatch(problem.question)
+        if match is None:
             raise ValueError(
                 f"problem {problem.id} plays in the environment 'ask', but its question lists no things to ask about"
             )
-        things = {name: frozenset(words.split()) for name, words in _THING.findall(found.group(1))}
-        shown = _HINT.findall(found.group(2))[: self.reveal]
+        things = {name: frozenset(words.split()) for name, words in _THING.findall(match.group(1))}
+        shown = _HINT.findall(match.group(2))[: self.reveal]
         left = [t for t, words in things.items() if all((w in words) == (a == "yes") for w, a in shown)]
         hints = "".join(f" Is it {w}? {a}." for w, a in shown)
-        prompt = Message(role="user", content=f"{found.group(1)}.{hints} Ask, then say which one it is.")
+        prompt = Message(role="user", content=f"{match.group(1)}.{hints} Ask, then say which one it is.")
         state = {"problem": problem, "things": things, "left": left, "asked": [], "sum": 0.0, "calls": 0}
         return state, [*system(self.instructions), *problem.prompt[:-1], prompt]
 
     def step(self, state: dict, text: str) -> tuple[list[Message], bool, Score | None]:
-        answer, asked = extract_answer(text), _ASK.search(text)
+        answer, question = extract_answer(text), _ASK.search(text)
         state["sum"] += self.step_penalty
         if answer is not None:
             verdict = verify(state["problem"], answer)
@@ -71,9 +71,9 @@ class Ask:
                 True,
                 self._ended(state, self.success * verdict.value, answered=1.0, right=verdict.value, **verdict.parts),
             )
-        if asked is None or state["calls"] >= self.most:
-            return [], True, self._ended(state, 0.0, answered=0.0, malformed=float(asked is None))
-        word = asked.group(1)
+        if question is None or state["calls"] >= self.most:
+            return [], True, self._ended(state, 0.0, answered=0.0, malformed=float(question is None))
+        word = question.group(1)
         has = word in state["things"][state["problem"].answer]
         left = [t for t in state["left"] if (word in state["things"][t]) == has]
         state["calls"] += 1

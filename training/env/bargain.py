@@ -56,26 +56,26 @@ class Sale:
 def play(acts: Sequence[str], cost: int, offer: int, step: int, raises: int) -> Sale:
     """What a buyer of this rule makes of these acts; `said` is its last word."""
     best = max(1, offer + step * raises - cost)
-    left, flattered, insulted, asked = raises, 0, 0, False
-    said, over, deal = f"I offer {offer}.", False, False
+    left, flattered, insulted, revealed = raises, 0, 0, False
+    reply, over, deal = f"I offer {offer}.", False, False
     for act in acts:
         if act in ("hold", "insult"):
             over, insulted = left == 0, insulted + (act == "insult")
             left = max(0, left - 1)
             if act == "hold" and not over:
                 offer += step
-            said = "I leave." if over else f"I offer {offer}."
+            reply = "I leave." if over else f"I offer {offer}."
         elif act == "accept":
-            over, deal, said = True, True, "Done."
+            over, deal, reply = True, True, "Done."
         elif act == "flatter":
-            flattered, said = flattered + 1, f"Thank you. I offer {offer}."
+            flattered, reply = flattered + 1, f"Thank you. I offer {offer}."
         else:
-            asked, said = True, f"I can move {left} times. I offer {offer}."
+            revealed, reply = True, f"I can move {left} times. I offer {offer}."
         if over:
             break
     profit = offer - cost if deal else 0
     kept = min(1.0, max(0.0, 0.5 + flattered / 4 - insulted / 2))
-    return Sale(said, over, deal, profit, (min(1.0, max(0.0, profit / best)), kept, float(asked)))
+    return Sale(reply, over, deal, profit, (min(1.0, max(0.0, profit / best)), kept, float(revealed)))
 
 
 @dataclass(frozen=True)
@@ -88,12 +88,12 @@ class Bargain:
     instructions: str
 
     def start(self, problem: Problem, tools: Mapping[str, Any]) -> tuple[dict, list[Message]]:
-        found = _TEXT.fullmatch(problem.question)
-        if found is None:
+        match = _TEXT.fullmatch(problem.question)
+        if match is None:
             raise ValueError(
                 f"problem {problem.id} plays in the environment 'bargain', but its question describes no buyer"
             )
-        rule = tuple(map(int, found.groups()))
+        rule = tuple(map(int, match.groups()))
         told = f"You sell what cost you {rule[0]}. The buyer says: I offer {rule[1]}."
         return {"rule": rule, "acts": [], "calls": 0}, [
             *system(self.instructions),
@@ -102,9 +102,9 @@ class Bargain:
         ]
 
     def step(self, state: dict, text: str) -> tuple[list[Message], bool, Score | None]:
-        found = _SAY.search(text)
-        act = "" if found is None else ACTS.get(found[2], "") if self.strategy else found[2]
-        if act not in ACTS.values() or (found is not None and (found[1] == "strategy") != self.strategy):
+        match = _SAY.search(text)
+        act = "" if match is None else ACTS.get(match[2], "") if self.strategy else match[2]
+        if act not in ACTS.values() or (match is not None and (match[1] == "strategy") != self.strategy):
             return [], True, self._ended(state, malformed=1.0)
         state["acts"].append(act)
         state["calls"] += 1

@@ -42,10 +42,10 @@ class Curious:
         return self.inner.start(problem, tools)
 
     def step(self, state: dict, text: str) -> tuple[list[Message], bool, Score | None]:
-        before, asked = len(state["left"]), state["calls"]
+        before, calls_before = len(state["left"]), state["calls"]
         messages, over, score = self.inner.step(state, text)
         after = len(state["left"])
-        if state["calls"] > asked:  # a turn that asks nothing teaches nothing
+        if state["calls"] > calls_before:  # a turn that asks nothing teaches nothing
             state["step_reward"] = state.get("step_reward", 0.0) + self.weight * self._gain(before, after)
         if isinstance(score, Scored):
             score = replace(score, parts={**score.parts, "belief": 1 / after})

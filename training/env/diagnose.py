@@ -45,12 +45,12 @@ class Diagnose:
     instructions: str
 
     def start(self, problem: Problem, tools: Mapping[str, Any]) -> tuple[dict, list[Message]]:
-        found = _TEXT.fullmatch(problem.question)
-        if found is None:
+        match = _TEXT.fullmatch(problem.question)
+        if match is None:
             raise ValueError(
                 f"problem {problem.id} plays in the environment 'diagnose', but its question lists no things to tell apart"
             )
-        things = {name: frozenset(words.split()) for name, words in _THING.findall(found[1])}
+        things = {name: frozenset(words.split()) for name, words in _THING.findall(match[1])}
         budget = 2 + seed_for("diagnose", problem.id) % max(1, self.budget - 1) if self.vary else self.budget
         state = {
             "problem": problem,
@@ -61,7 +61,7 @@ class Diagnose:
             "calls": 0,
             "budget": budget,
         }
-        told = f"{found[1]}. Ask one thing a turn, then say which it is" + (
+        told = f"{match[1]}. Ask one thing a turn, then say which it is" + (
             f"; you have {budget} turns." if self.stated else "."
         )
         return state | {"sum": 0.0, "again": 0, "bad": 0}, [
@@ -72,7 +72,7 @@ class Diagnose:
 
     def step(self, state: dict, text: str) -> tuple[list[Message], bool, Score | None]:
         state["turns"] += 1
-        answer, asked = extract_answer(text), _ASK.findall(text)
+        answer, questions = extract_answer(text), _ASK.findall(text)
         if answer is not None:
             score = verify(state["problem"], answer)
             return (
@@ -80,16 +80,16 @@ class Diagnose:
                 True,
                 self._ended(state, score.value, answered=1.0, **score.parts) if isinstance(score, Scored) else score,
             )
-        if len(asked) != 1:
-            said, worth = "Ask one thing.", self.invalid
+        if len(questions) != 1:
+            reply, worth = "Ask one thing.", self.invalid
             state["bad"] += 1
         else:
-            said, worth = self._asked(state, asked[0])
+            reply, worth = self._asked(state, questions[0])
         state["sum"] += worth
         state["step_reward"] = worth
         if state["turns"] >= state["budget"]:
             return [], True, self._ended(state, 0.0, answered=0.0, malformed=0.0)
-        return [Message(role="user", content=said)], False, None
+        return [Message(role="user", content=reply)], False, None
 
     def _asked(self, state: dict, word: str) -> tuple[str, float]:
         state["calls"] += 1

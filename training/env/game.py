@@ -33,20 +33,20 @@ class Game:
     instructions: str
 
     def start(self, problem: Problem, tools: Mapping[str, Any]) -> tuple[dict, list[Message]]:
-        found = _TEXT.fullmatch(problem.question)
-        if found is None:
+        match = _TEXT.fullmatch(problem.question)
+        if match is None:
             raise ValueError(f"problem {problem.id} plays in the environment 'game', but its question shows no heaps")
-        heaps = [int(h) for h in found[1].split(", ")]
-        asked = problem.question.rpartition(". ")[0] + ". What is your move?"
+        heaps = [int(h) for h in match[1].split(", ")]
+        prompt = problem.question.rpartition(". ")[0] + ". What is your move?"
         return {"heaps": heaps, "calls": 0, "kept": 0}, [
             *system(self.instructions),
             *problem.prompt[:-1],
-            Message(role="user", content=asked),
+            Message(role="user", content=prompt),
         ]
 
     def step(self, state: dict, text: str) -> tuple[list[Message], bool, Score | None]:
-        heaps, found = state["heaps"], _MOVE.search(text)
-        n, i = (int(found[1]), int(found[2]) - 1) if found else (0, -1)
+        heaps, match = state["heaps"], _MOVE.search(text)
+        n, i = (int(match[1]), int(match[2]) - 1) if match else (0, -1)
         if not (0 <= i < len(heaps) and 1 <= n <= heaps[i]):
             return [], True, self._ended(state, 0.0, malformed=1.0)
         heaps[i] -= n

@@ -41,23 +41,23 @@ class Persuade:
     instructions: str
 
     def start(self, problem: Problem, tools: Mapping[str, Any]) -> tuple[dict, list[Message]]:
-        found = _TEXT.fullmatch(problem.question)
-        if found is None:
+        match = _TEXT.fullmatch(problem.question)
+        if match is None:
             raise ValueError(
                 f"problem {problem.id} plays in the environment 'persuade', but its question describes no judge"
             )
-        k, n, a, b = map(int, found.groups())
-        asked = problem.question.rpartition(". ")[0] + ". What is your rule?"
+        k, n, a, b = map(int, match.groups())
+        prompt = problem.question.rpartition(". ")[0] + ". What is your rule?"
         state = {"mu": Fraction(k, n), "tau": Fraction(a, b), "turns": 0, "calls": 0}
-        return state, [*system(self.instructions), *problem.prompt[:-1], Message(role="user", content=asked)]
+        return state, [*system(self.instructions), *problem.prompt[:-1], Message(role="user", content=prompt)]
 
     def step(self, state: dict, text: str) -> tuple[list[Message], bool, Score | None]:
         state["turns"] += 1
-        found = _RULE.search(text)
-        said = [parse(x) for x in found.groups()] if found else []
-        if not said or any(x is None or not 0 <= x[0] <= 1 for x in said):
+        match = _RULE.search(text)
+        chances = [parse(x) for x in match.groups()] if match else []
+        if not chances or any(x is None or not 0 <= x[0] <= 1 for x in chances):
             return [], True, Scored(value=0.0, parts={"parsed": 0.0, "malformed": 1.0})
-        (p, q), mu, tau = [x[0] for x in said if x], state["mu"], state["tau"]
+        (p, q), mu, tau = [x[0] for x in chances if x], state["mu"], state["tau"]
         reports = [r for r in (_report(mu, p, q), _report(mu, 1 - p, 1 - q)) if r]
         value = sum((often for often, belief in reports if belief >= tau), start=Fraction(0))
         if state["turns"] < self.turns:

@@ -50,13 +50,13 @@ class Progress:
             )
         gold: list[tuple[str, int, int]] = []
         values: list[int] = []
-        for _, name, *said in requests:
-            a, b = (values[int(x.split()[1]) - 1] if x.startswith("result") else int(x) for x in said)
+        for _, name, *arguments in requests:
+            a, b = (values[int(x.split()[1]) - 1] if x.startswith("result") else int(x) for x in arguments)
             gold.append((name, a, b))
             values.append(_apply(name, a, b))
-        asked = [f"Request {n}: {name} {a} and {b}." for n, name, a, b in requests]
-        state = {"asked": asked, "gold": gold, "right": [], "noted": [], "calls": 0}
-        return state, [*system(self.instructions), Message(role="user", content=asked[0])]
+        lines = [f"Request {n}: {name} {a} and {b}." for n, name, a, b in requests]
+        state = {"asked": lines, "gold": gold, "right": [], "noted": [], "calls": 0}
+        return state, [*system(self.instructions), Message(role="user", content=lines[0])]
 
     def step(self, state: dict, text: str) -> tuple[list[Message], bool, Score | None]:
         call, notes = _CALL.search(text), _NOTES.search(text)

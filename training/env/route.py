@@ -45,7 +45,7 @@ class Route:
         return {"problem": problem, "calls": 0, "cost": 0.0}, [*system(told), *problem.prompt]
 
     def step(self, state: dict, text: str) -> tuple[list[Message], bool, Score | None]:
-        answer, asked, problem = extract_answer(text), _ASK.search(text), state["problem"]
+        answer, question, problem = extract_answer(text), _ASK.search(text), state["problem"]
         parts = {
             "cost": state["cost"],
             "routes": float(state["calls"]),
@@ -59,14 +59,16 @@ class Route:
                 True,
                 Scored(value=score.value, parts={**score.parts, **parts}) if isinstance(score, Scored) else score,
             )
-        if asked is None or asked[1] not in self.pool or state["calls"] >= self.most:
+        if question is None or question[1] not in self.pool or state["calls"] >= self.most:
             return [], True, Scored(value=0.0, parts={**parts, "format": 0.0})
         state["calls"] += 1
-        price, _, accuracy = self.pool[asked[1]]
-        knows = seed_for("route", problem.id, asked[1]) / 2**63 < accuracy.get(problem.family, accuracy.get("*", 0.0))
-        said = f"It is {problem.answer}." if knows else "I am not sure."
-        state["cost"] += price * len(said.split())
-        return [Message(role="tool", content=said)], False, None
+        price, _, accuracy = self.pool[question[1]]
+        knows = seed_for("route", problem.id, question[1]) / 2**63 < accuracy.get(
+            problem.family, accuracy.get("*", 0.0)
+        )
+        reply = f"It is {problem.answer}." if knows else "I am not sure."
+        state["cost"] += price * len(reply.split())
+        return [Message(role="tool", content=reply)], False, None
 
 
 def route(*, most: int = 4, pool: Sequence[Sequence[Any]] = (), instructions: str = "") -> Route:

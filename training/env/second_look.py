@@ -36,9 +36,9 @@ class SecondLook:
             return [], True, score
         state["values"].append(score.value)
         if len(state["values"]) == 1:
-            said = answer if answer is not None else "nothing"
+            shown = answer if answer is not None else "nothing"
             return (
-                [Message(role="user", content=f"{state['problem'].question} Somebody says {said}. What do you say?")],
+                [Message(role="user", content=f"{state['problem'].question} Somebody says {shown}. What do you say?")],
                 False,
                 None,
             )

@@ -46,38 +46,38 @@ class User:
     instructions: str
 
     def start(self, problem: Problem, tools: Mapping[str, Any]) -> tuple[dict, list[Message]]:
-        found = _TEXT.fullmatch(problem.question)
-        if found is None:
+        match = _TEXT.fullmatch(problem.question)
+        if match is None:
             raise ValueError(
                 f"problem {problem.id} plays in the environment 'user', but its question lists no needs and signs"
             )
         state = {
             "need": problem.answer,
-            "signs": [found[3]],
+            "signs": [match[3]],
             "mood": self.mood,
             "turns": 0,
             "calls": 0,
             "praised": 0,
             "understood": False,
         }
-        shown = Message(role="user", content=f"{found[1]} I am {found[2]}.")
+        shown = Message(role="user", content=f"{match[1]} I am {match[2]}.")
         return state | {"format": 1.0}, [*system(self.instructions), *problem.prompt[:-1], shown]
 
     def step(self, state: dict, text: str) -> tuple[list[Message], bool, Score | None]:
         state["turns"] += 1
         if self.think and not _THINK.match(text):
             state["format"] = 0.0
-        found = _TURN.search(_THINK.sub("", text, count=1) if self.think else text)
-        if found is None:
+        match = _TURN.search(_THINK.sub("", text, count=1) if self.think else text)
+        if match is None:
             return [], True, self._score(state, malformed=1.0)
         state["calls"] += 1
-        said, moved, content = self._hear(state, found[1] or found[2], found[3] or "")
+        reply, moved, content = self._hear(state, match[1] or match[2], match[3] or "")
         before = state["mood"]
         state["mood"] = min(100.0, max(0.0, before + (moved * self.ease if moved > 0 else moved)))
         state["step_reward"] = (state["mood"] - before) / 100
         if content or not self.floor < state["mood"] < self.ceiling or state["turns"] >= self.turns:
             return [], True, self._score(state)
-        return [Message(role="user", content=said)], False, None
+        return [Message(role="user", content=reply)], False, None
 
     def _hear(self, state: dict, act: str, word: str) -> tuple[str, float, bool]:
         """(what the user says, how its mood moves, whether it is content) of one turn."""

@@ -49,8 +49,8 @@ class Walk:
         return state, [*system(self.instructions), *prompt]
 
     def step(self, state: dict, text: str) -> tuple[list[Message], bool, Score | None]:
-        found = _MOVE.search(text)
-        wanted = letters(found.group(1).strip()) if found else None
+        match = _MOVE.search(text)
+        wanted = letters(match.group(1).strip()) if match else None
         parts = {"moves": float(state["moves"]), "shortest": float(state["shortest"])}
         if wanted is None:
             return [], True, Scored(value=0.0, parts={**parts, "parsed": 0.0, "malformed": 1.0})

@@ -54,8 +54,8 @@ class Workflow:
 
     def step(self, state: dict, text: str) -> tuple[list[Message], bool, Score | None]:
         state["rounds"] += 1
-        final, found = extract_answer(text), _PLAN.search(text)
-        plan = final if final is not None else found[1] if found else ""
+        final, match = extract_answer(text), _PLAN.search(text)
+        plan = final if final is not None else match[1] if match else ""
         ran = self.run(plan, state["p"])
         if ran is None:
             return [], True, Scored(value=0.0, parts={"format": 0.0, "answered": float(final is not None)})
@@ -89,15 +89,15 @@ class Workflow:
             return None
         k, runs = 0, 0
         for word in steps:
-            found = _STEP.fullmatch(word)
-            if found is None or (found[1] != "generate" and not k):
+            match = _STEP.fullmatch(word)
+            if match is None or (match[1] != "generate" and not k):
                 return None
-            n = int(found[2] or 1)
-            if found[1] == "generate":
+            n = int(match[2] or 1)
+            if match[1] == "generate":
                 k, runs = k + n, runs + n
-            elif found[1] == "review":
+            elif match[1] == "review":
                 p, runs = 1 - (1 - p) * (1 - self.fix) ** n, runs + n * k
-            elif found[1] == "ensemble":
+            elif match[1] == "ensemble":
                 p, k = (
                     sum(
                         comb(k, i) * p**i * (1 - p) ** (k - i) * (0.5 if 2 * i == k else 1.0)

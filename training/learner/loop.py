@@ -55,7 +55,7 @@ def run(
         done -= first
         for step in range(first, current.steps):
             began = time.monotonic()
-            batches, made = current.source(step)
+            batches, produced = current.source(step)
             batches = list(batches)
             for (
                 batch
@@ -72,7 +72,7 @@ def run(
                         temperature=current.temperature,
                     )
                 )
-            metrics = dict(made) | {
+            metrics = dict(produced) | {
                 k: _over(k, [m[k] for m in learned if k in m]) for k in sorted({k for m in learned for k in m})
             }
             if len(learned) > 1 and "mismatch_kl" in learned[0]:

@@ -15,8 +15,8 @@ from training.types import Batch
 def demonstration_row(renderer: Renderer, messages: Sequence[Message], context_weight: float) -> Row:
     """Loss weight 1 on what the model should say, `context_weight` on what it is told (0: those tokens are not trained
     on)."""
-    ids, said = renderer.demonstration(messages)
-    weight = np.where(said, 1.0, context_weight)
+    ids, weights = renderer.demonstration(messages)
+    weight = np.where(weights, 1.0, context_weight)
     return Row(ids=ids, trainable=weight > 0, columns={"loss_weight": weight})
 
 

@@ -141,12 +141,12 @@ def fused_policy_loss(
         loss, metrics = loss_fn(stats, batch)
         return loss, metrics, TokenStats(logp=stats.logp.detach(), entropy=stats.entropy.detach())
     check_ids(head, targets, Asked())
-    said: dict[str, Any] = {}
+    outcome: dict[str, Any] = {}
     cuts = _cuts(n, how.chunk, lengths if scope == "sequence" else None)
     loss, logp, entropy = _Local.apply(
-        hidden, head.weight, head.bias, targets, head, loss_fn, batch, cuts, verify, said
+        hidden, head.weight, head.bias, targets, head, loss_fn, batch, cuts, verify, outcome
     )
-    return loss, said["metrics"], TokenStats(logp=logp, entropy=entropy)
+    return loss, outcome["metrics"], TokenStats(logp=logp, entropy=entropy)
 
 
 def _cuts(n: int, chunk: int, lengths: Sequence[int] | None) -> list[slice]:
@@ -180,7 +180,7 @@ class _Local(torch.autograd.Function):
         batch,
         cuts: list[slice],
         verify: bool,
-        said: dict,
+        outcome: dict,
     ):
         n = len(targets)
         matrix, sums = operand(head), Sums(hidden, head, ctx.needs_input_grad[:3], main=False)
@@ -209,7 +209,7 @@ class _Local(torch.autograd.Function):
             dz, unit = turn(z, targets[rows], given, row, head, Asked(), kernels=kernels, dtype=hidden.dtype)
             sums.add(rows, dz, hidden[rows], matrix, unit)
             del z, dz  # before the next chunk's logits are made: two chunks would be alive else
-        loss, said["metrics"], final = _gradients(loss_fn, batch, logp, entropy)
+        loss, outcome["metrics"], final = _gradients(loss_fn, batch, logp, entropy)
         if verify:
             _same(used, final)
         ctx.sums, ctx.weight, ctx.bias = sums, weight, bias

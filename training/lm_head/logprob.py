@@ -141,20 +141,20 @@ def dense_logprob(hidden: Tensor, weight: Tensor, targets: Tensor, temperature: 
     return s.logp, s.entropy
 
 
-def dense_stats(hidden: Tensor, head: Head, targets: Tensor, asked: Asked | None = None) -> HeadStats:
+def dense_stats(hidden: Tensor, head: Head, targets: Tensor, wanted: Asked | None = None) -> HeadStats:
     """The reference of everything, by the definition, in float64 and [N, V] tensors."""
-    asked = asked or Asked()
+    wanted = wanted or Asked()
     z = _dense_logits(hidden, head)
     logp = torch.log_softmax(z, dim=-1)
     weigh = lambda x: torch.where(logp.isinf(), 0.0, logp.exp() * x).sum(-1)  # noqa: E731
-    top = logp.topk(asked.top_k, -1) if asked.top_k else None
+    top = logp.topk(wanted.top_k, -1) if wanted.top_k else None
     return HeadStats(
         logp=logp.gather(1, targets[:, None]).squeeze(1),
         entropy=-weigh(logp),
         lse=z.logsumexp(-1),
-        selected=None if asked.selected is None else logp.gather(1, asked.selected),
-        kl=weigh(logp - torch.log_softmax(_dense_logits(*asked.reference), -1)) if asked.reference else None,
-        squares=weigh(logp.exp()) if asked.squares else None,
+        selected=None if wanted.selected is None else logp.gather(1, wanted.selected),
+        kl=weigh(logp - torch.log_softmax(_dense_logits(*wanted.reference), -1)) if wanted.reference else None,
+        squares=weigh(logp.exp()) if wanted.squares else None,
         top_logp=top and top.values,
         top_ids=top and top.indices,
     )
@@ -173,7 +173,7 @@ def fused_stats(
     hidden: Tensor,
     head: Head,
     targets: Tensor,
-    asked: Asked | None = None,
+    wanted: Asked | None = None,
     *,
     chunk: int | None = None,
     keep_elements: int | None = None,
@@ -185,8 +185,8 @@ def fused_stats(
     and autograd sees none. Raises ValueError for ids that are no row of the head (on a CPU; on a GPU the kernel would
     have to wait for it).
     """
-    asked = asked or Asked()
-    check_ids(head, targets, asked)
+    wanted = wanted or Asked()
+    check_ids(head, targets, wanted)
     most = limits(hidden)
     if chunk is None:
         chunk = max(1, min(most.kept, most.elements // len(head.used)))
@@ -198,10 +198,10 @@ def fused_stats(
         "logp",
         "entropy",
         "lse",
-        *(k for k in ("selected", "kl", "squares") if _wanted(asked, k)),
-        *(("top_logp", "top_ids") * bool(asked.top_k)),
+        *(k for k in ("selected", "kl", "squares") if _wanted(wanted, k)),
+        *(("top_logp", "top_ids") * bool(wanted.top_k)),
     ]
-    out = _Stats.apply(hidden, head.weight, head.bias, targets, head, asked, names, chunk, keep)
+    out = _Stats.apply(hidden, head.weight, head.bias, targets, head, wanted, names, chunk, keep)
     return HeadStats(**dict(zip(names, out, strict=True)))
 
 
@@ -222,9 +222,9 @@ def fused_logprob(
     return stats.logp, stats.entropy
 
 
-def check_ids(head: Head, targets: Tensor, asked: Asked) -> None:
+def check_ids(head: Head, targets: Tensor, wanted: Asked) -> None:
     """Raises ValueError where a target or selected id is no row of the head in use; looks on a CPU only."""
-    for name, ids in (("target", targets), ("selected id", asked.selected)):
+    for name, ids in (("target", targets), ("selected id", wanted.selected)):
         if (
             ids is not None
             and ids.numel()
@@ -237,24 +237,28 @@ def check_ids(head: Head, targets: Tensor, asked: Asked) -> None:
             )
 
 
-def _wanted(asked: Asked, name: str) -> bool:
-    return {"selected": asked.selected is not None, "kl": asked.reference is not None, "squares": asked.squares}[name]
+def _wanted(wanted: Asked, name: str) -> bool:
+    return {"selected": wanted.selected is not None, "kl": wanted.reference is not None, "squares": wanted.squares}[
+        name
+    ]
 
 
 class _Stats(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, hidden, weight, bias, targets, head: Head, asked: Asked, names: list[str], chunk: int, keep: bool):
+    def forward(
+        ctx, hidden, weight, bias, targets, head: Head, wanted: Asked, names: list[str], chunk: int, keep: bool
+    ):
         ctx.set_materialize_grads(False)
         chunks, kept = [], []
         matrix = operand(head)
         for rows in blocks(hidden.shape[0], chunk):
             z = logits(hidden[rows], matrix, head)
-            q = reference_logp(asked.part(rows))
-            chunks.append(read(z, targets[rows], asked.part(rows), q, row_kernels(z, head, asked)))
+            q = reference_logp(wanted.part(rows))
+            chunks.append(read(z, targets[rows], wanted.part(rows), q, row_kernels(z, head, wanted)))
             if keep:
                 kept.append(z)
             del z, q  # before the next chunk's are made
-        stats = {n: torch.cat([getattr(c, n) for c in chunks]) if chunks else _empty(n, hidden, asked) for n in names}
+        stats = {n: torch.cat([getattr(c, n) for c in chunks]) if chunks else _empty(n, hidden, wanted) for n in names}
         ctx.save_for_backward(
             hidden,
             weight,
@@ -265,7 +269,7 @@ class _Stats(torch.autograd.Function):
             *([stats["kl"]] if "kl" in stats else []),
             *kept,
         )
-        ctx.head, ctx.asked, ctx.chunk, ctx.names, ctx.n_kept = head, asked, chunk, names, len(kept)
+        ctx.head, ctx.asked, ctx.chunk, ctx.names, ctx.n_kept = head, wanted, chunk, names, len(kept)
         ctx.mark_non_differentiable(*(stats[n] for n in names if n in ("squares", "top_logp", "top_ids")))
         return tuple(stats[n] for n in names)
 
@@ -280,23 +284,23 @@ class _Stats(torch.autograd.Function):
         head, matrix = ctx.head, operand(ctx.head)
         sums = Sums(hidden, head, ctx.needs_input_grad[:3])
         for i, rows in enumerate(blocks(hidden.shape[0], ctx.chunk)):
-            asked, given = ctx.asked.part(rows), gradient.part(rows)
+            wanted, given = ctx.asked.part(rows), gradient.part(rows)
             z = kept[i].clone() if kept else logits(hidden[rows], matrix, head)
             kernels = row_kernels(z, head, ctx.asked)
             if not kept and kernels is None:
                 shift(z, lse[rows])
             row = HeadStats(logp=None, entropy=entropy[rows], lse=lse[rows], kl=None if kl is None else kl[rows])
-            dz, unit = turn(z, targets[rows], given, row, head, asked, reference_logp(asked), kernels, hidden.dtype)
+            dz, unit = turn(z, targets[rows], given, row, head, wanted, reference_logp(wanted), kernels, hidden.dtype)
             sums.add(rows, dz, hidden[rows], matrix, unit)
             del z, dz
         return *sums.out(weight, bias), None, None, None, None, None, None
 
 
-def _empty(name: str, hidden: Tensor, asked: Asked) -> Tensor:
+def _empty(name: str, hidden: Tensor, wanted: Asked) -> Tensor:
     width = {
-        "selected": lambda: (asked.selected.shape[1],),
-        "top_logp": lambda: (asked.top_k,),
-        "top_ids": lambda: (asked.top_k,),
+        "selected": lambda: (wanted.selected.shape[1],),
+        "top_logp": lambda: (wanted.top_k,),
+        "top_ids": lambda: (wanted.top_k,),
     }
     return hidden.new_zeros((0, *width.get(name, tuple)()), dtype=torch.long if name == "top_ids" else torch.float32)
 
@@ -337,11 +341,11 @@ def logits(hidden: Tensor, matrix: Tensor, head: Head) -> Tensor:
     return z if head.temperature == 1.0 else z.div_(head.temperature)
 
 
-def reference_logp(asked: Asked) -> Tensor | None:
+def reference_logp(wanted: Asked) -> Tensor | None:
     """log q [n, V] of the rows of `asked`, or None."""
-    if asked.reference is None:
+    if wanted.reference is None:
         return None
-    hidden, head = asked.reference
+    hidden, head = wanted.reference
     z = logits(hidden, operand(head), head)
     return shift(z, z.logsumexp(-1))
 
@@ -356,16 +360,16 @@ def in_cache(z: Tensor) -> Iterator[slice]:
     return blocks(len(z), len(z) or 1) if z.is_cuda else blocks(len(z), max(4, _CACHED // max(1, z.shape[1])))
 
 
-def row_kernels(z: Tensor, head: Head, asked: Asked) -> ModuleType | None:
+def row_kernels(z: Tensor, head: Head, wanted: Asked) -> ModuleType | None:
     """training/lm_head/kernels.py where it can do this: a GPU, a plain head, and nothing asked but logp, entropy and
     lse."""
-    if not z.is_cuda or head.softcap is not None or asked != Asked():
+    if not z.is_cuda or head.softcap is not None or wanted != Asked():
         return None
     return importlib.import_module("training.lm_head.kernels")
 
 
 def read(
-    z: Tensor, targets: Tensor, asked: Asked, log_q: Tensor | None = None, kernels: ModuleType | None = None
+    z: Tensor, targets: Tensor, wanted: Asked, log_q: Tensor | None = None, kernels: ModuleType | None = None
 ) -> HeadStats:
     """The statistics of n rows of logits z [n, V], which become their log-probs in place (with kernels: are left as
     they are)."""
@@ -379,8 +383,8 @@ def read(
             "logp",
             "entropy",
             "lse",
-            *(["kl"] if asked.reference else []),
-            *(["squares"] if asked.squares else []),
+            *(["kl"] if wanted.reference else []),
+            *(["squares"] if wanted.squares else []),
         )
     }
     for rows in in_cache(z):
@@ -399,16 +403,16 @@ def read(
         out["lse"][rows] = log_total + top.squeeze(-1)
         out["entropy"][rows] = log_total - (torch.linalg.vecdot(e, part) + own * own_z) / total
         part.sub_(log_total[:, None])
-        if asked.squares:
+        if wanted.squares:
             out["squares"][rows] = (torch.linalg.vecdot(e, e) + own.square()) / total**2
-        if asked.reference:
+        if wanted.reference:
             gap = part - log_q[rows]
             out["kl"][rows] = (torch.linalg.vecdot(e, gap) + own * gap.gather(1, at).squeeze(1)) / total
     out["logp"] = z.gather(1, targets[:, None]).squeeze(1)
-    if asked.selected is not None:
-        out["selected"] = z.gather(1, asked.selected)
-    if asked.top_k:
-        out["top_logp"], out["top_ids"] = z.topk(asked.top_k, -1)
+    if wanted.selected is not None:
+        out["selected"] = z.gather(1, wanted.selected)
+    if wanted.top_k:
+        out["top_logp"], out["top_ids"] = z.topk(wanted.top_k, -1)
     return HeadStats(**out)
 
 
@@ -418,7 +422,7 @@ def turn(
     given: Gradient,
     row: HeadStats,
     head: Head,
-    asked: Asked,
+    wanted: Asked,
     log_q: Tensor | None = None,
     kernels: ModuleType | None = None,
     dtype: torch.dtype = torch.float32,
@@ -471,7 +475,7 @@ def turn(
             part.mul_(p)
         part.scatter_(1, at[rows], entry[rows, None])
         if given.selected is not None:
-            part.scatter_add_(1, asked.selected[rows], s[rows])
+            part.scatter_add_(1, wanted.selected[rows], s[rows])
         if head.softcap is not None:
             part.mul_(slope)
         if head.temperature != 1.0:

@@ -31,16 +31,16 @@ def answer_overlap(
     seed: int = 0,
 ) -> dict[str, Metric]:
     matches, f1s = [], []
-    for _, said, wanted in scored_samples(scored, answers, references):
-        pairs = [(normalise(a[:1000]), normalise(r[:1000])) for a, r in zip(said, wanted, strict=True)]
+    for _, given, wanted in scored_samples(scored, answers, references):
+        pairs = [(normalise(a[:1000]), normalise(r[:1000])) for a, r in zip(given, wanted, strict=True)]
         matches.append(float(np.mean([a == r and bool(a) for a, r in pairs])))
         f1s.append(float(np.mean([f1(a.split(), r.split()) for a, r in pairs])))
     more = {"level": level, "resamples": resamples, "seed": seed, "shares": True}
     return {"exact_match": interval(matches, **more), "f1": interval(f1s, **more)}
 
 
-def f1(said: Sequence[str], wanted: Sequence[str]) -> float:
+def f1(answer: Sequence[str], wanted: Sequence[str]) -> float:
     """Harmonic mean of precision and recall of the words, each counted as often as it stands there; 0 without a word in
     common."""
-    common = sum((Counter(said) & Counter(wanted)).values())
-    return 2 * common / (len(said) + len(wanted)) if common else 0.0
+    common = sum((Counter(answer) & Counter(wanted)).values())
+    return 2 * common / (len(answer) + len(wanted)) if common else 0.0

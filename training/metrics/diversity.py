@@ -39,15 +39,17 @@ def diversity(
     seed: int = 0,
 ) -> dict[str, Metric]:
     problems = scored_samples(scored, texts, answers)
-    words = [[_WORD.findall(t[:4000]) for t in said] for _, said, _ in problems]
+    words = [[_WORD.findall(t[:4000]) for t in written] for _, written, _ in problems]
     more = {"level": level, "resamples": resamples, "seed": seed}
     cut = {
-        n: [[grams(w, n) for w in said] for said in words] for n in {*ns, *range(1, orders + 1)}
+        n: [[grams(w, n) for w in text_words] for text_words in words] for n in {*ns, *range(1, orders + 1)}
     }  # order -> problem -> sample -> n-grams
-    size = {n: max(2, len({g for said in bags for bag in said for g in bag})) for n, bags in cut.items()}
+    size = {n: max(2, len({g for text_bag in bags for bag in text_bag for g in bag})) for n, bags in cut.items()}
     out = {}
     for n in ns:
-        out[f"distinct@{n}"] = interval([_share([g for bag in said for g in bag]) for said in cut[n]], **more)
+        out[f"distinct@{n}"] = interval(
+            [_share([g for bag in text_grams for g in bag]) for text_grams in cut[n]], **more
+        )
     bags = [{n: [g for bag in cut[n][i] for g in bag] for n in range(1, orders + 1)} for i in range(len(words))]
     out["ead"] = interval([ead(bag, size) for bag in bags], **more)
     out["answer_entropy"] = interval([entropy(given) for _, _, given in problems], **more)
@@ -60,18 +62,14 @@ def grams(words: Sequence[str], n: int) -> list[tuple[str, ...]]:
     return [tuple(words[i : i + n]) for i in range(len(words) - n + 1)]
 
 
-def _share(found: Sequence[tuple[str, ...]]) -> float:
-    return len(set(found)) / len(found) if found else 0.0
+def _share(bag: Sequence[tuple[str, ...]]) -> float:
+    return len(set(bag)) / len(bag) if bag else 0.0
 
 
 def ead(bags: Mapping[int, Sequence[tuple[str, ...]]], size: Mapping[int, int]) -> float:
     """Expectation-adjusted share of different n-grams (order -> n-grams), mean over the orders that have any; 0 where
     none has."""
-    values = [
-        len(set(found)) / (size[n] * (1 - ((size[n] - 1) / size[n]) ** len(found)))
-        for n, found in bags.items()
-        if found
-    ]
+    values = [len(set(bag)) / (size[n] * (1 - ((size[n] - 1) / size[n]) ** len(bag))) for n, bag in bags.items() if bag]
     return float(np.mean(values)) if values else 0.0
 
 
@@ -92,10 +90,10 @@ def _across(
     values, present = np.zeros(len(drawn)), np.zeros(len(drawn))
     for n, v in size.items():
         known: dict[tuple[str, ...], int] = {}
-        found = [(i, known.setdefault(g, len(known))) for i, bags in enumerate(first) for g in bags.get(n, ())]
-        if not found:
+        entries = [(i, known.setdefault(g, len(known))) for i, bags in enumerate(first) for g in bags.get(n, ())]
+        if not entries:
             continue
-        owner, ids = np.array(found).T
+        owner, ids = np.array(entries).T
         for r, weights in enumerate(drawn):
             times = weights[owner]
             total = times.sum()

@@ -41,8 +41,10 @@ def format_and_refusal(
     problems = scored_samples(scored, texts, tokens, outcomes)
     shares = {
         "format": [float(np.mean([o in FORMAT for o in ended])) for *_, ended in problems],
-        "refusal": [float(np.mean([bool(REFUSALS.search(t[:2000])) for t in said])) for _, said, _, _ in problems],
-        "empty": [float(np.mean([not t.strip() for t in said])) for _, said, _, _ in problems],
+        "refusal": [
+            float(np.mean([bool(REFUSALS.search(t[:2000])) for t in written])) for _, written, _, _ in problems
+        ],
+        "empty": [float(np.mean([not t.strip() for t in written])) for _, written, _, _ in problems],
     }
     lengths = {
         "length": [float(np.mean(n)) for _, _, n, _ in problems],

@@ -42,8 +42,8 @@ def geometry(
         return {"rank_me": nan, "alpha": dict(nan)}
     rows, owner = np.concatenate(problems), np.repeat(np.arange(n), [len(p) for p in problems])
     weights = [np.ones(len(rows)), *(w[owner] for w in counts(n, resamples, seed))]
-    found = np.array([_both(spectrum(rows, w, centre), first, last) for w in weights])
-    return {name: _metric(found[:, i], n, level) for i, name in enumerate(("rank_me", "alpha"))}
+    spectra = np.array([_both(spectrum(rows, w, centre), first, last) for w in weights])
+    return {name: _metric(spectra[:, i], n, level) for i, name in enumerate(("rank_me", "alpha"))}
 
 
 def spectrum(rows: np.ndarray, weights: np.ndarray, centre: bool = True) -> np.ndarray:

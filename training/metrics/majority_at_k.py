@@ -33,28 +33,28 @@ def majority_at_k(
     resamples: int = 2000,
     seed: int = 0,
 ) -> dict[str, Metric]:
-    problems = [(s, [normalise(a)[:200] for a in said]) for s, said in scored_samples(scored, answers)]
+    problems = [(s, [normalise(a)[:200] for a in given]) for s, given in scored_samples(scored, answers)]
     out = {}
     for k in ks:
-        values = [_one(s, said, k, draws, seed) for s, said in problems if len(s) >= k]
+        values = [_one(s, given, k, draws, seed) for s, given in problems if len(s) >= k]
         if values or not problems:
             out[f"majority@{k}"] = interval(values, level=level, resamples=resamples, seed=seed, shares=True)
     return out
 
 
-def _one(scores: Sequence[float], said: Sequence[str], k: int, draws: int, seed: int) -> float:
+def _one(scores: Sequence[float], answers: Sequence[str], k: int, draws: int, seed: int) -> float:
     n = len(scores)
     if comb(n, k) <= draws:
         subsets = list(combinations(range(n), k))
     else:
         rng = np.random.default_rng(seed)
         subsets = [tuple(rng.choice(n, k, replace=False)) for _ in range(draws)]
-    return float(np.mean([_vote(scores, said, subset) for subset in subsets]))
+    return float(np.mean([_vote(scores, answers, subset) for subset in subsets]))
 
 
-def _vote(scores: Sequence[float], said: Sequence[str], subset: Sequence[int]) -> float:
-    votes = Counter(said[i] for i in subset if said[i])
+def _vote(scores: Sequence[float], answers: Sequence[str], subset: Sequence[int]) -> float:
+    votes = Counter(answers[i] for i in subset if answers[i])
     most = max(votes.values(), default=0)
     winners = {a for a, n in votes.items() if n == most}
-    won = [[scores[i] for i in subset if said[i] == a] for a in winners]
+    won = [[scores[i] for i in subset if answers[i] == a] for a in winners]
     return float(np.mean([np.mean(w) for w in won])) if won else 0.0

@@ -35,8 +35,8 @@ def self_bleu(
     seed: int = 0,
 ) -> dict[str, Metric]:
     values = []
-    for _, said in scored_samples(scored, texts):
-        words = [_WORD.findall(t[:4000]) for t in said[:most]]
+    for _, text in scored_samples(scored, texts):
+        words = [_WORD.findall(t[:4000]) for t in text[:most]]
         if len(words) > 1:
             values.append(float(np.mean([bleu(w, words[:i] + words[i + 1 :], orders) for i, w in enumerate(words)])))
     return {"self_bleu": interval(values, level=level, resamples=resamples, seed=seed, shares=True)}

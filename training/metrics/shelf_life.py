@@ -37,9 +37,9 @@ def shelf_life(
     seed: int = 0,
 ) -> dict[str, Metric]:
     rows = []
-    for s, trained, asked in scored_samples(scored, judges, sources):
+    for s, trained, source in scored_samples(scored, judges, sources):
         row = np.zeros((6, 2))  # number and sum of each cell, then of seen and unseen questions
-        for value, a, b in zip(s, trained, asked, strict=True):
+        for value, a, b in zip(s, trained, source, strict=True):
             row[CELLS.index((a, b.split()[0]))] += (1, value)
             row[5 if "unseen" in b.split() else 4] += (1, value)
         rows.append(row.ravel())

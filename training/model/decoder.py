@@ -68,7 +68,7 @@ class FusedDecoder:
     @torch.no_grad()
     def refresh(self) -> None:
         """Take the weights as they are now."""
-        made = []
+        layers = []
         for layer in self.model.base_model.layers:
             a, m = layer.self_attn, layer.mlp
             q, k = (self._interleaved(p.weight) for p in (a.q_proj, a.k_proj))
@@ -80,7 +80,7 @@ class FusedDecoder:
                 turn = torch.cat(
                     [x.weight[self.order].expand(n, -1) for x, n in ((a.q_norm, self.heads), (a.k_norm, self.kv))]
                 )
-            made.append(
+            layers.append(
                 _Layer(
                     before=layer.input_layernorm.weight.clone(),
                     qkv=_product([q, k, a.v_proj.weight]),
@@ -92,7 +92,7 @@ class FusedDecoder:
                     down=_product([m.down_proj.weight]),
                 )
             )
-        self.layers = made
+        self.layers = layers
         self.embedding, self.norm = (
             self.model.get_input_embeddings().weight.clone(),
             self.model.base_model.norm.weight.clone(),

@@ -112,24 +112,24 @@ class Renderer:
     def _lost(self, role: str) -> str:
         """Why text of this role does not reach the model, in words; "" where it does: every mark of a conversation must
         stand in what the template writes."""
-        asked, called, told = (f"{_MARK}{x}" for x in ("asked", "called", "told"))
+        question, called, told = (f"{_MARK}{x}" for x in ("asked", "called", "told"))
         call = Message(role="assistant", content=f"<search>{called}</search>")
         conversations = {
-            "user": [[Message(role="user", content=asked)], [*_ASKED, call, Message(role="user", content=asked)]],
+            "user": [[Message(role="user", content=question)], [*_ASKED, call, Message(role="user", content=question)]],
             "assistant": [[*_ASKED, call, *_ASKED]],
-            "system": [[Message(role="system", content=told), Message(role="user", content=asked)]],
+            "system": [[Message(role="system", content=told), Message(role="user", content=question)]],
             "tool": [
                 [*_ASKED, call, Message(role="tool", content=told)],
-                [*_ASKED, call, Message(role="tool", content=asked), Message(role="tool", content=told)],
+                [*_ASKED, call, Message(role="tool", content=question), Message(role="tool", content=told)],
             ],
         }[role]
-        for said in conversations:
+        for conversation in conversations:
             try:
-                text = self._text(said, True)
+                text = self._text(conversation, True)
             except _UNWRITTEN as e:
                 return f"cannot write a message of the role {role} ({str(e).strip().splitlines()[0] if str(e) else type(e).__name__})"
-            for mark in (asked, called, told):
-                if any(m.role == role and mark in m.content for m in said) and mark not in text:
+            for mark in (question, called, told):
+                if any(m.role == role and mark in m.content for m in conversation) and mark not in text:
                     return f"loses the text of a message of the role {role}"
         return ""
 
@@ -138,26 +138,26 @@ class Renderer:
         ValueError."""
         told = [self._between(_ASKED, [Message(role=role, content="t")]) for role in ("tool", "user")]
         told.append(self._text([*_ASKED, Message(role="assistant", content=_MARK)], False).partition(_MARK)[2])
-        found = [max((s for s in special if s and t.startswith(s)), key=len, default="") for t in told]
-        if not found[0] or len(set(found)) > 1:
+        ends = [max((s for s in special if s and t.startswith(s)), key=len, default="") for t in told]
+        if not ends[0] or len(set(ends)) > 1:
             raise ValueError(
                 f"the chat template of {self.name!r} does not end a turn with a token of its own, the same whatever follows "
                 f"(it writes {', '.join(repr(t[:24]) for t in dict.fromkeys(told))}): {_REMEDY}"
             )
-        return found[0]
+        return ends[0]
 
     def _plain(self, text: str, role: str = "") -> str:
         """Text whose special tokens are spelled apart: a passage or an answer that quotes `<|im_end|>` must not end a
         turn. Of a tool, all markup is."""
         return (self._markup if role == "tool" else self._special).sub(
-            lambda found: f"{found[0][:1]} {found[0][1:]}", text
+            lambda match: f"{match[0][:1]} {match[0][1:]}", text
         )
 
     def _text(self, messages: Sequence[Message], generate: bool) -> str:
         plain = [Message(role=m.role, content=self._plain(m.content, m.role)) for m in messages]
-        said = [{"role": m.role, "content": m.content} for m in merged(plain, self.as_user)]
+        plain_messages = [{"role": m.role, "content": m.content} for m in merged(plain, self.as_user)]
         return self.tokenizer.apply_chat_template(
-            said,
+            plain_messages,
             tokenize=False,
             add_generation_prompt=generate,
             enable_thinking=False,

@@ -94,12 +94,14 @@ class PairObjective:
         base = (
             torch.zeros_like(sums) if reference is None else batch.row_sum(torch.where(batch.trainable, reference, 0.0))
         )
-        said = sums
+        policy_values = sums
         if self.ratio is not None:
             old = torch.zeros_like(stats.logp) if reference is None else reference
-            said = base + batch.row_sum(self.ratio(stats.logp, old, batch))
+            policy_values = base + batch.row_sum(self.ratio(stats.logp, old, batch))
         columns = per_pair(self.loss, batch)
-        values = self.loss(said[0::2], said[1::2], base[0::2], base[1::2], lengths[0::2], lengths[1::2], **columns)
+        values = self.loss(
+            policy_values[0::2], policy_values[1::2], base[0::2], base[1::2], lengths[0::2], lengths[1::2], **columns
+        )
         if self.state.get("begins"):
             same = self.loss(base[0::2], base[1::2], base[0::2], base[1::2], lengths[0::2], lengths[1::2], **columns)
             _equal(values.detach(), same, self.tolerance)

@@ -42,8 +42,8 @@ class SampledPairs:
     def __call__(self, step: int) -> tuple[Iterable[Batch], Mapping[str, float]]:
         rng = np.random.default_rng(seed_for(self.seed, self.name, "step", "", step))
         at = rng.choice(len(self.problems), self.prompts, replace=self.prompts > len(self.problems))
-        asked, worths = self.asked([self.problems[i] for i in at], rng)
-        groups = self.player.play(asked, self.samples, self.seed, self.name, step)
+        drawn, worths = self.asked([self.problems[i] for i in at], rng)
+        groups = self.player.play(drawn, self.samples, self.seed, self.name, step)
         self.player.sampler.version += 1
         rows = [r for i, (g, w) in enumerate(zip(groups, worths, strict=True)) for r in self.unit(g, i, w)]
         means = [float(np.nanmean(g.rewards)) for g in groups if not np.isnan(g.rewards).all()]
@@ -54,11 +54,11 @@ class SampledPairs:
         self, problems: Sequence[Problem], rng: np.random.Generator
     ) -> tuple[list[Problem], list[tuple[Worth, ...]]]:
         """What is asked in the place of problems, and for each of them what its rollouts are worth, rule by rule."""
-        found: list[tuple[Problem, tuple[Worth, ...]]] = [(p, ()) for p in problems]
+        answered: list[tuple[Problem, tuple[Worth, ...]]] = [(p, ()) for p in problems]
         for rule in self.rules:
-            changed = rule.asked([p for p, _ in found], rng, self.player)
-            found = [(p, (*before, worth)) for (_, before), (p, worth) in zip(found, changed, strict=True)]
-        return [p for p, _ in found], [worths for _, worths in found]
+            changed = rule.asked([p for p, _ in answered], rng, self.player)
+            answered = [(p, (*before, worth)) for (_, before), (p, worth) in zip(answered, changed, strict=True)]
+        return [p for p, _ in answered], [worths for _, worths in answered]
 
     def unit(self, group: Group, index: int, worths: Sequence[Worth] = ()) -> list[Row]:
         """The rows of a group's pairs, or none where its rollouts are all worth the same. An unscorable rollout is left

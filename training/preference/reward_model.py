@@ -83,8 +83,8 @@ def features(model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
     ends = torch.tensor(batch.lengths, device=hidden.device).cumsum(0) - 1
     starts = ends - torch.tensor(batch.lengths, device=hidden.device) + 1
     first = [int(t.to(torch.int8).argmax()) if bool(t.any()) else len(t) for t in batch.trainable.split(batch.lengths)]
-    asked = starts + torch.tensor(first, device=hidden.device).clamp_min(1) - 1
-    return hidden.index_select(0, ends), hidden.index_select(0, asked)
+    prompt_ends = starts + torch.tensor(first, device=hidden.device).clamp_min(1) - 1
+    return hidden.index_select(0, ends), hidden.index_select(0, prompt_ends)
 
 
 def head_stats(model: nn.Module, batch: Batch, *, temperature: float = 1.0) -> TokenStats:

@@ -48,17 +48,17 @@ def read(rounds: Sequence[Any], steps: int) -> list[Turn]:
     say."""
     known = {f.name: type(f.default) if f.name != "layers" else list for f in fields(Turn)}
     turns = []
-    for i, said in enumerate(rounds):
+    for i, spec in enumerate(rounds):
         where = f"prefer.rounds[{i}]"
-        if not isinstance(said, Mapping):
-            raise UserError(f"{where} must be a mapping such as {{pairs: sampled, renew: true}}, not {said!r}")
-        for key, value in said.items():
+        if not isinstance(spec, Mapping):
+            raise UserError(f"{where} must be a mapping such as {{pairs: sampled, renew: true}}, not {spec!r}")
+        for key, value in spec.items():
             if key not in known:
                 raise UserError(f"{where}: unknown key {key!r}: {nearest(key, known)}")
             kind = (int, float) if known[key] is float else known[key]
             if not isinstance(value, kind) or (isinstance(value, bool) and known[key] is not bool):
                 raise UserError(f"{where}.{key} must be a {known[key].__name__}, not {value!r}")
-        turn = Turn(**said)
+        turn = Turn(**spec)
         if turn.pairs not in ("clean", "sampled"):
             raise UserError(f"{where}.pairs is {turn.pairs!r}: choose 'clean' or 'sampled'")
         if not (0 < turn.easiest <= 1 and 0 < turn.hardest <= 1) or min(turn.steps, turn.every) < 0:

@@ -40,12 +40,12 @@ def pair(pairs: Sequence[PreferencePair], problems: Mapping[str, Problem]) -> li
 
 def prompt(pairs: Sequence[PreferencePair], problems: Mapping[str, Problem]) -> list[list[Two]]:
     """Two pairs of one prompt; what is left over is given twice."""
-    found: dict[tuple[Message, ...], list[Two]] = {}
+    by_prompt: dict[tuple[Message, ...], list[Two]] = {}
     for p in pairs:
-        found.setdefault(p.prompt, []).append(plain(p))
+        by_prompt.setdefault(p.prompt, []).append(plain(p))
     return [
         [mine[i], mine[i + 1] if i + 1 < len(mine) else mine[i]]
-        for mine in found.values()
+        for mine in by_prompt.values()
         for i in range(0, len(mine), 2)
     ]
 
@@ -107,8 +107,8 @@ def words(text: str) -> list[str]:
 def instructed(prompt: tuple[Message, ...], sentence: str) -> tuple[Message, ...]:
     """The prompt with a sentence behind its last user message."""
     last = max(i for i, m in enumerate(prompt) if m.role == "user")
-    said = Message(role="user", content=f"{prompt[last].content} {sentence}")
-    return (*prompt[:last], said, *prompt[last + 1 :])
+    instructed_turn = Message(role="user", content=f"{prompt[last].content} {sentence}")
+    return (*prompt[:last], instructed_turn, *prompt[last + 1 :])
 
 
 def conditioned(pairs: Sequence[PreferencePair], problems: Mapping[str, Problem]) -> list[list[Two]]:
@@ -144,8 +144,8 @@ def rows_of(
     for i, unit in enumerate(units):
         rows = []
         for two in unit:
-            for asked, text in (two.chosen, two.rejected):
-                start = prompt_ids(renderer, asked)
+            for prompt, text in (two.chosen, two.rejected):
+                start = prompt_ids(renderer, prompt)
                 ids = np.concatenate([start, renderer.turn(text)])
                 rows.append(
                     Row(

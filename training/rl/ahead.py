@@ -139,11 +139,11 @@ class _Following:
         elif self.told is not None:
             self.session.observe([self.names.index(r) for r in self.rows], self.told)
         self.told = None
-        said = self.session.generate(sampling)
+        sampled = self.session.generate(sampling)
         self.turn += 1
-        for r, segment in zip(self.rows, said, strict=True):
+        for r, segment in zip(self.rows, sampled, strict=True):
             self.said[r].append(segment.ids)
-        return said
+        return sampled
 
 
 @dataclass
@@ -231,13 +231,13 @@ class Ahead:
                 self._changed.wait()
             if self._failed is not None:
                 raise self._failed
-            made = self.waiting.popleft()
+            collected = self.waiting.popleft()
         waited = time.monotonic() - began
-        check_versions(made.kept, step, self.mode.staleness)
-        batches, metrics = self.experience.finish(made)
+        check_versions(collected.kept, step, self.mode.staleness)
+        batches, metrics = self.experience.finish(collected)
         if not self.mode.fresh and self.mode.staleness:
             self._allow(step, step + self.mode.staleness)
-        return batches, {**metrics, **lags(made.kept, step), "waited_seconds": waited}
+        return batches, {**metrics, **lags(collected.kept, step), "waited_seconds": waited}
 
     def _allow(self, version: int, last: int) -> None:
         """Send the learner's weights, and let the steps up to `last` begin."""
@@ -257,9 +257,9 @@ class Ahead:
                         return
                     self._busy = True
                 self.mailbox.take(self.experience.player.sampler)
-                made = self.experience.collect(self.begun)
+                collected = self.experience.collect(self.begun)
                 with self._changed:
-                    self.waiting.append(made)
+                    self.waiting.append(collected)
                     self.begun += 1
                     self._busy = False
                     self._changed.notify_all()
@@ -295,15 +295,19 @@ class Ahead:
 
 def lags(groups: Sequence[Group], step: int) -> dict[str, float]:
     """How many updates the weights were behind that wrote the tokens of a step: mean over tokens, and largest."""
-    said = [
+    lag_of_tokens = [
         (step - s.version, len(s.ids))
         for g in groups
         for r in g.rollouts
         for s in r.segments
         if s.role == "model" and s.version is not None
     ]
-    n = sum(k for _, k in said)
-    return {"lag": sum(d * k for d, k in said) / n, "lag_max": float(max(d for d, _ in said))} if n else {}
+    n = sum(k for _, k in lag_of_tokens)
+    return (
+        {"lag": sum(d * k for d, k in lag_of_tokens) / n, "lag_max": float(max(d for d, _ in lag_of_tokens))}
+        if n
+        else {}
+    )
 
 
 _KEPT = {c.__name__: c for c in (Message, Problem, Sampling, Scored, Unscorable, Segment, Rollout, Group)}
@@ -333,17 +337,17 @@ def back(value: Any) -> Any:
     return type(value)(back(v) for v in value) if isinstance(value, list | tuple) else value
 
 
-def pack_collected(made: Collected) -> dict[str, Any]:
+def pack_collected(collected: Collected) -> dict[str, Any]:
     """A collected step as plain values; a group that was kept as it was played is written once."""
-    place = {id(g): i for i, g in enumerate(made.played)}
+    place = {id(g): i for i, g in enumerate(collected.played)}
     return {
-        "step": made.step,
-        "played": plain(made.played),
-        "kept": [place[id(g)] if id(g) in place else plain(g) for g in made.kept],
-        "dropped": dict(made.dropped),
-        "guided": dict(made.guided),
-        "rng": made.rng.bit_generator.state,
-        "seconds": made.seconds,
+        "step": collected.step,
+        "played": plain(collected.played),
+        "kept": [place[id(g)] if id(g) in place else plain(g) for g in collected.kept],
+        "dropped": dict(collected.dropped),
+        "guided": dict(collected.guided),
+        "rng": collected.rng.bit_generator.state,
+        "seconds": collected.seconds,
     }
 
 

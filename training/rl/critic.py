@@ -89,9 +89,9 @@ class Critic:
         values = score(
             self.learner.model, batch, tokens_per_microbatch=self.tokens_per_microbatch, read=value_stats
         ).extras["value"]
-        found = iter(np.split(values.cpu().numpy().astype(np.float64), np.cumsum(batch.lengths)[:-1]))
+        per_row = iter(np.split(values.cpu().numpy().astype(np.float64), np.cumsum(batch.lengths)[:-1]))
         return [
-            replace(group, rollouts=tuple(_with_values(r, next(found)) if r.n_model else r for r in group.rollouts))
+            replace(group, rollouts=tuple(_with_values(r, next(per_row)) if r.n_model else r for r in group.rollouts))
             for group in groups
         ]
 

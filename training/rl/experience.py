@@ -116,11 +116,11 @@ class Experience:
     def __call__(self, step: int) -> tuple[Iterable[Batch], Mapping[str, float]]:
         """Play, score and pack one step. Raises ValueError where too many rollouts have no score, or an advantage is
         not finite."""
-        made = self.collect(step)
-        check_versions(made.kept, self.player.sampler.version)
+        collected = self.collect(step)
+        check_versions(collected.kept, self.player.sampler.version)
         seen = self.compared() if self.compared else {}
         self.player.sampler.version += 1
-        batches, metrics = self.finish(made)
+        batches, metrics = self.finish(collected)
         return batches, {**metrics, **seen}
 
     def collect(self, step: int) -> Collected:
@@ -141,9 +141,9 @@ class Experience:
             seconds=time.monotonic() - began,
         )
 
-    def finish(self, made: Collected) -> tuple[Iterable[Batch], Mapping[str, float]]:
+    def finish(self, collected: Collected) -> tuple[Iterable[Batch], Mapping[str, float]]:
         """What was collected, scored and packed. Raises as the call does."""
-        step, kept, played, dropped, guided, rng, seconds = (getattr(made, f.name) for f in fields(made))
+        step, kept, played, dropped, guided, rng, seconds = (getattr(collected, f.name) for f in fields(collected))
         self.groups = played
         metrics = _metrics(played) | {
             "groups": float(len(kept)),

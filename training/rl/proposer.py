@@ -92,8 +92,8 @@ class Proposing:
         played = self.solver.play(attempted, self.attempts, *seed, "attempts") if attempted else []
         rates = {p.id: _mean(g.rewards) for p, g in zip(attempted, played, strict=True)}
         return [
-            Group(id=g.id, rollouts=tuple(_scored(r, v, rates) for r, v in zip(g.rollouts, said, strict=True)))
-            for g, said in zip(groups, verdicts, strict=True)
+            Group(id=g.id, rollouts=tuple(_scored(r, v, rates) for r, v in zip(g.rollouts, per_rollout, strict=True)))
+            for g, per_rollout in zip(groups, verdicts, strict=True)
         ]
 
 

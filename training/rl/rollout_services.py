@@ -36,9 +36,9 @@ class RolloutServices:
         never trained on."""
         self.played += 1
         opened = [self.player.renderer.encode(opening)] if opening else []
-        (made,) = self.player.play([problem], samples, *self.seed, self.played, openings=opened)
-        self.tokens += sum(r.n_model for r in made.rollouts)
-        return Group(id=group, rollouts=tuple(replace(r, group=group) for r in made.rollouts))
+        (played,) = self.player.play([problem], samples, *self.seed, self.played, openings=opened)
+        self.tokens += sum(r.n_model for r in played.rollouts)
+        return Group(id=group, rollouts=tuple(replace(r, group=group) for r in played.rollouts))
 
     def say(self, problem: Problem, turns: Sequence[str], group: str) -> Rollout:
         """What the environment makes of these turns of the model, as an off_policy rollout with the policy's own
@@ -80,7 +80,7 @@ class RolloutServices:
         result: Score = Scored(value=0.0, parts={"truncated": 1.0})
         for ids in turns:
             text = render.decode(ids)
-            said, over, found = env.step(state, text)
+            replies, over, score = env.step(state, text)
             blank = np.zeros(len(ids), dtype=np.float32)
             segments.append(
                 Segment(
@@ -88,12 +88,12 @@ class RolloutServices:
                 )
             )
             history = state.pop("history", None)
-            messages += [Message(role="assistant", content=text), *(said if history is None else history)]
+            messages += [Message(role="assistant", content=text), *(replies if history is None else history)]
             if over:
-                result = found if found is not None else result
+                result = score if score is not None else result
                 segments = judged(segments, state.pop("turn_rewards", None))
                 break
-            shown = render.observation(said) if history is None else render.prompt(history)
+            shown = render.observation(replies) if history is None else render.prompt(history)
             segments.append(Segment(ids=shown, role="env", context_reset=history is not None))
         told = Rollout(
             problem=problem,

@@ -30,9 +30,9 @@ class Ending:
     def of(sampling: Sampling, end_id: int, renderer: Renderer | None, vocabulary: int) -> Ending:
         """Raises ValueError for strings without a renderer, and for ids that the model does not have."""
         if (sampling.stop or sampling.choices) and renderer is None:
-            asked = "stop strings" if sampling.stop else "choices"
+            option = "stop strings" if sampling.stop else "choices"
             raise ValueError(
-                f"the sampler was asked for {asked} and knows no text: give it renderer=Renderer(tokenizer)"
+                f"the sampler was asked for {option} and knows no text: give it renderer=Renderer(tokenizer)"
             )
         wrong = [i for i in sampling.stop_ids if not 0 <= i < vocabulary]
         if wrong:

@@ -197,14 +197,14 @@ class Endpoint:
         self.usage.prompt_tokens += prompt
         self.usage.completion_tokens += completion
 
-    def _afford(self, asked: Sequence[Sequence[Message]], sampling: Sampling) -> None:
+    def _afford(self, conversations: Sequence[Sequence[Message]], sampling: Sampling) -> None:
         """Raises BudgetSpent where what is under way and the next request could pass a limit."""
-        prompt = self.usage.prompt_tokens + sum(map(_tokens, asked))
-        completion = self.usage.completion_tokens + len(asked) * sampling.max_tokens
+        prompt = self.usage.prompt_tokens + sum(map(_tokens, conversations))
+        completion = self.usage.completion_tokens + len(conversations) * sampling.max_tokens
         after = {
             "tokens": prompt + completion,
             "cost": self.prices.cost(prompt, completion),
-            "requests": self.usage.requests + len(asked),
+            "requests": self.usage.requests + len(conversations),
         }
         for name, limit in asdict(self.budget).items():
             if limit is not None and after[name] > limit:
@@ -246,11 +246,11 @@ class Endpoint:
             body["stop_token_ids"] = list(sampling.stop_ids)
         if sampling.choices:
             body["structured_outputs"] = {"choice": list(sampling.choices)}
-        asked = f"{self.url.rstrip('/')}/chat/completions"
+        url = f"{self.url.rstrip('/')}/chat/completions"
         for tried in range(self.retries + 1):
             pause = 0.5 * 2**tried
             try:
-                status, headers, data = self._post(client, asked, body)
+                status, headers, data = self._post(client, url, body)
             except httpx.DecodingError as error:
                 raise _foreign(self.url, error) from error
             except httpx.HTTPError as error:
@@ -258,14 +258,14 @@ class Endpoint:
             else:
                 if status == 200:
                     return (*_read(data, self.url, conversation), tried)
-                said = _shown(data[:500].decode("utf-8", "replace"))
+                shown = _shown(data[:500].decode("utf-8", "replace"))
                 if 300 <= status < 400:
                     place = _shown(headers.get("location", "nowhere"))
                     raise ValueError(
                         f"{self.url} redirects to {place}, and the key goes to no other: name that address"
                     )
                 if status not in _AGAIN:
-                    raise ValueError(f"{self.url} refuses the request ({status}: {said}): fix model, key or URL")
+                    raise ValueError(f"{self.url} refuses the request ({status}: {shown}): fix model, key or URL")
                 after = headers.get("retry-after", "")
                 pause = min(60.0, float(after)) if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", after) else pause
                 why = f"answers {status}"

@@ -109,19 +109,19 @@ class EngineSampler:
                     self.engine.load(self.model, self.version)
                     self.held = self.version
                 self._agrees()
-                made = self.engine.complete(
+                samples = self.engine.complete(
                     [prompts[i] for i in waiting], [seeds[i] for i in waiting], sampling, self.end_id
                 )
                 self._agrees()
             except EngineLost as e:
-                made = [None] * len(waiting)
+                samples = [None] * len(waiting)
                 print(
                     f"warning: {e}: {len(waiting)} requests {'are given up' if again else 'will be asked once more'}",
                     file=sys.stderr,
                 )
-            for i, one in zip(waiting, made, strict=True):
+            for i, one in zip(waiting, samples, strict=True):
                 done[i] = one
-            self.lost[again] += sum(one is None for one in made)
+            self.lost[again] += sum(one is None for one in samples)
         return done
 
     def _agrees(self) -> None:
@@ -160,9 +160,9 @@ class EngineSession:
             )
         seeds = [seed_for(self.seeds[r], self.turn) for r in self.rows]
         self.turn += 1
-        made = self.sampler.complete([self.said[r] for r in self.rows], seeds, sampling)
+        samples = self.sampler.complete([self.said[r] for r in self.rows], seeds, sampling)
         out = []
-        for r, one in zip(self.rows, made, strict=True):
+        for r, one in zip(self.rows, samples, strict=True):
             blank = one is None
             if one is not None and ending is not None:
                 one = _cut(one, ending)

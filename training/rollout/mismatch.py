@@ -48,7 +48,7 @@ class Sampler(Protocol):
 
     def weights(self) -> Mapping[str, Tensor]: ...
 
-    def logp(self, prompt: np.ndarray, said: np.ndarray) -> np.ndarray: ...
+    def logp(self, prompt: np.ndarray, ids: np.ndarray) -> np.ndarray: ...
 
 
 def checksum(weights: Mapping[str, Tensor]) -> str:
@@ -114,13 +114,15 @@ class Compared:
                 else f"the sampler holds weights that the learner does not have (checksum {b}, the learner's {a})"
             )
         vocabulary = self.model.config.vocab_size
-        prompt, said = self.prompt % vocabulary, self.said % vocabulary
-        ids = np.concatenate([prompt, said])
+        prompt, completion = self.prompt % vocabulary, self.said % vocabulary
+        ids = np.concatenate([prompt, completion])
         batch = pack(
             [Row(ids=ids, trainable=np.arange(len(ids)) >= len(prompt))], device=str(next(iter(ours.values())).device)
         )
         gap = float(
-            np.abs(score(self.model, batch).logp[batch.trainable].cpu().numpy() - self.sampler.logp(prompt, said)).max()
+            np.abs(
+                score(self.model, batch).logp[batch.trainable].cpu().numpy() - self.sampler.logp(prompt, completion)
+            ).max()
         )
         if not gap <= self.most:
             raise Disagreement(

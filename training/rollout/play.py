@@ -110,7 +110,7 @@ class Player:
             list, zip(*(e.start(p, self.tools) for e, p in zip(envs, problems, strict=True)), strict=True)
         )
         rendered = {
-            asked: self.renderer.prompt(asked) for asked in {tuple(m) for m in messages}
+            message: self.renderer.prompt(message) for message in {tuple(m) for m in messages}
         }  # samples of a prompt ask the same
         prompts = [np.concatenate([rendered[tuple(m)], x]) for m, x in zip(messages, opened, strict=True)]
         for problem, ids in zip(problems, prompts, strict=True):

@@ -85,11 +85,11 @@ class TorchSampler:
         return dict(self.model.named_parameters()) | (self.decoder.named() if self.decoder else {})
 
     @torch.inference_mode()
-    def logp(self, prompt: np.ndarray, said: np.ndarray) -> np.ndarray:
+    def logp(self, prompt: np.ndarray, ids: np.ndarray) -> np.ndarray:
         """[n] float32 log-probs at temperature 1 that the sampler, token by token as it samples, gives to the ids
         `said` [n]."""
         session, head, out = Session(self, [prompt], [0]), head_weight(self.model), []
-        for token in map(int, said):
+        for token in map(int, ids):
             out.append(torch.log_softmax((session.last @ head.T).float(), -1)[0, token])
             session.last = self.forward(
                 torch.tensor([[token]], device=session.last.device), session.cache.begin(), session.cache
@@ -125,9 +125,9 @@ class Session:
         first = np.unique(which, return_index=True)[1]
         device = head_weight(sampler.model).device
         with torch.inference_mode():
-            asked = CachedRows(len(first), device)
-            last = self._extend(asked, [prompts[i] for i in first])
-            self.cache = asked.share(which)
+            cache = CachedRows(len(first), device)
+            last = self._extend(cache, [prompts[i] for i in first])
+            self.cache = cache.share(which)
             self.last = last.index_select(
                 0, torch.from_numpy(which).to(device)
             )  # [slots, d] hidden state after each row's last token

@@ -114,14 +114,16 @@ class InProcess:
     ) -> list[Completion | None]:
         from vllm import SamplingParams
 
-        asked = [SamplingParams(**request(sampling, seed, end_id), detokenize=bool(sampling.stop)) for seed in seeds]
+        parameters = [
+            SamplingParams(**request(sampling, seed, end_id), detokenize=bool(sampling.stop)) for seed in seeds
+        ]
         with _losing(), torch.random.fork_rng():  # it draws from torch's own generator, which is the learner's
-            answers = self.llm.generate([{"prompt_token_ids": list(p)} for p in prompts], asked, use_tqdm=False)
+            answers = self.llm.generate([{"prompt_token_ids": list(p)} for p in prompts], parameters, use_tqdm=False)
         out = []
         for answer in answers:
-            (said,) = answer.outputs
-            logp = [one[token].logprob for token, one in zip(said.token_ids, said.logprobs, strict=True)]
-            out.append(_completion(said.token_ids, logp, said.finish_reason, sampling, end_id))
+            (output,) = answer.outputs
+            logp = [one[token].logprob for token, one in zip(output.token_ids, output.logprobs, strict=True)]
+            out.append(_completion(output.token_ids, logp, output.finish_reason, sampling, end_id))
         return out
 
     def revive(self) -> None:
@@ -236,8 +238,8 @@ class Server:
             shutil.rmtree(folder, ignore_errors=True)
 
     def version(self) -> int | None:
-        said = self._rpc("espalier_version", {})  # numbers come as texts
-        return None if said is None else int(said)
+        reply = self._rpc("espalier_version", {})  # numbers come as texts
+        return None if reply is None else int(reply)
 
     def complete(
         self, prompts: Sequence[Sequence[int]], seeds: Sequence[int], sampling: Sampling, end_id: int
@@ -253,12 +255,12 @@ class Server:
                     "return_token_ids": True,
                     **request(sampling, seed, end_id),
                 }
-                said = self._post("/v1/completions", body)["choices"][0]
+                choice = self._post("/v1/completions", body)["choices"][0]
             except EngineLost as e:
                 print(f"warning: {e}", file=sys.stderr)
                 return None
             return _completion(
-                said["token_ids"], said["logprobs"]["token_logprobs"], said["finish_reason"], sampling, end_id
+                choice["token_ids"], choice["logprobs"]["token_logprobs"], choice["finish_reason"], sampling, end_id
             )
 
         with ThreadPoolExecutor(min(self.workers, len(prompts))) as pool:

@@ -59,15 +59,15 @@ def csv_records(
                 yield place, {c: _cell(v, split, c == (id or header[0])) for c, v in zip(header, cells) if v.strip()}
 
     columns: list[str] = []
-    found = list(rows())
-    if not found and not wrong.quarantined:
+    records = list(rows())
+    if not records and not wrong.quarantined:
         raise ValueError(
             f"{name} is a source without rows: add rows below the header, or take it out of the list of sources"
         )
     for column in (id, key, aliases, *(how.path for how, _ in (mapped or {}).values())):
         if column and column not in columns:
             raise ValueError(f"{name} has no column {column!r}: its columns are {', '.join(columns)}")
-    reading = read_records(found, type=type, id=id or columns[0], key=key, aliases=aliases, fields=mapped)
+    reading = read_records(records, type=type, id=id or columns[0], key=key, aliases=aliases, fields=mapped)
     reading.quarantined += wrong.quarantined
     return reading
 

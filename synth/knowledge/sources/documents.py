@@ -86,11 +86,11 @@ def documents(
         if others:
             reading.aliases[types[d.title], d.title] = others
     known = _known(titles, reading.aliases)
-    said: dict[str, list[_Said]] = defaultdict(list)
+    by_key: dict[str, list[_Said]] = defaultdict(list)
     for d in titles.values():
         for s in _statements(d, known, mentions):
-            said[s.key].append(s)
-    for relation, label, some in _by_type(said, types):
+            by_key[s.key].append(s)
+    for relation, label, some in _by_type(by_key, types):
         _settle(reading, relation, label, some, known, types, type)
     return reading
 
@@ -143,15 +143,20 @@ def _statements(d: Document, known: Mapping[str, str], mentions: bool) -> Iterat
     for m in _PAIR.finditer(d.text):
         key = tidy(m["key"]).strip("*- ")
         if 0 < len(key.split()) <= 9 and not _NO_KEY.search(key) and not d.title.startswith(key):
-            said = m["value"]
+            value = m["value"]
             if (
-                (head := said.partition(":")[0])
-                and len(head) < len(said)
+                (head := value.partition(":")[0])
+                and len(head) < len(value)
                 and key.lower().rstrip(")").endswith(head.lower())
             ):
-                said = said[len(head) + 1 :].strip()  # "Land use (arable land): arable land: 31.4%"
+                value = value[len(head) + 1 :].strip()  # "Land use (arable land): arable land: 31.4%"
             yield _Said(
-                d, key if key[:2].isupper() else key[:1].lower() + key[1:], said, "pair", m.start("key"), m.end("value")
+                d,
+                key if key[:2].isupper() else key[:1].lower() + key[1:],
+                value,
+                "pair",
+                m.start("key"),
+                m.end("value"),
             )
     for f in statements(d.text, d.title, d.aliases):
         yield _Said(d, f.relation, f.value, f.kind, f.start, f.end)
@@ -181,9 +186,9 @@ def mentioned(text: str, known: Mapping[str, str], *, longest: int = 8) -> Itera
         i += 1
 
 
-def _by_type(said: Mapping[str, list[_Said]], types: Mapping[str, str]) -> Iterator[tuple[str, str, list[_Said]]]:
+def _by_type(by_key: Mapping[str, list[_Said]], types: Mapping[str, str]) -> Iterator[tuple[str, str, list[_Said]]]:
     """(relation, label, statements) of each key; a key that pages of several types use is a relation of each type."""
-    for key, some in said.items():
+    for key, some in by_key.items():
         for kind in dict.fromkeys(types[s.document.title] for s in some):
             mine = [s for s in some if types[s.document.title] == kind]
             relation = re.sub(r"\W+", "_", key if len(mine) == len(some) else f"{kind} {key}").strip("_").lower()
@@ -277,8 +282,8 @@ def _values(s: _Said, kind: str, unit: str, known: Mapping[str, str], reading: R
             return []
         return [("", q.number)]
     if kind == "date":
-        found = date(s.value)
-        if found is None:
+        day = date(s.value)
+        if day is None:
             reading.quarantine(
                 "not_a_date",
                 place,
@@ -286,7 +291,7 @@ def _values(s: _Said, kind: str, unit: str, known: Mapping[str, str], reading: R
                 span,
             )
             return []
-        return [("", found), ("_year", str(int(found[:4])))]
+        return [("", day), ("_year", str(int(day[:4])))]
     if kind == "name":
         return [("", known.get(x.lower(), x)) for x in names(s.value) if x[:1].isupper() and len(x.split()) <= _WORDS]
     text = tidy(without_note(s.value)).strip(" .")

@@ -40,14 +40,14 @@ def json_records(
     of `fields`.
     """
     wanted = mapping(name, fields)
-    found = list(_folder(path, name) if path.is_dir() else _records(read_text(path, name), name, records))
-    if not found:
+    elements = list(_folder(path, name) if path.is_dir() else _records(read_text(path, name), name, records))
+    if not elements:
         raise ValueError(
             f"{name} holds no file *.json: add some, or take it out of the list of sources"
             if path.is_dir()
             else f"{name} line 1 begins an empty list of records: add records, or take it out of the list of sources"
         )
-    return read_records(found, type=type, id=id, key=key, aliases=aliases, fields=wanted)
+    return read_records(elements, type=type, id=id, key=key, aliases=aliases, fields=wanted)
 
 
 def _folder(path: Path, name: str) -> Iterator[tuple[str, Any]]:

@@ -91,16 +91,16 @@ def mapping(name: str, fields: Mapping[str, Any] | None) -> Fields | None:
 
 
 def read_records(
-    found: Iterable[tuple[str, Any]], *, type: str, id: str, key: str, aliases: str, fields: Fields | None
+    records: Iterable[tuple[str, Any]], *, type: str, id: str, key: str, aliases: str, fields: Fields | None
 ) -> Reading:
     """The reading of (place, record) pairs; the options are those of `json_records`."""
     wanted = fields or {}
     reading = Reading(schema={r: {"domain": type, **stated} for r, (_, stated) in wanted.items()})
-    found = list(found)
+    records = list(records)
     by_key = (
         {
             scalar(k): tidy(scalar(n))
-            for _, r in found
+            for _, r in records
             if isinstance(r, dict)
             for k in follow(r, key)
             for n in follow(r, id)
@@ -109,13 +109,13 @@ def read_records(
         else {}
     )
     seen: dict[str, str] = {}
-    for place, record in found:
-        said = [tidy(plain(scalar(v))) for v in follow(record, id)] if isinstance(record, dict) else []
-        if len(said) != 1 or not said[0]:
+    for place, record in records:
+        names = [tidy(plain(scalar(v))) for v in follow(record, id)] if isinstance(record, dict) else []
+        if len(names) != 1 or not names[0]:
             why = f"the record has no single name at {id!r}: give one, or state its path as `id`"
             reading.quarantine("missing_name", place, why, json.dumps(record, ensure_ascii=False))
             continue
-        subject = said[0]
+        subject = names[0]
         if subject in seen:
             why = f"the name {subject!r} is already that of {seen[subject]}: merge the two records, or tell their names apart"
             reading.quarantine("duplicate_record", place, why, json.dumps(record, ensure_ascii=False))

@@ -194,16 +194,16 @@ def _check(connection: sqlite3.Connection, name: str, table: str, entry: Any, kn
 
 def _rows(connection: sqlite3.Connection, table: str, columns: list[str]) -> list[tuple[Any, ...]]:
     key = _key(connection, table)
-    said = ", ".join(f"{_quoted(c)}" if c != "rowid" else "rowid" for c in (key, *columns))
-    return connection.execute(f"SELECT {said} FROM {_quoted(table)} ORDER BY 1").fetchall()
+    selected = ", ".join(f"{_quoted(c)}" if c != "rowid" else "rowid" for c in (key, *columns))
+    return connection.execute(f"SELECT {selected} FROM {_quoted(table)} ORDER BY 1").fetchall()
 
 
 def _names(connection: sqlite3.Connection, table: str, entry: Mapping[str, Any]) -> dict[Any, str]:
     """Key -> name of every row of a table; rows without a name are called by their type and key."""
     out: dict[Any, str] = {}
     for key, *cells in _rows(connection, table, list(entry.get("name", []))):
-        said = tidy(" ".join(scalar(c) for c in cells if isinstance(c, str | int | float)))
-        out[key] = said or f"{entry['type'].replace('_', ' ')} {key}"
+        name = tidy(" ".join(scalar(c) for c in cells if isinstance(c, str | int | float)))
+        out[key] = name or f"{entry['type'].replace('_', ' ')} {key}"
     return out
 
 
@@ -221,7 +221,7 @@ def _tell_apart(
             if shared[mine[key]] > 1 and other in parent:
                 out[key] = f"{mine[key]} ({parent[other]})"
     again = Counter(out.values())
-    return {key: said if again[said] == 1 else f"{said} #{key}" for key, said in out.items()}
+    return {key: text if again[text] == 1 else f"{text} #{key}" for key, text in out.items()}
 
 
 def _facts(

@@ -95,8 +95,8 @@ def anchor(pair: PreferencePair) -> int:
 
 
 def refusal(pair: PreferencePair, column: str, wanted: str) -> ValueError:
-    found = ", ".join(sorted(pair.columns)) or "none"
-    given = f"pair {pair.id} has {pair.columns.get(column)!r} in the column {column!r} (its columns: {found})"
+    present = ", ".join(sorted(pair.columns)) or "none"
+    given = f"pair {pair.id} has {pair.columns.get(column)!r} in the column {column!r} (its columns: {present})"
     return ValueError(f"{given}: put {wanted} there")
 
 

@@ -23,29 +23,29 @@ def features(prompt: Sequence[Message], answer: str) -> dict[str, float]:
     another."""
     tagged = _TAGGED.search(answer)
     tag, payload = (tagged[1], tagged[2]) if tagged else ("", answer)
-    said, working = tokens(payload), tokens(answer[: tagged.start()] if tagged else "")
+    final, working = tokens(payload), tokens(answer[: tagged.start()] if tagged else "")
     question = tokens(next((m.content for m in reversed(prompt) if m.role == "user"), ""))
     read = [m.content for m in prompt if m.role == "tool"]
-    asked = tokens(" ".join(m.content for m in prompt if m.role == "assistant"))
+    earlier = tokens(" ".join(m.content for m in prompt if m.role == "assistant"))
     last = read[-1].split("\n") if read else []
-    beside = [tokens(line) for line in last if said and said.keys() <= tokens(line).keys()]
+    beside = [tokens(line) for line in last if final and final.keys() <= tokens(line).keys()]
     context = tokens(prompt[-2].content) if read else question
     values = {
         "length": len(answer) / 50,
-        "words": said.total() / 5,
+        "words": final.total() / 5,
         f"tag {tag}": 1.0,
-        "in question": share(said, question),
-        "of question": share(question, said),
-        "same multiset as numbers of question": overlap(_numbers(said), _numbers(question)),
-        "in working": share(said, working),
-        "same multiset as working": overlap(said, working),
-        "asked before": share(said, asked),
-        "in last result": share(said, tokens(" ".join(last))),
-        "in any result": share(said, tokens(" ".join(read))),
-        "in first line": share(said, tokens(last[0] if last else "")),
+        "in question": share(final, question),
+        "of question": share(question, final),
+        "same multiset as numbers of question": overlap(_numbers(final), _numbers(question)),
+        "in working": share(final, working),
+        "same multiset as working": overlap(final, working),
+        "asked before": share(final, earlier),
+        "in last result": share(final, tokens(" ".join(last))),
+        "in any result": share(final, tokens(" ".join(read))),
+        "in first line": share(final, tokens(last[0] if last else "")),
         "line fits last query": max((share(context, line) for line in beside), default=0.0),
         "line fits question": max((share(question, line) for line in beside), default=0.0),
-        "new": share(said, question + asked + tokens(" ".join(read))) if said else 0.0,
+        "new": share(final, question + earlier + tokens(" ".join(read))) if final else 0.0,
     }
     about = kind(prompt)
     return values | {f"{about}: {name}": value for name, value in values.items()}

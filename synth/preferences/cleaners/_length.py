@@ -53,6 +53,6 @@ def report(chosen: Sequence[str], rejected: Sequence[str]) -> dict[str, Any]:
     sides = [(style(c), style(r)) for c, r in zip(chosen, rejected, strict=True)]
     out = {"characters": longer_wins(np.array([len(c) - len(r) for c, r in zip(chosen, rejected, strict=True)]))}
     for name in MARKS:
-        found = longer_wins(np.array([c[name] - r[name] for c, r in sides]))
-        out[name] = {k: found[k] for k in ("n", "share", "low", "high")}
+        share = longer_wins(np.array([c[name] - r[name] for c, r in sides]))
+        out[name] = {k: share[k] for k in ("n", "share", "low", "high")}
     return out

@@ -19,9 +19,13 @@ def words(text: str) -> list[str]:
     return _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
 
 
-def grams(said: list[str], n: int) -> frozenset[Gram]:
+def grams(text_words: list[str], n: int) -> frozenset[Gram]:
     """The n-grams of a list of words; a shorter list is one gram, an empty one none."""
-    return frozenset(tuple(said[i : i + n]) for i in range(max(1, len(said) - n + 1))) if said else frozenset()
+    return (
+        frozenset(tuple(text_words[i : i + n]) for i in range(max(1, len(text_words) - n + 1)))
+        if text_words
+        else frozenset()
+    )
 
 
 class Protected:
@@ -34,20 +38,20 @@ class Protected:
         self.n = n
         self._where: dict[Gram, list[int]] = defaultdict(list)
         self._sizes: list[int] = []
-        for said in map(words, texts):
-            if len(said) >= least:
-                found = grams(said, n)
-                for gram in found:
+        for text_words in map(words, texts):
+            if len(text_words) >= least:
+                text_grams = grams(text_words, n)
+                for gram in text_grams:
                     self._where[gram].append(len(self._sizes))
-                self._sizes.append(len(found))
+                self._sizes.append(len(text_grams))
         self._short = sorted({len(gram) for gram in self._where} - {n})
 
     def overlap(self, text: str) -> float:
         """The greatest, over protected texts, of shared grams / the smaller number of grams. In [0, 1]."""
-        said = words(text)
-        mine = grams(said, self.n)
+        text_words = words(text)
+        mine = grams(text_words, self.n)
         for m in self._short:
-            if any(gram in self._where for gram in grams(said, m) if len(gram) == m):
+            if any(gram in self._where for gram in grams(text_words, m) if len(gram) == m):
                 return 1.0
         shared = Counter(k for gram in mine for k in self._where.get(gram, ()))
         return max((count / min(len(mine), self._sizes[k]) for k, count in shared.items()), default=0.0)

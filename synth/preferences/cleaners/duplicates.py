@@ -43,7 +43,7 @@ def duplicates(
     shingles = [_sides(pair, ngram) for pair in pairs]
     numbers = [_numbers(pair) for pair in pairs]
     exact = [tuple(_plain(text) for text in _texts(pair)) for pair in pairs]
-    found: list[Decision | None] = [None] * len(pairs)
+    decisions: list[Decision | None] = [None] * len(pairs)
     copies: set[int] = set()
     for i, (earlier, alike) in enumerate(
         zip(_candidates(shingles, permutations), _alike(shingles, threshold), strict=True)
@@ -53,20 +53,20 @@ def duplicates(
             if max(same, crossed) < threshold:
                 continue
             if crossed > same:
-                found[i] = Decision(
+                decisions[i] = Decision(
                     step="duplicates", action="remove", reason=f"contradiction: {pairs[j].id}", score=crossed
                 )
-                found[j] = Decision(
+                decisions[j] = Decision(
                     step="duplicates", action="remove", reason=f"contradiction: {pairs[i].id}", score=crossed
                 )
             else:
                 kind = "exact" if exact[i] == exact[j] else "near"
-                found[i] = Decision(
+                decisions[i] = Decision(
                     step="duplicates", action="remove", reason=f"{kind}_duplicate: {pairs[j].id}", score=same
                 )
                 copies.add(i)
                 break
-    return [d or Decision(step="duplicates", action="keep", reason="unique", score=0.0) for d in found]
+    return [d or Decision(step="duplicates", action="keep", reason="unique", score=0.0) for d in decisions]
 
 
 def _texts(pair: PreferencePair) -> tuple[str, str, str]:

@@ -17,12 +17,12 @@ from synth.verify import extract_answer
 
 def identical_sides(pairs: Sequence[PreferencePair]) -> list[Decision]:
     """Decision "remove" or "ask" with a reason above, else "keep" with sides_differ; score = 1 where it acts."""
-    found = [_fault(pair) for pair in pairs]
+    faults = [_fault(pair) for pair in pairs]
     return [
         verdict(
             "identical_sides", bool(f), "ask" if f == "same_answer" else "remove", (f, "sides_differ"), float(bool(f))
         )
-        for f in found
+        for f in faults
     ]
 
 

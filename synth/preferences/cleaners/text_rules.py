@@ -119,8 +119,8 @@ def script(text: str) -> str:
 
 
 def _language(pair: PreferencePair) -> bool:
-    asked, chosen, rejected = (script(t) for t in (_question(pair), pair.chosen, pair.rejected))
-    return bool(asked and chosen and rejected) and chosen != asked == rejected
+    question, chosen, rejected = (script(t) for t in (_question(pair), pair.chosen, pair.rejected))
+    return bool(question and chosen and rejected) and chosen != question == rejected
 
 
 RULES: dict[str, Callable[[PreferencePair], bool]] = {

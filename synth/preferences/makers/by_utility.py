@@ -32,11 +32,11 @@ def by_utility(
     min_gap: float = 0.1,
 ) -> PreferencePair | Quarantined:
     """Set aside as unscorable, or no_gap where the best is worth less than `min_gap` more than the worst."""
-    asked = (*problem.prompt[:-1], Message(role="user", content=f"{problem.question}\n{instruction}"))
-    drawn = ask(generate, asked, texts, seed, "by_utility", problem.id, index)
+    prompt = (*problem.prompt[:-1], Message(role="user", content=f"{problem.question}\n{instruction}"))
+    drawn = ask(generate, prompt, texts, seed, "by_utility", problem.id, index)
     worth = []
     for i, text in enumerate(drawn):
-        then = (*asked, Message(role="assistant", content=text), Message(role="user", content="Now answer."))
+        then = (*prompt, Message(role="assistant", content=text), Message(role="user", content="Now answer."))
         verdicts = [right(problem, t) for t in ask(generate, then, answers, seed, "by_utility", problem.id, index, i)]
         scored = [float(v) for v in verdicts if v is not None]
         if not scored:
@@ -47,5 +47,11 @@ def by_utility(
         return quarantined(problem, index, "no_gap", f"the texts are worth {worth[worst]:.2f} to {worth[best]:.2f}")
     margin = worth[best] - worth[worst]
     return made(
-        problem, "by_utility", drawn[best], drawn[worst], margin=margin, prompt=asked, worth=[worth[best], worth[worst]]
+        problem,
+        "by_utility",
+        drawn[best],
+        drawn[worst],
+        margin=margin,
+        prompt=prompt,
+        worth=[worth[best], worth[worst]],
     )

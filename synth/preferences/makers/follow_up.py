@@ -49,23 +49,32 @@ def follow_up(
 ) -> PreferencePair | Quarantined:
     """Set aside: no_follow_up, content (the user does not complain), unchanged, longer, lost_facts or wrong (of the
     last attempt)."""
-    said = problem.prompt
-    if len(said) < 3 or said[-1].role != "user" or said[-2].role != "assistant":
+    messages = problem.prompt
+    if len(messages) < 3 or messages[-1].role != "user" or messages[-2].role != "assistant":
         return quarantined(
-            problem, index, "no_follow_up", f"the conversation has {len(said)} messages and ends with {said[-1].role}"
+            problem,
+            index,
+            "no_follow_up",
+            f"the conversation has {len(messages)} messages and ends with {messages[-1].role}",
         )
-    complaint, reply = said[-1].content, said[-2].content
+    complaint, reply = messages[-1].content, messages[-2].content
     if kind(complaint) == "other":
         return quarantined(problem, index, "content", complaint)
-    asked = (*said[:-1], Message(role="user", content=REQUEST.format(follow_up=complaint)))
+    request = (*messages[:-1], Message(role="user", content=REQUEST.format(follow_up=complaint)))
     fault = "unchanged"
-    for text in ask(generate, asked, attempts, seed, "follow_up", problem.id, index):
+    for text in ask(generate, request, attempts, seed, "follow_up", problem.id, index):
         fault = _fault(problem, text, reply, complaint, longer, kept)
         if not fault:
             persona = problem.lineage.get("persona", "")
             head = (Message(role="system", content=persona),) if persona else ()
             return made(
-                problem, "follow_up", text, reply, margin=None, prompt=(*head, *said[:-2]), follow_up=kind(complaint)
+                problem,
+                "follow_up",
+                text,
+                reply,
+                margin=None,
+                prompt=(*head, *messages[:-2]),
+                follow_up=kind(complaint),
             )
     return quarantined(problem, index, fault, f"{complaint!r}: {text!r}")
 

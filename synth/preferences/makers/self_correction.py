@@ -32,11 +32,11 @@ def self_correction(
     if wrong is None:
         return quarantined(problem, index, "all_right", f"none of {samples} attempts is wrong")
     again = Message(role="user", content=REQUEST.format(answer=problem.answer))
-    asked = (*problem.prompt, Message(role="assistant", content=wrong), again)
-    found = [t for t in ask(generate, asked, attempts, *key, "again") if right(problem, t)]
-    clean = [t for t in found if not _LEAK.search(t)]
+    prompt = (*problem.prompt, Message(role="assistant", content=wrong), again)
+    corrected = [t for t in ask(generate, prompt, attempts, *key, "again") if right(problem, t)]
+    clean = [t for t in corrected if not _LEAK.search(t)]
     if not clean:
         return quarantined(
-            problem, index, "mentions_the_hint" if found else "not_corrected", found[0] if found else wrong
+            problem, index, "mentions_the_hint" if corrected else "not_corrected", corrected[0] if corrected else wrong
         )
     return made(problem, "self_correction", clean[0], wrong)

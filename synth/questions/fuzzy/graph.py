@@ -50,10 +50,10 @@ class Rows:
 
     def list(self, i: int) -> list[int]:
         """The same as a list, kept."""
-        found = self._lists.get(i)
-        if found is None:
-            found = self._lists[i] = self.row(i).tolist()
-        return found
+        members = self._lists.get(i)
+        if members is None:
+            members = self._lists[i] = self.row(i).tolist()
+        return members
 
     def size(self, i: int) -> int:
         """How many ends a source has."""
@@ -163,12 +163,12 @@ class Graph:
         lead, rest, size = self._lead(node)
         if size <= SMALL:
             return np.array(sorted(self._few(lead, rest, type_)), np.int32)
-        found = self._members(lead, type_)
-        found = found[self.type_of[found] == type_]
+        members = self._members(lead, type_)
+        members = members[self.type_of[members] == type_]
         for clue in rest:
-            if len(found):
-                found = found[self.holds(clue, found)]
-        return found
+            if len(members):
+                members = members[self.holds(clue, members)]
+        return members
 
     def others(self, node: Node, entity: int) -> Iterator[int]:
         """The entities but one that satisfy a node, looked for only as far as they are asked for where they are few."""
@@ -267,15 +267,15 @@ class Graph:
             if len(some) > 64:
                 return np.isin(some, column.rows(not clue.forward).row(wanted))
             ends, owner = rows.gather(some)
-            found = np.zeros(len(some), bool)
-            found[owner[ends == wanted]] = True
-            return found
+            held = np.zeros(len(some), bool)
+            held[owner[ends == wanted]] = True
+            return held
         if isinstance(target, Node):
             ends, owner = rows.gather(some)
             fits = self._fits(target, ends)
-            found = np.zeros(len(some), bool)
-            found[owner[fits]] = True
-            return found
+            held = np.zeros(len(some), bool)
+            held[owner[fits]] = True
+            return held
         value = column.values[some]
         if isinstance(target, Span):
             return (value >= target.low) & (value <= target.high)
@@ -303,6 +303,6 @@ class Graph:
         for clue in node.clues:
             if len(left):
                 left = left[self.holds(clue, some[left])]
-        found = np.zeros(len(some), bool)
-        found[left] = True
-        return found
+        held = np.zeros(len(some), bool)
+        held[left] = True
+        return held

@@ -54,9 +54,9 @@ class Closed(frozenset):
 
     @staticmethod
     def of(entities: Iterable[int], sealed: Callable[[int], bool]) -> Closed:
-        made = Closed(entities)
-        made.sealed = sealed
-        return made
+        closed = Closed(entities)
+        closed.sealed = sealed
+        return closed
 
     def __contains__(self, entity: object) -> bool:
         return super().__contains__(entity) or self.sealed(entity)  # type: ignore[arg-type]
@@ -113,7 +113,7 @@ class Grower:
     def grow(
         self,
         root: int,
-        asked: str,
+        wanted: str,
         shape: Shape,
         rng: random.Random,
         *,
@@ -125,10 +125,10 @@ class Grower:
         """
         graph = self.graph
         type_ = graph.types[graph.type_of[root]]
-        column = graph.columns[asked]
-        (value,) = graph.neighbours(root, asked, True)
+        column = graph.columns[wanted]
+        (value,) = graph.neighbours(root, wanted, True)
         path = Closed.of({root} if column.relation.literal else {root, int(value)}, sealed)
-        first = self._first(root, asked, shape, path, rng)
+        first = self._first(root, wanted, shape, path, rng)
         if first is None:
             return "no_branch"
         clues: list[Clue | Named] = [first]
@@ -136,7 +136,7 @@ class Grower:
         for level in dict.fromkeys((shape.level, max(1, shape.level - 1), 1)):
             proposals = (
                 c
-                for c in self._proposals(root, asked, level, path, rng)
+                for c in self._proposals(root, wanted, level, path, rng)
                 if not any(self._same_side(c, d) for d in clues)
             )
             while len(left) > 1 and len(clues) < self.most_clues:
@@ -157,32 +157,32 @@ class Grower:
         witnesses = self._witnesses(node, root, column.forward, int(value))
         if witnesses is None:
             return "redundant_clue"
-        pattern = Pattern(relation=asked, forward=True, root=node)
+        pattern = Pattern(relation=wanted, forward=True, root=node)
         return Grown(pattern, graph.id(root), graph.id(int(value)), witnesses)
 
     # ---- clues
 
-    def _first(self, root: int, asked: str, shape: Shape, path: Closed, rng: random.Random) -> Clue | None:
+    def _first(self, root: int, wanted: str, shape: Shape, path: Closed, rng: random.Random) -> Clue | None:
         """A branch to a constant that fits the root and a few others: the more, the higher the level."""
         type_ = self.graph.types[self.graph.type_of[root]]
-        found: list[tuple[int, Clue]] = []
+        clues: list[tuple[int, Clue]] = []
         most = self.most_members * shape.level**2 // 16
         for _ in range(2 * _TRIES):
-            clue = self._branch(root, asked, shape.depth, path, rng)
+            clue = self._branch(root, wanted, shape.depth, path, rng)
             if clue is None:
                 break
             size = len(self.graph.extension(Node(type=type_, clues=(clue,))))
             if 2 <= size <= max(2, most):
-                found.append((size, clue))
-                if len(found) == (1 if shape.level < 3 else _TRIES):
+                clues.append((size, clue))
+                if len(clues) == (1 if shape.level < 3 else _TRIES):
                     break
-        found.sort(key=lambda f: f[0])
-        return found[(len(found) - 1) * (shape.level - 2) // 2 if shape.level > 2 else 0][1] if found else None
+        clues.sort(key=lambda f: f[0])
+        return clues[(len(clues) - 1) * (shape.level - 2) // 2 if shape.level > 2 else 0][1] if clues else None
 
-    def _branch(self, x: int, asked: str, depth: int, path: Closed, rng: random.Random) -> Clue | None:
+    def _branch(self, x: int, wanted: str, depth: int, path: Closed, rng: random.Random) -> Clue | None:
         """A clue of x that leads through depth - 1 variables to a constant; the asked fact is not used, no entity
         twice."""
-        for relation, forward, ends in self._sides(x, asked, rng):
+        for relation, forward, ends in self._sides(x, wanted, rng):
             ends = [e for e in ends if e not in path]
             if not ends:
                 continue
@@ -196,11 +196,11 @@ class Grower:
                 )
         return None
 
-    def _sides(self, x: int, asked: str, rng: random.Random) -> Iterator[tuple[str, bool, list[int]]]:
+    def _sides(self, x: int, wanted: str, rng: random.Random) -> Iterator[tuple[str, bool, list[int]]]:
         """The entities that x is linked to, by relation and direction, in random order."""
         sides = self._links[self.graph.types[self.graph.type_of[x]]]
         for relation, forward in rng.sample(sides, len(sides)):
-            if relation == asked and forward or forward and self.graph.columns[relation].relation.literal:
+            if relation == wanted and forward or forward and self.graph.columns[relation].relation.literal:
                 continue
             ends = self.graph.columns[relation].rows(forward).list(x)
             if ends:
@@ -220,16 +220,16 @@ class Grower:
                     return Clue(relation=relation, forward=forward, target=self.graph.id(end))
         return None
 
-    def _proposals(self, x: int, asked: str, level: int, path: Closed, rng: random.Random) -> Iterator[Clue | Named]:
+    def _proposals(self, x: int, wanted: str, level: int, path: Closed, rng: random.Random) -> Iterator[Clue | Named]:
         """Vague clues of x, near a fuzz level, in random order, made when they are asked for."""
         graph = self.graph
         type_ = graph.types[graph.type_of[x]]
         makers: list[Callable[[], Clue | Named | None]] = []
         for relation in self._ordered[type_]:
-            if relation != asked:
+            if relation != wanted:
                 makers.append(lambda r=relation: self._value(x, r, _near(level, rng), path, rng))
         for relation, forward in self._links[type_]:
-            if not (relation == asked and forward) and not (forward and graph.columns[relation].relation.literal):
+            if not (relation == wanted and forward) and not (forward and graph.columns[relation].relation.literal):
                 makers.append(lambda r=relation, f=forward: self._linked(x, r, f, _near(level, rng), path, rng))
         makers.append(lambda: self._named(x, level))
         rng.shuffle(makers)
@@ -255,8 +255,8 @@ class Grower:
             and (clue := self._than(x, relation, value, path, rng)) is not None
         ):
             return clue
-        said = span(value, kind, level, rng, most=column.most)
-        return None if said is None else Clue(relation=relation, forward=True, target=said)
+        vague = span(value, kind, level, rng, most=column.most)
+        return None if vague is None else Clue(relation=relation, forward=True, target=vague)
 
     def _than(self, x: int, relation: str, value: float, path: Closed, rng: random.Random) -> Clue | None:
         """More or less than another entity of the type, which a constant of its own tells apart."""
@@ -352,12 +352,12 @@ class Grower:
     def _alone(self, type_: str, clues: list[Clue | Named], root: int) -> bool:
         return next(self.graph.others(Node(type=type_, clues=tuple(clues)), root), None) is None
 
-    def _witnesses(self, node: Node, root: int, asked: Rows, value: int) -> dict[int, str] | None:
+    def _witnesses(self, node: Node, root: int, wanted: Rows, value: int) -> dict[int, str] | None:
         """Of every deletion an entity that fits what is left and has another answer; None where one has none."""
         out = {}
         for i, smaller in enumerate(deletions(node)):
             other = next(
-                (x for x in self.graph.others(smaller, root) if asked.list(x) and asked.list(x)[0] != value), None
+                (x for x in self.graph.others(smaller, root) if wanted.list(x) and wanted.list(x)[0] != value), None
             )
             if other is None:
                 return None
@@ -401,13 +401,13 @@ def level(clue: Clue | Named) -> int:
     return 4 if isinstance(target, Third) else THAN if isinstance(target, Than) else NOTHING
 
 
-def _span_level(said: str) -> int:
-    if said.endswith("century"):
-        return 3 if said.split()[2] in ("early", "mid", "late") else 4
-    if said.startswith("between "):
-        low, high = said.removeprefix("between ").split(" and ")
+def _span_level(text: str) -> int:
+    if text.endswith("century"):
+        return 3 if text.split()[2] in ("early", "mid", "late") else 4
+    if text.startswith("between "):
+        low, high = text.removeprefix("between ").split(" and ")
         return 3 if low.strip("0,. milbtron") == high.strip("0,. milbtron") == "1" else 2
-    return 2 if said.endswith("0s") else 1
+    return 2 if text.endswith("0s") else 1
 
 
 def fuzz(node: Node) -> float:

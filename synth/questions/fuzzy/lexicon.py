@@ -63,8 +63,8 @@ def support(graph: Graph, pattern: Pattern, root: str, answer: str) -> list[Fact
 
     def fact(x: str, relation: str, y: str, forward: bool) -> None:
         literal = forward and graph.columns[relation].relation.literal
-        made = Fact.make(x if forward else y, relation, **{"literal" if literal else "object": y if forward else x})
-        out[made.id] = made
+        invented = Fact.make(x if forward else y, relation, **{"literal" if literal else "object": y if forward else x})
+        out[invented.id] = invented
 
     def walk(x: int, node: Node) -> None:
         for clue in node.clues:

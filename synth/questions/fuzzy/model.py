@@ -75,18 +75,18 @@ class ModelWording:
     def write_all(self, patterns: Sequence[Pattern], rng: random.Random) -> list[str]:
         """A text for each pattern; the same `rng` gives the same prompts, so the cache answers a second time."""
         sampling = Sampling(temperature=self.temperature, max_tokens=self.max_tokens, seed=rng.randrange(2**31))
-        said = self.generate(self.prompts_to_write(patterns, rng), sampling)
-        texts = [" ".join(t.split()).strip('"') for t in said]
+        replies = self.generate(self.prompts_to_write(patterns, rng), sampling)
+        texts = [" ".join(t.split()).strip('"') for t in replies]
         self._written.update(zip(map(canonical, patterns), texts, strict=True))
         return texts
 
     def read_all(self, texts: Sequence[str]) -> None:
         """Reads many texts at once, for `read`."""
-        asked = [[Message(role="system", content=self._schema), Message(role="user", content=t)] for t in texts]
-        for text, said in zip(
-            texts, self.generate(asked, Sampling(temperature=0.0, max_tokens=2 * self.max_tokens)), strict=True
+        prompts = [[Message(role="system", content=self._schema), Message(role="user", content=t)] for t in texts]
+        for text, reply in zip(
+            texts, self.generate(prompts, Sampling(temperature=0.0, max_tokens=2 * self.max_tokens)), strict=True
         ):
-            pattern = self._parsed(said)
+            pattern = self._parsed(reply)
             self._read[text] = [] if pattern is None else [pattern]
 
     def write(self, pattern: Pattern, rng: random.Random) -> str:
@@ -100,10 +100,10 @@ class ModelWording:
             self.read_all([text])
         return self._read[text]
 
-    def _parsed(self, said: str) -> Pattern | None:
-        found = re.search(r"\{.*\}", said, re.DOTALL)
+    def _parsed(self, reply: str) -> Pattern | None:
+        match = re.search(r"\{.*\}", reply, re.DOTALL)
         try:
-            data = json.loads(found[0]) if found else None
+            data = json.loads(match[0]) if match else None
             return Pattern(relation=self._relation(data["ask"]), forward=True, root=self._node(data["root"]))
         except (KeyError, TypeError, ValueError, RecursionError):
             return None

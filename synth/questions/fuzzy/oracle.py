@@ -51,8 +51,8 @@ class Oracle:
         """(the answers found, pages opened). Raises Stuck."""
         game = _Game(self)
         assert isinstance(pattern.root, Node)
-        found = [a for root in game.resolve(pattern.root) for a in game.read(root, pattern.relation, pattern.forward)]
-        return list(dict.fromkeys(found)), len(game.pages)
+        answers = [a for root in game.resolve(pattern.root) for a in game.read(root, pattern.relation, pattern.forward)]
+        return list(dict.fromkeys(answers)), len(game.pages)
 
     def _said(self, name: str, relation: str, forward: bool) -> list[str]:
         """What the page of a name says under a relation: its objects (`forward`), or those whose object it is."""
@@ -87,10 +87,10 @@ class _Game:
         if lead is None or isinstance(lead, Named) or steps(lead) >= FAR - 1:
             raise Stuck(f"nothing says where to begin to look for a {node.type}")
         ends = [self.oracle.name(lead.target)] if isinstance(lead.target, str) else self.resolve(lead.target)
-        found = dict.fromkeys(x for end in ends for x in self.read(end, lead.relation, not lead.forward))
+        names = dict.fromkeys(x for end in ends for x in self.read(end, lead.relation, not lead.forward))
         return [
             x
-            for x in found
+            for x in names
             if self.oracle.reader.known(node.type, x) and all(self.holds(x, c) for c in node.clues if c is not lead)
         ]
 
@@ -99,19 +99,19 @@ class _Game:
         if isinstance(clue, Named):
             return name[:1] == clue.initial and clue.words in (0, name.count(" ") + 1)
         target = clue.target
-        said = self.read(name, clue.relation, clue.forward)
+        values = self.read(name, clue.relation, clue.forward)
         if isinstance(target, Nothing):
-            return not said
+            return not values
         if isinstance(target, str):
-            return self.oracle.name(target) in said
+            return self.oracle.name(target) in values
         if isinstance(target, Node):
-            known = (x for x in said if self.oracle.reader.known(target.type, x))
+            known = (x for x in values if self.oracle.reader.known(target.type, x))
             return any(all(self.holds(x, c) for c in target.clues) for x in known)
-        return any(self._compares(value, clue.relation, target) for value in self._values(said, clue.relation))
+        return any(self._compares(value, clue.relation, target) for value in self._values(values, clue.relation))
 
-    def _values(self, said: Sequence[str], relation: str) -> list[float]:
+    def _values(self, texts: Sequence[str], relation: str) -> list[float]:
         kind = self.oracle.reader.relations[relation].range
-        return [v for t in said if (v := value_of(t, kind)) == v]
+        return [v for t in texts if (v := value_of(t, kind)) == v]
 
     def _compares(self, value: float, relation: str, target: Span | Third | Than) -> bool:
         if isinstance(target, Span):
@@ -127,11 +127,11 @@ class _Game:
 
 def pages_of(passages: Sequence[Passage], mentions: Callable[[Passage], Sequence[str]]) -> Open:
     """Pages of passages: those about a name, and those that mention it as an object (`mentions` of each)."""
-    found: dict[str, dict[str, None]] = {}
+    pages: dict[str, dict[str, None]] = {}
     for p in passages:
         for name in (p.title, *mentions(p)):
-            found.setdefault(name, {})[p.text] = None
-    texts = {name: "\n".join(lines) for name, lines in found.items()}
+            pages.setdefault(name, {})[p.text] = None
+    texts = {name: "\n".join(lines) for name, lines in pages.items()}
     return lambda name: texts.get(name, "")
 
 

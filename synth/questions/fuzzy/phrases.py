@@ -146,9 +146,9 @@ def phrases(r: Relation, forward: bool, extra: Sequence[str] = ()) -> Iterator[t
     base = _clause(r.ask_back(SLOT) if forward else r.ask(SLOT), spoken(type_), w, r.functional)
     owned = re.fullmatch(rf"whose (.+) is {SLOT}", base)
     value = r.range in KINDS and forward
-    said = _around_value(r, owned is not None, base, w) if value else _around_term(base, owned, r.functional, w)
+    base_phrases = _around_value(r, owned is not None, base, w) if value else _around_term(base, owned, r.functional, w)
     more = [_variants(c.replace("{y}", SLOT), w) for c in extra]
-    for texts in (said, *more):
+    for texts in (base_phrases, *more):
         for sentence, some in ((False, texts.clauses), (True, texts.sentences)):
             for text in some:
                 bare = re.sub(rf"\b[Tt]he (?:{re.escape(spoken(other))} )?{SLOT}", SLOT, text)
@@ -307,9 +307,9 @@ def check(extra: Mapping[str, Mapping[str, Sequence[str]]], relations: Mapping[s
         for side, texts in sides.items():
             wrong = next((t for t in texts if t.count("{y}") != 1), None)
             if side not in ("subject", "object") or wrong is not None:
-                said = (
+                fault = (
                     f"{wrong!r} has not exactly one {{y}}"
                     if side in ("subject", "object")
                     else f"{side!r} is neither subject nor object"
                 )
-                raise ValueError(f"phrases of {name!r}: {said}: write e.g. {{subject: ['that borders {{y}}']}}")
+                raise ValueError(f"phrases of {name!r}: {fault}: write e.g. {{subject: ['that borders {{y}}']}}")

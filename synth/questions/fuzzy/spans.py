@@ -52,25 +52,25 @@ def _number(digits: str, scale: str | None) -> float:
     return float(digits.replace(",", "")) * (_SCALES[scale] if scale else 1)
 
 
-def read_span(said: str, kind: str) -> tuple[float, float] | None:
+def read_span(text: str, kind: str) -> tuple[float, float] | None:
     """(low, high) that the words mean for a value of a kind; None where they are no span."""
     if kind == "number":
-        if found := _ABOUT.fullmatch(said):
-            value = _number(*found.groups())
+        if match := _ABOUT.fullmatch(text):
+            value = _number(*match.groups())
             half = 10 ** (math.floor(math.log10(abs(value))) - 1) / 2 if value else 0.5
             return value - half, value + half
-        found = _BETWEEN.fullmatch(said)
-        return (_number(found[1], found[2]), _number(found[3], found[4])) if found else None
+        match = _BETWEEN.fullmatch(text)
+        return (_number(match[1], match[2]), _number(match[3], match[4])) if match else None
     years: tuple[int, int] | None = None
-    if found := _BETWEEN.fullmatch(said):
-        years = int(_number(found[1], None)), int(_number(found[3], None))
-    elif found := _DECADE.fullmatch(said):
-        years = int(found[1]), int(found[1]) + 9
-    elif found := _CENTURY.fullmatch(said):
-        first, last = _THIRDS.get(found[1] or "", (0, 99))
-        years = 100 * int(found[2]) - 100 + first, 100 * int(found[2]) - 100 + last
-    elif kind == "date" and (found := _IN_YEAR.fullmatch(said)):
-        years = int(found[1]), int(found[1])
+    if match := _BETWEEN.fullmatch(text):
+        years = int(_number(match[1], None)), int(_number(match[3], None))
+    elif match := _DECADE.fullmatch(text):
+        years = int(match[1]), int(match[1]) + 9
+    elif match := _CENTURY.fullmatch(text):
+        first, last = _THIRDS.get(match[1] or "", (0, 99))
+        years = 100 * int(match[2]) - 100 + first, 100 * int(match[2]) - 100 + last
+    elif kind == "date" and (match := _IN_YEAR.fullmatch(text)):
+        years = int(match[1]), int(match[1])
     if years is None:
         return None
     return (years[0], years[1]) if kind == "year" else (years[0] * 10_000 + 101, years[1] * 10_000 + 1231)
@@ -81,16 +81,16 @@ def span(value: float, kind: str, level: int, rng: random.Random, *, most: float
     range goes beyond `most` (100, of a share in percent), and none begins there."""
     if not value > 0 or (kind != "number" and value < (100 if kind == "year" else 1_000_000)):
         return None
-    said = (
+    text = (
         _vague_number(value, level, rng)
         if kind == "number"
         else _vague_year(int(value if kind == "year" else value // 10_000), level, kind, rng)
     )
-    bounds = read_span(said, kind)
-    if bounds and bounds[1] > most and (between := re.match(r"(between .+ and ).+", said)):
-        said = f"{between[1]}{spell(most)}"
-        bounds = read_span(said, kind) if bounds[0] < most else None
-    return Span(low=bounds[0], high=bounds[1], said=said) if bounds and bounds[0] <= value <= bounds[1] else None
+    bounds = read_span(text, kind)
+    if bounds and bounds[1] > most and (between := re.match(r"(between .+ and ).+", text)):
+        text = f"{between[1]}{spell(most)}"
+        bounds = read_span(text, kind) if bounds[0] < most else None
+    return Span(low=bounds[0], high=bounds[1], said=text) if bounds and bounds[0] <= value <= bounds[1] else None
 
 
 def _vague_number(value: float, level: int, rng: random.Random) -> str:

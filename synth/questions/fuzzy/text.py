@@ -97,10 +97,10 @@ class Realiser:
             self._add(names(type_))
         self._asks: dict[str, tuple[str, str]] = {}
         for r in self.relations.values():
-            asked = re.sub(r"^(a|an) ", "the ", r.ask(SLOT))
+            question = re.sub(r"^(a|an) ", "the ", r.ask(SLOT))
             if r.range == "number" and counted(r.label):
-                asked = re.sub(rf"^the (?={re.escape(r.label)} )", "the number of ", asked)
-            before, _, after = asked.partition(SLOT)
+                question = re.sub(rf"^the (?={re.escape(r.label)} )", "the number of ", question)
+            before, _, after = question.partition(SLOT)
             self._asks[r.name] = before.removesuffix(f"the {spoken(r.domain)} "), after
 
     def _add(self, some: Iterable[tuple[bool, Phrase]]) -> None:
@@ -151,8 +151,8 @@ class Realiser:
         avoid = (
             () if begins or len(clues) == 1 else ("with", "which")
         )  # "that has A and where B is C", not "with A and where B is C"
-        said = [self._say(c, type_, False, rng, begins=begins, avoid=avoid) for c in sorted(clues, key=nested)]
-        return said[0] if len(said) == 1 else f"{', '.join(said[:-1])} and {said[-1]}"
+        clauses = [self._say(c, type_, False, rng, begins=begins, avoid=avoid) for c in sorted(clues, key=nested)]
+        return clauses[0] if len(clauses) == 1 else f"{', '.join(clauses[:-1])} and {clauses[-1]}"
 
     def _usable(self, clue: Clue | Named, type_: str, sentence: bool) -> list[Phrase]:
         """What a clue can be said with, as a clause or a sentence. Raises ValueError where nothing can."""
@@ -225,14 +225,14 @@ class Realiser:
         return list({canonical(p): p for p in self._told(text) + self._in_one(text)}.values())
 
     def _in_one(self, text: str) -> list[Pattern]:
-        found = _ASKED.fullmatch(text)
-        if not found:
+        match = _ASKED.fullmatch(text)
+        if not match:
             return []
         out = []
         for relation, (before, after) in self._asks.items():
             type_ = self.relations[relation].domain
             head = f"{before}the {spoken(type_)} "
-            for phrase in [found["a"]] if found["a"] else _unstopped(found["b"] + "."):
+            for phrase in [match["a"]] if match["a"] else _unstopped(match["b"] + "."):
                 if phrase.startswith(head) and phrase.endswith(after):
                     middle = phrase[len(head) : len(phrase) - len(after)]
                     out += [
@@ -243,14 +243,14 @@ class Realiser:
 
     def _told(self, text: str) -> list[Pattern]:
         parts = re.split(r"(?<=\.) ", text)
-        found = _ASKED.fullmatch(parts[-1]) if len(parts) > 2 else None
-        if not found:
+        match = _ASKED.fullmatch(parts[-1]) if len(parts) > 2 else None
+        if not match:
             return []
-        asked, out = found["a"] or found["b"], []
+        question, out = match["a"] or match["b"], []
         for relation, (before, after) in self._asks.items():
             type_ = self.relations[relation].domain
             openings = (o.format(a=indefinite(spoken(type_)), t=spoken(type_)) for o in OPENINGS)
-            if asked == f"{before}this {spoken(type_)}{after}" and parts[0] in openings:
+            if question == f"{before}this {spoken(type_)}{after}" and parts[0] in openings:
                 for clues in self._sentences(parts[1:-1], type_):
                     out.append(Pattern(relation=relation, forward=True, root=Node(type=type_, clues=clues)))
         return out
@@ -262,7 +262,9 @@ class Realiser:
         out = []
         for n in range(1, min(len(parts), 4) + 1):
             clues = [
-                c for said in _unstopped(" ".join(parts[:n])) for c in self._one(said, type_, sentence=True, last=True)
+                c
+                for sentence in _unstopped(" ".join(parts[:n]))
+                for c in self._one(sentence, type_, sentence=True, last=True)
             ]
             rest = self._sentences(parts[n:], type_) if clues else []
             out += [(clue, *more) for clue in clues for more in rest]
@@ -299,13 +301,13 @@ class Realiser:
             return [_clue(p, Than(larger=bool(p.flag), other=t)) for t in self._described(p.type, slot, "the", last)]
         r, type_ = self.relations[p.relation], self._other(p)
         where = r.name if p.forward and r.literal else type_
-        found: list[str | Node] = list(self.find(where, slot))
+        readings: list[str | Node] = list(self.find(where, slot))
         bare = re.sub(r"^[Tt]he ", "", slot)
         if bare != slot and with_article(bare, type_) != bare:
-            found += [x for x in self.find(where, bare) if x not in found]
+            readings += [x for x in self.find(where, bare) if x not in readings]
         if p.kind == "description" and not r.literal:
-            found += self._described(type_, slot, indefinite(spoken(type_)).split()[0], last)
-        return [_clue(p, t) for t in found]
+            readings += self._described(type_, slot, indefinite(spoken(type_)).split()[0], last)
+        return [_clue(p, t) for t in readings]
 
     def _described(self, type_: str, text: str, article: str, last: bool) -> list[str | Node]:
         text = text[:1].lower() + text[1:]  # a description may begin a sentence

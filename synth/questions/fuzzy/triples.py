@@ -72,7 +72,7 @@ class Finding:
 def read(rows: Iterable[tuple[str, str]]) -> tuple[list[Formal], list[Quarantined]]:
     """Questions from (place, JSON text of one row). A row that is not of the form is quarantined with the reason and its
     text."""
-    found, quarantined = [], []
+    accepted, quarantined = [], []
     for place, text in rows:
         try:
             row = json.loads(text)
@@ -81,7 +81,7 @@ def read(rows: Iterable[tuple[str, str]]) -> tuple[list[Formal], list[Quarantine
             triples = tuple(_triple(t) for t in given)
             if not any(_asked(x) for s, _, o in triples for x in (s, o)):
                 raise ValueError("no triple holds what is asked: write ? for it")
-            found.append(
+            accepted.append(
                 Formal(
                     id=str(row.get("id", place)),
                     question=str(row["question"]),
@@ -90,11 +90,11 @@ def read(rows: Iterable[tuple[str, str]]) -> tuple[list[Formal], list[Quarantine
                 )
             )
         except (KeyError, TypeError, ValueError) as error:  # JSONDecodeError is a ValueError
-            said = f"lacks the key {error}" if isinstance(error, KeyError) else str(error)
+            why = f"lacks the key {error}" if isinstance(error, KeyError) else str(error)
             quarantined.append(
-                Quarantined(id=place, stage="verify", reason="not_formal", evidence=f"{place}: {said} | {text}")
+                Quarantined(id=place, stage="verify", reason="not_formal", evidence=f"{place}: {why} | {text}")
             )
-    return found, quarantined
+    return accepted, quarantined
 
 
 def _triple(value: Any) -> Triple:
@@ -137,11 +137,11 @@ def inspect(formal: Formal, connection: sqlite3.Connection | None = None) -> Fin
         tied, grown = tied | more, bool(more)
     unconnected = tuple(i for i, (s, _, o) in enumerate(triples) if i not in pairs and not {s, o} & tied)
     answer = normalise(formal.answer)
-    said = f" {normalise(formal.question)} "
+    question = f" {normalise(formal.question)} "
     constants = {normalise(x[2:]) for s, _, o in triples for x in (s, o) if _constant(x)}
     leak = (
         "the question says the answer"
-        if answer and f" {answer} " in said
+        if answer and f" {answer} " in question
         else "a constant is the answer"
         if answer in constants
         else ""
@@ -246,14 +246,14 @@ def triples_of(pattern: Pattern, name: Mapping[str, str] | Any = None) -> list[l
             out.append([x, f"{clue.relation} {'above' if target.larger else 'below'} that of", term(target.other)])
             return
         if isinstance(target, Span | Third | Nothing):
-            said = (
+            value = (
                 target.said
                 if isinstance(target, Span)
                 else "none"
                 if isinstance(target, Nothing)
                 else f"{'top' if target.largest else 'bottom'} third"
             )
-            other = f"C@{said}"
+            other = f"C@{value}"
         else:
             other = term(target)
         out.append([x, clue.relation, other] if clue.forward else [other, clue.relation, x])

@@ -79,19 +79,19 @@ class Tools:
     def open(self, page: str, part: int = 1) -> str:
         return self._call("open", page if part == 1 else f"{page} | {part}", lambda: self.engine.open(page, part))
 
-    def find(self, said: str) -> str:
+    def find(self, argument: str) -> str:
         """`said` is "words | page", or words alone for all pages (a turn says "words | *": alone they mean the page
         opened last)."""
-        words, _, page = said.partition(" | ")
-        return self._call("find", said if page else f"{words} | *", lambda: self.engine.find(words, page))
+        words, _, page = argument.partition(" | ")
+        return self._call("find", argument if page else f"{words} | *", lambda: self.engine.find(words, page))
 
-    def _call(self, tool: str, said: str, make: Callable[[], str]) -> str:
-        if (tool, said) not in self._known:
+    def _call(self, tool: str, argument: str, make: Callable[[], str]) -> str:
+        if (tool, argument) not in self._known:
             if len(self.calls) >= self.most:
                 raise Spent(f"{self.most} calls are not enough")
-            self._known[tool, said] = make()
-            self.calls.append(Call(tool, said, self._known[tool, said]))
-        return self._known[tool, said]
+            self._known[tool, argument] = make()
+            self.calls.append(Call(tool, argument, self._known[tool, argument]))
+        return self._known[tool, argument]
 
 
 @dataclass(frozen=True)

@@ -48,9 +48,9 @@ class Pages:
         literal has no page: the sentences that state it are found."""
         r, read = self.world.kb.relations[relation], self.world.reader.read
         if forward:
-            found = read(relation, self.tools.open(name), name, False)
-            if found or not self._long(name):
-                return found if not self._shared(name) else read(relation, self.page(name), name, False)
+            names = read(relation, self.tools.open(name), name, False)
+            if names or not self._long(name):
+                return names if not self._shared(name) else read(relation, self.page(name), name, False)
             before, _, _ = r.sentence(name, ["\0"]).partition(
                 "\0"
             )  # a long page is not read to its end: "The area of Norway is"
@@ -58,9 +58,9 @@ class Pages:
         if not r.literal and self._long(name) and not self._shared(name):  # "shares a border with", on this page
             fragments = r.sentence("\0", ["\0"]).split("\0")
             heard = self.tools.find(f"{max(fragments, key=len).strip(' .')} | {name}")
-            found = read(relation, heard, name, True)
-            if heard.count("\n") + 1 < MOST_LINES or (found and not whole):
-                return found
+            names = read(relation, heard, name, True)
+            if heard.count("\n") + 1 < MOST_LINES or (names and not whole):
+                return names
         if not r.literal:
             return read(relation, self.page(name), name, True)
         before, _, after = r.sentence("\0", [name]).partition("\0")
@@ -69,8 +69,8 @@ class Pages:
             heard = self.tools.find(text)
             if heard.count("\n") + 1 >= MOST_LINES:  # there may be more of them
                 return [x for x, value in self.rows(relation) if value == name]
-            if found := read(relation, heard, name, True):
-                return found
+            if names := read(relation, heard, name, True):
+                return names
         return []
 
     def _long(self, name: str) -> bool:
@@ -107,14 +107,14 @@ class Pages:
         if isinstance(target, Third):
             return name in self.third(clue.relation, target.largest)
         some = isinstance(target, Nothing) or (isinstance(target, Node) and not target.clues)
-        said = self.ends(name, clue.relation, clue.forward, whole=not some)
+        values = self.ends(name, clue.relation, clue.forward, whole=not some)
         if isinstance(target, Nothing):
-            return not said
+            return not values
         if isinstance(target, str):
-            return self.world.kb.text(target) in said
+            return self.world.kb.text(target) in values
         if isinstance(target, Node):
-            return any(all(self.holds(x, c) for c in target.clues) for x in said if self.known(target.type, x))
-        return any(self.compares(v, clue.relation, target) for v in self.numbers(said, clue.relation))
+            return any(all(self.holds(x, c) for c in target.clues) for x in values if self.known(target.type, x))
+        return any(self.compares(v, clue.relation, target) for v in self.numbers(values, clue.relation))
 
     def compares(self, value: float, relation: str, target: Span | Than) -> bool:
         if isinstance(target, Span):

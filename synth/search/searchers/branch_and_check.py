@@ -17,12 +17,12 @@ class FromAll(Pages):
         shared: list[str] | None = None
         unlisted = []
         for clue in node.clues:  # in the order of the question
-            found = self.candidates(clue)
-            if found is None:
+            names = self.candidates(clue)
+            if names is None:
                 unlisted.append(clue)
             else:
                 shared = [
-                    x for x in (found if shared is None else shared) if x in set(found) and self.known(node.type, x)
+                    x for x in (names if shared is None else shared) if x in set(names) and self.known(node.type, x)
                 ]
         return [x for x in shared or () if all(self.holds(x, c) for c in unlisted)]
 
@@ -31,5 +31,5 @@ def branch_and_check(problem: Problem, tools: Tools, world: World) -> str | None
     """The answer, where one candidate is left and its page gives one."""
     pattern, pages = pattern_of(problem), FromAll(tools, world)
     roots = [world.kb.text(pattern.root)] if isinstance(pattern.root, str) else pages.members(pattern.root)
-    found = list(dict.fromkeys(x for root in roots for x in pages.ends(root, pattern.relation, pattern.forward)))
-    return found[0] if len(found) == 1 else None
+    answers = list(dict.fromkeys(x for root in roots for x in pages.ends(root, pattern.relation, pattern.forward)))
+    return answers[0] if len(answers) == 1 else None

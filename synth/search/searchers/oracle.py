@@ -19,10 +19,10 @@ class FromOne(Pages):
 
     def members(self, node: Node) -> list[str]:
         lead = self.lead if self.lead in node.clues else min(node.clues, key=steps, default=None)
-        found = None if lead is None else self.candidates(lead)
+        names = None if lead is None else self.candidates(lead)
         return [
             x
-            for x in found or ()
+            for x in names or ()
             if self.known(node.type, x) and all(self.holds(x, c) for c in node.clues if c is not lead)
         ]
 
@@ -39,10 +39,10 @@ def oracle(problem: Problem, tools: Tools, world: World) -> str | None:
     for pages in ways:
         try:
             roots = pages.members(pattern.root)
-            found = dict.fromkeys(x for root in roots for x in pages.ends(root, pattern.relation, pattern.forward))
+            answers = dict.fromkeys(x for root in roots for x in pages.ends(root, pattern.relation, pattern.forward))
         except Spent:
             continue
-        if (answer := _only(list(found))) is not None:
+        if (answer := _only(list(answers))) is not None:
             tries.append((len(pages.tools.calls), answer, pages.tools.calls))
     if not tries:
         return None
@@ -51,5 +51,5 @@ def oracle(problem: Problem, tools: Tools, world: World) -> str | None:
     return answer
 
 
-def _only(found: list[str]) -> str | None:
-    return found[0] if len(found) == 1 else None
+def _only(names: list[str]) -> str | None:
+    return names[0] if len(names) == 1 else None

@@ -32,8 +32,8 @@ def greedy(problem: Problem, tools: Tools, world: World) -> str | None:
     off it; the answer that was read most often, the first of equals."""
     pattern, pages, read = pattern_of(problem), Pages(tools, world), Counter()
     if isinstance(pattern.root, str):
-        found = pages.ends(world.kb.text(pattern.root), pattern.relation, pattern.forward)
-        return found[0] if found else None
+        answers = pages.ends(world.kb.text(pattern.root), pattern.relation, pattern.forward)
+        return answers[0] if answers else None
     for node in nodes(pattern.root):
         for clue in node.clues:
             if isinstance(clue, Clue) and isinstance(clue.target, str):
@@ -47,5 +47,5 @@ def _first(tools: Tools, world: World, clue: Clue, node: Node) -> str | None:
     """The first name that the result of a clue's query gives for the variable."""
     r, name = world.kb.relations[clue.relation], world.kb.text(str(clue.target))
     text = tools.search(r.query_back(name) if clue.forward else r.query(name))
-    found = world.reader.read(clue.relation, text, name, clue.forward)
-    return next((x for x in found if world.reader.known(node.type, x)), None)
+    values = world.reader.read(clue.relation, text, name, clue.forward)
+    return next((x for x in values if world.reader.known(node.type, x)), None)

@@ -89,11 +89,11 @@ class Tool:
 
     def wrong(self, arguments: Any) -> str:
         """Why these are no arguments of this tool, or "". No reference of a schema is ever fetched."""
-        found = best_match(Draft202012Validator(self.parameters, registry=Registry()).iter_errors(arguments))
-        if found is None:
+        error = best_match(Draft202012Validator(self.parameters, registry=Registry()).iter_errors(arguments))
+        if error is None:
             return ""
-        where = ".".join(map(str, found.absolute_path))
-        return f"{where + ': ' if where else ''}{found.message[:200]}"
+        where = ".".join(map(str, error.absolute_path))
+        return f"{where + ': ' if where else ''}{error.message[:200]}"
 
 
 @dataclass(frozen=True)
@@ -116,16 +116,16 @@ class Result:
 
 def calls(text: str) -> list[Call]:
     """The calls of a turn in order; one that was begun and not ended is broken. Linear time."""
-    return [_read(found[1], found[0].endswith("</tool_call>")) for found in _CALL.finditer(text)]
+    return [_read(match[1], match[0].endswith("</tool_call>")) for match in _CALL.finditer(text)]
 
 
-def _read(said: str, whole: bool) -> Call:
+def _read(written: str, whole: bool) -> Call:
     if not whole:
         return Call(broken="a call was begun and not ended with </tool_call>")
-    if len(said) > MAX_CALL:
-        return Call(broken=f"a call has {len(said):,} characters, more than {MAX_CALL:,}")
+    if len(written) > MAX_CALL:
+        return Call(broken=f"a call has {len(written):,} characters, more than {MAX_CALL:,}")
     try:
-        value = json.loads(said)
+        value = json.loads(written)
     except (ValueError, RecursionError) as e:
         return Call(broken=f"a call is no JSON: {e}"[:200])
     if not isinstance(value, dict) or not isinstance(value.get("name"), str):
@@ -147,10 +147,10 @@ def instructions(tools: Sequence[Tool]) -> str:
     )
 
 
-def use(asked: Sequence[Call], tools: Mapping[str, Tool], *, most: int = 2000) -> list[Result]:
+def use(requested: Sequence[Call], tools: Mapping[str, Tool], *, most: int = 2000) -> list[Result]:
     """A result for every call, in order; calls run beside each other. `most`: characters of a result, the rest is
     cut."""
-    return [wait() for wait in [_begin(call, tools, most) for call in asked]]
+    return [wait() for wait in [_begin(call, tools, most) for call in requested]]
 
 
 def _begin(call: Call, tools: Mapping[str, Tool], most: int) -> Callable[[], Result]:
@@ -169,14 +169,16 @@ def _begin(call: Call, tools: Mapping[str, Tool], most: int) -> Callable[[], Res
     began = time.monotonic()
     if not tool._free.acquire(timeout=tool.seconds):
         return at_once(f"{tool.name} does not answer: {tool.places} of its calls are under way")
-    said: list[Result] = []
+    results: list[Result] = []
 
     def work() -> None:
         try:
             value = tool.run(**call.arguments)
-            said.append(Result(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)))
+            results.append(
+                Result(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str))
+            )
         except Exception as e:  # noqa: BLE001 (whatever a tool raises is an observation)
-            said.append(Result(f"{ERROR}{tool.name}: {type(e).__name__}: {e}", failed=True))
+            results.append(Result(f"{ERROR}{tool.name}: {type(e).__name__}: {e}", failed=True))
         finally:
             tool._free.release()
 
@@ -186,9 +188,9 @@ def _begin(call: Call, tools: Mapping[str, Tool], most: int) -> Callable[[], Res
     def wait() -> Result:
         thread.join(max(0.0, began + tool.seconds - time.monotonic()))
         seconds = time.monotonic() - began
-        if not said:
+        if not results:
             return Result(f"{ERROR}{tool.name} did not answer within {tool.seconds:g} s", failed=True, seconds=seconds)
-        return Result(clean(said[0].text, most), said[0].failed, seconds)
+        return Result(clean(results[0].text, most), results[0].failed, seconds)
 
     return wait
 

@@ -63,13 +63,13 @@ def _made() -> tuple[ctypes.CDLL | None, str | None]:
             None,
             f"there is no C compiler ({', '.join(COMPILERS)}) on the PATH: install one, for example the package gcc or Xcode's tools",
         )
-    said = ""
+    error_text = ""
     for flags in ([*FLAGS, *THREADS], FLAGS, [f for f in FLAGS if f != "-march=native"]):
         try:
             return ctypes.CDLL(str(_compiled(cc, flags))), None
         except (OSError, subprocess.SubprocessError) as e:
-            said = (getattr(e, "stderr", None) or str(e)).strip()
-    return None, f"{cc} could not compile it: {said.splitlines()[-1] if said else 'it said nothing'}"
+            error_text = (getattr(e, "stderr", None) or str(e)).strip()
+    return None, f"{cc} could not compile it: {error_text.splitlines()[-1] if error_text else 'it said nothing'}"
 
 
 def _compiled(cc: str, flags: list[str]) -> Path:

@@ -70,9 +70,9 @@ class gated:
 
     def read(self, model: Gated, batch: Batch, *, temperature: float = 1.0) -> TokenStats:
         with torch.no_grad():
-            last, asked = features(model.scorer, batch)
+            last, prompt_end = features(model.scorer, batch)
             outputs = model.scorer.score(last).float()
-        weights = torch.softmax(model.gate(asked.float()) / self.temperature, 1)
+        weights = torch.softmax(model.gate(prompt_end.float()) / self.temperature, 1)
         extras = {"outputs": outputs, "gate": weights, "beta": model.log_beta.exp().expand(batch.rows)}
         return TokenStats(logp=torch.zeros(len(batch.ids), device=outputs.device), extras=extras)
 

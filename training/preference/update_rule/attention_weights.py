@@ -54,9 +54,11 @@ def with_attention(model: nn.Module, rows: Sequence[Row], layers: Sequence[int])
     out = []
     for row in rows:
         ids = torch.from_numpy(row.ids.astype(np.int64))[None].to(next(model.parameters()).device)
-        found = plain(input_ids=ids, output_attentions=True, use_cache=False).attentions
+        attentions = plain(input_ids=ids, output_attentions=True, use_cache=False).attentions
         start = int(row.trainable.argmax())
-        mass = torch.stack([found[i][0, :, :, :start].sum(-1).float().mean(0) for i in layers]).mean(0).cpu().numpy()
+        mass = (
+            torch.stack([attentions[i][0, :, :, :start].sum(-1).float().mean(0) for i in layers]).mean(0).cpu().numpy()
+        )
         column = np.where(row.trainable, np.concatenate([[0.0], mass[:-1]]), 0.0)
         out.append(replace(row, columns={**row.columns, "attention": column}))
     return out

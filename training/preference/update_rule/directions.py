@@ -47,5 +47,5 @@ def along(v: tuple[float, float], most: int, value: float, rollout: Rollout) -> 
 
 def directed(problem: Problem, v: tuple[float, float]) -> Problem:
     """The problem with a direction, in hundredths, in a system message before it."""
-    said = Message(role="system", content=f"right {round(100 * v[0])} short {round(100 * v[1])}")
-    return replace(problem, prompt=(said, *problem.prompt))
+    wish = Message(role="system", content=f"right {round(100 * v[0])} short {round(100 * v[1])}")
+    return replace(problem, prompt=(wish, *problem.prompt))

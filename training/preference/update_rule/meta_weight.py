@@ -45,7 +45,7 @@ class meta_weight(UpdateRule):
     def source(self, round_: OfflineRound) -> Source:
         if round_.sampled is None or round_.reference is None:
             raise UserError("meta_weight: it plays prompts and compares with a reference: use it with the loss metaapo")
-        made = self.rounds[round_.index] = MetaPairs(
+        pairs = self.rounds[round_.index] = MetaPairs(
             offline=round_.units,
             sampled=round_.sampled,
             policy=round_.policy,
@@ -54,14 +54,14 @@ class meta_weight(UpdateRule):
             beta=round_.loss.keywords.get("beta", 0.1),
             tokens_per_microbatch=round_.tokens_per_microbatch,
         )
-        return made
+        return pairs
 
     def state(self) -> dict[str, Any]:
-        return {str(i): made.meta.state() for i, made in self.rounds.items()}
+        return {str(i): pairs.meta.state() for i, pairs in self.rounds.items()}
 
     def load_state(self, state: Mapping[str, Any], learner: Learner) -> None:
-        for i, made in self.rounds.items():
-            made.meta.load_state(state[str(i)])
+        for i, pairs in self.rounds.items():
+            pairs.meta.load_state(state[str(i)])
 
 
 class MetaWeight:
@@ -129,18 +129,18 @@ class MetaPairs:
     def __call__(self, step: int) -> tuple[Iterable[Batch], Mapping[str, float]]:
         units = self.offline(step)
         device = self.sampled.device
-        said = self._score(pack([r for c, j, _ in units for r in (c, j)], device=device))
-        weight = self.meta(said)
+        scores = self._score(pack([r for c, j, _ in units for r in (c, j)], device=device))
+        weight = self.meta(scores)
         rng = np.random.default_rng(seed_for(self.sampled.seed, "meta", "step", "", step))
         draw = rng.random(len(units))
-        asked = [
+        ambiguous = [
             i for i, (u, d) in enumerate(zip(units, draw, strict=True)) if u[2] is not None and d > float(weight[i])
         ]
-        problems, worths = self.sampled.asked([units[i][2] for i in asked], rng)
+        problems, worths = self.sampled.asked([units[i][2] for i in ambiguous], rng)
         groups = self.sampled.player.play(problems, self.sampled.samples, self.sampled.seed, "meta", step)
         self.sampled.player.sampler.version += 1
-        made = {i: self.sampled.unit(g, i, w) for i, g, w in zip(asked, groups, worths, strict=True)}
-        played = {i: rows for i, rows in made.items() if rows}
+        sampled_units = {i: self.sampled.unit(g, i, w) for i, g, w in zip(ambiguous, groups, worths, strict=True)}
+        played = {i: rows for i, rows in sampled_units.items() if rows}
         rows = []
         for i, (chosen, rejected, _) in enumerate(units):
             for r in (chosen, rejected, *(played.get(i) or (chosen, rejected))):
@@ -151,7 +151,7 @@ class MetaPairs:
             score = self._score(batch)
             at = torch.tensor(sorted(played))
             learned = self.meta.learn(score[0::2][at], -score[0::2][at], -score[1::2][at])
-        metrics = {"meta_weight": float(weight.mean()), "meta_loss": learned, "played": len(asked) / len(units)}
+        metrics = {"meta_weight": float(weight.mean()), "meta_loss": learned, "played": len(ambiguous) / len(units)}
         return [batch], metrics
 
     def _score(self, batch: Batch) -> torch.Tensor:

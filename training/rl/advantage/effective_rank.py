@@ -38,9 +38,9 @@ def effective_rank(
     memory: float = 0.7,
     limit: float = 5.0,
 ) -> Advantages:
-    found = {name: [part(group, r, name) for group, r in zip(groups, rewards, strict=True)] for name in NAMES}
+    parts = {name: [part(group, r, name) for group, r in zip(groups, rewards, strict=True)] for name in NAMES}
     away: dict[str, list[np.ndarray]] = {}
-    for name, values in found.items():
+    for name, values in parts.items():
         flat = np.concatenate(values) if values else np.zeros(0)
         now = float(np.nanmean(flat)) if (~np.isnan(flat)).any() else 0.0
         mu = state.setdefault(name, now)

@@ -54,10 +54,10 @@ def gigpo(
                 ):
                     met[name].append((i, t, later))
         step: dict[tuple[int, int], float] = {}
-        for found in met.values():
-            values = np.array([x for _, _, x in found])
+        for steps in met.values():
+            values = np.array([x for _, _, x in steps])
             scaled = standard(values, eps) if std else values - values.mean()
-            step |= {(i, t): float(a) for (i, t, _), a in zip(found, scaled, strict=True)}
+            step |= {(i, t): float(a) for (i, t, _), a in zip(steps, scaled, strict=True)}
         advantages.append([])
         for i, rollout in enumerate(group.rollouts):
             out = np.zeros(rollout.n_model)

@@ -31,10 +31,10 @@ def trajectory_balance(
         raise ValueError(f"trajectory_balance: beta is {beta}; the temperature of the reward must be above 0")
     advantages = []
     for group, r in zip(groups, rewards, strict=True):
-        said = np.array(
+        sampling_logp = np.array(
             [sum(float(s.logp.sum()) for s in rollout.segments if s.logp is not None) for rollout in group.rollouts]
         )
-        target = r / beta - said
+        target = r / beta - sampling_logp
         known = ~np.isnan(target)
         out = np.zeros(len(r))
         if known.sum() >= 2:

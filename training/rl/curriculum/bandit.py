@@ -47,10 +47,10 @@ def bandit(
         )
     sizes = Counter(p.family for p in problems)
     values, counts, last = (state.setdefault(k, {}) for k in ("values", "counts", "last"))
-    for family, found in state.pop("latest", {}).items():
-        counts[family] = counts.get(family, 0) + len(found)
-        last[family] = [*last.get(family, []), *found][-window:]
-        values[family] = alpha * float(np.mean(found)) + (1 - alpha) * values.get(family, 0.0)
+    for family, rates in state.pop("latest", {}).items():
+        counts[family] = counts.get(family, 0) + len(rates)
+        last[family] = [*last.get(family, []), *rates][-window:]
+        values[family] = alpha * float(np.mean(rates)) + (1 - alpha) * values.get(family, 0.0)
     total = sum(counts.get(f, 0) for f in sizes)
     worth = {}
     for family in sizes:

@@ -33,12 +33,12 @@ def branches(
         raise ValueError(f"branches: answers is {answers}; a thought needs two answers or more to be worth their mean")
     out = []
     for group in groups:
-        made = []
+        rollouts = []
         for i, rollout in enumerate(group.rollouts):
             thought, n = services.until(rollout, marker)
-            made.append(replace(rollout, info={**rollout.info, "branch": i, "thought_tokens": n}))
+            rollouts.append(replace(rollout, info={**rollout.info, "branch": i, "thought_tokens": n}))
             if n:
                 more = services.play(rollout.problem, answers - 1, group.id, opening=thought)
-                made += [replace(r, info={**r.info, "branch": i}) for r in more.rollouts]
-        out.append(replace(group, rollouts=tuple(made)))
+                rollouts += [replace(r, info={**r.info, "branch": i}) for r in more.rollouts]
+        out.append(replace(group, rollouts=tuple(rollouts)))
     return out

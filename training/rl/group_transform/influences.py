@@ -40,10 +40,10 @@ def influences(
         )
 
     def known(rollout: Rollout) -> Rollout:
-        found = services.influence(rollout, marker, nuisances, rng) if isinstance(rollout.score, Scored) else {}
-        if not found:
+        influence = services.influence(rollout, marker, nuisances, rng) if isinstance(rollout.score, Scored) else {}
+        if not influence:
             return rollout
-        parts = {f"influence_{name}": x for name, x in found.items()}
+        parts = {f"influence_{name}": x for name, x in influence.items()}
         return replace(rollout, score=replace(rollout.score, parts={**rollout.score.parts, **parts}))
 
     return [replace(g, rollouts=tuple(known(r) for r in g.rollouts)) for g in groups]

@@ -42,12 +42,12 @@ def refine(
             out.append(group)
             continue
         chosen = wrong[int(rng.integers(len(wrong)))]
-        said = next(
+        answer = next(
             (m.content for m in reversed(chosen.info.get("messages", ())) if m.role == "assistant"), chosen.text
         )
         verdict = f" The right answer is {chosen.problem.answer}." if critique == "truth" else ""
         played = services.play(
-            asked(chosen.problem, f"\nYou answered: {said}\nThis is wrong.{verdict} Answer again."), tries, group.id
+            asked(chosen.problem, f"\nYou answered: {answer}\nThis is wrong.{verdict} Answer again."), tries, group.id
         )
         best = max(played.rollouts, key=lambda r: getattr(r.score, "value", -np.inf))
         out.append(replace(group, rollouts=(*group.rollouts, services.again(best, chosen.problem, group.id))))

@@ -49,14 +49,14 @@ def roll_in(
             text = demonstration(problem)[0]
         elif problem.id in best:
             text = best[problem.id][1]
-        made = []
+        rollouts = []
         for rollout in group.rollouts:
             if text and rng.random() < beta:
                 opening = text[: _cut(len(text), decay, rng)]
-                made += services.play(problem, 1, group.id, opening=opening).rollouts if opening else (rollout,)
+                rollouts += services.play(problem, 1, group.id, opening=opening).rollouts if opening else (rollout,)
             else:
-                made.append(rollout)
-        out.append(replace(group, rollouts=tuple(made)))
+                rollouts.append(rollout)
+        out.append(replace(group, rollouts=tuple(rollouts)))
         if source == "best":
             for rollout, x in zip(group.rollouts, group.rewards, strict=True):
                 if x >= least and x > best.get(problem.id, (-np.inf, ""))[0]:

@@ -42,14 +42,14 @@ def scaffold(
     for group in groups:
         problem, n = group.rollouts[0].problem, len(group.rollouts)
         criteria = list(problem.lineage.get("rubric", ())) or [f"The answer is {problem.answer}."]
-        made = []
+        rollouts = []
         for i, rollout in enumerate(group.rollouts):
             count = round(late * (n - 1 - i) / max(n - 1, 1) * len(criteria))
             if not count:
-                made.append(rollout)
+                rollouts.append(rollout)
                 continue
             seen = sorted(rng.choice(len(criteria), size=count, replace=False))
             helped = services.play(asked(problem, "\n" + "\n".join(criteria[j] for j in seen)), 1, group.id)
-            made.append(services.again(helped.rollouts[0], problem, group.id))
-        out.append(replace(group, rollouts=tuple(made)))
+            rollouts.append(services.again(helped.rollouts[0], problem, group.id))
+        out.append(replace(group, rollouts=tuple(rollouts)))
     return out

@@ -71,12 +71,12 @@ class BatchObservationPiece(Protocol):
 
 def observations(pieces: Iterable[Any], observes: str) -> list[Callable[..., Any]]:
     """What pieces observe ("groups", "problems" or "batch"), each observation once, in the order of the pieces."""
-    found: dict[Any, Callable[..., Any]] = {}
+    unique: dict[Any, Callable[..., Any]] = {}
     for piece in pieces:
         for one in getattr(piece, "observations", ()):
             if one.observes == observes:
-                found.setdefault((one.piece, repr(one.keywords)), one)
-    return list(found.values())
+                unique.setdefault((one.piece, repr(one.keywords)), one)
+    return list(unique.values())
 
 
 def with_parts(rollout: Rollout, parts: dict[str, float]) -> Rollout:
@@ -88,11 +88,11 @@ def with_parts(rollout: Rollout, parts: dict[str, float]) -> Rollout:
 
 def with_extra(rollout: Rollout, name: str, values: Callable[[Segment, int], np.ndarray]) -> Rollout:
     """values(segment, how many tokens the model wrote before it) as an extra of each segment that the model wrote."""
-    made, at = [], 0
+    segments, at = [], 0
     for s in rollout.segments:
         if s.role == "model":
-            made.append(replace(s, extras={**s.extras, name: values(s, at)}))
+            segments.append(replace(s, extras={**s.extras, name: values(s, at)}))
             at += len(s.ids)
         else:
-            made.append(s)
-    return replace(rollout, segments=tuple(made))
+            segments.append(s)
+    return replace(rollout, segments=tuple(segments))

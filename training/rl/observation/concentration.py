@@ -25,7 +25,7 @@ OBSERVES = "problems"
 
 def concentration(player: Player, problems: Sequence[Problem]) -> dict[str, float]:
     prompts = [player.renderer.prompt(player.envs[p.env].start(p, player.tools)[1]) for p in problems]
-    found: dict[str, float] = {}
+    shares: dict[str, float] = {}
     for lo in range(0, len(problems), 64):
         batch = pack([Row(ids=ids, trainable=np.ones(len(ids), dtype=bool)) for ids in prompts[lo : lo + 64]])
         with torch.no_grad():
@@ -35,5 +35,5 @@ def concentration(player: Player, problems: Sequence[Problem]) -> dict[str, floa
         for problem, z in zip(
             problems[lo : lo + 64], torch.nn.functional.normalize(hidden, dim=-1).split(batch.lengths), strict=True
         ):
-            found[problem.id] = float((z @ z.T).tril().sum() / (len(z) * (len(z) + 1) / 2))
-    return found
+            shares[problem.id] = float((z @ z.T).tril().sum() / (len(z) * (len(z) + 1) / 2))
+    return shares

@@ -44,21 +44,23 @@ def typed_units(
     for group, r in zip(groups, rewards, strict=True):
         paid = []
         for rollout, x in zip(group.rollouts, r, strict=True):
-            said = units(_last(rollout), types)
-            order = (float(said[:1] == [first]) + float(all(a != b for a, b in zip(said, said[1:], strict=False)))) / 2
-            variety = len(set(said)) / len(said) if low <= len(said) <= high else 0.0
-            paid.append(response * x + flow * order + diversity * variety if said else 0.0)
+            written = units(_last(rollout), types)
+            order = (
+                float(written[:1] == [first]) + float(all(a != b for a, b in zip(written, written[1:], strict=False)))
+            ) / 2
+            variety = len(set(written)) / len(written) if low <= len(written) <= high else 0.0
+            paid.append(response * x + flow * order + diversity * variety if written else 0.0)
         out.append(np.where(np.isnan(r), np.nan, paid))
     return out
 
 
 def units(text: str, types: Sequence[str]) -> list[str]:
     """The types of the units before the answer in order; none where something else stands there."""
-    before, at, found = text.partition("<answer>")[0], 0, []
+    before, at, spans = text.partition("<answer>")[0], 0, []
     while unit := _UNIT.match(before, at):
-        found.append(unit[1])
+        spans.append(unit[1])
         at = unit.end()
-    return found if not before[at:].strip() and set(found) <= set(types) else []
+    return spans if not before[at:].strip() and set(spans) <= set(types) else []
 
 
 def _last(rollout: Rollout) -> str:
