@@ -189,7 +189,34 @@ def read(
             for place, one in good
         )
         found.quarantined.extend(aside)
-    return found
+    return _apart(stage, found)
+
+
+def _apart(stage: Stage, found: Found) -> Found:
+    """Without the rows to train on that ask what another row, to be measured on, asks too."""
+    asks = {one.id: root_of(asked_by(one)) for one in found.rows}
+    held = {asks[one.id]: one.id for one in found.rows if one.split != "train"}
+    gone = {one.id for one in found.rows if one.split == "train" and asks[one.id] in held}
+    if not gone:
+        return found
+    places = {o.id: o.place for o in found.own}
+    files_of = {o.id: o.file for o in found.own}
+    aside = []
+    for i in sorted(gone, key=lambda i: places[i]):
+        why = f"{asks[i][:120]!r} is asked by {places[held[asks[i]]]} too, which is not trained on"
+        aside.append(Quarantined(id=places[i], stage=stage.name, reason="held_out", evidence=why))
+        n = found.counts[files_of[i]]
+        n["kept"], n["train"] = n["kept"] - 1, n["train"] - 1
+        n["held_out"] = n.get("held_out", 0) + 1
+    rows, own = [r for r in found.rows if r.id not in gone], [o for o in found.own if o.id not in gone]
+    return Found(rows, own, [*found.quarantined, *aside], found.counts)
+
+
+def asked_by(one: Any) -> str:
+    """What a row asks: of a problem its question without the words that are added to it."""
+    if isinstance(one, Problem):
+        return str(one.lineage.get("question", one.question))
+    return question(getattr(one, "messages", None) or one.prompt)
 
 
 def _count(found: Found, entry: Entry, n: int, kept: Mapping[str, int], aside: Sequence[Quarantined]) -> None:

@@ -42,6 +42,10 @@ RECIPE = {
 }
 PROFILE = {"title", "threads", "stages", "instructions"}
 ENV = "env"  # the kind of pieces that may tell a model what is wanted of it
+# Rows of the user's own enter where rows are made, so that what follows treats them as its own; whoever writes them under
+# the stage that learns from them means the same.
+DOORS = {"sft": "demonstrations", "rl": "problems", "prefer": "preferences", "reward": "preferences"}
+DOOR_KNOBS = ("files", "mix", "protect")
 
 
 @dataclass
@@ -155,13 +159,17 @@ def resolve(params: Mapping[str, Any]) -> tuple[dict[str, Resolved], dict[str, A
     layers = [("profile", Layer(where, _section(profile.get("stages"), where)))]
     layers += [("recipe", layer) for layer in recipe_layers(params["recipe"])]
     layers += [("set", Layer("params.yaml: set", params["set"]))]
+    given: set[tuple[str, str]] = set()
     for kind, layer in layers:
         for name, values in layer.stages.items():
             if name not in stages:
                 raise UserError(f"{layer.where}: unknown stage {name!r}: {nearest(name, stages)}")
             for knob, value in _section(values, f"{layer.where}.{name}").items():
-                _apply(stages, stages[name], knob, value, f"{layer.where}.{name}.{knob}")
-                stages[name].touched.add(kind)
+                reader = stages[DOORS[name]] if knob in DOOR_KNOBS and name in DOORS else stages[name]
+                _apply(stages, reader, knob, value, f"{layer.where}.{name}.{knob}")
+                reader.touched.add(kind)
+                given.add((name, knob))
+    _own_problems(stages, given)
     where = f"profile {params['profile']}: instructions"
     general = _section(profile.get("instructions"), where)
     _instruct(stages, params["instructions"], "params.yaml: instructions")
@@ -206,6 +214,16 @@ def _agree(stages: Mapping[str, Resolved]) -> None:
                 f"{at} gives the environment {one['piece']} other instructions than {first}: a model would be trained on other "
                 f"prompts than it plays; write them once, in params.yaml under `instructions: {{{one['piece']}: ...}}`"
             )
+
+
+def _own_problems(stages: Mapping[str, Resolved], given: Collection[tuple[str, str]]) -> None:
+    """Problems of the user's own are what `rl` plays, and what is made only where it is mixed with them, unless
+    params.yaml says otherwise."""
+    if "rl" in stages and "problems" in stages and stages["problems"].params.get("files"):
+        played = {"include_families": True, "include_questions": stages["problems"].params["mix"]}
+        for knob, value in played.items():
+            if ("rl", knob) not in given and knob in stages["rl"].knobs:
+                stages["rl"].params[knob] = value
 
 
 def _defaults(stage: Resolved) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from tasks.planning import code
 from tasks.planning.pieces import files
-from tasks.planning.resolve import yaml_files
+from tasks.planning.resolve import DOOR_KNOBS, DOORS, yaml_files
 
 KINDS = {
     "int": {"type": "integer"},
@@ -29,7 +29,7 @@ KINDS = {
 def schema() -> dict[str, Any]:
     """The schema of params.yaml of the project in the working directory, its own pieces and recipes included."""
     pieces: dict[str, Any] = {}
-    stages = {name: _stage(path, pieces) for name, path in files("stage").items()}
+    stages = _stages(pieces)
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": "params.yaml of an Espalier project",
@@ -63,7 +63,7 @@ def schema() -> dict[str, Any]:
 def recipe_schema() -> dict[str, Any]:
     """The schema of a recipe: what it says of a method, and the knobs of stages that it sets."""
     pieces: dict[str, Any] = {}
-    stages = {name: _stage(path, pieces) for name, path in files("stage").items()}
+    stages = _stages(pieces)
     text, known = {"type": "string"}, yaml_files("recipes")
     check = {name: {} for name in ("given", "expect", "knobs")} | {
         "name": text,
@@ -101,6 +101,15 @@ def recipe_schema() -> dict[str, Any]:
         "properties": described,
         "definitions": pieces,
     }
+
+
+def _stages(pieces: dict[str, Any]) -> dict[str, Any]:
+    """Every stage; those that learn from rows of the user's own also know the knobs of the stage that reads them."""
+    stages = {name: _stage(path, pieces) for name, path in files("stage").items()}
+    for learner, reader in DOORS.items():
+        for knob in DOOR_KNOBS:
+            stages[learner]["properties"][knob] = stages[reader]["properties"][knob]
+    return stages
 
 
 def _stage(path: Path, pieces: dict[str, Any]) -> dict[str, Any]:

@@ -120,7 +120,10 @@ def trained_on(s: Snapshot, stage: str, plans: Mapping[str, Any]) -> Iterator[tu
     """(id, family or source) of every row that a stage of this state was given to learn from, in their order; nothing
     where they are gone."""
     if stage == "rl":
-        tables = ["questions"] + (["problems"] if plans.get("rl", {}).get("params", {}).get("include_families") else [])
+        knobs = plans.get("rl", {}).get("params", {})
+        tables = ["questions"] * knobs.get("include_questions", True) + ["problems"] * knobs.get(
+            "include_families", False
+        )
         for table in tables:
             for r in s.rows(f"artifacts/{table}/problems.parquet", ["id", "family", "split"]) or ():
                 if r["split"] == "train":

@@ -4,7 +4,8 @@ verifiable families."""
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from synth.demonstrations.browsing import browsing
 from synth.demonstrations.worked_answer import worked_answer
@@ -16,6 +17,8 @@ from synth.search.searchers.oracle import oracle as lowest
 from synth.types import Demonstration, Problem, Quarantined, Split, digest, seed_for
 from tasks.errors import UserError, nearest
 from tasks.knowledge import knowledge
+from tasks.own_rows import read
+from tasks.own_rows.conversations import conversations
 from tasks.runtime.stage import Stage
 from tasks.storage import tables
 
@@ -37,6 +40,9 @@ def demonstrations(
     max_context: int = 12000,
     long_calls: int = 5,
     short: float = 0.2,
+    files: list = [],  # noqa: B006
+    mix: bool = False,
+    protect: list = [],  # noqa: B006
 ) -> None:
     """Browsing demonstrations, with search, open and find, are made of the runs of a searcher (synth/search/searchers).
 
@@ -53,7 +59,13 @@ def demonstrations(
         max_context: most characters of results in it
         long_calls: calls from which one counts as long
         short: largest share of those that are not long
+        files: conversations of your own: files, folders or data sets of the Hub (tasks/own_rows/read.py has the keys)
+        mix: whether the demonstrations that are made here are there beside those of `files`; without it they are not made
+        protect: files whose texts must not be trained on
     """
+    own = conversations(stage, files, protect) if files else None
+    if own and not mix:
+        return write(stage, [*own.rows, *own.quarantined], own, {})
     asked = tables.read(stage.input("questions", "problems.parquet"), Problem)
     problems = [p for p in asked if p.family == "entity_tree"]
     families = tables.read(stage.input("problems", "problems.parquet"), Problem)
@@ -92,32 +104,43 @@ def demonstrations(
         items += [
             worked_answer(p) for p in draw([p for p in families if p.family == family], "train", n_family, stage.seed)
         ]
+    games = [t for t in items if isinstance(t, Demonstration) and t.calls]
+    about = {
+        "games": len(games),
+        "worked_answers": sum(isinstance(t, Demonstration) for t in items) - len(games),
+        "with_detour": sum(t.detours > 0 for t in games),
+        "mean_calls": round(sum(t.calls for t in games) / max(1, len(games)), 3),
+        **({"browsing": sum(_browses(t) for t in games)} if n_browse or n_browse_valid else {}),
+        "gates": {
+            "answer": "exact",
+            "replay": "byte-equal",
+            "repeated_queries": 0,
+            "detour": detour,
+            "search_top_k": search_top_k,
+        },
+    }
+    write(stage, items + ([*own.rows, *own.quarantined] if own else []), own, about)
+
+
+def write(
+    stage: Stage, items: Sequence[Demonstration | Quarantined], own: read.Found | None, about: Mapping[str, Any]
+) -> None:
+    """The tables of the stage, and its card."""
     made = [x for x in items if isinstance(x, Demonstration)]
     quarantined = [x for x in items if isinstance(x, Quarantined)]
     tables.write(stage.out / "demonstrations.parquet", made, Demonstration)
     tables.write(stage.out / "quarantine.parquet", quarantined, Quarantined)
-    games = [t for t in made if t.calls]
     stage.card(
         {
             "produced": len(items),
             "accepted": len(made),
             "quarantined": tables.counts(quarantined),
-            "games": len(games),
-            "worked_answers": len(made) - len(games),
-            "with_detour": sum(t.detours > 0 for t in games),
-            "mean_calls": round(sum(t.calls for t in games) / max(1, len(games)), 3),
-            **({"browsing": sum(_browses(t) for t in games)} if n_browse or n_browse_valid else {}),
-            "gates": {
-                "answer": "exact",
-                "replay": "byte-equal",
-                "repeated_queries": 0,
-                "detour": detour,
-                "search_top_k": search_top_k,
-            },
+            **about,
+            **(read.write(stage, own) if own else {}),
             "demonstrations": digest([t.id for t in made]),
         }
     )
-    stage.log({"accepted": len(made), "quarantined": len(quarantined), "games": len(games)})
+    stage.log({"accepted": len(made), "quarantined": len(quarantined), "games": about.get("games", 0)})
 
 
 def browse(

@@ -11,6 +11,8 @@ from typing import Any
 from synth.types import Problem, Quarantined, Scored, digest
 from synth.verify import extract_answer, verify
 from tasks.errors import UserError
+from tasks.own_rows import read
+from tasks.own_rows.problems import problems as own_problems
 from tasks.planning.families import sandbox
 from tasks.planning.pieces import Piece, Pieces
 from tasks.runtime.stage import Stage
@@ -44,6 +46,9 @@ def problems(
     solver: Piece("solver") = None,
     curriculum: Piece("curriculum") = None,
     pay: Piece("reward") = None,
+    files: list = [],  # noqa: B006
+    mix: bool = False,
+    protect: list = [],  # noqa: B006
 ) -> None:
     """A family that holds fewer different problems ends short after three tries for each wanted one; the card says so.
 
@@ -66,7 +71,13 @@ def problems(
         solver: who attempts them; none uses the model
         curriculum: which cells of family and level are wanted next
         pay: what a proposal earns
+        files: problems of your own: files, folders or data sets of the Hub (tasks/own_rows/problems.py has the keys)
+        mix: whether the problems of `families` are there beside those of `files`; without it they are not made
+        protect: files whose texts must not be trained on
     """
+    own = own_problems(stage, files, protect) if files else None
+    if own and not mix:
+        families = []
     accepted: dict[str, Problem] = {}
     quarantined: list[Quarantined] = []
     short: dict[str, int] = {}
@@ -90,6 +101,12 @@ def problems(
                     wanted -= 1
             if wanted:
                 short[f"{family.func.__name__}, {split}"] = wanted
+    if own:
+        quarantined += own.quarantined
+        for p in own.rows:
+            item = p if p.id not in accepted else _twice(p)
+            quarantined += [item] if isinstance(item, Quarantined) else []
+            accepted[p.id] = accepted.get(p.id, p)
     if not accepted:
         raise UserError(
             f"problems: every problem was quarantined ({dict(tables.counts(quarantined))}): choose other families or levels"
@@ -107,17 +124,14 @@ def problems(
         "produced": len(accepted) + len(quarantined),
         "accepted": len(accepted),
         "quarantined": tables.counts(quarantined),
-        "cells": dict(
-            sorted(
-                Counter(f"{p.family}, level {p.difficulty['level']:g}, {p.split}" for p in accepted.values()).items()
-            )
-        ),
+        "cells": dict(sorted(Counter(_cell(p) for p in accepted.values()).items())),
         "short": short,
         "gates": {
             "certificate": "two routes agree",
             "solution": "scored 1 by the verifier",
             "splits": "disjoint by normal form",
         },
+        **(read.write(stage, own) if own else {}),
         "problems": digest(list(accepted)),
     }
     if any(p.verifier == "python_function" for p in accepted.values()):
@@ -129,6 +143,18 @@ def problems(
         ]
     stage.card(card)
     stage.log({"accepted": len(accepted), "quarantined": len(quarantined)})
+
+
+def _cell(p: Problem) -> str:
+    level = f", level {p.difficulty['level']:g}" if "level" in p.difficulty else ""
+    return f"{p.family}{level}, {p.split}"
+
+
+def _twice(p: Problem) -> Quarantined:
+    place = str(p.lineage.get("place", p.id))
+    return Quarantined(
+        id=place, stage="problems", reason="duplicate", evidence=f"{p.question} is problem {p.id}, made before"
+    )
 
 
 def played(stage: Stage, accepted: dict[str, Problem], quarantined: list[Quarantined]) -> list[dict[str, Any]]:

@@ -47,6 +47,7 @@ def rl(
     stage: Stage,
     *,
     include_families: bool = False,
+    include_questions: bool = True,
     dtype: str = "float32",
     device: str = "cpu",
     steps: int = 110,
@@ -100,7 +101,8 @@ def rl(
     at every token, which the learner's log-probs would not know.
 
     Args:
-        include_families: whether problems of the verifiable families are played beside the questions
+        include_families: whether problems of the stage `problems` are played: of the verifiable families, and your own
+        include_questions: whether questions over the knowledge base are played
         dtype: type of the weights: float32 or bfloat16
         device: where models are: cpu, cuda, or cuda:0
         steps: steps of play and learning
@@ -160,11 +162,18 @@ def rl(
         raise UserError(
             f"rl: temperature is {temperature}: a policy that is always sure has nothing to learn from; sample with 1.0"
         )
-    problems = [p for p in tables.read(stage.input("questions", "problems.parquet"), Problem) if p.split == "train"]
-    if include_families:
-        problems += [p for p in tables.read(stage.input("problems", "problems.parquet"), Problem) if p.split == "train"]
+    asked = ["questions"] * include_questions + ["problems"] * include_families
+    problems = [
+        p for name in asked for p in tables.read(stage.input(name, "problems.parquet"), Problem) if p.split == "train"
+    ]
     if not problems:
-        raise UserError("rl: there is no problem of the split train: raise n_train of the stage questions")
+        raise UserError(
+            "rl: there is no problem of the split train: raise n_train of the stage questions, or name files of your own in rl.files"
+        )
+    if lacking := sorted({p.env for p in problems} - {e.piece.rpartition("/")[2] for e in envs}):
+        raise UserError(
+            f"rl: problems are played in the environment {lacking[0]}, which rl.envs does not hold: add {{piece: {lacking[0]}}}"
+        )
     answers = steps * prompts_per_step * samples_per_prompt * (1 + (refill if filters else 0))
     referee = _referee(stage, judge, problems, [*rewards, *filters, advantage], answers) if judge else None
     policy, tokenizer = load_model(stage.input("sft", "model"), dtype=dtype, device=device)

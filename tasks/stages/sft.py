@@ -14,7 +14,7 @@ from synth.types import Demonstration, Message, digest, seed_for
 from tasks.errors import UserError
 from tasks.knowledge import knowledge
 from tasks.models.openings import opening
-from tasks.own_rows.read import too_long
+from tasks.own_rows.read import own_rows, repeated, too_long
 from tasks.planning.pieces import Pieces
 from tasks.runtime.stage import Stage
 from tasks.runtime.train_loop import Curve, drive, make_repeatable, shuffled
@@ -164,18 +164,23 @@ def sft(
             every=checkpoint_every,
         )
     save_model(policy, tokenizer, stage.out / "base")
-    rows = [demonstration_row(renderer, t.messages, context_weight) for t in demos]
+    own = own_rows(stage.input("demonstrations"))
+    last = [t.id in own and own[t.id].loss == "last" for t in demos]
+    rows = [demonstration_row(renderer, t.messages, context_weight, last=x) for t, x in zip(demos, last, strict=True)]
     kept = [i for i, r in enumerate(rows) if len(r.ids) <= max_length]
     longest = max((len(r.ids) for r in rows), default=0)
     rows, long = [rows[i] for i in kept], len(rows) - len(kept)
     too_long(stage, long, len(demos), "demonstrations", max_length, longest)
     if not rows:
         raise UserError(f"sft: all {long} demonstrations are longer than max_length = {max_length} tokens: raise it")
-    order = shuffled(len(rows), rows_per_step, seed_for(stage.seed, "sft", "order"))
+    drawn = repeated([demos[i].id for i in kept], {i: o.weight for i, o in own.items()}, stage.seed)
+    at = shuffled(len(drawn), rows_per_step, seed_for(stage.seed, "sft", "order"))
 
     def shown(i: int, step: int) -> Row:
         """Row `i` as it is told at a step; with its own names where made-up ones make it too long."""
-        row = demonstration_row(renderer, told(kept[i], step + 1), context_weight) if made_up_names else rows[i]
+        if not made_up_names:
+            return rows[i]
+        row = demonstration_row(renderer, told(kept[i], step + 1), context_weight, last=last[kept[i]])
         return row if len(row.ids) <= max_length else rows[i]
 
     adapt(policy, lora, seed=seed_for(stage.seed, "sft", "lora"))
@@ -194,7 +199,7 @@ def sft(
                 steps=steps,
                 objective=nll,
                 tokens_per_microbatch=tokens_per_microbatch,
-                source=lambda step: ([weighted([shown(i, step) for i in order(step)], device)], {}),
+                source=lambda step: ([weighted([shown(drawn[j], step) for j in at(step)], device)], {}),
             )
         ],
         {"policy": learner},
@@ -213,7 +218,7 @@ def sft(
             "tokens_per_demonstration": round(float(np.mean([len(r.ids) for r in rows])), 1),
             "base_steps": 0 if model else base_steps,
             "steps": steps,
-            "epochs": round(steps * rows_per_step / len(rows), 2),
+            "epochs": round(steps * rows_per_step / len(drawn), 2),
             "final_nll": round(curve.mean("nll"), 4),
             "trained_on": digest([t.id for t in demos]),
         }

@@ -12,11 +12,15 @@ from training.model.render import Renderer
 from training.types import Batch
 
 
-def demonstration_row(renderer: Renderer, messages: Sequence[Message], context_weight: float) -> Row:
+def demonstration_row(
+    renderer: Renderer, messages: Sequence[Message], context_weight: float, *, last: bool = False
+) -> Row:
     """Loss weight 1 on what the model should say, `context_weight` on what it is told (0: those tokens are not trained
-    on)."""
-    ids, weights = renderer.demonstration(messages)
-    weight = np.where(weights, 1.0, context_weight)
+    on). last: only the last turn is learned, earlier ones are told."""
+    ids, said = renderer.demonstration(messages)
+    if last and not said.all():
+        said = np.arange(len(said)) > np.flatnonzero(~said).max()  # turns are parted by what the other side says
+    weight = np.where(said, 1.0, context_weight)
     return Row(ids=ids, trainable=weight > 0, columns={"loss_weight": weight})
 
 

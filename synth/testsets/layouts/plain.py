@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
+from synth.preferences.imported import messages_of
 from synth.testsets.layouts import ASK, field, problem
-from synth.types import Problem
+from synth.types import Message, Problem
+from synth.verify import CLOSE, OPEN
 from synth.verify.number import parse
 
-QUESTIONS = ("question", "prompt", "problem", "input", "instruction", "query")
+QUESTIONS = ("question", "prompt", "problem", "input", "instruction", "query", "messages")
 ANSWERS = ("answer", "reference", "target", "output", "solution", "ground_truth", "label")
 
 
@@ -22,14 +25,44 @@ def plain(
     question: str = "",
     answer: str = "",
     verifier: str = "",
+    env: str = "",
 ) -> Problem:
-    """`question`, `answer`: names of the fields. `verifier`: a file of synth/verify; without one, `number` for numbers
-    and `exact` for the rest, where a list of answers gives the aliases, and a field `args` the verifier's arguments."""
-    question_text = field(row, *((question,) if question else QUESTIONS))
-    key = answer or next((a for a in ANSWERS if a in row), "answer")
+    """`question`, `answer`: names of the fields; a question may be chat messages. `verifier`: a file of synth/verify;
+    without one the row's own, else `number` for numbers and `exact` for the rest, where a list of answers gives the
+    aliases, and a field `args` the verifier's arguments. Where a verifier is named, a row needs no answer. `env`: where
+    the row names none. A field `solution` beside the answer is a worked answer, to be learned from."""
+    key = question or next((q for q in QUESTIONS if row.get(q) is not None), "question")
+    talk = messages_of({"messages": row[key]}) if isinstance(row.get(key), list) else ()
+    asked = next((m.content for m in reversed(talk) if m.role == "user"), "") if talk else field(row, key)
+    named = str(row.get("verifier") or verifier)
+    key = answer or next((a for a in ANSWERS if row.get(a) is not None), "answer")
     given = row.get(key)
+    unanswered = given is None and bool(named)
     aliases = [str(a) for a in given[1:]] if isinstance(given, list) else []
-    reference = str(given[0]) if isinstance(given, list) and given else field(row, key)
-    chosen = verifier or ("number" if parse(reference) is not None and not aliases else "exact")
+    if unanswered:
+        reference = f"(whatever {named} scores 1)"
+    else:
+        reference = str(given[0]) if isinstance(given, list) and given else field(row, key)
+    chosen = named or ("number" if parse(reference) is not None and not aliases else "exact")
     args = row.get("args") if isinstance(row.get("args"), dict) else {"aliases": aliases} if chosen == "exact" else {}
-    return problem(name, index, question=question_text, answer=reference, verifier=chosen, ask=ask, args=args)
+    made = problem(name, index, question=asked, answer=reference, verifier=chosen, ask=ask, args=args)
+    if len(talk) > 1:
+        last = max(i for i, m in enumerate(talk) if m.role == "user")
+        prompt = (*talk[:last], Message(role="user", content=made.question))
+        made = Problem.make(
+            prompt=prompt,
+            answer=made.answer,
+            verifier=chosen,
+            args=args,
+            family=name,
+            lineage=made.lineage,
+            split="test",
+        )
+    lineage = {**made.lineage, **({"unanswered": True} if unanswered else {"solution": _worked(row, key, reference)})}
+    return replace(made, lineage=lineage, env=str(row.get("env") or env or "single"))
+
+
+def _worked(row: Mapping[str, Any], key: str, reference: str) -> str:
+    """The worked answer of a row, which ends in the answer between its tags."""
+    text = row.get("solution") if key != "solution" and isinstance(row.get("solution"), str) else ""
+    return text if text and OPEN in text else f"{text}\n{OPEN}{reference}{CLOSE}".strip()
