@@ -78,8 +78,7 @@ SET: dict[str, dict[str, Any]] = {
         "refill": 0,
         "filters": [{"piece": "pass_rate_band", "low": 0.1, "high": 0.9}],
         "envs": [ENV],
-        "max_turn_tokens": 32,
-        "max_tokens": 896,
+        "sampling": {"max_turn_tokens": 32, "max_tokens": 896},
     },
 }
 ROOT = Path(__file__).resolve().parents[1]
@@ -156,8 +155,8 @@ def measured(
         renderer=renderer,
         envs={"search": search(**{k: v for k, v in ENV.items() if k != "piece"})},
         tools={"search": knowledge.load(root / "unseen" / "passages.parquet")},
-        max_tokens=SET["rl"]["max_tokens"],
-        sampling=Sampling(temperature=1.0, max_tokens=SET["rl"]["max_turn_tokens"]),
+        max_tokens=SET["rl"]["sampling"]["max_tokens"],
+        sampling=Sampling(temperature=1.0, max_tokens=SET["rl"]["sampling"]["max_turn_tokens"]),
     )
     every = [p for problems in cells.values() for p in problems]
     groups = {g.rollouts[0].problem.id: g for g in player.play(every, SAMPLES, seed, "bench")}
@@ -197,7 +196,7 @@ def trained(root: Path, changes: dict[str, Any], last: str = "rl", stages: Seque
         stage = Stage(name, plan={**plans[name], "threads": 1}, root=root)
         if not stage.target.exists():
             began = time.process_time()
-            stage.params = pieces.bind_all(stage.pieces, stage.params)
+            stage.params = pieces.bind_all(stage.pieces, stage.params, stage.settings)
             module = __import__(f"tasks.stages.{name}", fromlist=[name])
             with stage.running():
                 getattr(module, name)(stage, **stage.params)

@@ -46,7 +46,7 @@ START: dict[str, dict[str, Any]] = {
 }
 RL: dict[str, dict[str, Any]] = {
     "questions": {"n_train": 2000, "hops": [0.3, 0.7], "n_tree_train": 0},
-    "rl": {"steps": 24, "prompts_per_step": 16, "lr": 2e-3},
+    "rl": {"steps": 24, "prompts_per_step": 16, "optimizer": {"lr": 2e-3}},
 }
 
 

@@ -55,7 +55,7 @@ SHORT: dict[str, dict[str, Any]] = {
 }
 RL: dict[str, dict[str, Any]] = {
     "questions": {"n_train": 2000, "hops": [0.1, 0.9], "n_tree_train": 0},
-    "rl": {"steps": 40, "prompts_per_step": 16, "lr": 1.5e-3},
+    "rl": {"steps": 40, "prompts_per_step": 16, "optimizer": {"lr": 1.5e-3}},
 }
 TREES = {f"{depth}/{level}": n for depth, n in ((2, 30), (3, 12)) for level in agent.LEVELS}
 ASKED = {"1/0": 30, "2/0": 30, "3/0": 30, **TREES}

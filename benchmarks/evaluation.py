@@ -95,12 +95,13 @@ def played(project: Path) -> list[dict[str, Any]]:
     import pandas as pd
     import torch
 
-    from synth.types import Problem, Sampling
+    from synth.types import Problem
     from tasks.knowledge import knowledge
     from tasks.models.prompt_states import prompt_features
     from tasks.models.reward_model import RewardModel
     from tasks.planning import plan
     from tasks.planning.pieces import bind
+    from tasks.planning.settings import EvaluationSampling
     from tasks.stages.evaluate import row
     from tasks.storage import tables
     from training.model.model import load_model
@@ -117,9 +118,11 @@ def played(project: Path) -> list[dict[str, Any]]:
         sampler=TorchSampler(model, renderer.end_id),
         renderer=renderer,
         envs={e["piece"]: bind("env", e)() for e in params["envs"]},
-        tools={"search": knowledge.load(project / "artifacts/kb/passages.parquet", k=params["search_top_k"])},
-        max_tokens=params["max_tokens"],
-        sampling=Sampling(temperature=params["temperature"], max_tokens=params["max_turn_tokens"]),
+        tools={
+            "search": knowledge.load(project / "artifacts/kb/passages.parquet", k=params["sampling"]["search_top_k"])
+        },
+        max_tokens=params["sampling"]["max_tokens"],
+        sampling=EvaluationSampling(**params["sampling"]).turn(),
         wave=params["wave"],
     )
     groups: list[Any] = []

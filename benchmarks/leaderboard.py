@@ -117,7 +117,10 @@ def play(recipe: str, task: str, seed: int) -> dict[str, Any]:
                 [m["grad_norm"] for m in seen],
             )
     else:
-        changes = {**COMMON, "max_turn_tokens": size.turn, "max_tokens": size.length}
+        changes = {k: v for k, v in COMMON.items() if k != "lr"} | {
+            "optimizer": {"lr": COMMON["lr"]},
+            "sampling": {"max_turn_tokens": size.turn, "max_tokens": size.length},
+        }
         steps = SAMPLES[task] // (COMMON["prompts_per_step"] * COMMON["samples_per_prompt"])
         composed, player = prepared(task, recipe, changes, steps, seed)
         for _, _, metrics in run([composed.round], composed.roles):

@@ -60,7 +60,7 @@ def one(seed: int, root: Path) -> dict:
         spec = dict(plans[name], params=plans[name]["params"] | other)
         stage = Stage(name, plan=spec, root=root)
         if not stage.target.exists() or other:
-            stage.params = pieces.bind_all(stage.pieces, stage.params)
+            stage.params = pieces.bind_all(stage.pieces, stage.params, stage.settings)
             module = __import__(f"tasks.stages.{name}", fromlist=[name])
             with stage.running():
                 getattr(module, name)(stage, **stage.params)
@@ -83,7 +83,7 @@ def one(seed: int, root: Path) -> dict:
     questions = [
         p for p in tables.read(root / "artifacts" / "questions" / "problems.parquet", Problem) if p.split == "test"
     ][:N_QUESTIONS]
-    tool, out = knowledge.search(reader, k=plans["evaluate"]["params"]["k"]), {}
+    tool, out = knowledge.search(reader, k=plans["evaluate"]["params"]["sampling"]["search_top_k"]), {}
     for name, path in models.items():
         model, tokenizer = load_model(path)
         renderer = Renderer(tokenizer)

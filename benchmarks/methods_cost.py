@@ -21,7 +21,7 @@ from tasks.paths import CODE
 from tasks.errors import UserError
 from tasks.lab.behaviour import prepared
 from docs.generators.methods import kinds
-from tasks.planning.resolve import read_recipe
+from tasks.planning.resolve import overlaid, read_recipe
 from training.learner.loop import run
 
 STEPS, WORLD, PEER = 5, "mixed", "grpo"
@@ -29,7 +29,7 @@ STEPS, WORLD, PEER = 5, "mixed", "grpo"
 
 def seconds(recipe: str, world: str, changes: Mapping[str, Any]) -> float:
     """Median CPU seconds of a step, the first left out."""
-    composed, _ = prepared(world, recipe, {**changes, "critic_warmup": 0}, STEPS + 1, 1)
+    composed, _ = prepared(world, recipe, overlaid(changes, {"critic": {"warmup": 0}}), STEPS + 1, 1)
     times, began = [], time.process_time()
     for _ in run([composed.round], composed.roles):
         times.append(time.process_time() - began)

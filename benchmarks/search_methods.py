@@ -372,6 +372,7 @@ def by_what_follows(recipe: str, seed: int) -> Iterator[tuple[str, float, float]
 
 def retro_star(seed: int) -> Iterator[tuple[str, float, float]]:
     from tasks.lab.behaviour import SMALL, knobs_of
+    from tasks.planning.resolve import overlaid
     from training.learner.learner import Optim
     from training.learner.loop import run
     from training.rl.compose import compose
@@ -382,7 +383,7 @@ def retro_star(seed: int) -> Iterator[tuple[str, float, float]]:
     policy = first.copy()
     knobs, needs = knobs_of(
         "retro-star",
-        {**SMALL, "prompts_per_step": len(problems), "samples_per_prompt": 16, "lr": 1e-3},
+        overlaid(SMALL, {"prompts_per_step": len(problems), "samples_per_prompt": 16, "optimizer": {"lr": 1e-3}}),
         Path("params.yaml"),
     )
     player = Player(
@@ -401,9 +402,6 @@ def retro_star(seed: int) -> Iterator[tuple[str, float, float]]:
         "minibatches",
         "refill",
         "max_unscorable",
-        "critic",
-        "critic_lambda",
-        "critic_warmup",
         "turn_budget",
         "group_transforms",
         "curriculum",
@@ -425,8 +423,11 @@ def retro_star(seed: int) -> Iterator[tuple[str, float, float]]:
         seed=seed_for(seed, "search methods", "retro-star"),
         device="cpu",
         steps=RETRO_STEPS,
-        optim=optim(lr=knobs["lr"]),
+        optim=optim(lr=knobs["optimizer"].lr),
+        critic=knobs["critic"].loss,
         critic_optim=optim(lr=1e-3),
+        critic_lambda=knobs["critic"].lam,
+        critic_warmup=knobs["critic"].warmup,
         **{k: knobs[k] for k in names},
     )
     for _ in run([composed.round], composed.roles):

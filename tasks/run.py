@@ -72,6 +72,6 @@ def _run(name: str) -> None:
     )  # before torch is imported; results are bitwise the same per thread count
     with spool.recording(stage), stage.running():
         pieces.open_own()
-        stage.params = pieces.bind_all(stage.pieces, stage.params)
+        stage.params = pieces.bind_all(stage.pieces, stage.params, stage.settings)
         function = getattr(importlib.import_module(f"tasks.stages.{name}"), name)
         function(stage, **stage.params)

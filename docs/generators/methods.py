@@ -16,7 +16,7 @@ from tasks.lab.behaviour import evidence_path
 from tasks.lab.checks import load
 from tasks.paths import CODE
 from tasks.planning.code import name_of
-from tasks.planning.kinds import slots
+from tasks.planning.kinds import settled, slots
 from tasks.planning.resolve import read_recipe, yaml_files
 
 PAGE = CODE / "docs" / "METHODS.md"
@@ -58,7 +58,7 @@ def pieces_of(recipe: Mapping[str, Any]) -> list[str]:
     """The pieces that a recipe names, without those that nearly all have."""
     names, pieces = [], slots()
     for stage, knobs in recipe["stages"].items():
-        for slot, value in knobs.items():
+        for slot, value in settled(stage, knobs):
             for spec in value if isinstance(value, list) else [value]:
                 if (
                     slot in pieces.get(stage, {})

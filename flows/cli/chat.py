@@ -19,7 +19,7 @@ ENDINGS = {
     "wrong": "wrong",
     "malformed": "neither a search nor an answer: the conversation ends here",
     "out_of_calls": "no more searches are allowed: the conversation ends here",
-    "truncated": "cut off: out of tokens (evaluate.max_turn_tokens, evaluate.max_tokens)",
+    "truncated": "cut off: out of tokens (evaluate.sampling.max_turn_tokens and max_tokens)",
     "unscorable": "the answer could not be checked",
 }
 

@@ -27,7 +27,9 @@ def listed(args: argparse.Namespace) -> int:
     widths = [max(len(row[i]) for row in [heads, *rows]) for i in range(3)]
     for row in [heads, *rows]:
         print("  ".join([*(f"{x:<{w}}" for x, w in zip(row, widths, strict=False)), row[3]]))
-    print("Tokens: max_turn_tokens of a turn and max_tokens of a conversation, knobs of the stage that plays it.")
+    print(
+        "Tokens: sampling.max_turn_tokens of a turn and sampling.max_tokens of a conversation, of the stage that plays it."
+    )
     return 0
 
 

@@ -81,7 +81,7 @@ def _coverage(as_json: bool) -> int:
 
 def show(args: argparse.Namespace) -> int:
     from tasks.paths import project
-    from tasks.planning.code import knobs
+    from tasks.planning.code import knobs, leaves, lookup
     from tasks.planning.pieces import files
     from tasks.planning.plan import changes, plans
     from tasks.planning.resolve import read_recipe
@@ -107,7 +107,7 @@ def show(args: argparse.Namespace) -> int:
             print(
                 f"\n{head.replace('_', ' ')}:\n{textwrap.fill(' '.join(body.split()), 100, initial_indent='  ', subsequent_indent='  ')}"
             )
-    root, known = project(), {stage: knobs(path) for stage, path in files("stage").items()}
+    root, known = project(), {stage: leaves(knobs(path)) for stage, path in files("stage").items()}
     bare = plans(root, changed=lambda params: {**params, "recipe": "", "set": {}})
     full = plans(root, changed=lambda params: {**params, "recipe": args.recipe, "set": {}})
     print(f"\nwith the profile {full['_run']['profile']} (values that the recipe changes are marked *):")
@@ -116,8 +116,8 @@ def show(args: argparse.Namespace) -> int:
             continue
         marked = {at for at, _, _ in changes(bare[stage]["params"], plan["params"])}
         print(f"  {stage}:")
-        for knob, value in plan["params"].items():
-            star = "*" if any(at == knob or at.startswith(f"{knob}.") for at in marked) else " "
-            about = known[stage][knob].about
-            print(f"  {star} {knob}: {json.dumps(value, ensure_ascii=False)}" + (f"  # {about}" if about else ""))
+        for name, knob in known[stage]:
+            star = "*" if any(at == name or at.startswith(f"{name}.") for at in marked) else " "
+            value = json.dumps(lookup(plan["params"], name), ensure_ascii=False)
+            print(f"  {star} {name}: {value}" + (f"  # {knob.about}" if knob.about else ""))
     return 0

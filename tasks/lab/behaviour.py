@@ -5,13 +5,13 @@ A protocol is written beside the recipe, under the key `behaviour`, and committe
     claim       the sentence that is tested
     task        a world of tasks/lab/arena.py, of episodes.py (conversations) or of starts.py (real problems); or, for
                 recipes of preference data, of pair_worlds.py and label_worlds.py beside them: the metric is then one
-                that the docstring of `measure` names there, and changes are by stage, {prefer: {lr: 1e-3}}. With such
+                that the docstring of `measure` names there, and changes are by stage, {prefer: {optimizer: {lr: 1e-3}}}. With such
                 changes a world of arena.py or episodes.py is learned from pairs that the policy samples in it
     metric      a number of `arena.measure` (samples) or `arena.exactly` (no samples) at the end; `part.NAME`, the mean
                 of a part of the scores (samples); or of the steps: "auc" (mean reward), "spread" (mean gradient norm),
                 "mute" (share of groups whose rewards are all equal), "signal" (share of the groups trained on that have
                 any advantage), "nonzero_advantage" (share of their rollouts that have), "practice" (share of the
-                rollouts that were of hard problems), "rollout_tokens" (tokens sampled) where `both` sets lr to 0, so
+                rollouts that were of hard problems), "rollout_tokens" (tokens sampled) where `both` sets optimizer.lr to 0, so
                 that no step moves the policy: "agreement" (mean cosine between the gradients of two steps), "truth" (in
                 a world whose sampler rounds: cosine of the mean gradient with that of the same rollouts' worth sampled
                 from the learner's own weights, uncorrected)
@@ -46,7 +46,7 @@ from tasks.errors import UserError, nearest
 from tasks.evaluation.interval import half_width
 from tasks.planning import code as src
 from tasks.planning.pieces import bind_all, locate
-from tasks.planning.resolve import check_params, read_recipe, resolve
+from tasks.planning.resolve import check_params, overlaid, read_recipe, resolve
 
 KEYS = {"claim", "task", "metric", "direction", "margin", "against", "set", "against_set", "both", "steps", "seeds"}
 SAMPLED = {
@@ -130,11 +130,8 @@ STAGES = ("preferences", "clean", "reward", "prefer")  # that changes may be by
 SMALL = {
     "prompts_per_step": 8,
     "samples_per_prompt": 8,
-    "lr": 3e-3,
-    "warmup": 0,
-    "decay": "constant",
-    "max_turn_tokens": 16,
-    "max_tokens": 128,
+    "optimizer": {"lr": 3e-3, "warmup": 0, "decay": "constant"},
+    "sampling": {"max_turn_tokens": 16, "max_tokens": 128},
     "max_unscorable": 1.0,
     "epochs": 1,
     "minibatches": 1,
@@ -173,7 +170,7 @@ def knobs_of(recipe: str, changes: Mapping[str, Any], path: Path) -> tuple[dict[
     params = check_params({"recipe": recipe, "set": {"rl": {**changes}}}, path)
     stage = resolve(params)[0]["rl"]
     needs = frozenset(n for _, folder, name in stage.used for n in src.constant(locate(folder, name), "NEEDS", ()))
-    return bind_all(stage.pieces, stage.params), needs
+    return bind_all(stage.pieces, stage.params, stage.settings), needs
 
 
 def world(task: str) -> Any:
@@ -200,11 +197,17 @@ def prepared(
     from training.rl.compose import compose
 
     here = world(task)
-    knobs, needs = knobs_of(recipe, {**SMALL, **changes}, Path("params.yaml"))
-    player = here.player(exact=exact, **knobs)
+    knobs, needs = knobs_of(recipe, overlaid(SMALL, changes), Path("params.yaml"))
+    sampling, critic = knobs["sampling"], knobs["critic"]
+    player = here.player(
+        exact=exact,
+        envs=knobs["envs"],
+        max_turn_tokens=sampling.max_turn_tokens,
+        max_tokens=sampling.max_tokens,
+    )
     how = knobs["overlap"]()
     policy = copy.deepcopy(player.sampler.model) if how.staleness else player.sampler.model
-    optim = partial(Optim, warmup=0, decay="constant", weight_decay=0.0, max_grad_norm=knobs["max_grad_norm"])
+    optim = partial(Optim, warmup=0, decay="constant", weight_decay=0.0, max_grad_norm=knobs["optimizer"].max_grad_norm)
     names = (
         "prompts_per_step",
         "samples_per_prompt",
@@ -213,9 +216,6 @@ def prepared(
         "minibatches",
         "refill",
         "max_unscorable",
-        "critic",
-        "critic_lambda",
-        "critic_warmup",
         "turn_budget",
         "group_transforms",
         "curriculum",
@@ -237,8 +237,11 @@ def prepared(
         seed=seed_for(seed, "behaviour", task),
         device="cpu",
         steps=steps,
-        optim=optim(lr=knobs["lr"], steps=steps),
-        critic_optim=optim(lr=max(knobs["critic_lr"], 3e-3), steps=steps),
+        optim=optim(lr=knobs["optimizer"].lr, steps=steps),
+        critic=critic.loss,
+        critic_optim=optim(lr=max(critic.lr, 3e-3), steps=steps),
+        critic_lambda=critic.lam,
+        critic_warmup=critic.warmup,
         **{k: knobs[k] for k in names},
     )
     if how.staleness:
@@ -278,7 +281,7 @@ def train(
         "mute": mean("solve_none") + mean("solve_all"),
         "rollout_tokens": mean("tokens") + guided,
     }
-    if recipe != "base" and changes.get("lr") == 0:  # the policy stands still
+    if recipe != "base" and src.lookup(changes, "optimizer.lr") == 0:  # the policy stands still
         curves["agreement"] = _agreement(gradients)
         if here.world.bits:
             plain, _ = prepared(task, recipe, {**changes, "corrections": []}, steps, seed, exact=True)
@@ -311,17 +314,17 @@ def preferred(task: str, recipe: str, changes: Mapping[str, Any], steps: int, se
 
     here = world(task)
     small = {
-        "lr": SMALL["lr"],
-        "max_turn_tokens": SMALL["max_turn_tokens"],
-        "max_length": SMALL["max_tokens"],
+        "optimizer": {"lr": SMALL["optimizer"]["lr"]},
+        "sampling": {"max_turn_tokens": SMALL["sampling"]["max_turn_tokens"]},
+        "max_length": SMALL["sampling"]["max_tokens"],
         "pairs_per_step": 8,
     }
     params = check_params(
-        {"recipe": "" if recipe == "base" else recipe, "set": {"prefer": {**small, **changes}}}, Path("params.yaml")
+        {"recipe": "" if recipe == "base" else recipe, "set": {"prefer": overlaid(small, changes)}}, Path("params.yaml")
     )
     stage = resolve(params)[0]["prefer"]
-    knobs = bind_all(stage.pieces, stage.params)
-    player = here.player(max_turn_tokens=knobs["max_turn_tokens"], max_tokens=knobs["max_length"])
+    knobs = bind_all(stage.pieces, stage.params, stage.settings)
+    player = here.player(max_turn_tokens=knobs["sampling"].max_turn_tokens, max_tokens=knobs["max_length"])
     policy = player.sampler.model
     source = SampledPairs(
         problems=here.world.training,
@@ -334,7 +337,12 @@ def preferred(task: str, recipe: str, changes: Mapping[str, Any], steps: int, se
         loss=knobs["loss"], reference=here.reference(), policy=policy, ratio=knobs["ratio"], sft=knobs["sft_weight"]
     )
     optim = Optim(
-        lr=knobs["lr"], warmup=0, steps=steps, decay="constant", weight_decay=0.0, max_grad_norm=knobs["max_grad_norm"]
+        lr=knobs["optimizer"].lr,
+        warmup=0,
+        steps=steps,
+        decay="constant",
+        weight_decay=0.0,
+        max_grad_norm=knobs["optimizer"].max_grad_norm,
     )
     learned = Round(
         name="prefer",
@@ -403,7 +411,8 @@ def _trained(task: str, recipe: str, changes: str, steps: int, seed: int, sample
 
 def merged(both: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """The changes of one side: its own before those of both, within a stage too where they are by stage."""
-    return {**both, **{k: {**both[k], **v} if k in STAGES and k in both else v for k, v in changes.items()}}
+    mine = {k: overlaid(both[k], v) if k in STAGES and k in both else v for k, v in changes.items()}
+    return overlaid(both, mine)
 
 
 def behave(name: str, *, progress: Any = lambda text: None) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from typing import Any
 
 from tasks.errors import UserError, nearest
 from tasks.lab import problem_checks
-from tasks.planning.kinds import declared, slots
+from tasks.planning.kinds import declared, settled, slots
 from tasks.planning.pieces import bind
 from tasks.planning.resolve import read_recipe, recipe_layers
 
@@ -55,12 +55,20 @@ def load(name: str) -> dict[str, Any]:
         for stage, values in layer.stages.items():
             knobs = stages.setdefault(stage, {})
             for knob, value in (values or {}).items():
-                if knob in pieces.get(stage, {}) and isinstance(value, str):
-                    value = {"piece": value}
-                elif isinstance(value, Mapping) and "piece" not in value and isinstance(knobs.get(knob), Mapping):
-                    value = {**knobs[knob], **value}
-                knobs[knob] = value
+                knobs[knob] = _laid(pieces.get(stage, {}), knob, value, knobs.get(knob))
     return {**recipe, "stages": stages}
+
+
+def _laid(kinds: Mapping[str, str], name: str, value: Any, below: Any) -> Any:
+    """A knob's value over that of what a recipe extends: a piece is a mapping, and one without the key `piece` changes
+    what there is."""
+    if name in kinds and isinstance(value, str):
+        return {"piece": value}
+    if not isinstance(value, Mapping) or "piece" in value:
+        return value
+    start = below if isinstance(below, Mapping) else {}
+    inner = {k: _laid(kinds, f"{name}.{k}", v, start.get(k)) if f"{name}.{k}" in kinds else v for k, v in value.items()}
+    return {**start, **inner}
 
 
 def run_checks(recipe: Mapping[str, Any]) -> list[Result]:
@@ -129,7 +137,7 @@ def _chosen(recipe: Mapping[str, Any], kind: str, name: str | None = None) -> di
     that folder."""
     pieces = slots()
     for stage, knobs in recipe.get("stages", {}).items():
-        for knob, value in knobs.items():
+        for knob, value in settled(stage, knobs):
             if pieces.get(stage, {}).get(knob) == kind:
                 for spec in value if isinstance(value, list) else [value] if value else []:
                     spec = {"piece": spec} if isinstance(spec, str) else spec

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tasks.planning import code
+from tasks.planning.kinds import settled, slots
 from tasks.planning.pieces import files
 from tasks.planning.resolve import yaml_files
 
@@ -28,16 +29,19 @@ KNOBS = {  # knob of a training stage -> axis; every other knob of a training st
     "filters": "data",
     "advantage": "advantages",
     "envs": "context",
-    "max_turn_tokens": "context",
-    "max_tokens": "context",
+    "sampling.max_turn_tokens": "context",
+    "sampling.max_tokens": "context",
+    "sampling.search_top_k": "context",
     "turn_budget": "context",
-    "k": "context",
     "refill": "system",
     "epochs": "system",
     "minibatches": "system",
     "corrections": "system",
     "group_transforms": "system",
-    "wave": "system",
+    "engine.name": "system",
+    "engine.memory": "system",
+    "engine.concurrent_batches": "system",
+    "engine.tool_calls": "system",
 }
 
 
@@ -74,9 +78,9 @@ def coverage(recipes: Mapping[str, Mapping[str, Any]]) -> Coverage:
     }
     used: set[str] = set()
     for name, stages in recipes.items():
-        settled = {axis(stage, knob) for stage, knobs in stages.items() for knob in knobs or ()}
+        chosen = {axis(stage, knob) for stage, knobs in stages.items() for knob, _ in settled(stage, knobs or {})}
         for a in AXES:
-            if a in settled:
+            if a in chosen:
                 axes[a].append(name)
         for stage, knobs in stages.items():
             used |= set(pieces(stage, knobs or {}))
@@ -105,7 +109,16 @@ def kinds(stages: Mapping[str, Any]) -> list[tuple[str, str]]:
         piece = _name(rl.get("advantage"))
         fine = "token" if piece in BY_TOKEN else "turn" if piece in BY_TURN else "answer"
         plain = _name(rl.get("policy_loss")) == "policy_gradient"
-        out.append(("policy gradient" if plain else "clipped with a critic" if rl.get("critic") else "clipped", fine))
+        out.append(
+            (
+                "policy gradient"
+                if plain
+                else "clipped with a critic"
+                if code.lookup(rl, "critic.loss")
+                else "clipped",
+                fine,
+            )
+        )
     if (stages.get("prefer") or {}).get("loss"):
         out.append(("offline pairs", "answer"))
     return out
@@ -113,9 +126,9 @@ def kinds(stages: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def pieces(stage: str, knobs: Mapping[str, Any]) -> list[str]:
     """ "folder/piece" of every piece that a stage of a recipe names."""
-    known = code.knobs(files("stage")[stage])
+    known = dict(code.leaves(code.knobs(files("stage")[stage])))
     out = []
-    for knob, value in knobs.items():
+    for knob, value in settled(stage, knobs):
         if knob in known and known[knob].piece and value:
             out += [
                 f"{known[knob].piece}/{_name(v)}" for v in (value if isinstance(value, list) else [value]) if _name(v)
@@ -125,7 +138,7 @@ def pieces(stage: str, knobs: Mapping[str, Any]) -> list[str]:
 
 def folders() -> list[str]:
     """The folders of pieces that some stage chooses from."""
-    return sorted({k.piece for path in files("stage").values() for k in code.knobs(path).values() if k.piece})
+    return sorted({kind for knobs in slots().values() for kind in knobs.values()})
 
 
 def _name(spec: Any) -> str:

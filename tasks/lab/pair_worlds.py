@@ -5,7 +5,7 @@ A world writes what the stages read into a folder of its own: a one-layer policy
 is (as in tasks/lab/arena.py), and pairs drawn from a hidden quality of the answers. Then the real stages run, with
 the knobs that the recipe gives
 them, and what they wrote is measured against the hidden quality, exactly: no sampling. Changes of a protocol are by
-stage here: `set: {prefer: {lr: 1e-3}}`. The recipe "base" leaves the pairs and the policy as they were.
+stage here: `set: {prefer: {optimizer: {lr: 1e-3}}}`. The recipe "base" leaves the pairs and the policy as they were.
 
 The worlds are the functions at the end, and those of tasks/lab/label_worlds.py; what is measured, `Letters.measure`
 and the functions below it.

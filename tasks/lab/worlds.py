@@ -22,7 +22,7 @@ from synth.types import Message, PreferencePair, Problem, seed_for
 from tasks.lab.arena import Arena, Known, World, _demonstrations, tokenizer
 from tasks.planning import code as src
 from tasks.planning.pieces import bind_all, locate
-from tasks.planning.resolve import check_params, resolve
+from tasks.planning.resolve import check_params, overlaid, resolve
 from tasks.runtime.stage import Stage
 from tasks.storage import commit, tables
 from training.learner.learner import Learner, Optim, nll, score
@@ -31,20 +31,18 @@ from training.model.model import load_model, new_model, save_model
 
 SMALL = {
     "prefer": {
-        "lr": 3e-3,
-        "warmup": 0,
+        "optimizer": {"lr": 3e-3, "warmup": 0},
+        "sampling": {"max_turn_tokens": 16},
         "max_length": 192,
-        "max_turn_tokens": 16,
         "checkpoint_every": 1000,
         "include_families": False,
         "envs": [{"piece": "single"}],
         "lora": {},
     },
     "reward": {
-        "lr": 3e-3,
-        "warmup": 0,
+        "optimizer": {"lr": 3e-3, "warmup": 0},
+        "sampling": {"max_turn_tokens": 16},
         "max_length": 192,
-        "max_turn_tokens": 16,
         "checkpoint_every": 1000,
         "envs": [{"piece": "single"}],
     },
@@ -109,7 +107,7 @@ def plans(recipe: str, changes: Mapping[str, Mapping[str, Any]], steps: int) -> 
     """Stage -> its knobs as recipe and changes resolve them. Raises UserError as a plan does."""
     merged = {stage: {**SMALL.get(stage, {}), **({"steps": steps} if stage in SMALL else {})} for stage in SMALL}
     for stage, knobs in changes.items():
-        merged[stage] = {**merged.get(stage, {}), **knobs}
+        merged[stage] = overlaid(merged.get(stage, {}), knobs)
     return resolve(check_params({"recipe": recipe, "set": merged}, Path("params.yaml")))[0]
 
 
@@ -119,6 +117,7 @@ def run_stage(room: Room, name: str, resolved: Any) -> None:
     plan = {
         "params": resolved.params,
         "pieces": resolved.pieces,
+        "settings": resolved.settings,
         "needs": needs,
         "seed": room.seed,
         "threads": 1,
@@ -127,7 +126,7 @@ def run_stage(room: Room, name: str, resolved: Any) -> None:
     stage = Stage(name, plan=plan, root=room.root)
     with stage.running():
         getattr(importlib.import_module(f"tasks.stages.{name}"), name)(
-            stage, **bind_all(resolved.pieces, resolved.params)
+            stage, **bind_all(resolved.pieces, resolved.params, resolved.settings)
         )
     room.cards[name] = json.loads((stage.target / "card.json").read_text(encoding="utf-8"))
 

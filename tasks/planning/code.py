@@ -9,8 +9,8 @@ from __future__ import annotations
 import ast
 import hashlib
 import re
-from collections.abc import Collection
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -36,14 +36,19 @@ OPENERS = {"import_module", "find", "bind", "module"}  # calls that import by na
 @dataclass(frozen=True)
 class Knob:
     """One keyword-only argument with a literal default. `piece` is the folder of a `Piece(...)` or `Pieces(...)`
-    annotation, `many` tells the latter, `about` is what the section `Args` of the function's docstring says of it."""
+    annotation, `many` tells the latter, `about` is what the section `Args` of the function's docstring says of it,
+    `home` the file that declares it. Where the default is a call of a frozen class (tasks/planning/settings.py), `kind`
+    is that class as module:name, `fields` are its fields and `default` maps each to its default."""
 
     name: str
     default: Any
     annotation: ast.expr | None
+    home: Path
     piece: str = ""
     many: bool = False
     about: str = ""
+    kind: str = ""
+    fields: Mapping[str, Knob] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -179,18 +184,101 @@ def knobs(path: Path) -> dict[str, Knob]:
     out, about = {}, entries(ast.get_docstring(function) or "", "Args")
     for arg, default in zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True):
         if default is not None:
-            if isinstance(default, ast.Name):  # a constant of the module, itself a literal
-                default = source(path).constants.get(default.id, default)
-            folder, many = _piece(arg.annotation)
-            out[arg.arg] = Knob(
-                name=arg.arg,
-                default=_plain(_literal(default, path, f"the default of {arg.arg}")),
-                annotation=arg.annotation,
-                piece=folder,
-                many=many,
-                about=about.get(arg.arg, ""),
-            )
+            out[arg.arg] = _knob(arg.arg, arg.annotation, default, path, about.get(arg.arg, ""))
     return out
+
+
+def leaves(known: Mapping[str, Knob]) -> Iterator[tuple[str, Knob]]:
+    """(dotted name, knob) of all knobs that hold a value or pieces: `steps`, `optimizer.lr`."""
+    for name, knob in known.items():
+        if knob.fields:
+            yield from ((f"{name}.{inner}", one) for inner, one in knob.fields.items())
+        else:
+            yield name, knob
+
+
+def lookup(values: Mapping[str, Any], name: str) -> Any:
+    """The value of a dotted name; None where it is not there."""
+    found: Any = values
+    for part in name.split("."):
+        found = found.get(part) if isinstance(found, Mapping) else None
+    return found
+
+
+def _knob(name: str, annotation: ast.expr | None, default: ast.expr, path: Path, about: str) -> Knob:
+    if isinstance(default, ast.Name):  # a constant of the module, itself a literal
+        default = source(path).constants.get(default.id, default)
+    if isinstance(default, ast.Call) and isinstance(default.func, ast.Name) and not default.args:
+        found = _class(default.func.id, path)
+        if found is not None:
+            return _nested(name, annotation, default, found, path, about)
+    folder, many = _piece(annotation)
+    value = _plain(_literal(default, path, f"the default of {name}"))
+    return Knob(name=name, default=value, annotation=annotation, home=path, piece=folder, many=many, about=about)
+
+
+def _nested(
+    name: str, annotation: ast.expr | None, call: ast.Call, found: tuple[Path, ast.ClassDef], path: Path, about: str
+) -> Knob:
+    """The knob of a call of a class: the fields of the class, with the defaults that the call gives."""
+    home, node = found
+    fields = _fields(home, node)
+    for given in call.keywords:
+        if given.arg not in fields:
+            raise UserError(f"{path}, line {call.lineno}: {node.name} has no field {given.arg!r}")
+        value = _plain(_literal(given.value, path, f"the default of {name}.{given.arg}"))
+        fields[given.arg] = replace(fields[given.arg], default=value)
+    for inner, one in fields.items():
+        if one.default is ...:
+            raise UserError(
+                f"{path}, line {call.lineno}: {node.name} has no default for {inner}: write {node.name}({inner}=...)"
+            )
+    return Knob(
+        name=name,
+        default={inner: one.default for inner, one in fields.items()},
+        annotation=annotation,
+        home=path,
+        about=about,
+        kind=f"{_module(home)}:{node.name}",
+        fields=fields,
+    )
+
+
+def _fields(path: Path, node: ast.ClassDef) -> dict[str, Knob]:
+    """The fields of a class and of the classes that it stands on; `...` is the default of one without."""
+    out: dict[str, Knob] = {}
+    for base in node.bases:
+        above = _class(base.id, path) if isinstance(base, ast.Name) else None
+        out |= _fields(*above) if above else {}
+    about = entries(ast.get_docstring(node) or "", "Args")
+    for line in node.body:
+        if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name):
+            name, default = line.target.id, line.value or ast.Constant(value=...)
+            out[name] = _knob(name, line.annotation, default, path, about.get(name, ""))
+    return out
+
+
+def _class(name: str, path: Path) -> tuple[Path, ast.ClassDef] | None:
+    """A class that is defined in this file or imported from another one of ours, with the file that defines it."""
+    for place in (path, *_exporters(name, path)):
+        for node in source(place).tree.body:
+            if isinstance(node, ast.ClassDef) and node.name == name:
+                return place, node
+    return None
+
+
+def _exporters(name: str, path: Path) -> Iterator[Path]:
+    """The files that this one imports a name from."""
+    for node in source(path).tree.body:
+        if isinstance(node, ast.ImportFrom) and any(a.name == name and not a.asname for a in node.names):
+            yield from _files_of(node.module or "")
+
+
+def _module(path: Path) -> str:
+    """The module that a file is imported as."""
+    if path.is_relative_to(CODE):
+        return ".".join(path.relative_to(CODE).with_suffix("").parts)
+    return f"{package_of(path.parent.name)}.{path.stem}"
 
 
 def section(doc: str, title: str) -> str:
@@ -252,14 +340,9 @@ def alternatives(node: ast.expr | None, path: Path) -> list[ast.expr] | None:
 
 def _alias(name: str, path: Path) -> list[ast.expr] | None:
     """What `Aggregate = Literal[...]` stands for, in this file or in the one that it is imported from."""
-    here = source(path)
-    if name in here.constants:
-        return alternatives(here.constants[name], path)
-    for node in here.tree.body:
-        if isinstance(node, ast.ImportFrom) and any(a.name == name and not a.asname for a in node.names):
-            for other in _files_of(node.module or ""):
-                if name in source(other).constants:
-                    return alternatives(source(other).constants[name], other)
+    for place in (path, *_exporters(name, path)):
+        if name in source(place).constants:
+            return alternatives(source(place).constants[name], place)
     return None
 
 

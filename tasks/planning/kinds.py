@@ -9,10 +9,11 @@ it here.
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from tasks.errors import UserError
 from tasks.paths import CODE, KINDS, package_of
@@ -98,9 +99,20 @@ def _protocol(kind: str) -> str:
     return "".join(word.capitalize() for word in kind.split("_")) + "Piece"
 
 
+def settled(stage: str, knobs: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """(dotted name, value) of every knob that a layer of a stage sets, nested ones field by field."""
+    known = code.knobs(files("stage")[stage])
+    for name, value in knobs.items():
+        if name in known and known[name].fields and isinstance(value, Mapping):
+            yield from ((f"{name}.{inner}", one) for inner, one in value.items())
+        else:
+            yield name, value
+
+
 def slots() -> dict[str, dict[str, str]]:
-    """Stage -> its knobs that are pieces -> their kind, from the annotations of the stages."""
+    """Stage -> its knobs that are pieces (`critic.loss`: a field of a nested one) -> their kind, from the annotations of
+    the stages."""
     return {
-        stage: {knob.name: knob.piece for knob in code.knobs(path).values() if knob.piece}
+        stage: {name: knob.piece for name, knob in code.leaves(code.knobs(path)) if knob.piece}
         for stage, path in files("stage").items()
     }

@@ -128,14 +128,25 @@ def observed(needs: Iterable[str]) -> list[str]:
     return sorted(set(needs) & set(files("observation")))
 
 
-def bind_all(pieces: Mapping[str, str], params: Mapping[str, Any]) -> dict[str, Any]:
+def bind_all(
+    pieces: Mapping[str, str], params: Mapping[str, Any], settings: Mapping[str, str] | None = None
+) -> dict[str, Any]:
     """`params` with every knob named in `pieces` (knob -> folder) bound: a mapping becomes one function, a list of them
-    a list."""
+    a list. A knob named in `settings` (knob -> module:class) becomes one of that class; a dotted name is one of its
+    fields."""
     out = dict(params)
-    for knob, folder in pieces.items():
-        value = out[knob]
+    for name, folder in pieces.items():
+        *group, knob = name.split(".")
+        inner = out
+        for part in group:
+            inner[part] = dict(inner[part])
+            inner = inner[part]
+        value = inner[knob]
         if isinstance(value, Mapping):
-            out[knob] = bind(folder, value)
+            inner[knob] = bind(folder, value)
         elif isinstance(value, Sequence) and not isinstance(value, str):
-            out[knob] = [bind(folder, one) for one in value]
+            inner[knob] = [bind(folder, one) for one in value]
+    for name, kind in (settings or {}).items():
+        where, _, called = kind.partition(":")
+        out[name] = getattr(importlib.import_module(where), called)(**out[name])
     return out

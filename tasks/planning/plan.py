@@ -39,7 +39,7 @@ def plans(root: Path, changed: Callable[[dict[str, Any]], dict[str, Any]] | None
     known: src.Imports = {}
     for s in stages.values():
         flow = [f / f"{s.name}.py" for f in folders("flows") if (f / f"{s.name}.py").exists()]
-        unused = [module for module, knob in src.constant(s.path, "ONLY_WITH", {}).items() if not s.params[knob]]
+        unused = [module for module, knob in src.constant(s.path, "ONLY_WITH", {}).items() if not s.value(knob)]
         own = [locate(folder, name) for _, folder, name in s.used]
         needs[s.name] = sorted({n for path in own for n in src.constant(path, "NEEDS", ())})
         own += [locate("observation", name) for name in observed(needs[s.name])]
@@ -57,6 +57,7 @@ def plans(root: Path, changed: Callable[[dict[str, Any]], dict[str, Any]] | None
             "seed": params["seed"],
             "params": s.params,
             "pieces": s.pieces,
+            **({"settings": s.settings} if s.settings else {}),
             "needs": needs[s.name],
             "sources": dict(sorted(sources.items())),
         }

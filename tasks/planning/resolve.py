@@ -2,11 +2,13 @@
 
 Precedence: defaults in the signatures of tasks/stages/*.py < flows/profiles/<profile>.yaml <
 flows/recipes/<recipe>.yaml (what it extends first) < `set:` of params.yaml. A piece is replaced whole with its knobs; a
-mapping without the key `piece` changes knobs of the piece in use.
+mapping without the key `piece` changes knobs of the piece in use. Knobs that belong together (`optimizer`, `sampling`,
+`critic`, `engine`) are merged field by field.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -46,6 +48,21 @@ ENV = "env"  # the kind of pieces that may tell a model what is wanted of it
 # the stage that learns from them means the same.
 DOORS = {"sft": "demonstrations", "rl": "problems", "prefer": "preferences", "reward": "preferences"}
 DOOR_KNOBS = ("files", "mix", "protect")
+# Knobs that there were -> the field of a nested one that they are now: both names together would drift apart, so the old
+# one is refused with the new one.
+MOVED = {
+    "optimizer": "optimizer.kind",
+    **{name: f"optimizer.{name}" for name in "lr matrix_lr warmup decay weight_decay max_grad_norm".split()},
+    **{name: f"sampling.{name}" for name in "temperature top_p max_turn_tokens max_tokens search_top_k".split()},
+    "critic": "critic.loss",
+    "critic_lr": "critic.lr",
+    "critic_lambda": "critic.lam",
+    "critic_warmup": "critic.warmup",
+    "engine": "engine.name",
+    "engine_memory": "engine.memory",
+    "concurrent_batches": "engine.concurrent_batches",
+    "tool_calls": "engine.tool_calls",
+}
 
 
 @dataclass
@@ -58,8 +75,8 @@ class Layer:
 
 @dataclass
 class Resolved:
-    """One stage with all knobs; `pieces` maps a knob to its folder, `used` lists (knob, folder, name) of every piece in
-    use."""
+    """One stage with all knobs; `pieces` maps a knob to its folder, `settings` a nested one to its class, `used` lists
+    (knob, folder, name) of every piece in use. A knob within a nested one has a dotted name."""
 
     name: str
     path: Path
@@ -69,14 +86,22 @@ class Resolved:
 
     @property
     def pieces(self) -> dict[str, str]:
-        return {k.name: k.piece for k in self.knobs.values() if k.piece}
+        return {name: knob.piece for name, knob in src.leaves(self.knobs) if knob.piece}
+
+    @property
+    def settings(self) -> dict[str, str]:
+        return {k.name: k.kind for k in self.knobs.values() if k.kind}
 
     @property
     def used(self) -> Iterator[tuple[str, str, str]]:
         for knob, folder in self.pieces.items():
-            value = self.params[knob]
+            value = self.value(knob)
             for one in value if isinstance(value, list) else [value] if value is not None else []:
                 yield knob, folder, one["piece"]
+
+    def value(self, name: str) -> Any:
+        """Of a knob; a dotted name (`critic.loss`) is a field of a nested one."""
+        return src.lookup(self.params, name)
 
 
 def yaml_files(dotted: str) -> dict[str, Path]:
@@ -144,6 +169,14 @@ def check_params(params: Mapping[str, Any], path: Path) -> dict[str, Any]:
     return {"recipe": "", "profile": "cpu", "seed": 0, "set": {}, "instructions": {}, "tracking": "local"} | {
         k: v for k, v in params.items() if v is not None
     }
+
+
+def overlaid(first: Mapping[str, Any], then: Mapping[str, Any]) -> dict[str, Any]:
+    """Two layers of knobs of one stage as one: the later value of each counts, and nested ones are merged field by field,
+    as `resolve` would."""
+    nested = {k.name for path in files("stage").values() for k in src.knobs(path).values() if k.fields}
+    both = {k for k in nested & first.keys() & then.keys() if isinstance(then[k], Mapping)}
+    return {**first, **then, **{k: {**first[k], **then[k]} for k in both}}
 
 
 def resolve(params: Mapping[str, Any]) -> tuple[dict[str, Resolved], dict[str, Any]]:
@@ -228,16 +261,17 @@ def _own_problems(stages: Mapping[str, Resolved], given: Collection[tuple[str, s
 
 def _defaults(stage: Resolved) -> None:
     for knob in stage.knobs.values():
-        if knob.piece and knob.default is not None:
-            _piece_knob(stage, knob, knob.default, f"{src.name_of(stage.path)}: {knob.name}")
-        else:
-            stage.params[knob.name] = _typed(knob, knob.default, stage.path, f"{src.name_of(stage.path)}: {knob.name}")
+        where = f"{src.name_of(stage.path)}: {knob.name}"
+        start = dict.fromkeys(knob.fields) if knob.fields else None
+        stage.params[knob.name] = _value(stage.name, knob, knob.default, start, where)
 
 
 def _apply(stages: Mapping[str, Resolved], stage: Resolved, name: str, value: Any, where: str) -> None:
     knob = stage.knobs.get(name)
     if knob is None and name in (renamed := src.constant(stage.path, "RENAMED", {})):
         raise UserError(f"{where}: {stage.name}.{name} has another name now: write {renamed[name]} in its place")
+    if knob is None and MOVED.get(name) in dict(src.leaves(stage.knobs)):
+        raise UserError(f"{where}: {stage.name}.{name} is {stage.name}.{MOVED[name]} now: write {_flow(name, value)}")
     if knob is None:
         elsewhere = [s.name for s in stages.values() if name in s.knobs]
         hint = (
@@ -246,37 +280,65 @@ def _apply(stages: Mapping[str, Resolved], stage: Resolved, name: str, value: An
             else nearest(name, stage.knobs)
         )
         raise UserError(f"{where}: unknown key {name!r} of the stage {stage.name}: {hint}")
+    stage.params[name] = _value(stage.name, knob, value, stage.params[name], where)
+
+
+def _value(stage: str, knob: src.Knob, value: Any, current: Any, where: str) -> Any:
+    """What a knob is after `value` has been given to it."""
+    if knob.fields:
+        return _nested(stage, knob, value, current, where)
     if knob.piece:
-        _piece_knob(stage, knob, value, where)
-    else:
-        stage.params[name] = _typed(knob, value, stage.path, where)
+        return _piece_knob(knob, value, current, where)
+    return _typed(knob, value, where)
 
 
-def _typed(knob: src.Knob, value: Any, path: Path, where: str) -> Any:
+def _nested(stage: str, knob: src.Knob, value: Any, current: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """The fields that are given, over those that there are."""
+    if not isinstance(value, Mapping) or "piece" in value:
+        if knob.name in MOVED and value is not None:
+            raise UserError(
+                f"{where}: {stage}.{knob.name} holds several knobs now, and this one is {stage}.{MOVED[knob.name]}: "
+                f"write {_flow(knob.name, value)}"
+            )
+        raise UserError(f"{where} must hold keys and values ({', '.join(knob.fields)}), not {value!r}")
+    out = dict(current)
+    for name, one in value.items():
+        if name not in knob.fields:
+            raise UserError(f"{where}: unknown key {name!r} of {stage}.{knob.name}: {nearest(name, knob.fields)}")
+        out[name] = _value(stage, knob.fields[name], one, out[name], f"{where}.{name}")
+    return out
+
+
+def _flow(name: str, value: Any) -> str:
+    """The new spelling of a knob that moved, as it is written in a recipe."""
+    group, _, inner = MOVED[name].partition(".")
+    return f"{group}: {{{inner}: {json.dumps(value, ensure_ascii=False)}}}"
+
+
+def _typed(knob: src.Knob, value: Any, where: str) -> Any:
     if value is None and knob.default is None:
         return None
-    wrong = src.mismatch(knob.annotation, value, path)
+    wrong = src.mismatch(knob.annotation, value, knob.home)
     if wrong:
         raise UserError(f"{where} must be {wrong}, not {value!r}" + (f" ({knob.about})" if knob.about else ""))
     number = isinstance(value, int) and not isinstance(value, bool)
     return (
         float(value)
-        if number and isinstance(knob.default, float) and src.mismatch(knob.annotation, 0.5, path) == ""
+        if number and isinstance(knob.default, float) and src.mismatch(knob.annotation, 0.5, knob.home) == ""
         else value
     )
 
 
-def _piece_knob(stage: Resolved, knob: src.Knob, value: Any, where: str) -> None:
+def _piece_knob(knob: src.Knob, value: Any, current: Any, where: str) -> Any:
     if knob.many:
         if not isinstance(value, list):
             raise UserError(f"{where} must be a list of pieces of {knob.piece}, not {value!r}")
-        stage.params[knob.name] = [_spec(knob.piece, one, None, f"{where}[{i}]") for i, one in enumerate(value)]
-    elif value is None:
+        return [_spec(knob.piece, one, None, f"{where}[{i}]") for i, one in enumerate(value)]
+    if value is None:
         if knob.default is not None:
             raise UserError(f"{where} must be a piece of {knob.piece}, not nothing: {nearest('', files(knob.piece))}")
-        stage.params[knob.name] = None
-    else:
-        stage.params[knob.name] = _spec(knob.piece, value, stage.params.get(knob.name), where)
+        return None
+    return _spec(knob.piece, value, current, where)
 
 
 def _spec(folder: str, value: Any, current: Mapping[str, Any] | None, where: str) -> dict[str, Any]:
@@ -304,7 +366,7 @@ def _spec(folder: str, value: Any, current: Mapping[str, Any] | None, where: str
             continue
         if name not in known:
             raise UserError(f"{where}.{name}: {_unread(folder, path.stem, name, known)}")
-        out[name] = _typed(known[name], one, path, f"{where}.{name}")
+        out[name] = _typed(known[name], one, f"{where}.{name}")
     return out
 
 
@@ -356,11 +418,11 @@ def _combine(stage: Resolved) -> None:
         needs = sorted(src.constant(path, "NEEDS", ()))
         for name in needs:
             other = provided.get(name) if isinstance(provided, dict) else ""
-            if other and not stage.params.get(other):
+            if other and not stage.value(other):
                 fits = [n for n, p in files(folder).items() if name not in src.constant(p, "NEEDS", ())]
                 raise UserError(
                     f"{stage.name}: {folder}/{piece} needs {name}, which is there only where {stage.name}.{other} is set: set it to one of "
-                    f"{', '.join(files(stage.knobs[other].piece))}, or choose {stage.name}.{knob} among {', '.join(fits)}"
+                    f"{', '.join(files(stage.pieces[other]))}, or choose {stage.name}.{knob} among {', '.join(fits)}"
                 )
         lacking = [name for name in needs if provided is not None and name not in provided]
         if lacking:

@@ -113,12 +113,15 @@ def _stages(pieces: dict[str, Any]) -> dict[str, Any]:
 
 
 def _stage(path: Path, pieces: dict[str, Any]) -> dict[str, Any]:
-    knobs = {name: _knob(knob, path, pieces) for name, knob in code.knobs(path).items()}
+    knobs = {name: _knob(knob, pieces) for name, knob in code.knobs(path).items()}
     return {"type": ["object", "null"], "additionalProperties": False, "properties": knobs, "description": _first(path)}
 
 
-def _knob(knob: code.Knob, path: Path, pieces: dict[str, Any]) -> dict[str, Any]:
-    if knob.piece:
+def _knob(knob: code.Knob, pieces: dict[str, Any]) -> dict[str, Any]:
+    if knob.fields:
+        fields = {name: _knob(one, pieces) for name, one in knob.fields.items()}
+        found: dict[str, Any] = {"type": "object", "additionalProperties": False, "properties": fields}
+    elif knob.piece:
         name = _definition(knob.piece, pieces)
         one = {"$ref": f"#/definitions/{name}"}
         found = (
@@ -127,7 +130,7 @@ def _knob(knob: code.Knob, path: Path, pieces: dict[str, Any]) -> dict[str, Any]
             else {"anyOf": [one, {"type": "null"}] if knob.default is None else [one]}
         )
     else:
-        found = _type(knob.annotation, path)
+        found = _type(knob.annotation, knob.home)
         if knob.default is None:
             found = {"anyOf": [found, {"type": "null"}]}
     return {**found, "default": knob.default, **({"description": knob.about} if knob.about else {})}
@@ -141,7 +144,7 @@ def _definition(folder: str, pieces: dict[str, Any]) -> str:
         pieces[name] = {}  # a piece whose knobs are pieces of its own folder ends here
         every, shapes = list(files(folder).items()), []
         for piece, path in every:
-            knobs = {k: _knob(v, path, pieces) for k, v in code.knobs(path).items()}
+            knobs = {k: _knob(v, pieces) for k, v in code.knobs(path).items()}
             spelled = {"enum": sorted({piece, piece.replace("_", "-")})}
             shapes.append(
                 {

@@ -92,8 +92,10 @@ class Chat:
         except (ValueError, OSError) as e:
             raise UserError(f"the model {model} could not be loaded: {str(e).strip().splitlines()[0]}") from e
         self.envs = {e["piece"]: bind("env", e)() for e in self.settings["envs"]}
-        self.tools = tools.bound(knowledge.load(passages, k=self.settings["search_top_k"]), self.envs.values())
-        self.sampling = Sampling(temperature=temperature, max_tokens=self.settings["max_turn_tokens"])
+        self.tools = tools.bound(
+            knowledge.load(passages, k=self.settings["sampling"]["search_top_k"]), self.envs.values()
+        )
+        self.sampling = Sampling(temperature=temperature, max_tokens=self.settings["sampling"]["max_turn_tokens"])
         self.seed, self.asked = seed, 0
         questions = root / "artifacts" / "questions" / "problems.parquet"
         self.known = {p.question: p for p in tables.read(questions, Problem)} if questions.exists() else {}
@@ -137,7 +139,7 @@ class Chat:
             tools=self.tools,
             envs={name: around(env) for name, env in self.envs.items()},
             sampling=self.sampling,
-            max_tokens=self.settings["max_tokens"],
+            max_tokens=self.settings["sampling"]["max_tokens"],
         )
 
 

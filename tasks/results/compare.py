@@ -54,7 +54,7 @@ def _about(s: Snapshot, plans: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def parameters(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """{"knob": "rl.lr", "a", "b"} of every value that differs; None where one side has no such knob."""
+    """{"knob": "rl.optimizer.lr", "a", "b"} of every value that differs; None where one side has no such knob."""
     out = [{"knob": at, "a": old, "b": new} for at, old, new in changes(before.get("_run", {}), after.get("_run", {}))]
     for stage in sorted((before.keys() | after.keys()) - {"_run"}):
         params = (plans.get(stage, {}).get("params", {}) for plans in (before, after))

@@ -163,7 +163,7 @@ def _run(folder: Path, name: str, full: Mapping[str, Any], n: int) -> float:
     stage = Stage(name, plan=less, root=folder)
     with stage.running():
         pieces.open_own()
-        params = pieces.bind_all(stage.pieces, stage.params)
+        params = pieces.bind_all(stage.pieces, stage.params, stage.settings)
         function = getattr(import_module(f"tasks.stages.{name}"), name)
         begin = time.monotonic()
         function(stage, **params)

@@ -179,7 +179,7 @@ def _play(root: Path, folder: Path) -> tuple[dict[str, list[float]], str]:
     stage = Stage("evaluate", plan=load("evaluate", root), root=folder)
     with stage.running():
         pieces.open_own()
-        params = pieces.bind_all(stage.pieces, stage.params)
+        params = pieces.bind_all(stage.pieces, stage.params, stage.settings)
         least = {"per_family": 1, "family_samples": 1, "blanked_samples": 1, "sets": [], "traces": 0}
         evaluate(stage, **{**params, "models": ["rl"], "against": "rl", **least})
     return held_out_scores(folder, "rl"), _card(folder)["held_out"]

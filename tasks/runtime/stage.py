@@ -95,6 +95,7 @@ class Stage:
         self.name, self.root = name, Path(root).resolve()
         self.params: dict[str, Any] = dict(plan.get("params", {}))
         self.pieces: dict[str, str] = dict(plan.get("pieces", {}))
+        self.settings: dict[str, str] = dict(plan.get("settings", {}))
         self.needs = frozenset(plan.get("needs", ()))
         self.seed, self.threads = int(plan.get("seed", 0)), int(plan.get("threads", 2))
         self.profile, self.recipe = plan.get("profile", "cpu"), plan.get("recipe", "")

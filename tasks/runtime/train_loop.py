@@ -16,11 +16,12 @@ import torch
 
 from synth.types import seed_for
 from tasks.errors import UserError
+from tasks.planning.settings import Optimizer
 from tasks.runtime.prefect_shim import task
 from tasks.runtime.stage import Stage
 from tasks.storage.checkpoint import Checkpoints
 from tasks.storage.faults import fault
-from training.learner.learner import Learner
+from training.learner.learner import Learner, Optim
 from training.learner.loop import Round, run
 from training.learner.profile import MEASURED, reached
 from training.model.native.build import turn_off, why_not
@@ -40,6 +41,11 @@ def make_repeatable(stage: Stage, device: str) -> None:
     torch.use_deterministic_algorithms(device == "cpu")
     # a debugging aid of the line above that costs 3 % of a step
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+
+
+def optim(optimizer: Optimizer, steps: int, *, final: float = 0.1) -> Optim:
+    """The learner's optimizer for so many steps; `final`: what is left of the learning rate at the last one."""
+    return Optim(**vars(optimizer), steps=steps, final=final)
 
 
 def without_compiled(why: str) -> None:

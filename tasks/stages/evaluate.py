@@ -28,6 +28,7 @@ from tasks.models import judge as judges
 from tasks.models import tools
 from tasks.models.openings import hosts as hosts_of
 from tasks.planning.pieces import Pieces
+from tasks.planning.settings import EvaluationSampling
 from tasks.runtime.stage import Stage
 from tasks.storage import tables
 from tasks.storage.finished import Finished
@@ -98,11 +99,7 @@ def evaluate(
     per_family: int = 20,
     family_samples: int = 4,
     blanked_samples: int = 2,
-    temperature: float = 1.0,
-    top_p: float = 1.0,
-    max_turn_tokens: int = 48,
-    max_tokens: int = 512,
-    search_top_k: int = 3,
+    sampling: EvaluationSampling = EvaluationSampling(),
     envs: Pieces("env") = [{"piece": "search"}, {"piece": "single"}],
     metrics: Pieces("metric") = [
         {"piece": "pass_at_k", "ks": [1, 8]},
@@ -133,11 +130,7 @@ def evaluate(
         per_family: test problems of each verifiable family
         family_samples: rollouts of each of them
         blanked_samples: rollouts of each question whose search results are blanked
-        temperature: of sampling
-        top_p: smallest share of probability that is sampled from (1: all)
-        max_turn_tokens: most tokens of one turn of the model
-        max_tokens: most tokens of a conversation
-        search_top_k: passages that a search shows
+        sampling: how conversations are sampled
         envs: environments that problems are played in, with their knobs
         metrics: what is measured of the scored samples
         sets: test sets of one's own (tasks/evaluation/testsets.py has the keys)
@@ -155,15 +148,15 @@ def evaluate(
     wanted = needed(metrics)
     tests = _test_problems(stage, questions, per_family, sets, overlap)
     hosts = hosts_of(envs)
-    search = tools.bound(knowledge.search(stage, k=search_top_k), hosts.values())
+    search = tools.bound(knowledge.search(stage, k=sampling.search_top_k), hosts.values())
     runs = _runs(models, tests, samples, family_samples, blanked_samples, search)
     referee = judges.trusted(stage, judge, tests.families or tests.questions) if judge else None
     scorer = _reward_model(stage, dtype, device) if "rewards" in wanted else None
     players = _Players(
         stage=stage,
         envs=hosts,
-        sampling=Sampling(temperature=temperature, top_p=top_p, max_tokens=max_turn_tokens),
-        max_tokens=max_tokens,
+        sampling=sampling.turn(),
+        max_tokens=sampling.max_tokens,
         wave=wave,
         device=device,
         dtype=dtype,
@@ -183,12 +176,7 @@ def evaluate(
                 bar.update(len(part), model=run.name)
 
     missing = _unscorable(rows, max_unscorable)
-    decoding = {
-        "temperature": temperature,
-        "top_p": top_p,
-        "max_turn_tokens": max_turn_tokens,
-        "search_top_k": search_top_k,
-    }
+    decoding = {name: getattr(sampling, name) for name in ("temperature", "top_p", "max_turn_tokens", "search_top_k")}
     frame = _scores(rows, decoding)
     frame.to_parquet(stage.out / "scores.parquet", compression="zstd", index=False)
     _write_episodes(stage.out / "episodes.jsonl", rows)

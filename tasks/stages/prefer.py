@@ -9,7 +9,7 @@ from pathlib import Path
 
 from torch import nn
 
-from synth.types import PreferencePair, Problem, Sampling, digest, seed_for
+from synth.types import PreferencePair, Problem, digest, seed_for
 from tasks.errors import UserError
 from tasks.knowledge import knowledge
 from tasks.models import tools
@@ -17,10 +17,11 @@ from tasks.models.openings import hosts, opening
 from tasks.own_rows.read import own_rows, repeated, too_long
 from tasks.pairs.columns import BY_THE_OBJECTIVE, columns, margins
 from tasks.planning.pieces import Piece, Pieces
+from tasks.planning.settings import Optimizer, Sampling
 from tasks.runtime.stage import Stage
-from tasks.runtime.train_loop import Curve, drive, make_repeatable, shuffled
+from tasks.runtime.train_loop import Curve, drive, make_repeatable, optim, shuffled
 from tasks.storage import tables
-from training.learner.learner import Learner, Optim, score
+from training.learner.learner import Learner, score
 from training.learner.loop import Round, Source
 from training.learner.pack import pack
 from training.learner.rows import pair_rows
@@ -59,12 +60,7 @@ def prefer(
     gradient_checkpointing: bool = False,
     lora: dict = {},  # noqa: B006
     max_length: int = 512,
-    optimizer: str = "adamw",
-    lr: float = 2e-4,
-    matrix_lr: float = 0.005,
-    warmup: int = 10,
-    weight_decay: float = 0.0,
-    max_grad_norm: float = 1.0,
+    optimizer: Optimizer = Optimizer(lr=2e-4, matrix_lr=0.005),
     sft_weight: float = 0.2,
     checkpoint_every: int = 40,
     loss: Piece("preference_loss") = {"piece": "dpo", "beta": 0.1},
@@ -73,9 +69,7 @@ def prefer(
     update_rules: Pieces("update_rule") = [],
     include_families: bool = True,
     samples_per_prompt: int = 8,
-    temperature: float = 1.0,
-    max_turn_tokens: int = 48,
-    search_top_k: int = 3,
+    sampling: Sampling = Sampling(),
     envs: Pieces("env") = [{"piece": "search"}, {"piece": "single"}],
 ) -> None:
     """Starts from artifacts/sft/model, which is the reference too where the loss needs one. The next-token loss of the chosen
@@ -92,12 +86,7 @@ def prefer(
             time
         lora: adapters in the place of all weights: rank, alpha, modules (training/model/lora.py); empty trains all
         max_length: most tokens of a row; longer ones are left out and counted
-        optimizer: adamw, or muon for matrices and AdamW for the rest
-        lr: learning rate of AdamW at its highest
-        matrix_lr: learning rate of Muon for matrices; read where the optimizer is muon
-        warmup: steps over which the learning rate rises from 0
-        weight_decay: decoupled weight decay of matrices
-        max_grad_norm: gradients with a larger norm are scaled down to it
+        optimizer: the optimizer and the schedule of its learning rate
         sft_weight: weight of the next-token loss of the chosen answers
         checkpoint_every: steps between two checkpoints, from which a killed run goes on
         loss: the preference loss
@@ -107,9 +96,7 @@ def prefer(
             rounds ask and what an answer is worth
         include_families: whether sampled rounds play problems of the verifiable families too
         samples_per_prompt: rollouts of each problem
-        temperature: of sampling
-        max_turn_tokens: most tokens of one turn of the model
-        search_top_k: passages that a search shows
+        sampling: how answers are sampled in rounds that learn from sampled pairs
         envs: environments that problems are played in, with their knobs
     """
     make_repeatable(stage, device)
@@ -139,17 +126,7 @@ def prefer(
     )
     learner = Learner(
         policy,
-        Optim(
-            kind=optimizer,
-            lr=lr,
-            matrix_lr=matrix_lr,
-            warmup=warmup,
-            steps=steps,
-            weight_decay=weight_decay,
-            max_grad_norm=max_grad_norm,
-            decay="linear",
-            final=0.1,
-        ),
+        optim(optimizer, steps),
         gradient_checkpointing=gradient_checkpointing,
     )
     keeper = Turns(turns, learner, objective, starts_equal=all(rule.starts_equal for rule in rules))
@@ -162,9 +139,9 @@ def prefer(
             sampler=TorchSampler(policy, renderer.end_id),
             renderer=renderer,
             envs=played,
-            tools=tools.bound(knowledge.search(stage, k=search_top_k), played.values()),
+            tools=tools.bound(knowledge.search(stage, k=sampling.search_top_k), played.values()),
             max_tokens=max_length,
-            sampling=Sampling(temperature=temperature, max_tokens=max_turn_tokens),
+            sampling=sampling.turn(),
         )
         sampled = SampledPairs(
             problems=list(problems.values()),

@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from synth.knowledge.kb import Passage
-from synth.types import Message, PreferencePair, Problem, Sampling, digest, seed_for
+from synth.types import Message, PreferencePair, Problem, digest, seed_for
 from tasks.errors import UserError
 from tasks.knowledge import knowledge
 from tasks.models import tools
@@ -22,10 +22,11 @@ from tasks.pairs.columns import columns
 from tasks.pairs.ratings import ratings
 from tasks.own_rows.read import too_long
 from tasks.planning.pieces import Piece, Pieces
+from tasks.planning.settings import Optimizer, Sampling
 from tasks.runtime.stage import Stage
-from tasks.runtime.train_loop import Curve, drive, make_repeatable, shuffled
+from tasks.runtime.train_loop import Curve, drive, make_repeatable, optim, shuffled
 from tasks.storage import tables
-from training.learner.learner import Learner, Optim, score, token_stats
+from training.learner.learner import Learner, score, token_stats
 from training.learner.loop import Round
 from training.learner.pack import Row, pack, split
 from training.learner.rows import pair_rows, prompt_ids
@@ -52,21 +53,14 @@ def reward(
     pairs_per_step: int = 16,
     tokens_per_microbatch: int = 16384,
     max_length: int = 512,
-    optimizer: str = "adamw",
-    lr: float = 5e-4,
-    matrix_lr: float = 0.01,
-    warmup: int = 10,
-    weight_decay: float = 0.01,
-    max_grad_norm: float = 1.0,
+    optimizer: Optimizer = Optimizer(lr=5e-4, weight_decay=0.01),
     checkpoint_every: int = 40,
     loss: Piece("preference_loss") = {"piece": "bradley_terry"},
     head: Piece("reward_head") = None,
     facts: bool = False,
     best_of_n: int = 0,
     best_of_problems: int = 48,
-    temperature: float = 1.0,
-    max_turn_tokens: int = 48,
-    search_top_k: int = 3,
+    sampling: Sampling = Sampling(),
     envs: Pieces("env") = [{"piece": "search"}, {"piece": "single"}],
 ) -> None:
     """Starts from artifacts/sft/model. `facts` follows Sun et al. 2023, "Aligning Large Multimodal Models with Factually
@@ -79,12 +73,7 @@ def reward(
         pairs_per_step: preference pairs of an optimizer step
         tokens_per_microbatch: most tokens of one pass; it changes memory and not the result
         max_length: most tokens of a row; longer ones are left out and counted
-        optimizer: adamw, or muon for matrices and AdamW for the rest
-        lr: learning rate of AdamW at its highest
-        matrix_lr: learning rate of Muon for matrices; read where the optimizer is muon
-        warmup: steps over which the learning rate rises from 0
-        weight_decay: decoupled weight decay of matrices
-        max_grad_norm: gradients with a larger norm are scaled down to it
+        optimizer: the optimizer and the schedule of its learning rate
         checkpoint_every: steps between two checkpoints, from which a killed run goes on
         loss: the pairwise loss
         head: what reads the reward off the model; without one it is the log-odds of a word
@@ -93,9 +82,7 @@ def reward(
         best_of_n: answers of the SFT model to each held-out problem, from which this model chooses, for n = 1, 2,
             4, ... (best_of.json); 0 leaves it out
         best_of_problems: held-out problems for that
-        temperature: of sampling
-        max_turn_tokens: most tokens of one turn of the model
-        search_top_k: passages that a search shows
+        sampling: how these answers are sampled
         envs: environments that problems are played in, with their knobs
     """
     make_repeatable(stage, device)
@@ -126,17 +113,7 @@ def reward(
     trained = model if scorer is None else scorer.begin(model, lambda: judge.fit(model, train, sides["train"], marks))
     learner = Learner(
         trained,
-        Optim(
-            kind=optimizer,
-            lr=lr,
-            matrix_lr=matrix_lr,
-            warmup=warmup,
-            steps=steps,
-            weight_decay=weight_decay,
-            max_grad_norm=max_grad_norm,
-            decay="linear",
-            final=0.1,
-        ),
+        optim(optimizer, steps),
         read=judge.read,
     )
     order = shuffled(len(train) // 2, pairs_per_step, seed_for(stage.seed, "reward", "order"))
@@ -181,7 +158,7 @@ def reward(
         card["valid_accuracy"], card["valid_pairs"] = round(float((r[0::2] > r[1::2]).mean()), 4), len(valid) // 2
         card["valid"] = {name: None if x is None else round(x, 4) for name, x in found.items() if name != "accuracy"}
     if best_of_n:
-        player = _player(stage, dtype, device, max_length, temperature, max_turn_tokens, search_top_k, envs)
+        player = _player(stage, dtype, device, max_length, sampling, envs)
         held = [p for p in known.values() if p.split != "train" and p.env in player.envs][:best_of_problems]
         card["best_of"] = _best_of(stage, judge, trained, player, held, best_of_n, told if facts else None)
     stage.card(card)
@@ -287,9 +264,7 @@ def _player(
     dtype: str,
     device: str,
     max_length: int,
-    temperature: float,
-    max_turn_tokens: int,
-    search_top_k: int,
+    sampling: Sampling,
     envs: Sequence,
 ) -> Player:
     """The SFT model as the policy whose answers are chosen from."""
@@ -300,9 +275,9 @@ def _player(
         sampler=TorchSampler(policy, renderer.end_id),
         renderer=renderer,
         envs=played,
-        tools=tools.bound(knowledge.search(stage, k=search_top_k), played.values()),
+        tools=tools.bound(knowledge.search(stage, k=sampling.search_top_k), played.values()),
         max_tokens=max_length - 1,
-        sampling=Sampling(temperature=temperature, max_tokens=max_turn_tokens),
+        sampling=sampling.turn(),
     )
 
 

@@ -8,19 +8,18 @@ import math
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
-from synth.types import Problem, Sampling, Scored, digest, seed_for
+from synth.types import Problem, Scored, digest, seed_for
 from tasks.errors import UserError
 from tasks.knowledge import knowledge
 from tasks.models import engines, tools
 from tasks.models.openings import hosts as hosts_of
 from tasks.planning.pieces import Piece, Pieces
+from tasks.planning.settings import Critic, Engine, Optimizer, RolloutSampling
 from tasks.runtime.stage import Stage
-from tasks.runtime.train_loop import Curve, drive, make_repeatable
+from tasks.runtime.train_loop import Curve, drive, make_repeatable, optim
 from tasks.storage import tables
-from training.learner.learner import Optim
 from training.model.lora import adapt
 from training.model.model import load_model, n_parameters, save_model
 from training.model.render import Renderer
@@ -38,7 +37,7 @@ PROVIDES = {
     "sampling_entropy": "",
     "chance": "",
     "distribution": "",
-    "value": "critic",
+    "value": "critic.loss",
     "observation": "",
 }
 
@@ -56,33 +55,18 @@ def rl(
     tokens_per_microbatch: int = 16384,
     gradient_checkpointing: bool = False,
     lora: dict = {},  # noqa: B006
-    optimizer: str = "adamw",
-    lr: float = 1e-3,
-    matrix_lr: float = 0.01,
-    warmup: int = 5,
-    decay: str = "linear",
-    weight_decay: float = 0.0,
-    max_grad_norm: float = 1.0,
+    optimizer: Optimizer = Optimizer(lr=1e-3, warmup=5),
     epochs: int = 1,
     minibatches: int = 1,
     refill: int = 0,
-    temperature: float = 1.0,
-    max_turn_tokens: int = 48,
-    max_tokens: int = 512,
-    search_top_k: int = 3,
-    engine: str = "torch",
-    engine_memory: float = 1.0,
+    sampling: RolloutSampling = RolloutSampling(),
+    engine: Engine = Engine(),
     overlap: Piece("overlap") = {"piece": "sync"},
-    concurrent_batches: int = 1,
-    tool_calls: int = 1,
     max_unscorable: float = 0.02,
     max_mismatch: float = 0.05,
     checkpoint_every: int = 20,
     teacher: str = "",
-    critic: Piece("value_loss") = None,
-    critic_lr: float = 1e-3,
-    critic_lambda: float = 1.0,
-    critic_warmup: int = 0,
+    critic: Critic = Critic(),
     turn_budget: Piece("turn_budget") = None,
     group_transforms: Pieces("group_transform") = [],
     envs: Pieces("env") = [{"piece": "search"}, {"piece": "single"}],
@@ -96,7 +80,7 @@ def rl(
     policy_loss: Piece("policy_loss") = {"piece": "clip"},
     regularisers: Pieces("regulariser") = [],
 ) -> None:
-    """Starts from artifacts/sft/model. Rollouts are drawn from the whole distribution at `temperature`: the policy
+    """Starts from artifacts/sft/model. Rollouts are drawn from the whole distribution at `sampling.temperature`: the policy
     gradient is that of the distribution that was sampled, and a truncated one (top-p, top-k) has a support of its own
     at every token, which the learner's log-probs would not know.
 
@@ -112,37 +96,21 @@ def rl(
         gradient_checkpointing: computes activations again in the backward pass: less memory for about a third more
             time
         lora: adapters in the place of all weights: rank, alpha, modules (training/model/lora.py); empty trains all
-        optimizer: adamw, or muon for matrices and AdamW for the rest
-        lr: learning rate of AdamW at its highest
-        matrix_lr: learning rate of Muon for matrices; read where the optimizer is muon
-        warmup: steps over which the learning rate rises from 0
-        decay: how the learning rate falls after the warmup: linear, cosine or constant
-        weight_decay: decoupled weight decay of matrices
-        max_grad_norm: gradients with a larger norm are scaled down to it
+        optimizer: the optimizer and the schedule of its learning rate
         epochs: passes over the rollouts of a step
         minibatches: optimizer steps of one pass
         refill: how often groups that filters drop are replaced by others
-        temperature: of sampling
-        max_turn_tokens: most tokens of one turn of the model
-        max_tokens: most tokens of a conversation
-        search_top_k: passages that a search shows
-        engine: who samples: torch, vllm (in this process), or the URL of a vLLM server on this machine
-            (docs/engines.md)
-        engine_memory: GiB for keys and values of the engine
+        sampling: how conversations are sampled
+        engine: who samples, and how much at a time
         overlap: how far sampling runs ahead of learning
-        concurrent_batches: batches of conversations that are in flight at a time, for tools that take their time
-        tool_calls: environments of a batch that are at work at a time
         max_unscorable: largest share of rollouts without a score before the stage stops
         max_mismatch: largest KL between sampler and learner, in nats per token of on-policy steps, before the run
             stops
         checkpoint_every: steps between two checkpoints, from which a killed run goes on
         teacher: model folder or Hub name with the same tokenizer that takes the place of the SFT model as the
             reference of KL terms
-        critic: loss of a value model that starts from the SFT model too; none trains no critic
-        critic_lr: learning rate of the critic
-        critic_lambda: lambda of the critic's returns
-        critic_warmup: first steps in which the critic learns and the policy waits
-        turn_budget: tokens of a turn as training goes on, in the place of max_turn_tokens
+        critic: a value model that learns beside the policy
+        turn_budget: tokens of a turn as training goes on, in the place of sampling.max_turn_tokens
         group_transforms: changes of groups after they were played
         envs: environments that problems are played in, with their knobs
         curriculum: which problems come next
@@ -158,9 +126,9 @@ def rl(
         regularisers: losses beside it
     """
     make_repeatable(stage, device)
-    if temperature <= 0:
+    if sampling.temperature <= 0:
         raise UserError(
-            f"rl: temperature is {temperature}: a policy that is always sure has nothing to learn from; sample with 1.0"
+            f"rl: sampling.temperature is {sampling.temperature}: a policy that is always sure has nothing to learn from; sample with 1.0"
         )
     asked = ["questions"] * include_questions + ["problems"] * include_families
     problems = [
@@ -189,25 +157,22 @@ def rl(
     )  # beside the learner the sampler needs weights of its own
     player = Player(
         sampler=engines.sampler(
-            engine,
+            engine.name,
             sampled,
             renderer.end_id,
             folder=stage.input("sft", "model"),
             work=stage.work / "weights",
-            max_length=max_tokens,
+            max_length=sampling.max_tokens,
             dtype=dtype,
-            memory=engine_memory,
+            memory=engine.memory,
         ),
         renderer=renderer,
         envs=hosts,
-        concurrent_batches=concurrent_batches,
-        calls=tool_calls,
-        tools=tools.bound(knowledge.search(stage, k=search_top_k), hosts.values()),
-        max_tokens=max_tokens,
-        sampling=Sampling(temperature=temperature, max_tokens=max_turn_tokens),
-    )
-    decayed = partial(
-        Optim, warmup=warmup, decay=decay, final=0.1, weight_decay=weight_decay, max_grad_norm=max_grad_norm
+        concurrent_batches=engine.concurrent_batches,
+        calls=engine.tool_calls,
+        tools=tools.bound(knowledge.search(stage, k=sampling.search_top_k), hosts.values()),
+        max_tokens=sampling.max_tokens,
+        sampling=sampling.turn(),
     )
 
     def watch(step: int, metrics: Mapping[str, float]) -> None:
@@ -224,7 +189,7 @@ def rl(
         seed=stage.seed,
         device=device,
         steps=steps,
-        optim=decayed(kind=optimizer, lr=lr, matrix_lr=matrix_lr, steps=steps * epochs * minibatches),
+        optim=optim(optimizer, steps * epochs * minibatches),
         prompts_per_step=prompts_per_step,
         samples_per_prompt=samples_per_prompt,
         tokens_per_microbatch=tokens_per_microbatch,
@@ -233,10 +198,10 @@ def rl(
         gradient_checkpointing=gradient_checkpointing,
         refill=refill,
         max_unscorable=max_unscorable,
-        critic=critic,
-        critic_optim=decayed(lr=critic_lr, steps=steps),
-        critic_lambda=critic_lambda,
-        critic_warmup=critic_warmup,
+        critic=critic.loss,
+        critic_optim=optim(replace(optimizer, kind="adamw", lr=critic.lr), steps),
+        critic_lambda=critic.lam,
+        critic_warmup=critic.warmup,
         turn_budget=turn_budget,
         group_transforms=group_transforms,
         curriculum=curriculum,

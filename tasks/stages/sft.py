@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -16,10 +17,11 @@ from tasks.knowledge import knowledge
 from tasks.models.openings import opening
 from tasks.own_rows.read import own_rows, repeated, too_long
 from tasks.planning.pieces import Pieces
+from tasks.planning.settings import Optimizer
 from tasks.runtime.stage import Stage
-from tasks.runtime.train_loop import Curve, drive, make_repeatable, shuffled
+from tasks.runtime.train_loop import Curve, drive, make_repeatable, optim, shuffled
 from tasks.storage import tables
-from training.learner.learner import Learner, Optim, nll
+from training.learner.learner import Learner, nll
 from training.learner.loop import Round
 from training.learner.pack import Row
 from training.learner.rows import demonstration_row, weighted
@@ -54,13 +56,10 @@ def sft(
     tokens_per_microbatch: int = 16384,
     gradient_checkpointing: bool = False,
     lora: dict = {},  # noqa: B006
-    optimizer: str = "muon",
-    lr: float = 4e-3,
-    matrix_lr: float = 0.05,
+    optimizer: Optimizer = Optimizer(
+        kind="muon", lr=4e-3, matrix_lr=0.05, warmup=20, decay="cosine", weight_decay=0.01
+    ),
     sft_lr_factor: float = 1.0,
-    warmup: int = 20,
-    weight_decay: float = 0.01,
-    max_grad_norm: float = 1.0,
     context_weight: float = 0.2,
     made_up_names: float = 0.0,
     checkpoint_every: int = 100,
@@ -90,13 +89,8 @@ def sft(
         gradient_checkpointing: computes activations again in the backward pass: less memory for about a third more
             time
         lora: adapters in the place of all weights: rank, alpha, modules (training/model/lora.py); empty trains all
-        optimizer: adamw, or muon for matrices and AdamW for the rest
-        lr: learning rate of AdamW at its highest
-        matrix_lr: learning rate of Muon for matrices; read where the optimizer is muon
+        optimizer: the optimizer and the schedule of its learning rate, of the small model's first training too
         sft_lr_factor: scales the learning rates of fine-tuning
-        warmup: steps over which the learning rate rises from 0
-        weight_decay: decoupled weight decay of matrices
-        max_grad_norm: gradients with a larger norm are scaled down to it
         context_weight: loss weight of the tokens that the model is told rather than says
         made_up_names: share of demonstrations that are shown with all names replaced by made-up ones, another set
             each time
@@ -117,7 +111,6 @@ def sft(
     demos = [begins.demonstration(d) for d in demos]
     told = tellings(stage, demos, made_up_names)
     curve = Curve(stage, (0 if model else base_steps) + steps, shown=("nll",), device=device, dtype=dtype)
-    optim = {"kind": optimizer, "weight_decay": weight_decay, "max_grad_norm": max_grad_norm, "warmup": warmup}
     if model:
         policy, tokenizer = load_model(model, dtype=dtype, device=device)
         renderer = Renderer(tokenizer)
@@ -145,7 +138,7 @@ def sft(
         pages_of = page_batches(stage.seed, renderer, base_rows, base_lists_steps, base_facts, context_weight, device)
         learner = Learner(
             policy,
-            Optim(lr=lr, matrix_lr=matrix_lr, steps=base_steps, decay="cosine", final=0.3, **optim),
+            optim(optimizer, base_steps, final=0.3),
             gradient_checkpointing=gradient_checkpointing,
         )
         drive(
@@ -184,13 +177,8 @@ def sft(
         return row if len(row.ids) <= max_length else rows[i]
 
     adapt(policy, lora, seed=seed_for(stage.seed, "sft", "lora"))
-    learner = Learner(
-        policy,
-        Optim(
-            lr=lr * sft_lr_factor, matrix_lr=matrix_lr * sft_lr_factor, steps=steps, decay="cosine", final=0.05, **optim
-        ),
-        gradient_checkpointing=gradient_checkpointing,
-    )
+    scaled = replace(optimizer, lr=optimizer.lr * sft_lr_factor, matrix_lr=optimizer.matrix_lr * sft_lr_factor)
+    learner = Learner(policy, optim(scaled, steps, final=0.05), gradient_checkpointing=gradient_checkpointing)
     drive(
         [
             Round(

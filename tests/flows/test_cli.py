@@ -205,8 +205,8 @@ def test_run_asks_dvc_and_prints_the_table(project, capsys, monkeypatch):
     )
     assert "sft               0.500 [0.450, 0.550]  -" in text and "countdown" in text, "families too"
     assert "0.700 [0.450, 0.550]" in text and "rl - sft    0.100 [0.450, 0.550]" in text
-    said(capsys, "run", "--recipe", "qae", "--set", "rl.lr=1e-4", "--set", "seed=3")
-    assert asked[1][0] == ["exp", "run", "-S", "++recipe='qae'", "-S", "++set.rl.lr=0.0001", "-S", "++seed=3"]
+    said(capsys, "run", "--recipe", "qae", "--set", "rl.optimizer.lr=1e-4", "--set", "seed=3")
+    assert asked[1][0] == ["exp", "run", "-S", "++recipe='qae'", "-S", "++set.rl.optimizer.lr=0.0001", "-S", "++seed=3"]
     monkeypatch.setattr(dvc, "run", lambda args, root, extra=None: 1)
     assert "What was finished stays finished" in said(capsys, "run", code=1)
 

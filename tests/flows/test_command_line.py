@@ -42,7 +42,7 @@ def test_the_schema_takes_what_the_plan_takes_and_refuses_what_it_refuses(made):
         "set": {
             "rl": {
                 "steps": 5,
-                "lr": 1e-3,
+                "optimizer": {"lr": 1e-3},
                 "advantage": {"piece": "quantile", "k": 0.4},
                 "filters": [{"piece": "spread"}],
             }
@@ -50,7 +50,15 @@ def test_the_schema_takes_what_the_plan_takes_and_refuses_what_it_refuses(made):
     }
     assert check.is_valid(good) and check.is_valid({"set": {"rl": {"advantage": "rank-weighted"}}})
     assert check.is_valid({"set": {"rl": {"advantage": {"k": 0.3}}}}), "changed knobs of the piece in use"
+    fields = made["properties"]["set"]["properties"]["rl"]["properties"]["optimizer"]["properties"]
+    assert fields["warmup"]["default"] == 5 and fields["warmup"]["description"].startswith("steps over which")
+    assert fields["kind"]["enum"] == ["adamw", "muon"]
+    assert check.is_valid({"set": {"rl": {"critic": {"loss": "squared"}}}})
     for wrong in (
+        {"set": {"rl": {"lr": 1e-3}}},
+        {"set": {"rl": {"optimizer": {"lrr": 1e-3}}}},
+        {"set": {"rl": {"optimizer": "muon"}}},
+        {"set": {"rl": {"critic": {"loss": "sqared"}}}},
         {"steps": 5},
         {"set": {"rll": {}}},
         {"set": {"rl": {"stepz": 5}}},

@@ -43,7 +43,7 @@ def write(root: Path, *, lr: float, right: set[int], n: int = 6) -> None:
     at, given = root / "artifacts", problems(n)
     for stage in DEPS:
         plan = {
-            "params": {"lr": lr} if stage == "rl" else {},
+            "params": {"optimizer": {"lr": lr}} if stage == "rl" else {},
             "sources": {"training/x.py": f"{lr}" if stage == "rl" else "1"},
             "seed": 0,
         }

@@ -288,7 +288,7 @@ def test_every_protocol_resolves_and_names_what_its_world_measures():
 
     from tasks.lab import arena, episodes, registry, worlds
     from tasks.lab.behaviour import SMALL, knobs_of, merged, protocol_of
-    from tasks.planning.resolve import read_recipe, yaml_files
+    from tasks.planning.resolve import overlaid, read_recipe, yaml_files
 
     of_pairs = registry.places()
 
@@ -301,9 +301,9 @@ def test_every_protocol_resolves_and_names_what_its_world_measures():
             for recipe, changes in ((name, p["set"]), (p["against"], p["against_set"])):
                 worlds.plans("" if recipe == "base" else recipe, merged(p["both"], changes), p["steps"])
             continue
-        knobs_of(name, {**SMALL, **p["both"], **p["set"]}, Path("params.yaml"))
+        knobs_of(name, overlaid(SMALL, merged(p["both"], p["set"])), Path("params.yaml"))
         if p["against"] != "base" and p["against_set"]:
-            knobs_of(p["against"], {**SMALL, **p["both"], **p["against_set"]}, Path("params.yaml"))
+            knobs_of(p["against"], overlaid(SMALL, merged(p["both"], p["against_set"])), Path("params.yaml"))
 
 
 def test_evidence_speaks_of_the_protocol_that_stands_in_the_recipe():
@@ -372,7 +372,7 @@ def test_impossible_combinations_are_refused_with_an_alternative(tmp_path):
     for changes, said in (
         (
             {"advantage": {"piece": "gae"}},
-            "needs value, which is there only where rl.critic is set: set it to one of cross_entropy",
+            "needs value, which is there only where rl.critic.loss is set: set it to one of cross_entropy",
         ),
         ({"policy_loss": {"piece": "covariance"}, "ratio": {"piece": "sequence"}}, "use token"),
         (

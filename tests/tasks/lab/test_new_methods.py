@@ -200,7 +200,7 @@ def test_agreement_is_one_without_chance_and_the_policy_stands_still():
 
     a = np.array([1.0, 2.0, 3.0])
     assert _agreement([a, 2 * a, 5 * a]) == pytest.approx(1.0) and _agreement([a, -a]) == pytest.approx(-1.0)
-    small = {"lr": 0, "prompts_per_step": 2, "samples_per_prompt": 8, "regularisers": []}
+    small = {"optimizer": {"lr": 0}, "prompts_per_step": 2, "samples_per_prompt": 8, "regularisers": []}
     found = train("mixed", "rloo", small, 3, 1)
     assert (
         -1 <= found["agreement"] <= 1

@@ -80,7 +80,12 @@ def test_the_measures_by_hand():
 
 
 def test_changes_by_stage_meet_within_it():
-    assert merged({"prefer": {"a": 1, "b": 1}, "lr": 0}, {"prefer": {"b": 2}}) == {"prefer": {"a": 1, "b": 2}, "lr": 0}
+    assert merged({"prefer": {"a": 1, "b": 1}, "x": 0}, {"prefer": {"b": 2}}) == {"prefer": {"a": 1, "b": 2}, "x": 0}
+    both = {"optimizer": {"lr": 0, "warmup": 1}}
+    changed = {"optimizer": {"lr": 2, "warmup": 1}}
+    assert merged(both, {"optimizer": {"lr": 2}}) == changed, "and within knobs that belong together"
+    assert merged({"prefer": both}, {"prefer": {"optimizer": {"lr": 2}}}) == {"prefer": changed}
+    assert merged({"loss": {"piece": "a", "b": 1}}, {"loss": {"c": 2}}) == {"loss": {"c": 2}}, "a piece is not"
 
 
 def test_a_policy_that_was_not_trained_has_moved_nowhere_and_a_trained_one_has():

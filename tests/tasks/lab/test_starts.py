@@ -109,7 +109,7 @@ def test_a_policy_is_made_once_and_every_answer_drawn_is_counted(tmp_path, monke
         assert (first.renderer.prompt(prompt) == again.renderer.prompt(prompt)).all()
         pairs = zip(first.base.parameters(), again.base.parameters(), strict=True)
         assert all(a.equal(b) for a, b in pairs)
-        changes = {"prompts_per_step": 3, "samples_per_prompt": 4, "max_turn_tokens": 8, "max_tokens": 64}
+        changes = {"prompts_per_step": 3, "samples_per_prompt": 4, "sampling": {"max_turn_tokens": 8, "max_tokens": 64}}
         for recipe, each in (("grpo", 12), ("remax", 15)):
             made, player = prepared("shortcut", recipe, changes, 2, 1)
             rows = [m for _, _, m in run([made.round], made.roles)]

@@ -181,7 +181,7 @@ def judged(root, server, **more):
         **{
             "judge": spec,
             "rewards": REWARDS,
-            "max_turn_tokens": 8,
+            "sampling": {"max_turn_tokens": 8},
             "steps": 3,
             "curriculum": {"piece": "uniform"},
             **more,
@@ -250,7 +250,7 @@ def test_a_run_that_is_killed_pays_for_nothing_twice(project, server, tmp_path, 
     knobs = {
         "judge": {"url": server.url, "model": "fair", "audit": 3},
         "rewards": REWARDS,
-        "max_turn_tokens": 8,
+        "sampling": {"max_turn_tokens": 8},
         "curriculum": {"piece": "uniform"},
     }
     monkeypatch.setitem(small.SIZES, "rl", {**small.SIZES["rl"], **knobs})

@@ -29,7 +29,8 @@ def test_three_planted_holes_are_found():
 
 def test_pieces_of_lists_and_single_ones():
     assert pieces("rl", ONE["rl"]) == ["advantage/grpo", "policy_loss/clip", "reward/overlong"]
-    assert pieces("prefer", {"loss": "apo-down", "lr": 1}) == ["preference_loss/apo_down"]
+    assert pieces("prefer", {"loss": "apo-down", "optimizer": {"lr": 1}}) == ["preference_loss/apo_down"]
+    assert pieces("rl", {"critic": {"loss": "squared", "lr": 1}}) == ["value_loss/squared"]
 
 
 def test_the_library_settles_every_axis():

@@ -68,7 +68,7 @@ def test_knobs_that_are_pieces_are_of_a_declared_kind():
     kinds = {kind for knobs in slots().values() for kind in knobs.values()}
     assert kinds <= set(piece_kinds())
     assert slots()["rl"]["corrections"] == "correction" and slots()["prefer"]["loss"] == "preference_loss"
-    assert "lr" not in slots()["rl"]
+    assert "optimizer" not in slots()["rl"] and slots()["rl"]["critic.loss"] == "value_loss"
 
 
 def test_an_undeclared_kind_is_refused_with_the_place():
@@ -100,3 +100,4 @@ def test_every_knob_of_a_stage_is_described(stage):
     described = code.entries(ast.get_docstring(function), "Args")
     assert not [k.name for k in known.values() if not k.about], "say in `Args:` of the stage's docstring what it is"
     assert list(described) == list(known), "the descriptions follow the signature, and describe nothing else"
+    assert not [name for name, k in code.leaves(known) if not k.about], "say in `Args:` of the class what the field is"

@@ -14,12 +14,36 @@ from tasks.planning.config import parse, read_yaml
 STAGE = """
 from tasks.planning.pieces import Piece, Pieces
 PROVIDES = {"reference"}
+from training.toy_group import Speed
 def toy(stage, *, steps: int = 10, lr: float = 1e-3, name: str = "x", samples_per_prompt: int = 4, init: str | None = None,
+        speed: Speed = Speed(first=0.5),
         advantages: Piece("training.toy_credit") = {"piece": "mean", "eps": 1e-6},
         curriculum: Piece("training.toy_credit") | None = None,
         filters: Pieces("training.toy_filter") = [{"piece": "spread"}]):
     from synth.types import digest
 """
+GROUP = '''
+from dataclasses import dataclass
+from typing import Literal
+from tasks.planning.pieces import Piece
+class Slow:
+    """Slowly.
+
+    Args:
+        first: speed at first
+    """
+    first: float
+class Speed(Slow):
+    """How fast.
+
+    Args:
+        last: speed at last
+        how: by what
+    """
+    last: float = 0.1
+    how: Literal["foot", "rail"] = "foot"
+    brake: Piece("training.toy_credit") = None
+'''
 FILES = {
     "stage/toy.py": STAGE,
     "stage/other.py": "def other(stage, *, width: int = 3, mode: str = 'a', rows: list[int] = [1, 2]):\n    pass\n",
@@ -30,12 +54,13 @@ FILES = {
     "training/toy_credit/watcher.py": "def watcher(groups): ...\ndef observe(player, groups, problems, seed): ...\n",
     "training/toy_filter/spread.py": "NEEDS = {'reference'}\ndef spread(groups, *, least: float = 0.0): ...\n",
     "training/toy_filter/heavy.py": "def heavy(groups, *, mode: str = 'a', wide: bool = False): ...\n",
+    "training/toy_group.py": GROUP,
     "training/toy_helper.py": "from training import toy_deep\n",
     "training/toy_deep.py": "x = 1\n",
-    "profiles/toy.yaml": "stages: {toy: {steps: 20, lr: 1e-4}}\nthreads: 1\n",
+    "profiles/toy.yaml": "stages: {toy: {steps: 20, lr: 1e-4, speed: {last: 0.2}}}\nthreads: 1\n",
     "recipes/toy-quantile.yaml": "id: toy-quantile\nstages: {toy: {steps: 30, advantages: {piece: quantile, k: 0.2}}}\n",
     "recipes/toy-child.yaml": "id: toy-child\nextends: toy-quantile\nstages: {toy: {advantages: {k: 0.3}, filters: [heavy]}}\n",
-    "recipes/toy-fits.yaml": "id: toy-fits\nextends: toy-quantile\nstages: {toy: {advantages: {k: 0.3}}}\n",
+    "recipes/toy-fits.yaml": "id: toy-fits\nextends: toy-quantile\nstages: {toy: {advantages: {k: 0.3}, speed: {last: 0.3}}}\n",
     "recipes/toy-ring.yaml": "id: toy-ring\nextends: toy-ring\n",
     "recipes/toy-odd.yaml": "id: toy-odd\nstagse: {}\n",
 }
@@ -81,6 +106,44 @@ def test_precedence(own, tmp_path):
     )
 
 
+def test_knobs_that_belong_together_are_merged_field_by_field(own, tmp_path):
+    """Signature and class < profile < recipe < `set:`; what a layer leaves out stays."""
+
+    def speed(text):
+        return made(text, tmp_path)["toy"]["params"]["speed"]
+
+    assert speed("recipe: ''") == {"first": 0.5, "last": 0.1, "how": "foot", "brake": None}
+    assert speed("profile: toy\nrecipe: ''")["last"] == 0.2
+    assert speed("profile: toy\nrecipe: toy-fits")["last"] == 0.3, "the recipe before the profile"
+    text = "profile: toy\nrecipe: toy-fits\nset: {toy: {speed: {last: 1, brake: quantile}}}"
+    brake = {"piece": "quantile", "k": 0.4, "eps": 1e-8}
+    assert speed(text) == {"first": 0.5, "last": 1.0, "how": "foot", "brake": brake}
+    assert isinstance(speed(text)["last"], float)
+
+
+def test_a_field_of_nested_knobs_has_words_type_and_default(own):
+    knob = code.knobs(own / "stage/toy.py")["speed"]
+    assert {k: (f.default, f.about) for k, f in knob.fields.items()} == {
+        "first": (0.5, "speed at first"),
+        "last": (0.1, "speed at last"),
+        "how": ("foot", "by what"),
+        "brake": (None, ""),
+    }
+    assert [n for n, _ in code.leaves({"speed": knob})] == ["speed.first", "speed.last", "speed.how", "speed.brake"]
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [("Speed()", "no default for first: write Speed(first=...)"), ("Speed(frist=1.0)", "Speed has no field 'frist'")],
+)
+def test_a_signature_that_its_class_does_not_fit_is_refused(own, call, words):
+    path = own / "stage/toy.py"
+    path.write_text(STAGE.replace("Speed(first=0.5)", call))
+    with pytest.raises(UserError) as e:
+        code.knobs(path)
+    assert words in str(e.value)
+
+
 def test_plan_says_what_the_loop_needs(own, tmp_path):
     toy = made("profile: toy", tmp_path)["toy"]
     assert toy["needs"] == ["reference"]
@@ -88,7 +151,9 @@ def test_plan_says_what_the_loop_needs(own, tmp_path):
         "advantages": "training.toy_credit",
         "curriculum": "training.toy_credit",
         "filters": "training.toy_filter",
+        "speed.brake": "training.toy_credit",
     }
+    assert toy["settings"] == {"speed": "training.toy_group:Speed"}
     assert toy["profile"] == "toy" and toy["threads"] == 1
 
 
@@ -124,6 +189,13 @@ def test_plan_says_what_the_loop_needs(own, tmp_path):
         ("set: {toy: {filters: {piece: heavy}}}", ["must be a list"]),
         ("set: {toy: {filters: [{piece: heavy, wide: 3}]}}", ["filters[0].wide must be bool"]),
         ("set: {toy: 3}", ["must hold keys and values"]),
+        ("set: {toy: {speed: 3}}", ["set.toy.speed must hold keys and values (first, last, how, brake), not 3"]),
+        ("set: {toy: {speed: null}}", ["set.toy.speed must hold keys and values"]),
+        ("set: {toy: {speed: {lasst: 3}}}", ["unknown key 'lasst' of toy.speed", "did you mean 'last'"]),
+        ("set: {toy: {speed: {last: fast}}}", ["set.toy.speed.last must be float, not 'fast' (speed at last)"]),
+        ("set: {toy: {speed: {how: rale}}}", ["set.toy.speed.how must be Literal['foot', 'rail'], not 'rale'"]),
+        ("set: {toy: {speed: {brake: quantil}}}", ["set.toy.speed.brake", "did you mean 'quantile'"]),
+        ("set: {toy: {speed: {brake: critic}}}", ["needs value", "choose toy.speed.brake among"]),
         (
             "set: {toy: {samples_per_prompt: 1}}",
             ["compares at least 2 samples", "samples_per_prompt is 1", "critic, quantile"],
@@ -222,6 +294,14 @@ def test_an_observation_counts_where_a_piece_in_use_needs_it(tmp_path, monkeypat
             ["prefer.earlier has another name now", "{piece: earlier_policies, keep: ...}"],
         ),
         ("set: {prefer: {meta_lr: 0.1}}", ["{piece: meta_weight, lr: ...}"]),
+        ("set: {rl: {lr: 0.1}}", ["set.rl.lr: rl.lr is rl.optimizer.lr now: write optimizer: {lr: 0.1}"]),
+        ("set: {rl: {optimizer: muon}}", ["this one is rl.optimizer.kind", 'write optimizer: {kind: "muon"}']),
+        ("set: {rl: {critic: {piece: squared}}}", ["rl.critic.loss", 'write critic: {loss: {"piece": "squared"}}']),
+        ("set: {rl: {critic_lambda: 0.9}}", ["rl.critic_lambda is rl.critic.lam now"]),
+        ("set: {rl: {engine: vllm}}", ["rl.engine.name"]),
+        ("set: {evaluate: {top_p: 0.9}}", ["evaluate.top_p is evaluate.sampling.top_p now"]),
+        ("set: {rl: {top_p: 0.9}}", ["unknown key 'top_p' of the stage rl"]),
+        ("set: {rl: {optimizer: {warmpu: 3}}}", ["unknown key 'warmpu' of rl.optimizer: did you mean 'warmup'"]),
         (
             "set: {prefer: {loss: mnpo}}",
             ["mnpo needs history", "or add {piece: earlier_policies} to prefer.update_rules"],

@@ -4,7 +4,7 @@ import pytest
 
 from tasks.errors import UserError
 from tasks.lab.checks import load, run_checks
-from tasks.planning.kinds import slots
+from tasks.planning.kinds import settled, slots
 from tasks.planning.pieces import bind
 from tasks.planning.resolve import yaml_files
 
@@ -24,7 +24,7 @@ def test_file_is_complete(name):
     assert {"title", "year"} <= set(recipe["citation"])
     assert len(recipe["mechanism"]) > 150 and recipe["leaves_out"]
     for stage, knobs in recipe["stages"].items():
-        for knob, value in knobs.items():
+        for knob, value in settled(stage, knobs):
             if kind := slots()[stage].get(knob):
                 for spec in value if isinstance(value, list) else [value]:
                     bind(kind, {"piece": spec} if isinstance(spec, str) else spec)

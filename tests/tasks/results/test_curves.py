@@ -45,7 +45,7 @@ def test_states_that_differ_in_the_seed_alone_are_one_curve(root):
     got = found(root, "s0", "s1", "s2", "hot")
     assert [(g["name"], g["seeds"]) for g in got["groups"]] == [
         ("grpo", [0, 1, 2]),
-        ("grpo, rl.lr=0.5, other training/x.py", [0]),
+        ("grpo, rl.optimizer.lr=0.5, other training/x.py", [0]),
     ]
     curve = got["curves"]["rl"]["reward"]["grpo"]
     # At step 0: 1, 2, 3 have mean 2 and deviation 1; t(0.975, 2) = 4.302653, over the root of 3 2.484138.
@@ -53,7 +53,7 @@ def test_states_that_differ_in_the_seed_alone_are_one_curve(root):
     assert curve["low"] == pytest.approx([-0.484138, 2.0, 3.515862], abs=1e-6) and curve["high"][0] == pytest.approx(
         4.484138, abs=1e-6
     )
-    alone = got["curves"]["rl"]["reward"]["grpo, rl.lr=0.5, other training/x.py"]
+    alone = got["curves"]["rl"]["reward"]["grpo, rl.optimizer.lr=0.5, other training/x.py"]
     assert alone["low"] is None and alone["mean"] == [1.0, 1.0, 1.0], "one seed has no interval"
     score = got["scores"]["rl"]["pass@1"]["grpo"]
     assert (

@@ -40,14 +40,14 @@ def test_names_of_states(root):
     assert snapshot(root, "workspace").json("artifacts/plan/rl.json") == snapshot(root, "hot").json(
         "artifacts/plan/rl.json"
     )
-    assert snapshot(root, "first").json("artifacts/plan/rl.json")["params"]["lr"] == 0.1, (
+    assert snapshot(root, "first").json("artifacts/plan/rl.json")["params"]["optimizer"]["lr"] == 0.1, (
         "from the cache: the file is gone from the disk"
     )
 
 
 def test_compare_says_what_changed_and_nothing_else(root):
     found = compare(snapshot(root, "first"), snapshot(root, "hot"))
-    assert found["parameters"] == [{"knob": "rl.lr", "a": 0.1, "b": 0.5}]
+    assert found["parameters"] == [{"knob": "rl.optimizer.lr", "a": 0.1, "b": 0.5}]
     assert found["code"] == [{"file": "training/x.py", "change": "changed", "stages": ["rl"]}]
     assert found["data"] == found["quarantined"] == []
     scores = {r["run"]: r for r in found["scores"]}
@@ -73,14 +73,14 @@ def test_compare_of_what_is_gone_says_so(root, tmp_path):
 
 def test_the_page_of_a_comparison_is_escaped(root):
     html = differences.page(compare(snapshot(root, "first"), snapshot(root, "hot")))
-    assert "<script" not in html and "&lt;script&gt;" in html and "rl.lr" in html and "33.3%" in html
+    assert "<script" not in html and "&lt;script&gt;" in html and "rl.optimizer.lr" in html and "33.3%" in html
 
 
 def test_compare_on_the_command_line(root, monkeypatch, capsys):
     monkeypatch.chdir(root)
     assert cli.main(["compare", "first", "hot"]) == 0
     said = capsys.readouterr().out
-    assert "rl.lr  0.1  ->  0.5" in said and "Questions that changed most" in said
+    assert "rl.optimizer.lr  0.1  ->  0.5" in said and "Questions that changed most" in said
     assert (root / ".espalier/compare/first-hot.html").exists()
     assert cli.main(["compare", "first", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["b"]["name"] == "workspace"

@@ -80,11 +80,11 @@ def test_recipes_are_experiments(repo):
 def test_settings_reach_the_plan_through_dvc(repo, monkeypatch):
     for name, value in toy.WHO.items():
         monkeypatch.setenv(name, value)
-    changes = {"set.rl.advantage": {"piece": "quantile", "k": 0.25}, "set.rl.lr": 1e-05, "seed": 3}
+    changes = {"set.rl.advantage": {"piece": "quantile", "k": 0.25}, "set.rl.optimizer.lr": 1e-05, "seed": 3}
     assert dvc.experiment(changes, repo) == 0
     plan = json.loads((repo / "artifacts/plan/rl.json").read_text())
     assert plan["params"]["advantage"] == {"piece": "quantile", "k": 0.25, "eps": 1e-8}
-    assert plan["params"]["lr"] == 1e-05 and plan["seed"] == 3
+    assert plan["params"]["optimizer"]["lr"] == 1e-05 and plan["seed"] == 3
     assert dvc.experiment({"set.rl.advantage": {"piece": "rloo"}}, repo) == 0
     assert "k: " not in (repo / "params.yaml").read_text(), "a piece is replaced whole, in params.yaml too"
 

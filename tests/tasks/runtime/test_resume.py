@@ -153,7 +153,7 @@ def test_a_clock_that_steps_back_and_forth(project, whole):
 def test_training_that_diverges_is_one_sentence(project):
     plan = project / "artifacts/plan/prefer.json"
     values = json.loads(plan.read_text())
-    values["params"] |= {"lr": 1e30, "warmup": 0}
+    values["params"]["optimizer"] |= {"lr": 1e30, "warmup": 0}
     plan.write_text(json.dumps(values))
     commit.seal(plan.parent)
     lines = [line for line in small.run(project, "prefer", expect=2).splitlines() if "steps " not in line]

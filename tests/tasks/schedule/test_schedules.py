@@ -179,7 +179,9 @@ def kept():
 def test_a_schedule_fires_and_shows_what_was_cached_and_every_step(served):
     """One change, of a number of the RL stage: the run that the scheduler makes runs `plan`, `rl` and what reads it."""
     commit = toy.git(served.root, "rev-parse", "HEAD")
-    (served.root / "params.yaml").write_text("recipe: grpo\nprofile: cpu\ntracking: off\nset: {rl: {lr: 0.0101}}\n")
+    (served.root / "params.yaml").write_text(
+        "recipe: grpo\nprofile: cpu\ntracking: off\nset: {rl: {optimizer: {lr: 0.0101}}}\n"
+    )
     for seconds in (5, 20, 80, 320):  # ahead; where deploying took longer, the scheduler was too late for the day
         soon = datetime.now(UTC) + timedelta(seconds=seconds)
         (served.root / "prefect.yaml").write_text(deployments(interval=86400, anchor_date=soon.isoformat()))

@@ -17,6 +17,7 @@ from tasks.evaluation.measure import OUTCOMES, by_problem, measure
 from tasks.evaluation.outcome import outcome
 from tasks.lab import toy
 from tasks.planning.pieces import bind
+from tasks.planning.settings import EvaluationSampling
 from tasks.runtime.stage import Stage
 from tasks.stages import evaluate as module
 from tasks.stages.evaluate import evaluate, held_out, resumable
@@ -124,7 +125,14 @@ def run(root, **changes):
     with stage.running():
         evaluate(
             stage,
-            **{"samples": 4, "blanked_samples": 2, "family_samples": 1, "max_turn_tokens": 24, **pieces, **changes},
+            **{
+                "samples": 4,
+                "blanked_samples": 2,
+                "family_samples": 1,
+                "sampling": EvaluationSampling(max_turn_tokens=24),
+                **pieces,
+                **changes,
+            },
         )
     return root / "artifacts" / "evaluate"
 

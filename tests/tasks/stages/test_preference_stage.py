@@ -11,6 +11,7 @@ from transformers import AutoModelForSequenceClassification
 
 from tasks.errors import UserError
 from tasks.planning import code, pieces
+from tasks.planning.resolve import overlaid
 from tasks.runtime import train_loop
 from tasks.runtime.stage import Stage, load
 
@@ -36,12 +37,12 @@ def project(data, tmp_path):
 def play(root, name, **other):
     """Run a stage in this process; `other` replaces knobs of its plan. Returns its card."""
     spec = load(name, root)
-    params = {**spec["params"], **other}
+    params = overlaid(spec["params"], other)
     bound = {k: [params[k]] if isinstance(params[k], dict) else params[k] or [] for k in spec["pieces"]}
     used = [(folder, one["piece"]) for k, folder in spec["pieces"].items() for one in bound[k]]
     needs = {n for folder, piece in used for n in code.constant(pieces.locate(folder, piece), "NEEDS", ())}
     stage = Stage(name, plan={**spec, "params": params, "needs": sorted(needs)}, root=root)
-    stage.params = pieces.bind_all(stage.pieces, stage.params)
+    stage.params = pieces.bind_all(stage.pieces, stage.params, stage.settings)
     with stage.running():
         getattr(importlib.import_module(f"tasks.stages.{name}"), name)(stage, **stage.params)
     return json.loads((root / "artifacts" / name / "card.json").read_text())
@@ -51,7 +52,7 @@ QUICK = {
     "steps": 4,
     "pairs_per_step": 6,
     "checkpoint_every": 1,
-    "max_turn_tokens": 4,
+    "sampling": {"max_turn_tokens": 4},
     "samples_per_prompt": 2,
     "update_rules": [{"piece": "length_penalty", "per_token": 0.01}],
 }
@@ -131,7 +132,7 @@ def test_reward_models_with_heads(head, project):
         "facts": head == "scalar",
         "best_of_n": 4,
         "best_of_problems": 3,
-        "max_turn_tokens": 4,
+        "sampling": {"max_turn_tokens": 4},
     }
     card = play(project, "reward", steps=3, pairs_per_step=4, **knobs)
     assert (

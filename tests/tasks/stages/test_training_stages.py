@@ -18,6 +18,7 @@ from synth.knowledge.kb import Entity
 from synth.types import Problem
 from tasks.errors import UserError
 from tasks.planning import pieces, plan
+from tasks.planning.resolve import overlaid
 from tasks.runtime.stage import Stage, load
 from tasks.storage import commit, tables
 from training.model.attention import PackedRows
@@ -42,8 +43,8 @@ QUICK = {
 def play(root, name, **other):
     """Run a stage in this process; `other` replaces knobs of its plan. Returns its card."""
     spec = load(name, root)
-    stage = Stage(name, plan={**spec, "params": spec["params"] | other}, root=root)
-    stage.params = pieces.bind_all(stage.pieces, stage.params)
+    stage = Stage(name, plan={**spec, "params": overlaid(spec["params"], other)}, root=root)
+    stage.params = pieces.bind_all(stage.pieces, stage.params, stage.settings)
     with stage.running():
         getattr(importlib.import_module(f"tasks.stages.{name}"), name)(stage, **stage.params)
     return card(root, name)
@@ -152,9 +153,7 @@ def test_minibatches_and_epochs_stretch_the_schedule(project):
         steps=3,
         epochs=2,
         minibatches=2,
-        warmup=0,
-        decay="linear",
-        lr=1e-3,
+        optimizer={"warmup": 0, "decay": "linear", "lr": 1e-3},
         samples_per_prompt=4,
         regularisers=pieces_of("kl", coef=0.01),
     )
@@ -190,12 +189,12 @@ def pieces_of(name, **knobs):
         ("sft", {"max_length": 5}, "longer than max_length"),
         ("sft", {"made_up_names": 2.0}, "made_up_names is 2.0"),
         ("sft", {"device": "cuda:99"}, "device is 'cuda:99'"),
-        ("sft", {"optimizer": "adam"}, "kind is 'adam'; choose 'adamw' or 'muon'"),
+        ("sft", {"optimizer": {"kind": "adam"}}, "kind is 'adam'; choose 'adamw' or 'muon'"),
         ("prefer", {"max_length": 5}, "no cleaned pair of the split train is left"),
         ("reward", {"max_length": 5}, "no cleaned pair of the split train is left"),
-        ("rl", {"temperature": 0.0}, "temperature is 0.0"),
-        ("rl", {"decay": "steps"}, "decay is 'steps'"),
-        ("rl", {"max_tokens": 20}, "more than max_tokens = 20"),
+        ("rl", {"sampling": {"temperature": 0.0}}, "temperature is 0.0"),
+        ("rl", {"optimizer": {"decay": "steps"}}, "decay is 'steps'"),
+        ("rl", {"sampling": {"max_tokens": 20}}, "more than max_tokens = 20"),
     ],
 )
 def test_a_setting_that_cannot_work_is_one_sentence(project, monkeypatch, name, knobs, sentence):
@@ -219,7 +218,8 @@ def test_truncated_sampling_is_no_setting_of_rl(tmp_path, monkeypatch):
     policies."""
     monkeypatch.chdir(tmp_path)
     for knob in ("top_p", "top_k"):
-        (tmp_path / "params.yaml").write_text(yaml.safe_dump({"recipe": "grpo", "set": {"rl": {knob: 1}}}))
+        setting = {"rl": {"sampling": {knob: 1}}}
+        (tmp_path / "params.yaml").write_text(yaml.safe_dump({"recipe": "grpo", "set": setting}))
         with pytest.raises(UserError, match=f"rl.*{knob}"):
             plan.plans(tmp_path)
 
@@ -241,7 +241,7 @@ def test_the_gpu_profile_reaches_its_first_optimizer_step_with_a_local_model(pro
             "steps": 1,
             "prompts_per_step": 2,
             "samples_per_prompt": 2,
-            "max_turn_tokens": 8,
+            "sampling": {"max_turn_tokens": 8},
             "advantage": DISPLEASED,
         },
     }

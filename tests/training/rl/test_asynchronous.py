@@ -446,7 +446,8 @@ def with_rl(trained_sft, root, monkeypatch, **knobs):
 def test_the_stage_rl_killed_and_resumed(trained_sft, tmp_path, monkeypatch, overlap):
     """One step off: the bytes of a run that was not killed. Streamed: every step trained once, in order, and none older
     than it may be."""
-    project = with_rl(trained_sft, tmp_path / "a", monkeypatch, overlap=overlap, tool_calls=4, concurrent_batches=2)
+    engine = {"tool_calls": 4, "concurrent_batches": 2}
+    project = with_rl(trained_sft, tmp_path / "a", monkeypatch, overlap=overlap, engine=engine)
     small.run(project, "rl", fault="train.step:5=kill", expect=-signal.SIGKILL)
     said = small.run(project, "rl")
     assert "going on after step 4 of 6" in said
@@ -454,6 +455,6 @@ def test_the_stage_rl_killed_and_resumed(trained_sft, tmp_path, monkeypatch, ove
     assert [r["step"] for r in rows] == [str(i) for i in range(6)] and all(r["rollouts"] == "4" for r in rows)
     assert all(0 <= float(r["lag_max"]) <= overlap.get("staleness", 1) for r in rows)
     if overlap["piece"] == "one_off":
-        whole = with_rl(trained_sft, tmp_path / "b", monkeypatch, overlap=overlap, tool_calls=4, concurrent_batches=2)
+        whole = with_rl(trained_sft, tmp_path / "b", monkeypatch, overlap=overlap, engine=engine)
         small.run(whole, "rl")
         assert small.outputs(project, "rl") == small.outputs(whole, "rl")

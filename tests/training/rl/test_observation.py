@@ -122,6 +122,8 @@ def composed(player, recipe, **changes):
     given = {
         k: knobs[k] for k in set(knobs) & set(inspect.signature(compose).parameters) - {"device", "steps", "judge"}
     }
+    critic = knobs["critic"]
+    given |= {"critic": critic.loss, "critic_lambda": critic.lam, "critic_warmup": critic.warmup}
     policy = player.sampler.model
     optim = Optim(lr=1e-2, warmup=0, decay="constant")
     return compose(

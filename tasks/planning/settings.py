@@ -1,0 +1,116 @@
+"""Knobs that belong together: one frozen class for each group, one argument of a stage, one mapping in a recipe.
+
+A stage takes `optimizer: Optimizer = Optimizer(lr=1e-3)`; recipes, profiles and `set:` write `optimizer: {lr: 1e-4}`,
+and what they leave out stays as it was. `plan` reads these classes by `ast`, as it reads signatures: defaults are
+literals, a field without a default gets one in the stage's signature, and every field has a line in the section `Args`
+of its class, which the pages, `espalier show`, the JSON schemas and refusals show. A group never holds another one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from synth import types
+from tasks.planning.pieces import Piece
+
+
+@dataclass(frozen=True, kw_only=True)
+class Optimizer:
+    """The optimizer and the schedule of its learning rate.
+
+    Args:
+        kind: adamw, or muon for matrices and AdamW for the rest
+        lr: learning rate of AdamW at its highest
+        matrix_lr: learning rate of Muon for matrices; read where the kind is muon
+        warmup: steps over which the learning rate rises from 0
+        decay: how the learning rate falls after the warmup: linear, cosine or constant
+        weight_decay: decoupled weight decay of matrices
+        max_grad_norm: gradients with a larger norm are scaled down to it
+    """
+
+    kind: Literal["adamw", "muon"] = "adamw"
+    lr: float
+    matrix_lr: float = 0.01
+    warmup: int = 10
+    decay: Literal["linear", "cosine", "constant"] = "linear"
+    weight_decay: float = 0.0
+    max_grad_norm: float = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampling:
+    """How the model's turns are sampled, and what a search shows it between them.
+
+    Args:
+        temperature: of sampling
+        max_turn_tokens: most tokens of one turn of the model
+        search_top_k: passages that a search shows
+    """
+
+    temperature: float = 1.0
+    max_turn_tokens: int = 48
+    search_top_k: int = 3
+
+    def turn(self) -> types.Sampling:
+        """The part that a sampler reads, once for each turn."""
+        return types.Sampling(temperature=self.temperature, max_tokens=self.max_turn_tokens)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RolloutSampling(Sampling):
+    """How whole conversations are sampled.
+
+    Args:
+        max_tokens: most tokens of a conversation
+    """
+
+    max_tokens: int = 512
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluationSampling(RolloutSampling):
+    """How conversations are sampled that are measured and not learned from.
+
+    Args:
+        top_p: smallest share of probability that is sampled from (1: all)
+    """
+
+    top_p: float = 1.0
+
+    def turn(self) -> types.Sampling:
+        return replace(super().turn(), top_p=self.top_p)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Critic:
+    """A value model that starts from the SFT model too and learns beside the policy.
+
+    Args:
+        loss: its loss; none trains no critic
+        lr: its learning rate; the rest of its optimizer is the policy's, with AdamW
+        lam: lambda of its returns
+        warmup: first steps in which it learns and the policy waits
+    """
+
+    loss: Piece("value_loss") = None  # type: ignore[valid-type]
+    lr: float = 1e-3
+    lam: float = 1.0
+    warmup: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Engine:
+    """Who samples, and how much at a time.
+
+    Args:
+        name: torch, vllm (in this process), or the URL of a vLLM server on this machine (docs/engines.md)
+        memory: GiB for keys and values of the engine
+        concurrent_batches: batches of conversations that are in flight at a time, for tools that take their time
+        tool_calls: environments of a batch that are at work at a time
+    """
+
+    name: str = "torch"
+    memory: float = 1.0
+    concurrent_batches: int = 1
+    tool_calls: int = 1
