@@ -9,6 +9,8 @@ from __future__ import annotations
 import ast
 import json
 import re
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import yaml
@@ -108,14 +110,15 @@ def page(name: str, entry: dict) -> str:
     if knobs:
         lines += [knobs, ""]
     lines += ["| knob | type | default | what it is |", "|---|---|---|---|"]
-    for knob in code.knobs(path).values():
+    for knob in _listed(code.knobs(path)):
         kind = (
             f"{'pieces' if knob.many else 'a piece'} of [`{knob.piece}`](../../{package_of(knob.piece).replace('.', '/')})"
             if knob.piece
             else f"`{_type(knob)}`"
         )
-        lines.append(f"| `{knob.name}` | {kind} | `{json.dumps(knob.default, ensure_ascii=False)}` | {knob.about} |")
-    folders = dict.fromkeys(k.piece for k in code.knobs(path).values() if k.piece)
+        default = "" if knob.fields else f"`{json.dumps(knob.default, ensure_ascii=False)}`"
+        lines.append(f"| `{knob.name}` | {kind} | {default} | {knob.about} |")
+    folders = dict.fromkeys(k.piece for _, k in code.leaves(code.knobs(path)) if k.piece)
     for folder in folders:
         lines += ["", f"## Pieces of `{folder}`", ""]
         if folder not in NO_PIECES:
@@ -123,6 +126,13 @@ def page(name: str, entry: dict) -> str:
             lines += [f"{kind.about} `{kind.signature}` returns {kind.returns}.", ""]
         lines += [f"- `{piece}`: {_first(at)}" for piece, at in files(folder).items()]
     return "\n".join(lines) + "\n"
+
+
+def _listed(known: dict[str, code.Knob]) -> Iterator[code.Knob]:
+    """Every knob; one of several is followed by its fields, under dotted names."""
+    for knob in known.values():
+        yield knob
+        yield from (replace(one, name=f"{knob.name}.{inner}") for inner, one in knob.fields.items())
 
 
 def plan(entry: dict) -> str:

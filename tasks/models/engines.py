@@ -41,7 +41,7 @@ def sampler(
     if find_spec("vllm") is None:
         raise UserError(
             "the engine vllm is not installed: on a CPU `make engine-cpu`, on a GPU `pip install -c constraints.txt -e '.[vllm]'`; or set "
-            "`engine: torch`"
+            "`engine: {name: torch}`"
         )
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)

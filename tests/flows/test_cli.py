@@ -133,7 +133,7 @@ def test_show_marks_what_the_recipe_changes(project, capsys):
         (
             ["run", "--dry-run", "--set", "rl.advantage={piece: gae}"],
             [
-                "needs value, which is there only where rl.critic is set: set it to one of",
+                "needs value, which is there only where rl.critic.loss is set: set it to one of",
                 "or choose rl.advantage among",
             ],
         ),

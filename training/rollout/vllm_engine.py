@@ -157,7 +157,7 @@ def _losing():
     except (RuntimeError, AssertionError, OSError, VLLMServerError) as e:
         if "Unsupported" in str(e):  # on a CPU e.g. heads of other sizes than multiples of 32: it would say so again
             raise ValueError(
-                f"vLLM cannot run this model here ({str(e).splitlines()[0]}): set `engine: torch`, or choose another model"
+                f"vLLM cannot run this model here ({str(e).splitlines()[0]}): set `engine: {{name: torch}}`, or choose another model"
             ) from e
         raise EngineLost(f"vLLM died ({type(e).__name__}: {(str(e).splitlines() or ['no reason given'])[0]})") from e
 
@@ -168,12 +168,12 @@ def request(sampling: Sampling, seed: int, end_id: int) -> dict[str, Any]:
     if sampling.choices:
         raise ValueError(
             "vLLM cannot be held to choices: it would spell them in whatever tokens it likes, where the tokenizer's own are meant; set "
-            "`engine: torch`, or ask without choices"
+            "`engine: {name: torch}`, or ask without choices"
         )
     if sampling.min_p > 0 and sampling.top_p < 1:
         raise ValueError(
             f"vLLM takes top_p of what min_p left, where each is meant of the whole distribution: set top_p = {sampling.top_p} or min_p = "
-            f"{sampling.min_p} alone, or `engine: torch`"
+            f"{sampling.min_p} alone, or `engine: {{name: torch}}`"
         )
     return {
         "temperature": sampling.temperature,
