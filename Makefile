@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 export PATH := $(abspath $(BIN)):$(PATH)
 .DEFAULT_GOAL := help
-.PHONY: help install engine-cpu run test test-fast lint types serve ui drill-files drill-power drill-resume drill-services drill-sandbox pictures methods losses leaderboard tables manual docs clean
+.PHONY: help install engine-cpu run test test-fast lint types schedule ui drill-files drill-power drill-resume drill-services drill-sandbox pictures methods losses leaderboard tables manual docs clean
 
 help: ## list the targets
 	@grep -hE '^[a-z%-]+:.*##' $(MAKEFILE_LIST) | sed 's/:[^#]*## /\t/' | expand -t 16
@@ -45,8 +45,8 @@ lint: $(STAMP) ## what pre-commit checks, over everything: style, and the subjec
 types: $(STAMP) ## pyright over the folders that pyproject.toml lists
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
-serve: $(STAMP) ## a Prefect server, the schedules of prefect.yaml and a worker, on this machine only
-	$(BIN)/espalier serve
+schedule: $(STAMP) ## a Prefect server, the schedules of prefect.yaml and a worker, on this machine only
+	$(BIN)/espalier schedule
 
 ui: $(STAMP) ## browse the runs in MLflow, on this machine only
 	$(BIN)/espalier ui

@@ -292,7 +292,7 @@ def prefect(folder: Path, rounds: int) -> tuple[list[dict[str, float]], list[flo
     (root / "prefect.yaml").write_text("deployments:\n- name: nightly\n  entrypoint: flows.pipeline.pipeline\n")
     with (folder / "serve.log").open("w") as log:
         served = subprocess.Popen(
-            [*ESPALIER, "serve", "--port", "0"], cwd=root, env=environment(root), stdout=log, stderr=log
+            [*ESPALIER, "schedule", "--port", "0"], cwd=root, env=environment(root), stdout=log, stderr=log
         )
     try:
         wait(lambda: served.poll() is not None or "Prefect: http" in (folder / "serve.log").read_text())

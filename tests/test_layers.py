@@ -46,7 +46,7 @@ FLOORS = {
         "questions run",
         "stages",
         "results lab",
-        "export",
+        "export serving",
     ),
 }
 HEAVY = {

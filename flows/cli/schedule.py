@@ -1,4 +1,4 @@
-"""`espalier serve`, `deploy`, `status`, `stop`: the Prefect server, what it runs when, and what it ran.
+"""`espalier schedule`, `deploy`, `status`, `stop`: the Prefect server, what it runs when, and what it ran.
 docs/schedules.md"""
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from tasks.paths import project
 
 def add(commands: Any) -> None:
     p = commands.add_parser(
-        "serve", help="start a Prefect server, the deployments of prefect.yaml and a worker, on this machine only"
+        "schedule", help="start a Prefect server, the deployments of prefect.yaml and a worker, on this machine only"
     )
     p.add_argument("--port", type=int, help="default: 4200, or a free one")
-    p.set_defaults(run=serve)
+    p.set_defaults(run=schedule)
     p = commands.add_parser("deploy", help="put the deployments of prefect.yaml on the server that runs")
     p.set_defaults(run=deploy)
     p = commands.add_parser("status", help="what is scheduled, what runs, how the last runs ended")
@@ -32,7 +32,7 @@ def add(commands: Any) -> None:
     p.set_defaults(run=stop)
 
 
-def serve(args: argparse.Namespace) -> int:
+def schedule(args: argparse.Namespace) -> int:
     """Until Ctrl-C or SIGTERM, which also cancel the run under way."""
     from tasks.runtime import dvc
     from tasks.schedule import deployments, server

@@ -18,7 +18,7 @@ from tasks.errors import UserError
 from tasks.export import parity
 from training.model.lora import ADAPTER
 from training.model.model import load_model, no_bars, save_model
-from training.model.render import Renderer
+from training.model.render import DAY, Renderer
 
 FILES = (
     "config.json", "generation_config.json", "*.safetensors", "*.safetensors.index.json", "tokenizer*", "vocab.json",
@@ -62,12 +62,13 @@ def check(model: nn.Module, tokenizer: PreTrainedTokenizerBase, asked: parity.As
         raise UserError(f"transformers cannot load {out} again: {str(e).strip().splitlines()[0]}") from e
     theirs = parity.Words(
         vocabulary=other.get_vocab(),
-        ends=_ends(other, reader.generation_config),
+        ends=_ends(tokenizer, other, reader.generation_config),
         rendered=lambda question: other.apply_chat_template(
             [{"role": "user", "content": question}],
             tokenize=False,
             add_generation_prompt=True,
             enable_thinking=False,
+            strftime_now=DAY.strftime,
         ),
         encoded=lambda text: other(text, add_special_tokens=False)["input_ids"],
     )
@@ -80,12 +81,12 @@ def check(model: nn.Module, tokenizer: PreTrainedTokenizerBase, asked: parity.As
     return [found]
 
 
-def _ends(tokenizer: PreTrainedTokenizerBase, generation: GenerationConfig) -> frozenset[int]:
-    """The ids at which both halves of the folder end a turn: a server asks the tokenizer too, `generate` the settings
-    alone."""
-    ends = generation.eos_token_id
-    named = {ends} if isinstance(ends, int) else set(ends or ())
-    return frozenset(named & {tokenizer.eos_token_id})
+def _ends(tokenizer: PreTrainedTokenizerBase, other: PreTrainedTokenizerBase, said: GenerationConfig) -> frozenset[int]:
+    """The ids at which a reader of the folder ends a turn: `generate` asks the settings, a server the tokenizer too."""
+    if other.eos_token_id != tokenizer.eos_token_id:
+        return frozenset(() if other.eos_token_id is None else (other.eos_token_id,))
+    ends = said.eos_token_id
+    return frozenset([ends] if isinstance(ends, int) else ends or ())
 
 
 def _generates(asked: parity.Asked, reader: nn.Module, tokenizer: PreTrainedTokenizerBase, out: Path) -> None:
@@ -97,6 +98,7 @@ def _generates(asked: parity.Asked, reader: nn.Module, tokenizer: PreTrainedToke
             return_tensors="pt",
             return_dict=True,
             enable_thinking=False,
+            strftime_now=DAY.strftime,
         )
         made = reader.generate(**ids, max_new_tokens=parity.TOKENS, do_sample=False, repetition_penalty=1.0)
         made = made[0, ids["input_ids"].shape[1] :].tolist()

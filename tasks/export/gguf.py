@@ -13,6 +13,7 @@ from transformers import PreTrainedTokenizerBase
 from tasks.errors import UserError
 from tasks.export import parity
 from training.model import gguf_file
+from training.model.render import DAY
 
 
 def export(
@@ -51,6 +52,7 @@ def check(
             tokenize=False,
             add_generation_prompt=True,
             enable_thinking=False,
+            strftime_now=DAY.strftime,
         ),
         encoded=lambda text: reads.encode(text, add_special_tokens=False).ids,
     )

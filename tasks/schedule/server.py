@@ -80,7 +80,7 @@ def find(root: Path) -> str | None:
 def connect(root: Path) -> str:
     """The address of the server in use, with this process set up to talk to it. Raises UserError where none runs."""
     if find(root) is None:
-        raise UserError(f"no Prefect server runs for {root}: `espalier serve` starts one")
+        raise UserError(f"no Prefect server runs for {root}: `espalier schedule` starts one")
     return settle(root)[0]
 
 
@@ -292,5 +292,5 @@ def stop(api: Any, root: Path, run: Any, seconds: float = 180.0) -> str:
             return f"{run.name} is cancelled; what was finished stays finished, and the next run goes on from there"
         time.sleep(0.5)
     raise UserError(
-        f"{run.name} has not ended within {seconds:g} seconds (process {about.get('pid', 'unknown')}): is `espalier serve` still running?"
+        f"{run.name} has not ended within {seconds:g} seconds (process {about.get('pid', 'unknown')}): is `espalier schedule` still running?"
     )

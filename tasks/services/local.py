@@ -45,6 +45,7 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Asgi = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(:[0-9]{1,5})?\Z", re.ASCII)
+_PLAIN = b"text/plain; charset=utf-8"
 _HEADERS = {
     b"x-content-type-options": b"nosniff",
     b"x-frame-options": b"SAMEORIGIN",
@@ -106,6 +107,7 @@ class Guard:
                HTTP's basic authentication, or as the cookie that `link` sets. "": nothing is asked
     keep       name under which the page keeps `user:token` in localStorage, for an application that checks
                basic authentication itself (Prefect): `link` puts it there, and the guard asks for no token
+    told       (status, why) of a refusal -> content type and body, for an API whose errors have a shape
     """
 
     def __init__(
@@ -118,8 +120,10 @@ class Guard:
         user: str = "espalier",
         open_paths: Iterable[str] = ("/health",),
         max_body: int | None = MAX_BODY,
+        told: Callable[[int, str], tuple[bytes, bytes]] | None = None,
     ) -> None:
         self.app, self.hosts, self.max_body = app, frozenset(h.lower() for h in hosts), max_body
+        self.told = told or (lambda status, why: (_PLAIN, why.encode() + b"\n"))
         self.token, self.keep, self.user, self.open_paths = token, keep, user, frozenset(open_paths)
         self.sockets = 0  # open now
         self.cookie = f"espalier_{binascii.crc32(token.encode()):08x}"  # ports of one host share their cookies
@@ -152,7 +156,8 @@ class Guard:
             if scope["type"] == "websocket":
                 return await self._socket(scope, receive, send)
             if (page := self.landing(scope)) is not None:
-                return await _answer(sent, 200, page[0], [(b"set-cookie", page[1].encode())] if page[1] else [])
+                cookie = [(b"set-cookie", page[1].encode())] if page[1] else []
+                return await _answer(sent, 200, b"text/html; charset=utf-8", page[0].encode(), cookie)
             await self.app(scope, bounded, sent)
         except _Refused as e:
             broken = e
@@ -164,7 +169,7 @@ class Guard:
         if scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008, "reason": ""})
         elif not begun:
-            await _answer(sent, broken.status, broken.why + "\n", [(b"connection", b"close")])
+            await _answer(sent, broken.status, *self.told(broken.status, broken.why), [(b"connection", b"close")])
 
     async def _socket(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         """A web socket: not one of too many, and closed where its caller, who has shown no password yet, says nothing."""
@@ -279,9 +284,7 @@ def _headers(given: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
     return kept + [(k, v) for k, v in _HEADERS.items() if k not in own]
 
 
-async def _answer(send: Send, status: int, text: str, headers: list[tuple[bytes, bytes]]) -> None:
-    data = text.encode()
-    kind = b"text/html; charset=utf-8" if text.startswith("<!doctype") else b"text/plain; charset=utf-8"
+async def _answer(send: Send, status: int, kind: bytes, data: bytes, headers: list[tuple[bytes, bytes]]) -> None:
     about = [(b"content-type", kind), (b"content-length", b"%d" % len(data)), (b"cache-control", b"no-store")]
     await send({"type": "http.response.start", "status": status, "headers": [*about, *headers]})
     await send({"type": "http.response.body", "body": data})

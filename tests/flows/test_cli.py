@@ -50,6 +50,7 @@ def test_help_lists_every_command_and_imports_nothing_heavy():
         "sync",
         "ui",
         "export",
+        "schedule",
         "serve",
         "deploy",
         "status",

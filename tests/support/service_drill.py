@@ -21,12 +21,16 @@ from pathlib import Path
 CODE = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(CODE), str(CODE / "tests/support")]
 
+import exported  # noqa: E402
 import foreign  # noqa: E402
+
+from training.model.model import save_model  # noqa: E402
 
 ESPALIER = [sys.executable, "-c", "import sys; from flows.cli import main; sys.exit(main())"]
 SERVICES = {  # command, line that says it answers, a request that reads and one that writes
-    "espalier serve": (["serve", "--port", "{port}"], r"Prefect: http", "/api/admin/version", "/api/flows/", b'{"name": "taken"}'),
+    "espalier schedule": (["schedule", "--port", "{port}"], r"Prefect: http", "/api/admin/version", "/api/flows/", b'{"name": "taken"}'),
     "espalier ui": (["ui", "--port", "{port}"], r"MLflow: http", "/version", "/api/2.0/mlflow/experiments/create", b'{"name": "taken"}'),
+    "espalier serve": (["serve", "model", "--port", "{port}"], r"serving model", "/v1/models", "/v1/completions", b'{"prompt": "a"}'),
     "espalier search serve": (["search", "serve", "--port", "{port}"], r"searching", "/health", "/search", b'{"query": "capital"}'),
     "espalier review --page": (["review", "pairs.jsonl", "--sample", "0", "--page", "--port", "{port}"], r"Decide at http", "", "", b"verdict=skip"),
 }  # fmt: skip
@@ -49,11 +53,11 @@ def drill(name, project, seconds=300):
             time.sleep(0.3)
         link = re.search(r"http://127\.0\.0\.1:\d+(/\S*)?", log.read_text())
         path = link[1] if link and link[1] and "token=" not in link[1] else "/"
-        token = re.search(r"token=(\S+)", log.read_text())
+        token = re.search(r"(?:token=|^key: )(\S+)", log.read_text(), re.MULTILINE)
         known = {}
         if token:
             known["Authorization"] = f"Bearer {token[1]}"
-        if token and "serve" in words[:1]:
+        if token and "schedule" in words[:1]:
             known["Authorization"] = "Basic " + base64.b64encode(f"espalier:{token[1]}".encode()).decode()
         answered = foreign.accepted(port, get=get or path, post=post or path, body=body, **known)
         held = []
@@ -101,6 +105,7 @@ def main():
         subprocess.run(
             [*ESPALIER, *build], cwd=project, check=True, env={**os.environ, "PYTHONPATH": str(CODE)}, stdout=2
         )
+        save_model(exported.build("qwen3"), exported.tokenizer(), project / "model")
         row = {"prompt": "2 + 2?", "chosen": "4", "rejected": "5"}
         pairs = [json.dumps({**row, "prompt": f"{i} + 2?"}) for i in range(100)]
         (project / "pairs.jsonl").write_text("\n".join(pairs) + "\n")

@@ -24,6 +24,7 @@ from transformers import PreTrainedTokenizerBase
 
 from training.model.lora import folded
 from training.model.model import no_bars
+from training.model.render import Renderer
 
 NORMAL, CONTROL, USER_DEFINED, UNUSED = 1, 3, 4, 5  # kinds of tokens
 ARCHITECTURES = {"llama": "llama", "mistral": "llama", "qwen2": "qwen2", "qwen3": "qwen3"}  # model_type -> of the file
@@ -221,7 +222,7 @@ def _vocabulary(tokenizer: PreTrainedTokenizerBase, rows: int) -> dict[str, Any]
         "tokens": tokens,
         "kinds": kinds,
         "merges": merges,
-        "eos": tokenizer.eos_token_id,
+        "eos": Renderer(tokenizer).end_id,  # where a turn ends
         "bos": tokenizer.bos_token_id,
         "pad": tokenizer.pad_token_id,
         "begins": begins,

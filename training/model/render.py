@@ -30,7 +30,7 @@ from synth.types import Message
 _MARK = "Zmarkerz"
 _REMEDY = "set the tokenizer's chat_template to a ChatML one"
 _ASKED = (Message(role="user", content="u"),)
-_DAY = datetime(2025, 1, 1, tzinfo=UTC)  # of every conversation: some templates write the date
+DAY = datetime(2025, 1, 1, tzinfo=UTC)  # of every conversation: some templates write the date
 # What a template raises for messages that it does not know: its own errors, and Python's where it reads a field that no message has.
 _UNWRITTEN = (TemplateError, TypeError, ValueError, KeyError, AttributeError)
 
@@ -161,7 +161,7 @@ class Renderer:
             tokenize=False,
             add_generation_prompt=generate,
             enable_thinking=False,
-            strftime_now=_DAY.strftime,
+            strftime_now=DAY.strftime,
         )
 
     def _between(self, before: Sequence[Message], messages: Sequence[Message]) -> str:

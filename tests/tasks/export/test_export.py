@@ -13,7 +13,7 @@ import pytest
 import tiny
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
 
 from flows import cli
 from synth.types import Message
@@ -88,41 +88,21 @@ def test_what_a_reader_would_compute_otherwise_is_refused(more, why, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def planted(tokenizer, **changed):
-    other = AutoTokenizer.from_pretrained(tokenizer.name_or_path)
-    for key, value in changed.items():
-        setattr(other, key, value)
-    return other
-
-
-ERRORS = {
-    "template": (
-        {"chat_template": exported.CHAT_TEMPLATE.replace("\n{% endfor", " {% endfor")},
-        "another chat template",
-    ),
-    "eos": ({"eos_token": "<|endoftext|>"}, "would let it write on"),
-}
-
-
-@pytest.mark.parametrize("error", ERRORS)
-def test_wrong_words_planted_in_a_gguf_are_refused(error, made, tmp_path):
-    _, model, tokenizer, asked = made
-    changed, why = ERRORS[error]
-    gguf_file.write(model, planted(tokenizer, **changed), tmp_path / "a.gguf")
-    with pytest.raises(UserError, match=why):
-        ggufs.check(model, tokenizer, asked, tmp_path / "a.gguf", "f32")
+OTHER = exported.CHAT_TEMPLATE.replace("\n{% endfor", " {% endfor")
 
 
 @pytest.mark.parametrize(
     "change, why",
     [
+        (lambda v: v.update(template=OTHER), "another chat template"),
+        (lambda v: v.update(eos=0), "would let it write on"),
         (lambda v: v["tokens"].__setitem__(slice(300, 302), v["tokens"][301:299:-1]), "another vocabulary"),
         (lambda v: v.update(cut="qwen2"), "other ids"),
         (lambda v: v["merges"].reverse(), "other ids|another vocabulary"),
         (lambda v: v["kinds"].__setitem__(2, gguf_file.NORMAL), "other ids"),
     ],
 )
-def test_a_wrong_vocabulary_planted_in_a_gguf_is_refused(change, why, made, tmp_path, monkeypatch):
+def test_wrong_words_planted_in_a_gguf_is_refused(change, why, made, tmp_path, monkeypatch):
     _, model, tokenizer, asked = made
     true = gguf_file._vocabulary
 
@@ -185,7 +165,7 @@ def edited(path, **changed):
     "plant, why",
     [
         (
-            lambda p: (p / "chat_template.jinja").write_text(ERRORS["template"][0]["chat_template"]),
+            lambda p: (p / "chat_template.jinja").write_text(OTHER),
             "another chat template",
         ),
         (lambda p: (p / "chat_template.jinja").unlink(), "another chat template than the model: none"),

@@ -111,7 +111,7 @@ def test_a_working_directory_that_is_gone(tmp_path, monkeypatch):
 
 def test_no_server(tmp_path, monkeypatch):
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
-    with pytest.raises(UserError, match="no Prefect server runs .*: `espalier serve` starts one"):
+    with pytest.raises(UserError, match="no Prefect server runs .*: `espalier schedule` starts one"):
         server.connect(tmp_path)
     # A note of a server that has died is no server.
     server._note(server.home(tmp_path) / "server.json", 2**22 + 1, url="http://127.0.0.1:1/api")

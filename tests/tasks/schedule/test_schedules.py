@@ -37,7 +37,7 @@ QUICK = {  # polling, which is all that is changed of the server and the worker
 
 
 class Served:
-    """A project under `espalier serve`."""
+    """A project under `espalier schedule`."""
 
     def __init__(self, root):
         self.root = root
@@ -49,7 +49,7 @@ class Served:
             sys.executable,
             "-c",
             "import sys; from flows.cli import main; sys.exit(main())",
-            "serve",
+            "schedule",
             "--port",
             "0",
         ]
@@ -83,7 +83,7 @@ class Served:
                 time.sleep(1.0)
 
     def link(self):
-        """The address that `espalier serve` prints."""
+        """The address that `espalier schedule` prints."""
         return re.search(r"Prefect: (http\S+)", self.log("serve.log"))[1]
 
     def headers(self):
@@ -296,7 +296,7 @@ def attack(served, headers):
 
 
 def test_whoever_reaches_the_port_runs_nothing(served):
-    """The first is what any web page could do while `espalier serve` was up, the second what another user could."""
+    """The first is what any web page could do while `espalier schedule` was up, the second what another user could."""
     port = int(served.url.split(":")[2].removesuffix("/api"))
     known = {k: v for k, v in served.headers().items() if k != "Content-Type"}
     assert attack(served, {"Origin": "https://evil.example", "Host": "evil.example"}) == [421] * 3

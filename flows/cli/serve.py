@@ -1,0 +1,53 @@
+"""`espalier serve MODEL`: an OpenAI-compatible endpoint on this machine. docs/export.md"""
+
+from __future__ import annotations
+
+import argparse
+import socket
+from pathlib import Path
+from typing import Any
+
+from tasks.errors import UserError
+from tasks.paths import project
+
+KEY = ".espalier/serve/key"
+
+
+def add(commands: Any) -> None:
+    p = commands.add_parser("serve", help="answer for a model as OpenAI's API does, on this machine only")
+    p.add_argument(
+        "model", nargs="?", metavar="MODEL", help="base, sft, prefer or rl of this project, a model folder, or a Hub id"
+    )
+    p.add_argument("--port", type=int, default=8000, help="default: 8000")
+    p.add_argument("--name", default="", help="by which it is asked for (default: MODEL)")
+    p.add_argument("--engine", default="torch", metavar="torch|vllm", help="what samples (default: torch)")
+    p.add_argument("--device", default="", help="cpu, cuda or cuda:0 (default: a GPU where there is one)")
+    p.set_defaults(run=serve)
+
+
+def serve(args: argparse.Namespace) -> int:
+    """Until Ctrl-C or SIGTERM."""
+    if not args.model:
+        raise UserError(
+            "name the model: `espalier serve MODEL` is an endpoint now; the schedules of prefect.yaml are started by `espalier schedule`"
+        )
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", args.port))
+        except (OSError, OverflowError) as e:
+            raise UserError(f"--port {args.port} cannot be had ({e}): name another one") from e
+    from tasks.services import local
+    from tasks.serving.api import guarded
+    from tasks.serving.model import served
+
+    root = project()
+    key = local.secret(root / KEY)
+    model = served(root, args.model, name=args.name, engine=args.engine, device=args.device)
+    print(f"serving {model.name} at http://127.0.0.1:{args.port}/v1   (Ctrl-C ends it)")
+    print(f"key: {key}   (kept in {Path(KEY)})", flush=True)
+    try:
+        local.run(guarded(model, key), port=args.port)
+    finally:
+        model.conversations.close()
+    return 0

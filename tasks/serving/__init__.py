@@ -1,0 +1,1 @@
+"""`espalier serve`: a model behind an OpenAI-compatible endpoint of this machine."""

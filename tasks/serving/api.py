@@ -1,0 +1,445 @@
+"""OpenAI's `/v1/models`, `/v1/chat/completions` and `/v1/completions` over `Conversations`, streamed where asked.
+
+What a request may say is what the sampler can do: a parameter that would have to be ignored is refused by name. Errors
+have the API's shape, `{"error": {"message", "type", "param", "code"}}`, those of the guard before it included.
+https://platform.openai.com/docs/api-reference
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from fastapi import FastAPI, Request as Http
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, StreamingResponse
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.exceptions import HTTPException
+
+from synth.types import Message, Sampling, seed_for
+from tasks.services import local
+from tasks.serving.conversations import Conversations, Piece, Request, Token, scored
+
+MOST = 256  # answers that wait or are under way
+_BODY = 4 << 20  # bytes
+
+
+class Refused(Exception):
+    """A request that is not answered: its status, one sentence, the parameter that is wrong, and a code."""
+
+    def __init__(self, message: str, *, status: int = 400, param: str | None = None, code: str | None = None) -> None:
+        super().__init__(message)
+        self.status, self.param, self.code = status, param, code
+
+
+class Options(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    include_usage: bool = False
+    include_obfuscation: bool = False
+
+
+class Text(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    type: Literal["text"] = "text"
+
+
+class Part(Text):
+    text: str
+
+
+class Turn(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    role: Literal["system", "developer", "user", "assistant", "tool"]
+    content: str | list[Part]
+    name: str | None = None
+
+    def message(self) -> Message:
+        text = self.content if isinstance(self.content, str) else "".join(p.text for p in self.content)
+        return Message(role="system" if self.role == "developer" else self.role, content=text)
+
+
+class Common(BaseModel):
+    """Parameters of both endpoints. `top_k` and `min_p` are not OpenAI's, but vLLM's."""
+
+    model_config = ConfigDict(extra="forbid")
+    model: str = ""
+    temperature: float = Field(1.0, ge=0, le=100)
+    top_p: float = Field(1.0, gt=0, le=1)
+    top_k: int = Field(0, ge=0)
+    min_p: float = Field(0.0, ge=0, le=1)
+    max_tokens: int | None = Field(None, ge=1)
+    n: int = Field(1, ge=1, le=32)
+    stop: str | list[str] | None = None
+    seed: int | None = None
+    stream: bool = False
+    stream_options: Options | None = None
+    user: str | None = None
+    frequency_penalty: Literal[0] | None = None
+    presence_penalty: Literal[0] | None = None
+    logit_bias: dict[str, Literal[0]] | None = None
+
+    def stops(self) -> tuple[str, ...]:
+        found = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
+        if len(found) > 16 or not all(found):
+            raise Refused("stop takes up to 16 texts, none of them empty", param="stop")
+        return found
+
+    def sampling(self) -> Sampling:
+        return Sampling(temperature=self.temperature, top_p=self.top_p, top_k=self.top_k, min_p=self.min_p)
+
+
+class ChatBody(Common):
+    messages: list[Turn] = Field(min_length=1)
+    max_completion_tokens: int | None = Field(None, ge=1)
+    logprobs: bool = False
+    top_logprobs: int | None = Field(None, ge=0, le=20)
+    response_format: Text | None = None
+
+
+class Completion(Common):
+    prompt: str | list[str] | list[int] | list[list[int]]
+    logprobs: int | None = Field(None, ge=0, le=20)
+    echo: bool = False
+    max_tokens: int | None = Field(16, ge=0)
+    best_of: int | None = None
+    suffix: None = None
+
+
+class Served:
+    """A model and what is known of it. name: by which it is asked for; context: tokens of a prompt and its answer."""
+
+    def __init__(self, conversations: Conversations, *, name: str, context: int) -> None:
+        self.conversations, self.name, self.context = conversations, name, context
+        self.renderer = conversations.renderer
+        self.begun = int(time.time())
+
+    def knows(self, model: str) -> None:
+        if model and model != self.name:
+            raise Refused(
+                f"the model {model!r} is not served here, {self.name!r} is",
+                status=404,
+                param="model",
+                code="model_not_found",
+            )
+
+    def room(self, prompt: np.ndarray, asked: int | None) -> int:
+        """Tokens that an answer may have. Raises Refused where prompt and answer do not fit."""
+        if not len(prompt):
+            raise Refused("the prompt has no tokens", param="prompt")
+        left = self.context - len(prompt)
+        if (asked or 1) > left:
+            raise Refused(
+                f"the prompt has {len(prompt)} tokens and max_tokens is {asked or 1}: together they are more than the {self.context} "
+                "of this model's context",
+                code="context_length_exceeded",
+            )
+        return left if asked is None else asked
+
+    def ids(self, prompt: str | Sequence[int]) -> np.ndarray:
+        if isinstance(prompt, str):
+            return np.asarray(self.renderer.tokenizer(prompt)["input_ids"], dtype=np.int64)
+        most = len(self.renderer.tokenizer)
+        if wrong := next((i for i in prompt if not 0 <= i < most), None):
+            raise Refused(f"the prompt has the id {wrong}, and this tokenizer knows 0 to {most - 1}", param="prompt")
+        return np.asarray(prompt, dtype=np.int64)
+
+    def text(self, token: int) -> str:
+        return self.renderer.tokenizer.decode([token])
+
+    def start(
+        self, prompts: Sequence[np.ndarray], body: Common, limits: Sequence[int], top: int | None
+    ) -> tuple[list[Request], list[asyncio.Queue[Piece]]]:
+        """`n` answers to each prompt, under way. Raises Refused where there are too many."""
+        if self.conversations.busy + len(prompts) * body.n > MOST:
+            raise Refused(f"more than {MOST} answers are asked for at a time: ask again later", status=429, code="busy")
+        try:
+            sampling = body.sampling()
+        except ValueError as e:
+            raise Refused(str(e)) from e
+        loop, stops = asyncio.get_running_loop(), body.stops()
+        seed = secrets.randbits(63) if body.seed is None else body.seed
+        requests, queues = [], []
+        for prompt, limit in zip(prompts, limits, strict=True):
+            for k in range(body.n):
+                queue: asyncio.Queue[Piece] = asyncio.Queue()
+                requests.append(
+                    Request(
+                        prompt=prompt,
+                        sampling=sampling,
+                        seed=seed_for(seed, "serve", k),
+                        max_tokens=limit,
+                        hear=_to(loop, queue),
+                        stop=stops,
+                        top=top,
+                    )
+                )
+                queues.append(queue)
+        self.conversations.ask(requests)
+        return requests, queues
+
+
+def _to(loop: asyncio.AbstractEventLoop, queue: asyncio.Queue[Piece]) -> Callable[[Piece], None]:
+    return lambda piece: loop.call_soon_threadsafe(queue.put_nowait, piece)
+
+
+async def _pieces(
+    http: Http, requests: Sequence[Request], queues: Sequence[asyncio.Queue[Piece]]
+) -> AsyncIterator[tuple[int, Piece]]:
+    """(which answer, what is new of it) until all are over; who has left is not sampled for any more."""
+    merged: asyncio.Queue[tuple[int, Piece]] = asyncio.Queue()
+
+    async def forward(i: int, queue: asyncio.Queue[Piece]) -> None:
+        while True:
+            piece = await queue.get()
+            merged.put_nowait((i, piece))
+            if piece.over or piece.error:
+                return
+
+    tasks = [asyncio.create_task(forward(i, q)) for i, q in enumerate(queues)]
+    left = len(queues)
+    try:
+        while left:
+            try:
+                i, piece = await asyncio.wait_for(merged.get(), 0.5)
+            except TimeoutError:
+                if await http.is_disconnected():
+                    return
+                continue
+            left -= bool(piece.over or piece.error)
+            yield i, piece
+    finally:
+        for request in requests:
+            request.cancelled = True
+        for task in tasks:
+            task.cancel()
+
+
+async def _whole(
+    http: Http, requests: Sequence[Request], queues: Sequence[asyncio.Queue[Piece]]
+) -> list[tuple[str, list[Token], Piece]]:
+    """(text, tokens, last piece) of every answer. Raises Refused where one broke."""
+    out: list[Any] = [("", [], Piece()) for _ in requests]
+    async for i, piece in _pieces(http, requests, queues):
+        if piece.error:
+            raise Refused(f"the model could not answer: {piece.error}", status=500)
+        text, tokens, _ = out[i]
+        out[i] = (text + piece.text, [*tokens, *piece.tokens], piece)
+    return out
+
+
+def _usage(prompts: int, said: int) -> dict[str, int]:
+    return {"prompt_tokens": prompts, "completion_tokens": said, "total_tokens": prompts + said}
+
+
+def _events(events: AsyncIterator[dict[str, Any]]) -> StreamingResponse:
+    async def lines() -> AsyncIterator[str]:
+        async for event in events:
+            yield f"data: {json.dumps(event, ensure_ascii=False)}\n\n"
+        yield "data: [DONE]\n\n"
+
+    return StreamingResponse(lines(), media_type="text/event-stream", headers={"cache-control": "no-store"})
+
+
+def application(served: Served) -> FastAPI:
+    """The endpoints, without a guard."""
+    app = FastAPI(title="espalier serve", docs_url=None, redoc_url=None, openapi_url=None)
+
+    @app.get("/health")
+    async def health() -> dict[str, str]:
+        return {"status": "ok"}
+
+    def model() -> dict[str, Any]:
+        about = {"id": served.name, "object": "model", "created": served.begun, "owned_by": "espalier"}
+        return {**about, "max_model_len": served.context}
+
+    @app.get("/v1/models")
+    async def models() -> dict[str, Any]:
+        return {"object": "list", "data": [model()]}
+
+    @app.get("/v1/models/{name:path}")
+    async def one(name: str) -> dict[str, Any]:
+        served.knows(name)
+        return model()
+
+    def head(kind: str, prefix: str) -> dict[str, Any]:
+        begun = int(time.time())
+        return {"id": f"{prefix}-{secrets.token_hex(12)}", "object": kind, "created": begun, "model": served.name}
+
+    def scores(tokens: Sequence[Token]) -> dict[str, Any]:
+        def entry(i: int, logp: float | None) -> dict[str, Any]:
+            text = served.text(i)
+            return {"token": text, "logprob": logp, "bytes": list(text.encode())}
+
+        return {
+            "content": [{**entry(t.id, t.logp), "top_logprobs": [entry(*x) for x in t.top]} for t in tokens],
+            "refusal": None,
+        }
+
+    @app.post("/v1/chat/completions", response_model=None)
+    async def chat(body: ChatBody, http: Http) -> Any:
+        served.knows(body.model)
+        if body.top_logprobs is not None and not body.logprobs:
+            raise Refused("top_logprobs needs logprobs: true", param="top_logprobs")
+        try:
+            prompt = served.renderer.prompt([t.message() for t in body.messages])
+        except Exception as e:  # templates raise what they like
+            raise Refused(f"the chat template cannot write these messages: {e}", param="messages") from e
+        limit = served.room(prompt, body.max_completion_tokens or body.max_tokens)
+        top = (body.top_logprobs or 0) if body.logprobs else None
+        requests, queues = served.start([prompt], body, [limit], top)
+        if not body.stream:
+            made = await _whole(http, requests, queues)
+            choices = [
+                {
+                    "index": i,
+                    "message": {"role": "assistant", "content": text, "refusal": None},
+                    "logprobs": scores(tokens) if body.logprobs else None,
+                    "finish_reason": last.over,
+                }
+                for i, (text, tokens, last) in enumerate(made)
+            ]
+            usage = _usage(len(prompt), sum(last.count for _, _, last in made))
+            return {**head("chat.completion", "chatcmpl"), "choices": choices, "usage": usage}
+
+        async def events() -> AsyncIterator[dict[str, Any]]:
+            begin, counts = head("chat.completion.chunk", "chatcmpl"), [0] * body.n
+            for i in range(body.n):
+                delta = {"role": "assistant", "content": ""}
+                yield {**begin, "choices": [{"index": i, "delta": delta, "logprobs": None, "finish_reason": None}]}
+            async for i, piece in _pieces(http, requests, queues):
+                if piece.error:
+                    yield _error(f"the model could not answer: {piece.error}", "server_error")
+                    return
+                counts[i] = piece.count
+                logprobs = scores(piece.tokens) if body.logprobs else None
+                delta = {"content": piece.text} if piece.text else {}
+                if piece.text or piece.tokens or piece.over:
+                    choice = {"index": i, "delta": delta, "logprobs": logprobs, "finish_reason": piece.over}
+                    yield {**begin, "choices": [choice]}
+            if body.stream_options and body.stream_options.include_usage:
+                yield {**begin, "choices": [], "usage": _usage(len(prompt), sum(counts))}
+
+        return _events(events())
+
+    @app.post("/v1/completions", response_model=None)
+    async def completions(body: Completion, http: Http) -> Any:
+        served.knows(body.model)
+        given = body.prompt
+        several = isinstance(given, list) and (not given or not isinstance(given[0], int))
+        texts: list[Any] = list(given) if several and isinstance(given, list) else [given]
+        if not texts or len(texts) > 128:
+            raise Refused("prompt takes 1 to 128 prompts", param="prompt")
+        if body.best_of not in (None, body.n):
+            raise Refused("best_of is not offered: ask for n answers and choose", param="best_of")
+        if body.stream and body.echo:
+            raise Refused("echo is not streamed: set stream to false", param="echo")
+        prompts = [served.ids(t) for t in texts]
+        none = body.max_tokens == 0
+        if none and not body.echo:
+            raise Refused("max_tokens is 0, which makes sense with echo alone", param="max_tokens")
+        limits = [0 if none else served.room(p, body.max_tokens) for p in prompts]
+        if any(not len(p) or len(p) > served.context for p in prompts):
+            raise Refused(f"a prompt has 1 to {served.context} tokens", param="prompt", code="context_length_exceeded")
+
+        def logprobs(tokens: Sequence[Token], offset: int = 0) -> dict[str, Any]:
+            texts = [served.text(t.id) for t in tokens]
+            return {
+                "tokens": texts,
+                "token_logprobs": [t.logp for t in tokens],
+                "top_logprobs": [{served.text(i): v for i, v in t.top} if t.logp is not None else None for t in tokens],
+                "text_offset": [offset + sum(map(len, texts[:i])) for i in range(len(texts))],
+            }
+
+        requests, queues = ([], []) if none else served.start(prompts, body, limits, body.logprobs)
+        if not body.stream:
+            made = await _whole(http, requests, queues)
+            if none:
+                made = [("", [], Piece(over="length")) for _ in range(len(prompts) * body.n)]
+            choices = []
+            for i, (text, tokens, last) in enumerate(made):
+                prompt = prompts[i // body.n]
+                if body.echo:
+                    text = served.renderer.tokenizer.decode(prompt.tolist()) + text
+                    if body.logprobs is not None:
+                        known = await asyncio.to_thread(
+                            scored, served.conversations.sampler.model, prompt, 0, body.logprobs
+                        )
+                        tokens = [*known, *tokens]
+                choices.append(
+                    {
+                        "index": i,
+                        "text": text,
+                        "logprobs": None if body.logprobs is None else logprobs(tokens),
+                        "finish_reason": last.over,
+                    }
+                )
+            usage = _usage(sum(map(len, prompts)), sum(last.count for _, _, last in made))
+            return {**head("text_completion", "cmpl"), "choices": choices, "usage": usage}
+
+        async def events() -> AsyncIterator[dict[str, Any]]:
+            begin, counts = head("text_completion", "cmpl"), [0] * len(requests)
+            async for i, piece in _pieces(http, requests, queues):
+                if piece.error:
+                    yield _error(f"the model could not answer: {piece.error}", "server_error")
+                    return
+                counts[i] = piece.count
+                if piece.text or piece.tokens or piece.over:
+                    found = None if body.logprobs is None else logprobs(piece.tokens)
+                    choice = {"index": i, "text": piece.text, "logprobs": found, "finish_reason": piece.over}
+                    yield {**begin, "choices": [choice]}
+            if body.stream_options and body.stream_options.include_usage:
+                yield {**begin, "choices": [], "usage": _usage(sum(map(len, prompts)), sum(counts))}
+
+        return _events(events())
+
+    @app.exception_handler(Refused)
+    async def refused(_: Http, e: Refused) -> JSONResponse:
+        kind = "server_error" if e.status >= 500 else "invalid_request_error"
+        return JSONResponse(_error(str(e), kind, e.param, e.code), e.status)
+
+    @app.exception_handler(RequestValidationError)
+    async def mistaken(_: Http, e: RequestValidationError) -> JSONResponse:
+        found = e.errors()[0]
+        where = ".".join(str(x) for x in found["loc"][1:])
+        return JSONResponse(_error(_sentence(where, found), "invalid_request_error", where or None), 400)
+
+    @app.exception_handler(HTTPException)
+    async def unknown(_: Http, e: HTTPException) -> JSONResponse:
+        said = (
+            "there are /v1/models, /v1/chat/completions and /v1/completions here" if e.status_code == 404 else e.detail
+        )
+        return JSONResponse(_error(str(said), "invalid_request_error"), e.status_code)
+
+    return app
+
+
+def _sentence(where: str, found: Any) -> str:
+    if found["type"] == "json_invalid":
+        return "the body of the request is no JSON"
+    if found["type"] == "extra_forbidden":
+        return f"{where} is not known here, so it would be ignored: leave it out"
+    if found["type"] == "literal_error" and where in ("frequency_penalty", "presence_penalty"):
+        return f"{where} is not offered: leave it out, or set it to 0"
+    return f"{where or 'the body'}: {found['msg'][:1].lower()}{found['msg'][1:]}"
+
+
+def _error(message: str, kind: str, param: str | None = None, code: str | None = None) -> dict[str, Any]:
+    return {"error": {"message": message, "type": kind, "param": param, "code": code}}
+
+
+def _told(status: int, why: str) -> tuple[bytes, bytes]:
+    """A refusal of the guard, in the API's shape."""
+    if status == 401:
+        why = "send the key that `espalier serve` printed, as `Authorization: Bearer KEY`"
+    code = "invalid_api_key" if status == 401 else None
+    return b"application/json", json.dumps(_error(why, "invalid_request_error", None, code)).encode()
+
+
+def guarded(served: Served, key: str) -> local.Asgi:
+    """The endpoints for those who know the key, on this machine."""
+    return local.Guard(application(served), token=key, max_body=_BODY, told=_told)  # type: ignore[arg-type]

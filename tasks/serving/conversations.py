@@ -1,0 +1,217 @@
+"""Requests under way: one thread samples a few tokens of each in turn, so that none waits for another's end.
+
+Requests with the same settings that wait at the same time are sampled together. What a request gets depends on its
+prompt, its settings and its seed alone, but for rounding (a matrix product of another size may differ in the last bit).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+from synth.types import Sampling
+from training.model.attention import PackedRows
+from training.model.model import head_weight, hidden_states
+from training.model.render import Renderer
+from training.rollout.play import Sampler
+
+CHUNK = 16  # tokens that a request samples before it is another's turn
+_ROWS = 64  # of log-probs in one product
+_HALF = "\ufffd"  # what bytes that are no whole character decode to
+
+Reason = Literal["stop", "length"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Token:
+    """An id, its log-prob at temperature 1 (None for the first of a prompt), and the likeliest in its place."""
+
+    id: int
+    logp: float | None
+    top: tuple[tuple[int, float], ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Piece:
+    """What is new of an answer: text, its tokens where log-probs were asked for, how many there are so far; `over` says
+    why it ended, `error` what broke."""
+
+    text: str = ""
+    tokens: tuple[Token, ...] = ()
+    count: int = 0
+    over: Reason | None = None
+    error: str = ""
+
+
+@dataclass
+class Request:
+    """One answer to be sampled.
+
+    max_tokens  at most, of this answer        stop   texts that end it and are not part of it
+    top         None: no log-probs; 0 or more: those of each token and of so many likeliest ones
+    hear        is called with every piece, from another thread
+    """
+
+    prompt: np.ndarray
+    sampling: Sampling
+    seed: int
+    max_tokens: int
+    hear: Callable[[Piece], None]
+    stop: tuple[str, ...] = ()
+    top: int | None = None
+    cancelled: bool = False
+    ids: list[int] = field(default_factory=list)
+
+
+class Writer:
+    """Ids -> the text that can be said already. Held back: half a character, and what may be the start of a text that
+    ends the answer."""
+
+    def __init__(self, renderer: Renderer, stop: Sequence[str]) -> None:
+        self.renderer, self.stop = renderer, tuple(stop)
+        self.said = 0  # characters
+
+    def add(self, ids: Sequence[int], new: int, over: bool) -> tuple[str, int, bool]:
+        """All ids so far, of which `new` were not heard of -> (new text, ids that count, whether a stop text came)."""
+        if self.stop:
+            for n in range(len(ids) - new + 1, len(ids) + 1):
+                text = self.renderer.decode(ids[:n])
+                if found := [at for at in (text.find(s) for s in self.stop) if at >= 0]:
+                    return self._new(text[: min(found)]), n, True
+        text = self.renderer.decode(ids)
+        return self._new(text if over else text[: len(text) - self._held(text)]), len(ids), False
+
+    def _new(self, text: str) -> str:
+        new, self.said = text[self.said :], max(self.said, len(text))
+        return new
+
+    def _held(self, text: str) -> int:
+        half = len(text) - len(text.rstrip(_HALF))
+        begun = (n for s in self.stop for n in range(min(len(s) - 1, len(text)), 0, -1) if text.endswith(s[:n]))
+        return max(half, max(begun, default=0))
+
+
+class _Group:
+    """Requests that are sampled together: one session, one row each."""
+
+    def __init__(self, sampler: Sampler, renderer: Renderer, requests: Sequence[Request]) -> None:
+        self.requests = list(requests)
+        self.writers = [Writer(renderer, r.stop) for r in requests]
+        self.session: Any = sampler.open([r.prompt for r in requests], [r.seed for r in requests])
+        self.sampling = requests[0].sampling
+        self.alive = list(range(len(requests)))
+
+    def step(self, model: torch.nn.Module) -> None:
+        """A few tokens of each."""
+        self.alive = [i for i in self.alive if not self.requests[i].cancelled]
+        if not self.alive:
+            return
+        left = min(r.max_tokens - len(r.ids) for r in (self.requests[i] for i in self.alive))
+        self.session.rows = list(self.alive)
+        segments = self.session.generate(replace(self.sampling, max_tokens=min(CHUNK, left)))
+        alive = []
+        for i, segment in zip(self.alive, segments, strict=True):
+            request, new = self.requests[i], [int(x) for x in segment.ids]
+            if segment.stop == "lost":
+                request.hear(Piece(error="the engine was lost"))
+                continue
+            before = len(request.ids)
+            request.ids += new
+            ended = segment.stop == "end"
+            over = ended or len(request.ids) >= request.max_tokens
+            text, count, stopped = self.writers[i].add(request.ids, len(new), over)
+            tokens = ()
+            if request.top is not None:
+                tokens = scored(
+                    model, np.append(request.prompt, request.ids), len(request.prompt) + before, request.top
+                )
+                tokens = tuple(tokens[: max(0, count - before)])
+            reason: Reason | None = "stop" if stopped or ended else "length" if over else None
+            request.hear(Piece(text=text, tokens=tokens, count=count, over=reason))
+            if reason is None:
+                alive.append(i)
+        self.alive = alive
+
+
+class Conversations:
+    """The thread that samples. `ask` queues requests; `close` ends it."""
+
+    def __init__(self, sampler: Sampler, renderer: Renderer) -> None:
+        self.sampler, self.renderer = sampler, renderer
+        self.waiting: list[Request] = []
+        self.groups: list[_Group] = []
+        self.ended = False
+        self._something = threading.Condition()
+        self._thread = threading.Thread(target=self._work, name="sampling", daemon=True)
+        self._thread.start()
+
+    @property
+    def busy(self) -> int:
+        """Requests that wait or are under way."""
+        return len(self.waiting) + sum(len(g.alive) for g in self.groups)
+
+    def ask(self, requests: Sequence[Request]) -> None:
+        with self._something:
+            self.waiting += requests
+            self._something.notify()
+
+    def close(self) -> None:
+        with self._something:
+            self.ended = True
+            self._something.notify()
+        self._thread.join(60)
+
+    def _work(self) -> None:
+        while True:
+            with self._something:
+                while not (self.waiting or self.groups or self.ended):
+                    self._something.wait()
+                if self.ended:
+                    return
+                new, self.waiting = self.waiting, []
+            together: dict[Sampling, list[Request]] = {}
+            for request in new:
+                together.setdefault(request.sampling, []).append(request)
+            for requests in together.values():
+                self._guarded(requests, lambda requests=requests: self._open(requests))
+            for group in list(self.groups):
+                self._guarded(
+                    [group.requests[i] for i in group.alive], lambda group=group: group.step(self.sampler.model)
+                )
+            self.groups = [g for g in self.groups if g.alive]
+
+    def _open(self, requests: Sequence[Request]) -> None:
+        self.groups.append(_Group(self.sampler, self.renderer, requests))
+
+    def _guarded(self, requests: Sequence[Request], do: Callable[[], None]) -> None:
+        """What breaks for some requests is told to them, and the others go on."""
+        try:
+            do()
+        except Exception as e:  # noqa: BLE001 (said to who asked)
+            self.groups = [g for g in self.groups if not any(r in requests for r in g.requests)]
+            for request in requests:
+                request.hear(Piece(error=(str(e).strip().splitlines() or [type(e).__name__])[0]))
+
+
+@torch.inference_mode()
+def scored(model: torch.nn.Module, ids: np.ndarray, begin: int, top: int) -> list[Token]:
+    """The tokens `ids[begin:]` with their log-probs at temperature 1, and the `top` likeliest in each one's place."""
+    at = torch.from_numpy(np.asarray(ids, dtype=np.int64))
+    head = head_weight(model)
+    out = [Token(id=int(at[0]), logp=None)] if begin == 0 else []
+    first = max(begin, 1)
+    rows = PackedRows([len(at)], head.device)
+    hidden = hidden_states(model, at.to(head.device), torch.arange(len(at), device=head.device), rows)[first - 1 : -1]
+    for lo in range(0, len(hidden), _ROWS):
+        logp = torch.log_softmax((hidden[lo : lo + _ROWS] @ head.T).float(), -1).cpu()
+        said = at[first + lo : first + lo + len(logp)]
+        best = logp.topk(min(top, logp.shape[-1]), -1) if top else None
+        for k, token in enumerate(said.tolist()):
+            pairs = zip(best.indices[k].tolist(), best.values[k].tolist(), strict=True) if best is not None else ()
+            out.append(Token(id=token, logp=float(logp[k, token]), top=tuple(pairs)))
+    return out

@@ -1,0 +1,312 @@
+"""`espalier serve`: an endpoint that OpenAI's own client can use, whose answers are those of the sampler, and that
+answers nobody else."""
+
+import json
+import os
+import socket
+import stat
+import subprocess
+import sys
+import threading
+import time
+
+import exported
+import foreign
+import numpy as np
+import openai
+import pytest
+import torch
+import uvicorn
+from sealed import seal
+
+from flows import cli
+from synth.knowledge.kb import Passage
+from synth.types import Message, Problem, Sampling
+from tasks.pages.cards import SERVED_SNIPPET
+from tasks.results.chat import Chat
+from tasks.services import local
+from tasks.serving.api import Served, guarded
+from tasks.storage import tables
+from tasks.serving.conversations import CHUNK, Conversations, Request, Writer, scored
+from training.model.model import load_model, save_model
+from training.model.render import Renderer
+from training.rollout.torch_sampler import TorchSampler
+
+KEY = "k" * 43
+CHAT = [{"role": "user", "content": "What is the capital of Norvia?"}]
+
+
+class Endpoint:
+    """A tiny model behind a port of this process."""
+
+    def __init__(self, model, renderer):
+        self.model, self.renderer = model, renderer
+        self.served = Served(
+            Conversations(TorchSampler(self.model, self.renderer.end_id), self.renderer), name="tiny", context=256
+        )
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = free.getsockname()[1]
+        self.server = uvicorn.Server(local.config(guarded(self.served, KEY), port=self.port))
+        threading.Thread(target=self.server.run, daemon=True).start()
+        until = time.monotonic() + 60
+        while not self.server.started and time.monotonic() < until:
+            time.sleep(0.02)
+        self.client = openai.OpenAI(base_url=f"http://127.0.0.1:{self.port}/v1", api_key=KEY, max_retries=0)
+
+    def greedy(self, prompt, n):
+        """Ids of one turn, sampled at once."""
+        session = TorchSampler(self.model, self.renderer.end_id).open([np.asarray(prompt)], [0])
+        return session.generate(Sampling(temperature=0.0, max_tokens=n))[0]
+
+    def raw(self, path="/v1/chat/completions", **body):
+        """(status, JSON) of a POST."""
+        headers = {"Authorization": f"Bearer {KEY}", "Content-Type": "application/json"}
+        data = body.pop("data", None) or json.dumps(body).encode()
+        status, _, said = foreign.ask(self.port, "POST", path, headers, data)
+        return status, json.loads(said[said.index(b"{") : said.rindex(b"}") + 1])
+
+    def close(self):
+        self.server.should_exit = True
+        self.served.conversations.close()
+
+
+@pytest.fixture(scope="module")
+def at(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("served") / "model"
+    save_model(exported.build("qwen3", seed=7), exported.tokenizer(), folder)
+    model, tokenizer = load_model(folder)
+    it = Endpoint(model.eval(), Renderer(tokenizer))
+    yield it
+    it.close()
+
+
+def test_it_says_what_chat_says(tmp_path, monkeypatch):
+    """To the messages that an environment of the project begins with."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("ESPALIER_PATH", raising=False)
+    (tmp_path / "params.yaml").write_text("recipe: grpo\n")
+    passage = Passage(id="p", entity="Norvia", title="Norvia", text="The capital of Norvia is Zelton.", facts=())
+    tables.write(tmp_path / "artifacts/kb/passages.parquet", [passage], Passage)
+    save_model(exported.build("qwen3", seed=7), exported.tokenizer(), tmp_path / "artifacts/sft/model")
+    seal(tmp_path)
+    talk, heard = Chat(tmp_path, "sft"), []
+    talk.ask(CHAT[0]["content"], heard.append)
+    problem = Problem.make(
+        prompt=CHAT[0]["content"], answer="?", verifier="exact", env="search", family="chat", split="test"
+    )
+    begun = talk.envs["search"].start(problem, talk.tools)[1]
+    it = Endpoint(talk.model, talk.renderer)
+    try:
+        made = it.client.chat.completions.create(
+            model="tiny",
+            messages=[{"role": m.role, "content": m.content} for m in begun],
+            temperature=0,
+            max_tokens=talk.sampling.max_tokens,
+        )
+    finally:
+        it.close()
+    assert made.choices[0].message.content == heard[0].content != ""
+
+
+def test_the_snippet_on_the_card_runs_against_it(at):
+    env = {**os.environ, "OPENAI_BASE_URL": str(at.client.base_url), "OPENAI_API_KEY": KEY}
+    done = subprocess.run([sys.executable, "-c", SERVED_SNIPPET], capture_output=True, text=True, env=env)
+    assert done.returncode == 0 and done.stdout.strip(), done.stderr
+
+
+def test_a_greedy_answer_is_the_samplers(at):
+    turn = at.greedy(at.renderer.prompt([Message(**CHAT[0])]), 40)
+    made = at.client.chat.completions.create(model="tiny", messages=CHAT, temperature=0, max_tokens=40)
+    (choice,) = made.choices
+    assert choice.message.content == at.renderer.decode(turn.ids) and choice.message.role == "assistant"
+    assert choice.finish_reason == ("stop" if turn.stop == "end" else "length")
+    assert made.usage.completion_tokens == len(turn.ids) > CHUNK
+    assert made.usage.prompt_tokens == len(at.renderer.prompt([Message(**CHAT[0])])) and made.model == "tiny"
+
+
+@pytest.mark.parametrize("settings", [{"temperature": 0}, {"temperature": 1, "seed": 5}, {"top_p": 0.9, "seed": 6}])
+def test_pieces_of_a_stream_join_to_the_whole_answer(at, settings):
+    asked = {"model": "tiny", "messages": CHAT, "max_tokens": 50, **settings}
+    whole = at.client.chat.completions.create(**asked)
+    events = list(at.client.chat.completions.create(**asked, stream=True, stream_options={"include_usage": True}))
+    text = "".join(e.choices[0].delta.content or "" for e in events if e.choices)
+    assert text == whole.choices[0].message.content and len(events) > 3
+    assert events[-1].usage == whole.usage and not events[-1].choices
+    assert [e.choices[0].finish_reason for e in events[:-1]][-1] == whole.choices[0].finish_reason
+
+
+def test_completions_go_on_from_the_prompt_as_it_stands(at):
+    ids = at.renderer.encode("The capital of")
+    turn = at.greedy(ids, 30)
+    for prompt in ("The capital of", ids.tolist()):
+        made = at.client.completions.create(model="tiny", prompt=prompt, temperature=0, max_tokens=30)
+        assert made.choices[0].text == at.renderer.decode(turn.ids)
+    pieces = at.client.completions.create(
+        model="tiny", prompt="The capital of", temperature=0, max_tokens=30, stream=True
+    )
+    assert "".join(e.choices[0].text for e in pieces) == at.renderer.decode(turn.ids)
+    two = at.client.completions.create(model="tiny", prompt=["The", "A"], temperature=0, max_tokens=3, echo=True)
+    assert [c.text[:3] for c in two.choices] == ["The", "A" + two.choices[1].text[1:3]]
+
+
+def test_a_seed_repeats_an_answer_and_others_beside_it_change_nothing(at):
+    def ask(seed, n=1):
+        made = at.client.chat.completions.create(model="tiny", messages=CHAT, seed=seed, n=n, max_tokens=30)
+        return [c.message.content for c in made.choices]
+
+    alone = ask(1)
+    assert ask(1) == alone and ask(2) != alone
+    three = ask(1, n=3)
+    assert three[0] == alone[0] and len(set(three)) == 3
+    found = {}
+    threads = [threading.Thread(target=lambda s=s: found.update({s: ask(s)})) for s in (1, 2, 3, 4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert found[1] == alone and len(found) == 4
+
+
+def test_an_answer_ends_before_a_stop_text_that_straddles_tokens(at):
+    whole = at.client.chat.completions.create(model="tiny", messages=CHAT, temperature=0, max_tokens=50)
+    text = whole.choices[0].message.content
+    stop = text[20:24]
+    for stream in (False, True):
+        made = at.client.chat.completions.create(
+            model="tiny", messages=CHAT, temperature=0, max_tokens=50, stop=["never", stop], stream=stream
+        )
+        said = "".join(e.choices[0].delta.content or "" for e in made) if stream else made.choices[0].message.content
+        assert said == text[: text.index(stop)]
+        if not stream:
+            assert made.choices[0].finish_reason == "stop"
+            assert made.usage.completion_tokens < whole.usage.completion_tokens
+
+
+def test_half_a_character_waits_for_the_other_half(at):
+    ids = at.renderer.encode("aé😀b").tolist()
+    writer, pieces = Writer(at.renderer, ()), []
+    for n in range(1, len(ids) + 1):
+        pieces.append(writer.add(ids[:n], 1, n == len(ids))[0])
+    assert "".join(pieces) == "aé😀b" and "\ufffd" not in "".join(pieces) and "" in pieces
+
+
+def test_log_probs_are_the_models(at):
+    made = at.client.chat.completions.create(
+        model="tiny", messages=CHAT, temperature=0, max_tokens=20, logprobs=True, top_logprobs=2
+    )
+    prompt = at.renderer.prompt([Message(**CHAT[0])])
+    turn = at.greedy(prompt, 20)
+    at.model.set_attn_implementation("sdpa")
+    with torch.no_grad():
+        logits = at.model(torch.from_numpy(np.append(prompt, turn.ids))[None]).logits[0, len(prompt) - 1 : -1]
+    from training.model.attention import NAME
+
+    at.model.set_attn_implementation(NAME)
+    logp = torch.log_softmax(logits, -1).gather(-1, torch.from_numpy(turn.ids)[:, None])[:, 0]
+    found = made.choices[0].logprobs.content
+    assert [t.logprob for t in found] == pytest.approx(logp.tolist(), abs=1e-4)
+    assert all(len(t.top_logprobs) == 2 and t.top_logprobs[0].token == t.token for t in found)
+    echoed = at.client.completions.create(model="tiny", prompt=prompt.tolist(), max_tokens=0, echo=True, logprobs=1)
+    scores = echoed.choices[0].logprobs.token_logprobs
+    assert scores[0] is None and len(scores) == len(prompt)
+    assert scores[1:] == pytest.approx([t.logp for t in scored(at.model, prompt, 1, 0)], abs=1e-5)
+
+
+def test_the_model_is_listed(at):
+    assert [m.id for m in at.client.models.list()] == ["tiny"]
+    assert at.client.models.retrieve("tiny").id == "tiny"
+    with pytest.raises(openai.NotFoundError, match="the model 'big' is not served here"):
+        at.client.chat.completions.create(model="big", messages=CHAT)
+
+
+@pytest.mark.parametrize(
+    "body, param, why",
+    [
+        ({"messages": []}, "messages", "at least 1"),
+        ({"messages": CHAT, "temperature": -1}, "temperature", "greater than or equal to 0"),
+        ({"messages": CHAT, "top_p": 0}, "top_p", "greater than 0"),
+        ({"messages": CHAT, "presence_penalty": 0.5}, "presence_penalty", "is not offered"),
+        ({"messages": CHAT, "tools": []}, "tools", "is not known here, so it would be ignored"),
+        ({"messages": CHAT, "stop": [""]}, "stop", "none of them empty"),
+        ({"messages": CHAT, "top_logprobs": 2}, "top_logprobs", "needs logprobs"),
+        ({"messages": [{"role": "judge", "content": "x"}]}, "messages.0.role", "input should be"),
+        ({"messages": CHAT, "max_tokens": 5000}, None, "more than the 256 of this model's context"),
+        ({"messages": CHAT * 40}, None, "more than the 256 of this model's context"),
+        ({"data": b"{"}, None, "is no JSON"),
+    ],
+)
+def test_a_bad_request_is_one_sentence_in_the_apis_shape(at, body, param, why):
+    status, said = at.raw(**body)
+    error = said["error"]
+    assert status == 400 and error["type"] == "invalid_request_error" and why in error["message"], error
+    assert "\n" not in error["message"] and (param is None or error["param"].startswith(param))
+
+
+def test_paths_that_there_are_not_and_wrong_ids(at):
+    status, said = at.raw("/v1/embeddings", input="x")
+    assert status == 404 and "/v1/chat/completions" in said["error"]["message"]
+    status, said = at.raw("/v1/completions", prompt=[1, 99999], max_tokens=3)
+    assert status == 400 and "has the id 99999" in said["error"]["message"]
+
+
+def test_one_that_breaks_ends_nobody_elses(at, monkeypatch):
+    def broken(*args):
+        raise RuntimeError("no memory is left\nat all")
+
+    monkeypatch.setattr(at.served.conversations.sampler, "open", broken)
+    status, said = at.raw(messages=CHAT, max_tokens=3)
+    assert status == 500 and said["error"]["message"] == "the model could not answer: no memory is left"
+    monkeypatch.undo()
+    assert at.raw(messages=CHAT, max_tokens=3)[0] == 200
+
+
+def test_who_has_left_is_not_sampled_for(at):
+    heard = []
+    request = Request(
+        prompt=at.renderer.encode("The"),
+        sampling=Sampling(),
+        seed=1,
+        max_tokens=10**4,
+        hear=heard.append,
+        cancelled=True,
+    )
+    at.served.conversations.ask([request])
+    until = time.monotonic() + 30
+    while at.served.conversations.busy and time.monotonic() < until:
+        time.sleep(0.02)
+    assert not at.served.conversations.busy and not heard
+
+
+def test_only_who_has_the_key_is_answered(at):
+    for headers in ({}, {"Authorization": "Bearer wrong"}):
+        status, kind, said = foreign.ask(at.port, "GET", "/v1/models", headers)
+        assert status == 401 and kind["content-type"] == "application/json"
+        assert json.loads(said)["error"]["code"] == "invalid_api_key"
+    with pytest.raises(openai.AuthenticationError, match="send the key that `espalier serve` printed"):
+        openai.OpenAI(base_url=at.client.base_url, api_key="no", max_retries=0).models.list()
+
+
+def test_forty_requests_of_other_sites_are_refused(at):
+    body = json.dumps({"messages": CHAT, "max_tokens": 2}).encode()
+    about = {"get": "/v1/models", "post": "/v1/chat/completions", "body": body}
+    assert foreign.accepted(at.port, **about, Authorization=f"Bearer {KEY}") == []
+    assert len(list(foreign.requests(at.port))) == 40
+
+
+def test_the_command(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["serve"]) == 2
+    assert "the schedules of prefect.yaml are started by `espalier schedule`" in capsys.readouterr().err
+    assert cli.main(["serve", "nothing", "--port", "1234567"]) == 2
+    assert "cannot be had" in capsys.readouterr().err
+    save_model(exported.build("qwen3"), exported.tokenizer(), tmp_path / "m")
+    began = []
+    monkeypatch.setattr(local, "run", lambda app, port: began.append((app, port)))
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    assert cli.main(["serve", "m", "--port", str(port), "--device", "cpu"]) == 0
+    key = (tmp_path / ".espalier/serve/key").read_text().strip()
+    said = capsys.readouterr().out
+    assert key in said and f"http://127.0.0.1:{port}/v1" in said
+    assert stat.S_IMODE((tmp_path / ".espalier/serve/key").stat().st_mode) == 0o600
+    assert began[0][0].token == key and began[0][1] == port
