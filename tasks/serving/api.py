@@ -184,7 +184,10 @@ class Served:
 
 
 def _to(loop: asyncio.AbstractEventLoop, queue: asyncio.Queue[Piece]) -> Callable[[Piece], None]:
-    return lambda piece: loop.call_soon_threadsafe(queue.put_nowait, piece)
+    def hear(piece: Piece) -> None:
+        loop.call_soon_threadsafe(queue.put_nowait, piece)
+
+    return hear
 
 
 async def _pieces(
