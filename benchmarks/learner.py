@@ -194,7 +194,7 @@ def ours(kind: str, folder: str, prompts, answers, tokenizer, steps: int, device
             steps=steps,
             objective=objective,
             prepare=objective.prepare,
-            together=2,
+            rows_per_unit=2,
             source=lambda s: ([pack([r for i in range(4) for r in pairs[(4 * s + i) % 64]])], {}),
         )
     else:

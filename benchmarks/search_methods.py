@@ -254,7 +254,7 @@ def preferred(
         objective=objective,
         prepare=objective.prepare,
         steps=PREFER_STEPS,
-        together=2,
+        rows_per_unit=2,
         source=source,
     )
     for _ in run([one], {"policy": learner}):

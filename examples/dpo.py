@@ -77,7 +77,7 @@ def main(steps: int = 30, seed: int = 0) -> list[dict[str, float]]:
         objective=objective,
         prepare=objective.prepare,  # the reference's log-probs, once per batch
         steps=steps,
-        together=2,  # a pair is never split over micro-batches
+        rows_per_unit=2,  # a pair is never split over micro-batches
     )
     roles = {"policy": Learner(model, Optim(lr=1e-3, steps=steps, warmup=0, weight_decay=0.0))}
     curve = []

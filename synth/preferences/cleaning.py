@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from synth.preferences.cleaners._columns import anchor, turn
+from synth.preferences.cleaners._columns import anchor, swap_sides
 from synth.preferences.cleaners._features import BLIND, features, kind
 from synth.preferences.cleaners._length import style
 from synth.preferences.cleaners._noise import estimate
@@ -86,7 +86,7 @@ def judge(
     judged = [replace(p, decisions=(*p.decisions, d)) for p, d in zip(pairs, decisions, strict=True)]
     if advice:
         return judged, []
-    turned = [turn(p) if p.decisions[-1].action == "flip" else p for p in judged]
+    turned = [swap_sides(p) if p.decisions[-1].action == "flip" else p for p in judged]
     return [p for p in turned if p.decisions[-1].action != "remove"], [
         p for p in turned if p.decisions[-1].action == "remove"
     ]

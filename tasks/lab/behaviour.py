@@ -351,7 +351,7 @@ def preferred(task: str, recipe: str, changes: Mapping[str, Any], steps: int, se
         objective=objective,
         prepare=objective.prepare,
         steps=steps,
-        together=2,
+        rows_per_unit=2,
     )
     for _ in run([learned], {"policy": Learner(policy, optim)}):
         pass

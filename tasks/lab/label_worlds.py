@@ -440,9 +440,9 @@ def poisoned() -> Place:
 
 
 def _turned(p: PreferencePair) -> PreferencePair:
-    from synth.preferences.cleaners._columns import turn
+    from synth.preferences.cleaners._columns import swap_sides
 
-    t = turn(p)
+    t = swap_sides(p)
     return PreferencePair.make(
         prompt=t.prompt,
         chosen=t.chosen,

@@ -24,7 +24,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from synth.preferences.cleaners._columns import turn
+from synth.preferences.cleaners._columns import swap_sides
 from synth.preferences.cleaners._length import report as length_report
 from synth.preferences.cleaners._overlap import Protected
 from synth.preferences.cleaning import group_of, noise_interval, run_cleaners
@@ -146,7 +146,7 @@ def clean_file(
 def write(cleaned: Cleaned, out: Path) -> None:
     """The files of the module's docstring; what lay in `out` under their names is replaced."""
     out.mkdir(parents=True, exist_ok=True)
-    before = [turn(p) for p in cleaned.flipped]
+    before = [swap_sides(p) for p in cleaned.flipped]
     written = dict(
         zip(FILES, (cleaned.pairs, before, cleaned.removed, cleaned.asked, cleaned.quarantined), strict=True)
     )

@@ -30,7 +30,7 @@ from training.model.model import load_model, n_parameters, save_model
 from training.model.render import Renderer
 from training.preference.objective import PairObjective, columns_of
 from training.preference.on_policy_pairs import SampledPairs
-from training.preference.rounds import Turn, Turns, read
+from training.preference.rounds import Rounds, RoundSpec, read
 from training.preference.units import UNITS, rows_of
 from training.preference.update_rule import OfflineRound, UpdateRule
 from training.rollout.play import Player
@@ -91,7 +91,7 @@ def prefer(
         checkpoint_every: steps between two checkpoints, from which a killed run goes on
         loss: the preference loss
         ratio: reshapes each token's log-ratio before the sum; none leaves it
-        rounds: what each round learns from, one mapping for each (training.preference.rounds.Turn)
+        rounds: what each round learns from, one mapping for each (training.preference.rounds.RoundSpec)
         update_rules: what single methods change beside the loss, in this order: the reference, columns, what sampled
             rounds ask and what an answer is worth
         include_families: whether sampled rounds play problems of the verifiable families too
@@ -100,7 +100,7 @@ def prefer(
         envs: environments that problems are played in, with their knobs
     """
     make_repeatable(stage, device)
-    turns = read(rounds, steps)
+    specs = read(rounds, steps)
     begins = opening(stage, envs, knowledge.search(stage))
     pairs = [begins.pair(p) for p in tables.read(stage.input("clean", "pairs.parquet"), PreferencePair)]
     train = [p for p in pairs if p.split == "train"]
@@ -129,10 +129,10 @@ def prefer(
         optim(optimizer, steps),
         gradient_checkpointing=gradient_checkpointing,
     )
-    keeper = Turns(turns, learner, objective, starts_equal=all(rule.starts_equal for rule in rules))
+    keeper = Rounds(specs, learner, objective, starts_equal=all(rule.starts_equal for rule in rules))
     problems: dict[str, Problem] = {}
     sampled = None
-    if loss.unit != "pair" or any(t.pairs == "sampled" for t in turns):
+    if loss.unit != "pair" or any(t.pairs == "sampled" for t in specs):
         played = hosts(envs)
         problems = {i: p for i, p in _problems(stage, include_families).items() if p.env in played}
         player = Player(
@@ -149,17 +149,17 @@ def prefer(
             prompts=pairs_per_step // max(loss.together, 1),
             samples=samples_per_prompt,
             seed=stage.seed,
-            together=loss.together if loss.unit == "prompt" else 1,
+            pairs_per_unit=loss.together if loss.unit == "prompt" else 1,
             rules=rules,
             device=device,
         )
     offline = _Offline(stage, loss, train, problems, renderer, max_length, pairs_per_step, device, rules, policy)
     sources: list[Source] = []
-    for i, turn in enumerate(turns):
-        if turn.pairs == "sampled":
-            sources.append(_sampled(sampled, loss, turn, train))
+    for i, spec in enumerate(specs):
+        if spec.pairs == "sampled":
+            sources.append(_sampled(sampled, loss, spec, train))
         else:
-            source = offline.source(i, turn)
+            source = offline.source(i, spec)
             for rule in rules:
                 source = rule.source(
                     OfflineRound(
@@ -179,22 +179,22 @@ def prefer(
     drive(
         [
             Round(
-                name="prefer" if len(turns) == 1 else f"prefer {i + 1}",
+                name="prefer" if len(specs) == 1 else f"prefer {i + 1}",
                 role="policy",
                 objective=objective,
                 prepare=objective.prepare,
-                steps=turn.steps,
-                together=2 * (loss.together or pairs_per_step),
+                steps=spec.steps,
+                rows_per_unit=2 * (loss.together or pairs_per_step),
                 tokens_per_microbatch=tokens_per_microbatch,
                 source=keeper.begins(i, source),
                 after=partial(keeper.after, i),
             )
-            for i, (turn, source) in enumerate(zip(turns, sources, strict=True))
+            for i, (spec, source) in enumerate(zip(specs, sources, strict=True))
         ],
         {"policy": learner},
         curve,
         every=checkpoint_every,
-        parts={"turns": keeper},
+        parts={"rounds": keeper},
     )
     curve.close()
     save_model(policy, tokenizer, stage.out / "model")
@@ -245,9 +245,9 @@ class _Offline:
         names = (*names, "annotator") if "reliability" in names else names
         self.scalars = columns("prefer", train, names) if set(names) - BY_THE_OBJECTIVE else {}
 
-    def source(self, i: int, turn: Turn) -> Source:
+    def source(self, i: int, spec: RoundSpec) -> Source:
         """The batches of round i. Raises UserError where nothing is left to learn from."""
-        chosen = _chosen(self.train, turn)
+        chosen = _chosen(self.train, spec)
         asked_for = UNITS[self.loss.unit](chosen, self.problems)
         units, long = rows_of(self.renderer, asked_for, self.max_length, self.scalars)
         too_long(self.stage, long, len(asked_for), "pairs" if self.loss.unit == "pair" else "units", self.max_length)
@@ -277,7 +277,7 @@ class _Offline:
         return lambda step: ([pack([r for u in order(step) for r in units[u]], device=self.device)], {})
 
 
-def _sampled(sampled: SampledPairs, loss: Callable, turn: Turn, train: Sequence[PreferencePair]) -> Source:
+def _sampled(sampled: SampledPairs, loss: Callable, spec: RoundSpec, train: Sequence[PreferencePair]) -> Source:
     """The policy's own pairs, of all problems or of those whose cleaned pairs are the hardest."""
     lacking = sorted(set(columns_of(loss)) - BY_THE_OBJECTIVE - {"margin"})
     if lacking or loss.unit not in ("pair", "prompt") or (loss.unit == "pair" and loss.together > 1):
@@ -286,8 +286,8 @@ def _sampled(sampled: SampledPairs, loss: Callable, turn: Turn, train: Sequence[
         raise UserError(
             f"prefer: {loss.piece} cannot learn from sampled pairs, for {why}: choose `pairs: clean`, or another loss"
         )
-    if turn.hardest < 1:
-        hard = {p.problem for p in _chosen(train, turn)}
+    if spec.hardest < 1:
+        hard = {p.problem for p in _chosen(train, spec)}
         sampled = replace(sampled, problems=[p for p in sampled.problems if p.id in hard])
         if not sampled.problems:
             raise UserError(
@@ -296,19 +296,19 @@ def _sampled(sampled: SampledPairs, loss: Callable, turn: Turn, train: Sequence[
     return sampled
 
 
-def _chosen(train: Sequence[PreferencePair], turn: Turn) -> list[PreferencePair]:
+def _chosen(train: Sequence[PreferencePair], spec: RoundSpec) -> list[PreferencePair]:
     """The pairs of a round: of its source, and among them the easiest or hardest share by margin."""
-    mine = [p for p in train if f"{p.source}/".startswith(f"{turn.source}/" if turn.source else "")]
+    mine = [p for p in train if f"{p.source}/".startswith(f"{spec.source}/" if spec.source else "")]
     if not mine and train:
         raise UserError(
-            f"prefer: no pair has the source {turn.source!r}; there are: {', '.join(sorted({p.source for p in train}))}"
+            f"prefer: no pair has the source {spec.source!r}; there are: {', '.join(sorted({p.source for p in train}))}"
         )
-    if turn.easiest == turn.hardest == 1 or not mine:
+    if spec.easiest == spec.hardest == 1 or not mine:
         return mine
     gap = margins("prefer", mine)
     order = sorted(range(len(mine)), key=lambda i: -gap[i])
-    keep = set(order[: max(1, round(turn.easiest * len(mine)))]) & set(
-        order[len(mine) - max(1, round(turn.hardest * len(mine))) :]
+    keep = set(order[: max(1, round(spec.easiest * len(mine)))]) & set(
+        order[len(mine) - max(1, round(spec.hardest * len(mine))) :]
     )
     return [p for i, p in enumerate(mine) if i in keep]
 

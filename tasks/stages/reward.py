@@ -125,7 +125,7 @@ def reward(
                 role="reward",
                 objective=RewardObjective(loss=loss, head=scorer),
                 steps=steps,
-                together=2,
+                rows_per_unit=2,
                 tokens_per_microbatch=tokens_per_microbatch,
                 source=lambda step: (
                     [pack([train[2 * i + j] for i in order(step) for j in (0, 1)], device=device)],

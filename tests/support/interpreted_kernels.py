@@ -69,9 +69,9 @@ for dtype, tolerance in (
         logp, h, lse = kernels.row_stats(z, y)
         row, given = logprob.HeadStats(logp=logp, entropy=h, lse=lse), Gradient(logp=a, entropy=b)
         head = Head(weight=torch.zeros(5000, 1), temperature=0.5)
-        want, none = logprob.turn(logprob.shift(z.clone(), lse), y, given, row, head, Asked())
+        want, none = logprob.logit_gradient(logprob.shift(z.clone(), lse), y, given, row, head, Asked())
         memory = z.clone()
-        got, unit = logprob.turn(memory, y, given, row, head, Asked(), kernels=kernels, dtype=dtype)
+        got, unit = logprob.logit_gradient(memory, y, given, row, head, Asked(), kernels=kernels, dtype=dtype)
         assert (
             got.dtype == dtype
             and got.data_ptr() == memory.data_ptr()
@@ -85,8 +85,10 @@ z, y = torch.zeros(1, 300), torch.tensor([7])
 z[0, 3] = 20.0
 logp, h, lse = kernels.row_stats(z, y)
 row, given = logprob.HeadStats(logp=logp, entropy=h, lse=lse), Gradient(lse=torch.tensor([1e-7]))
-want, _ = logprob.turn(logprob.shift(z.clone(), lse), y, given, row, Head(weight=torch.zeros(300, 1)), Asked())
-got, unit = logprob.turn(
+want, _ = logprob.logit_gradient(
+    logprob.shift(z.clone(), lse), y, given, row, Head(weight=torch.zeros(300, 1)), Asked()
+)
+got, unit = logprob.logit_gradient(
     z.clone(), y, given, row, Head(weight=torch.zeros(300, 1)), Asked(), kernels=kernels, dtype=torch.float16
 )
 agree("float16 gradient away from the target", got.float() * unit, want, 1e-3)

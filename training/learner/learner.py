@@ -173,7 +173,7 @@ class Learner:
         objective: Objective,
         *,
         tokens_per_microbatch: int = 16384,
-        together: int = 1,
+        rows_per_unit: int = 1,
         temperature: float = 1.0,
     ) -> dict[str, float]:
         """One optimizer step. Raises FloatingPointError when a log-prob or the gradient is no number (weights are then
@@ -188,7 +188,7 @@ class Learner:
         for p in (*self.weights, *self.master):
             p.grad = None
         (total, lost), sums = (torch.zeros((), dtype=torch.float64, device=device) for _ in range(2)), {}
-        for part in split(batch, tokens_per_microbatch, together):
+        for part in split(batch, tokens_per_microbatch, rows_per_unit):
             with _fitting(part, tokens_per_microbatch, self.gradient_checkpointing):
                 loss, metrics, nan = self._loss(part, objective, temperature, clock)
                 for one in metrics:

@@ -23,11 +23,11 @@ Source = Callable[[int], tuple[Iterable[Batch], Mapping[str, float]]]
 class Round:
     """`role` learns for `steps` steps from `source` with `objective`.
 
-    prepare      run once on each whole batch, before the first update of the step: reference passes, masks and totals
-                 that pieces declare
-    together     rows that may not be parted (2 for preference pairs)
-    temperature  at which log-probs are taken: that of sampling
-    after        called with the step's metrics; raises to stop a run that went wrong
+    prepare        run once on each whole batch, before the first update of the step: reference passes, masks and totals
+                   that pieces declare
+    rows_per_unit  rows that stay in one micro-batch (2 for preference pairs)
+    temperature    at which log-probs are taken: that of sampling
+    after          called with the step's metrics; raises to stop a run that went wrong
     """
 
     name: str
@@ -36,7 +36,7 @@ class Round:
     objective: Objective
     steps: int
     prepare: Callable[[Batch], None] = lambda batch: None
-    together: int = 1
+    rows_per_unit: int = 1
     temperature: float = 1.0
     tokens_per_microbatch: int = 16384
     after: Callable[[int, Mapping[str, float]], None] = lambda step, metrics: None
@@ -68,7 +68,7 @@ def run(
                         batch,
                         current.objective,
                         tokens_per_microbatch=current.tokens_per_microbatch,
-                        together=current.together,
+                        rows_per_unit=current.rows_per_unit,
                         temperature=current.temperature,
                     )
                 )

@@ -193,15 +193,15 @@ def select(batch: Batch, lo: int, hi: int) -> Batch:
     )
 
 
-def split(batch: Batch, max_tokens: int, together: int = 1) -> Iterator[Batch]:
-    """Micro-batches of at most `max_tokens` tokens where possible; `together` consecutive rows (2 for pairs) are never
+def split(batch: Batch, max_tokens: int, rows_per_unit: int = 1) -> Iterator[Batch]:
+    """Micro-batches of at most `max_tokens` tokens where possible; `rows_per_unit` consecutive rows (2 for pairs) are never
     parted.
 
     Denominators stay those of the whole batch, so the sum of the parts' gradients is the gradient of the whole.
     """
     lo, tokens = 0, 0
-    for hi in range(0, batch.rows, together):
-        size = sum(batch.lengths[hi : hi + together])
+    for hi in range(0, batch.rows, rows_per_unit):
+        size = sum(batch.lengths[hi : hi + rows_per_unit])
         if tokens and tokens + size > max_tokens:
             yield select(batch, lo, hi)
             lo, tokens = hi, 0

@@ -7,7 +7,7 @@ ones), it can be had as soon as the chunk that holds the row or sequence has bee
 The loss is the caller's function of all rows' statistics; autograd on those [N] vectors gives dL/dlogp and dL/dentropy,
 so this file knows no algorithm either.
 
-`plan` chooses among the schedules and says why:
+`plan` chooses among the strategies and says why:
     score      no gradient wanted: 1 product, one chunk
     kept       all logits fit into the budget: 3 products
     local      rows (or whole sequences) are finished one chunk after the other: 3 products, one chunk
@@ -38,7 +38,7 @@ from training.lm_head.logprob import (
     operand,
     read,
     row_kernels,
-    turn,
+    logit_gradient,
 )
 from training.types import TokenStats
 
@@ -48,7 +48,7 @@ Scope = Literal["token", "sequence", "batch"]
 
 
 @dataclass(frozen=True)
-class Schedule:
+class Strategy:
     """How a head is worked off: `chunk` rows at a time, `products` of N x V x d, `elements` of float32 logits alive at
     most."""
 
@@ -68,8 +68,8 @@ def plan(
     longest: int = 1,
     elements: int | None = None,
     on: Limits = CPU,
-) -> Schedule:
-    """The schedule for n rows. scope: what a row's gradient depends on. longest: rows of the longest sequence.
+) -> Strategy:
+    """The strategy for n rows. scope: what a row's gradient depends on. longest: rows of the longest sequence.
     elements: float32 logits that may be alive (4 bytes each; None: what the device is given). Raises ValueError where
     not even one row, or for scope "sequence" one sequence, fits."""
     elements = on.elements if elements is None else elements
@@ -86,11 +86,11 @@ def plan(
         max(least, -(-n // -(-n // chunk))) if n else chunk
     )  # as many chunks, of one size: the last is no small product
     if not grad:
-        return Schedule("score", chunk, 1, chunk * vocabulary, "no gradient is wanted")
+        return Strategy("score", chunk, 1, chunk * vocabulary, "no gradient is wanted")
     if n * vocabulary <= elements:
-        return Schedule("kept", min(chunk, on.kept), 3, n * vocabulary, f"all {n} x {vocabulary} logits fit")
+        return Strategy("kept", min(chunk, on.kept), 3, n * vocabulary, f"all {n} x {vocabulary} logits fit")
     if scope == "batch":
-        return Schedule(
+        return Strategy(
             "two-pass",
             chunk,
             4,
@@ -102,7 +102,7 @@ def plan(
         if scope == "token"
         else "a row's gradient depends on its sequence"
     )
-    return Schedule("local", chunk, 3, chunk * vocabulary, f"{what}, and the logits do not fit")
+    return Strategy("local", chunk, 3, chunk * vocabulary, f"{what}, and the logits do not fit")
 
 
 def fused_policy_loss(
@@ -119,7 +119,7 @@ def fused_policy_loss(
 ) -> tuple[Tensor, dict[str, Any], TokenStats]:
     """hidden [N, d], targets [N] -> loss (0-d, differentiable), metrics, and the statistics [N] (detached).
 
-    loss_fn   sees TokenStats of all N rows (and `batch`) and divides by itself; in the local schedule it is called once
+    loss_fn   sees TokenStats of all N rows (and `batch`) and divides by itself; in the local strategy it is called once
               per chunk, when rows of later chunks still read 0, and once at the end for the loss and its metrics
     scope     "token": dL/dlogp_t depends on row t alone; "sequence": on the rows of its sequence, of which `lengths`
               [rows each] tells; "batch": on any
@@ -206,7 +206,7 @@ class _Local(torch.autograd.Function):
                     type(row)(logp=row.logp[some], entropy=row.entropy[some], lse=row.lse[some]),
                 )
                 rows = torch.arange(rows.start, rows.stop, device=hidden.device)[some]
-            dz, unit = turn(z, targets[rows], given, row, head, Asked(), kernels=kernels, dtype=hidden.dtype)
+            dz, unit = logit_gradient(z, targets[rows], given, row, head, Asked(), kernels=kernels, dtype=hidden.dtype)
             sums.add(rows, dz, hidden[rows], matrix, unit)
             del z, dz  # before the next chunk's logits are made: two chunks would be alive else
         loss, outcome["metrics"], final = _gradients(loss_fn, batch, logp, entropy)

@@ -11,7 +11,7 @@ gradient with respect to the logits is
 so that the operation never knows the algorithm above it. Rows are worked off in chunks, in float32 whatever the
 operands are, and each chunk in place: one buffer of chunk x vocabulary. Backward makes a chunk's logits again (4
 products of N x V x d in all) unless all of them fit in `keep_elements`, where they are kept (3 products).
-training/lm_head/fused_loss.py has the schedule of 3 products that keeps none.
+training/lm_head/fused_loss.py has the strategy of 3 products that keeps none.
 """
 
 from __future__ import annotations
@@ -290,7 +290,9 @@ class _Stats(torch.autograd.Function):
             if not kept and kernels is None:
                 shift(z, lse[rows])
             row = HeadStats(logp=None, entropy=entropy[rows], lse=lse[rows], kl=None if kl is None else kl[rows])
-            dz, unit = turn(z, targets[rows], given, row, head, wanted, reference_logp(wanted), kernels, hidden.dtype)
+            dz, unit = logit_gradient(
+                z, targets[rows], given, row, head, wanted, reference_logp(wanted), kernels, hidden.dtype
+            )
             sums.add(rows, dz, hidden[rows], matrix, unit)
             del z, dz
         return *sums.out(weight, bias), None, None, None, None, None, None
@@ -416,7 +418,7 @@ def read(
     return HeadStats(**out)
 
 
-def turn(
+def logit_gradient(
     log_p: Tensor,
     targets: Tensor,
     given: Gradient,

@@ -24,9 +24,9 @@ class SampledPairs:
     the highest score, rejected = the lowest; a prompt whose scores are all equal gives no pair. margin [P], the
     difference of scores, is a column.
 
-    rules     of training/preference/update_rule: they may change what is asked, and what a rollout is worth
-    together  pairs of a prompt in a unit: the best two against the worst two (2); a prompt that has not so many
-              gives one pair twice
+    rules           of training/preference/update_rule: they may change what is asked, and what a rollout is worth
+    pairs_per_unit  pairs of a prompt in a unit: the best two against the worst two (2); a prompt that has not so many
+                    gives one pair twice
     """
 
     problems: Sequence[Problem]
@@ -35,7 +35,7 @@ class SampledPairs:
     samples: int
     seed: int
     name: str = "sampled"
-    together: int = 1
+    pairs_per_unit: int = 1
     rules: Sequence[UpdateRule] = ()
     device: str = "cpu"
 
@@ -73,8 +73,8 @@ class SampledPairs:
         values.sort(key=lambda v: -v[0])  # stable: the first drawn of equals
         if len(values) < 2 or values[0][0] == values[-1][0]:
             return []
-        pairs = [(values[0], values[-1])] * self.together
-        if self.together == 2 and len(values) >= 4 and values[1][0] > values[-2][0]:
+        pairs = [(values[0], values[-1])] * self.pairs_per_unit
+        if self.pairs_per_unit == 2 and len(values) >= 4 and values[1][0] > values[-2][0]:
             pairs[1] = (values[1], values[-2])
         return [pair_row(r, index, best[0] - worst[0]) for best, worst in pairs for r in (best[1], worst[1])]
 

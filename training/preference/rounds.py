@@ -16,7 +16,7 @@ from training.types import Batch
 
 
 @dataclass(frozen=True, kw_only=True)
-class Turn:
+class RoundSpec:
     """One round.
 
     steps     0: an equal share of the stage's
@@ -43,11 +43,11 @@ class Turn:
     layers: Sequence[int] = field(default_factory=tuple)
 
 
-def read(rounds: Sequence[Any], steps: int) -> list[Turn]:
+def read(rounds: Sequence[Any], steps: int) -> list[RoundSpec]:
     """The rounds of a plan, their steps filled in so that they add up to `steps`. Raises UserError for what they cannot
     say."""
-    known = {f.name: type(f.default) if f.name != "layers" else list for f in fields(Turn)}
-    turns = []
+    known = {f.name: type(f.default) if f.name != "layers" else list for f in fields(RoundSpec)}
+    specs = []
     for i, spec in enumerate(rounds):
         where = f"prefer.rounds[{i}]"
         if not isinstance(spec, Mapping):
@@ -58,23 +58,23 @@ def read(rounds: Sequence[Any], steps: int) -> list[Turn]:
             kind = (int, float) if known[key] is float else known[key]
             if not isinstance(value, kind) or (isinstance(value, bool) and known[key] is not bool):
                 raise UserError(f"{where}.{key} must be a {known[key].__name__}, not {value!r}")
-        turn = Turn(**spec)
-        if turn.pairs not in ("clean", "sampled"):
-            raise UserError(f"{where}.pairs is {turn.pairs!r}: choose 'clean' or 'sampled'")
-        if not (0 < turn.easiest <= 1 and 0 < turn.hardest <= 1) or min(turn.steps, turn.every) < 0:
+        one = RoundSpec(**spec)
+        if one.pairs not in ("clean", "sampled"):
+            raise UserError(f"{where}.pairs is {one.pairs!r}: choose 'clean' or 'sampled'")
+        if not (0 < one.easiest <= 1 and 0 < one.hardest <= 1) or min(one.steps, one.every) < 0:
             raise UserError(
                 f"{where}: easiest and hardest are shares above 0 and at most 1, steps and every are 0 or more"
             )
-        turns.append(turn)
-    left, open_ = steps - sum(t.steps for t in turns), [i for i, t in enumerate(turns) if not t.steps]
-    if not turns or left < len(open_) or (left and not open_):
-        raise UserError(f"prefer.rounds: the steps of the {len(turns)} rounds do not add up to prefer.steps = {steps}")
+        specs.append(one)
+    left, open_ = steps - sum(t.steps for t in specs), [i for i, t in enumerate(specs) if not t.steps]
+    if not specs or left < len(open_) or (left and not open_):
+        raise UserError(f"prefer.rounds: the steps of the {len(specs)} rounds do not add up to prefer.steps = {steps}")
     for n, i in enumerate(open_):
-        turns[i] = replace(turns[i], steps=left * (n + 1) // len(open_) - left * n // len(open_))
-    return turns
+        specs[i] = replace(specs[i], steps=left * (n + 1) // len(open_) - left * n // len(open_))
+    return specs
 
 
-class Turns:
+class Rounds:
     """Carries the rounds out around the driver: it renews references, and holds updates in
     their bounds.
 
@@ -84,13 +84,13 @@ class Turns:
     """
 
     def __init__(
-        self, turns: Sequence[Turn], learner: Learner, objective: PairObjective, *, starts_equal: bool
+        self, specs: Sequence[RoundSpec], learner: Learner, objective: PairObjective, *, starts_equal: bool
     ) -> None:
-        self.turns, self.learner, self.objective = turns, learner, objective
+        self.specs, self.learner, self.objective = specs, learner, objective
         self.equal, self.renewed = starts_equal, False
-        energies = [t.energy for t in turns if t.protect]
+        energies = [t.energy for t in specs if t.protect]
         self.spaces = Subspaces(learner, energy=energies[0] if energies else 0.9)
-        self.bound = bool(energies) or any(t.layers for t in turns)
+        self.bound = bool(energies) or any(t.layers for t in specs)
 
     def begins(self, i: int, source: Source) -> Source:
         """The source of round i, at whose first step the round begins."""
@@ -103,17 +103,17 @@ class Turns:
         return made
 
     def _begin(self, i: int) -> None:
-        turn = self.turns[i]
+        spec = self.specs[i]
         for rule in self.objective.rules:
             rule.begin(i, self.learner)
-        if turn.renew:
+        if spec.renew:
             self._renew()
         elif i == 0 and self.objective.reference is not None:
             self.objective.state["equal"] = self.equal
         if self.bound:
-            names = self.spaces.names if turn.layers else ()
-            mine = tuple(f".layers.{n}." for n in turn.layers)
-            self.spaces.begin(protect=turn.protect, frozen=frozenset(n for n in names if not any(m in n for m in mine)))
+            names = self.spaces.names if spec.layers else ()
+            mine = tuple(f".layers.{n}." for n in spec.layers)
+            self.spaces.begin(protect=spec.protect, frozen=frozenset(n for n in names if not any(m in n for m in mine)))
 
     def _renew(self) -> None:
         if self.objective.reference is not None:
@@ -124,7 +124,7 @@ class Turns:
         """What follows a step of round i."""
         if self.spaces.active:
             self.spaces.project()
-        if self.turns[i].every and (step + 1) % self.turns[i].every == 0:
+        if self.specs[i].every and (step + 1) % self.specs[i].every == 0:
             self._renew()
 
     def state(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The columns that cleaners read, how they are checked, and how they turn when the sides of a pair are swapped.
+"""The columns that cleaners read, how they are checked, and how they change when the sides of a pair are swapped.
 
     scores       {model: [of the chosen side, of the rejected side]}      higher is better
     ifd          [of the chosen side, of the rejected side]               instruction-following difficulty
@@ -28,7 +28,7 @@ from synth.types import Decision, PreferencePair
 Action = Literal["remove", "flip", "ask", "weight"]
 
 
-def turn(pair: PreferencePair) -> PreferencePair:
+def swap_sides(pair: PreferencePair) -> PreferencePair:
     """The pair with its sides swapped and all that is said about sides turned with them. Turning twice gives the pair
     back."""
     columns = {name: _TURNS[name](value) if name in _TURNS else value for name, value in pair.columns.items()}

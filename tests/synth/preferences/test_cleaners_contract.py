@@ -12,7 +12,7 @@ from random import Random
 
 import pytest
 
-from synth.preferences.cleaners._columns import turn
+from synth.preferences.cleaners._columns import swap_sides
 from synth.types import Decision, Message, PreferencePair, to_row
 
 FOLDER = Path(__file__).resolve().parents[3] / "synth" / "preferences" / "cleaners"
@@ -140,7 +140,9 @@ def test_a_missing_column_is_a_sentence(module):
 
 def test_turning_twice_gives_the_pair_back():
     for p in PAIRS:
-        assert turn(p) != p and to_row(replace(turn(turn(p)), columns={})) == to_row(replace(p, columns={}))
-        back = turn(turn(p)).columns
+        assert swap_sides(p) != p and to_row(replace(swap_sides(swap_sides(p)), columns={})) == to_row(
+            replace(p, columns={})
+        )
+        back = swap_sides(swap_sides(p)).columns
         approximately = {name: pytest.approx(p.columns[name]) for name in ("out_of_fold", "out_of_fold_blind")}
         assert back == {**p.columns, **approximately}

@@ -204,11 +204,11 @@ def test_any_split_gives_the_same_gradient_and_the_same_metrics(budget):
 def test_pairs_are_never_parted(budget):
     pairs = pack(rows())
     pairs.columns["reference"] = torch.full((len(pairs.ids),), -5.0)
-    parts = list(split(pairs, budget, together=2))
+    parts = list(split(pairs, budget, rows_per_unit=2))
     assert len(parts) > 1 and all(p.rows % 2 == 0 for p in parts) and sum(p.rows for p in parts) == pairs.rows
     objective = PairObjective(loss=dpo, sft=0.3)
     _, whole = gradient(tiny.build(), pairs, objective)
-    _, parted = gradient(tiny.build(), pairs, objective, tokens_per_microbatch=budget, together=2)
+    _, parted = gradient(tiny.build(), pairs, objective, tokens_per_microbatch=budget, rows_per_unit=2)
     for a, b in zip(whole, parted, strict=True):
         assert float((a - b).abs().max()) <= 1e-6 * max(1.0, float(a.abs().max()))
 

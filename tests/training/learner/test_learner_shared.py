@@ -95,7 +95,9 @@ def test_both_answers_to_a_prompt_share_it(budget):
     batch.columns["reference"] = torch.full((len(batch.ids),), -5.0)
     assert computed(batch) == len(batch.ids) - 18 - 25 - 9
     objective = PairObjective(loss=dpo, sft=0.3)
-    want, got = (gradient(b, objective, tokens_per_microbatch=budget, together=2)[1] for b in (apart(batch), batch))
+    want, got = (
+        gradient(b, objective, tokens_per_microbatch=budget, rows_per_unit=2)[1] for b in (apart(batch), batch)
+    )
     for a, b in zip(want, got, strict=True):
         assert float((a - b).abs().max()) <= 1e-6 * max(1.0, float(a.abs().max()))
 

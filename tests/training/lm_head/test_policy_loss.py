@@ -133,7 +133,7 @@ def reference(hidden, weight, b, y, loss_fn, batch, **options):
 @pytest.mark.parametrize("elements", [V * 14, 1 << 20])
 @pytest.mark.parametrize("options", [{}, {"temperature": 0.7, "softcap": 8.0}])
 def test_the_loss_and_its_gradients_are_those_of_the_definition(scope, elements, options):
-    """In every schedule, with another factor than 1 above the loss."""
+    """In every strategy, with another factor than 1 above the loss."""
     hidden, weight, b, y = inputs()
     batch = columns()
     kind = plan(N, V, scope=scope, longest=max(LENGTHS), elements=elements).kind

@@ -28,7 +28,7 @@ from training.preference.loss.mnpo import mnpo
 from training.preference.loss.rpo_em import rpo_em
 from training.preference.objective import PairObjective, mismatched
 from training.preference.on_policy_pairs import SampledPairs
-from training.preference.rounds import Turn, Turns, read
+from training.preference.rounds import Rounds, RoundSpec, read
 from training.preference.subspace import Subspaces
 from training.preference.update_rule.attention_weights import with_attention
 from training.preference.update_rule.averaged_reference import averaged_reference
@@ -176,11 +176,11 @@ def learner(seed=0):
 
 def step(one, objective, b):
     objective.prepare(b)
-    one.step(b, objective, together=2)
+    one.step(b, objective, rows_per_unit=2)
 
 
-def turns(specs, one, objective, total=8, **options):
-    return Turns(read(specs, total), one, objective, **{"starts_equal": True} | options)
+def carried(specs, one, objective, total=8, **options):
+    return Rounds(read(specs, total), one, objective, **{"starts_equal": True} | options)
 
 
 def test_a_reference_is_renewed_when_a_round_begins_and_every_so_many_steps():
@@ -188,7 +188,7 @@ def test_a_reference_is_renewed_when_a_round_begins_and_every_so_many_steps():
     objective = PairObjective(
         loss=dpo, reference=copy.deepcopy(one.model), policy=one.model, rules=[earlier_policies(keep=2)]
     )
-    keeper = turns([{"steps": 3}, {"steps": 5, "renew": True, "every": 2}], one, objective)
+    keeper = carried([{"steps": 3}, {"steps": 5, "renew": True, "every": 2}], one, objective)
 
     def same():
         return all(
@@ -196,7 +196,7 @@ def test_a_reference_is_renewed_when_a_round_begins_and_every_so_many_steps():
         )
 
     renewed = []
-    for i, turn in enumerate(keeper.turns):
+    for i, turn in enumerate(keeper.specs):
         for s in range(turn.steps):
             keeper.begins(i, lambda step: ([], {}))(s)
             step(one, objective, batch(seed=s))
@@ -207,7 +207,7 @@ def test_a_reference_is_renewed_when_a_round_begins_and_every_so_many_steps():
     (kept_by,) = objective.rules
     assert len(kept_by.kept) == 1
     kept = keeper.state()
-    fresh = turns(
+    fresh = carried(
         [{"steps": 3}, {"steps": 5, "renew": True, "every": 2}],
         learner(1),
         PairObjective(loss=dpo, reference=tiny.build(seed=5), rules=[earlier_policies(keep=2)]),
@@ -223,7 +223,7 @@ def test_a_reference_is_renewed_when_a_round_begins_and_every_so_many_steps():
 def test_protected_directions_are_not_moved_in():
     one = learner()
     objective = PairObjective(loss=dpo, reference=copy.deepcopy(one.model))
-    keeper = turns([{}, {"protect": True, "energy": 1.0}], one, objective)
+    keeper = carried([{}, {"protect": True, "energy": 1.0}], one, objective)
     start = [m.detach().clone() for m in one.master]
     for i in range(2):
         for s in range(4):
@@ -249,7 +249,7 @@ def test_protected_directions_are_not_moved_in():
 def test_only_the_named_layers_learn():
     one = learner()
     objective = PairObjective(loss=dpo, reference=copy.deepcopy(one.model))
-    keeper = turns([{"layers": [1]}], one, objective, total=2)
+    keeper = carried([{"layers": [1]}], one, objective, total=2)
     before = {n: p.detach().clone() for n, p in one.model.named_parameters()}
     for s in range(2):
         keeper.begins(0, lambda step: ([], {}))(s)
@@ -317,7 +317,7 @@ def test_attention_is_that_of_the_token_before_to_the_prompt():
 
 def test_rounds_are_read_and_refused():
     assert [t.steps for t in read([{}, {"steps": 4}, {}], 11)] == [3, 4, 4]
-    assert read([{}], 5) == [Turn(steps=5)]
+    assert read([{}], 5) == [RoundSpec(steps=5)]
     for bad, said in (
         ([], "add up"),
         ([{"steps": 3}], "add up"),
@@ -413,8 +413,8 @@ def test_the_best_is_put_against_the_worst_and_ties_give_nothing():
     assert asked == toy.problems(1)[0]
     chosen, rejected = made.unit(played([1.0, 1.0], [5, 3]), 0, worths)
     assert chosen.trainable.sum() == 3 and rejected.trainable.sum() == 5, "of two right answers the shorter"
-    assert len(source(together=2).unit(eight, 0)) == 4
-    few = source(together=2).unit(played([1.0, 0.0], [3, 3]), 0)
+    assert len(source(pairs_per_unit=2).unit(eight, 0)) == 4
+    few = source(pairs_per_unit=2).unit(played([1.0, 0.0], [3, 3]), 0)
     assert len(few) == 4 and np.array_equal(few[0].ids, few[2].ids), "one pair twice"
     short = source().unit(played([1.0, 0.0], [9, 2]), 0, [partial(along, (0.0, 1.0), 10)])
     assert short[0].trainable.sum() == 2, "the direction asks for brevity alone"

@@ -78,7 +78,7 @@ def test_a_head_learns_the_order_of_its_pairs_in_any_split(language_model, head)
         learner = Learner(new(language_model, made.outputs), Optim(lr=3e-3, warmup=0, decay="constant"), read=made.read)
         objective = RewardObjective(loss=bradley_terry, head=made)
         metrics.append(
-            [learner.step(pack(rows()), objective, together=2, tokens_per_microbatch=budget) for _ in range(15)]
+            [learner.step(pack(rows()), objective, rows_per_unit=2, tokens_per_microbatch=budget) for _ in range(15)]
         )
     first, last = metrics[0][0], metrics[0][-1]
     assert last["accuracy"] == 1.0 and last["margin"] > 1 > abs(first["margin"])
@@ -150,12 +150,12 @@ def test_a_gate_finds_which_attribute_a_prompt_is_about(language_model, monkeypa
     made.attributes = ("a", "b", "c", "d")
     model = made.begin(new(language_model, 4), lambda: (last.double().numpy(), attributes))
     batch = pack([Row(ids=np.array([i, 0]), trainable=np.array([False, True]), group=i // 2) for i in range(n)])
-    train, test = list(split(batch, n, together=2))[:2]  # ids name rows: the halves are as good as two draws
+    train, test = list(split(batch, n, rows_per_unit=2))[:2]  # ids name rows: the halves are as good as two draws
     learner = Learner(model, Optim(lr=3e-2, warmup=0, decay="constant", weight_decay=0.0), read=made.read)
     body = [p.clone() for p in model.scorer.parameters()]
     train.totals = {"pairs": train.rows / 2}
     for _ in range(60):
-        learner.step(train, RewardObjective(loss=bradley_terry, head=made), together=2)
+        learner.step(train, RewardObjective(loss=bradley_terry, head=made), rows_per_unit=2)
     stats = score(model, test, read=made.read)
     r = made.reward(stats, test).numpy()
     at = test.ids.reshape(-1, 2)[:, 0].numpy()
@@ -252,7 +252,7 @@ def test_told_the_facts_it_sees_what_was_made_up():
         torch.nn.init.zeros_(model.score.weight)
         learner = Learner(model, Optim(lr=3e-3, warmup=10, steps=80, decay="linear"), read=head.read)
         for _ in range(80):
-            learner.step(made_up(rng, 32, told), RewardObjective(loss=bradley_terry, head=head), together=2)
+            learner.step(made_up(rng, 32, told), RewardObjective(loss=bradley_terry, head=head), rows_per_unit=2)
         test = made_up(np.random.default_rng(9), 400, told)
         r = head.reward(score(model, test, read=head.read), test)
         right[told] = float((r[0::2] > r[1::2]).float().mean())

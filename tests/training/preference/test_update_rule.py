@@ -14,7 +14,7 @@ from training.learner.learner import Learner, Optim
 from training.learner.pack import Row, pack
 from training.preference.objective import PairObjective
 from training.preference.on_policy_pairs import SampledPairs
-from training.preference.rounds import Turns, read
+from training.preference.rounds import Rounds, read
 
 FILES = {
     "update_rule/gentle.py": """
@@ -77,14 +77,14 @@ def test_a_rule_of_the_users_own_acts_in_every_part_of_the_stage(own):
     objective = PairObjective(
         loss=knobs["loss"], reference=copy.deepcopy(learner.model), policy=learner.model, rules=rules
     )
-    keeper = Turns(read([{}, {}], 2), learner, objective, starts_equal=True)
+    keeper = Rounds(read([{}, {}], 2), learner, objective, starts_equal=True)
     rows = [Row(ids=i, trainable=np.arange(len(i)) >= 4, group=n // 2) for n, i in enumerate(tiny.ids(9, 8, 7, 10))]
     start = [p.detach().clone() for p in learner.model.parameters()]
     for i in range(2):
         batches, _ = keeper.begins(i, lambda step: ([pack(rows)], {}))(0)
         for batch in batches:
             objective.prepare(batch)
-            learner.step(batch, objective, together=2)
+            learner.step(batch, objective, rows_per_unit=2)
     assert rule.began == [0, 1] and keeper.state()["rules"] == [{"began": [0, 1]}]
     assert any(not np.array_equal(p.detach(), q) for p, q in zip(learner.model.parameters(), start, strict=True))
     keeper.load_state({**keeper.state(), "rules": [{"began": [7]}]})

@@ -36,7 +36,7 @@ def test_dpo_starts_at_ln_2_and_learns_the_pairs(budget):
     objective, batch = PairObjective(loss=dpo, reference=copy.deepcopy(model)), pairs()
     objective.prepare(batch)
     learner = Learner(model, Optim(lr=3e-3, warmup=0, decay="constant"))
-    metrics = [learner.step(batch, objective, together=2, tokens_per_microbatch=budget) for _ in range(15)]
+    metrics = [learner.step(batch, objective, rows_per_unit=2, tokens_per_microbatch=budget) for _ in range(15)]
     assert metrics[0]["loss"] == pytest.approx(math.log(2), abs=1e-4) and metrics[0]["margin"] == pytest.approx(
         0, abs=1e-4
     )
@@ -88,7 +88,7 @@ def test_a_reward_model_learns_the_order_of_its_pairs():
         ]
     )
     learner = Learner(tiny.build(init_range=0.1), Optim(lr=3e-3, warmup=0, decay="constant"))
-    metrics = [learner.step(batch, RewardObjective(loss=bradley_terry), together=2) for _ in range(15)]
+    metrics = [learner.step(batch, RewardObjective(loss=bradley_terry), rows_per_unit=2) for _ in range(15)]
     assert metrics[-1]["loss"] < 0.2 < metrics[0]["loss"] and metrics[-1]["accuracy"] == 1.0
 
 

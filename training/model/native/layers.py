@@ -172,13 +172,13 @@ class _Kernels:
     def sizes(self) -> tuple[int, int, int]:
         return self.of.heads, self.of.kv, self.of.d
 
-    def turn(self, qkv: Tensor, wq: Tensor | None, wk: Tensor | None) -> tuple[Tensor, Tensor]:
+    def rotate(self, qkv: Tensor, wq: Tensor | None, wk: Tensor | None) -> tuple[Tensor, Tensor]:
         h, g, d = self.sizes
         out, r = qkv.new_empty(len(qkv), (h + g) * d), qkv.new_empty(len(qkv), h + g)
         self._call("turn_forward", len(qkv), h, g, d, self.of.eps, qkv, wq, wk, self.cos, self.sin, out, r)
         return out, r
 
-    def turn_back(
+    def rotate_back(
         self, qkv: Tensor, wq: Tensor | None, wk: Tensor | None, r: Tensor, dout: Tensor, dqkv: Tensor
     ) -> Tensor:
         """Writes queries and keys of dqkv; returns the gradients [2, D] of wq and wk."""
@@ -226,7 +226,7 @@ class _Layer(torch.autograd.Function):
         k = kernels
         h, r1 = k.norm(x, before)
         qkv = torch.mm(h, qkv_w.T) if bias is None else torch.addmm(bias, h, qkv_w.T)
-        qk, r = k.turn(qkv, wq, wk)
+        qk, r = k.rotate(qkv, wq, wk)
         y, lse = k.attend(qk, qkv)
         middle = torch.addmm(x, y, out.T)
         h, r2 = k.norm(middle, after)
@@ -246,7 +246,7 @@ class _Layer(torch.autograd.Function):
         d_up = torch.mm(dboth.T, h)
         dqk, dqkv = k.attend_back(qk, qkv, y, lse, torch.mm(dx, out))
         d_out = torch.mm(dx.T, y)
-        d_norms = k.turn_back(qkv, wq, wk, r, dqk, dqkv)
+        d_norms = k.rotate_back(qkv, wq, wk, r, dqk, dqkv)
         d_bias = dqkv.sum(0) if ctx.biased else None
         dx, h, d_before = k.norm_back(x, before, r1, torch.mm(dqkv, qkv_w), dx)
         d_wq, d_wk = (None, None) if wq is None else d_norms
