@@ -168,7 +168,12 @@ def test_with_made_up_names_no_name_of_the_world_is_shown(project, monkeypatch):
 
     names = [e.name for e in tables.read(project / "artifacts/kb/entities.parquet", Entity)]
     told, real = [], sft.demonstration_row
-    monkeypatch.setattr(sft, "demonstration_row", lambda r, messages, w: told.append(messages) or real(r, messages, w))
+
+    def seen(renderer, messages, weight, **more):
+        told.append(messages)
+        return real(renderer, messages, weight, **more)
+
+    monkeypatch.setattr(sft, "demonstration_row", seen)
     shutil.rmtree(project / "artifacts/sft")
     found = play(project, "sft", base_steps=1, steps=3, made_up_names=1.0)
     shown = [
