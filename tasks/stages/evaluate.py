@@ -296,7 +296,9 @@ class _Players:
         if name == self.loaded:
             return
         self.model = self.sampler = None  # the memory of the one before goes first
-        self.model, tokenizer = load_model(self.stage.input(*MODELS[name]), dtype=self.dtype, device=self.device)
+        self.model, tokenizer = load_model(
+            self.stage.input(*MODELS[name]), dtype=self.dtype, device=self.device, longest=self.max_tokens
+        )
         self.renderer, self.loaded = Renderer(tokenizer), name
         self.sampler = TorchSampler(model=self.model, end_id=self.renderer.end_id)
 

@@ -144,7 +144,7 @@ def rl(
         )
     answers = steps * prompts_per_step * samples_per_prompt * (1 + (refill if filters else 0))
     referee = _referee(stage, judge, problems, [*rewards, *filters, advantage], answers) if judge else None
-    policy, tokenizer = load_model(stage.input("sft", "model"), dtype=dtype, device=device)
+    policy, tokenizer = load_model(stage.input("sft", "model"), dtype=dtype, device=device, longest=sampling.max_tokens)
     reference = (
         load_reference(stage, teacher, tokenizer, dtype, device) if teacher or "reference" in stage.needs else None
     )

@@ -4,6 +4,7 @@ demonstrations."""
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -26,7 +27,7 @@ from training.learner.loop import Round
 from training.learner.pack import Row
 from training.learner.rows import demonstration_row, weighted
 from training.model.lora import adapt
-from training.model.model import load_model, n_parameters, new_model, save_model, train_tokenizer
+from training.model.model import gguf_of, load_model, n_parameters, new_model, save_model, train_tokenizer
 from training.model.render import Renderer
 from training.types import Batch
 
@@ -112,7 +113,12 @@ def sft(
     told = tellings(stage, demos, made_up_names)
     curve = Curve(stage, (0 if model else base_steps) + steps, shown=("nll",), device=device, dtype=dtype)
     if model:
-        policy, tokenizer = load_model(model, dtype=dtype, device=device)
+        if file := gguf_of(model):
+            print(
+                f"sft: {file} is a GGUF file: its weights are taken out of their quantisation into {dtype}",
+                file=sys.stderr,
+            )
+        policy, tokenizer = load_model(model, dtype=dtype, device=device, longest=max_length)
         renderer = Renderer(tokenizer)
     else:
         passages = tables.read(stage.input("kb", "passages.parquet"), Passage)

@@ -26,6 +26,12 @@ from training.model.kv_cache import CachedRows
 NAME = "espalier"
 
 
+class asked:
+    """How often transformers has called `_attention`: a model that never does attends by itself."""
+
+    calls = 0
+
+
 @dataclass(frozen=True)
 class PackedRows:
     """How the rows of one packed stream of T tokens lie, end to end. What a way of attending needs is made when it is
@@ -214,6 +220,7 @@ def _attention(
 ) -> tuple[Tensor, None]:
     """The signature that transformers calls. Raises ValueError for attention that is not plain and causal over the
     whole row."""
+    asked.calls += 1
     if rows is None:
         raise ValueError(
             "this model's attention needs rows=PackedRows or rows=CachedRows: call it through training.model.model.hidden_states"
@@ -227,9 +234,11 @@ def _attention(
         raise ValueError(
             f"this model's attention has {odd[0]!r}, which packed attention does not compute: choose a model with plain attention"
         )
-    return rows.attend(
-        module.layer_idx, query, key, value, query.shape[-1] ** -0.5 if scaling is None else scaling
-    ), None
+    width = value.shape[-1]
+    if width < query.shape[-1]:  # DeepSeek's values are narrower than its keys, and kernels want one width
+        value = F.pad(value, (0, query.shape[-1] - width))
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    return rows.attend(module.layer_idx, query, key, value, scale)[..., :width], None
 
 
 AttentionInterface.register(NAME, _attention)

@@ -9,12 +9,17 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
+from importlib.util import find_spec
+from math import prod
 from pathlib import Path
+from typing import Any
 
+import psutil
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
@@ -22,6 +27,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenize
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.utils import logging
 
+from training.model import attention
 from training.model.attention import NAME, CachedRows, PackedRows, SharedRows, own_forward
 from training.model.lora import ADAPTER, folded, save_adapters
 from training.model.native import layers as native
@@ -102,18 +108,37 @@ def new_model(
     return model
 
 
+def gguf_of(path: str | Path) -> Path | None:
+    """The GGUF file that a path names, or that is all a folder holds of a model; None where there is none."""
+    place = Path(path)
+    if place.suffix.lower() == ".gguf" and place.is_file():
+        return place
+    found = sorted(place.glob("*.gguf")) if place.is_dir() and not (place / "config.json").exists() else []
+    return found[0] if len(found) == 1 else None
+
+
 def load_tokenizer(path: str | Path) -> PreTrainedTokenizerBase:
-    """The tokenizer of a model folder or Hub name. Raises ValueError with a remedy where there is none, or no chat
-    template."""
-    folder = Path(path)
-    if folder.is_dir() and not any(
-        (folder / f).exists() for f in ("tokenizer.json", "tokenizer_config.json", "vocab.json", "tokenizer.model")
+    """The tokenizer of a model folder, GGUF file or Hub name. Raises ValueError with a remedy where there is none, or no
+    chat template."""
+    folder, file = Path(path), gguf_of(path)
+    if file is not None and find_spec("gguf") is None:
+        raise ValueError(
+            f"{file} is a GGUF file, and the package that reads it is missing: pip install 'espalier[gguf]'"
+        )
+    if (
+        file is None
+        and folder.is_dir()
+        and not any(
+            (folder / f).exists() for f in ("tokenizer.json", "tokenizer_config.json", "vocab.json", "tokenizer.model")
+        )
     ):
         raise ValueError(
             f"the model folder {folder} has no tokenizer (no tokenizer.json): copy the tokenizer files of the model it comes from into it"
         )
     with _loading(path):
-        tokenizer = AutoTokenizer.from_pretrained(str(path))
+        tokenizer = AutoTokenizer.from_pretrained(
+            *_source(path), **({"gguf_file": file.name} if file else {}), trust_remote_code=False
+        )
     if not tokenizer.chat_template:
         raise ValueError(
             f"the tokenizer of {path} has no chat template: use an instruct model, or put a chat_template.jinja beside tokenizer.json"
@@ -122,22 +147,44 @@ def load_tokenizer(path: str | Path) -> PreTrainedTokenizerBase:
 
 
 def load_model(
-    path: str | Path, *, dtype: str = "float32", device: str = "cpu"
+    path: str | Path, *, dtype: str = "float32", device: str = "cpu", longest: int = 0
 ) -> tuple[nn.Module, PreTrainedTokenizerBase]:
-    """A causal LM with our attention, and its tokenizer, from a folder or a Hub name. safetensors only.
+    """A causal LM with our attention, and its tokenizer, from a folder, a GGUF file (whose weights are taken out of
+    their quantisation) or a Hub name. safetensors and GGUF only. longest: tokens that its longest row will have.
 
-    Raises ValueError with a remedy for a folder that is not there or incomplete, for a name that cannot be fetched, and
-    for an architecture that our attention or our log-probs would get wrong.
+    Raises ValueError with a remedy for a folder that is not there or incomplete, for a name that cannot be fetched, for
+    what is no language model, for one that does not fit into memory, and for an architecture that our attention or our
+    log-probs would get wrong.
     """
-    folder = Path(path)
-    if not folder.is_dir() and (str(path).startswith((".", "/")) or str(path).count("/") > 1):
+    folder, file = Path(path), gguf_of(path)
+    if not folder.is_dir() and file is None and (str(path).startswith((".", "/")) or str(path).count("/") > 1):
         raise ValueError(
             f"there is no model folder {folder}: name a folder in Hugging Face layout, or a Hub id such as Qwen/Qwen3-0.6B"
         )
+    if file is None and folder.is_dir():
+        _check_folder(folder)
+        _check_memory(folder, dtype, device)
     tokenizer = load_tokenizer(path)
     with _loading(path):
-        model = AutoModelForCausalLM.from_pretrained(
-            str(path), dtype=getattr(torch, dtype), attn_implementation=NAME, use_safetensors=True
+        model, found = AutoModelForCausalLM.from_pretrained(
+            *_source(path),
+            **_quantised(file),
+            dtype=getattr(torch, dtype),
+            attn_implementation=NAME,
+            **({} if file else {"use_safetensors": True}),
+            trust_remote_code=False,
+            output_loading_info=True,
+        )
+    if lost := sorted(found.get("missing_keys") or ()):
+        raise ValueError(
+            f"{path} lacks {len(lost)} of the weights of a {type(model).__name__} ({lost[0]} is one): the download is not complete, or "
+            "config.json is another model's; fetch it again"
+        )
+    spare = len(head_weight(model)) - len(tokenizer)
+    if spare > max(2048, len(head_weight(model)) // 10):  # models round their vocabulary up, by some hundreds at most
+        raise ValueError(
+            f"the tokenizer of {path} knows {len(tokenizer)} ids and its model {len(head_weight(model))}: it is another model's; take the one "
+            "that the model came with"
         )
     if len(tokenizer) > len(head_weight(model)):
         raise ValueError(
@@ -146,7 +193,93 @@ def load_model(
         )
     model = model.to(device)
     _probe(model, path)
+    if 0 < (seen := window(model)) < longest:
+        raise ValueError(
+            f"{path} is a {type(model).__name__} that looks back {seen} tokens only (sliding window), and rows may have {longest}: set "
+            f"max_length of sft, reward and prefer and max_tokens of rl and evaluate to {seen} or less"
+        )
     return model, tokenizer
+
+
+def window(model: nn.Module) -> int:
+    """How many tokens the layers of a model look back that do not see the whole row; 0 where all do."""
+    c = model.config
+    kinds = getattr(c, "layer_types", None)
+    if getattr(c, "use_sliding_window", True) is False or (kinds and "sliding_attention" not in kinds):
+        return 0
+    return int(getattr(c, "sliding_window", None) or 0)
+
+
+def logit_factor(model: nn.Module) -> float:
+    """What the logits are of hidden states times the head's weight: Cohere multiplies them (logit_scale), Granite
+    divides them (logits_scaling)."""
+    c = model.config
+    return float(getattr(c, "logit_scale", None) or 1.0) / float(getattr(c, "logits_scaling", None) or 1.0)
+
+
+def _source(path: str | Path) -> tuple[str]:
+    file = gguf_of(path)
+    return (str(file.parent if file else path),)
+
+
+def _quantised(file: Path | None) -> dict[str, Any]:
+    """What transformers is told of a GGUF file."""
+    if file is None:
+        return {}
+    from gguf import GGUFReader
+    from transformers import AutoConfig
+
+    config = AutoConfig.from_pretrained(str(file.parent), gguf_file=file.name)
+    said = next((f for name, f in GGUFReader(file).fields.items() if name.endswith(".attention.key_length")), None)
+    if said is not None:  # transformers does not read it of every architecture
+        config.head_dim = int(said.contents())
+    return {"gguf_file": file.name, "config": config}
+
+
+def _check_folder(folder: Path) -> None:
+    """Raises ValueError for half a download, and for a model that is no language model."""
+    if half := sorted([*folder.glob("*.incomplete"), *folder.glob("*.part"), *folder.glob("*.crdownload")]):
+        raise ValueError(f"{folder} holds {half[0].name}, half a download: fetch the model again")
+    config = folder / "config.json"
+    try:
+        said = json.loads(config.read_text(encoding="utf-8")) if config.exists() else {}
+    except ValueError as e:
+        raise ValueError(f"{config} is not JSON ({e}): fetch the model again") from e
+    kind = (said.get("architectures") or [""])[0]
+    if re.search(r"For(Sequence|Token)Classification|RewardModel|ForQuestionAnswering", kind):
+        raise ValueError(
+            f"{folder} is a {kind}, a model with a head that scores texts, and a language model is wanted: name the one that it was made of"
+        )
+    for file in sorted(folder.glob("*.safetensors")):
+        with file.open("rb") as f:
+            size = int.from_bytes(f.read(8), "little")
+            head = f.read(size) if size < 1 << 30 else b""
+        try:
+            ends = max(v["data_offsets"][1] for k, v in json.loads(head).items() if k != "__metadata__")
+        except (ValueError, KeyError, TypeError):
+            ends = -1
+        if ends < 0 or file.stat().st_size != 8 + size + ends:
+            raise ValueError(
+                f"{file} is not whole ({file.stat().st_size:,} bytes of {8 + size + max(ends, 0):,}): the download broke off or the file is "
+                "damaged; fetch it again"
+            )
+
+
+def _check_memory(folder: Path, dtype: str, device: str) -> None:
+    """Raises ValueError where the weights alone take more memory than is free."""
+    numbers = 0
+    for file in folder.glob("*.safetensors"):
+        with file.open("rb") as f:
+            head = json.loads(f.read(int.from_bytes(f.read(8), "little")))
+        numbers += sum(prod(v["shape"]) for k, v in head.items() if k != "__metadata__")
+    wanted = numbers * getattr(torch, dtype).itemsize
+    free = torch.cuda.mem_get_info(device)[0] if device.startswith("cuda") else psutil.virtual_memory().available
+    if wanted > free:
+        half = "; bfloat16 takes half (dtype)" if dtype == "float32" else ""
+        raise ValueError(
+            f"{folder} has {numbers / 1e9:.2f} billion weights, {wanted / 2**30:.1f} GiB in {dtype}, and {free / 2**30:.1f} GiB are free on "
+            f"{device}{half}: a model of {free / 2**30 / 5 / getattr(torch, dtype).itemsize * 2**30 / 1e9:.2f} billion could be trained here"
+        )
 
 
 def save_model(model: nn.Module, tokenizer: PreTrainedTokenizerBase, path: str | Path) -> None:
@@ -188,10 +321,17 @@ def no_bars() -> Iterator[None]:
 @contextmanager
 def _loading(path: str | Path) -> Iterator[None]:
     """What goes wrong while loading as one sentence; bars only where something is downloaded."""
-    local = Path(path).is_dir()
+    local = Path(path).exists()
     try:
         with no_bars() if local else nullcontext():
             yield
+    except ValueError as e:
+        if "trust_remote_code" not in str(e):
+            raise
+        raise ValueError(
+            f"{path} needs code of its own, which its files bring and which is never run here: choose a model whose architecture transformers "
+            "has, or a version of it that was converted to one"
+        ) from None
     except OSError as e:  # what transformers and the Hub raise for files that are missing or cannot be fetched
         remedy = (
             "it must hold config.json and model.safetensors (a .bin file is a pickle and is never loaded: convert it)"
@@ -208,20 +348,33 @@ def _probe(model: nn.Module, path: str | Path) -> None:
     device = head_weight(model).device
     ids, position = torch.arange(1, 9, device=device), torch.tensor([0, 1, 2, 3, 4, 0, 1, 2], device=device)
     rows = PackedRows([5, 3], device)
+    asked = attention.asked
+    before = asked.calls
     try:
-        hidden = hidden_states(model, ids, position, rows)
-        other = hidden_states(model, torch.cat([ids[:5] + 1, ids[5:]]), position, rows)
+        hidden = own_hidden(model, ids, position, rows)
+        other = own_hidden(model, torch.cat([ids[:5] + 1, ids[5:]]), position, rows)
         logits = model(input_ids=ids[None], position_ids=position[None], rows=rows, use_cache=False).logits[0]
     except ValueError as e:
         raise ValueError(f"{path} is a {type(model).__name__}, which cannot be trained here: {e}") from e
-    if not torch.equal(hidden[5:], other[5:]):
+    if asked.calls == before:
+        raise ValueError(
+            f"{path} is a {type(model).__name__}, whose attention cannot be replaced by one over packed rows (ALiBi and older code): choose "
+            "another architecture"
+        )
+    # To rounding, not to the bit: the experts of a mixture see the tokens of all rows in one product.
+    if not torch.allclose(
+        hidden[5:],
+        other[5:],
+        rtol=0,
+        atol=float(hidden.abs().max()) * (1e-5 if hidden.dtype == torch.float32 else 0.02),
+    ):
         raise ValueError(
             f"{path} is a {type(model).__name__}, whose layers let packed rows see each other: choose a model that has attention alone"
         )
     if not torch.allclose(logits.float(), (hidden @ head_weight(model).T).float(), atol=1e-2, rtol=1e-2):
         raise ValueError(
             f"{path} is a {type(model).__name__}, whose logits are not hidden states times the head's weight: choose one without "
-            "soft-capped, scaled or biased logits"
+            "soft-capped or biased logits"
         )
 
 
@@ -243,7 +396,14 @@ def hidden_states(
     layers = native.of(model) if flat and not isinstance(rows, CachedRows) else None
     if layers is not None:
         return layers(model, ids, position, rows)
-    return own_forward(model, ids, position, rows)
+    return own_hidden(model, ids, position, rows)
+
+
+def own_hidden(model: nn.Module, ids: Tensor, position: Tensor, rows: PackedRows | SharedRows | CachedRows) -> Tensor:
+    """`hidden_states` by the model's own layers, scaled so that the head's weight times them are the logits."""
+    hidden = own_forward(model, ids, position, rows)
+    factor = logit_factor(model) if model.get_output_embeddings() is not None else 1.0
+    return hidden if factor == 1.0 else hidden * factor
 
 
 @contextmanager

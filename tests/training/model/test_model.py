@@ -3,22 +3,15 @@
 import json
 import shutil
 
+import exported
 import pytest
 import tiny
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transformers import (
-    AutoModelForCausalLM,
-    AutoTokenizer,
-    Gemma2Config,
-    GPT2Config,
-    GraniteConfig,
-    LlamaConfig,
-    MambaConfig,
-    MistralConfig,
-)
+from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer
 
+from training.model import gguf_file
 from training.model.attention import NAME, PackedRows
 from training.model.model import END, TAGS, head_weight, hidden_states, load_model, new_model, save_model
 
@@ -141,47 +134,6 @@ def test_a_pickle_is_never_loaded(folder, tmp_path):
         load_model(path)
 
 
-SMALL = {
-    "vocab_size": TOKENS.vocab_size + 20,
-    "hidden_size": 16,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "num_key_value_heads": 1,
-    "intermediate_size": 24,
-    "initializer_range": 0.3,
-}
-KINDS = {
-    "llama": (LlamaConfig(**SMALL), ""),
-    "gpt2 with dropout": (
-        GPT2Config(vocab_size=SMALL["vocab_size"], n_embd=16, n_layer=2, n_head=2, initializer_range=0.3),
-        "",
-    ),
-    "short window": (MistralConfig(**SMALL, head_dim=8, sliding_window=4), "looks back 4 only"),
-    "scaled logits": (GraniteConfig(**SMALL, logits_scaling=8.0), "logits are not hidden states times the head"),
-    "capped attention": (Gemma2Config(**SMALL, head_dim=8), "softcap"),
-    "state space": (
-        MambaConfig(vocab_size=SMALL["vocab_size"], hidden_size=16, num_hidden_layers=1, state_size=4),
-        "see each other",
-    ),
-}
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_an_architecture_that_would_be_got_wrong_is_refused(kind, tmp_path):
-    config, sentence = KINDS[kind]
-    torch.manual_seed(0)
-    AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path)
-    TOKENS.save_pretrained(tmp_path)
-    if sentence:
-        with pytest.raises(ValueError, match=sentence):
-            load_model(tmp_path)
-    else:
-        assert (
-            load_model(tmp_path)[0].config.model_type
-            == json.loads((tmp_path / "config.json").read_text())["model_type"]
-        )
-
-
 def test_the_vocabulary_is_rounded_up():
     model = new_model(
         TOKENS, hidden=8, layers=1, heads=1, kv_heads=1, intermediate=8, max_length=32, init_range=0.02, seed=0
@@ -195,3 +147,81 @@ def test_a_tokenizer_that_knows_more_than_its_model_is_one_sentence(tmp_path):
         ValueError, match=rf"knows {len(tiny.tokenizer())} ids and its model 112: .*resize_token_embeddings"
     ):
         load_model(tmp_path / "m")
+
+
+# --- what people hand over
+# --------------------------------------------------------------------------------------------
+
+
+def cut(path):
+    whole = (path / "model.safetensors").read_bytes()
+    (path / "model.safetensors").write_bytes(whole[: len(whole) // 2])
+
+
+def beside(path):
+    (path / "model-00002.safetensors.incomplete").write_bytes(b"")
+
+
+def without_layers(path):
+    config = json.loads((path / "config.json").read_text())
+    more = {"num_hidden_layers": config["num_hidden_layers"] + 1, "layer_types": None}
+    (path / "config.json").write_text(json.dumps(config | more))
+
+
+def scores(path):
+    AutoModelForSequenceClassification.from_pretrained(path, num_labels=1).save_pretrained(path)
+
+
+def own_code(path):
+    config = json.loads((path / "config.json").read_text())
+    auto = {"AutoConfig": "modeling_mine.MyConfig", "AutoModelForCausalLM": "modeling_mine.Mine"}
+    (path / "config.json").write_text(json.dumps(config | {"model_type": "mine", "auto_map": auto}))
+    (path / "modeling_mine.py").write_text("raise SystemExit('it was run')\n")
+
+
+def config_cut(path):
+    (path / "config.json").write_text((path / "config.json").read_text()[:40])
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (cut, "model.safetensors is not whole .* the download broke off"),
+        (beside, "holds model-00002.safetensors.incomplete, half a download"),
+        (without_layers, "lacks .* of the weights of a Qwen3ForCausalLM .*the download is not complete"),
+        (scores, "a model with a head that scores texts, and a language model is wanted"),
+        (own_code, "needs code of its own, which its files bring and which is never run here"),
+        (config_cut, "config.json is not JSON"),
+    ],
+)
+def test_what_is_no_whole_language_model_is_one_sentence(folder, tmp_path, change, sentence):
+    path = broken(folder, tmp_path)
+    change(path)
+    with pytest.raises(ValueError, match=sentence) as caught:
+        load_model(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_tokenizer_of_another_model_is_one_sentence(tmp_path):
+    save_model(tiny.build(vocabulary=tiny.Vocabulary(5000)), tiny.tokenizer(), tmp_path / "m")
+    with pytest.raises(ValueError, match="knows [0-9]+ ids and its model 5008: it is another model's"):
+        load_model(tmp_path / "m")
+
+
+def test_too_little_memory_is_said_before_anything_is_loaded(folder, monkeypatch):
+    class Full:
+        available = 1000
+
+    monkeypatch.setattr("training.model.model.psutil.virtual_memory", lambda: Full)
+    monkeypatch.setattr("training.model.model.AutoModelForCausalLM.from_pretrained", None)
+    with pytest.raises(ValueError, match="GiB are free on cpu; bfloat16 takes half .dtype.: a model of 0.00 billion"):
+        load_model(folder)
+
+
+def test_a_gguf_file_is_taken(tmp_path):
+    model = exported.build("llama")
+    gguf_file.write(model, exported.tokenizer(), tmp_path / "a.gguf")
+    for place in (tmp_path / "a.gguf", tmp_path):
+        got, tokenizer = load_model(place)
+        assert tokenizer.chat_template == exported.tokenizer().chat_template
+        torch.testing.assert_close(head_weight(got), head_weight(model), atol=0, rtol=0)
