@@ -35,7 +35,7 @@ from tasks.pages import page, plots
 from tasks.pages.render import Macros
 from tasks.pairs.files import rows, texts_of
 from tasks.planning.pieces import bind, bind_all
-from tasks.planning.resolve import resolve
+from tasks.planning.resolve import check_params, resolve
 from tasks.storage import tables
 
 HTML = Macros("cleaning.html")
@@ -207,7 +207,7 @@ def _message(m: Message) -> dict[str, str]:
 
 def _settings(recipe: str) -> tuple[dict[str, str], dict[str, Any]]:
     """(pieces, params) of the stage `clean` under a recipe. Raises UserError for one that does not clean."""
-    stage = resolve({"recipe": recipe, "profile": "cpu", "seed": 0, "set": {}})[0]["clean"]
+    stage = resolve(check_params({"recipe": recipe}, Path("params.yaml")))[0]["clean"]
     if "recipe" not in stage.touched:
         raise UserError(
             f"the recipe {recipe!r} sets nothing of the stage clean: choose one that does (`espalier recipes` lists them)"

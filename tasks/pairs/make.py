@@ -22,7 +22,7 @@ from tasks.errors import UserError
 from tasks.pairs.clean import as_row
 from tasks.pairs.files import rows
 from tasks.planning.pieces import bind_all
-from tasks.planning.resolve import resolve
+from tasks.planning.resolve import check_params, resolve
 from tasks.storage import tables
 
 
@@ -77,7 +77,7 @@ def make_file(where: str, recipe: str, generate: Generate, *, seed: int = 0, spl
 
 
 def _makers(recipe: str) -> list[Callable[..., Any]]:
-    stage = resolve({"recipe": recipe, "profile": "cpu", "seed": 0, "set": {}})[0]["preferences"]
+    stage = resolve(check_params({"recipe": recipe}, Path("params.yaml")))[0]["preferences"]
     if not stage.params["makers"]:
         raise UserError(
             f"the recipe {recipe!r} names no maker of pairs: choose one that sets preferences.makers, such as rlhi"
