@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 export PATH := $(abspath $(BIN)):$(PATH)
 .DEFAULT_GOAL := help
-.PHONY: help install engine-cpu run test test-fast lint types schedule ui drill-files drill-power drill-resume drill-services drill-sandbox pictures methods losses leaderboard tables manual docs clean
+.PHONY: help install engine-cpu run test test-fast lint types schedule ui drill drill-files drill-power drill-resume drill-services drill-sandbox pictures methods losses leaderboard tables manual docs clean
 
 help: ## list the targets
 	@grep -hE '^[a-z%-]+:.*##' $(MAKEFILE_LIST) | sed 's/:[^#]*## /\t/' | expand -t 16
@@ -53,6 +53,9 @@ ui: $(STAMP) ## browse the runs in MLflow, on this machine only
 
 bench-%: $(STAMP) ## one benchmark, e.g. bench-learning; writes benchmarks/results/<name>.json
 	$(BIN)/python -m benchmarks.$(subst -,_,$*)
+
+drill: $(STAMP) ## all drills within 30 minutes: kills, faults, power cuts, damaged files, services, sandbox, graders; a table
+	$(BIN)/python -m tests.support.drill_all
 
 drill-services: $(STAMP) ## start every local service, send it requests of other sites and idle connections: none may be answered, none may lock it
 	$(BIN)/python -m tests.support.service_drill

@@ -34,8 +34,10 @@ def add(commands: Any) -> None:
 def compare(args: argparse.Namespace) -> int:
     from tasks.results import compare as task
     from tasks.results.snapshots import snapshot
+    from tasks.runtime import dvc
 
     root = project()
+    dvc.warn_of_index(root)
     differences = task.compare(snapshot(root, args.a), snapshot(root, args.b), flips=args.flips)
     if args.json:
         dump(differences)

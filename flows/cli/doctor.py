@@ -83,6 +83,10 @@ def doctor(args: argparse.Namespace) -> int:
     print(f"own       {', '.join(map(str, own())) or 'no pieces of your own (folder pieces/ or ESPALIER_PATH)'}")
     print(f"tracking  {os.environ.get('MLFLOW_TRACKING_URI') or f'sqlite:///{root}/mlflow.db'}")
     print(f"disk      {shutil.disk_usage(root).free / 2**30:.0f} GiB free")
+    from tasks.runtime import dvc
+
+    if damage := dvc.damaged_index(root):
+        wrong.append(damage)
     for problem in wrong:
         print(f"\nto fix: {problem}")
     return 1 if wrong else 0

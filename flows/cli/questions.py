@@ -137,15 +137,14 @@ def grow(args: argparse.Namespace) -> int:
 
 
 def rewrite(args: argparse.Namespace) -> int:
-    import json
-
     from tasks.errors import UserError
     from tasks.questions import grow
+    from tasks.storage import commit
 
     card = args.folder / "card.json"
     if not card.exists():
         raise UserError(f"{card} does not exist: name a folder that `espalier questions grow` has written")
-    card_data = json.loads(card.read_text(encoding="utf-8"))
+    card_data = commit.read_object(card, remedy="`espalier questions grow` writes it anew")
     problems = [p for p in grow.read(args.folder / "problems.parquet")[0] if p.family == "fuzzy_tree"][: args.n]
     endpoint = _endpoint.made(args)
     knobs = card_data.get("knobs", {}) | {"extra": card_data.get("phrases", {})}

@@ -63,6 +63,8 @@ def run(args: argparse.Namespace) -> int:
     plans = plan.plans(
         root, changed=lambda params: merged(params, changes)
     )  # refuses with one sentence before anything starts
+    if not changes:
+        dvc.warn_of_index(root)
     if args.dry_run:
         return _dry(root, plans)
     if args.watch:

@@ -76,9 +76,11 @@ def deploy(args: argparse.Namespace) -> int:
 
 
 def status(args: argparse.Namespace) -> int:
+    from tasks.runtime import dvc
     from tasks.schedule import deployments, server
 
     root = project()
+    dvc.warn_of_index(root)
     url = server.connect(root)
     with server.client() as api:
         print(f"Prefect: {server.link(root, url)}\n")

@@ -169,7 +169,7 @@ def engine(folder: Path) -> Engine:
 
 def card(folder: Path) -> dict[str, Any]:
     _known(folder)
-    return json.loads((folder / "card.json").read_text(encoding="utf-8"))
+    return commit.read_object(folder / "card.json", remedy="`espalier kb build` writes it anew")
 
 
 def _known(folder: Path) -> None:

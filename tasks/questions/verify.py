@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -16,6 +15,7 @@ from synth.questions.reprove import FAMILIES, Reprover, reprove
 from synth.types import Problem
 from tasks.knowledge import knowledge
 from tasks.questions import grow
+from tasks.storage import commit
 
 
 def ours(problems: Sequence[Problem], kb: Path, file: Path) -> dict[str, Any]:
@@ -23,9 +23,7 @@ def ours(problems: Sequence[Problem], kb: Path, file: Path) -> dict[str, Any]:
     proved from the folder `kb`, problems of families from their text alone; the phrases that the user gave are in the
     rows of the `file` where it is published (.jsonl), else in card.json beside it."""
     card = file.parent / "card.json"
-    extra = grow.phrases_in(file) or (
-        json.loads(card.read_text(encoding="utf-8")).get("phrases") if card.exists() else None
-    )
+    extra = grow.phrases_in(file) or (commit.read_object(card).get("phrases") if card.exists() else None)
     about = [p for p in problems if p.family in FAMILIES]
     counts: dict[str, Any] = {"rows": 0, "proved": 0, "refuted": {}, "evidence": []}
     if about:

@@ -88,8 +88,36 @@ def experiment(overrides: Mapping[str, Any], root: Path, extra: Mapping[str, str
     )
 
 
+def damaged_index(root: Path) -> str:
+    """What is wrong with git's index of the project and how to have another, as a sentence; "" where nothing is.
+
+    git itself reads a changed index without a word, and DVC's experiments end in an error of a library.
+    """
+    done = subprocess.run(["git", "rev-parse", "--git-path", "index"], cwd=root, capture_output=True, text=True)
+    path = root / done.stdout.strip()
+    if done.returncode or not done.stdout.strip() or not path.exists():
+        return ""  # no repository, or nothing was ever added
+    fix = f"`rm -r {path} && git reset` makes it anew from the last commit, and changes none of your files"
+    try:
+        data = path.read_bytes()
+    except OSError as e:
+        return f"git's index {path} cannot be read ({(e.strerror or str(e)).lower()}): {fix}"
+    sums = (data[-20:] == hashlib.sha1(data[:-20]).digest(), data[-32:] == hashlib.sha256(data[:-32]).digest())
+    if data[:4] == b"DIRC" and (any(sums) or not any(data[-20:])):  # zeros: index.skipHash
+        return ""
+    return f"git's index {path} is damaged ({'it is empty' if not data else 'it is not what git wrote'}): {fix}"
+
+
+def warn_of_index(root: Path) -> None:
+    """Say on stderr what is wrong with git's index, where anything is."""
+    if wrong := damaged_index(root):
+        print(f"warning: {wrong}", file=sys.stderr)
+
+
 def committed(root: Path) -> None:
-    """Raises UserError where git has no commit that an experiment could hang on."""
+    """Raises UserError where git has no commit that an experiment could hang on, and where its index is damaged."""
+    if wrong := damaged_index(root):
+        raise UserError(wrong)
     if subprocess.run(["git", "rev-parse", "--verify", "-q", "HEAD"], cwd=root, capture_output=True).returncode:
         raise UserError(
             f"an experiment is kept in git, and {root} has no commit yet: `git init && git add -A && git commit -m start`"

@@ -129,6 +129,22 @@ def read_json(folder: Path, name: str, *, remedy: str = "make it anew") -> Any:
     return json.loads((folder / name).read_bytes())
 
 
+def read_object(path: Path, *, remedy: str = "make it anew") -> dict[str, Any]:
+    """The JSON object in a file of a folder that may be sealed or not: one that a command wrote for a user has no
+    manifest. Raises Damaged where it cannot be read, or is not what was written."""
+    if (path.parent / MANIFEST).is_file():
+        return read_json(path.parent, path.name, remedy=remedy)
+    try:
+        found = json.loads(path.read_bytes())
+    except OSError as e:
+        raise Damaged(f"{path} cannot be read ({(e.strerror or str(e)).lower()}): {remedy}") from None
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise Damaged(f"{path} is damaged (it holds no JSON object): {remedy}")
+    return found
+
+
 def make_folder(path: Path) -> Path:
     """Make a folder and those above it, as far as they are missing, so that a power cut does not take them away with
     all that is flushed into them later: the name of a new folder is in the one above it."""

@@ -132,6 +132,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--points", type=int, default=50)
     parser.add_argument("--seed", type=int, default=int(time.time()))
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="no new point is begun after this time")
+    parser.add_argument("--out", type=Path, default=RESULT)
     args = parser.parse_args()
     rng, begin, rows = random.Random(args.seed), time.monotonic(), []
     with tempfile.TemporaryDirectory() as folder:
@@ -143,6 +145,8 @@ def main() -> int:
             flush=True,
         )
         for i in range(args.points):
+            if time.monotonic() - begin > args.seconds:
+                break
             stage = STAGES[i % len(STAGES)]
             victim = VICTIMS[i // len(STAGES) % len(VICTIMS)]
             # The name first, then which of its passages: else the thousand rows would crowd out the rest.
@@ -157,17 +161,17 @@ def main() -> int:
                 f"{i + 1:4}  {stage:10} {name:20} {number:4}  kill {victim:6} {'' if fired else '(not reached) '}{wrong or 'survived'}",
                 flush=True,
             )
-            write(rows, args.points, args.seed, time.monotonic() - begin)
+            write(rows, args.points, args.seed, time.monotonic() - begin, args.out)
             if wrong:
                 shutil.copytree(project.root, Path(tempfile.gettempdir()) / f"drill-{args.seed}-{i}", symlinks=True)
                 project.dvc("repro", "-s", "-f", stage).wait(PATIENCE)
     fired = [r for r in rows if r["fired"]]
     bad = [r for r in fired if r["wrong"]]
-    print(f"{len(rows)} points tried, {len(fired)} fired, {len(fired) - len(bad)} survived; {RESULT}")
+    print(f"{len(rows)} points tried, {len(fired)} fired, {len(fired) - len(bad)} survived; {args.out}")
     return 1 if bad else 0
 
 
-def write(rows: list[dict], planned: int, seed: int, seconds: float) -> None:
+def write(rows: list[dict], planned: int, seed: int, seconds: float, into: Path) -> None:
     """The result so far: a drill that is ended early has its rows."""
     fired = [r for r in rows if r["fired"]]
     bad = [r for r in fired if r["wrong"]]
@@ -184,8 +188,8 @@ def write(rows: list[dict], planned: int, seed: int, seconds: float) -> None:
         "seconds": round(seconds, 1),
         "rows": rows,
     }
-    RESULT.parent.mkdir(parents=True, exist_ok=True)
-    RESULT.write_text(json.dumps(result, indent=1) + "\n")
+    into.parent.mkdir(parents=True, exist_ok=True)
+    into.write_text(json.dumps(result, indent=1) + "\n")
 
 
 if __name__ == "__main__":

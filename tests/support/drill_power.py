@@ -12,7 +12,7 @@ from pathlib import Path
 CODE = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(CODE), str(CODE / "tests/support")]
 
-from power import Outcome, Scenario, drilled  # noqa: E402
+from power import Scenario, drilled  # noqa: E402
 
 RESULT = CODE / "benchmarks/results/power.json"
 COMMAND = "make drill-power"
@@ -351,21 +351,32 @@ def main() -> int:
         description="Cut the power at any moment; nothing is lost that was said to be done."
     )
     parser.add_argument("--states", type=int, default=1000, help="of each scenario, at most")
+    parser.add_argument("--seconds", type=float, default=600.0, help="for all of them")
     parser.add_argument("--only", default="", help="scenarios whose name holds this text")
-    parser.add_argument("--show", type=int, default=5)
+    parser.add_argument("--out", type=Path, default=RESULT)
+    parser.add_argument("--show", type=int, default=5, help="misses of each that are printed")
     args = parser.parse_args()
-    found: dict[str, Outcome] = {}
-    for name, scenario in SCENARIOS.items():
-        if args.only in name:
-            begin = time.monotonic()
-            found[name] = o = drilled(scenario, args.states // SLOW.get(name, 1))
-            print(
-                f"{name}: {o.operations} operations, {o.states} states, {len(o.wrong)} wrong, {time.monotonic() - begin:.0f} s",
-                flush=True,
-            )
-            for line in o.wrong[: args.show]:
-                print("   ", line)
-    return 1 if any(o.wrong for o in found.values()) else 0
+    names = [n for n in SCENARIOS if args.only in n]
+    until, out, bad = time.monotonic() + args.seconds, [], 0
+    for i, name in enumerate(names):
+        begin = time.monotonic()
+        mine = (until - begin) / (len(names) - i)
+        o = drilled(SCENARIOS[name], args.states // SLOW.get(name, 1), seconds=mine)
+        bad += len(o.wrong)
+        took = time.monotonic() - begin
+        print(f"{name}: {o.operations} operations, {o.states} states, {len(o.wrong)} wrong, {took:.0f} s", flush=True)
+        for line in o.wrong[: args.show]:
+            print("   ", line)
+        out += [entry(name, "tried", o.states), entry(name, "held", o.states - len(o.wrong))]
+    if not args.only:
+        args.out.write_text(json.dumps(out, indent=1) + "\n", encoding="utf-8")
+    return int(bad > 0)
+
+
+def entry(case: str, metric: str, value: int) -> dict:
+    from drill_all import entry
+
+    return entry(case, metric, value, "", value) | {"command": COMMAND}
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache, partial
@@ -359,10 +360,10 @@ class Outcome:
     wrong: list[str] = field(default_factory=list)
 
 
-def drilled(scenario: Scenario, most: int, seed: int = 0) -> Outcome:
+def drilled(scenario: Scenario, most: int, seed: int = 0, seconds: float = float("inf")) -> Outcome:
     """Try at most `most` states of a scenario, spread over all moments of it; every moment at which something was said
-    is among them."""
-    rng = random.Random(seed)
+    is among them. After `seconds` no other state is begun."""
+    rng, until = random.Random(seed), time.monotonic() + seconds
     with tempfile.TemporaryDirectory(prefix="power-") as folder:
         root = Path(folder).resolve() / "project"
         root.mkdir()
@@ -395,6 +396,8 @@ def drilled(scenario: Scenario, most: int, seed: int = 0) -> Outcome:
             else:
                 disk.take(op)
             for names, data in wanted.get(i, ()):
+                if time.monotonic() > until:
+                    return out
                 state = disk.after(rng, names, data)
                 key = hashlib.sha256(repr((sorted(state.items()), said)).encode()).digest()
                 if key in seen:

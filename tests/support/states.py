@@ -78,6 +78,7 @@ def write(root: Path, *, lr: float, right: set[int], n: int = 6) -> None:
         "sft": {"trained_on": digest([t.id for t in shown])},
         "prefer": {"trained_on": digest([kept.id])},
         "rl": {"trained_on": digest([p.id for p in given])},
+        "evaluate": {"held_out": digest([p.id for p in given])},
     }
     for stage in DEPS:
         _json(at / stage / "card.json", {"stage": stage, **cards.get(stage, {})})

@@ -124,3 +124,42 @@ def test_downstream_follows_the_graph():
     assert dvc.downstream({"rl"}, toy.CODE) == ["evaluate", "report"]
     assert dvc.downstream({"clean"}, toy.CODE) == ["reward", "prefer", "evaluate", "report"]
     assert dvc.downstream({"kb"}, toy.CODE)[0] == "questions" and "problems" not in dvc.downstream({"kb"}, toy.CODE)
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        (lambda data: b"", "it is empty"),
+        (lambda data: data[: len(data) // 2], "not what git wrote"),
+        (lambda data: data[:40] + bytes([data[40] ^ 4]) + data[41:], "not what git wrote"),
+        (None, "is a directory"),
+    ],
+)
+def test_a_damaged_index_of_git_is_a_sentence_with_the_fix(tmp_path, how, said, capsys, monkeypatch):
+    """`espalier run --set` ended in DVC's "unexpected error - unpack requires a buffer of 46 bytes"."""
+    git = lambda *args: subprocess.run(["git", *args], cwd=tmp_path, check=True, capture_output=True)  # noqa: E731
+    assert dvc.damaged_index(tmp_path) == ""
+    git("init", "-q")
+    (tmp_path / "params.yaml").write_text("recipe: grpo\n")
+    (tmp_path / "dvc.yaml").write_text("stages: {}\n")
+    git("add", "-A")
+    git("-c", "user.name=t", "-c", "user.email=t@example.org", "commit", "-qm", "x")
+    (tmp_path / "params.yaml").write_text("recipe: grpo\nseed: 4\n")
+    path = tmp_path / ".git/index"
+    assert dvc.damaged_index(tmp_path) == ""
+    data = path.read_bytes()
+    path.unlink()
+    path.write_bytes(how(data)) if how else path.mkdir()
+    wrong = dvc.damaged_index(tmp_path)
+    assert said in wrong and str(path) in wrong and "\n" not in wrong
+    with pytest.raises(UserError, match="git reset"):
+        dvc.committed(tmp_path)
+    from flows import cli
+
+    monkeypatch.chdir(tmp_path)
+    for command in (["run", "--dry-run"], ["compare", "HEAD", "workspace"], ["status"], ["doctor"]):
+        cli.main(command)
+        told = "".join(capsys.readouterr())
+        assert told.count(said) == 1 and "git reset" in told, command
+    subprocess.run(wrong.split("`")[1], shell=True, cwd=tmp_path, check=True, capture_output=True)
+    assert dvc.damaged_index(tmp_path) == "" and "seed: 4" in (tmp_path / "params.yaml").read_text()

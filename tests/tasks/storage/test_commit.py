@@ -135,3 +135,25 @@ def test_unarmed_points_do_nothing(monkeypatch):
 def test_manifests_list_sizes_and_hashes(folder):
     listed = json.loads((folder / "manifest.json").read_text())["files"]
     assert set(listed) == {"card.json", "model/weights"} and listed["model/weights"]["bytes"] == 40
+
+
+@pytest.mark.parametrize(
+    ("text", "said"), [("", "no JSON object"), ("[1]", "no JSON object"), (None, "is a directory")]
+)
+def test_a_file_of_a_folder_without_a_manifest_is_an_object_or_a_sentence(tmp_path, text, said):
+    path = tmp_path / "card.json"
+    path.write_text('{"n": 1}')
+    assert commit.read_object(path) == {"n": 1}
+    path.unlink()
+    path.mkdir() if text is None else path.write_text(text)
+    with pytest.raises(Damaged, match=said):
+        commit.read_object(path, remedy="fix it")
+
+
+def test_new_folders_are_flushed_into_those_above(tmp_path, monkeypatch):
+    done = []
+    monkeypatch.setattr(commit, "flush", lambda p: done.append(p))
+    assert commit.make_folder(tmp_path / "a/b") == tmp_path / "a/b"
+    assert done == [tmp_path, tmp_path / "a"] and (tmp_path / "a/b").is_dir()
+    commit.make_folder(tmp_path / "a/b")
+    assert len(done) == 2
