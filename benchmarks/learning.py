@@ -1,146 +1,316 @@
-"""Does reinforcement learning teach what more supervised fine-tuning does not? `make bench-learning`
+"""Do preference optimisation and reinforcement learning teach what cheaper things do not? `make bench-learning`
 
 Protocol, committed before the run:
 - Five run seeds (SEEDS). A seed is the seed of the whole run: world, questions, demonstrations, initial weights,
-  sampling. Everything else is the default of the project (params.yaml as committed, profile cpu).
-- Per seed: the data stages, `sft`, `rl` from the SFT model, and the control `sft continued`: the SFT stage again from
-  the SFT model, on the same demonstrations, for as many steps as fit into the seconds that the RL steps took (rollouts
-  included), with a fresh schedule.
+  sampling. Everything else is the default of the project (params.yaml as committed, profile cpu). All seeds run on one
+  commit; a finished seed of another commit is run again.
+- Per seed: the data stages, `sft`, `preferences`, `clean`, `reward`, `prefer`, `rl`, and what RL is held against. All
+  start from the SFT model. The three that train are the stage `sft` again with a fresh schedule, for as many steps as
+  fit into the seconds that the RL steps took, sampling included:
+    sft continued      on the same demonstrations
+    sft, more shown    on as many further demonstrations as RL saw problems (questions and families alike)
+    rejection sampling on the start's own right answers: as many rollouts of as many problems as RL played, drawn from
+                       the start, each different right conversation once; sampling comes out of the seconds
+    best of n          no training: the tokens that RL sampled are spent on the held-out questions in the place of
+                       training, n answers of the start each. Which of them counts: the most frequent (majority), the
+                       one that the reward model of the run likes best (reward model), or the one that the verifier
+                       says is right (verifier: nobody has it when an answer is wanted; the ceiling of the other two).
+    prefer, noisy      the stage `prefer` on the pairs as they came, wrong labels among them: what cleaning is worth
 - All are asked the same N_QUESTIONS held-out questions, whose roots no training question touches: SAMPLES samples each
-  at temperature 1 with the same random numbers, and one greedy answer; the RL model once more with search results
-  blanked ("nothing found"), BLANKED samples.
-- Reported: the mean over seeds of pass@1, pass@8, greedy accuracy and tool calls, and of the paired differences to SFT
-  and to the control (by hops of the question, too: added after the runs, from the same scores); the interval is the 95
-  % t-interval over the five seeds. The claim under test: RL - SFT >= 5 points of pass@1 with an interval above zero,
-  and the blanked accuracy below half of the accuracy with search. The control is published whatever it shows.
+  at temperature 1 with the same random numbers, and one greedy answer; PER_FAMILY held-out problems of each verifiable
+  family, FAMILY_SAMPLES samples each; the RL model the questions once more with search results blanked.
+- Reported: the mean over seeds, and of the paired differences RL - each control and prefer - sft; the interval is the
+  95 % t-interval over the seeds. The claims under test: prefer - sft >= 6 points of pass@1 with an interval above zero;
+  RL - sft >= 5 points with an interval above zero; RL better than sft on the families; blanked accuracy below half of
+  the accuracy with search. The controls are published whatever they show.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import json
+import math
 import os
 import platform
 import subprocess
 import sys
 import time
+from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 SEEDS = (101, 202, 303, 404, 505)
 N_QUESTIONS, SAMPLES, BLANKED = 400, 8, 2
+PER_FAMILY, FAMILY_SAMPLES, MOST = 100, 4, 64
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 RUNS = ROOT / "benchmarks" / "runs" / "learning"  # one file per finished seed: every score, and the commit it ran on
-DATA = ("kb", "questions", "problems", "demonstrations")
+STAGES = ("kb", "questions", "problems", "demonstrations", "sft", "preferences", "clean", "reward", "prefer", "rl")
+CONTROLS = ("sft continued", "sft, more shown", "rejection sampling")
+TRAINED = ("sft", "prefer", "rl", "prefer, noisy", *CONTROLS)
+CHOSEN = ("majority", "reward model", "verifier")
 COMMAND = "make bench-learning"
 
 
-def one(seed: int, root: Path) -> dict:
-    """Train and measure one seed below `root`, which is made a small project of its own."""
-    import csv
+class Seed:
+    """One seed below `root`, which is made a small project of its own. `sizes`: stage -> knobs in the place of the
+    defaults, for a test."""
 
-    from synth.types import Problem, Sampling
-    from tasks.knowledge import knowledge
-    from tasks.knowledge.search_tool import NOTHING
-    from tasks.planning import pieces, plan
-    from tasks.runtime.stage import Stage
-    from tasks.storage import tables
-    from training.env.search import search as search_env
-    from training.model.model import load_model
-    from training.model.render import Renderer
-    from training.rollout.play import Player
-    from training.rollout.torch_sampler import TorchSampler
+    def __init__(self, seed: int, root: Path, sizes: dict[str, dict] | None = None) -> None:
+        from tasks.planning import plan
 
-    root.mkdir(parents=True, exist_ok=True)
-    if not (root / "data").exists():
-        (root / "data").symlink_to(ROOT / "data")
-    plans = plan.plans(ROOT, changed=lambda params: {**params, "seed": seed})
+        self.seed, self.root = seed, root
+        root.mkdir(parents=True, exist_ok=True)
+        if not (root / "data").exists():
+            (root / "data").symlink_to(ROOT / "data")
 
-    def run(name: str, **other) -> dict[str, float]:
-        spec = dict(plans[name], params=plans[name]["params"] | other)
-        stage = Stage(name, plan=spec, root=root)
-        if not stage.target.exists() or other:
+        def changed(params: dict) -> dict:
+            more = {s: {**params["set"].get(s, {}), **knobs} for s, knobs in (sizes or {}).items()}
+            return {**params, "seed": seed, "set": {**params["set"], **more}}
+
+        self.plans = plan.plans(ROOT, changed=changed)
+
+    def params(self, name: str) -> dict[str, Any]:
+        return self.plans[name]["params"]
+
+    def stage(self, name: str, root: Path | None = None, **other: Any) -> Any:
+        from tasks.runtime.stage import Stage
+
+        plan = self.plans[name]
+        return Stage(name, plan={**plan, "params": {**plan["params"], **other}}, root=root or self.root)
+
+    def run(self, name: str, root: Path | None = None, **other: Any) -> Path:
+        """Run a stage, if that is not done; its folder. `root`: where, if not in the seed's own project."""
+        from tasks.planning import pieces
+
+        stage = self.stage(name, root, **other)
+        if not stage.target.exists():
             stage.params = pieces.bind_all(stage.pieces, stage.params, stage.settings)
-            module = __import__(f"tasks.stages.{name}", fromlist=[name])
             with stage.running():
-                getattr(module, name)(stage, **stage.params)
-        return stage.measured()[name]
+                getattr(__import__(f"tasks.stages.{name}", fromlist=[name]), name)(stage, **stage.params)
+        return stage.target
 
-    spent = {name: run(name)["seconds"] for name in (*DATA, "sft", "rl")}
-    curve = {name: list(csv.DictReader((root / "artifacts" / name / "curve.csv").open())) for name in ("sft", "rl")}
-    timing = {name: _seconds(root, name, curve[name]) for name in ("sft", "rl")}
-    learned = [s for s, r in zip(timing["sft"], curve["sft"], strict=True) if r["round"] == "sft"]
-    budget, each = sum(timing["rl"]), sorted(learned)[len(learned) // 2]
-    kept = root / "artifacts" / "sft"
-    first = root / "first"
-    if not first.exists():
-        kept.rename(first)
-    began = time.monotonic()
-    spent["sft continued"] = run("sft", model=str(first / "model"), steps=max(1, round(budget / each)))["seconds"]
-    spent["sft continued, wall"] = time.monotonic() - began
-    models = {"sft": first / "model", "sft continued": kept / "model", "rl": root / "artifacts" / "rl" / "model"}
-    reader = Stage("evaluate", plan=plans["evaluate"], root=root)
-    questions = [
-        p for p in tables.read(root / "artifacts" / "questions" / "problems.parquet", Problem) if p.split == "test"
-    ][:N_QUESTIONS]
-    tool, out = knowledge.search(reader, k=plans["evaluate"]["params"]["sampling"]["search_top_k"]), {}
-    for name, path in models.items():
-        model, tokenizer = load_model(path)
+    def beside(self, name: str, *inputs: str) -> Path:
+        """A project beside, which reads kb, questions, problems and the stages `inputs` of this one."""
+        root = self.root / "beside" / name.replace(", ", "-").replace(" ", "-")
+        (root / "artifacts").mkdir(parents=True, exist_ok=True)
+        for other in ("kb", "questions", "problems", *inputs):
+            if not (here := root / "artifacts" / other).exists():
+                here.symlink_to(self.root / "artifacts" / other)
+        return root
+
+    def steps(self, name: str) -> list[float]:
+        """Seconds of each training step: they are no output, so they lie beside what was measured of the stage."""
+        with (self.root / ".espalier" / "measured" / f"{name}.csv").open() as f:
+            return [float(r["step_seconds"]) for r in csv.DictReader(f)]
+
+    def curve(self, name: str) -> list[dict[str, str]]:
+        with (self.root / "artifacts" / name / "curve.csv").open() as f:
+            return list(csv.DictReader(f))
+
+    def problems(self, name: str, split: str) -> list[Any]:
+        from synth.types import Problem
+        from tasks.storage import tables
+
+        found = tables.read(self.root / "artifacts" / name / "problems.parquet", Problem)
+        return [p for p in found if p.split == split]
+
+    def player(self, model: Path, *, temperature: float = 1.0, blanked: bool = False) -> Any:
+        from synth.types import Sampling
+        from tasks.knowledge import knowledge
+        from tasks.knowledge.search_tool import NOTHING
+        from training.env.search import search
+        from training.env.single import single
+        from training.model.model import load_model
+        from training.model.render import Renderer
+        from training.rollout.play import Player
+        from training.rollout.torch_sampler import TorchSampler
+
+        policy, tokenizer = load_model(model)
         renderer = Renderer(tokenizer)
-        cases = {name: (tool, SAMPLES, 1.0), f"{name}, greedy": (tool, 1, 0.0)}
-        if name == "rl":
-            cases["rl, search blanked"] = (lambda query: NOTHING, BLANKED, 1.0)
-        for case, (search, samples, temperature) in cases.items():
-            player = Player(
-                sampler=TorchSampler(model, renderer.end_id),
-                renderer=renderer,
-                envs={"search": search_env()},
-                tools={"search": search},
-                sampling=Sampling(temperature=temperature, max_tokens=48),
+        sampling = self.params("evaluate")["sampling"]
+        tool = (
+            (lambda query: NOTHING) if blanked else knowledge.search(self.stage("evaluate"), k=sampling["search_top_k"])
+        )
+        return Player(
+            sampler=TorchSampler(policy, renderer.end_id),
+            renderer=renderer,
+            envs={"search": search(), "single": single()},
+            tools={"search": tool},
+            sampling=Sampling(temperature=temperature, max_tokens=sampling["max_turn_tokens"]),
+        )
+
+
+def one(seed: int, root: Path, sizes: dict[str, dict] | None = None) -> dict:
+    """Train and measure one seed."""
+    here = Seed(seed, root, sizes)
+    for name in STAGES:
+        here.run(name)
+    start, rl = root / "artifacts" / "sft" / "model", here.curve("rl")
+    budget, tokens = sum(here.steps("rl")), sum(float(r["tokens"]) for r in rl)
+    learned = [s for s, r in zip(here.steps("sft"), here.curve("sft"), strict=True) if r["round"] == "sft"]
+    each = median(learned)
+    models = {name: root / "artifacts" / name / "model" for name in ("sft", "prefer", "rl")}
+    models["prefer, noisy"] = prefer_noisy(here)
+    begun = time.monotonic()
+    right = lay_own_right_answers(here, start)
+    sampling = time.monotonic() - begun
+    lay_more_demonstrations(here)
+    for name in CONTROLS:
+        if name == "rejection sampling" and not right:  # there is nothing to learn from
+            models[name] = start
+            continue
+        side = here.beside(name, *(["demonstrations"] if name == "sft continued" else []))
+        seconds = budget - (sampling if name == "rejection sampling" else 0.0)
+        models[name] = here.run("sft", side, model=str(start), steps=max(1, round(seconds / each))) / "model"
+    out: dict[str, Any] = {}
+    asked = here.problems("questions", "test")[:N_QUESTIONS]
+    families = [p for f in by_family(here.problems("problems", "test")).values() for p in f[:PER_FAMILY]]
+    for name, path in models.items():
+        out[name] = played(here.player(path), asked, SAMPLES, seed)
+        out[f"{name}, greedy"] = played(here.player(path, temperature=0.0), asked, 1, seed)
+        out[f"{name}, families"] = played(here.player(path), families, FAMILY_SAMPLES, seed)
+    out["rl, search blanked"] = played(here.player(models["rl"], blanked=True), asked, BLANKED, seed)
+    out |= best_of(here, start, asked, tokens)
+    card = json.loads((root / "artifacts" / "reward" / "card.json").read_text())
+    return {
+        "seed": seed,
+        "rl_seconds": budget,
+        "prefer_seconds": sum(here.steps("prefer")),
+        "step_seconds": {n: median(here.steps(n)) for n in ("sft", "prefer", "rl")},
+        "rl_tokens": tokens,
+        "rl_rollouts": sum(float(r["rollouts"]) for r in rl),
+        "reward": {"valid_accuracy": card.get("valid_accuracy"), "sources": card.get("valid_by_source", {})},
+        "cases": out,
+    }
+
+
+def prefer_noisy(here: Seed) -> Path:
+    """The stage `prefer` on the pairs as the stage `preferences` delivered them: no cleaner looks at them."""
+    side = here.beside("prefer, noisy", "sft", "preferences")
+    here.run("clean", side, cleaners=[])
+    return here.run("prefer", side) / "model"
+
+
+def lay_more_demonstrations(here: Seed) -> None:
+    """artifacts/demonstrations of "sft, more shown": those of the run, and as many more as RL saw problems."""
+    rl, shown = here.params("rl"), here.params("demonstrations")
+    saw = rl["steps"] * rl["prompts_per_step"]
+    questions, families = here.problems("questions", "train"), by_family(here.problems("problems", "train"))
+    pool = len(questions) + (sum(map(len, families.values())) if rl["include_families"] else 0)
+    share = len(questions) / pool
+    per_family = round(saw * (1 - share) / max(1, len(families)))
+    here.run(
+        "demonstrations",
+        here.beside("sft, more shown"),
+        n=min(len(questions), shown["n"] + round(saw * share)),
+        n_family=shown["n_family"] + per_family,
+    )
+
+
+def lay_own_right_answers(here: Seed, start: Path) -> int:
+    """artifacts/demonstrations of "rejection sampling": right conversations of the start on as many problems as RL saw;
+    their number."""
+    import numpy as np
+
+    from synth.types import Demonstration, Scored, seed_for
+    from tasks.storage import commit, tables
+
+    folder = here.beside("rejection sampling") / "artifacts" / "demonstrations"
+    if (folder / commit.MANIFEST).exists():
+        return len(tables.read(folder / "demonstrations.parquet", Demonstration))
+    rl = here.params("rl")
+    pool = here.problems("questions", "train")
+    pool += here.problems("problems", "train") if rl["include_families"] else []
+    rng = np.random.default_rng(seed_for(here.seed, "bench", "rejection"))
+    order = [int(i) for i in rng.permutation(len(pool))]
+    drawn = [pool[order[i % len(pool)]] for i in range(rl["steps"] * rl["prompts_per_step"])]
+    player, kept = here.player(start), {}
+    for lo in range(0, len(drawn), 64):
+        for g in player.play(drawn[lo : lo + 64], rl["samples_per_prompt"], here.seed, "rejection", lo):
+            for r in g.rollouts:
+                if isinstance(r.score, Scored) and r.score.value >= 1:
+                    told = Demonstration.make(
+                        problem=r.problem.id, messages=r.info["messages"], calls=r.info["calls"], split="train"
+                    )
+                    kept[told.id] = told
+    tables.write(folder / "demonstrations.parquet", list(kept.values()), Demonstration)
+    commit.seal(folder)
+    return len(kept)
+
+
+def best_of(here: Seed, start: Path, asked: Sequence[Any], tokens: float) -> dict[str, Any]:
+    """n answers of the start to each question, n such that they have as many tokens as RL sampled; what each way of
+    choosing among them is worth."""
+    from synth.verify import extract_answer
+    from tasks.models.reward_model import RewardModel
+
+    folder = here.root / "artifacts" / "reward"
+    word = json.loads((folder / "card.json").read_text()).get("verdict", "")
+    judge, player = RewardModel(folder / "model", word), here.player(start)
+    first = player.play(asked, 1, here.seed, "bench", "length")
+    each = sum(r.n_model for g in first for r in g.rollouts) / len(asked)
+    n = int(min(MOST, max(1, tokens // (each * len(asked)))))
+    scores: dict[str, list[list[float]]] = {c: [] for c in CHOSEN}
+    for lo in range(0, len(asked), 32):
+        for g in player.play(asked[lo : lo + 32], n, here.seed, "bench", "best of n"):
+            right = [0.0 if math.isnan(v) else float(v) for v in g.rewards]
+            said = [extract_answer(r.info["messages"][-1].content) or "" for r in g.rollouts]
+            votes = Counter(s.strip().lower() for s in said if s)
+            most = votes.most_common(1)[0][0] if votes else ""
+            liked = judge(g.rollouts)
+            at = max(range(len(liked)), key=lambda i: -math.inf if math.isnan(liked[i]) else liked[i])
+            scores["majority"].append(
+                [next((v for v, s in zip(right, said, strict=True) if s.strip().lower() == most), 0.0)]
             )
-            groups = player.play(questions, samples, seed, "bench")
-            out[case] = {
-                "scores": [[float(v) for v in g.rewards] for g in groups],
-                "calls": sum(r.info["calls"] for g in groups for r in g.rollouts)
-                / sum(len(g.rollouts) for g in groups),
-                "hops": [int(p.difficulty["hops"]) for p in questions],
-            }
-    return {"seed": seed, "seconds": spent, "rl_seconds": budget, "cases": out}
+            scores["reward model"].append([right[at]])
+            scores["verifier"].append([max(right)])
+    return {f"best of n, {c}": {**about(asked), "scores": s, "calls": 0.0, "n": n} for c, s in scores.items()}
 
 
-def _seconds(root: Path, name: str, curve: list[dict]) -> list[float]:
-    """Seconds of each training step: they are no output, so they lie beside what was measured of the stage."""
-    import csv
+def played(player: Any, asked: Sequence[Any], samples: int, seed: int) -> dict[str, Any]:
+    groups = player.play(asked, samples, seed, "bench")
+    rollouts = [r for g in groups for r in g.rollouts]
+    calls = sum(r.info["calls"] for r in rollouts) / max(1, len(rollouts))
+    return {**about(asked), "scores": [[float(v) for v in g.rewards] for g in groups], "calls": calls}
 
-    if "step_seconds" not in curve[0]:
-        curve = list(csv.DictReader((root / ".espalier" / "measured" / f"{name}.csv").open()))
-    return [float(r["step_seconds"]) for r in curve]
+
+def about(asked: Sequence[Any]) -> dict[str, Any]:
+    return {"hops": [int(p.difficulty.get("hops", 0)) for p in asked], "families": [p.family for p in asked]}
+
+
+def by_family(problems: Sequence[Any]) -> dict[str, list[Any]]:
+    out: dict[str, list[Any]] = {}
+    for p in problems:
+        out.setdefault(p.family, []).append(p)
+    return dict(sorted(out.items()))
+
+
+def median(values: Sequence[float]) -> float:
+    return sorted(values)[len(values) // 2]
 
 
 def summarise(runs: list[dict]) -> list[dict]:
     """Results in the one shape of all benchmarks."""
     from training.metrics.pass_at_k import pass_at_k
 
-    def per_seed(case: str, metric: str, hops: int = 0) -> list[float]:
+    def per_seed(case: str, metric: str, among: Callable[[dict, int], bool] = lambda c, i: True) -> list[float]:
         values = []
         for r in runs:
             c = r["cases"][case]
-            scores = [s for s, h in zip(c["scores"], c["hops"], strict=True) if hops in (0, h)]
-            values.append(
-                c["calls"]
-                if metric == "calls"
-                else pass_at_k(scores, ks=[int(metric[5:])], resamples=1)[metric]["mean"]
-            )
+            scores = [s for i, s in enumerate(c["scores"]) if among(c, i)]
+            if metric == "calls":
+                values.append(c["calls"])
+            else:
+                values.append(pass_at_k(scores, ks=[int(metric[5:])], resamples=1)[metric]["mean"])
         return values
 
     versions = {"python": platform.python_version(), **{p: _version(p) for p in ("torch", "transformers")}}
 
-    def result(
-        case: str, metric: str, values: list[float], unit: str, better: str, peers: dict[str, list[float]]
-    ) -> dict:
+    def result(case: str, metric: str, values: list[float], unit: str = "share", better: str = "higher") -> dict:
         mean, low, high = t_interval(values)
-        means = {k: sum(v) / len(v) for k, v in peers.items()}
-        best = max(means.values()) if means and better == "higher" else min(means.values(), default=None)
         return {
             "case": case,
             "metric": metric,
@@ -150,78 +320,82 @@ def summarise(runs: list[dict]) -> list[dict]:
             "low": low,
             "high": high,
             "n": len(values),
-            "peers": means,
-            "ratio_to_best_peer": None if not best else mean / best,
+            "peers": {},
+            "ratio_to_best_peer": None,
             "device": "2 CPU cores",
             "versions": versions,
             "command": COMMAND,
         }
 
-    names = ("sft", "sft continued")
+    def gain(case: str, other: str, metric: str = "pass@1", among: Any = lambda c, i: True) -> list[float]:
+        return [a - b for a, b in zip(per_seed(case, metric, among), per_seed(other, metric, among), strict=True)]
+
     out = []
-    for metric in ("pass@1", "pass@8"):
-        out.append(
-            result(
-                "RL on held-out roots, temperature 1",
-                metric,
-                per_seed("rl", metric),
-                "share",
-                "higher",
-                {n: per_seed(n, metric) for n in names},
-            )
-        )
-    out.append(
-        result(
-            "RL on held-out roots, greedy",
-            "pass@1",
-            per_seed("rl, greedy", "pass@1"),
-            "share",
-            "higher",
-            {n: per_seed(f"{n}, greedy", "pass@1") for n in names},
-        )
-    )
-    for n in names:
+    for name in ("sft", "prefer", "rl", *CONTROLS):
         for metric in ("pass@1", "pass@8"):
-            gains = [a - b for a, b in zip(per_seed("rl", metric), per_seed(n, metric), strict=True)]
-            out.append(result(f"RL minus {n}, temperature 1", metric, gains, "share", "higher", {}))
-        gains = [
-            a - b for a, b in zip(per_seed("rl, greedy", "pass@1"), per_seed(f"{n}, greedy", "pass@1"), strict=True)
-        ]
-        out.append(result(f"RL minus {n}, greedy", "pass@1", gains, "share", "higher", {}))
-    for hops in (1, 2, 3):
-        gains = [a - b for a, b in zip(per_seed("rl", "pass@1", hops), per_seed("sft", "pass@1", hops), strict=True)]
+            out.append(result(f"{NAMES[name]}, temperature 1", metric, per_seed(name, metric)))
+        out.append(result(f"{NAMES[name]}, greedy", "pass@1", per_seed(f"{name}, greedy", "pass@1")))
+    for chosen in CHOSEN:
+        out.append(result(f"best of n of SFT by {chosen}", "pass@1", per_seed(f"best of n, {chosen}", "pass@1")))
+    out.append(
+        result("n of best of n", "answers", [float(r["cases"]["best of n, majority"]["n"]) for r in runs], "answers")
+    )
+    for name, other in (("prefer", "sft"), ("prefer", "prefer, noisy"), ("rl", "sft"), ("rl", "prefer")):
+        for metric in ("pass@1", "pass@8"):
+            out.append(result(f"{NAMES[name]} minus {NAMES[other]}, temperature 1", metric, gain(name, other, metric)))
+        out.append(
+            result(f"{NAMES[name]} minus {NAMES[other]}, greedy", "pass@1", gain(f"{name}, greedy", f"{other}, greedy"))
+        )
+    for name in CONTROLS:
+        for metric in ("pass@1", "pass@8"):
+            out.append(result(f"RL minus {NAMES[name]}, temperature 1", metric, gain("rl", name, metric)))
+        out.append(result(f"RL minus {NAMES[name]}, greedy", "pass@1", gain("rl, greedy", f"{name}, greedy")))
+    for chosen in CHOSEN:
         out.append(
             result(
-                f"RL minus sft, questions of {hops} hop{'s' * (hops > 1)}, temperature 1",
-                "pass@1",
-                gains,
-                "share",
-                "higher",
-                {},
+                f"RL, greedy, minus best of n of SFT by {chosen}", "pass@1", gain("rl, greedy", f"best of n, {chosen}")
             )
         )
-    out.append(
-        result(
-            "RL, search results blanked",
-            "pass@1",
-            per_seed("rl, search blanked", "pass@1"),
-            "share",
-            "lower",
-            {"with search": per_seed("rl", "pass@1")},
+    for hops in (1, 2, 3):
+        among = lambda c, i, hops=hops: c["hops"][i] == hops  # noqa: E731
+        text = f"RL minus SFT, questions of {hops} hop{'s' * (hops > 1)}, temperature 1"
+        out.append(result(text, "pass@1", gain("rl", "sft", among=among)))
+    for family in sorted(set(runs[0]["cases"]["sft, families"]["families"])):
+        among = lambda c, i, family=family: c["families"][i] == family  # noqa: E731
+        spoken = family.replace("_", " ")
+        for name in ("sft", "prefer", "rl"):
+            out.append(result(f"{NAMES[name]}, {spoken}", "pass@1", per_seed(f"{name}, families", "pass@1", among)))
+        out.append(result(f"RL minus SFT, {spoken}", "pass@1", gain("rl, families", "sft, families", among=among)))
+    out.append(result("RL, search results blanked", "pass@1", per_seed("rl, search blanked", "pass@1"), better="lower"))
+    out += [
+        result(f"{NAMES[n]}, searches", "calls", per_seed(n, "calls"), "calls", "lower")
+        for n in ("sft", "prefer", "rl")
+    ]
+    for source in sorted(runs[0]["reward"]["sources"]):
+        found = [r["reward"]["sources"][source]["accuracy"] for r in runs]
+        out.append(result(f"reward model, held-out pairs of {source.replace('_', ' ')}", "accuracy", found))
+    for name in ("prefer", "rl"):
+        out.append(
+            result(f"seconds of all {NAMES[name]} steps", "seconds", [r[f"{name}_seconds"] for r in runs], "s", "lower")
         )
-    )
-    out.append(
-        result(
-            "RL on held-out roots, temperature 1",
-            "tool calls",
-            per_seed("rl", "calls"),
-            "calls",
-            "lower",
-            {n: per_seed(n, "calls") for n in names},
+    for name in ("sft", "prefer", "rl"):
+        out.append(
+            result(
+                f"seconds of one {NAMES[name]} step", "seconds", [r["step_seconds"][name] for r in runs], "s", "lower"
+            )
         )
-    )
-    out.append(result("seconds of the RL steps", "seconds", [r["rl_seconds"] for r in runs], "s", "lower", {}))
     return out
+
+
+NAMES = {
+    "sft": "SFT",
+    "prefer": "prefer",
+    "rl": "RL",
+    "prefer, noisy": "prefer on pairs as they came",
+    "sft continued": "SFT continued",
+    "sft, more shown": "SFT with as many demonstrations as RL saw problems",
+    "rejection sampling": "rejection-sampling SFT",
+}
 
 
 def t_interval(values: list[float], level: float = 0.95) -> tuple[float, float, float]:
@@ -248,42 +422,43 @@ def seeds_done() -> list[dict]:
     return [json.loads((RUNS / f"{seed}.json").read_text()) for seed in SEEDS if (RUNS / f"{seed}.json").exists()]
 
 
+def head() -> str:
+    said = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
+    return said.stdout.strip()[:12]
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description="RL against SFT and SFT continued, five seeds")
+    parser = argparse.ArgumentParser(description="prefer and RL against SFT and what is cheaper, five seeds")
     parser.add_argument("--seed", type=int, help="train and measure this one seed (what the benchmark starts for each)")
-    parser.add_argument("--fresh", action="store_true", help="forget the finished seeds of benchmarks/runs/learning")
     parser.add_argument("--only-summary", action="store_true", help="train nothing: results from the finished seeds")
     parser.add_argument("--folder", type=Path, default=ROOT / ".espalier" / "bench" / "learning")
     args = parser.parse_args()
     RUNS.mkdir(parents=True, exist_ok=True)
     if args.seed is not None:
-        measured = one(args.seed, args.folder / str(args.seed))
-        commit = subprocess.run(
-            ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
-        ).stdout.strip()
-        (RUNS / f"{args.seed}.json").write_text(json.dumps({**measured, "commit": commit}, separators=(",", ":")))
+        found = one(args.seed, args.folder / str(args.seed))
+        (RUNS / f"{args.seed}.json").write_text(json.dumps({**found, "commit": head()}, separators=(",", ":")))
         return
     for seed in () if args.only_summary else SEEDS:
-        if args.fresh:
-            (RUNS / f"{seed}.json").unlink(missing_ok=True)
-        if not (RUNS / f"{seed}.json").exists():  # a finished seed is not run again
-            print(f"seed {seed}", file=sys.stderr, flush=True)
-            subprocess.run(
-                [sys.executable, "-m", "benchmarks.learning", "--seed", str(seed), "--folder", str(args.folder)],
-                check=True,
-                cwd=ROOT,
-                env={**os.environ, "OMP_NUM_THREADS": "2"},
-            )
+        done = RUNS / f"{seed}.json"
+        if done.exists() and json.loads(done.read_text())["commit"] == head():  # it is not run again
+            continue
+        print(f"seed {seed}", file=sys.stderr, flush=True)
+        subprocess.run(
+            [sys.executable, "-m", "benchmarks.learning", "--seed", str(seed), "--folder", str(args.folder / head())],
+            check=True,
+            cwd=ROOT,
+            env={**os.environ, "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "2")},
+        )
     runs = seeds_done()
+    commits = sorted({r["commit"] for r in runs})
     print(
-        f"seeds {', '.join(str(r['seed']) for r in runs)} of {', '.join(map(str, SEEDS))}; commits {', '.join(sorted({r['commit'] for r in runs}))}"
+        f"seeds {', '.join(str(r['seed']) for r in runs)} of {', '.join(map(str, SEEDS))}; commit {', '.join(commits)}"
     )
+    if len(commits) != 1:
+        sys.exit("error: the finished seeds ran on several commits: run `make bench-learning` to the end on one")
     (RESULTS / "learning.json").write_text(json.dumps(summarise(runs), indent=1) + "\n")
     for r in summarise(runs):
-        print(
-            f"{r['case']:45} {r['metric']:10} {r['value']:.3f}  [{r['low']:.3f}, {r['high']:.3f}]  "
-            + "  ".join(f"{k} {v:.3f}" for k, v in r["peers"].items())
-        )
+        print(f"{r['case']:60} {r['metric']:10} {r['value']:.3f}  [{r['low']:.3f}, {r['high']:.3f}]")
 
 
 if __name__ == "__main__":

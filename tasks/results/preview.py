@@ -41,7 +41,7 @@ SMALL: dict[str, Small] = {
     "questions": lambda p, n: {"n_train": n, "n_valid": 0, "n_test": 0},
     "problems": lambda p, n: {"n_train": _each(n, len(p["families"])), "n_valid": 0, "n_test": 0},
     "demonstrations": lambda p, n: {"n": n - n // 4, "n_valid": 0, "n_family": max(1, n // 12)},
-    "preferences": lambda p, n: {"n_family": max(1, n // 6), "n_valid": 0},
+    "preferences": lambda p, n: {"n_family": max(1, n // 6), "n_valid": 0, "sampled_problems": 0},  # no model is asked
     "clean": lambda p, n: {},
 }
 ROWS: dict[str, tuple[str, type]] = {  # stage -> its table, and what a row is
@@ -122,7 +122,7 @@ def _above(root: Path, stage: str) -> list[str]:
                 for d in edges[name].get("deps", [])
                 if d.startswith("artifacts/") and not d.startswith("artifacts/plan")
             }
-    return [n for n in edges if n in wanted - {stage}]
+    return [n for n in edges if n in wanted & SMALL.keys() - {stage}]
 
 
 def _whole(folder: Path, stage: str, full: Mapping[str, Any], n: int) -> float | None:

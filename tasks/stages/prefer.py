@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -61,20 +61,24 @@ def prefer(
     lora: dict = {},  # noqa: B006
     max_length: int = 512,
     optimizer: Optimizer = Optimizer(lr=2e-4, matrix_lr=0.005),
-    sft_weight: float = 0.2,
+    sft_weight: float = 0.0,
     checkpoint_every: int = 40,
     loss: Piece("preference_loss") = {"piece": "dpo", "beta": 0.1},
     ratio: Piece("ratio") = None,
     rounds: list = [{}],
+    leave_out: list = ["wrong_turns", "injected_errors"],  # noqa: B006
     update_rules: Pieces("update_rule") = [],
     include_families: bool = True,
     samples_per_prompt: int = 8,
     sampling: Sampling = Sampling(),
     envs: Pieces("env") = [{"piece": "search"}, {"piece": "single"}],
 ) -> None:
-    """Starts from artifacts/sft/model, which is the reference too where the loss needs one. The next-token loss of the chosen
-    answers beside the preference loss is that of Pang et al. 2024, "Iterative Reasoning Preference Optimization" (arXiv
-    2404.19733): without it the chosen answers of a small model lose probability together with the rejected ones.
+    """Starts from artifacts/sft/model, which is the reference too where the loss needs one. It learns from pairs of that
+    model's own answers. In pairs with a planted error both sides are a program's words: that the model would not have
+    said the rejected one teaches it little, and that it would not have said the chosen one either makes both less likely.
+
+    `sft_weight` adds the next-token loss of the chosen answers as Pang et al. 2024, "Iterative Reasoning Preference
+    Optimization" (arXiv 2404.19733), do; a recipe whose paper has the term sets it.
 
     Args:
         dtype: type of the weights: float32 or bfloat16
@@ -92,6 +96,8 @@ def prefer(
         loss: the preference loss
         ratio: reshapes each token's log-ratio before the sum; none leaves it
         rounds: what each round learns from, one mapping for each (training.preference.rounds.RoundSpec)
+        leave_out: sources of cleaned pairs that only a round which names them learns from: by default those with a
+            planted error, which teach the reward model
         update_rules: what single methods change beside the loss, in this order: the reference, columns, what sampled
             rounds ask and what an answer is worth
         include_families: whether sampled rounds play problems of the verifiable families too
@@ -153,11 +159,12 @@ def prefer(
             rules=rules,
             device=device,
         )
-    offline = _Offline(stage, loss, train, problems, renderer, max_length, pairs_per_step, device, rules, policy)
+    known = _Known(train, leave_out)
+    offline = _Offline(stage, loss, known, problems, renderer, max_length, pairs_per_step, device, rules, policy)
     sources: list[Source] = []
     for i, spec in enumerate(specs):
         if spec.pairs == "sampled":
-            sources.append(_sampled(sampled, loss, spec, train))
+            sources.append(_sampled(sampled, loss, spec, known))
         else:
             source = offline.source(i, spec)
             for rule in rules:
@@ -223,7 +230,7 @@ class _Offline:
         self,
         stage: Stage,
         loss: Callable,
-        train: Sequence[PreferencePair],
+        known: _Known,
         problems: dict[str, Problem],
         renderer: Renderer,
         max_length: int,
@@ -232,7 +239,7 @@ class _Offline:
         rules: Sequence[UpdateRule],
         policy: nn.Module,
     ) -> None:
-        self.stage, self.loss, self.train, self.problems, self.renderer = stage, loss, train, problems, renderer
+        self.stage, self.loss, self.known, self.problems, self.renderer = stage, loss, known, problems, renderer
         self.max_length, self.device, self.pairs, self.long = max_length, device, 0, 0
         self.rules, self.policy = rules, policy
         self.own = own_rows(stage.input("clean"))
@@ -243,11 +250,11 @@ class _Offline:
         self.units_per_step = pairs_per_step if loss.unit == "pair" else pairs_per_step // loss.together
         names = tuple(n for n in columns_of(loss) if not any(n in rule.gives for rule in rules))
         names = (*names, "annotator") if "reliability" in names else names
-        self.scalars = columns("prefer", train, names) if set(names) - BY_THE_OBJECTIVE else {}
+        self.scalars = columns("prefer", known.train, names) if set(names) - BY_THE_OBJECTIVE else {}
 
     def source(self, i: int, spec: RoundSpec) -> Source:
         """The batches of round i. Raises UserError where nothing is left to learn from."""
-        chosen = _chosen(self.train, spec)
+        chosen = self.known.of(spec)
         asked_for = UNITS[self.loss.unit](chosen, self.problems)
         units, long = rows_of(self.renderer, asked_for, self.max_length, self.scalars)
         too_long(self.stage, long, len(asked_for), "pairs" if self.loss.unit == "pair" else "units", self.max_length)
@@ -277,7 +284,7 @@ class _Offline:
         return lambda step: ([pack([r for u in order(step) for r in units[u]], device=self.device)], {})
 
 
-def _sampled(sampled: SampledPairs, loss: Callable, spec: RoundSpec, train: Sequence[PreferencePair]) -> Source:
+def _sampled(sampled: SampledPairs, loss: Callable, spec: RoundSpec, known: _Known) -> Source:
     """The policy's own pairs, of all problems or of those whose cleaned pairs are the hardest."""
     lacking = sorted(set(columns_of(loss)) - BY_THE_OBJECTIVE - {"margin"})
     if lacking or loss.unit not in ("pair", "prompt") or (loss.unit == "pair" and loss.together > 1):
@@ -287,7 +294,7 @@ def _sampled(sampled: SampledPairs, loss: Callable, spec: RoundSpec, train: Sequ
             f"prefer: {loss.piece} cannot learn from sampled pairs, for {why}: choose `pairs: clean`, or another loss"
         )
     if spec.hardest < 1:
-        hard = {p.problem for p in _chosen(train, spec)}
+        hard = {p.problem for p in known.of(spec)}
         sampled = replace(sampled, problems=[p for p in sampled.problems if p.id in hard])
         if not sampled.problems:
             raise UserError(
@@ -296,13 +303,35 @@ def _sampled(sampled: SampledPairs, loss: Callable, spec: RoundSpec, train: Sequ
     return sampled
 
 
-def _chosen(train: Sequence[PreferencePair], spec: RoundSpec) -> list[PreferencePair]:
-    """The pairs of a round: of its source, and among them the easiest or hardest share by margin."""
-    mine = [p for p in train if f"{p.source}/".startswith(f"{spec.source}/" if spec.source else "")]
-    if not mine and train:
-        raise UserError(
-            f"prefer: no pair has the source {spec.source!r}; there are: {', '.join(sorted({p.source for p in train}))}"
-        )
+@dataclass(frozen=True)
+class _Known:
+    """The cleaned pairs of the split train, and the sources that only a round which names them learns from."""
+
+    train: Sequence[PreferencePair]
+    leave_out: Sequence[str]
+
+    def of(self, spec: RoundSpec) -> list[PreferencePair]:
+        """The pairs of a round: of its source, and among them the easiest or hardest share by margin."""
+        mine = [p for p in self.train if _is_of(p, spec.source)]
+        if not spec.source:
+            mine = [p for p in mine if not any(_is_of(p, name) for name in self.leave_out)]
+        if not mine and self.train:
+            there = ", ".join(sorted({p.source for p in self.train}))
+            raise UserError(
+                f"prefer: no pair has the source {spec.source!r}; there are: {there}"
+                if spec.source
+                else f"prefer: all pairs are of sources in leave_out; there are: {there}: name one in a round (source: ...), or "
+                "set preferences.sampled_problems"
+            )
+        return _by_margin(mine, spec)
+
+
+def _is_of(pair: PreferencePair, source: str) -> bool:
+    return f"{pair.source}/".startswith(f"{source}/" if source else "")
+
+
+def _by_margin(mine: list[PreferencePair], spec: RoundSpec) -> list[PreferencePair]:
+    """The easiest or hardest share of them."""
     if spec.easiest == spec.hardest == 1 or not mine:
         return mine
     gap = margins("prefer", mine)

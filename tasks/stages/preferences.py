@@ -1,5 +1,5 @@
-"""The stage `preferences`: pairs whose rejected side carries one planted, verified error; among those for training,
-planted label noise.
+"""The stage `preferences`: pairs of the SFT model's own answers, of which one fared better by the verifiers, and pairs
+whose rejected side carries one planted, verified error; among those for training, planted label noise.
 
 Pairs of the split train are delivered as an annotator would deliver them: some labels swapped, some pairs twice, no
 verified margin. The truth lies in truth.parquet, which no cleaner reads. Pairs of the split valid stay as verified, to
@@ -24,13 +24,25 @@ from tasks.knowledge import knowledge
 from tasks.own_rows import read
 from tasks.own_rows.pairs import pairs as own_pairs
 from tasks.planning.pieces import Pieces
+from tasks.planning.settings import RolloutSampling
 from tasks.runtime.stage import Stage
 from tasks.storage import tables
+
+RENAMED = {"search_top_k": "sampling: {search_top_k: ...}"}  # knobs that there were -> what to write now
+ONLY_WITH = {"tasks.models.own_answers": "sampled_problems"}  # imported only where this knob is set: read by the plan
 
 
 def preferences(
     stage: Stage,
     *,
+    sampled_problems: int = 600,
+    sampled_valid: int = 60,
+    samples_per_prompt: int = 8,
+    pairs_per_problem: int = 2,
+    sampling: RolloutSampling = RolloutSampling(),
+    device: str = "cpu",
+    dtype: str = "float32",
+    envs: Pieces("env") = [{"piece": "search"}, {"piece": "single"}],  # noqa: B006
     n_family: int = 150,
     n_valid: int = 30,
     per_trajectory: int = 1,
@@ -39,7 +51,6 @@ def preferences(
     exact: float = 0.02,
     near: float = 0.02,
     contradiction: float = 0.01,
-    search_top_k: int = 3,
     makers: Pieces("pair_maker") = [],  # noqa: B006 (read by ast)
     n_made: int = 60,
     flaws: float = 0.3,
@@ -50,6 +61,15 @@ def preferences(
     """Makes preference pairs.
 
     Args:
+        sampled_problems: training problems (questions, and the same number of each family) that the SFT model plays, for
+            pairs of its own turns; 0 makes none
+        sampled_valid: the same of the split valid
+        samples_per_prompt: episodes of each of them
+        pairs_per_problem: most pairs of a problem
+        sampling: how the SFT model's episodes are sampled; a search shows the errors' maker as many passages
+        device: where the SFT model is: cpu, cuda, or cuda:0
+        dtype: type of its weights: float32 or bfloat16
+        envs: environments that problems are played in, with their knobs
         n_family: problems of each family (train) that give a pair each
         n_valid: the same of valid
         per_trajectory: pairs of every search demonstration
@@ -58,7 +78,6 @@ def preferences(
         exact: further pairs, as a share: the same pair from another source
         near: further pairs, as a share: the same with a reworded prompt
         contradiction: further pairs, as a share: the same with its sides swapped
-        search_top_k: passages per search
         makers: further sources of pairs
         n_made: problems with a worked solution, of every family and split, for which makers make pairs
         flaws: probability with which the program that stands for a model errs in each step
@@ -70,8 +89,9 @@ def preferences(
     if own and not mix:
         write(stage, own.rows, [], own.quarantined, own, {})
         return
+    search = knowledge.search(stage, k=sampling.search_top_k)
     world = World(
-        knowledge.search(stage, k=search_top_k),
+        search,
         {e.name: e.type for e in tables.read(stage.input("kb", "entities.parquet"), Entity)},
         [r.label for r in tables.read(stage.input("kb", "relations.parquet"), Relation)],
     )
@@ -88,6 +108,21 @@ def preferences(
                     lambda g=game, i=i: wrong_turns(stage.seed, questions[g.problem], g, i, world, errors=errors),
                 )
             )
+    if sampled_problems:
+        from tasks.models.own_answers import pairs_of
+
+        items += pairs_of(
+            stage,
+            search,
+            envs,
+            train=sampled_problems,
+            valid=sampled_valid,
+            samples=samples_per_prompt,
+            most=pairs_per_problem,
+            sampling=sampling,
+            device=device,
+            dtype=dtype,
+        )
     verified, quarantined = once(items)
     if not verified:
         raise UserError(
@@ -101,12 +136,12 @@ def preferences(
     noisy, truth = label_noise(train, rng, **shares) if any(shares.values()) else (train, [])
     about = {
         "errors": dict(sorted(Counter(p.columns["error"]["type"] for p in verified if "error" in p.columns).items())),
-        **({"made": dict(sorted(Counter(p.source.partition("/")[0] for p in verified).items()))} if makers else {}),
+        "made": dict(sorted(Counter(p.source.partition("/")[0] for p in verified).items())),
         "planted": {"copies": len(noisy) - len(train), "flipped": sum(t.flip for t in truth)},
         "gates": {
-            "rejected": "wrong by the verifier, or its search misses every passage that is needed",
+            "rejected": "worse by the verifier, or wrong by it, or its search misses every passage that is needed",
             "flip": flip,
-            "search_top_k": search_top_k,
+            "search_top_k": sampling.search_top_k,
         },
     }
     pairs = noisy + [p for p in verified if p.split != "train"] + (own.rows if own else [])

@@ -157,11 +157,25 @@ def reward(
         found = measures(r[0::2], r[1::2], n[0::2], n[1::2])
         card["valid_accuracy"], card["valid_pairs"] = round(float((r[0::2] > r[1::2]).mean()), 4), len(valid) // 2
         card["valid"] = {name: None if x is None else round(x, 4) for name, x in found.items() if name != "accuracy"}
+        card["valid_by_source"] = by_source(sides["valid"], valid, r)
     if best_of_n:
         player = _player(stage, dtype, device, max_length, sampling, envs)
         held = [p for p in known.values() if p.split != "train" and p.env in player.envs][:best_of_problems]
         card["best_of"] = _best_of(stage, judge, trained, player, held, best_of_n, told if facts else None)
     stage.card(card)
+
+
+def by_source(pairs: Sequence[PreferencePair], rows: Sequence[Row], rewards: np.ndarray) -> dict[str, dict[str, float]]:
+    """Accuracy on the held-out pairs of each source: those of the policy's own answers (`own_answers`) are what a reward
+    model is asked about when it is used, pairs with a planted error are not."""
+    order: dict[str, list[bool]] = {}
+    for i in range(0, len(rows), 2):
+        name = pairs[rows[i].group].source.partition("/")[0]
+        order.setdefault(name, []).append(bool(rewards[i] > rewards[i + 1]))
+    return {
+        name: {"accuracy": round(sum(right) / len(right), 4), "pairs": len(right)}
+        for name, right in sorted(order.items())
+    }
 
 
 class _Judge:

@@ -131,14 +131,18 @@ def rl(
             f"rl: sampling.temperature is {sampling.temperature}: a policy that is always sure has nothing to learn from; sample with 1.0"
         )
     asked = ["questions"] * include_questions + ["problems"] * include_families
+    held = {e.piece.rpartition("/")[2] for e in envs}
     problems = [
-        p for name in asked for p in tables.read(stage.input(name, "problems.parquet"), Problem) if p.split == "train"
-    ]
+        p
+        for name in asked
+        for p in tables.read(stage.input(name, "problems.parquet"), Problem)
+        if p.split == "train" and (p.env in held or name == "questions" or not include_questions)
+    ]  # beside questions, families that this run has no environment for are left out
     if not problems:
         raise UserError(
             "rl: there is no problem of the split train: raise n_train of the stage questions, or name files of your own in rl.files"
         )
-    if lacking := sorted({p.env for p in problems} - {e.piece.rpartition("/")[2] for e in envs}):
+    if lacking := sorted({p.env for p in problems} - held):
         raise UserError(
             f"rl: problems are played in the environment {lacking[0]}, which rl.envs does not hold: add {{piece: {lacking[0]}}}"
         )

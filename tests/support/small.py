@@ -24,8 +24,6 @@ SIZES = {  # stage -> knobs; the whole project is made in seconds
     "questions": {"n_train": 30, "n_valid": 3, "n_test": 3},
     "problems": {"families": [{"piece": "countdown", "levels": [1]}], "n_train": 12, "n_valid": 2, "n_test": 2},
     "demonstrations": {"n": 16, "n_valid": 2, "n_family": 4},
-    "preferences": {"n_family": 10, "n_valid": 2},
-    "clean": {"cleaners": [{"piece": "duplicates"}]},
     "sft": {
         **MODEL,
         "base_steps": 5,
@@ -35,8 +33,17 @@ SIZES = {  # stage -> knobs; the whole project is made in seconds
         "rows_per_step": 4,
         "checkpoint_every": 2,
     },
+    "preferences": {
+        "n_family": 10,
+        "n_valid": 2,
+        "sampled_problems": 6,
+        "sampled_valid": 2,
+        "samples_per_prompt": 2,
+        "sampling": {"max_turn_tokens": 4},
+    },
+    "clean": {"cleaners": [{"piece": "duplicates"}]},
     "reward": {"steps": 5, "pairs_per_step": 4, "checkpoint_every": 2},
-    "prefer": {"steps": 6, "pairs_per_step": 4, "checkpoint_every": 2},
+    "prefer": {"steps": 6, "pairs_per_step": 4, "checkpoint_every": 2, "leave_out": []},  # a toy answers nothing right
     "rl": {
         "steps": 6,
         "prompts_per_step": 2,

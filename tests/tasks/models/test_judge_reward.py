@@ -168,7 +168,7 @@ def project(tmp_path_factory):
     root = tmp_path_factory.mktemp("judged") / "project"
     root.mkdir()
     small.write_project(root)
-    for name in ("kb", "questions", "problems", "demonstrations", "preferences", "clean", "sft"):
+    for name in ("kb", "questions", "problems", "demonstrations", "sft"):
         play(root, name)
     return root
 

@@ -39,6 +39,8 @@ CLEANERS = [{"piece": "duplicates"}, {"piece": "confident_learning"}]
 
 
 def run(root: Path, function, **params) -> dict:
+    if function is preferences:  # pairs of a model's own answers: test_training_stages.py
+        params = {"sampled_problems": 0, **params}
     stage = Stage(function.__name__, plan={"params": params, "seed": 7}, root=root)
     with stage.running():
         function(stage, **bind_all({k: v for k, v in PIECES.get(function.__name__, {}).items() if k in params}, params))

@@ -23,9 +23,11 @@ def data(tmp_path_factory):
     root = tmp_path_factory.mktemp("rounds") / "data"
     root.mkdir()
     small.write_project(root)
-    for name in ("kb", "questions", "problems", "demonstrations", "preferences", "clean"):
+    for name in ("kb", "questions", "problems", "demonstrations"):
         play(root, name)
     play(root, "sft", base_steps=3, steps=3)
+    for name in ("preferences", "clean"):
+        play(root, name)
     return root
 
 
@@ -163,3 +165,11 @@ def test_a_reward_model_with_facts_reads_them_before_the_question(project, monke
     play(project, "reward", steps=2, pairs_per_step=4, facts=True)
     asked = seen["pairs"][0].prompt
     assert asked[0].role == "system" and asked[0].content and asked[1].role == "user"
+
+
+def test_pairs_with_a_planted_error_teach_only_where_a_round_names_them(project):
+    left_out = ["wrong_turns", "injected_errors"]
+    with pytest.raises(UserError, match="all pairs are of sources in leave_out; there are: injected_errors/countdown"):
+        play(project, "prefer", leave_out=left_out)
+    kept = play(project, "prefer", leave_out=left_out, rounds=[{"source": "injected_errors"}])
+    assert 0 < kept["pairs"] < play(project, "prefer", leave_out=[])["pairs"]

@@ -25,7 +25,8 @@ from training.model.attention import PackedRows
 from training.model.model import head_weight, hidden_states, load_model
 from training.model.render import Renderer
 
-DATA = ("kb", "questions", "problems", "demonstrations", "preferences", "clean")
+DATA = ("kb", "questions", "problems", "demonstrations")
+PAIRS = ("preferences", "clean")  # of the SFT model's own answers among others
 TRAINED = ("sft", "reward", "prefer", "rl")
 MODELS = ("sft/base", "sft/model", "reward/model", "prefer/model", "rl/model")
 DISPLEASED = {
@@ -65,7 +66,7 @@ def whole(tmp_path_factory):
     root = tmp_path_factory.mktemp("stages") / "whole"
     root.mkdir()
     small.write_project(root)
-    for name in (*DATA, *TRAINED):
+    for name in (*DATA, "sft", *PAIRS, *TRAINED[1:]):
         play(root, name, **QUICK.get(name, {}))
     return root
 
@@ -240,7 +241,7 @@ def test_the_gpu_profile_reaches_its_first_optimizer_step_with_a_local_model(pro
     quick = {
         "sft": {**few, "model": str(local), "steps": 1, "rows_per_step": 4},
         "reward": {**few, "steps": 1, "pairs_per_step": 4},
-        "prefer": {**few, "steps": 1, "pairs_per_step": 4},
+        "prefer": {**few, "steps": 1, "pairs_per_step": 4, "leave_out": []},
         "rl": {
             **few,
             "steps": 1,
@@ -257,6 +258,7 @@ def test_the_gpu_profile_reaches_its_first_optimizer_step_with_a_local_model(pro
         yaml.safe_dump({"recipe": "grpo", "profile": "gpu", "tracking": "off", "set": {**settings, **quick}})
     )
     plan.write(project)
+    assert load("preferences", project)["params"]["sampling"]["max_turn_tokens"] == 512
     shown, real = {}, Renderer.prompt
     for name in TRAINED:
         asked = shown.setdefault(name, {})

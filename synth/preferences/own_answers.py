@@ -1,0 +1,75 @@
+"""Preference pairs from a policy's own episodes: two next turns of one conversation, of which one led to better scores.
+
+Episodes of one problem that share a conversation up to an assistant turn are a sample of what becomes of each turn that
+was written there. A turn's value is the mean score of the episodes that went through it, drawn towards the mean of
+all episodes that came to this place by one episode's weight, so that one lucky episode does not decide:
+(sum of its scores + mean of the place) / (number of its episodes + 1). The best turn of a place is chosen over the worst
+where their values differ by `gap`. For a single turn that is the best of n against the worst of n; for longer episodes it
+is the preference over steps of Xie et al. 2024, "Monte Carlo Tree Search Boosts Reasoning via Iterative Preference
+Learning" (arXiv 2405.00451), on plain rollouts in the place of a tree search.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from synth.types import Message, PreferencePair, Problem, Quarantined
+
+
+@dataclass(frozen=True, kw_only=True)
+class Episode:
+    """A whole conversation and what the verifier gave it; `score` is None where it could not be scored. `begins` is the
+    number of its messages that were there before the policy spoke."""
+
+    messages: tuple[Message, ...]
+    score: float | None
+    begins: int
+
+
+def own_answers(
+    problem: Problem, episodes: Sequence[Episode], *, most: int = 2, gap: float = 0.25
+) -> list[PreferencePair | Quarantined]:
+    """At most `most` pairs of a problem, those of the greatest difference first; one row that is quarantined where all
+    episodes are worth the same."""
+    places: dict[tuple[Message, ...], dict[str, list[float]]] = {}
+    for episode in episodes:
+        if episode.score is None:
+            continue
+        for i in range(episode.begins, len(episode.messages)):
+            if episode.messages[i].role == "assistant":
+                turns = places.setdefault(episode.messages[:i], {})
+                turns.setdefault(episode.messages[i].content, []).append(episode.score)
+    found = []
+    for place, turns in places.items():
+        scores = [s for mine in turns.values() for s in mine]
+        prior = sum(scores) / len(scores)
+        value = {text: (sum(mine) + prior) / (len(mine) + 1) for text, mine in turns.items() if text.strip()}
+        if len(value) > 1:
+            best, worst = max(value, key=lambda t: (value[t], t)), min(value, key=lambda t: (value[t], t))
+            if (margin := value[best] - value[worst]) >= gap:
+                found.append((margin, place, best, worst))
+    if not found:
+        seen = sorted({e.score for e in episodes if e.score is not None})
+        return [
+            Quarantined(
+                id=f"{problem.id}/own_answers",
+                stage="preferences",
+                reason="no_better_turn",
+                evidence=f"{len(episodes)} episodes with the scores {seen} hold no two turns of one place whose values differ by {gap}",
+            )
+        ]
+    found.sort(key=lambda f: (-f[0], len(f[1]), f[2], f[3]))
+    return [
+        PreferencePair.make(
+            prompt=place,
+            chosen=best,
+            rejected=worst,
+            source=f"own_answers/{problem.env}",
+            problem=problem.id,
+            margin=margin,
+            columns={"group": problem.lineage.get("root", problem.id)},
+            split=problem.split,
+        )
+        for margin, place, best, worst in found[:most]
+    ]

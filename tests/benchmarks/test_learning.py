@@ -1,0 +1,49 @@
+"""The benchmark of learning in miniature: every control is trained, every case measured, all of it summed up."""
+
+import json
+
+import pytest
+import small
+
+from benchmarks import learning
+
+QUICK = {
+    **{k: v for k, v in small.SIZES.items() if k not in ("evaluate", "report", "rl")},
+    "rl": {
+        "steps": 3,
+        "prompts_per_step": 2,
+        "samples_per_prompt": 2,
+        "sampling": {"max_turn_tokens": 4},
+        "filters": [],
+        "advantage": {"piece": "reinforce", "baseline": 0.5},  # an untrained model scores 0 and learns of this
+    },
+    "evaluate": {"sampling": {"max_turn_tokens": 4}},
+}
+
+
+@pytest.mark.slow
+def test_a_seed_has_every_control_and_the_summary_every_claim(tmp_path, monkeypatch):
+    monkeypatch.setattr(learning, "N_QUESTIONS", 3)
+    found = json.loads(json.dumps(learning.one(3, tmp_path / "seed", QUICK)))
+    for name in learning.TRAINED:
+        assert {name, f"{name}, greedy", f"{name}, families"} <= set(found["cases"])
+        assert len(found["cases"][name]["scores"]) == 3 and len(found["cases"][name]["scores"][0]) == learning.SAMPLES
+    weights = {
+        (p / "model.safetensors").read_bytes() for p in (tmp_path / "seed").rglob("model") if "noisy" not in str(p)
+    }
+    assert len(weights) == 6, "sft, reward, prefer, rl and two controls; nothing was right, so the third is the start"
+    shown = json.loads((tmp_path / "seed/beside/sft-more-shown/artifacts/demonstrations/card.json").read_text())
+    assert (
+        shown["accepted"] > json.loads((tmp_path / "seed/artifacts/demonstrations/card.json").read_text())["accepted"]
+    )
+    summary = {(r["case"], r["metric"]): r for r in learning.summarise([found, found])}
+    for other in (
+        "SFT",
+        "SFT continued",
+        "rejection-sampling SFT",
+        "SFT with as many demonstrations as RL saw problems",
+    ):
+        assert (f"RL minus {other}, temperature 1", "pass@1") in summary
+    for chosen in learning.CHOSEN:
+        assert (f"RL, greedy, minus best of n of SFT by {chosen}", "pass@1") in summary
+    assert all(r["n"] == 2 and not r["peers"] for r in summary.values())
