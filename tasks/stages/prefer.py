@@ -88,7 +88,7 @@ def prefer(
         tokens_per_microbatch: most tokens of one pass; it changes memory and not the result
         gradient_checkpointing: computes activations again in the backward pass: less memory for about a third more
             time
-        lora: adapters in the place of all weights: rank, alpha, modules (training/model/lora.py); empty trains all
+        lora: adapters in the place of all weights: rank, alpha, modules, merge (training/model/lora.py); empty trains all
         max_length: most tokens of a row; longer ones are left out and counted
         optimizer: the optimizer and the schedule of its learning rate
         sft_weight: weight of the next-token loss of the chosen answers

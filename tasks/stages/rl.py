@@ -95,7 +95,7 @@ def rl(
         tokens_per_microbatch: most tokens of one pass; it changes memory and not the result
         gradient_checkpointing: computes activations again in the backward pass: less memory for about a third more
             time
-        lora: adapters in the place of all weights: rank, alpha, modules (training/model/lora.py); empty trains all
+        lora: adapters in the place of all weights: rank, alpha, modules, merge (training/model/lora.py); empty trains all
         optimizer: the optimizer and the schedule of its learning rate
         epochs: passes over the rollouts of a step
         minibatches: optimizer steps of one pass

@@ -89,7 +89,7 @@ def sft(
         tokens_per_microbatch: most tokens of one pass; it changes memory and not the result
         gradient_checkpointing: computes activations again in the backward pass: less memory for about a third more
             time
-        lora: adapters in the place of all weights: rank, alpha, modules (training/model/lora.py); empty trains all
+        lora: adapters in the place of all weights: rank, alpha, modules, merge (training/model/lora.py); empty trains all
         optimizer: the optimizer and the schedule of its learning rate, of the small model's first training too
         sft_lr_factor: scales the learning rates of fine-tuning
         context_weight: loss weight of the tokens that the model is told rather than says

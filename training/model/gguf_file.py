@@ -9,6 +9,8 @@ apart, as llama.cpp's own converter does.
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -303,7 +305,7 @@ def load(path: Path, *, dtype: torch.dtype = torch.float32) -> nn.Module:
     from transformers import AutoConfig, AutoModelForCausalLM
 
     folder, name = str(path.parent), path.name
-    with no_bars():
+    with no_bars(), contextlib.redirect_stderr(io.StringIO()):  # a bar that has no switch
         config = AutoConfig.from_pretrained(folder, gguf_file=name)
         if said := contents(path).head_dim:  # transformers does not read it of every architecture
             config.head_dim = said
