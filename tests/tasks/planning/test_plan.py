@@ -320,6 +320,33 @@ def test_what_an_update_rule_brings_and_took_over_is_named(tmp_path, monkeypatch
     assert all(w in sentence for w in words), sentence
 
 
+@pytest.mark.parametrize("old_first", [True, False])
+@pytest.mark.parametrize(
+    "stage, old, new, words",
+    [
+        (
+            "prefer",
+            "earlier: 3",
+            "update_rules: [{piece: earlier_policies, keep: 2}]",
+            "another name now: write update_rules",
+        ),
+        ("rl", "lr: 0.1", "optimizer: {lr: 0.2}", "rl.lr is rl.optimizer.lr now"),
+        ("rl", "tool_calls: 4", "engine: {tool_calls: 8}", "rl.tool_calls is rl.engine.tool_calls now"),
+        ("evaluate", "top_p: 0.9", "sampling: {top_p: 0.8}", "evaluate.top_p is evaluate.sampling.top_p now"),
+    ],
+)
+def test_an_old_name_beside_its_new_one_is_refused(tmp_path, monkeypatch, stage, old, new, words, old_first):
+    """Whichever stands first, and where a recipe gives the new one: neither wins silently."""
+    monkeypatch.chdir(tmp_path)
+    both = f"{old}, {new}" if old_first else f"{new}, {old}"
+    assert words in refused(f"set: {{{stage}: {{{both}}}}}", tmp_path)
+    (tmp_path / "pieces/recipes").mkdir(parents=True)
+    recipe = read_yaml(resolve.yaml_files("recipes")["grpo"])
+    own = {**recipe, "id": "own", "extends": "", "stages": {stage: parse(f"{{{new}}}", "new")}}
+    (tmp_path / "pieces/recipes/own.yaml").write_text(json.dumps({k: v for k, v in own.items() if v != ""}))
+    assert words in refused(f"recipe: own\nset: {{{stage}: {{{old}}}}}", tmp_path)
+
+
 def test_a_rule_brings_what_a_loss_needs_and_counts_where_it_is_used(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     prefer = made("set: {prefer: {loss: mnpo, update_rules: [earlier_policies]}}", tmp_path)["prefer"]
