@@ -1,5 +1,5 @@
 """`espalier check NAME` and `espalier check --all`: do the recipes' pieces give the numbers that papers and hands say,
-and do policies that learn with them do what the recipe claims?"""
+do policies that learn with them do what the recipe claims, and is a whole recipe, as it is run, its method?"""
 
 from __future__ import annotations
 
@@ -22,6 +22,12 @@ def add(commands: Any) -> None:
     kind.add_argument(
         "--behaviour", action="store_true", help="the behavioural protocols alone: seconds to minutes each"
     )
+    kind.add_argument(
+        "--run",
+        action="store_true",
+        help="a dry step of the whole recipe: its stages on small data; does each piece act, and nothing that it did not ask for? "
+        "a second each",
+    )
     p.add_argument("--record", action="store_true", help="write what was seen to flows/recipes/evidence")
     p.set_defaults(run=check)
 
@@ -33,6 +39,8 @@ def check(args: argparse.Namespace) -> int:
     if bool(args.recipe) == args.all:
         raise UserError("name recipes to check, or give --all (`espalier recipes` lists them)")
     names = sorted(yaml_files("recipes")) if args.all else args.recipe
+    if args.run:
+        return 1 if _run(names) else 0
     with_protocol = [n for n in names if read_recipe(n).get("behaviour")]
     failed = 0 if args.behaviour else _numeric(names)
     if args.behaviour or not (args.numeric or args.all):
@@ -42,6 +50,33 @@ def check(args: argparse.Namespace) -> int:
             )
         failed += _behaviour(with_protocol, args.record)
     return 1 if failed else 0
+
+
+def _run(names: list[str]) -> int:
+    """The table of a dry step of each recipe; how many recipes have a finding."""
+    import torch
+
+    from tasks.lab.dry import table
+
+    torch.set_num_threads(1)
+    head = ("recipe", "stage", "piece", "called", "changes", "weights")
+    widths = (28, 14, 34, 6, 22, 7)
+    line = lambda cells: "  ".join(f"{c:<{w}}" for c, w in zip(cells, widths, strict=True)).rstrip()  # noqa: E731
+    print(line(head))
+    wrong = []
+    for name in names:
+        lines = table(name)
+        for one in lines:
+            called = "" if one.called is None else str(one.called)
+            if one.piece:
+                print(line((one.recipe, one.stage, one.piece, called, one.changes or "-", one.moves)))
+        for text in dict.fromkeys(one.finding for one in lines if one.finding):
+            print(f"    FOUND  {name}: {text}", flush=True)
+            wrong.append(name)
+    print(
+        f"{len(names) - len(set(wrong))} of {len(names)} recipes do what they say; {len(wrong)} findings in the others"
+    )
+    return len(set(wrong))
 
 
 def _numeric(names: list[str]) -> int:

@@ -15,6 +15,7 @@ from synth.verify import UNPARSABLE
 MAX_CHARS = 2000
 FORM = "text"
 EXAMPLE = {"prompt": "Who is what?", "answer": "A: knight, B: knave"}
+GIVES = ("agree",)
 _PAIR = re.compile(
     r"\s*(?:[-*]\s+)?[\"']?([A-Za-z0-9_]{1,40})[\"']?\s*(?:->|→|[:=]|\bis\b(?:\s+an?\b)?)\s*[\"']?([A-Za-z0-9_]{1,40})[\"']?\s*",
     re.ASCII,

@@ -22,6 +22,7 @@ EXAMPLE = {
         "clauses": [{"kind": "words", "n": 3}, {"kind": "ends", "text": "moon"}, {"kind": "holds", "text": "over"}]
     },
 }
+GIVES = ("kept",)
 KEEPS: dict[str, Callable[[list[str], Mapping[str, Any]], bool]] = {
     "words": lambda words, c: len(words) == c["n"],
     "begins": lambda words, c: words[0][0].lower() == c["text"],

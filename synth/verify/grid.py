@@ -9,6 +9,7 @@ from synth.verify import UNPARSABLE
 MAX_CHARS = 1000
 FORM = "number"
 EXAMPLE = {"prompt": "Complete the grid.", "answer": "1234/3412/2143/4321"}
+GIVES = ("agree",)
 _BETWEEN = str.maketrans("", "", " \t\n/|,;[](){}\"'")
 
 

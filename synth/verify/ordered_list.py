@@ -19,6 +19,7 @@ MAX_CHARS = 2000
 FORM = "number"
 _POWER = re.compile(r"([0-9]{1,20})(?: ?\^ ?\(?([1-9][0-9]?)\)?)?")
 EXAMPLE = {"prompt": "Sort 7 3 10.", "answer": "3 7 10"}
+GIVES = ("in_place",)
 
 
 def items(text: str) -> tuple[Fraction | str, ...] | None:

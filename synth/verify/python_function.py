@@ -23,6 +23,7 @@ EXAMPLE = {
     "answer": "def f(x):\n    return x + 1",
     "args": {"function": "f", "inputs": [[1], [-1], [40]], "expected": [2, 0, 41]},
 }
+GIVES = ("tests",)
 
 
 def python_function(

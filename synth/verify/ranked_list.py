@@ -23,6 +23,7 @@ from synth.verify import UNPARSABLE
 MAX_CHARS = 4000
 FORM = "number"
 EXAMPLE = {"prompt": "Rank the passages [1] [2] [3].", "answer": "[2] > [1] > [3]", "args": {"relevance": [1, 2, 0]}}
+GIVES = ("ndcg", "recall", "rbo")
 _BARE = re.compile(r"[0-9]{1,4}(?:\s*>\s*[0-9]{1,4})*")
 _LIST = re.compile(r"\[([0-9]{1,4})\](?:\s*>\s*\[(?:[0-9]{1,4})\])*")
 

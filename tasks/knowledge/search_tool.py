@@ -13,7 +13,7 @@ from synth.knowledge.kb import Passage
 from synth.search.bm25 import Ranking, words
 from synth.search.engine import NOTHING, Engine, Page, build_index
 
-__all__ = ["NOTHING", "Search", "words"]
+__all__ = ["NOTHING", "Blank", "Search", "words"]
 
 
 class Search:
@@ -67,3 +67,26 @@ def own_pages(passages: Sequence[Passage]) -> Iterator[Page]:
         lines.setdefault(p.entity, []).append(p.text)
     for entity, texts in lines.items():
         yield Page(id=entity, title=titles[entity], text="\n".join(texts))
+
+
+class Blank:
+    """A search tool that finds nothing, whatever is asked; its engine opens and finds nothing either."""
+
+    def __call__(self, query: str) -> str:
+        return NOTHING
+
+    @property
+    def engine(self) -> Blank:
+        return self
+
+    def search(self, query: str, k: int = 3) -> str:
+        return NOTHING
+
+    def open(self, page: str, part: int = 1) -> str:
+        return NOTHING
+
+    def find(self, text: str, page: str = "", k: int = 5) -> str:
+        return NOTHING
+
+    def pages(self, page: str) -> list[str]:
+        return []

@@ -22,8 +22,12 @@ A protocol is written beside the recipe, under the key `behaviour`, and committe
     set, against_set, both      changes of knobs of `rl` for this recipe, for the other, for both
     steps, seeds                40 and 8 unless said
 
-Evidence (flows/recipes/evidence/<id>.json) holds the protocol, the values of every seed, and the mean difference with
-its 95 % interval (Student's t over paired seeds). Seeds are 1, 2, ...; a pair shares its seed.
+Evidence (flows/recipes/evidence/<id>.json) holds the protocol, the values of every seed, the mean difference with
+its 95 % interval (Student's t over paired seeds), and the digest of the code that ran (`code_of`). Seeds are 1, 2, ...; a pair
+shares its seed. Where all seeds give the same difference they are one draw and not n: that is refused.
+
+A protocol runs the constants that the recipe ships. One that changes knobs which the recipe itself sets (`changed`) is evidence of
+the pieces and not of the recipe, says so in its claim, and is counted apart in docs/METHODS.md.
 """
 
 from __future__ import annotations
@@ -45,8 +49,9 @@ from synth.types import digest, seed_for
 from tasks.errors import UserError, nearest
 from tasks.evaluation.interval import half_width
 from tasks.planning import code as src
+from tasks.planning.kinds import slots
 from tasks.planning.pieces import bind_all, locate
-from tasks.planning.resolve import check_params, overlaid, read_recipe, resolve
+from tasks.planning.resolve import check_params, overlaid, read_recipe, recipe_layers, resolve
 
 KEYS = {"claim", "task", "metric", "direction", "margin", "against", "set", "against_set", "both", "steps", "seeds"}
 SAMPLED = {
@@ -133,10 +138,10 @@ SMALL = {
     "optimizer": {"lr": 3e-3, "warmup": 0, "decay": "constant"},
     "sampling": {"max_turn_tokens": 16, "max_tokens": 128},
     "max_unscorable": 1.0,
-    "epochs": 1,
-    "minibatches": 1,
     "include_families": False,
 }
+SIZES = {"prompts_per_step", "max_turn_tokens", "max_tokens", "max_unscorable", "include_families", "envs", "steps"}
+BEFORE = {"epochs": 1, "minibatches": 1}  # what protocols also set before evidence had the key `code`
 SAMPLES = 64  # of each problem, when a policy is measured
 
 
@@ -162,6 +167,62 @@ def protocol_of(name: str) -> dict[str, Any]:
             f"recipe {name}: behaviour.margin is {full['margin']}: say how much worse it may be as a number of 0 or more"
         )
     return full
+
+
+def changed(name: str, protocol: Mapping[str, Any], *, before: bool = False) -> list[str]:
+    """The knobs that the recipe itself sets and that its protocol runs at other values, as "rl.lr"; sizes of the world do not
+    count. before: as protocols ran when they also fixed the number of updates."""
+    stages: dict[str, dict[str, Any]] = {}
+    for layer in recipe_layers(name):
+        for stage, knobs in layer.stages.items():
+            stages.setdefault(stage, {}).update(knobs or {})
+    own = merged(protocol.get("both") or {}, protocol.get("set") or {})
+    by_stage = {s: v for s, v in own.items() if s in STAGES}
+    flat = {k: v for k, v in own.items() if k not in STAGES}
+    if not by_stage:
+        by_stage = {"rl": {**SMALL, **(BEFORE if before else {}), **flat}}
+    return [
+        f"{stage}.{knob}"
+        for stage, knobs in sorted(by_stage.items())
+        for knob, value in sorted(knobs.items())
+        if knob not in SIZES
+        and knob in stages.get(stage, {})
+        and _full(stage, knob, stages[stage][knob]) != _full(stage, knob, value)
+    ]
+
+
+def _full(stage: str, knob: str, value: Any) -> Any:
+    """A value of a recipe with all knobs of its pieces, which it need not name."""
+    kind = slots()[stage].get(knob)
+    if kind is None or value is None:
+        return value
+    if isinstance(value, list):
+        return [_full(stage, knob, one) for one in value]
+    spec = {"piece": value} if isinstance(value, str) else value
+    if "piece" not in spec:
+        return spec
+    return {k.name: k.default for k in src.knobs(locate(kind, spec["piece"])).values()} | spec
+
+
+def code_of(name: str) -> str:
+    """16 hex digits of the code that a protocol of a recipe runs: the files of the stages that it sets, and of all pieces in use
+    there."""
+    stages = resolve(check_params({"recipe": name, "set": {}}, Path("params.yaml")))[0]
+    named = {stage for layer in recipe_layers(name) for stage in layer.stages}
+    used = [stages[s] for s in sorted(named)]
+    paths = {s.path for s in used} | {locate(folder, piece) for s in used for _, folder, piece in s.used}
+    return digest({src.name_of(p): src.digest(p) for p in sorted(paths)})[:16]
+
+
+def verdict(evidence: Mapping[str, Any]) -> str:
+    """ "holds", "reversed" (the interval lies wholly on the wrong side), "void" (it has no width) or "unseen"."""
+    e, p = evidence["effect"], evidence["protocol"]
+    if e["high"] - e["low"] <= 1e-9 * max(abs(e["mean"]), 1e-9):
+        return "void"
+    if evidence["holds"]:
+        return "holds"
+    sign = 1 if p["direction"] == "higher" else -1
+    return "reversed" if max(sign * e["low"], sign * e["high"]) < -p.get("margin", 0) else "unseen"
 
 
 def knobs_of(recipe: str, changes: Mapping[str, Any], path: Path) -> tuple[dict[str, Any], frozenset[str]]:
@@ -434,11 +495,18 @@ def behave(name: str, *, progress: Any = lambda text: None) -> dict[str, Any]:
         values.append((pair[0], pair[1]))
         progress(f"{name}: seed {seed} of {protocol['seeds']}: {pair[0]:.4g} against {pair[1]:.4g}")
     effect = summary([a - b for a, b in values])
+    if len(values) > 1 and effect["high"] == effect["low"]:
+        raise UserError(
+            f"recipe {name}: all {len(values)} seeds give the same difference {effect['mean']:.6g}: they are one draw, and an interval of "
+            "no width says nothing; choose a metric or a world in which seeds differ"
+        )
     sign = 1 if protocol["direction"] == "higher" else -1
     return {
         "recipe": name,
         "protocol": protocol,
         "protocol_digest": digest(protocol)[:16],
+        "code": code_of(name),
+        "changed": changed(name, protocol),
         "values": [{"seed": i + 1, "this": a, "against": b} for i, (a, b) in enumerate(values)],
         "effect": effect,
         "holds": bool(min(sign * effect["low"], sign * effect["high"]) > -protocol.get("margin", 0)),

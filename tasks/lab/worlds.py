@@ -111,8 +111,10 @@ def plans(recipe: str, changes: Mapping[str, Mapping[str, Any]], steps: int) -> 
     return resolve(check_params({"recipe": recipe, "set": merged}, Path("params.yaml")))[0]
 
 
-def run_stage(room: Room, name: str, resolved: Any) -> None:
-    """One real stage in the room, on one thread."""
+def run_stage(
+    room: Room, name: str, resolved: Any, change: Callable[[dict[str, Any]], dict[str, Any]] = lambda knobs: knobs
+) -> None:
+    """One real stage in the room, on one thread. change: of its knobs, pieces bound, before it is called."""
     needs = sorted({n for _, folder, piece in resolved.used for n in src.constant(locate(folder, piece), "NEEDS", ())})
     plan = {
         "params": resolved.params,
@@ -125,9 +127,8 @@ def run_stage(room: Room, name: str, resolved: Any) -> None:
     }
     stage = Stage(name, plan=plan, root=room.root)
     with stage.running():
-        getattr(importlib.import_module(f"tasks.stages.{name}"), name)(
-            stage, **bind_all(resolved.pieces, resolved.params, resolved.settings)
-        )
+        stage.params = change(bind_all(resolved.pieces, resolved.params, resolved.settings))
+        getattr(importlib.import_module(f"tasks.stages.{name}"), name)(stage, **stage.params)
     room.cards[name] = json.loads((stage.target / "card.json").read_text(encoding="utf-8"))
 
 

@@ -17,6 +17,7 @@ from typing import Any
 from synth.types import digest
 from tasks.paths import folders, project
 from tasks.planning import code as src
+from tasks.planning import parts
 from tasks.planning.config import read_yaml
 from tasks.planning.pieces import locate, observed
 from tasks.planning.resolve import check_params, resolve
@@ -34,6 +35,7 @@ def plans(root: Path, changed: Callable[[dict[str, Any]], dict[str, Any]] | None
     path = root / "params.yaml"
     params = check_params(changed(read_yaml(path) if path.exists() else {}) if changed else read_yaml(path), path)
     stages, profile = resolve(params)
+    parts.check(stages)
     first: dict[str, set[Path]] = {}
     needs: dict[str, list[str]] = {}
     known: src.Imports = {}

@@ -23,7 +23,7 @@ from tasks.evaluation import testsets as test_sets
 from tasks.evaluation.measure import OUTCOMES, measure, needed, plain
 from tasks.evaluation.outcome import MODELS, outcome
 from tasks.knowledge import knowledge
-from tasks.knowledge.search_tool import NOTHING
+from tasks.knowledge.search_tool import Blank
 from tasks.models import judge as judges
 from tasks.models import tools
 from tasks.models.openings import hosts as hosts_of
@@ -261,7 +261,7 @@ def _runs(
         for name in models
         for s in tests.own
     ]
-    blank = {**search, "search": lambda query: NOTHING}
+    blank = {**search, "search": Blank()}
     runs += [Run(f"{models[-1]}, search blanked", models[-1], tests.questions, blanked_samples, blank, blanked=True)]
     for r in runs:
         if not r.problems:

@@ -27,6 +27,7 @@ from training.env import system
 TOOLS = "ask"
 BUDGETS = ("most", "budget")
 ENDS = "a name said; a question beyond `most`; a turn that is neither"
+GIVES = ("answered", "right", "calls", "left", "turn_reward")
 _TEXT = re.compile(r"(.+)\. (Is it .+)\. Which one is it\?")
 _THING = re.compile(r"(\w+): ([\w ]+)")
 _HINT = re.compile(r"Is it (\w+)\? (yes|no)")

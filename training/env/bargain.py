@@ -34,6 +34,7 @@ from training.env import system
 TOOLS = "say (hold, accept, flatter, insult, ask)"
 BUDGETS = ("turns",)
 ENDS = "a sale; a buyer who leaves; `turns` turns; a turn that is no act"
+GIVES = {"goal": "", "relationship": "", "knowledge": "", "profit": "", "deal": "", "turns": "", "turn_reward": "judge"}
 DIMENSIONS = ("goal", "relationship", "knowledge")
 ACTS = {"firm": "hold", "close": "accept", "warm": "flatter", "hard": "insult", "probe": "ask"}
 _TEXT = re.compile(

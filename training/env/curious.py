@@ -28,6 +28,7 @@ from training.env.ask import Ask, ask
 TOOLS = "ask"
 BUDGETS = ("most",)
 ENDS = "a name said; a question beyond `most`; a turn that is neither"
+GIVES = ("answered", "right", "calls", "left", "belief", "turn_reward")
 Variant = Literal["accuracy", "log_accuracy", "entropy", "information"]
 
 

@@ -28,6 +28,7 @@ from training.env import system
 TOOLS = "ask"
 BUDGETS = ("budget",)
 ENDS = "an answer; `budget` turns without one"
+GIVES = ("answered", "right", "turns", "repeated", "invalid", "left", "turn_reward")
 _TEXT = re.compile(r"(.+)\. (Is it .+)\. Which one is it\?")
 _THING = re.compile(r"(\w+): ([\w ]+)")
 _ASK = re.compile(r"<ask>\s*(\w+)\s*</ask>")

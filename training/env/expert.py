@@ -25,6 +25,7 @@ from training.env import system
 TOOLS = "consult"
 BUDGETS = ("most",)
 ENDS = "an answer; a turn that is neither; a consultation after one was refused"
+GIVES = ("consults", "answered", "malformed")
 _CONSULT = re.compile(r"<consult>(.*?)</consult>", re.DOTALL)
 
 

@@ -23,6 +23,7 @@ from training.env import system
 TOOLS = "move"
 BUDGETS = ()
 ENDS = "the last heap is taken; a move that the rules do not allow"
+GIVES = ("won", "moves", "kept")
 _TEXT = re.compile(r"Heaps of ([\d, ]+)\. .+")
 _MOVE = re.compile(r"<move>\s*(\d{1,4}) from heap (\d{1,4})\s*</move>")
 

@@ -22,6 +22,7 @@ from training.env import system
 TOOLS = ""
 BUDGETS = ("turns", "longest")
 ENDS = "an answer; `turns` turns without one"
+GIVES = ("turns", "message_chars", "answered", "malformed")
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ from training.env import system
 TOOLS = ""
 BUDGETS = ("turns",)
 ENDS = "`turns` rules; a turn without a rule"
+GIVES = ("convict", "best", "accused", "told", "malformed")
 _TEXT = re.compile(r"(\d+) of (\d+) accused are guilty\. .+ of at least (\d+)/(\d+)\. .+")
 _RULE = re.compile(r"<rule>\s*(\S+)\s+(\S+)\s*</rule>")
 

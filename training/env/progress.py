@@ -28,6 +28,7 @@ from training.env import system
 TOOLS = "add, subtract, multiply"
 BUDGETS = ("notes",)
 ENDS = "the last request; a turn without a call"
+GIVES = ("task", "calls_right", "noted", "answered", "turn_reward")
 _REQUEST = re.compile(r"Request (\d+): (add|subtract|multiply) (\d+|result \d+) and (\d+|result \d+)\.")
 _NOTES = re.compile(r"<progress>(.*?)</progress>", re.DOTALL)
 _CALL = re.compile(r"<call>\s*(add|subtract|multiply)\(\s*(-?\d{1,9})\s*,\s*(-?\d{1,9})\s*\)\s*</call>")

@@ -19,6 +19,7 @@ from training.env import system
 TOOLS = ""
 BUDGETS = ()
 ENDS = "the first turn"
+GIVES = ("answered",)
 
 
 @dataclass(frozen=True)

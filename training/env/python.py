@@ -9,6 +9,7 @@ from training.env._tooled import Budget, Tooled
 TOOLS = "python"
 BUDGETS = ("turns", "calls", "parallel", "result", "context")
 ENDS = "an answer; a call after a budget is used up; with broken = end, a turn without a call that can be read"
+GIVES = ("answered", "turns", "calls", "failed", "cost", "malformed", "spent", "used_*")
 
 
 def python(

@@ -21,6 +21,7 @@ from training.env import system
 TOOLS = ""
 BUDGETS = ("most",)
 ENDS = "a right answer; `most` answers"
+GIVES = ("tries", "distinct", "right", "answered")
 
 
 @dataclass(frozen=True)

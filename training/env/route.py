@@ -24,6 +24,7 @@ from training.env import system
 TOOLS = "search (a model by its name)"
 BUDGETS = ("most",)
 ENDS = "an answer; a call beyond `most`; a turn that is neither"
+GIVES = ("cost", "routes", "answered", "format")
 POOL = (
     ("Ada", 1.0, "small, cheap, good at sums", {"integer_arithmetic": 0.9, "*": 0.2}),
     ("Bo", 1.0, "small, cheap, good at lists", {"list_sorting": 0.9, "*": 0.2}),

@@ -22,6 +22,15 @@ from training.env._evidence import Evidence
 TOOLS = ("search", "open", "find")
 BUDGETS = ("max_calls", "max_context")
 ENDS = "an answer; a call beyond the budget; a turn that is neither"
+GIVES = {
+    "calls": "",
+    "answered": "",
+    "malformed": "",
+    "context": "tools:open",
+    "repeated": ("gain", "redundancy", "tools:open"),
+    "evidence": ("gain", "redundancy"),
+    "turn_reward": ("gain", "redundancy"),
+}
 _QUERY = re.compile(r"<search>(.*?)</search>", re.DOTALL)
 
 

@@ -19,6 +19,7 @@ from training.env import system
 TOOLS = ""
 BUDGETS = ()
 ENDS = "the second answer"
+GIVES = ("answered", "pioneer", "observer")
 
 
 @dataclass(frozen=True)

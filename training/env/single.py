@@ -13,6 +13,7 @@ from training.env import system
 TOOLS = ""
 BUDGETS = ()
 ENDS = "the first turn"
+GIVES = ("answered",)
 
 
 @dataclass(frozen=True)

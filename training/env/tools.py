@@ -13,6 +13,7 @@ from training.env.tool.sql import sql
 TOOLS = "those of `use`, and of the servers of `servers`"
 BUDGETS = ("turns", "calls", "parallel", "result", "context", "cost")
 ENDS = "an answer; a call after a budget is used up; with broken = end, a turn without a call that can be read"
+GIVES = ("answered", "turns", "calls", "failed", "cost", "malformed", "spent", "used_*")
 SHIPPED = {"calculator": calculator, "search": search, "sql": sql, "python": None}
 
 

@@ -30,6 +30,7 @@ from training.env import system
 TOOLS = "ask, acknowledge, advise, praise"
 BUDGETS = ("turns", "floor", "ceiling")
 ENDS = "the right advice; a mood at the floor or the ceiling; `turns` turns; a turn that is none of them"
+GIVES = ("mood", "understood", "praised", "format", "turn_reward")
 _TEXT = re.compile(r"(Needs and their signs: .+\.) Somebody is (\w+) and (\w+)\. What is needed\?")
 _TURN = re.compile(r"<(ask|praise)\s*/>|<(acknowledge|advise)>\s*(\w+)\s*</\2>")
 _THINK = re.compile(r"\s*<think>.*?</think>", re.DOTALL)

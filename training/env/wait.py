@@ -20,6 +20,7 @@ from training.env import system
 TOOLS = ""
 BUDGETS = ("times",)
 ENDS = "the answer after the last cue"
+GIVES = ("answered", "waits", "changed", "gained")
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from training.env import system
 TOOLS = "move"
 BUDGETS = ("slack",)
 ENDS = "the goal; more than `slack` times the fewest moves; a turn without moves"
+GIVES = ("moves", "shortest", "late", "malformed")
 _MOVE = re.compile(r"<move>(.*?)</move>", re.DOTALL)
 _MAP = re.compile(r"[.#SGKD/]{3,}")
 

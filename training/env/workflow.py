@@ -33,6 +33,7 @@ from training.env import system
 TOOLS = "plan (generate, ensemble, test, review)"
 BUDGETS = ("rounds", "longest")
 ENDS = "a plan in <answer>; `rounds` plans; a plan that cannot be read"
+GIVES = ("success", "operators", "runs", "format", "answered")
 _PLAN = re.compile(r"<plan>(.*?)</plan>", re.DOTALL)
 _STEP = re.compile(r"(generate|ensemble|test|review)(?:\*(\d{1,2}))?")
 

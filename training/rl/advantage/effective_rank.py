@@ -24,6 +24,7 @@ from training.types import Advantages, Group, Rewards
 
 MIN_GROUP = 2
 NEEDS = {"effective_rank"}
+READS = ("rank", "rank_velocity", "rank_acceleration")
 NAMES = ("rank", "rank_velocity", "rank_acceleration")
 
 

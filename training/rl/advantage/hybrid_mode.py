@@ -23,6 +23,8 @@ from training.rl.advantage import standard
 from training.rl.reward import part
 from training.types import Advantages, Group, Rewards
 
+READS = ("{mode}",)
+
 MIN_GROUP = 2
 
 

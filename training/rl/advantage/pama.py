@@ -22,6 +22,8 @@ from training.rl.advantage import relative
 from training.rl.reward import part
 from training.types import Advantages, Group, Rewards
 
+READS = ("{parts}",)
+
 MIN_GROUP = 2
 
 

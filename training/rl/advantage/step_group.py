@@ -21,6 +21,8 @@ import numpy as np
 from training.rl.advantage import standard, turns
 from training.types import Advantages, Group, Rewards
 
+READS = ("turn_reward",)
+
 MIN_GROUP = 2
 
 

@@ -24,6 +24,8 @@ import numpy as np
 from training.rl.advantage import turns
 from training.types import Advantages, Group, Rewards
 
+READS = ("turn_reward",)
+
 MIN_GROUP = 2
 
 

@@ -23,6 +23,8 @@ import numpy as np
 from training.rl.advantage import relative, turns
 from training.types import Advantages, Group, Rewards
 
+READS = ("turn_reward",)
+
 
 def tapo(
     groups: Sequence[Group], rewards: Rewards, state: dict, rng: np.random.Generator, *, weight: float = 1.0

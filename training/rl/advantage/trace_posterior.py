@@ -22,6 +22,8 @@ import numpy as np
 from training.rl.reward import part
 from training.types import Advantages, Group, Rewards
 
+READS = ("log_ratio",)
+
 
 def trace_posterior(
     groups: Sequence[Group],

@@ -23,6 +23,8 @@ import numpy as np
 from training.rl.reward import part as part_of
 from training.types import Group, Rewards
 
+READS = ("{part}",)
+
 MIN_GROUP = 2
 
 

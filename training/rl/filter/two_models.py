@@ -19,6 +19,8 @@ import numpy as np
 from synth.types import Scored
 from training.types import Group, Rewards
 
+READS = ("weak", "strong")
+
 
 def two_models(
     groups: Sequence[Group],

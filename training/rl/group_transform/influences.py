@@ -24,6 +24,8 @@ from synth.types import Scored
 from training.rl.rollout_services import RolloutServices
 from training.types import Group, Rollout
 
+GIVES = ("influence_zx", "influence_xy", "influence_zy")
+
 
 def influences(
     groups: Sequence[Group],

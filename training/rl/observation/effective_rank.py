@@ -26,6 +26,8 @@ from training.rl.observation import with_parts
 from training.rollout.play import Player
 from training.types import Group, Rollout
 
+GIVES = ("rank", "rank_velocity", "rank_acceleration")
+
 
 def effective_rank(
     player: Player, groups: Sequence[Group], problems: Sequence[Problem], seed: tuple[Any, ...], *, stride: int = 8

@@ -25,6 +25,8 @@ from training.rl.observation import with_parts
 from training.rollout.play import Player
 from training.types import Group, Rollout
 
+GIVES = ("reference", "reference_bare")
+
 ANSWER = "<answer>"
 
 

@@ -19,6 +19,8 @@ from torch.nn.functional import logsigmoid
 from training.learner.reduction import live
 from training.types import Batch, Terms, TokenStats
 
+READS = ("turn_reward",)
+
 
 def turn_preference(
     stats: TokenStats, batch: Batch, *, coef: float = 0.5, beta: float = 0.1, margin: float = 0.05

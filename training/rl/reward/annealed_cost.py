@@ -19,6 +19,8 @@ import numpy as np
 from training.rl.reward import part
 from training.types import Group, Rewards
 
+READS = ("{name}",)
+
 
 def annealed_cost(
     groups: Sequence[Group],

@@ -21,6 +21,8 @@ import numpy as np
 from training.rl.reward import part
 from training.types import Group, Rewards
 
+READS = ("influence_zx", "influence_xy", "influence_zy")
+
 
 def coherence(
     groups: Sequence[Group],

@@ -18,6 +18,8 @@ import numpy as np
 from training.rl.reward import part
 from training.types import Group, Rewards
 
+READS = ("before",)
+
 
 def gain(
     groups: Sequence[Group], rewards: Rewards, state: dict, rng: np.random.Generator, *, cost: float = -1.0

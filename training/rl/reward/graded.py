@@ -19,6 +19,8 @@ import numpy as np
 from training.rl.reward import part
 from training.types import Group, Rewards
 
+READS = ("parsed",)
+
 
 def graded(
     groups: Sequence[Group],

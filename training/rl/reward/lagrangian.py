@@ -20,6 +20,8 @@ import numpy as np
 from training.rl.reward import part
 from training.types import Group, Rewards
 
+READS = ("{parts}",)
+
 
 def lagrangian(
     groups: Sequence[Group],

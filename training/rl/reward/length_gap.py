@@ -19,6 +19,8 @@ from synth.verify import extract_answer
 from training.rl.reward import part
 from training.types import Group, Rewards
 
+READS = ("answered",)
+
 
 def length_gap(
     groups: Sequence[Group],

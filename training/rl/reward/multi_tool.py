@@ -19,6 +19,8 @@ import numpy as np
 from training.rl.reward import part
 from training.types import Group, Rewards
 
+READS = ("answered", "used_{tools}")
+
 
 def multi_tool(
     groups: Sequence[Group],

@@ -24,6 +24,8 @@ import numpy as np
 from training.rl.reward import part
 from training.types import Group, Rewards
 
+READS = ("score", "relevant")
+
 
 def rank_consensus(
     groups: Sequence[Group], rewards: Rewards, state: dict, rng: np.random.Generator, *, a: float = 0.5, b: float = 0.5

@@ -21,6 +21,7 @@ from training.rl.reward import part
 from training.types import Group, Rewards
 
 NEEDS = {"reference_answer"}
+READS = ("reference", "answered")
 
 
 def reference_probability(

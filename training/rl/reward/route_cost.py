@@ -21,6 +21,8 @@ import numpy as np
 from training.rl.reward import part
 from training.types import Group, Rewards
 
+READS = ("{name}", "format")
+
 
 def route_cost(
     groups: Sequence[Group],

@@ -19,6 +19,8 @@ import numpy as np
 from training.rl.reward import part
 from training.types import Group, Rewards
 
+READS = ("{votes}",)
+
 
 def rule_or_vote(
     groups: Sequence[Group], rewards: Rewards, state: dict, rng: np.random.Generator, *, votes: str = "votes"

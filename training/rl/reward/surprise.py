@@ -18,6 +18,8 @@ import numpy as np
 from training.rl.reward import part
 from training.types import Group, Rewards
 
+READS = ("{probability}",)
+
 
 def surprise(
     groups: Sequence[Group],

@@ -30,7 +30,7 @@ def typed_units(
     state: dict,
     rng: np.random.Generator,
     *,
-    types: tuple = ("observation", "attribution", "motivation", "regulation", "efficacy", "sampling_logp"),
+    types: tuple = ("observation", "attribution", "motivation", "regulation", "efficacy", "behaviour"),
     first: str = "observation",
     low: int = 2,
     high: int = 6,

@@ -24,6 +24,8 @@ from training.rl.advantage import standard
 from training.rl.reward import part as part_of
 from training.types import Group, Rewards
 
+READS = ("{part}",)
+
 
 def when_to_think(
     groups: Sequence[Group],

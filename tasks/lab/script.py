@@ -1,0 +1,251 @@
+"""A policy that speaks from a script: what a model that has been taught says, without teaching one.
+
+The dry step of a recipe (tasks/lab/dry.py) runs real stages on a model of a few thousand random weights. Left to itself it would
+write noise, no reward would ever differ from another, and nothing could be seen. So its turns are texts: right and wrong answers,
+with and without working, the actions of each environment. They are encoded, and their log-probs are those that the model
+gives them, as if it had drawn them.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import torch
+
+from synth.types import Problem, Sampling, seed_for
+from training.learner.learner import score
+from training.learner.pack import Row, pack
+from training.model.render import Renderer
+from training.rollout.torch_sampler import TorchSampler
+from training.types import Segment
+
+Say = Callable[[str, int, int], str]  # (text so far, turn from 0, seed) -> the turn
+
+
+class Scripted(TorchSampler):
+    """A TorchSampler whose turns are those of `say`. bits: of the mantissas that the weights are rounded to for the log-probs that it
+    reports, as an engine of low precision does; 0 rounds nothing."""
+
+    say: Say
+    speaks: Renderer
+    bits: int = 0
+
+    def open(self, prompts: Sequence[np.ndarray], seeds: Sequence[int]) -> Any:
+        model = self.model
+        if self.bits:
+            model = copy.deepcopy(model)
+            with torch.no_grad():
+                for p in model.parameters():
+                    mantissa, exponent = torch.frexp(p)
+                    p.copy_(torch.ldexp((mantissa * 2**self.bits).round() / 2**self.bits, exponent))
+        return _Session(self, model, prompts, seeds)
+
+
+class _Session:
+    def __init__(self, sampler: Scripted, model: Any, prompts: Sequence[np.ndarray], seeds: Sequence[int]) -> None:
+        self.sampler, self.model, self.seeds = sampler, model, list(seeds)
+        self.ids = [np.asarray(p, dtype=np.int64) for p in prompts]
+        self.rows, self.turn = list(range(len(prompts))), 0
+
+    def observe(self, rows: Sequence[int], new: Sequence[np.ndarray]) -> None:
+        self.rows = list(rows)
+        for r, x in zip(rows, new, strict=True):
+            self.ids[r] = np.concatenate([self.ids[r], x])
+
+    def generate(self, sampling: Sampling) -> list[Segment]:
+        sampler, render = self.sampler, self.sampler.speaks
+        turns, rows = [], []
+        for r in self.rows:
+            seed = 0 if sampling.temperature == 0 else self.seeds[r]  # the likeliest turn is always the same
+            heard = render.decode(self.ids[r])
+            if sampling.choices:
+                text = sampling.choices[seed_for(seed, "choice", self.turn) % len(sampling.choices)]
+            else:
+                text = sampler.say(heard, self.turn, seed)
+            ids = render.turn(text)[: sampling.max_tokens]
+            turns.append(ids)
+            whole = np.concatenate([self.ids[r], ids])
+            rows.append(Row(ids=whole, trainable=np.arange(len(whole)) >= len(self.ids[r])))
+            self.ids[r] = whole
+        batch = pack(rows)
+        stats = score(self.model, batch, temperature=sampling.temperature or 1.0)
+        logp, entropy = (x[batch.trainable].numpy().astype(np.float32) for x in (stats.logp, stats.entropy))
+        cuts = np.cumsum([len(t) for t in turns])[:-1]
+        self.turn += 1
+        return [
+            Segment(
+                ids=ids,
+                role="model",
+                logp=a,
+                entropy=b,
+                stop="end" if ids[-1] == sampler.end_id else "length",
+                version=sampler.version,
+                sampling=sampling,
+            )
+            for ids, a, b in zip(turns, np.split(logp, cuts), np.split(entropy, cuts), strict=True)
+        ]
+
+
+@dataclass
+class Script:
+    """What is said to which problem: half of the answers are right, half of them stand behind working, and where the environment has
+    actions, turns before the answer take them.
+
+    problems   those that may be asked       words   of the working        prefixes   other texts that may stand before an answer
+    """
+
+    problems: Sequence[Problem]
+    words: str = "so that we can see what it is and find the way from here"
+    prefixes: Sequence[str] = ()
+    _of: dict[str, Problem] = field(default_factory=dict)
+
+    def __call__(self, heard: str, turn: int, seed: int) -> str:
+        rng = np.random.default_rng(seed_for(seed, "script", turn))
+        problem = self._found(heard)
+        act = ACTS.get(problem.env if problem else "")
+        if act is not None and problem is not None and (text := act(problem, heard, turn, rng)):
+            return text
+        return self.working(rng) + self.answer(problem, rng, told=problem is not None and _told(problem, heard))
+
+    def _found(self, heard: str) -> Problem | None:
+        inside = [p for p in self.problems if p.question in heard]
+        return max(inside, key=lambda p: len(p.question), default=None) or self._near(heard)
+
+    def _near(self, heard: str) -> Problem | None:
+        """The problem with most words in what was heard: environments cut and rewrite questions."""
+        words = set(heard.split())
+        shares = [len(words & set(p.question.split())) / max(len(set(p.question.split())), 1) for p in self.problems]
+        return self.problems[int(np.argmax(shares))] if shares and max(shares) > 0.3 else None
+
+    def working(self, rng: np.random.Generator) -> str:
+        if rng.random() < 0.4:
+            return ""
+        if len(self.prefixes) and rng.random() < 0.5:
+            return str(rng.choice(list(self.prefixes)))
+        words = self.words.split()
+        text = " ".join(rng.choice(words, rng.integers(20, 90) if rng.random() < 0.1 else rng.integers(1, 9)))
+        return f"<think>{text}</think>" if rng.random() < 0.6 else f"{text} "
+
+    @staticmethod
+    def chance(problem: Problem | None) -> float:
+        """Of a right answer: some problems are never solved and some always, as curricula, filters and hints want them."""
+        kinds = (0.0, 0.0, 1.0, 0.15, 0.85, *[0.5] * 5)
+        return kinds[seed_for(0, "chance", problem.id) % len(kinds)] if problem else 0.3
+
+    def answer(self, problem: Problem | None, rng: np.random.Generator, told: bool = False) -> str:
+        if rng.random() < 0.08 and 0 < self.chance(problem) < 1:
+            return "I do not know"
+        right = problem.answer if problem else "1"
+        solution = (problem.lineage.get("solution") or "") if problem else ""
+        shown = re.search(r"<answer>(.*)</answer>", solution, re.DOTALL)
+        right = shown.group(1) if shown else right
+        if rng.random() < max(self.chance(problem), 0.7 * told):
+            return f"<answer>{right}</answer>"
+        others = [p.answer for p in self.problems if problem and p.family == problem.family and p.answer != right]
+        kinds = [*(rng.choice(others, 2) if others else []), right[: len(right) // 2] or "?", f"{right} {right}"]
+        return f"<answer>{rng.choice(kinds)}</answer>"
+
+
+def _told(problem: Problem, heard: str) -> bool:
+    """Whether what stands behind the question, in the same message, gives the answer away."""
+    return problem.answer in heard.partition(problem.question)[2].partition("<|im_end|>")[0]
+
+
+def _properties(question: str) -> list[str]:
+    """The words that problems of twenty_questions list behind each thing."""
+    return sorted({w for part in re.findall(r": ([^;.]+)", question) for w in part.replace(",", " ").split()})
+
+
+def _ask(p: Problem, heard: str, turn: int, rng: np.random.Generator) -> str:
+    known = _properties(p.question)
+    return f"<ask>{rng.choice(known)}</ask>" if known and turn < 3 and rng.random() < 0.6 else ""
+
+
+def _search(p: Problem, heard: str, turn: int, rng: np.random.Generator) -> str:
+    words = p.question.split()
+    if turn >= 3 or rng.random() < 0.4:
+        return ""
+    about = p.answer if rng.random() < 0.5 else " ".join(rng.choice(words, min(3, len(words))))
+    before = "<think>look it up</think>" if rng.random() < 0.3 else ""
+    opened = rng.random() < 0.2
+    return before + (f"<open>{about}</open>" if opened and "<open>" in heard else f"<search>{about}</search>")
+
+
+def _tools(p: Problem, heard: str, turn: int, rng: np.random.Generator) -> str:
+    if turn >= 3 or rng.random() < 0.4:
+        return ""
+    name, arguments = (
+        ("search", {"query": p.question.split()[-1]}) if rng.random() < 0.5 else ("calculator", {"expression": "1 + 1"})
+    )
+    return f"<tool_call>{json.dumps({'name': name, 'arguments': arguments})}</tool_call>"
+
+
+def _bargain(p: Problem, heard: str, turn: int, rng: np.random.Generator) -> str:
+    if "<strategy>" in heard:
+        return f"<strategy>{rng.choice(['firm', 'close', 'warm', 'hard', 'probe'])}</strategy>"
+    return f"<say>{rng.choice(['hold', 'hold', 'accept', 'flatter', 'ask', 'insult'])}</say>"
+
+
+def _user(p: Problem, heard: str, turn: int, rng: np.random.Generator) -> str:
+    need = p.answer if rng.random() < 0.7 else "rest"
+    act = rng.choice(["<ask/>", "<praise/>", f"<acknowledge>{need}</acknowledge>", f"<advise>{need}</advise>"])
+    return ("<think>who is it</think>" if rng.random() < 0.8 else "") + str(act)
+
+
+def _expert(p: Problem, heard: str, turn: int, rng: np.random.Generator) -> str:
+    return "<consult>what is it?</consult>" if turn < 2 and rng.random() < 0.5 else ""
+
+
+def _route(p: Problem, heard: str, turn: int, rng: np.random.Generator) -> str:
+    return (
+        f"<search>{rng.choice(['Ada', 'Bo', 'Cleo', 'Dov'])}: what is it</search>"
+        if turn < 2 and rng.random() < 0.6
+        else ""
+    )
+
+
+def _workflow(p: Problem, heard: str, turn: int, rng: np.random.Generator) -> str:
+    plan = rng.choice(["generate", "generate*3 ensemble", "generate*5 review ensemble", "generate*2 test"])
+    return f"<plan>{plan}</plan>" if turn < 1 and rng.random() < 0.5 else f"<answer>{plan}</answer>"
+
+
+def _progress(p: Problem, heard: str, turn: int, rng: np.random.Generator) -> str:
+    numbers = [int(x) for x in re.findall(r"\d+", heard)] or [1, 1]
+    a, b = rng.choice(numbers, 2)
+    said = re.findall(r"\b(add|subtract|multiply) (\d+) (?:and|from|by) (\d+)", heard)
+    name, x, y = said[-1] if said and rng.random() < 0.6 else (rng.choice(["add", "subtract", "multiply"]), a, b)
+    notes = f"<progress>r{a}</progress>" if rng.random() < 0.5 else ""
+    return f"{notes}<call>{name}({x}, {y})</call>"
+
+
+def _persuade(p: Problem, heard: str, turn: int, rng: np.random.Generator) -> str:
+    rules = ["1 0", "1 1", "1/2 0", "1 1/9", f"1 {Fraction(int(rng.integers(1, 6)), 7)}"]
+    return f"<rule>{rng.choice(rules)}</rule>"
+
+
+def _halves(p: Problem, heard: str, turn: int, rng: np.random.Generator) -> str:
+    return " ".join([f"it {p.answer}"] * int(rng.integers(1, 4))) if turn == 0 and rng.random() < 0.8 else ""
+
+
+ACTS: dict[str, Callable[[Problem, str, int, np.random.Generator], str]] = {
+    "ask": _ask,
+    "curious": _ask,
+    "diagnose": _ask,
+    "search": _search,
+    "tools": _tools,
+    "bargain": _bargain,
+    "user": _user,
+    "expert": _expert,
+    "route": _route,
+    "workflow": _workflow,
+    "progress": _progress,
+    "persuade": _persuade,
+    "halves": _halves,
+}

@@ -1,0 +1,126 @@
+"""Parts of scores and rewards of turns: which pieces read them, and who gives them.
+
+A piece names what it cannot do without in READS: names of parts of a score, "{knob}" for those that a knob names, and "turn_reward" for
+the reward of a turn. Environments, verifiers, observations and group transforms name what they give in GIVES: a tuple of names,
+or name -> the knob that must be set for it (a tuple of knobs: one of them; "knob:value": a knob that holds this value; "": always).
+A name may end in "*". A recipe whose parts nobody gives would learn from zeros for ever, so it is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from tasks.errors import UserError
+from tasks.paths import CODE
+from tasks.planning import code as src
+from tasks.planning.pieces import files, locate, observed
+from tasks.planning.resolve import Resolved
+
+ALWAYS = frozenset({"value", "parsed", "truncated", "timeout"})  # of every score
+GIVERS = ("env", "verifier", "observation", "group_transform")
+TURN = "turn_reward"
+_KNOB = re.compile(r"\{(\w+)\}")
+
+
+def reads(path: Path, knobs: Mapping[str, Any]) -> list[str]:
+    """The parts that a piece with these knobs reads."""
+    found: list[str] = []
+    for text in src.constant(path, "READS", ()):
+        named = _KNOB.search(text)
+        if named is None:
+            found.append(text)
+            continue
+        value = knobs[named.group(1)]
+        found += [_KNOB.sub(lambda _, v=v: v, text) for v in ([value] if isinstance(value, str) else value) if v]
+    return found
+
+
+def gives(path: Path, knobs: Mapping[str, Any]) -> set[str]:
+    """What a piece with these knobs gives."""
+    declared = src.constant(path, "GIVES", ())
+    if not isinstance(declared, dict):
+        return set(declared)
+    return {
+        name for name, on in declared.items() if any(_set(one, knobs) for one in ([on] if isinstance(on, str) else on))
+    }
+
+
+def _set(condition: str, knobs: Mapping[str, Any]) -> bool:
+    knob, _, value = condition.partition(":")
+    if not knob:
+        return True
+    has = knobs.get(knob)
+    return value in has if value and has else bool(has) and has != "none" and not value
+
+
+def given(stages: Mapping[str, Resolved]) -> set[str] | None:
+    """All parts that scores of the stage rl can have; None where an environment or verifier of the user's does not say what it
+    gives."""
+    rl = stages["rl"]
+    found = set(ALWAYS) | ({"judge"} if rl.params["judge"] else set())
+    named: list[tuple[str, str, Mapping[str, Any]]] = [("env", e["piece"], e) for e in rl.params["envs"]]
+    named += [("group_transform", g["piece"], g) for g in rl.params["group_transforms"]]
+    for _, kind, name in rl.used:
+        named += [("observation", o, {}) for o in observed(src.constant(locate(kind, name), "NEEDS", ()))]
+    if rl.params["include_families"]:
+        for family in stages["problems"].params["families"]:
+            spoken = src.source(locate("family", family["piece"])).strings
+            named += [("verifier", v, {}) for v in files("verifier") if v in spoken]
+    for kind, name, knobs in named:
+        path = locate(kind, name)
+        if kind in ("env", "verifier") and not path.is_relative_to(CODE) and src.constant(path, "GIVES", None) is None:
+            return None
+        found |= gives(path, knobs)
+    return found
+
+
+def missing(stages: Mapping[str, Resolved]) -> Iterator[tuple[str, str]]:
+    """(piece, part) of every part that a piece of the stage rl reads and nobody gives."""
+    has = given(stages)
+    rl = stages["rl"]
+    for knob, kind in rl.pieces.items():
+        value = rl.params[knob]
+        for spec in (value if isinstance(value, list) else [value]) if has is not None else ():
+            for part in reads(locate(kind, spec["piece"]), spec) if spec else ():
+                if not any(fnmatchcase(part, name) for name in has):
+                    yield f"{kind}/{spec['piece']}", part
+
+
+def check(stages: Mapping[str, Resolved]) -> None:
+    """Raises UserError where a piece of the stage rl reads what nobody gives, with those that would."""
+    for piece, part in missing(stages):
+        what = "the rewards of turns" if part == TURN else f"the part {part!r} of scores"
+        raise UserError(
+            f"rl: {piece} reads {what}, which nobody gives in this run, so it would be 0 at every step: {would(part)}"
+        )
+
+
+def would(part: str) -> str:
+    """Who would give a part, as advice."""
+    found: dict[str, list[str]] = {}
+    for kind in GIVERS:
+        for name, path in files(kind).items():
+            declared = src.constant(path, "GIVES", ())
+            for one in declared:
+                if fnmatchcase(part, one):
+                    on = declared[one] if isinstance(declared, dict) else ""
+                    knob = on if isinstance(on, str) else on[0]
+                    found.setdefault(kind, []).append(f"{name} ({knob.replace(':', ': ')} set)" if knob else name)
+    if part == "judge":
+        return "set rl.judge"
+    if not found:
+        return "no environment or verifier here gives it; write one that does, with the constant GIVES (docs/environments.md)"
+    where = {
+        "env": "rl.envs",
+        "group_transform": "rl.group_transforms",
+        "verifier": "problems of the verifier",
+        "observation": "NEEDS of the piece:",
+    }
+    return "; or ".join(
+        f"choose {where[kind]} {'among ' if kind != 'observation' else ''}{', '.join(names)}"
+        for kind, names in found.items()
+    )

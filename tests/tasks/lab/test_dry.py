@@ -1,0 +1,102 @@
+"""The contract of whole recipes: each, as it is run, does what it says; and the dry step can see where one does not."""
+
+import textwrap
+
+import pytest
+
+from tasks.errors import UserError
+from tasks.lab import dry
+from tasks.planning import parts
+from tasks.planning.resolve import check_params, resolve, yaml_files
+
+KNOWN: dict[str, str] = {}  # recipe -> why it does not do all that it says yet; the table only shrinks
+SFT = "which the recipe does not ask for"
+
+
+def findings(name):
+    return list(dict.fromkeys(line.finding for line in dry.table(name) if line.finding))
+
+
+@pytest.mark.parametrize("name", sorted(yaml_files("recipes")))
+def test_a_recipe_does_what_it_says(name):
+    found = findings(name)
+    if name in KNOWN:
+        assert found, f"{name} does what it says now: take it out of KNOWN"
+    else:
+        assert not found, "\n".join(found)
+
+
+# --- the dry step sees what it is there for -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def recipe(tmp_path, monkeypatch):
+    """f(name, stages) -> a recipe of the user's with these stages."""
+
+    def write(stages):
+        folder = tmp_path / "pieces" / "recipes"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "mine.yaml").write_text("id: mine\nstages:\n" + textwrap.indent(textwrap.dedent(stages), "  "))
+        monkeypatch.chdir(tmp_path)
+        return "mine"
+
+    return write
+
+
+def test_a_reward_that_is_always_zero(recipe):
+    name = recipe("rl: {rewards: [{piece: weighted_parts, parts: [taste]}], advantage: grpo, policy_loss: clip}")
+    found = " | ".join(findings(name))
+    assert "the part 'taste' that reward/weighted_parts reads is in no rollout" in found
+    assert "the weights never move in rl: all rewards of a group are equal at every step (0)" in found
+
+
+def test_a_piece_that_changes_nothing(recipe):
+    name = recipe("rl: {rewards: [{piece: weighted_parts, parts: [value, value]}], advantage: {piece: grpo}}")
+    (found,) = findings(name)
+    assert "reward/weighted_parts changes nothing" in found
+    name = recipe("rl: {regularisers: [{piece: kl, coef: 0.0}]}")
+    assert "regulariser/kl changes nothing" in findings(name)[0]
+
+
+def test_a_ratio_that_is_one(recipe):
+    one = "rl: {policy_loss: {piece: cispo}, minibatches: %d}"
+    assert "cispo speaks of the importance ratio" in findings(recipe(one % 1))[0]
+    assert not findings(recipe(one % 2))
+
+
+def test_a_term_that_nobody_asked_for(recipe):
+    name = recipe("prefer: {loss: dpo, sft_weight: 0.0}")
+    assert not findings(name)
+    asked = recipe("prefer: {loss: dpo, sft_weight: 0.5}")
+    assert not findings(asked), "what a recipe asks for is no finding"
+
+
+def test_what_is_not_small_is_as_shipped():
+    shipped = resolve(check_params({"recipe": "grpo"}, None))[0]["rl"].params
+    small = dry.planned("grpo")["rl"].params
+    other = {k for k in shipped if shipped[k] != small[k]}
+    assert other <= {*dry.SIZES["rl"], *dry.IF_LARGER["rl"], *dry.FREE["rl"], "steps"}
+
+
+# --- parts are declared, and a plan without a giver is refused ------------------------------------------------------------
+
+
+def resolved(set_):
+    return resolve(check_params({"recipe": "", "set": set_}, None))[0]
+
+
+def test_parts_that_nobody_gives_are_refused():
+    turns = {"rl": {"advantage": {"piece": "step_group"}}}
+    with pytest.raises(UserError, match=r"rl: advantage/step_group reads the rewards of turns.* search \(gain set\)"):
+        parts.check(resolved(turns))
+    turns["rl"]["envs"] = [{"piece": "search", "gain": 0.2}]
+    parts.check(resolved(turns))
+    kept = {"rl": {"rewards": [{"piece": "weighted_parts", "parts": ["kept"]}], "include_families": True}}
+    with pytest.raises(UserError, match="problems of the verifier among clauses"):
+        parts.check(resolved(kept))
+    parts.check(resolved({**kept, "problems": {"families": [{"piece": "constrained_writing"}]}}))
+
+
+def test_a_knob_names_parts():
+    found = list(parts.missing(resolved({"rl": {"rewards": [{"piece": "evidence_gated", "parts": ["a", "b"]}]}})))
+    assert found == [("reward/evidence_gated", x) for x in ("a", "b", "a_evidence", "b_evidence")]
