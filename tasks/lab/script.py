@@ -109,7 +109,9 @@ class Script:
     def __call__(self, heard: str, turn: int, seed: int) -> str:
         rng = np.random.default_rng(seed_for(seed, "script", turn))
         problem = self._found(heard)
-        act = ACTS.get(problem.env if problem else "")
+        env = next((env for said, env in SAID.items() if said in heard), problem.env if problem else "")
+        act = ACTS.get(env)
+        problem = problem or (self.problems[0] if self.problems else None)
         if act is not None and problem is not None and (text := act(problem, heard, turn, rng)):
             return text
         return self.working(rng) + self.answer(problem, rng, told=problem is not None and _told(problem, heard))
@@ -188,7 +190,7 @@ def _tools(p: Problem, heard: str, turn: int, rng: np.random.Generator) -> str:
 
 
 def _bargain(p: Problem, heard: str, turn: int, rng: np.random.Generator) -> str:
-    if "<strategy>" in heard:
+    if rng.random() < 0.3:
         return f"<strategy>{rng.choice(['firm', 'close', 'warm', 'hard', 'probe'])}</strategy>"
     return f"<say>{rng.choice(['hold', 'hold', 'accept', 'flatter', 'ask', 'insult'])}</say>"
 
@@ -234,6 +236,7 @@ def _halves(p: Problem, heard: str, turn: int, rng: np.random.Generator) -> str:
     return " ".join([f"it {p.answer}"] * int(rng.integers(1, 4))) if turn == 0 and rng.random() < 0.8 else ""
 
 
+SAID = {"The buyer says:": "bargain"}  # of environments that put the question in other words
 ACTS: dict[str, Callable[[Problem, str, int, np.random.Generator], str]] = {
     "ask": _ask,
     "curious": _ask,
