@@ -67,7 +67,7 @@ TRAINS = {"sft": "model", "reward": "model", "prefer": "model", "rl": "model"}
 STEPS, MORE = 3, 12  # steps; and where a piece has not acted by then
 SIZES: dict[str, dict[str, Any]] = {  # what is small here, whatever the recipe says: how much, never how
     "kb": {"sources": [], "world_countries": 12},
-    "questions": {"n_train": 24, "n_valid": 4, "n_test": 4},
+    "questions": {"n_train": 8, "n_valid": 4, "n_test": 4},
     "problems": {"n_train": 8, "n_valid": 2, "n_test": 2, "proposals": 12, "attempts": 4},
     "demonstrations": {"n": 12, "n_valid": 2, "n_family": 4},
     "preferences": {"n_family": 10, "n_valid": 4, "n_made": 10},

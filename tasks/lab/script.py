@@ -138,7 +138,7 @@ class Script:
     @staticmethod
     def chance(problem: Problem | None) -> float:
         """Of a right answer: some problems are never solved and some always, as curricula, filters and hints want them."""
-        kinds = (0.0, 0.0, 1.0, 0.15, 0.85, *[0.5] * 5)
+        kinds = (0.0, 1.0, 0.12, 0.12, 0.12, 0.88, *[0.5] * 4)
         return kinds[seed_for(0, "chance", problem.id) % len(kinds)] if problem else 0.3
 
     def answer(self, problem: Problem | None, rng: np.random.Generator, told: bool = False) -> str:
