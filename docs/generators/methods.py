@@ -115,9 +115,9 @@ def _evidence(name: str) -> str:
         if p.get("margin")
         else p["direction"]
     )
-    other = other_constants(name, found)
+    other = other_constants(name, evidence)
     notes = [f"**other constants**: {', '.join(other)}"] if other else []
-    notes += ["second look"] if found.get("earlier") else []
+    notes += ["second look"] if evidence.get("earlier") else []
     return f"{word}: {p['metric']} {than} than {p['against']} in `{p['task']}`, {seen}" + "".join(
         f"; {n}" for n in notes
     )

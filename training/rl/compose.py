@@ -113,6 +113,9 @@ def compose(
             learner=Learner(ValueModel(body()), critic_optim, read=value_stats),
             loss=critic,
             lam=critic_lambda,
+            gamma=getattr(advantage, "keywords", {}).get(
+                "gamma", 1.0
+            ),  # it learns the returns that the advantage reads
             warmup=critic_warmup,
             tokens_per_microbatch=tokens_per_microbatch,
         )

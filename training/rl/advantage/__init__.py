@@ -60,9 +60,10 @@ def relative(rewards: Rewards, formula: Callable[[np.ndarray], np.ndarray]) -> l
     return advantages
 
 
-def standard(x: np.ndarray, eps: float = 1e-6) -> np.ndarray:
-    """[n] less the mean, in units of the population's deviation; exactly 0 where all are equal, or for a single one."""
-    return np.zeros(len(x)) if len(x) < 2 or x.min() == x.max() else (x - x.mean()) / (x.std() + eps)
+def standard(x: np.ndarray, eps: float = 1e-6, ddof: int = 0) -> np.ndarray:
+    """[n] less the mean, in units of the deviation, the population's (ddof 0) or the sample's (1); exactly 0 where all are
+    equal, or for a single one."""
+    return np.zeros(len(x)) if len(x) < 2 or x.min() == x.max() else (x - x.mean()) / (x.std(ddof=ddof) + eps)
 
 
 def turns(rollout: Rollout) -> list[tuple[slice, float]]:

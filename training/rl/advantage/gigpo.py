@@ -11,9 +11,9 @@ same number, Lu et al. 2025, "UI-S1: Advancing GUI Automation via Semi-online Re
 
 Shapes: one reward per rollout in; one advantage per token out, the same within a turn. Anchor "state": what the
 environment showed before the turn is the same, token for token; "index": it is the same turn by number. A turn alone at
-its anchor has A^S = 0. Deviations are the population's (eps guards them); `std` false leaves them out. Leaves out
-anchors by similarity. Equal rewards keep their advantage where the turns of equal episodes differ in how far they are from
-the end.
+its anchor has A^S = 0. Deviations are the sample's, as in the authors' code (eps guards them); `std` none leaves them
+out. Leaves out anchors by similarity. Equal rewards keep their advantage where the turns of equal episodes differ in how
+far they are from the end.
 """
 
 from __future__ import annotations
@@ -40,10 +40,11 @@ def gigpo(
     omega: float = 1.0,
     gamma: float = 0.95,
     anchor: Literal["state", "index"] = "state",
-    std: bool = True,
+    std: Literal["sample", "population", "none"] = "sample",
     eps: float = 1e-6,
 ) -> Advantages:
-    episode = relative(rewards, lambda r: standard(r, eps) if std else r - r.mean())
+    scaled_by = lambda x: x - x.mean() if std == "none" else standard(x, eps, ddof=int(std == "sample"))  # noqa: E731
+    episode = relative(rewards, scaled_by)
     advantages: list = []
     for group, r, whole in zip(groups, rewards, episode, strict=True):
         met: dict[bytes | int, list[tuple[int, int, float]]] = defaultdict(list)
@@ -56,7 +57,7 @@ def gigpo(
         step: dict[tuple[int, int], float] = {}
         for steps in met.values():
             values = np.array([x for _, _, x in steps])
-            scaled = standard(values, eps) if std else values - values.mean()
+            scaled = scaled_by(values)
             step |= {(i, t): float(a) for (i, t, _), a in zip(steps, scaled, strict=True)}
         advantages.append([])
         for i, rollout in enumerate(group.rollouts):

@@ -3,15 +3,16 @@
 He et al. 2025, "AMFT: Aligning LLM Reasoners by Meta-Learning the Optimal Imitation-Exploration Balance" (arXiv
 2508.06944).
 
-    A_i = (1 - mu) (r_i - mean) / (std + eps)    own rollouts, compared with each other              A_y = mu
-    off_policy ones
+    A_i = (1 - mu) (N / N_own) (r_i - mean) / (std + eps)    own rollouts, compared with each other
+    A_y = mu N / N_off                                       off_policy ones
     mu <- clip(mu + entropy_lr (H_0 - H) + meta_lr g, low, high)       after use;  H: mean entropy of the step's own
     tokens, H_0 the first
     g = (U - U') / (mu - mu') within [-1, 1] every `every` calls, else 0;      U: mean own reward of those calls, ' of
     those before them
 
-Shapes: one reward per rollout in, one advantage per rollout out. With one update per batch a policy loss makes of A_y = mu
-the next-token loss with weight mu. Entropy that has fallen asks for imitation. g is a reading: the paper takes dU/dmu
+Shapes: one reward per rollout in, one advantage per rollout out; N, N_own and N_off are the step's rollouts, so that with a
+policy loss that averages over sequences (aggregate: sequences) each of the two losses is a mean of its own, as in the paper:
+mu = 1/2 is half and half however few the demonstrations are. Entropy that has fallen asks for imitation. g is a reading: the paper takes dU/dmu
 from gradients on held-out prompts (and its released code has the sign turned), here it is the slope of the reward
 between two stretches; the first probes upwards with g = 1. Equal rewards keep their advantage in off_policy rollouts alone.
 The authors asked to withdraw the manuscript: its numbers say nothing.
@@ -46,10 +47,18 @@ def imitation_balance(
             f"imitation_balance: mu is {mu}, between {low} and {high}; they must be in order, within 0 and 1"
         )
     now, advantages, earned, doubt = state.setdefault("mu", mu), [], [], []
+    known = [
+        rollout.off_policy
+        for g, r in zip(groups, rewards, strict=True)
+        for rollout, x in zip(g.rollouts, r, strict=True)
+        if not np.isnan(x)
+    ]
+    whole, off = len(known), sum(known)
+    ours, theirs = (1 - now) * whole / max(whole - off, 1), now * whole / max(off, 1)
     for group, r in zip(groups, rewards, strict=True):
         own = np.array([not rollout.off_policy for rollout in group.rollouts], dtype=bool) & ~np.isnan(r)
-        out = np.where(np.isnan(r), 0.0, now)
-        out[own] = (1 - now) * standard(r[own], eps)
+        out = np.where(np.isnan(r), 0.0, theirs)
+        out[own] = ours * standard(r[own], eps)
         advantages.append(out)
         earned += r[own].tolist()
         played = [rollout for rollout, use in zip(group.rollouts, own, strict=True) if use and rollout.n_model]
