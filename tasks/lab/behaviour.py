@@ -49,7 +49,7 @@ from synth.types import digest, seed_for
 from tasks.errors import UserError, nearest
 from tasks.evaluation.interval import half_width
 from tasks.planning import code as src
-from tasks.planning.kinds import slots
+from tasks.planning.kinds import settled, slots
 from tasks.planning.pieces import bind_all, locate
 from tasks.planning.resolve import check_params, overlaid, read_recipe, recipe_layers, resolve
 
@@ -140,7 +140,15 @@ SMALL = {
     "max_unscorable": 1.0,
     "include_families": False,
 }
-SIZES = {"prompts_per_step", "max_turn_tokens", "max_tokens", "max_unscorable", "include_families", "envs", "steps"}
+SIZES = {  # of the world
+    "prompts_per_step",
+    "sampling.max_turn_tokens",
+    "sampling.max_tokens",
+    "max_unscorable",
+    "include_families",
+    "envs",
+    "steps",
+}
 BEFORE = {"epochs": 1, "minibatches": 1}  # what protocols also set before evidence had the key `code`
 SAMPLES = 64  # of each problem, when a policy is measured
 
@@ -175,20 +183,19 @@ def changed(name: str, protocol: Mapping[str, Any], *, before: bool = False) -> 
     stages: dict[str, dict[str, Any]] = {}
     for layer in recipe_layers(name):
         for stage, knobs in layer.stages.items():
-            stages.setdefault(stage, {}).update(knobs or {})
+            stages[stage] = overlaid(stages.get(stage, {}), knobs or {})
     own = merged(protocol.get("both") or {}, protocol.get("set") or {})
     by_stage = {s: v for s, v in own.items() if s in STAGES}
     flat = {k: v for k, v in own.items() if k not in STAGES}
     if not by_stage:
-        by_stage = {"rl": {**SMALL, **(BEFORE if before else {}), **flat}}
-    return [
-        f"{stage}.{knob}"
-        for stage, knobs in sorted(by_stage.items())
-        for knob, value in sorted(knobs.items())
-        if knob not in SIZES
-        and knob in stages.get(stage, {})
-        and _full(stage, knob, stages[stage][knob]) != _full(stage, knob, value)
-    ]
+        by_stage = {"rl": overlaid({**SMALL, **(BEFORE if before else {})}, flat)}
+    found = []
+    for stage, knobs in sorted(by_stage.items()):
+        shipped = dict(settled(stage, stages.get(stage, {})))
+        for knob, value in sorted(settled(stage, knobs)):
+            if knob not in SIZES and knob in shipped and _full(stage, knob, shipped[knob]) != _full(stage, knob, value):
+                found.append(f"{stage}.{knob}")
+    return found
 
 
 def _full(stage: str, knob: str, value: Any) -> Any:

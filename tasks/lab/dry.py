@@ -26,7 +26,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import lru_cache, partial
 from pathlib import Path
@@ -41,9 +41,10 @@ from synth.types import Problem, seed_for
 from tasks.errors import UserError
 from tasks.lab.script import Script, Scripted
 from tasks.lab.worlds import Room, quiet, run_stage
+from tasks.planning.kinds import settled
 from tasks.planning.parts import TURN, given, reads
 from tasks.planning.pieces import locate
-from tasks.planning.resolve import Resolved, check_params, recipe_layers, resolve
+from tasks.planning.resolve import Resolved, check_params, overlaid, recipe_layers, resolve
 from tasks.storage import tables
 from training.learner.learner import Learner, token_stats
 from training.model.model import load_model, new_model, save_model, train_tokenizer
@@ -87,18 +88,22 @@ SIZES: dict[str, dict[str, Any]] = {  # what is small here, whatever the recipe 
     },
     "reward": {"checkpoint_every": 1000, "max_length": 2048, "best_of_problems": 2},
     "prefer": {"checkpoint_every": 1000, "max_length": 2048},
-    "rl": {"prompts_per_step": 3, "checkpoint_every": 1000, "max_tokens": 4096},
-    "evaluate": {"questions": 2, "per_family": 1, "wave": 64, "max_tokens": 4096},
+    "rl": {"prompts_per_step": 3, "checkpoint_every": 1000, "sampling.max_tokens": 4096},
+    "evaluate": {"questions": 2, "per_family": 1, "wave": 64, "sampling.max_tokens": 4096},
 }
 IF_LARGER: dict[str, dict[str, int]] = {  # bounds of sizes that recipes set to say how much
-    "rl": {"critic_warmup": 1, "warmup": 1, "samples_per_prompt": 8},
-    "prefer": {"warmup": 1},
-    "reward": {"warmup": 1},
+    "rl": {"critic.warmup": 1, "optimizer.warmup": 1, "samples_per_prompt": 8},
+    "prefer": {"optimizer.warmup": 1},
+    "reward": {"optimizer.warmup": 1},
     "problems": {"rounds": 2},
     "questions": {"n_tree_train": 3, "n_tree_valid": 1, "n_tree_test": 1},
     "evaluate": {"samples": 8, "family_samples": 4},
 }
-FREE = {"rl": {"max_turn_tokens": 160}, "prefer": {"max_turn_tokens": 160}, "evaluate": {"max_turn_tokens": 160}}
+FREE = {
+    "rl": {"sampling.max_turn_tokens": 160},
+    "prefer": {"sampling.max_turn_tokens": 160},
+    "evaluate": {"sampling.max_turn_tokens": 160},
+}
 PACE: dict[str, dict[str, Any]] = {"heat": {"window": 2, "steps": 4}}  # of pieces: after how many steps they act
 SPREAD = 3.0  # nats
 SAME = 1e-5  # two directions that differ by less are one
@@ -250,7 +255,7 @@ class Traced:
 
     def _turn_budget(self, *args: Any, **more: Any) -> Any:
         out = self.bound(*args, **more)
-        if out != self.log.knobs["rl"]["max_turn_tokens"]:
+        if out != self.log.knobs["rl"]["sampling"].max_turn_tokens:
             self.seen.changes.add("data")
         return out
 
@@ -438,7 +443,8 @@ def planned(name: str, steps: int = STEPS) -> dict[str, Resolved]:
     stages = resolve(check_params({"recipe": name, "set": {}}, Path("params.yaml")))[0]
     named = own(name)
     for stage, knobs in SIZES.items():
-        stages[stage].params |= knobs
+        for knob, value in knobs.items():
+            _put(stages[stage].params, knob, value)
     for stage in ("reward", "prefer", "rl"):
         stages[stage].params["steps"] = steps
     for stage in stages.values():
@@ -448,9 +454,11 @@ def planned(name: str, steps: int = STEPS) -> dict[str, Resolved]:
                     spec |= PACE.get(spec.get("piece", ""), {})
     for stage, bounds in IF_LARGER.items():
         for knob, most in bounds.items():
-            stages[stage].params[knob] = min(stages[stage].params[knob], most)
+            _put(stages[stage].params, knob, min(stages[stage].value(knob), most))
     for stage, knobs in FREE.items():
-        stages[stage].params |= {k: v for k, v in knobs.items() if k not in named.get(stage, {})}
+        for knob, value in knobs.items():
+            if knob not in dict(settled(stage, named.get(stage, {}))):
+                _put(stages[stage].params, knob, value)
     prefer, rounds = stages["prefer"].params, stages["prefer"].params["rounds"]
     prefer["rounds"] = [{**r, **{k: n for k, n in (("steps", 2), ("every", 1)) if r.get(k)}} for r in rounds]
     prefer["steps"] = 2 * len(rounds) if all("steps" in r for r in rounds) else max(steps, 2 * len(rounds))
@@ -460,12 +468,21 @@ def planned(name: str, steps: int = STEPS) -> dict[str, Resolved]:
     return stages
 
 
+def _put(params: dict[str, Any], knob: str, value: Any) -> None:
+    """Set a knob; a dotted name is a field of a nested one."""
+    *groups, last = knob.split(".")
+    for group in groups:
+        params[group] = dict(params[group])
+        params = params[group]
+    params[last] = value
+
+
 def own(name: str) -> dict[str, dict[str, Any]]:
     """Stage -> the knobs that the recipe itself sets, those of what it extends among them."""
     found: dict[str, dict[str, Any]] = {}
     for layer in recipe_layers(name):
         for stage, knobs in layer.stages.items():
-            found.setdefault(stage, {}).update(knobs or {})
+            found[stage] = overlaid(found.get(stage, {}), knobs or {})
     return found
 
 
@@ -661,19 +678,23 @@ def _traced(
     stage: str, resolved: Resolved, knobs: dict[str, Any], log: Log, named: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Any]:
     """The bound knobs of a stage, the recipe's pieces among them traced."""
-    out = dict(knobs)
+    out, mine = dict(knobs), dict(settled(stage, named.get(stage, {})))
     for knob, kind in resolved.pieces.items():
-        value, spec = knobs[knob], resolved.params[knob]
+        group, _, inner = knob.rpartition(".")
+        value, spec = getattr(out[group], inner) if group else out[knob], resolved.value(knob)
         if value is None:
             continue
         many = isinstance(value, list)
         made = []
         for bound, one in zip(value if many else [value], spec if many else [spec], strict=True):
             seen = Seen(stage, knob, kind, one["piece"], {k: v for k, v in one.items() if k != "piece"})
-            if knob in named.get(stage, {}):
+            if knob in mine:
                 log.pieces.append(seen)
             made.append(Traced(bound, seen, log))
-        out[knob] = made if many else made[0]
+        if group:
+            out[group] = replace(out[group], **{inner: made[0]})
+        else:
+            out[knob] = made if many else made[0]
     log.knobs[stage] = out
     return out
 

@@ -83,7 +83,7 @@ def missing(stages: Mapping[str, Resolved]) -> Iterator[tuple[str, str]]:
     has = given(stages)
     rl = stages["rl"]
     for knob, kind in rl.pieces.items():
-        value = rl.params[knob]
+        value = rl.params.get(knob)  # a nested one (critic.loss) reads no part
         for spec in (value if isinstance(value, list) else [value]) if has is not None else ():
             for part in reads(locate(kind, spec["piece"]), spec) if spec else ():
                 if not any(fnmatchcase(part, name) for name in has):

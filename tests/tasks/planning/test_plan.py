@@ -3,10 +3,12 @@
 A toy stage, its pieces and recipes live in a folder of the user's own (ESPALIER_PATH), beside the real ones.
 """
 
+import contextlib
 import json
 
 import pytest
 
+from docs.generators import methods
 from tasks.errors import UserError
 from tasks.planning import code, plan, resolve
 from tasks.planning.config import parse, read_yaml
