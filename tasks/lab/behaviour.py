@@ -183,7 +183,7 @@ def changed(name: str, protocol: Mapping[str, Any], *, before: bool = False) -> 
     stages: dict[str, dict[str, Any]] = {}
     for layer in recipe_layers(name):
         for stage, knobs in layer.stages.items():
-            stages[stage] = overlaid(stages.get(stage, {}), knobs or {})
+            stages.setdefault(stage, {}).update(settled(stage, knobs or {}))
     own = merged(protocol.get("both") or {}, protocol.get("set") or {})
     by_stage = {s: v for s, v in own.items() if s in STAGES}
     flat = {k: v for k, v in own.items() if k not in STAGES}
@@ -191,7 +191,7 @@ def changed(name: str, protocol: Mapping[str, Any], *, before: bool = False) -> 
         by_stage = {"rl": overlaid({**SMALL, **(BEFORE if before else {})}, flat)}
     found = []
     for stage, knobs in sorted(by_stage.items()):
-        shipped = dict(settled(stage, stages.get(stage, {})))
+        shipped = stages.get(stage, {})
         for knob, value in sorted(settled(stage, knobs)):
             if knob not in SIZES and knob in shipped and _full(stage, knob, shipped[knob]) != _full(stage, knob, value):
                 found.append(f"{stage}.{knob}")
