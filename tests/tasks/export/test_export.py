@@ -321,3 +321,18 @@ def test_a_file_that_is_no_gguf_is_one_sentence(tmp_path):
     with pytest.raises(ValueError, match="is no whole GGUF file"):
         gguf_file.contents(tmp_path / "a.gguf")
     assert gguf.GGUF_MAGIC
+
+
+def test_trl_loads_the_reward_model_with_its_head(tmp_path):
+    from datasets import Dataset
+    from trl import RewardConfig, RewardTrainer
+
+    model, _ = scalar(tmp_path)
+    quietly(tmp_path, tmp_path / "reward", "hub", tmp_path / "out", license="mit")
+    turns = [
+        [{"role": "user", "content": "What?"}, {"role": "assistant", "content": f"<answer>{x}</answer>"}] for x in "ab"
+    ]
+    rows = Dataset.from_list([{"chosen": turns[0], "rejected": turns[1]}] * 2)
+    about = RewardConfig(output_dir=str(tmp_path / "trl"), use_cpu=True, bf16=False, report_to=[], disable_tqdm=True)
+    trainer = RewardTrainer(model=str(tmp_path / "out"), args=about, train_dataset=rows)
+    assert torch.equal(trainer.model.score.weight.float(), model.score.weight)
