@@ -125,6 +125,10 @@ def test_wrong_weights_planted_in_a_gguf_are_refused(made, tmp_path, monkeypatch
         ggufs.check(model, tokenizer, asked, tmp_path / "a.gguf", "f32")
 
 
+def test_as_many_prompts_are_asked_as_were_wanted(tmp_path):
+    assert [len(set(parity.questions(tmp_path, n))) for n in (1, 7, 200, 500)] == [1, 7, 200, 500]
+
+
 def test_the_rules_for_cutting_texts_are_told_apart():
     from tokenizers import Regex, pre_tokenizers
 
