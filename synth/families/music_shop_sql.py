@@ -3,7 +3,7 @@
 `database` is a script of the Chinook database (Chinook_Sqlite.sql, github.com/lerocha/chinook-database), of which each
 problem gets a part; without one, tables of the same form are invented. Certificate: sqlite runs the query on the
 problem's database and five mutations of it,
-and loops over a plan that is read from the text give the same rows. The verifier compares results on the same six and on others.
+and loops over a plan that is read from the text give the same rows. The verifier compares results on the same twelve and on others.
 Difficulty axes: artists, joins.
 """
 
@@ -29,7 +29,7 @@ LADDER = (
     {"artists": 4, "joins": 2, "kinds": ("tracks", "catalogue", "longest")},
     {"artists": 5, "joins": 2, "kinds": ("without", "above")},
 )
-CERTIFICATE = ("sqlite runs the query on six databases", "loops over a plan read from the text, on the same six")
+CERTIFICATE = ("sqlite runs the query on twelve databases", "loops over a plan read from the text, on the same twelve")
 GENRES = ("Rock", "Jazz", "Metal", "Latin", "Blues")
 ASKS = {
     "genre": "the number of tracks of the genre {0}",
@@ -200,7 +200,7 @@ def evaluate(kind: str, argument: str, tables: Tables) -> list[tuple]:
 
 
 def agree(problem: Problem, other: str) -> bool:
-    """Whether the stored query, the one written from the text, and the plan of the text give one result on all six
-    databases."""
+    """Whether the stored query, the one written from the text, and the plan of the text give one result on all
+    twelve databases."""
     kind, argument = read(problem.question)
     return agreed(problem.args["tables"], [problem.answer, other], lambda database: evaluate(kind, argument, database))

@@ -1,7 +1,7 @@
 """Write a SQL query for a question about a table whose schema is given.
 
 Certificate: sqlite runs the drawn query, and comprehensions evaluate a plan that is read from the text; both must agree
-on the problem's database and on five mutations of it. The verifier compares results on the same six and on others. Difficulty axes:
+on the problem's database and on five mutations of it. The verifier compares results on the same twelve and on others. Difficulty axes:
 conditions, grouping and order, rows."""
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ LADDER = (
     {"conditions": 2, "rows": 14, "kinds": ("group", "top", "above")},
 )
 CERTIFICATE = (
-    "sqlite runs the query on six databases",
-    "comprehensions over a plan read from the text, on the same six",
+    "sqlite runs the query on twelve databases",
+    "comprehensions over a plan read from the text, on the same twelve",
 )
 ASKS = {  # {0} a column of text, {1} one of numbers
     "list": "the {0} of all rows",
@@ -150,7 +150,7 @@ def evaluate(plan: tuple, table: dict[str, Any]) -> list[tuple]:
 
 
 def agree(problem: Problem, other: str) -> bool:
-    """Whether the stored query, the one written from the text, and the plan of the text give one result on all six
-    databases."""
+    """Whether the stored query, the one written from the text, and the plan of the text give one result on all
+    twelve databases."""
     plan = read(problem.question)
     return agreed(problem.args["tables"], [problem.answer, other], lambda database: evaluate(plan, database[plan[1]]))

@@ -10,6 +10,7 @@ import re
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache, partial
+from itertools import chain
 from random import Random
 from typing import Any
 
@@ -373,9 +374,9 @@ def judged(
 
 
 def agreed(tables: Tables, queries: Sequence[str], computed: Callable[[Tables], Sequence[tuple]]) -> bool:
-    """Whether all queries, and a program that runs none, give the same rows on all six databases; not where a query
-    does not run."""
-    for database in mutations(tables):
+    """Whether all queries, and a program that runs none, give the same rows on the twelve databases on which answers to
+    the first query are scored (`judged`); not where a query does not run."""
+    for database in chain(mutations(tables), drawn(tables, queries[0])):
         connection = connect(database)
         try:
             first, *others = (query(connection, q) for q in queries)
