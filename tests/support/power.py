@@ -362,8 +362,8 @@ class Outcome:
 
 def drilled(scenario: Scenario, most: int, seed: int = 0, seconds: float = float("inf")) -> Outcome:
     """Try at most `most` states of a scenario, spread over all moments of it; every moment at which something was said
-    is among them. After `seconds` no other state is begun."""
-    rng, until = random.Random(seed), time.monotonic() + seconds
+    is among them. After `seconds` of looking no other state is begun."""
+    rng = random.Random(seed)
     with tempfile.TemporaryDirectory(prefix="power-") as folder:
         root = Path(folder).resolve() / "project"
         root.mkdir()
@@ -377,6 +377,7 @@ def drilled(scenario: Scenario, most: int, seed: int = 0, seconds: float = float
             scenario.prepare(root)
         disk = Disk(root)
         ops = recorded(root, scenario.program)
+        until = time.monotonic() + seconds  # from here: what is recorded has to be, however long that takes
         here = [i for i, op in enumerate(ops) if op.what == "!"]
         others = [
             i for i in range(len(ops)) if ops[i].what in "SRCMUDTAL!" or (i + 1 < len(ops) and ops[i + 1].what == "S")
