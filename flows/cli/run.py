@@ -52,6 +52,7 @@ def add(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from tasks.planning import plan
+    from tasks.planning.rates import warnings
     from tasks.runtime import dvc
     from tasks.runtime.stage import REMEDY
     from tasks.storage import commit
@@ -65,6 +66,8 @@ def run(args: argparse.Namespace) -> int:
     )  # refuses with one sentence before anything starts
     if not changes:
         dvc.warn_of_index(root)
+    for line in [*warnings(plans), *_machine(plans)]:
+        print(line, file=sys.stderr)
     if args.dry_run:
         return _dry(root, plans)
     if args.watch:
@@ -158,6 +161,24 @@ def _run(root: Path, changes: dict[str, Any], *, quiet: bool = False) -> int:
         print(f"\nDone in {time.monotonic() - begin:.0f} s.\n")
         _table(root)
     return 0
+
+
+def _machine(plans: dict[str, Any]) -> list[str]:
+    """What this machine lacks for the run: a device, a model's folder."""
+    wanted = {str(p["params"]["device"]) for p in plans.values() if "device" in p.get("params", {})} - {"cpu"}
+    out = []
+    if wanted:
+        import torch  # takes a second, and only a run on a device has to know
+
+        if not torch.cuda.is_available():
+            out.append(
+                f"warning: device is {min(wanted)!r}, and torch sees no CUDA device here: take `--set profile=pretrained-cpu`, or see "
+                "`espalier doctor`"
+            )
+    model = plans["sft"]["params"].get("model", "") if "sft" in plans else ""
+    if model.startswith(("/", ".", "~")) and not Path(model).expanduser().exists():
+        out.append(f"warning: sft.model is {model}, which does not exist")
+    return out
 
 
 def _dry(root: Path, plans: dict[str, Any]) -> int:

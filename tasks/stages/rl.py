@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import math
+import sys
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import replace
@@ -24,6 +25,7 @@ from training.model.lora import adapt
 from training.model.model import load_model, n_parameters, save_model
 from training.model.render import Renderer
 from training.rl.ahead import Ahead
+from training.rl.alarm import alarms
 from training.rl.compose import compose
 from training.rollout.mismatch import stop_beyond
 from training.rollout.play import Player
@@ -182,6 +184,9 @@ def rl(
     def watch(step: int, metrics: Mapping[str, float]) -> None:
         if not metrics.get("lag_max"):  # what older weights wrote differs by what was learned since
             stop_beyond(metrics, step, max_mismatch)
+        for name, said in alarms([*curve.rows, metrics]).items():
+            print(f"warning: rl, step {step}: {said}", file=sys.stderr)
+            stage.log({f"alarm/{name}": 1.0}, step=step)
 
     made = compose(
         policy=policy,

@@ -5,7 +5,7 @@ import pytest
 from synth.types import Problem
 from synth.verify import extract_answer
 from tasks.errors import UserError
-from tasks.planning import plan, resolve
+from tasks.planning import plan, rates, resolve
 from tasks.planning.pieces import bind
 
 
@@ -94,3 +94,21 @@ def test_a_model_that_would_be_trained_on_other_prompts_than_it_plays_is_refused
     with pytest.raises(UserError) as caught:
         plan.plans(tmp_path)
     assert sentence in str(caught.value)
+
+
+def test_rates_of_a_model_from_scratch_beside_a_pretrained_one_are_said(made, tmp_path):
+    def warned(text):
+        (tmp_path / "params.yaml").write_text(text)
+        return rates.warnings(plan.plans(tmp_path))
+
+    (said,) = warned("recipe: grpo\nset: {sft: {model: /models/m}}\n")
+    assert "sft muon" in said and "rl 0.001" in said and "profile=pretrained-cpu" in said
+    for name in ("pretrained-cpu", "gpu"):
+        assert not warned(f"profile: {name}\nrecipe: grpo\nset: {{sft: {{model: /models/m}}}}\n")
+    assert not warned("recipe: grpo\n"), "nothing is pretrained"
+
+
+def test_pretrained_cpu_has_the_rates_of_fine_tuning(made):
+    plans = made("pretrained-cpu")
+    for name in rates.TRAINED:
+        assert plans[name]["optimizer"]["kind"] == "adamw" and plans[name]["optimizer"]["lr"] <= 2e-5

