@@ -138,6 +138,9 @@ Rewards = Sequence[np.ndarray]
 Advantages = Sequence[Sequence[float | np.ndarray]]
 
 
+Per = Literal["token", "row"]
+
+
 @dataclass(kw_only=True)
 class Batch:
     """Rows packed end to end.
@@ -148,7 +151,8 @@ class Batch:
     lengths     list of R row lengths, summing to T
     trainable   [T] bool, tokens a loss may look at (written by the model, not first of its row)
     group       [R] int64, index of the group (or pair) of each row
-    columns     name -> tensor [T] or [R]: advantages, sampling_logp, reference, old, weight, and what pieces declare
+    columns     name -> tensor [T] or [R]: advantages, sampling_logp, reference, old, weight, and what pieces `add`
+    per         name -> what the column has a value for, "token" [T] or "row" [R]
     totals      denominators of the *whole* optimizer step, computed before any split: tokens, sequences, groups, pairs,
                 constant, ...
     common      list of R: how many of its first tokens a row is known to share with the row before it; empty where none
@@ -162,6 +166,7 @@ class Batch:
     trainable: Tensor
     group: Tensor
     columns: dict[str, Tensor] = field(default_factory=dict)
+    per: dict[str, Per] = field(default_factory=dict)
     totals: dict[str, float] = field(default_factory=dict)
     common: list[int] = field(default_factory=list)
 
@@ -178,6 +183,16 @@ class Batch:
         """[R] sums of a per-token tensor [T] over each row, differentiable and deterministic."""
         out = torch.zeros(self.rows, dtype=values.dtype, device=values.device)
         return out.index_add(0, self.row, values)
+
+    def add(self, name: str, values: Tensor, per: Per) -> None:
+        """Put a column beside the others (or in the place of one): a value per "token" [T] or per "row" [R].
+
+        Raises ValueError for another length.
+        """
+        expected = {"token": len(self.ids), "row": self.rows}[per]
+        if len(values) != expected:
+            raise ValueError(f"the column {name!r} has {len(values)} values: one per {per} would be {expected}")
+        self.columns[name], self.per[name] = values, per
 
     def per_token(self, values: Tensor) -> Tensor:
         """[T] a per-row tensor [R] spread over its tokens."""

@@ -456,7 +456,7 @@ def test_a_critics_loss_is_finite_split_proof_and_smallest_at_the_return(f, _, c
         parts, at = parts + t.values.sum() / part.totals[t.denominator], at + len(part.ids)
     assert torch.allclose(torch.autograd.grad(parts, value)[0], whole, atol=1e-7)
     if case == "ordinary":
-        batch.columns["value"] = torch.full_like(value, 0.75)
+        batch.add("value", torch.full_like(value, 0.75), "token")
         right, off = f(torch.full_like(value, 0.75), batch), f(torch.full_like(value, 0.9), batch)
         assert right.values.sum() < off.values.sum()
 

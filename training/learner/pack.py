@@ -71,6 +71,7 @@ def pack(rows: Sequence[Row], *, device: str = "cpu", totals: Mapping[str, float
         trainable=torch.from_numpy(trainable),
         group=torch.tensor([r.group for r in rows]),
         columns=columns,
+        per={**dict.fromkeys(names, "token"), **dict.fromkeys(scalar_names, "row")},
         totals=dict(count(rows) if totals is None else totals),
         common=_common(rows),
     )
@@ -166,20 +167,24 @@ def to(batch: Batch, device: str) -> Batch:
 
 
 def select(batch: Batch, lo: int, hi: int) -> Batch:
-    """Rows lo..hi-1 of a batch. Columns are told apart by length, [T] per token or [R] per row (a row has two tokens or
-    more, so T > R).
+    """Rows lo..hi-1 of a batch.
 
-    Raises ValueError for a column of another length.
+    Raises ValueError for a column that nobody declared (`Batch.add`), or of another length than declared.
     """
     starts = np.cumsum([0, *batch.lengths])
     a, b, total = int(starts[lo]), int(starts[hi]), int(starts[-1])
     columns = {}
     for name, x in batch.columns.items():
-        if len(x) not in (total, batch.rows):
+        per = batch.per.get(name)
+        if per is None:
             raise ValueError(
-                f"the column {name!r} has {len(x)} values: a piece must give one per token ({total}) or one per row ({batch.rows})"
+                f"the column {name!r} does not say whether it has a value per token or per row: add it by "
+                f"batch.add({name!r}, values, 'token') or 'row', in the place of batch.columns[{name!r}] = values"
             )
-        columns[name] = x[a:b] if len(x) == total else x[lo:hi]
+        expected = total if per == "token" else batch.rows
+        if len(x) != expected:
+            raise ValueError(f"the column {name!r} has {len(x)} values: one per {per} would be {expected}")
+        columns[name] = x[a:b] if per == "token" else x[lo:hi]
     return Batch(
         ids=batch.ids[a:b],
         position=batch.position[a:b],
@@ -188,6 +193,7 @@ def select(batch: Batch, lo: int, hi: int) -> Batch:
         trainable=batch.trainable[a:b],
         group=batch.group[lo:hi],
         columns=columns,
+        per=batch.per,
         totals=batch.totals,
         common=[0, *batch.common[lo + 1 : hi]] if batch.common else [],
     )

@@ -66,17 +66,16 @@ class PairObjective:
     state: dict[str, Any] = field(default_factory=dict)
 
     def prepare(self, batch: Batch) -> None:
-        columns = batch.columns
         if self.reference is not None:
-            columns["reference"] = self._logp(self.reference, batch)
+            batch.add("reference", self._logp(self.reference, batch), "token")
         if "policy" in self.needs:
-            columns["policy"] = self._logp(self.policy, batch)
+            batch.add("policy", self._logp(self.policy, batch), "token")
         for rule in self.rules:
             rule.observe(batch, self.reference, self._logp)
         if "mismatched" in self.needs:
             other = mismatched(batch)
             gain = other.row_sum(self._logp(self.policy, other) - self._logp(self.reference, other))
-            columns["baseline"] = torch.full_like(gain, float(gain.double().mean().clamp_min(0)))
+            batch.add("baseline", torch.full_like(gain, float(gain.double().mean().clamp_min(0))), "row")
         for piece in (self.loss, self.ratio):
             own = getattr(piece, "prepare", None)
             if own is not None:

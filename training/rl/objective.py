@@ -76,16 +76,16 @@ class PolicyObjective:
             {"temperature": self.temperature, "tokens_per_microbatch": self.tokens_per_microbatch},
         )
         if "reference" in self.needs:
-            columns["reference"] = score(self.reference, batch, **knobs).logp
+            batch.add("reference", score(self.reference, batch, **knobs).logp, "token")
         if "old" in self.needs:
-            columns["old"] = score(self.policy, batch, **knobs).logp
+            batch.add("old", score(self.policy, batch, **knobs).logp, "token")
         for piece in self._pieces:
             prepare = getattr(piece, "prepare", None)
             if prepare is not None:
                 prepare(batch)
         for correct in self.corrections:
             weight = correct(columns.get("old", columns["sampling_logp"]), columns["sampling_logp"], batch)
-            columns["weight"] = columns["weight"] * weight if "weight" in columns else weight
+            batch.add("weight", columns["weight"] * weight if "weight" in columns else weight, "token")
         for observe in observations(self._pieces, "batch"):
             observe(batch, lambda other: score(self.policy, other, **knobs).logp)
 

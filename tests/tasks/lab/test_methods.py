@@ -259,7 +259,7 @@ def test_chance_is_drawn_once_for_the_step_and_repeats(player):
 
 def test_a_corrupted_context_changes_what_the_policy_expects_and_nothing_else(player):
     batch = pack(rollout_rows(player.play(problems(2), 2, 6), [[1.0, -1.0], [1.0, -1.0]]))
-    batch.columns["chance"] = torch.rand(len(batch.ids), generator=torch.Generator().manual_seed(0))
+    batch.add("chance", torch.rand(len(batch.ids), generator=torch.Generator().manual_seed(0)), "token")
     regulariser = pieces.bind("regulariser", {"piece": "perception", "ratio": 0.6})
     objective = PolicyObjective(
         ratio=token,
@@ -273,7 +273,7 @@ def test_a_corrupted_context_changes_what_the_policy_expects_and_nothing_else(pl
     assert not (batch.columns["corrupt"] & batch.trainable).any()
     moved = (batch.columns["corrupted"] - token_stats(player.sampler.model, batch).logp.detach())[batch.trainable].abs()
     assert moved.max() > 1e-3
-    batch.columns["chance"] = torch.ones(len(batch.ids))
+    batch.add("chance", torch.ones(len(batch.ids)), "token")
     objective.prepare(batch)
     same = batch.columns["corrupted"] - token_stats(player.sampler.model, batch).logp.detach()
     assert same.abs().max() < 1e-5, "nothing drawn, nothing changed"

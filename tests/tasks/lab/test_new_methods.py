@@ -50,7 +50,7 @@ def test_contrast_has_the_gradient_of_dpo_over_all_pairs_of_each_group():
         for g, right, n in ((0, 1, 3), (0, 0, 2), (0, 1, 1), (0, 0, 4), (1, 0, 2), (1, 0, 3), (2, 1, 2))
     ]
     t = toy.batch(rows)
-    t.batch.columns["old"] = t.leaf.detach().clone()
+    t.batch.add("old", t.leaf.detach().clone(), "token")
     paired(t.batch, beta=0.7, nll=0.3)
     terms = contrast(torch.zeros_like(t.leaf), torch.zeros_like(t.leaf), t.stats, t.batch, beta=0.7, nll=0.3)
     (got,) = torch.autograd.grad(terms.values.sum() / t.batch.totals[terms.denominator], t.leaf)

@@ -203,7 +203,7 @@ def test_any_split_gives_the_same_gradient_and_the_same_metrics(budget):
 @pytest.mark.parametrize("budget", [1, 16, 30])
 def test_pairs_are_never_parted(budget):
     pairs = pack(rows())
-    pairs.columns["reference"] = torch.full((len(pairs.ids),), -5.0)
+    pairs.add("reference", torch.full((len(pairs.ids),), -5.0), "token")
     parts = list(split(pairs, budget, rows_per_unit=2))
     assert len(parts) > 1 and all(p.rows % 2 == 0 for p in parts) and sum(p.rows for p in parts) == pairs.rows
     objective = PairObjective(loss=dpo, sft=0.3)
@@ -231,8 +231,14 @@ def test_a_part_of_a_batch_is_the_batch_of_its_rows():
         3.0,
         4.0,
     ]
+    with pytest.raises(ValueError, match="column 'odd' has 3 values: one per token would be"):
+        batch.add("odd", torch.zeros(3), "token")
+    batch.add("odd", torch.zeros(batch.rows), "row")
     batch.columns["odd"] = torch.zeros(3)
-    with pytest.raises(ValueError, match="column 'odd' has 3 values"):
+    with pytest.raises(ValueError, match="column 'odd' has 3 values: one per row would be 8"):
+        select(batch, 0, 1)
+    batch.columns |= {"odd": torch.zeros(batch.rows), "undeclared": torch.zeros(batch.rows)}
+    with pytest.raises(ValueError, match=r"'undeclared' does not say .*: add it by batch.add\('undeclared'"):
         select(batch, 0, 1)
 
 

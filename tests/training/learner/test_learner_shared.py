@@ -92,7 +92,7 @@ def test_statistics_of_every_token_are_those_of_the_unshared_pass():
 def test_both_answers_to_a_prompt_share_it(budget):
     rng = np.random.default_rng(1)
     batch = pack([row(p, (n,), g, rng) for g, p in enumerate(tiny.ids(18, 25, 9)) for n in (4, 7)])
-    batch.columns["reference"] = torch.full((len(batch.ids),), -5.0)
+    batch.add("reference", torch.full((len(batch.ids),), -5.0), "token")
     assert computed(batch) == len(batch.ids) - 18 - 25 - 9
     objective = PairObjective(loss=dpo, sft=0.3)
     want, got = (

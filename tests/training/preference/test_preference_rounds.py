@@ -153,10 +153,10 @@ def test_reliabilities_follow_their_annotators_and_flips_are_found():
         for i in range(2 * n)
     ]
     b = pack(rows)
-    b.columns["reference"] = torch.zeros(4 * n)
+    b.add("reference", torch.zeros(4 * n), "token")
     policy = torch.zeros(4 * n)
     policy[1::4] = torch.tensor(seen, dtype=torch.float32)
-    b.columns["policy"] = policy
+    b.add("policy", policy, "token")
     for _ in range(120):
         rpo_em_module.prepare(b, state, beta=1.0, warmup=0)
     assert state["eta"]["0"] == pytest.approx(0.95, abs=0.03) and state["eta"]["1"] == pytest.approx(0.65, abs=0.03)

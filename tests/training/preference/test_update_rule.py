@@ -34,7 +34,7 @@ class gentle(UpdateRule):
 
     def observe(self, batch, reference, logp):
         sums = batch.row_sum(logp(reference, batch)) + self.shift
-        batch.columns["history"] = sums - sums
+        batch.add("history", sums - sums, "row")
 
     def state(self):
         return {"began": list(self.began)}

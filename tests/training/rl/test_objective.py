@@ -142,7 +142,7 @@ def test_corrections_weigh_the_surrogate_and_multiply():
     t = toy_batch()
     plain = PolicyObjective(ratio=token, policy_loss=clip)(t.stats, t.batch)[0].values
     t = toy_batch()
-    t.batch.columns["old"] = t.batch.columns["sampling_logp"] + torch.tensor([0.0, 0.1, 5.0, 0.0, 0.0, -1.0])
+    t.batch.add("old", t.batch.columns["sampling_logp"] + torch.tensor([0.0, 0.1, 5.0, 0.0, 0.0, -1.0]), "token")
     objective = PolicyObjective(
         ratio=lambda logp, old, batch: token(logp, batch.columns["sampling_logp"], batch),
         policy_loss=clip,

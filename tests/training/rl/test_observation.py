@@ -56,7 +56,7 @@ def twice(stats, batch, *, coef=0.1):
     return Terms(values=live(coef * (stats.logp - batch.columns["before"]), batch), denominator="tokens")
 
 def observe(batch, logp, *, coef=0.1):
-    batch.columns["before"] = logp(batch) + coef
+    batch.add("before", logp(batch) + coef, "token")
 """,
     "curriculum/shortest.py": """
 OBSERVES = "problems"

@@ -75,7 +75,7 @@ def prepare(
             old = min(max((1 - momentum) * old + momentum * mean, 0.5), 0.999)
         eta[name] = old
         column[who == one] = old
-    batch.columns["reliability"] = column.repeat_interleave(2)
+    batch.add("reliability", column.repeat_interleave(2), "row")
 
 
 def _losses(

@@ -90,7 +90,7 @@ class UpdateRule:
     def observe(
         self, batch: Batch, reference: nn.Module | None, logp: Callable[[nn.Module | None, Batch], Tensor]
     ) -> None:
-        """May add batch.columns to the whole step. logp(model, batch) [T]: log-probs without gradient, 0 where a token
+        """May add columns (batch.add) to the whole step. logp(model, batch) [T]: log-probs without gradient, 0 where a token
         is not trained on."""
 
     def state(self) -> dict[str, Any]:

@@ -40,7 +40,7 @@ class earlier_policies(UpdateRule):
         self, batch: Batch, reference: nn.Module | None, logp: Callable[[nn.Module | None, Batch], Tensor]
     ) -> None:
         sums = batch.row_sum(torch.stack([logp(m, batch) for m in self.kept or (reference,)]).mean(0))
-        batch.columns["history"] = (sums[0::2] - sums[1::2]).repeat_interleave(2)
+        batch.add("history", (sums[0::2] - sums[1::2]).repeat_interleave(2), "row")
 
     def state(self) -> dict[str, Any]:
         return {"kept": [m.state_dict() for m in self.kept]}

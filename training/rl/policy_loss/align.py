@@ -29,7 +29,9 @@ def prepare(batch: Batch, *, beta: float = 0.5, lam: float = 0.6) -> None:
     zeros = torch.zeros(int(group.max()) + 1, device=first.device)
     size = zeros.index_add(0, group, (~foreign).float()).clamp_min(1)[group]
     group_advantages = zeros.index_add(0, group, torch.where(foreign, 0.0, first))[group]
-    batch.columns["pull"] = torch.where(foreign, beta * first - lam * group_advantages / size, first * (1 + lam) / size)
+    batch.add(
+        "pull", torch.where(foreign, beta * first - lam * group_advantages / size, first * (1 + lam) / size), "row"
+    )
 
 
 def align(

@@ -44,7 +44,7 @@ def prepare(batch: Batch, *, beta: float = 0.1, nll: float = 0.1, threshold: flo
             pull[good], pull[bad] = push.sum(1), -push.sum(0)
         if len(good):
             pull[good] += nll / len(good) / batch.row_tokens[good]
-    batch.columns["pull"] = pull.to(torch.float32)
+    batch.add("pull", pull.to(torch.float32), "row")
 
 
 def contrast(

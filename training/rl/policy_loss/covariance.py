@@ -56,7 +56,7 @@ def prepare(
             held[where[order[fits[order]]]] = True
         else:
             held[where[cov.argsort(descending=True, stable=True)[:count]]] = True
-    batch.columns["held"] = held
+    batch.add("held", held, "token")
 
 
 def covariance(

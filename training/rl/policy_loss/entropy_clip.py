@@ -35,7 +35,7 @@ def prepare(batch: Batch, *, rho: float = 0.2, which: Literal["top", "bottom"] =
     count = min(len(where), max(1, int(rho * len(where) + 0.5)))
     kept = torch.zeros_like(batch.trainable)
     kept[where[order[:count]]] = True
-    batch.columns["kept"] = kept
+    batch.add("kept", kept, "token")
     batch.totals["kept_tokens"] = float(max(1, count))
 
 

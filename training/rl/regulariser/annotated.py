@@ -45,8 +45,8 @@ def prepare(batch: Batch, *, tau: float = 0.1, buckets: int = 1024, **_: object)
         0, group[foreign], shares[foreign]
     )
     anchor = normalize(sums, dim=1)[group]
-    batch.columns["anchor"] = anchor
-    batch.columns["others"] = (anchor @ shares[~foreign & ~right].T / tau).logsumexp(1)
+    batch.add("anchor", anchor, "row")
+    batch.add("others", (anchor @ shares[~foreign & ~right].T / tau).logsumexp(1), "row")
 
 
 def annotated(stats: TokenStats, batch: Batch, *, coef: float = 0.1, tau: float = 0.1, buckets: int = 1024) -> Terms:

@@ -27,7 +27,7 @@ def prepare(batch: Batch, **_: object) -> None:
     zeros = torch.zeros(int(turn.max()) + 1, device=entropy.device)
     sums = zeros.index_add(0, turn, entropy)
     counts = zeros.index_add(0, turn, batch.trainable.float()).clamp_min(1)
-    batch.columns["usual"] = (sums / counts)[turn]
+    batch.add("usual", (sums / counts)[turn], "token")
 
 
 def entropy_corridor(

@@ -28,9 +28,9 @@ def prepare(batch: Batch, *, budget: float = 0.1, **_: object) -> None:
     total = batch.row_sum(cost)
     spent = torch.cumsum(cost, 0) - batch.per_token(torch.cumsum(total, 0) - total)
     allowed = budget * batch.row_tokens.double()
-    batch.columns["over"] = (spent > batch.per_token(allowed) + 1e-9) & batch.trainable
+    batch.add("over", (spent > batch.per_token(allowed) + 1e-9) & batch.trainable, "token")
     feasible = batch.per_token((total <= allowed + 1e-9).float())
-    batch.columns["weight"] = batch.columns["weight"] * feasible if "weight" in batch.columns else feasible
+    batch.add("weight", batch.columns["weight"] * feasible if "weight" in batch.columns else feasible, "token")
 
 
 def kl_budget(stats: TokenStats, batch: Batch, *, coef: float = 1.0, budget: float = 0.1) -> Terms:

@@ -34,9 +34,9 @@ def prepare(batch: Batch, *, tau: float = 0.8, anchor: float = 0.5, **_: object)
     order = torch.argsort(entropy, descending=True, stable=True)[:count]
     peak = torch.zeros_like(batch.trainable)
     peak[where[order]] = True
-    batch.columns["peak"] = peak
+    batch.add("peak", peak, "token")
     away = float(entropy[order].mean()) - anchor if count else 0.0
-    batch.columns["away"] = torch.full((batch.rows,), away, device=batch.ids.device)
+    batch.add("away", torch.full((batch.rows,), away, device=batch.ids.device), "row")
     batch.totals["peak_tokens"] = float(max(1, count))
 
 

@@ -25,7 +25,7 @@ def prepare(batch: Batch, *, ratio: float = 0.6, **_: object) -> None:
         raise ValueError(
             f"perception: ratio is {ratio}; it is the share of the context that is corrupted, above 0 and at most 1"
         )
-    batch.columns["corrupt"] = (batch.columns["chance"] < ratio) & ~batch.trainable
+    batch.add("corrupt", (batch.columns["chance"] < ratio) & ~batch.trainable, "token")
 
 
 def perception(
