@@ -292,8 +292,10 @@ def _table(root: Path) -> None:
             heads = list(dict.fromkeys(name for values in found.values() for name in values))
             cells = [[m, *(_cell(values.get(h, {}).get("pass@1")) for h in heads)] for m, values in found.items()]
             _aligned([[what, *heads], *cells] if heads else [])
+    trained = next((s for s in ("rl", "prefer", "sft") if (root / "artifacts" / s / "model").exists()), "rl")
     print(
-        "Look next:  reports/index.html (curves, episodes, what was dropped)   espalier ui (MLflow)   espalier chat artifacts/rl/model"
+        "Look next:  reports/index.html (curves, episodes, what was dropped)   espalier ui (MLflow)   "
+        f"espalier chat artifacts/{trained}/model"
     )
 
 

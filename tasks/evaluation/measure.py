@@ -78,17 +78,19 @@ def measure(
     """All numbers of metrics.json: per model over the questions, per number of hops, per family, per test set of the
     user's; paired differences with Holm's correction for their number; the blanked search; the points of the
     reliability diagram."""
-    scored = {run: rows for run, rows in frame.groupby("run", sort=False)}
+    scored = {run: rows for run, rows in frame.groupby("run", sort=False)} if len(frame) else {}
     parts = ("models", "hops", "families", "sets", "difference", "blanked", "outcomes", "reliability")
     out: dict[str, Any] = {part: {} for part in parts}
-    for name in models:
+    for name in models if scored else ():
         rows = scored[name]
         whole = over(metrics, rows, whole=True)
         out["models"][name] = (
             whole | mean(by_problem(rows, "calls"), name="calls") | mean(by_problem(rows, "tokens"), name="tokens")
         )
         out["hops"][name] = {str(h): over(metrics, part) for h, part in rows.groupby("hops")}
-        out["families"][name] = {f: over(metrics, part) for f, part in scored[f"{name}, families"].groupby("family")}
+        out["families"][name] = {
+            f: over(metrics, part) for f, part in scored.get(f"{name}, families", rows).groupby("family")
+        }
         out["outcomes"][name] = {o: int((rows["outcome"] == o).sum()) for o in OUTCOMES}
         if "confidence" in rows and rows["confidence"].notna().any():
             known = rows[rows["confidence"].notna() & rows["score"].notna()]
@@ -102,9 +104,10 @@ def measure(
                     scored[f"{name}, {s}"], scored[f"{against}, {s}"]
                 )
     last = models[-1]
-    blank = scored[f"{last}, search blanked"]
-    out["blanked"] = {last: over(metrics, blank)}
-    out["difference"][f"{last}, search blanked - {last}"] = difference(blank, scored[last])
+    blank = scored.get(f"{last}, search blanked")
+    if blank is not None:
+        out["blanked"] = {last: over(metrics, blank)}
+        out["difference"][f"{last}, search blanked - {last}"] = difference(blank, scored[last])
     for gap, p in zip(out["difference"].values(), holm([d["p"] for d in out["difference"].values()]), strict=True):
         gap["p_holm"] = p
     return plain({k: v for k, v in out.items() if v or k not in ("sets", "reliability")})

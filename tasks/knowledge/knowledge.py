@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 from synth.knowledge.kb import KB, Entity, Fact, Passage, Relation
 from synth.search.engine import Page, pages_of_kb
 from tasks.errors import UserError
-from tasks.knowledge.search_tool import Search
+from tasks.knowledge.search_tool import NOTHING, Search
 from tasks.runtime.stage import Stage
 from tasks.storage import tables
 
@@ -31,7 +32,10 @@ def kb_at(folder: Path) -> KB:
 
 
 def search(stage: Stage, *, k: int = 3) -> Search:
-    """The search tool over artifacts/kb/passages.parquet, k passages per query; its pages open too."""
+    """The search tool over artifacts/kb/passages.parquet, k passages per query; its pages open too. In a project without
+    a knowledge base it finds nothing."""
+    if not stage.reads("kb"):
+        return cast(Search, lambda query: NOTHING)
     return load(stage.input("kb", "passages.parquet"), k=k)
 
 

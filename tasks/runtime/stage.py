@@ -128,6 +128,11 @@ class Stage:
         commit.check(folder, name, remedy=REMEDY)
         return path
 
+    def reads(self, stage: str) -> bool:
+        """Whether dvc.yaml lets this stage read that one: a project of one method has fewer stages than the shipped one."""
+        place = OUT.get(stage, f"artifacts/{stage}")
+        return self.deps is None or any(d == place or d.startswith(f"{place}/") for d in self.deps)
+
     def source(self, path: str | Path) -> Path:
         """A file or folder of the user's, relative to the project. Raises UserError where it is missing, or where a
         change of it would go unseen."""

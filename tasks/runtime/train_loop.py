@@ -94,7 +94,7 @@ class Curve:
         self.bar.close()
         names = dict.fromkeys(k for r in self.rows for k in r)
         times = [k for k in names if k.endswith(MEASURED)]
-        self._write(self.stage.out / "curve.csv", [k for k in names if k not in times])
+        self._write(self.stage.out / "curve.csv", [k for k in names if k not in times] or ["step"])
         self._write(self.stage.timings(), ["step", *times])
         self.stage.artifact(self.stage.out / "curve.csv")
 

@@ -20,6 +20,7 @@ from synth.types import Demonstration, PreferencePair, Problem, Sampling, Scored
 from synth.verify import extract_answer
 from tasks.errors import UserError, nearest
 from tasks.evaluation import testsets as test_sets
+from tasks.evaluation.held_out_rows import held_out_rows
 from tasks.evaluation.measure import OUTCOMES, measure, needed, plain
 from tasks.evaluation.outcome import MODELS, outcome
 from tasks.knowledge import knowledge
@@ -144,6 +145,7 @@ def evaluate(
         device: where models are: cpu, cuda, or cuda:0
         dtype: type of the weights: float32 or bfloat16
     """
+    models = [m for m in models if m not in MODELS or stage.reads(MODELS[m][0])]
     _check(models, against, overlap)
     wanted = needed(metrics)
     tests = _test_problems(stage, questions, per_family, sets, overlap)
@@ -161,6 +163,11 @@ def evaluate(
         device=device,
         dtype=dtype,
     )
+    of_rows = held_out_rows(stage, models, against, max_tokens=max_tokens, device=device, dtype=dtype)
+    if not runs and not of_rows["models"]:
+        raise UserError(
+            "evaluate: nothing is held out to measure on: no problem, pair or conversation has the split test"
+        )
     rows: list[dict[str, Any]] = []
     with stage.progress(sum(len(r.problems) * r.samples for r in runs), "rollouts") as bar:
         for run in sorted(runs, key=lambda r: models.index(r.model)):
@@ -177,13 +184,18 @@ def evaluate(
 
     missing = _unscorable(rows, max_unscorable)
     decoding = {name: getattr(sampling, name) for name in ("temperature", "top_p", "max_turn_tokens", "search_top_k")}
-    frame = _scores(rows, decoding)
-    frame.to_parquet(stage.out / "scores.parquet", compression="zstd", index=False)
     _write_episodes(stage.out / "episodes.jsonl", rows)
+    frame = _scores(rows, decoding) if rows else pd.DataFrame()
+    if rows:
+        frame.to_parquet(stage.out / "scores.parquet", compression="zstd", index=False)
     if "features" in wanted:
         frame["features"] = [r["features"] for r in rows]  # read by metrics, and too large to keep
-    measures = measure(frame, models, against, metrics, [s.name for s in tests.own])
-    if any("pass@1" not in values for values in measures["models"].values()):
+    measures = measure(frame, models, against, metrics, [s.name for s in tests.own] if rows else [])
+    if of_rows["models"]:
+        measures["rows"] = plain(of_rows)
+        for name, values in measures["rows"]["models"].items():
+            measures["models"][name] = measures["models"].get(name, {}) | values
+    if rows and any("pass@1" not in values for values in measures["models"].values()):
         raise UserError(
             "evaluate: no metric gives pass@1, which the report shows: keep {piece: pass_at_k, ks: [1, ...]} among evaluate.metrics"
         )
@@ -231,8 +243,11 @@ class _TestProblems:
 
 
 def _test_problems(stage: Stage, questions: int, per_family: int, sets: list, overlap: str) -> _TestProblems:
-    asked = held_out(stage.input("questions", "problems.parquet"), questions, stage.seed)
-    solved = held_out(stage.input("problems", "problems.parquet"), per_family, stage.seed, by_family=True)
+    asked, solved = [], []
+    if stage.reads("questions"):
+        asked = held_out(stage.input("questions", "problems.parquet"), questions, stage.seed)
+    if stage.reads("problems"):
+        solved = held_out(stage.input("problems", "problems.parquet"), per_family, stage.seed, by_family=True)
     own = [test_sets.load(stage, spec, i) for i, spec in enumerate(sets)]
     if twice := [name for name, n in Counter(s.name for s in own).items() if n > 1]:
         raise UserError(f"evaluate.sets: two sets are called {twice[0]!r}: give each a name of its own")
@@ -254,15 +269,20 @@ def _runs(
     """Every model on everything, and the last once more with a search that finds nothing.
 
     Raises UserError where every problem of a run was trained on."""
-    runs = [Run(name, name, tests.questions, samples, search) for name in models]
-    runs += [Run(f"{name}, families", name, tests.families, family_samples, search) for name in models]
+    asked = tests.questions or tests.families  # a project without questions is measured on its problems
+    runs = [Run(name, name, asked, samples, search) for name in models if asked]
+    if tests.questions and tests.families:
+        runs += [Run(f"{name}, families", name, tests.families, family_samples, search) for name in models]
     runs += [
         Run(f"{name}, {s.name}", name, [p for p in s.problems if p.id not in tests.leaked], s.samples, search)
         for name in models
         for s in tests.own
     ]
     blank = {**search, "search": Blank()}
-    runs += [Run(f"{models[-1]}, search blanked", models[-1], tests.questions, blanked_samples, blank, blanked=True)]
+    if tests.questions:
+        runs += [
+            Run(f"{models[-1]}, search blanked", models[-1], tests.questions, blanked_samples, blank, blanked=True)
+        ]
     for r in runs:
         if not r.problems:
             raise UserError(f"evaluate: every problem of {r.name!r} was trained on: there is nothing left to ask")
@@ -327,7 +347,7 @@ class _Players:
 def _unscorable(rows: Sequence[Mapping[str, Any]], most: float) -> int:
     """The number of rollouts without a score; raises ValueError where they are a larger share than `most`."""
     missing = sum(r["score"] is None for r in rows)
-    if missing > most * len(rows):
+    if rows and missing > most * len(rows):
         first = next(r for r in rows if r["score"] is None)
         raise ValueError(
             f"{missing} of {len(rows)} rollouts could not be scored, more than max_unscorable = {most}; the first: problem "
@@ -378,7 +398,7 @@ def _record(stage: Stage, measures: Mapping[str, Any], rows: Sequence[Mapping[st
         stage.log({f"{name}/{m}": v["mean"] for m, v in values.items() if m in WATCHED and v.get("mean") is not None})
     for pair, rates in measures.get("judged", {}).items():
         stage.log({f"{pair.partition(' over ')[0]}/win_rate": rates["win_rate"]["mean"]})
-    if traces:
+    if traces and rows:
         path = stage.out / "episodes.jsonl"
         sent = [episodes.conversation(e) for e in episodes.chosen(path, traces)]
         timed = {episodes.conversation(r): r["seconds"] for r in rows if r["sample"] == 0 and r["seconds"]}
@@ -430,13 +450,20 @@ def overlaps(stage: Stage, held_out: Mapping[str, Sequence[Problem]], *, refuse:
 
 def training_texts(stage: Stage) -> Iterator[tuple[str, str, str]]:
     """(id, where, text) of all that any model of the run may have learned from."""
-    for source in ("questions", "problems"):
+    for source in (s for s in ("questions", "problems") if stage.reads(s)):
         for p in tables.read(stage.input(source, "problems.parquet"), Problem):
             if p.split == "train":
                 yield p.id, f"artifacts/{source}", p.question
-    for t in tables.read(stage.input("demonstrations", "demonstrations.parquet"), Demonstration):
+    read = tables.read
+    for t in (
+        read(stage.input("demonstrations", "demonstrations.parquet"), Demonstration)
+        if stage.reads("demonstrations")
+        else ()
+    ):
+        if t.split == "test":
+            continue
         yield t.id, "artifacts/demonstrations", next((m.content for m in t.messages if m.role == "user"), "")
-    for pair in tables.read(stage.input("clean", "pairs.parquet"), PreferencePair):
+    for pair in read(stage.input("clean", "pairs.parquet"), PreferencePair) if stage.reads("clean") else ():
         if pair.split == "train":
             for text in (*(m.content for m in pair.prompt if m.role == "user"), pair.chosen, pair.rejected):
                 yield pair.id, "artifacts/clean", text

@@ -40,8 +40,9 @@ def report(stage: Stage, *, episodes: int = 20, price_per_hour: float = 0.0) -> 
         price_per_hour: of the machine, in any currency; 0 shows time alone
     """
     found = json.loads(stage.input("evaluate", "metrics.json").read_text(encoding="utf-8"))
-    cards = {name: json.loads(stage.input(name, "card.json").read_text(encoding="utf-8")) for name in (*DATA, *TRAINED)}
-    curves = {name: curve(stage, name) for name in TRAINED}
+    there = [name for name in (*DATA, *TRAINED) if stage.reads(name)]
+    cards = {name: json.loads(stage.input(name, "card.json").read_text(encoding="utf-8")) for name in there}
+    curves = {name: curve(stage, name) for name in TRAINED if name in there}
     played = [
         json.loads(line) for line in stage.input("evaluate", "episodes.jsonl").read_text(encoding="utf-8").splitlines()
     ]
@@ -49,17 +50,24 @@ def report(stage: Stage, *, episodes: int = 20, price_per_hour: float = 0.0) -> 
 
     summary = {
         "models": found["models"],
-        **{part: found[part] for part in ("difference", "families", "sets", "hops", "blanked") if found.get(part)},
+        **{
+            part: found[part]
+            for part in ("difference", "families", "sets", "hops", "blanked", "rows")
+            if found.get(part)
+        },
         "seconds": round(sum(m["seconds"] for m in measured.values()), 1) if measured else None,
         "peak_rss_mb": max(m["peak_rss_mb"] for m in measured.values()) if measured else None,
         "seeds": [stage.seed],
     }
     (stage.out / "summary.json").write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
     drawn = chosen(played, episodes, stage.seed)
+    if len(there) < len((*DATA, *TRAINED)):
+        return of_one_method(stage, found, cards, curves, drawn, spent(measured, price_per_hour))
     write_cards(stage, found, cards, played, measured)
     recipe = cards["rl"].get("recipe") or "the defaults"
     sections = [
         ("Results", results(found)),
+        *([("Your rows", own_rows(found))] if found.get("rows") else []),
         ("Metrics", metrics(found)),
         ("Reinforcement learning", panels(curves["rl"], "rl")),
         ("Learning curves", HTML.curves([(TRAINED[s], panels(curves[s], s)) for s in ("sft", "reward", "prefer")])),
@@ -77,6 +85,81 @@ def report(stage: Stage, *, episodes: int = 20, price_per_hour: float = 0.0) -> 
     )
     stage.artifact(stage.out / "index.html")
     stage.artifact(stage.out / "summary.json")
+
+
+def of_one_method(
+    stage: Stage,
+    found: Mapping[str, Any],
+    cards: Mapping[str, Any],
+    curves: Mapping[str, pd.DataFrame],
+    drawn: Sequence[Mapping[str, Any]],
+    time: Markup,
+) -> None:
+    """The page of a project that has some of the stages only, as `espalier train` makes it."""
+    names = list(found["models"])
+    sections = [
+        *([("Your rows", own_rows(found))] if found.get("rows") else []),
+        *([("Results", results(found)), ("Metrics", metrics(found))] if found["outcomes"] else []),
+        ("Learning curves", HTML.curves([(TRAINED[s], panels(c, s)) for s, c in curves.items()])),
+        *([("Episodes", HTML.episodes([page.episode(e, shown=not i) for i, e in enumerate(drawn)]))] if drawn else []),
+        ("Data: what was made, what was dropped and why", dropped(cards)),
+        ("Time, memory, cost", time),
+    ]
+    facts = f"Recipe: {stage_recipe(cards)}. Profile: {stage.profile}. Seed: {stage.seed}. Intervals: 95 %, bootstrap over rows."
+    title = f"Espalier: {', '.join(NAMES.get(n, n) for n in names)} on rows of your own"
+    lead = headline(found) if found["outcomes"] else own_headline(found)
+    (stage.out / "index.html").write_text(page.page(title, lead, facts, sections), encoding="utf-8")
+    stage.artifact(stage.out / "index.html")
+    stage.artifact(stage.out / "summary.json")
+
+
+def stage_recipe(cards: Mapping[str, Any]) -> str:
+    """The recipe of the last stage that trained by one."""
+    return next((c["recipe"] for c in reversed(list(cards.values())) if c.get("recipe")), "the defaults")
+
+
+OWN_METRICS = {  # metric of held-out rows -> its words, whether more is better
+    "pair_accuracy": ("held-out pairs whose chosen answer is likelier", True),
+    "pair_margin": ("log-probability of chosen over rejected, nats", True),
+    "nll": ("surprise at held-out answers, nats per token", False),
+}
+
+
+def own_headline(found: Mapping[str, Any]) -> str:
+    """What training did to the held-out rows, as it is."""
+    models, last = found["rows"]["models"], list(found["models"])[-1]
+    metric = next((m for m in OWN_METRICS if m in models.get(last, {})), "")
+    if not metric:
+        return "No row was short enough to be measured."
+    words, better = OWN_METRICS[metric]
+    show = "{:.0%}" if metric == "pair_accuracy" else "{:.3f}"
+    text = f"{NAMES.get(last, last)}: {words}: {show.format(models[last][metric]['mean'])}."
+    for name, m in found["rows"]["difference"].items():
+        if name.startswith(f"{last} - ") and name.endswith(f", {metric}"):
+            sure = m["low"] > 0 or m["high"] < 0
+            gained = "better" if (m["mean"] > 0) == better else "worse"
+            old = name[len(last) + 3 :].partition(", ")[0]
+            change = f"{m['mean']:+.3f}, interval {m['low']:+.3f} to {m['high']:+.3f}"
+            text += f" Beside {NAMES.get(old, old)}: {change}: {gained if sure else 'no measurable difference'}."
+    return text
+
+
+def own_rows(found: Mapping[str, Any]) -> Markup:
+    """Held-out rows of the user's own: each metric of each model, and the differences."""
+    models = found["rows"]["models"]
+    shown = [m for m in OWN_METRICS if any(m in values for values in models.values())]
+    rows = [
+        [model(name), *((HTML.percent if m == "pair_accuracy" else HTML.number)(v[m]) if m in v else "" for m in shown)]
+        for name, v in models.items()
+    ]
+    n = [str(max((v[m]["n"] for v in models.values() if m in v), default=0)) for m in shown]
+    rows.append(["rows", *n])
+    changes = [
+        [name, f"{m['mean']:+.3f}", f"{m['low']:+.3f} to {m['high']:+.3f}", f"{m['p']:.2g}"]
+        for name, m in found["rows"]["difference"].items()
+    ]
+    table = page.table(["model", *(OWN_METRICS[m][0] for m in shown)], rows, range(1, len(shown) + 1))
+    return table + (page.table(["difference", "mean", "interval", "p"], changes, (1, 2, 3)) if changes else "")
 
 
 def curve(stage: Stage, name: str) -> pd.DataFrame:
@@ -336,6 +419,11 @@ def dropped(cards: Mapping[str, Mapping[str, Any]]) -> Markup:
         rows.append(
             [name, f"{card.get('produced', 0):,}", f"{card.get('accepted', 0):,}", HTML.reasons(quarantined, notes)]
         )
+    for name, card in cards.items():
+        if card.get("too_long"):  # rows that a stage was given and did not learn
+            n = card.get("pairs", card.get("demonstrations", 0))
+            n = n if isinstance(n, int) else 0
+            rows.append([name, f"{n + card['too_long']:,}", f"{n:,}", HTML.reasons({"too_long": card["too_long"]}, [])])
     head = ["stage", "produced", "accepted", "quarantined, by reason; the gates"]
     return HTML.dropped(page.table(head, rows, (1, 2)))
 

@@ -99,12 +99,8 @@ def sft(
         envs: environments whose opening the demonstrations get, so that a model is trained on the prompts that it plays
     """
     make_repeatable(stage, device)
-    demos = [
-        t
-        for t in tables.read(stage.input("demonstrations", "demonstrations.parquet"), Demonstration)
-        if t.split == "train"
-    ]
-    if not demos:
+    demos = [t for t in (_demonstrations(stage) if stage.reads("demonstrations") else []) if t.split == "train"]
+    if not demos and steps:
         raise UserError(
             "sft: artifacts/demonstrations holds no demonstration of the split train: raise n of the stage demonstrations"
         )
@@ -121,7 +117,7 @@ def sft(
         policy, tokenizer = load_model(model, dtype=dtype, device=device, longest=max_length)
         renderer = Renderer(tokenizer)
     else:
-        passages = tables.read(stage.input("kb", "passages.parquet"), Passage)
+        passages = tables.read(stage.input("kb", "passages.parquet"), Passage) if stage.reads("kb") else []
         corpus = (
             [p.text for p in passages]
             + [m.content for i in range(len(demos)) for m in told(i, 0)]
@@ -163,6 +159,11 @@ def sft(
             every=checkpoint_every,
         )
     save_model(policy, tokenizer, stage.out / "base")
+    if not steps:  # nothing is fine-tuned: what follows starts from the base model
+        save_model(policy, tokenizer, stage.out / "model")
+        curve.close()
+        sizes = {"parameters": n_parameters(policy), "vocabulary": len(tokenizer)}
+        return stage.card({**sizes, "base_steps": 0 if model else base_steps, "steps": 0, "trained_on": digest([])})
     own = own_rows(stage.input("demonstrations"))
     last = [t.id in own and own[t.id].loss == "last" for t in demos]
     rows = [demonstration_row(renderer, t.messages, context_weight, last=x) for t, x in zip(demos, last, strict=True)]
@@ -217,6 +218,10 @@ def sft(
             "trained_on": digest([t.id for t in demos]),
         }
     )
+
+
+def _demonstrations(stage: Stage) -> list[Demonstration]:
+    return tables.read(stage.input("demonstrations", "demonstrations.parquet"), Demonstration)
 
 
 def tellings(stage: Stage, demos: Sequence[Demonstration], share: float) -> Callable[[int, int], Sequence[Message]]:
