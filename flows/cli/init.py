@@ -33,6 +33,16 @@ def add(commands: Any) -> None:
 def init(args: argparse.Namespace) -> int:
     """Raises UserError where DIR exists and is not empty, or lies inside a source tree of Espalier."""
     root: Path = args.dir.resolve()
+    make(root)
+    print(
+        f"{root} is ready:\n  cd {args.dir}\n  espalier run\n"
+        "Your data goes to data/ (see kb.sources in params.yaml), your own pieces to pieces/ (see pieces/README.md)."
+    )
+    return 0
+
+
+def make(root: Path) -> None:
+    """A project in a new folder. Raises UserError as `init` does."""
     if root.exists() and (not root.is_dir() or any(root.iterdir())):
         raise UserError(f"{root} exists and is not empty: name a new folder")
     if root.is_relative_to(CODE):
@@ -45,11 +55,6 @@ def init(args: argparse.Namespace) -> int:
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, target)
     _git(root)
-    print(
-        f"{root} is ready:\n  cd {args.dir}\n  espalier run\n"
-        "Your data goes to data/ (see kb.sources in params.yaml), your own pieces to pieces/ (see pieces/README.md)."
-    )
-    return 0
 
 
 def _git(root: Path) -> None:

@@ -131,7 +131,9 @@ class Stage:
     def reads(self, stage: str) -> bool:
         """Whether dvc.yaml lets this stage read that one: a project of one method has fewer stages than the shipped one."""
         place = OUT.get(stage, f"artifacts/{stage}")
-        return self.deps is None or any(d == place or d.startswith(f"{place}/") for d in self.deps)
+        return self.deps is None or any(
+            d == place or d.startswith(f"{place}/") or place.startswith(f"{d}/") for d in self.deps
+        )
 
     def source(self, path: str | Path) -> Path:
         """A file or folder of the user's, relative to the project. Raises UserError where it is missing, or where a

@@ -66,9 +66,10 @@ def demonstrations(
     own = conversations(stage, files, protect) if files else None
     if own and not mix:
         return write(stage, [*own.rows, *own.quarantined], own, {})
+    if not stage.reads("kb"):
+        return write(stage, _worked(stage, n_family) + ([*own.rows, *own.quarantined] if own else []), own, {})
     asked = tables.read(stage.input("questions", "problems.parquet"), Problem)
     problems = [p for p in asked if p.family == "entity_tree"]
-    families = tables.read(stage.input("problems", "problems.parquet"), Problem)
     search, again = (
         knowledge.search(stage, k=search_top_k),
         knowledge.search(stage, k=search_top_k),
@@ -100,10 +101,7 @@ def demonstrations(
             max_calls=max_calls,
             max_context=max_context,
         )
-    for family in sorted({p.family for p in families}):
-        items += [
-            worked_answer(p) for p in draw([p for p in families if p.family == family], "train", n_family, stage.seed)
-        ]
+    items += _worked(stage, n_family)
     games = [t for t in items if isinstance(t, Demonstration) and t.calls]
     about = {
         "games": len(games),
@@ -120,6 +118,16 @@ def demonstrations(
         },
     }
     write(stage, items + ([*own.rows, *own.quarantined] if own else []), own, about)
+
+
+def _worked(stage: Stage, n: int) -> list[Demonstration | Quarantined]:
+    """Worked answers of n problems of each family."""
+    families = tables.read(stage.input("problems", "problems.parquet"), Problem)
+    return [
+        worked_answer(p)
+        for family in sorted({p.family for p in families})
+        for p in draw([p for p in families if p.family == family], "train", n, stage.seed)
+    ]
 
 
 def write(

@@ -163,7 +163,7 @@ def evaluate(
         device=device,
         dtype=dtype,
     )
-    of_rows = held_out_rows(stage, models, against, max_tokens=max_tokens, device=device, dtype=dtype)
+    of_rows = held_out_rows(stage, models, against, max_tokens=sampling.max_tokens, device=device, dtype=dtype)
     if not runs and not of_rows["models"]:
         raise UserError(
             "evaluate: nothing is held out to measure on: no problem, pair or conversation has the split test"

@@ -85,6 +85,10 @@ def preferences(
         mix: whether the pairs that are made here are there beside those of `files`; without it they are not made
         protect: files whose texts must not be trained on
     """
+    if not files and not stage.reads("kb"):
+        raise UserError(
+            "preferences: this project has no knowledge base to make pairs of: name files in preferences.files"
+        )
     own = own_pairs(stage, files, protect) if files else None
     if own and not mix:
         write(stage, own.rows, [], own.quarantined, own, {})
