@@ -10,7 +10,7 @@ from typing import cast
 from synth.knowledge.kb import KB, Entity, Fact, Passage, Relation
 from synth.search.engine import Page, pages_of_kb
 from tasks.errors import UserError
-from tasks.knowledge.search_tool import NOTHING, Search
+from tasks.knowledge.search_tool import Blank, Search
 from tasks.runtime.stage import Stage
 from tasks.storage import tables
 
@@ -35,7 +35,7 @@ def search(stage: Stage, *, k: int = 3) -> Search:
     """The search tool over artifacts/kb/passages.parquet, k passages per query; its pages open too. In a project without
     a knowledge base it finds nothing."""
     if not stage.reads("kb"):
-        return cast(Search, lambda query: NOTHING)
+        return cast(Search, Blank())
     return load(stage.input("kb", "passages.parquet"), k=k)
 
 
