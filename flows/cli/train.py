@@ -14,7 +14,6 @@ from tasks.errors import UserError
 KINDS = {"sft": "demonstrations", "prefer": "preferences", "rl": "problems"}  # stage that learns -> stage that reads
 DEFAULT = {"sft": "sft", "prefer": "dpo", "rl": "grpo"}
 ROWS = {"sft": "conversations", "prefer": "preference pairs", "rl": "problems"}
-SHORT = 80  # characters of an answer that a verifier may compare
 # Stages of a project that trains by one method, in the order of the graph.
 STAGES = {
     "sft": ("plan", "demonstrations", "sft", "evaluate", "report"),
@@ -45,9 +44,10 @@ def train(args: argparse.Namespace) -> int:
 
     from flows.cli import init, run
     from flows.overrides import merged, overrides
+    from tasks.own_rows.guess import first
     from tasks.planning import plan
 
-    row, n = _first(args.data)
+    row, n = first(args.data)
     kind, method = _method(args.method, row, args.data)
     local = Path(args.data).exists()
     name = f"{Path(args.data).stem}-{method}".replace(" ", "-")
@@ -88,30 +88,12 @@ def _fresh(root: Path) -> bool | None:
     return same and not (root / "dvc.lock").exists()
 
 
-def _first(data: str) -> tuple[Mapping[str, Any], int]:
-    """The first row that can be read, and how many there are (of a data set on the Hub: 10,000 are taken for granted)."""
-    from synth.types import Quarantined
-    from tasks.pairs import files
-
-    first, n, wrong = None, 0, ""
-    for item in files.rows(data):
-        n += 1
-        if isinstance(item, Quarantined):
-            wrong = wrong or f"{item.id}: {item.evidence}"
-        elif first is None and isinstance(item[1], Mapping):
-            first = item[1]
-        if n == 10_000 and not Path(data).exists():
-            break
-    if first is None:
-        raise UserError(f"{data} has no row to learn from: {wrong or 'it is empty'}")
-    return first, n
-
-
 def _method(wanted: str, row: Mapping[str, Any], data: str) -> tuple[str, str]:
     """(stage that learns, method): as named, or by the columns of the rows."""
+    from tasks.own_rows.guess import fits_of
     from tasks.planning.resolve import recipe_layers
 
-    fits = _fits(row)
+    fits = fits_of(row)
     if not fits:
         raise UserError(
             f"{data} has the columns {', '.join(map(str, row))}: needed are chosen and rejected (pairs), messages or prompt and "
@@ -132,33 +114,6 @@ def _method(wanted: str, row: Mapping[str, Any], data: str) -> tuple[str, str]:
             f"{' or '.join(ROWS[k] for k in fits)}: choose {' or '.join(DEFAULT[k] for k in fits)}, or see docs/own-rows.md"
         )
     return kind, wanted
-
-
-def _fits(row: Mapping[str, Any]) -> list[str]:
-    """The stages that can learn from rows like this one, the likeliest first."""
-    from synth.demonstrations.imported import conversation
-    from synth.preferences.imported import Reader
-    from synth.testsets.layouts.plain import plain
-
-    found = []
-    try:
-        Reader(name="").layout(list(row))
-        found.append("prefer")
-    except ValueError:
-        pass
-    try:
-        said = conversation(row)
-        found.append("sft")
-    except ValueError:
-        said = ()
-    try:
-        problem = plain(row, 0)
-        short = len(problem.answer) <= SHORT and "\n" not in problem.answer
-        talk = any(k in row for k in ("messages", "conversations", "completion", "response", "instruction", "output"))
-        found.insert(0 if short and not found[:1] == ["prefer"] and not talk else len(found), "rl")
-    except ValueError:
-        pass
-    return found if said or found else []
 
 
 def _model(model: str) -> str:
