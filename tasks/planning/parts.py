@@ -80,12 +80,14 @@ def given(stages: Mapping[str, Resolved]) -> set[str] | None:
 
 def missing(stages: Mapping[str, Resolved]) -> Iterator[tuple[str, str]]:
     """(piece, part) of every part that a piece of the stage rl reads and nobody gives."""
-    has = given(stages)
-    rl = stages["rl"]
+    has, rl = given(stages), stages["rl"]
+    if has is None:
+        return
     for knob, kind in rl.pieces.items():
         value = rl.params.get(knob)  # a nested one (critic.loss) reads no part
-        for spec in (value if isinstance(value, list) else [value]) if has is not None else ():
-            for part in reads(locate(kind, spec["piece"]), spec) if spec else ():
+        specs = value if isinstance(value, list) else [value] if value else []
+        for spec in specs:
+            for part in reads(locate(kind, spec["piece"]), spec):
                 if not any(fnmatchcase(part, name) for name in has):
                     yield f"{kind}/{spec['piece']}", part
 
