@@ -2,9 +2,11 @@
 them one by one, is the reference.
 
 For each matrix: momentum M <- lerp(M, G, 1 - momentum), U = lerp(G, M, momentum) (Nesterov), then U is driven towards
-the nearest orthogonal matrix by Newton-Schulz steps X <- a X + (b XX' + c (XX')^2) X in bfloat16, and W <- (1 - lr wd)
-W - lr sqrt(max(1, rows/columns)) X. A small model has tens of small matrices: one batched product for each shape
-replaces as many calls, and the step takes about half as long.
+the nearest orthogonal matrix by Newton-Schulz steps X <- a X + (b XX' + c (XX')^2) X, and W <- (1 - lr wd) W - lr
+sqrt(max(1, rows/columns)) X. The products run in bfloat16, as torch's do, but in float32 on a CPU: one without
+instructions for bfloat16 takes ten times as long for them, and the numbers should not depend on which CPU it is. A
+small model has tens of small matrices: one batched product for each shape replaces as many calls, and the step takes
+about half as long.
 """
 
 from __future__ import annotations
@@ -57,10 +59,10 @@ class Muon(torch.optim.Muon):
 
 
 def orthogonal(x: Tensor, coefficients: tuple[float, float, float], steps: int, eps: float) -> Tensor:
-    """x [n, rows, columns], rows <= columns, any float type -> bfloat16 of the same shape, its singular values driven
-    into about 0.7 to 1.2."""
+    """x [n, rows, columns], rows <= columns, any float type -> the same shape, its singular values driven into about
+    0.7 to 1.2; float32 on a CPU, bfloat16 elsewhere."""
     a, b, c = coefficients
-    x = x.bfloat16()
+    x = x.to(torch.float32 if x.device.type == "cpu" else torch.bfloat16)
     x = x / x.norm(dim=(1, 2), keepdim=True).clamp(min=eps)
     for _ in range(steps):
         gram = x @ x.mT

@@ -49,3 +49,8 @@ def test_singular_values_are_near_one():
 def test_another_scale_of_the_rate_is_refused():
     with pytest.raises(ValueError, match="adjust_lr_fn"):
         Muon([torch.nn.Parameter(torch.randn(4, 4))], lr=0.1, adjust_lr_fn="match_rms_adamw")
+
+
+def test_a_cpu_multiplies_in_float32():
+    """In bfloat16 a CPU without instructions for it takes ten times as long, and the numbers depend on the CPU."""
+    assert orthogonal(torch.randn(1, 4, 8), COEFFICIENTS, 5, 1e-7).dtype == torch.float32
