@@ -24,6 +24,7 @@ def add(commands: Any) -> None:
     )
     kind.add_argument(
         "--run",
+        dest="whole",  # `run` is what the command calls
         action="store_true",
         help="a dry step of the whole recipe: its stages on small data; does each piece act, and nothing that it did not ask for? "
         "a second each",
@@ -39,7 +40,7 @@ def check(args: argparse.Namespace) -> int:
     if bool(args.recipe) == args.all:
         raise UserError("name recipes to check, or give --all (`espalier recipes` lists them)")
     names = sorted(yaml_files("recipes")) if args.all else args.recipe
-    if args.run:
+    if args.whole:
         return 1 if _run(names) else 0
     with_protocol = [n for n in names if read_recipe(n).get("behaviour")]
     failed = 0 if args.behaviour else _numeric(names)

@@ -87,7 +87,8 @@ SIZES: dict[str, dict[str, Any]] = {  # what is small here, whatever the recipe 
         "checkpoint_every": 1000,
     },
     "reward": {"checkpoint_every": 1000, "max_length": 2048, "best_of_problems": 2},
-    "prefer": {"checkpoint_every": 1000, "max_length": 2048},
+    # Its pairs are planted: a policy of a few thousand weights has no own answers that differ.
+    "prefer": {"checkpoint_every": 1000, "max_length": 2048, "leave_out": []},
     "rl": {"prompts_per_step": 3, "checkpoint_every": 1000, "sampling.max_tokens": 4096},
     "evaluate": {"questions": 2, "per_family": 1, "wave": 64, "sampling.max_tokens": 4096},
 }

@@ -24,7 +24,7 @@ def opening(stage: Stage, envs: Sequence[Any], search: Callable[..., str]) -> Op
     known = {
         p.id: p
         for name in ("questions", "problems")
-        if stage.reads(name)
+        if stage.reads(name) and (stage.root / "artifacts" / name / "problems.parquet").exists()
         for p in tables.read(stage.input(name, "problems.parquet"), Problem)
     }
     return Opening(made, bound(search, made.values()), known)

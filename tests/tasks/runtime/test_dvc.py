@@ -47,7 +47,7 @@ def test_what_runs_again(repo):
         f.write("# a piece that is not in use\n")
     assert ran(repo) == ["plan"]
     (repo / "data/facts.csv").write_text("a,b,d\n")
-    assert ran(repo) == ["kb", "clean", "evaluate"], (
+    assert ran(repo) == ["kb", "problems", "demonstrations", "preferences", "clean", "evaluate"], (
         "they read files of the user's; what the toy writes does not depend on data, so nothing follows"
     )
 

@@ -133,7 +133,7 @@ def test_signatures_have_columns_before_knobs():
 
 
 def test_the_page_of_losses_is_the_generated_one():
-    from benchmarks import losses
+    from docs.generators import losses
 
     text = losses.PAGE.read_text(encoding="utf-8")
     assert losses.generated(text) == text, "run `make losses`"
