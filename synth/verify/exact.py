@@ -58,7 +58,9 @@ def normalise(text: str) -> str:
             continue
         if here == "&":
             out.append(" and ")
-        elif here in "#*-" and (before.isalpha() or before == "#") and not after.isalnum():  # C#, A*, A-
+        elif (
+            here in "#*-" and (before.isalpha() or "#" == before == out[-1]) and not after.isalnum()
+        ):  # C#, F##, A*, A-
             out.append(here)
         elif unicodedata.category(here).startswith("P") and here not in _KEPT:
             sign = here in "-+.,:/" and after.isdigit() and not (here == "-" and before.isalpha())

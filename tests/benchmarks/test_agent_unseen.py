@@ -5,6 +5,7 @@ import pytest
 
 from benchmarks import agent, agent_long, agent_longest, agent_unseen
 from tasks.planning import plan
+from tests.support import planned
 
 
 def run(seed: int, gain: float) -> dict:
@@ -47,5 +48,5 @@ def test_the_protocol_names_knobs_that_there_are_and_seeds_of_which_nothing_was_
             agent.ROOT, changed=lambda params, k=knobs: {**params, **agent_long.changed(1, k)}
         )  # raises for a knob that there is not
         for stage in stages:
-            assert {k: made[stage]["params"][k] for k in knobs.get(stage, {})} == knobs.get(stage, {})
+            assert planned.holds(made[stage]["params"], knobs.get(stage, {}))
     assert not {agent_long.START_SEED, *agent.PROTOCOL.seeds, *agent_longest.SEEDS} & set(agent_unseen.SEEDS)

@@ -400,7 +400,8 @@ def readers(pristine: Path, commands: list[list[str]]) -> dict[str, list[list[st
 
 @contextlib.contextmanager
 def copied(pristine: Path) -> Iterator[Path]:
-    with tempfile.TemporaryDirectory() as folder:
+    # A command may leave a sender behind that still writes here while the copy is deleted: what it adds may stay.
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         os.chmod(folder, 0o755)
         yield Path(shutil.copytree(pristine, Path(folder) / "p", symlinks=True))
 
