@@ -10,18 +10,33 @@ from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 
+from flows.cli import _tasks
 from tasks.errors import UserError, nearest
 from tasks.runtime.termination import disk_errors
 from tasks.text import terminal
 
 
-def parser() -> tuple[argparse.ArgumentParser, list[str]]:
+class Parser(argparse.ArgumentParser):
+    """The parser of `espalier`, whose help lists commands by task: a few of them, or all."""
+
+    def commands(self) -> dict[str, str]:
+        """Command -> what it does, in one line."""
+        assert self._subparsers is not None
+        return {c.dest: c.help or "" for a in self._subparsers._group_actions for c in a._choices_actions}  # type: ignore[attr-defined]
+
+    def format_help(self) -> str:
+        return _tasks.screen(self.commands())
+
+    def all_commands(self) -> str:
+        return _tasks.screen(self.commands(), everything=True)
+
+
+def parser() -> tuple[Parser, list[str]]:
     """The parser and the names of its commands."""
-    top = argparse.ArgumentParser(
-        prog="espalier",
-        description="Grow verified training data and train language models on it, as one reproducible pipeline.",
+    top = Parser(prog="espalier", usage="espalier COMMAND ...")
+    commands = top.add_subparsers(
+        prog="espalier", required=True, metavar="COMMAND", parser_class=argparse.ArgumentParser
     )
-    commands = top.add_subparsers(title="commands", required=True, metavar="COMMAND")
     for path in sorted(Path(__file__).parent.glob("[!_]*.py")):
         import_module(f"flows.cli.{path.stem}").add(commands)
     return top, list(commands.choices)
@@ -36,6 +51,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _main(argv: Sequence[str] | None) -> int:
     words = list(sys.argv[1:] if argv is None else argv) or ["--help"]
+    if words in (["--help", "--all"], ["-h", "--all"], ["--all"]):
+        words = ["help"]
     top, commands = parser()
     if not words[0].startswith("-") and words[0] not in commands:
         print(f"error: there is no command {words[0]!r}: {nearest(words[0], commands)}", file=sys.stderr)
