@@ -175,6 +175,9 @@ def load_model(
             trust_remote_code=False,
             output_loading_info=True,
         )
+    if file:  # its weights are plain tensors by now; what transformers remembers of the file forbids saving them
+        model.hf_quantizer = None
+        vars(model.config).pop("quantization_config", None)
     if lost := sorted(found.get("missing_keys") or ()):
         raise ValueError(
             f"{path} lacks {len(lost)} of the weights of a {type(model).__name__} ({lost[0]} is one): the download is not complete, or "
