@@ -225,3 +225,7 @@ def test_a_gguf_file_is_taken(tmp_path):
         got, tokenizer = load_model(place)
         assert tokenizer.chat_template == exported.tokenizer().chat_template
         torch.testing.assert_close(head_weight(got), head_weight(model), atol=0, rtol=0)
+    save_model(got, tokenizer, tmp_path / "again")
+    again, _ = load_model(tmp_path / "again")
+    assert "quantization_config" not in (tmp_path / "again/config.json").read_text()
+    assert all(torch.equal(v, again.state_dict()[k]) for k, v in got.state_dict().items()), "it is saved as others are"
