@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 from tasks.errors import UserError
@@ -35,3 +36,27 @@ def merged(params: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
             inner = inner[part]
         inner[last] = value
     return out
+
+
+def of_profile(path: Path, changes: dict[str, Any]) -> dict[str, Any]:
+    """The values of a profile named by `changes` where `path`, params.yaml, sets another one: who asks for a profile wants its
+    sizes, and not those that params.yaml was written with. Dotted key -> value; what `changes` name stays theirs."""
+    from tasks.planning.config import read_yaml
+    from tasks.planning.resolve import yaml_files
+
+    params = read_yaml(path) if path.exists() else {}
+    name = changes.get("profile")
+    known = yaml_files("profiles")
+    if not name or name == params.get("profile", "cpu") or name not in known:
+        return {}
+    out: dict[str, Any] = {}
+
+    def meet(mine: Any, theirs: Any, at: str) -> None:
+        if isinstance(mine, dict) and isinstance(theirs, dict):
+            for key in mine.keys() & theirs.keys():
+                meet(mine[key], theirs[key], f"{at}.{key}")
+        elif mine != theirs and not any(f"{k}.".startswith(f"{at}.") for k in changes):
+            out[at] = mine
+
+    meet(read_yaml(known[name]).get("stages") or {}, params.get("set") or {}, "set")
+    return dict(sorted(out.items()))

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from flows.cli._text import dump
-from flows.overrides import merged, overrides
+from flows.overrides import merged, of_profile, overrides
 from tasks.errors import UserError
 from tasks.paths import project
 
@@ -61,6 +61,12 @@ def run(args: argparse.Namespace) -> int:
     if not (root / "dvc.yaml").exists():
         raise UserError(f"{root} holds no dvc.yaml: change to a project, or make one with `espalier init DIR`")
     changes = overrides(args.recipe, args.set)
+    for key, value in (sized := of_profile(root / "params.yaml", changes)).items():
+        print(
+            f"{key.removeprefix('set.')} is {json.dumps(value)}, as profile {changes['profile']} says, not what params.yaml has",
+            file=sys.stderr,
+        )
+    changes |= sized
     plans = plan.plans(
         root, changed=lambda params: merged(params, changes)
     )  # refuses with one sentence before anything starts

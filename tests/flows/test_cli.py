@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from flows import cli
-from flows.overrides import merged, overrides
+from flows.overrides import merged, of_profile, overrides
 from tasks.errors import UserError
 from tasks.paths import CODE
 from tasks.planning import plan
@@ -210,6 +210,18 @@ def test_run_asks_dvc_and_prints_the_table(project, capsys, monkeypatch):
     assert asked[1][0] == ["exp", "run", "-S", "++recipe='qae'", "-S", "++set.rl.optimizer.lr=0.0001", "-S", "++seed=3"]
     monkeypatch.setattr(dvc, "run", lambda args, root, extra=None: 1)
     assert "What was finished stays finished" in said(capsys, "run", code=1)
+
+
+def test_who_asks_for_a_profile_gets_its_sizes(tmp_path):
+    path = tmp_path / "params.yaml"
+    path.write_text("profile: cpu\nset: {rl: {prompts_per_step: 24, include_families: true, steps: 7}}\n")
+    changes = overrides(None, ["profile=real"])
+    assert of_profile(path, changes) == {"set.rl.prompts_per_step": 4, "set.rl.steps": 16}
+    mine = overrides(None, ["profile=real", "rl.prompts_per_step=2"])
+    assert of_profile(path, mine) == {"set.rl.steps": 16}, "what is named stays"
+    assert not of_profile(path, overrides(None, ["rl.steps=3"])) and not of_profile(tmp_path / "none", {})
+    path.write_text("profile: real\nset: {rl: {steps: 7}}\n")
+    assert not of_profile(path, changes), "what stands beside it in params.yaml was meant"
 
 
 def test_overrides():
