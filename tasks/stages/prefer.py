@@ -110,7 +110,7 @@ def prefer(
     begins = opening(stage, envs, knowledge.search(stage))
     pairs = [begins.pair(p) for p in tables.read(stage.input("clean", "pairs.parquet"), PreferencePair)]
     train = [p for p in pairs if p.split == "train"]
-    policy, tokenizer = load_model(stage.input("sft", "model"), dtype=dtype, device=device)
+    policy, tokenizer = load_model(stage.input("sft", "model"), dtype=dtype, device=device, longest=max_length)
     reference = (
         load_model(stage.input("sft", "model"), dtype=dtype, device=device)[0] if "reference" in stage.needs else None
     )

@@ -97,11 +97,13 @@ def reward(
     marks, attributes = ratings(sides["train"]) if scorer is not None and scorer.ratings else ({}, ())
     seed = seed_for(stage.seed, "reward", "head")
     if scorer is None:
-        model, tokenizer = load_model(stage.input("sft", "model"), dtype=dtype, device=device)
+        model, tokenizer = load_model(stage.input("sft", "model"), dtype=dtype, device=device, longest=max_length)
     else:
         scorer.attributes = attributes
         outputs = scorer.outputs or len(attributes)
-        model, tokenizer = new_reward_model(stage.input("sft", "model"), outputs, dtype=dtype, device=device, seed=seed)
+        model, tokenizer = new_reward_model(
+            stage.input("sft", "model"), outputs, dtype=dtype, device=device, seed=seed, longest=max_length
+        )
     judge = _Judge(Renderer(tokenizer), scorer, max_length, device, tokens_per_microbatch)
     scalars = columns("reward", sides["train"], columns_of(loss)) if columns_of(loss) else {}
     train, valid = judge.rows(sides["train"], scalars), judge.rows(sides["valid"], {})

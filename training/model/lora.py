@@ -4,6 +4,7 @@
 They are put into a model in place, so that learner, sampler and attention see the model they know. A saved model has
 them folded into its weights: what loads it (the next stage, transformers, vLLM, `espalier chat`) need not know of them.
 With `merge: false` they are kept beside the folded weights too, as peft and vLLM load them: `espalier export --to adapter`.
+Such a folder, of ours or of peft, is a model like others: `load_model` folds it into the base that it names.
 """
 
 from __future__ import annotations
@@ -97,3 +98,41 @@ def save_adapters(model: nn.Module, folder: Path) -> None:
     (folder / "adapter_config.json").write_text(
         json.dumps(plain, indent=2, sort_keys=True, default=str) + "\n", encoding="utf-8"
     )
+
+
+def base_of(path: str | Path) -> str | None:
+    """What the adapters of a folder were trained on, as the folder names it; None where it holds no adapters alone.
+
+    Raises ValueError where they name no base."""
+    config = Path(path) / "adapter_config.json"
+    if not config.is_file() or (config.parent / "config.json").exists():
+        return None
+    try:
+        base = json.loads(config.read_text(encoding="utf-8")).get("base_model_name_or_path")
+    except ValueError as e:
+        raise ValueError(f"{config} is not JSON ({e}): fetch the adapter again") from e
+    if not base:
+        raise ValueError(
+            f"{config} does not say what the adapter was trained on: write it there as base_model_name_or_path, or export it with "
+            "`espalier export MODEL --to adapter OUT --base BASE`"
+        )
+    beside = config.parent / base
+    return str(beside) if beside.is_dir() else str(base)
+
+
+def with_adapters(model: nn.Module, folder: Path) -> nn.Module:
+    """The model with the adapters of a folder folded into its weights. Raises ValueError for a pickle, and for adapters of
+    another model."""
+    from peft import PeftModel, get_peft_model_state_dict
+    from safetensors.torch import load_file
+
+    file = folder / "adapter_model.safetensors"
+    if not file.is_file():
+        raise ValueError(f"{folder} has no {file.name} (a .bin file is a pickle and is never loaded: convert it)")
+    try:
+        found = PeftModel.from_pretrained(model, str(folder), adapter_name=NAME)
+    except (RuntimeError, ValueError) as e:
+        raise ValueError(f"the adapter {folder} does not fit its base: {str(e).strip().splitlines()[0]}") from e
+    if odd := sorted(load_file(file).keys() ^ get_peft_model_state_dict(found, adapter_name=NAME).keys()):
+        raise ValueError(f"the adapter {folder} does not fit its base: {odd[0]} is in one of the two alone")
+    return found.merge_and_unload()

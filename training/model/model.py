@@ -29,7 +29,7 @@ from transformers.utils import logging
 
 from training.model import attention
 from training.model.attention import NAME, CachedRows, PackedRows, SharedRows, own_forward
-from training.model.lora import ADAPTER, folded, save_adapters
+from training.model.lora import ADAPTER, base_of, folded, save_adapters, with_adapters
 from training.model.native import layers as native
 
 END = "<|im_end|>"
@@ -121,6 +121,8 @@ def load_tokenizer(path: str | Path) -> PreTrainedTokenizerBase:
     """The tokenizer of a model folder, GGUF file or Hub name. Raises ValueError with a remedy where there is none, or no
     chat template."""
     folder, file = Path(path), gguf_of(path)
+    if (base := base_of(path)) is not None and not (folder / "tokenizer_config.json").exists():
+        return load_tokenizer(base)
     if file is not None and find_spec("gguf") is None:
         raise ValueError(
             f"{file} is a GGUF file, and the package that reads it is missing: pip install 'espalier[gguf]'"
@@ -150,13 +152,16 @@ def load_model(
     path: str | Path, *, dtype: str = "float32", device: str = "cpu", longest: int = 0
 ) -> tuple[nn.Module, PreTrainedTokenizerBase]:
     """A causal LM with our attention, and its tokenizer, from a folder, a GGUF file (whose weights are taken out of
-    their quantisation) or a Hub name. safetensors and GGUF only. longest: tokens that its longest row will have.
+    their quantisation), a folder of adapters (folded into the base that it names) or a Hub name. safetensors and GGUF only. longest: tokens that its longest row will have.
 
     Raises ValueError with a remedy for a folder that is not there or incomplete, for a name that cannot be fetched, for
     what is no language model, for one that does not fit into memory, and for an architecture that our attention or our
     log-probs would get wrong.
     """
     folder, file = Path(path), gguf_of(path)
+    if (base := base_of(path)) is not None:
+        model, _ = load_model(base, dtype=dtype, device=device, longest=longest)
+        return with_adapters(model, folder), load_tokenizer(path)
     if not folder.is_dir() and file is None and (str(path).startswith((".", "/")) or str(path).count("/") > 1):
         raise ValueError(
             f"there is no model folder {folder}: name a folder in Hugging Face layout, or a Hub id such as Qwen/Qwen3-0.6B"

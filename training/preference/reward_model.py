@@ -94,7 +94,7 @@ def head_stats(model: nn.Module, batch: Batch, *, temperature: float = 1.0) -> T
 
 
 def new_reward_model(
-    path: str | Path, outputs: int, *, dtype: str, device: str, seed: int
+    path: str | Path, outputs: int, *, dtype: str, device: str, seed: int, longest: int = 0
 ) -> tuple[nn.Module, PreTrainedTokenizerBase]:
     """The body of a causal LM (a folder or Hub name) under a head of `outputs` numbers, drawn from the seed; and the
     tokenizer.
@@ -102,7 +102,7 @@ def new_reward_model(
     Saved, it loads with `AutoModelForSequenceClassification`; the pad token is the tokenizer's, so that transformers
     finds the last token of a padded row where we read it. Raises ValueError as `load_model` does.
     """
-    language, tokenizer = load_model(path, dtype=dtype)
+    language, tokenizer = load_model(path, dtype=dtype, longest=longest)
     config = copy.deepcopy(language.config)
     config.num_labels, config.pad_token_id = outputs, tokenizer.pad_token_id
     model = AutoModelForSequenceClassification.from_config(

@@ -217,6 +217,40 @@ def test_adapters_that_were_kept_are_loaded_by_peft(made, tmp_path):
         folders.adapter_check(reader, asked, path, tmp_path / "out")
 
 
+def test_a_folder_of_adapters_alone_is_a_model_like_others(made, tmp_path):
+    path, _, tokenizer, _ = made
+    model, _ = load_model(path)
+    adapt(model, {"rank": 4, "merge": False}, seed=1)
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            if "lora_B" in name:
+                p.normal_(0.0, 0.3, generator=torch.Generator().manual_seed(len(name)))
+    save_model(model, tokenizer, tmp_path / "tuned")
+    quietly(tmp_path, tmp_path / "tuned", "adapter", tmp_path / "out", base=str(path))
+    whole, alone = load_model(tmp_path / "tuned")[0].state_dict(), load_model(tmp_path / "out")[0].state_dict()
+    assert whole.keys() == alone.keys()
+    for name, value in whole.items():
+        torch.testing.assert_close(alone[name], value, rtol=0, atol=1e-6)
+    assert any(not torch.equal(v, load_model(path)[0].state_dict()[n]) for n, v in alone.items())
+    assert load_model(tmp_path / "out")[1].get_vocab() == tokenizer.get_vocab()
+    config = tmp_path / "out/adapter_config.json"
+    said = json.loads(config.read_text())
+    config.write_text(json.dumps({**said, "base_model_name_or_path": None}))
+    with pytest.raises(ValueError, match="does not say what the adapter was trained on"):
+        load_model(tmp_path / "out")
+    config.write_text(json.dumps({**said, "base_model_name_or_path": str(tmp_path / "gone")}))
+    with pytest.raises(ValueError, match="there is no model folder"):
+        load_model(tmp_path / "out")
+    config.write_text(json.dumps(said))
+    weights = load_file(tmp_path / "out/adapter_model.safetensors")
+    save_file({n: t for n, t in weights.items() if "layers.0" not in n}, tmp_path / "out/adapter_model.safetensors")
+    with pytest.raises(ValueError, match="does not fit its base"):
+        load_model(tmp_path / "out")
+    (tmp_path / "out/adapter_model.safetensors").unlink()
+    with pytest.raises(ValueError, match="a .bin file is a pickle"):
+        load_model(tmp_path / "out")
+
+
 def test_adapters_are_kept_where_they_were_asked_for_alone(made, tmp_path):
     path, _, tokenizer, _ = made
     model, _ = load_model(path)

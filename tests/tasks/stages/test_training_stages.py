@@ -211,6 +211,19 @@ def test_a_setting_that_cannot_work_is_one_sentence(project, monkeypatch, name, 
     assert small.outputs(project, name), "what an earlier run made is still there"
 
 
+@pytest.mark.parametrize("name", ["reward", "prefer", "rl"])
+def test_rows_longer_than_a_sliding_window_are_refused_when_the_model_is_loaded(project, name):
+    folder = project / "artifacts/sft"
+    path = folder / "model/config.json"
+    config = json.loads(path.read_text())
+    kinds = ["sliding_attention"] * config["num_hidden_layers"]
+    windowed = {"use_sliding_window": True, "sliding_window": 16, "max_window_layers": 0, "layer_types": kinds}
+    path.write_text(json.dumps(config | windowed))
+    commit.seal(folder)
+    with pytest.raises(ValueError, match="looks back 16 tokens only .sliding window.*to 16 or less"):
+        play(project, name)
+
+
 def test_a_model_path_without_a_tokenizer(project, tmp_path):
     bare = shutil.copytree(project / "artifacts/sft/model", tmp_path / "bare")
     for path in bare.glob("tokenizer*"):
