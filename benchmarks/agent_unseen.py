@@ -109,15 +109,15 @@ def starts(root: Path) -> dict[str, float]:
 
 def oracle(protocol: agent.Protocol, seed: int, root: Path) -> dict[str, list[int]]:
     """Cell -> the calls that the oracle makes for each question that LONG is asked: a lower bound of the work."""
-    from synth.search.engine import build_index, pages_of_kb
+    from synth.search.index import build_index, pages_of_kb
     from synth.search.searchers import World, run
     from synth.search.searchers.oracle import oracle
     from tasks.knowledge import knowledge
 
     cells = agent.unseen(protocol, seed, root)
     kb = knowledge.kb_at(root / "unseen")
-    engine, world = build_index(pages_of_kb(kb)), World.of(kb)
-    return {cell: [run(oracle, p, engine, world).calls for p in cells[cell][:n]] for cell, n in ASKED.items()}
+    index, world = build_index(pages_of_kb(kb)), World.of(kb)
+    return {cell: [run(oracle, p, index, world).calls for p in cells[cell][:n]] for cell, n in ASKED.items()}
 
 
 def summarise(protocol: agent.Protocol, runs: list[dict[str, Any]]) -> list[dict[str, Any]]:

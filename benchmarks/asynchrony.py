@@ -39,12 +39,12 @@ from training.model.model import new_model, train_tokenizer
 from training.model.render import Renderer
 from training.rl.advantage.grpo import grpo
 from training.rl.ahead import Ahead, simulate
+from training.rl.asynchrony.one_off import one_off
+from training.rl.asynchrony.streamed import streamed
+from training.rl.asynchrony.sync import sync
 from training.rl.curriculum.uniform import uniform
 from training.rl.experience import Experience
 from training.rl.objective import PolicyObjective
-from training.rl.overlap.one_off import one_off
-from training.rl.overlap.streamed import streamed
-from training.rl.overlap.sync import sync
 from training.rl.policy_loss.clip import clip
 from training.rl.ratio.token import token
 from training.rollout.play import Player

@@ -3,7 +3,7 @@
 Corpus: 6,000 paragraphs of Wikipedia (2WikiMultihopQA, from ../shared/data) where they are there, else 6,000 made of
 20,000 words with Zipf's frequencies, 71 words each.
 
-- index: seconds of CPU time from pages in memory to an engine opened from disk: ranking, phrases, titles. Peers: bm25s
+- index: seconds of CPU time from pages in memory to an index opened from disk: ranking, phrases, titles. Peers: bm25s
   and SQLite FTS5, alone, with the tokenizers that they bring.
 - queries: of twelve words that stand in one paragraph, per second of CPU time, three results each, none asked twice.
   Same peers (FTS5: the words joined by OR, ranked by its bm25).
@@ -39,7 +39,7 @@ import numpy as np
 import psutil
 
 from synth.search.bm25 import words
-from synth.search.engine import Engine, Page, build_index
+from synth.search.index import Page, SearchIndex, build_index
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULT = ROOT / "benchmarks" / "results" / "search.json"
@@ -117,11 +117,13 @@ def library(case: str, pages: list[Page]) -> list[dict]:
             indexing["bm25s"].append(seconds(lambda: results.update(bm25s=alone(pages))))  # noqa: B023
             indexing["SQLite FTS5"].append(seconds(lambda: results.update(fts=fts(pages))))  # noqa: B023
             queries = asked(pages, QUERIES, random.Random(f"{SEED} {part}"))
-            engine, index, table = results["here"], results["bm25s"], results["fts"]
+            pages_index, index, table = results["here"], results["bm25s"], results["fts"]
             assert (
-                isinstance(engine, Engine) and isinstance(index, bm25s.BM25) and isinstance(table, sqlite3.Connection)
+                isinstance(pages_index, SearchIndex)
+                and isinstance(index, bm25s.BM25)
+                and isinstance(table, sqlite3.Connection)
             )
-            asking["here"].append(QUERIES / seconds(lambda: [engine.search(q) for q in queries]))  # noqa: B023
+            asking["here"].append(QUERIES / seconds(lambda: [pages_index.search(q) for q in queries]))  # noqa: B023
             asking["bm25s"].append(QUERIES / seconds(lambda: [retrieved(index, q) for q in queries]))  # noqa: B023
             some = queries[:100]  # it is slow
             asking["SQLite FTS5"].append(len(some) / seconds(lambda: [matched(table, q) for q in some]))  # noqa: B023
@@ -161,7 +163,7 @@ def result(case: str, metric: str, unit: str, better: str, parts: dict[str, list
 SERVER = """
 import os, sys
 from pathlib import Path
-from synth.search.engine import open_index
+from synth.search.index import open_index
 from tasks.knowledge.service import serve, service
 os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[0]}) if hasattr(os, "sched_setaffinity") else None
 serve(service(open_index(Path(sys.argv[1]))), host="127.0.0.1", port=int(sys.argv[2]))

@@ -15,6 +15,7 @@ PACKAGES = ("flows", "tasks", "synth", "training")
 # name (`advantage/gigpo`), so that a package can move without a change of any public name.
 KINDS = {
     "advantage": "training.rl.advantage",
+    "asynchrony": "training.rl.asynchrony",
     "cleaner": "synth.preferences.cleaners",
     "correction": "training.rl.correction",
     "curriculum": "training.rl.curriculum",
@@ -26,7 +27,6 @@ KINDS = {
     "layout": "synth.testsets.layouts",
     "metric": "training.metrics",
     "observation": "training.rl.observation",
-    "overlap": "training.rl.overlap",
     "pair_maker": "synth.preferences.makers",
     "placement": "tasks.lab.placement",
     "policy_loss": "training.rl.policy_loss",

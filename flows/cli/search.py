@@ -53,13 +53,13 @@ def add(commands: Any) -> None:
 def ask(args: argparse.Namespace) -> int:
     from tasks.knowledge import bases
 
-    engine = bases.engine(args.kb)
+    index = bases.index(args.kb)
     if args.tool == "search":
-        print(plain_lines(engine.search(args.text, args.k)))
+        print(plain_lines(index.search(args.text, args.k)))
     elif args.tool == "open":
-        print(plain_lines(engine.open(args.text, args.part)))
+        print(plain_lines(index.open(args.text, args.part)))
     else:
-        print(plain_lines(engine.find(args.text, args.page, args.k)))
+        print(plain_lines(index.find(args.text, args.page, args.k)))
     return 0
 
 
@@ -72,7 +72,7 @@ def serve(args: argparse.Namespace) -> int:
     from tasks.knowledge.service import serve, service
     from tasks.services.local import LOOPBACK
 
-    app = service(bases.engine(args.kb), hosts=tuple(args.allow_host), record=args.record)
+    app = service(bases.index(args.kb), hosts=tuple(args.allow_host), record=args.record)
     if args.host not in (*LOOPBACK, "::1"):
         print(
             f"anyone who can reach {args.host} can search {args.kb}; they must name this host as one of --allow-host or {', '.join(LOOPBACK)}"
@@ -89,7 +89,7 @@ def replay(args: argparse.Namespace) -> int:
 
     if not args.file.is_file():
         raise UserError(f"{args.file} does not exist: `espalier search serve --record {args.file}` writes it")
-    same, other = recording.replay(args.file, bases.engine(args.kb))
+    same, other = recording.replay(args.file, bases.index(args.kb))
     print(
         f"{same} calls, {len(other)} answers differ" + (f" (lines {', '.join(map(str, other[:20]))})" if other else "")
     )

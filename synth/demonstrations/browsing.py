@@ -16,7 +16,7 @@ import random
 import re
 from collections.abc import Iterator, Sequence
 
-from synth.search.searchers import Call, Engine, Run, World
+from synth.search.searchers import Call, Run, SearchIndex, World
 from synth.types import Demonstration, Message, Problem, Quarantined
 from synth.verify.exact import normalise
 
@@ -26,7 +26,7 @@ _TURN = re.compile(r"<(search|open|find)>(.*)</\1>", re.DOTALL)
 def browsing(
     problem: Problem,
     run: Run,
-    engine: Engine,
+    index: SearchIndex,
     world: World,
     *,
     rng: random.Random,
@@ -39,7 +39,7 @@ def browsing(
     calls, detours = list(run.made), 0
     if run.right and calls and rng.random() < detour:
         place = rng.randrange(len(calls))
-        wrong = next((c for c in misses(calls[place], world, rng, engine) if _leads_nowhere(c, problem, calls)), None)
+        wrong = next((c for c in misses(calls[place], world, rng, index) if _leads_nowhere(c, problem, calls)), None)
         if wrong is not None:
             calls.insert(place, wrong)
             detours = 1
@@ -67,7 +67,7 @@ def browsing(
             detours=detours,
             split=problem.split,
         )
-        if replays(demonstration, engine):
+        if replays(demonstration, index):
             return demonstration
         failed = ("replay_differs", "a tool gives something else when it is asked again")
     return Quarantined(
@@ -80,7 +80,7 @@ def turn(call: Call) -> str:
     return f"<{call.tool}>{call.said}</{call.tool}>"
 
 
-def make(text: str, engine: Engine) -> Call:
+def make(text: str, index: SearchIndex) -> Call:
     """The call that a turn makes. Raises ValueError for a turn that makes none."""
     match = _TURN.fullmatch(text)
     if not match:
@@ -88,22 +88,22 @@ def make(text: str, engine: Engine) -> Call:
     tool, argument = match.groups()
     what, gap, more = argument.rpartition(" | ")
     if tool == "search":
-        heard = engine.search(argument)
+        heard = index.search(argument)
     elif tool == "find":
-        heard = engine.find(what if gap else argument, "" if more == "*" or not gap else more)
+        heard = index.find(what if gap else argument, "" if more == "*" or not gap else more)
     else:
-        heard = engine.open(what, int(more)) if gap and more.isdigit() else engine.open(argument)
+        heard = index.open(what, int(more)) if gap and more.isdigit() else index.open(argument)
     return Call(tool, argument, heard)
 
 
-def misses(call: Call, world: World, rng: random.Random, engine: Engine) -> Iterator[Call]:
+def misses(call: Call, world: World, rng: random.Random, index: SearchIndex) -> Iterator[Call]:
     """Calls that a careless searcher might make instead, in random order."""
     labels = sorted({r.label for r in world.kb.relations.values()})
     some = rng.sample(labels, min(4, len(labels)))
     name = call.said.rpartition(" | ")[0] or call.said
     turns = [f"<open>{label}</open>" for label in some] + [f"<search>{label} of {name}</search>" for label in some]
     for text in rng.sample(turns, len(turns)):
-        yield make(text, engine)
+        yield make(text, index)
 
 
 def _leads_nowhere(call: Call, problem: Problem, calls: Sequence[Call]) -> bool:
@@ -113,7 +113,7 @@ def _leads_nowhere(call: Call, problem: Problem, calls: Sequence[Call]) -> bool:
     return (call.tool, call.said) not in known and not any(f" {normalise(n)} " in text for n in names)
 
 
-def replays(demonstration: Demonstration, engine: Engine) -> bool:
+def replays(demonstration: Demonstration, index: SearchIndex) -> bool:
     """Whether the tools give again, byte for byte, every result that a demonstration shows."""
     turns = zip(demonstration.messages, demonstration.messages[1:])
-    return all(make(text.content, engine).heard == heard.content for text, heard in turns if heard.role == "tool")
+    return all(make(text.content, index).heard == heard.content for text, heard in turns if heard.role == "tool")

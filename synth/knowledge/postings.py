@@ -1,4 +1,4 @@
-"""A knowledge base as sorted integers: what a question engine intersects, and what fits a million entities into memory.
+"""A knowledge base as sorted integers: what questions are found by intersecting, and what fits a million entities into memory.
 
 Entities are numbered 0 ... E-1 in the order of their ids, literals E ... E+L-1 in the order of their text; relations in
 the order given. A fact is (relation, subject, value), kept twice: sorted by subject and sorted by value, so that both

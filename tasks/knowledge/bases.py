@@ -28,7 +28,7 @@ from synth.knowledge.postings import Postings
 from synth.knowledge.sources import read_source
 from synth.knowledge.sources.sqlite_tables import tables_of
 from synth.knowledge.world import RELATIONS, world
-from synth.search.engine import Engine, Page, build_index, open_index, pages_of
+from synth.search.index import Page, SearchIndex, build_index, open_index, pages_of
 from synth.types import Quarantined
 from tasks.errors import UserError
 from tasks.knowledge.guess import guess
@@ -130,7 +130,7 @@ def write(folder: Path, kb: KB, quarantined: Sequence[Quarantined], readings: Se
     pages = list(pages_of(documents))
     if pages:
         tables.write(folder / "documents.parquet", pages, Page)
-    engine = build_index(pages_of_both(pages, kb), folder / "index")
+    index = build_index(pages_of_both(pages, kb), folder / "index")
     return {
         "entities": len(kb.entities),
         "facts": len(kb.facts),
@@ -138,7 +138,7 @@ def write(folder: Path, kb: KB, quarantined: Sequence[Quarantined], readings: Se
         "quarantined": tables.counts(quarantined),
         "documents": len(documents),
         "encodings": _counted(d.encoding for d in documents),
-        "index": engine.size(),
+        "index": index.size(),
         "density": kb.density(),
         "kb": kb.digest(),
     }
@@ -160,7 +160,7 @@ def load(folder: Path) -> KB:
     return kb_at(folder)
 
 
-def engine(folder: Path) -> Engine:
+def index(folder: Path) -> SearchIndex:
     """The search engine over a knowledge base in a folder; of one that the stage `kb` wrote the index is made in
     memory."""
     _known(folder)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import cast
 
 from synth.knowledge.kb import KB, Entity, Fact, Passage, Relation
-from synth.search.engine import Page, pages_of_kb
+from synth.search.index import Page, pages_of_kb
 from tasks.errors import UserError
 from tasks.knowledge.search_tool import Blank, Search
 from tasks.runtime.stage import Stage

@@ -11,31 +11,31 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from synth.search.engine import Engine
+from synth.search.index import SearchIndex
 from tasks.errors import UserError
 
 TOOLS = ("search", "open", "find")
 
 
 class Recorder:
-    """An engine whose calls are appended to a file. Raises UserError where the file belongs to other pages."""
+    """An index whose calls are appended to a file. Raises UserError where the file belongs to other pages."""
 
-    def __init__(self, engine: Engine, path: Path) -> None:
-        self._engine = engine
+    def __init__(self, index: SearchIndex, path: Path) -> None:
+        self._index = index
         if path.exists() and path.stat().st_size:
             known = _head(path)
-            if known != engine.digest():
+            if known != index.digest():
                 raise UserError(
-                    f"{path} records calls to other pages ({known[:12]}): name another file for this index ({engine.digest()[:12]})"
+                    f"{path} records calls to other pages ({known[:12]}): name another file for this index ({index.digest()[:12]})"
                 )
         else:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps({"pages": engine.digest()}) + "\n", encoding="utf-8")
+            path.write_text(json.dumps({"pages": index.digest()}) + "\n", encoding="utf-8")
         self._out = path.open("a", encoding="utf-8")
 
     def call(self, tool: str, args: Mapping[str, Any]) -> str:
         """The answer of one tool, recorded."""
-        text = getattr(self._engine, tool)(**args)
+        text = getattr(self._index, tool)(**args)
         self._out.write(json.dumps({"tool": tool, "args": dict(args), "text": text}, ensure_ascii=False) + "\n")
         self._out.flush()
         return text
@@ -70,7 +70,7 @@ def calls(path: Path) -> Iterator[tuple[int, str, dict[str, Any], str]]:
         yield number, tool, args, text
 
 
-def replay(path: Path, engine: Engine) -> tuple[int, list[int]]:
+def replay(path: Path, index: SearchIndex) -> tuple[int, list[int]]:
     """(number of calls, lines whose answer is another now)."""
-    compared = [(number, getattr(engine, tool)(**args) == text) for number, tool, args, text in calls(path)]
+    compared = [(number, getattr(index, tool)(**args) == text) for number, tool, args, text in calls(path)]
     return len(compared), [number for number, same in compared if not same]

@@ -11,7 +11,7 @@ import numpy as np
 from synth.knowledge.documents import harmless
 from synth.knowledge.kb import Passage
 from synth.search.bm25 import Ranking, words
-from synth.search.engine import NOTHING, Engine, Page, build_index
+from synth.search.index import NOTHING, Page, SearchIndex, build_index
 
 __all__ = ["NOTHING", "Blank", "Search", "words"]
 
@@ -19,7 +19,7 @@ __all__ = ["NOTHING", "Blank", "Search", "words"]
 class Search:
     """`search(query) -> str`: the texts of the k best passages, one per line, best first, or "nothing found".
 
-    Only passages that share a word with the query are returned. `engine` opens and finds too, on `pages` (without them
+    Only passages that share a word with the query are returned. `index` opens and finds too, on `pages` (without them
     on one for each entity that passages are about). Raises ValueError for an empty collection or k < 1.
     """
 
@@ -50,7 +50,7 @@ class Search:
         return [self.passages[i] for i in self._ranking.top(query, self.k)]
 
     @cached_property
-    def engine(self) -> Engine:
+    def index(self) -> SearchIndex:
         """search, open and find over the pages; made when first asked for."""
         return build_index(self._pages())
 
@@ -70,13 +70,13 @@ def own_pages(passages: Sequence[Passage]) -> Iterator[Page]:
 
 
 class Blank:
-    """A search tool that finds nothing, whatever is asked; its engine opens and finds nothing either."""
+    """A search tool that finds nothing, whatever is asked; its index opens and finds nothing either."""
 
     def __call__(self, query: str) -> str:
         return NOTHING
 
     @property
-    def engine(self) -> Blank:
+    def index(self) -> Blank:
         return self
 
     def search(self, query: str, k: int = 3) -> str:

@@ -19,7 +19,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
-from synth.search.engine import Engine
+from synth.search.index import SearchIndex
 from tasks.knowledge.recording import Recorder
 from tasks.services import local
 
@@ -101,16 +101,16 @@ class Timed:
         self.metrics.add(path, status, time.perf_counter() - begin)
 
 
-def service(engine: Engine, *, hosts: tuple[str, ...] = (), record: Path | None = None) -> local.Asgi:
+def service(index: SearchIndex, *, hosts: tuple[str, ...] = (), record: Path | None = None) -> local.Asgi:
     """The application. `hosts`: names it answers for beside the loopback ones; `record`: file that every call is
     written to."""
     app = FastAPI(title="espalier search", docs_url=None, redoc_url=None, openapi_url=None)
-    metrics, size, content = Metrics(), engine.size(), engine.digest()
-    recorder = Recorder(engine, record) if record else None
+    metrics, size, content = Metrics(), index.size(), index.digest()
+    recorder = Recorder(index, record) if record else None
 
     def call(tool: str, request: BaseModel) -> dict[str, str]:
         args = request.model_dump()
-        return {"text": recorder.call(tool, args) if recorder else getattr(engine, tool)(**args)}
+        return {"text": recorder.call(tool, args) if recorder else getattr(index, tool)(**args)}
 
     @app.post("/search")
     async def search(request: Search) -> dict[str, str]:

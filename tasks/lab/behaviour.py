@@ -273,7 +273,7 @@ def prepared(
         max_turn_tokens=sampling.max_turn_tokens,
         max_tokens=sampling.max_tokens,
     )
-    how = knobs["overlap"]()
+    how = knobs["asynchrony"]()
     policy = copy.deepcopy(player.sampler.model) if how.staleness else player.sampler.model
     optim = partial(Optim, warmup=0, decay="constant", weight_decay=0.0, max_grad_norm=knobs["optimizer"].max_grad_norm)
     names = (

@@ -312,7 +312,7 @@ def _value_loss(piece: Any, given: Mapping[str, Any], recipe: Mapping[str, Any])
     return _loss(t, piece(t.leaf, t.batch))
 
 
-def _overlap(piece: Any, given: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[str, Any]:
+def _asynchrony(piece: Any, given: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[str, Any]:
     from training.rl.ahead import simulate
 
     line = simulate(given["sampling"], given["learning"], piece().staleness)
@@ -400,7 +400,7 @@ RUNNERS = {
     "value_loss": _value_loss,
     "group_transform": _group_transform,
     "turn_budget": _turn_budget,
-    "overlap": _overlap,
+    "asynchrony": _asynchrony,
     "placement": _placement,
     "metric": _metric,
     "cleaner": _cleaner,

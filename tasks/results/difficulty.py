@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from synth.search.engine import build_index, pages_of_kb
+from synth.search.index import build_index, pages_of_kb
 from synth.search.searchers import World, run
 from synth.search.searchers.branch_and_check import branch_and_check
 from synth.search.searchers.oracle import oracle
@@ -42,7 +42,7 @@ def measure(
     model. Raises UserError where a question has no pattern, or names what the knowledge base does not hold.
     """
     kb = kb_at(folder)
-    engine, world = build_index(pages_of_kb(kb)), World.of(kb)
+    index, world = build_index(pages_of_kb(kb)), World.of(kb)
     rows = []
     for p in progress(problems):
         row: dict[str, Any] = {
@@ -54,7 +54,7 @@ def measure(
         }
         for name, searcher in SEARCHERS.items():
             try:
-                outcome = run(searcher, p, engine, world, most=most)
+                outcome = run(searcher, p, index, world, most=most)
             except LookupError as error:
                 raise UserError(
                     f"question {p.id} cannot be measured with the knowledge base in {folder} ({error}): name the one that it was grown from"

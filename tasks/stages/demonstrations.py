@@ -10,7 +10,7 @@ from typing import Any
 from synth.demonstrations.browsing import browsing
 from synth.demonstrations.worked_answer import worked_answer
 from synth.questions.oracle import Oracle, replays
-from synth.search.engine import build_index, pages_of_kb
+from synth.search.index import build_index, pages_of_kb
 from synth.search.searchers import World, run
 from synth.search.searchers.branch_and_check import branch_and_check
 from synth.search.searchers.oracle import oracle as lowest
@@ -168,13 +168,13 @@ def browse(
     if searcher not in SEARCHERS:
         raise UserError(f"demonstrations: there is no searcher {searcher!r}: {nearest(searcher, SEARCHERS)}")
     kb = knowledge.kb(stage)
-    engine, world = build_index(pages_of_kb(kb)), World.of(kb)
+    index, world = build_index(pages_of_kb(kb)), World.of(kb)
     finished, items, made, brief = stage.finished("browsing", Demonstration, Quarantined), [], 0, 0
 
     def play(problem: Problem) -> Demonstration | Quarantined:
         rng = random.Random(seed_for(stage.seed, "trajectories", "browsing", problem.split, problem.id))
-        found = run(SEARCHERS[searcher], problem, engine, world)
-        return browsing(problem, found, engine, world, rng=rng, **limits)  # type: ignore[arg-type]
+        found = run(SEARCHERS[searcher], problem, index, world)
+        return browsing(problem, found, index, world, rng=rng, **limits)  # type: ignore[arg-type]
 
     for problem in stage.progress(problems, "browsing"):
         if made == wanted:

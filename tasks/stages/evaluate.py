@@ -40,6 +40,7 @@ from training.rollout.play import Player
 from training.rollout.torch_sampler import TorchSampler
 from training.types import Rollout
 
+RENAMED = {"overlap": "contamination: ..."}  # knobs that there were -> what to write now
 WATCHED = (
     "pass@1",
     "pass@8",
@@ -113,7 +114,7 @@ def evaluate(
         {"piece": "length_bias"},
     ],
     sets: list = [],
-    overlap: str = "refuse",
+    contamination: str = "refuse",
     judge: dict = {},
     traces: int = 48,
     max_unscorable: float = 0.02,
@@ -135,7 +136,7 @@ def evaluate(
         envs: environments that problems are played in, with their knobs
         metrics: what is measured of the scored samples
         sets: test sets of one's own (tasks/evaluation/testsets.py has the keys)
-        overlap: what happens to a test row that stands in the training data: "refuse" stops and names it, "drop"
+        contamination: what happens to a test row that stands in the training data: "refuse" stops and names it, "drop"
             leaves it out and counts it
         judge: a model that says whose answer is better, a model's or that of `against`; it must stand the attacks
             first (tasks/models/judge.py has the keys)
@@ -146,9 +147,9 @@ def evaluate(
         dtype: type of the weights: float32 or bfloat16
     """
     models = [m for m in models if m not in MODELS or stage.reads(MODELS[m][0])]
-    _check(models, against, overlap)
+    _check(models, against, contamination)
     wanted = needed(metrics)
-    tests = _test_problems(stage, questions, per_family, sets, overlap)
+    tests = _test_problems(stage, questions, per_family, sets, contamination)
     hosts = hosts_of(envs)
     search = tools.bound(knowledge.search(stage, k=sampling.search_top_k), hosts.values())
     runs = _runs(models, tests, samples, family_samples, blanked_samples, search)
@@ -215,7 +216,7 @@ def evaluate(
                 s.name: {"source": s.source, "problems": len(s.problems), "quarantined": tables.counts(s.quarantined)}
                 for s in tests.own
             },
-            "overlap": {"gate": overlap, "dropped": len(tests.leaked)},
+            "contamination": {"gate": contamination, "dropped": len(tests.leaked)},
             "held_out": digest([p.id for p in tests.questions]),
             **({"judge": verdicts.card} if verdicts else {}),
         }
@@ -223,9 +224,9 @@ def evaluate(
     _record(stage, measures, rows, traces)
 
 
-def _check(models: Sequence[str], against: str, overlap: str) -> None:
-    if overlap not in ("refuse", "drop"):
-        raise UserError(f"evaluate: overlap = {overlap!r} is neither refuse nor drop")
+def _check(models: Sequence[str], against: str, contamination: str) -> None:
+    if contamination not in ("refuse", "drop"):
+        raise UserError(f"evaluate: contamination = {contamination!r} is neither refuse nor drop")
     for name in [*models, against]:
         if name not in MODELS:
             raise UserError(f"evaluate: there is no model {name!r}: {nearest(name, MODELS)}")
@@ -242,7 +243,7 @@ class _TestProblems:
     leaked: set[str]
 
 
-def _test_problems(stage: Stage, questions: int, per_family: int, sets: list, overlap: str) -> _TestProblems:
+def _test_problems(stage: Stage, questions: int, per_family: int, sets: list, contamination: str) -> _TestProblems:
     asked, solved = [], []
     if stage.reads("questions"):
         asked = held_out(stage.input("questions", "problems.parquet"), questions, stage.seed)
@@ -251,8 +252,10 @@ def _test_problems(stage: Stage, questions: int, per_family: int, sets: list, ov
     own = [test_sets.load(stage, spec, i) for i, spec in enumerate(sets)]
     if twice := [name for name, n in Counter(s.name for s in own).items() if n > 1]:
         raise UserError(f"evaluate.sets: two sets are called {twice[0]!r}: give each a name of its own")
-    leaked = overlaps(
-        stage, {"questions": asked, "families": solved} | {s.name: s.problems for s in own}, refuse=overlap == "refuse"
+    leaked = trained_on(
+        stage,
+        {"questions": asked, "families": solved} | {s.name: s.problems for s in own},
+        refuse=contamination == "refuse",
     )
     asked, solved = ([p for p in problems if p.id not in leaked] for problems in (asked, solved))
     return _TestProblems(asked, solved, own, leaked)
@@ -424,11 +427,11 @@ def held_out(path: Path, n: int, seed: int, *, by_family: bool = False) -> list[
     ]
 
 
-def overlaps(stage: Stage, held_out: Mapping[str, Sequence[Problem]], *, refuse: bool) -> set[str]:
+def trained_on(stage: Stage, held_out: Mapping[str, Sequence[Problem]], *, refuse: bool) -> set[str]:
     """The ids of problems that were trained on: every problem of the split train, every demonstration and every pair is
     compared.
 
-    Raises UserError with the rows where `refuse`; all of them are then in overlap.jsonl of the work folder.
+    Raises UserError with the rows where `refuse`; all of them are then in contaminated.jsonl of the work folder.
     """
     trained = list(training_texts(stage))
     hits: list[Hit] = []
@@ -438,12 +441,12 @@ def overlaps(stage: Stage, held_out: Mapping[str, Sequence[Problem]], *, refuse:
         # split by its root.
         hits += contaminated(texts, trained, near=name not in ("questions", "families"))
     if hits and refuse:
-        path = stage.out / "overlap.jsonl"
+        path = stage.out / "contaminated.jsonl"
         path.write_text("".join(json.dumps(vars(h), ensure_ascii=False) + "\n" for h in hits), encoding="utf-8")
         first = "; ".join(f"{h.text[:80]!r} is {h.overlap:.0%} of {h.where} {h.trained}" for h in hits[:3])
         raise UserError(
             f"evaluate: {len(hits)} evaluation rows stand in what was trained on ({first}; all in {path.relative_to(stage.root)}): "
-            "take them out of one of the two, or set evaluate.overlap to drop"
+            "take them out of one of the two, or set evaluate.contamination to drop"
         )
     return {h.row for h in hits}
 

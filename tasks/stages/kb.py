@@ -6,7 +6,7 @@ from synth.knowledge.ingest import Built, Reading, build, write_schema
 from synth.knowledge.kb import KB, Entity, Fact, Passage, Relation, merge, passages
 from synth.knowledge.sources import read_source
 from synth.knowledge.world import RELATIONS, world
-from synth.search.engine import Page, pages_of
+from synth.search.index import Page, pages_of
 from synth.types import Quarantined
 from tasks.errors import UserError
 from tasks.knowledge.schema import read_schema

@@ -43,6 +43,8 @@ PROVIDES = {
     "observation": "",
 }
 
+RENAMED = {"overlap": "asynchrony: {piece: ...}"}  # knobs that there were -> what to write now
+
 
 def rl(
     stage: Stage,
@@ -63,7 +65,7 @@ def rl(
     refill: int = 0,
     sampling: RolloutSampling = RolloutSampling(),
     engine: Engine = Engine(),
-    overlap: Piece("overlap") = {"piece": "sync"},
+    asynchrony: Piece("asynchrony") = {"piece": "sync"},
     max_unscorable: float = 0.02,
     max_mismatch: float = 0.05,
     checkpoint_every: int = 20,
@@ -104,7 +106,7 @@ def rl(
         refill: how often groups that filters drop are replaced by others
         sampling: how conversations are sampled
         engine: who samples, and how much at a time
-        overlap: how far sampling runs ahead of learning
+        asynchrony: how far sampling runs ahead of learning
         max_unscorable: largest share of rollouts without a score before the stage stops
         max_mismatch: largest KL between sampler and learner, in nats per token of on-policy steps, before the run
             stops
@@ -157,7 +159,7 @@ def rl(
     adapt(policy, lora, seed=seed_for(stage.seed, "rl", "lora"))
     renderer = Renderer(tokenizer)
     hosts = hosts_of(envs)
-    how = overlap()
+    how = asynchrony()
     sampled = (
         copy.deepcopy(policy) if how.staleness else policy
     )  # beside the learner the sampler needs weights of its own

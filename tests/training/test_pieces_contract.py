@@ -27,7 +27,7 @@ from training.types import TokenStats
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = [
     *("advantage", "reward", "filter", "curriculum", "ratio", "correction", "policy_loss", "regulariser"),
-    *("preference_loss", "metric", "group_transform", "value_loss", "turn_budget", "overlap", "placement"),
+    *("preference_loss", "metric", "group_transform", "value_loss", "turn_budget", "asynchrony", "placement"),
 ]
 KNOWN_NEEDS = {
     n for stage in ("rl", "prefer") for n in code.constant(ROOT / f"tasks/stages/{stage}.py", "PROVIDES", {})

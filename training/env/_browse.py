@@ -41,14 +41,14 @@ class Browse:
     instructions: str
 
     def start(self, problem: Problem, tools: Mapping[str, Any]) -> tuple[dict, list[Message]]:
-        engine = getattr(tools.get("search"), "engine", None)
-        if engine is None:
+        index = getattr(tools.get("search"), "index", None)
+        if index is None:
             raise LookupError(
                 f"problem {problem.id} is to be played with {', '.join(self.tools)}, but no search engine was given to the player"
             )
         state = {
             "problem": problem,
-            "engine": engine,
+            "index": index,
             "calls": 0,
             "context": 0,
             "page": "",
@@ -89,11 +89,11 @@ class Browse:
             (part.strip() for part in argument.rpartition(" | ")) if " | " in argument else (argument, "", "")
         )
         if tool == "search":
-            return state["engine"].search(argument)
+            return state["index"].search(argument)
         if tool == "find":
-            return state["engine"].find(what, "" if more == "*" else more or state["page"])
+            return state["index"].find(what, "" if more == "*" else more or state["page"])
         page, part = (what, int(more)) if more.isascii() and more.isdigit() and len(more) < 7 else (argument, 1)
-        view = state["engine"].open(page, part)
-        if state["engine"].pages(page):
+        view = state["index"].open(page, part)
+        if state["index"].pages(page):
             state["page"] = page
         return view

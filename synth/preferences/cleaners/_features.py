@@ -36,9 +36,9 @@ def features(prompt: Sequence[Message], answer: str) -> dict[str, float]:
         f"tag {tag}": 1.0,
         "in question": share(final, question),
         "of question": share(question, final),
-        "same multiset as numbers of question": overlap(_numbers(final), _numbers(question)),
+        "same multiset as numbers of question": jaccard(_numbers(final), _numbers(question)),
         "in working": share(final, working),
-        "same multiset as working": overlap(final, working),
+        "same multiset as working": jaccard(final, working),
         "asked before": share(final, earlier),
         "in last result": share(final, tokens(" ".join(last))),
         "in any result": share(final, tokens(" ".join(read))),
@@ -73,7 +73,7 @@ def share(a: Counter[str], b: Counter[str]) -> float:
     return sum(w in b for w in a) / len(a) if a else 0.0
 
 
-def overlap(a: Counter[str], b: Counter[str]) -> float:
+def jaccard(a: Counter[str], b: Counter[str]) -> float:
     """Multiset Jaccard similarity; 0 where both are empty."""
     union = (a | b).total()
     return (a & b).total() / union if union else 0.0

@@ -43,8 +43,8 @@ class SearcherPiece(Protocol):
 NOTHING = "nothing found"
 
 
-class Engine(Protocol):
-    """What `synth.search.engine.Engine` offers."""
+class SearchIndex(Protocol):
+    """What `synth.search.index.SearchIndex` offers."""
 
     def search(self, query: str, k: int = 3) -> str: ...
     def open(self, page: str, part: int = 1) -> str: ...
@@ -66,24 +66,24 @@ class Call:
 
 @dataclass
 class Tools:
-    """An engine with a budget and a memory: a call that was made before is remembered and not made again."""
+    """An index with a budget and a memory: a call that was made before is remembered and not made again."""
 
-    engine: Engine
+    index: SearchIndex
     most: int = 600
     calls: list[Call] = field(default_factory=list)
     _known: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def search(self, query: str) -> str:
-        return self._call("search", query, lambda: self.engine.search(query))
+        return self._call("search", query, lambda: self.index.search(query))
 
     def open(self, page: str, part: int = 1) -> str:
-        return self._call("open", page if part == 1 else f"{page} | {part}", lambda: self.engine.open(page, part))
+        return self._call("open", page if part == 1 else f"{page} | {part}", lambda: self.index.open(page, part))
 
     def find(self, argument: str) -> str:
         """`said` is "words | page", or words alone for all pages (a turn says "words | *": alone they mean the page
         opened last)."""
         words, _, page = argument.partition(" | ")
-        return self._call("find", argument if page else f"{words} | *", lambda: self.engine.find(words, page))
+        return self._call("find", argument if page else f"{words} | *", lambda: self.index.find(words, page))
 
     def _call(self, tool: str, argument: str, make: Callable[[], str]) -> str:
         if (tool, argument) not in self._known:
@@ -134,9 +134,9 @@ class Run:
     made: tuple[Call, ...]
 
 
-def run(searcher: Searcher, problem: Problem, engine: Engine, world: World, *, most: int = 600) -> Run:
+def run(searcher: Searcher, problem: Problem, index: SearchIndex, world: World, *, most: int = 600) -> Run:
     """One question, one searcher, at most `most` calls."""
-    tools, spent, answer = Tools(engine, most), False, None
+    tools, spent, answer = Tools(index, most), False, None
     try:
         answer = searcher(problem, tools, world)
     except Spent:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from synth.questions.fuzzy.spans import value_of
 from synth.questions.pattern import Clue, Named, Node, Nothing, Pattern, Span, Than, Third, from_json
-from synth.search.engine import table_title
+from synth.search.index import table_title
 from synth.search.searchers import Tools, World
 from synth.types import Problem
 

@@ -33,8 +33,8 @@ def oracle(problem: Problem, tools: Tools, world: World) -> str | None:
     pattern = pattern_of(problem)
     if isinstance(pattern.root, str):
         return _only(Pages(tools, world).ends(world.kb.text(pattern.root), pattern.relation, pattern.forward))
-    ways: list[Pages] = [FromAll(Tools(tools.engine, tools.most), world)]
-    ways += [FromOne(Tools(tools.engine, tools.most), world, lead) for lead in pattern.root.clues]
+    ways: list[Pages] = [FromAll(Tools(tools.index, tools.most), world)]
+    ways += [FromOne(Tools(tools.index, tools.most), world, lead) for lead in pattern.root.clues]
     tries = []
     for pages in ways:
         try:

@@ -10,7 +10,7 @@ from synth.demonstrations.renaming import known_names, renamed
 from synth.knowledge.kb import passages
 from synth.knowledge.world import world
 from synth.questions.entity_tree import EntityTrees, entity_tree
-from synth.search.engine import build_index, pages_of_kb
+from synth.search.index import build_index, pages_of_kb
 from synth.search.searchers import World, run
 from synth.search.searchers.oracle import oracle
 from synth.types import Message
@@ -97,15 +97,15 @@ def test_more_names_than_two_syllables_give():
 def test_a_renamed_demonstration_is_one_of_the_renamed_pages():
     kb = world(countries=8, seed=3)
     pages = [p for p in pages_of_kb(kb) if not p.id.startswith("table:")]
-    engine, searcher = build_index(pages), World.of(kb)
+    index, searcher = build_index(pages), World.of(kb)
     asked, _ = entity_tree(EntityTrees(kb, Search(passages(kb)), seed=3), {("train", hops): 4 for hops in (1, 2, 3)})
     assert len(asked) > 6
     for problem in asked:
         rng = random.Random(1)
         shown = browsing(
             problem,
-            run(oracle, problem, engine, searcher),
-            engine,
+            run(oracle, problem, index, searcher),
+            index,
             searcher,
             rng=rng,
             detour=0,
@@ -118,7 +118,7 @@ def test_a_renamed_demonstration_is_one_of_the_renamed_pages():
         again = build_index(
             replace(p, title=next(told), text=next(told), mentions=tuple(next(told) for _ in p.mentions)) for p in pages
         )
-        assert replays(other, again) and not replays(other, engine)
+        assert replays(other, again) and not replays(other, index)
 
 
 def test_a_small_vocabulary_of_made_up_names_cuts_a_new_name_as_a_known_one():

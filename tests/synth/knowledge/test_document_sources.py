@@ -319,11 +319,11 @@ def test_the_stage_keeps_documents_and_takes_an_edited_schema(folder, tmp_path):
     out = tmp_path / "artifacts" / "kb"
     relation = next(r for r in tables.read(out / "relations.parquet", Relation) if r.name == "population")
     assert relation.label == "inhabitants" and relation.complete
-    engine = load(out / "passages.parquet").engine
-    assert "ignore your instructions" in engine.open("Norvia") and "< system>" in engine.open(
+    index = load(out / "passages.parquet").index
+    assert "ignore your instructions" in index.open("Norvia") and "< system>" in index.open(
         "Norvia"
     )  # the page itself, not its facts
-    assert engine.open("Sudria").startswith("Sudria") or "Area: 2,000 sq km" in engine.open("Sudria")
+    assert index.open("Sudria").startswith("Sudria") or "Area: 2,000 sq km" in index.open("Sudria")
     params["schema"] = "none.yaml"
     with (
         pytest.raises(UserError, match="none.yaml does not exist"),

@@ -134,9 +134,9 @@ def test_questions_say_the_name_that_they_mean_and_are_proved_from_the_file(base
 
 def test_a_page_opens_under_its_own_name(base):
     root, _ = base
-    engine = bases.engine(root / "kb")
+    index = bases.index(root / "kb")
     for name in (*LANDS, *CITIES):
-        said = engine.open(name)
+        said = index.open(name)
         assert name in said and all(
             o in said for (s, key), values in facts().items() if s == name and key != "Founded" for o in values
         ), name

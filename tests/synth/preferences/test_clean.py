@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from synth.families.countdown import countdown
 from synth.families.linear_equations import linear_equations
 from synth.families.list_sorting import list_sorting
-from synth.preferences.cleaners._features import features, kind, overlap, share, tokens
+from synth.preferences.cleaners._features import features, jaccard, kind, share, tokens
 from synth.preferences.cleaners.confident_learning import (
     confident_joint,
     confident_learning,
@@ -212,8 +212,8 @@ def test_features_see_consistency_and_not_truth():
     assert two[0] == two[1], "a consistent wrong solution must look like a right one: nothing is computed"
     assert (
         share(tokens("a b"), tokens("b c")) == 0.5
-        and overlap(tokens("a a b"), tokens("a b b")) == 0.5
-        and overlap(tokens(""), tokens("")) == 0.0
+        and jaccard(tokens("a a b"), tokens("a b b")) == 0.5
+        and jaccard(tokens(""), tokens("")) == 0.0
     )
     assert features([Message(role="user", content="?")], "")["words"] == 0.0
 

@@ -9,7 +9,7 @@ from synth.knowledge.kb import KB, Entity, Fact, Relation, passages
 from synth.knowledge.world import world
 from synth.questions.entity_tree import EntityTrees
 from synth.questions.pattern import Clue, Named, Node, Nothing, Pattern, Span, Than, Third, to_json
-from synth.search.engine import build_index, pages_of_kb, table_title
+from synth.search.index import build_index, pages_of_kb, table_title
 from synth.search.searchers import Tools, World, run
 from synth.search.searchers.branch_and_check import branch_and_check
 from synth.search.searchers.oracle import oracle
@@ -50,7 +50,7 @@ def small() -> KB:
 
 
 KB_ = small()
-ENGINE, WORLD = build_index(pages_of_kb(KB_)), World.of(KB_)
+INDEX, WORLD = build_index(pages_of_kb(KB_)), World.of(KB_)
 ARIA = Clue(relation="border", forward=True, target="country:Aria")
 
 
@@ -104,15 +104,15 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_oracle_and_branch_and_check_answer_every_kind_of_clue(name):
     problem = CASES[name]
-    low, real = run(oracle, problem, ENGINE, WORLD), run(branch_and_check, problem, ENGINE, WORLD)
+    low, real = run(oracle, problem, INDEX, WORLD), run(branch_and_check, problem, INDEX, WORLD)
     assert low.right and real.right and 1 <= low.calls <= real.calls and low.answer == problem.answer
 
 
 def test_shallow_searchers_do_not():
     problem = CASES["nested"]
-    assert not run(one_search, problem, ENGINE, WORLD).right and run(one_search, problem, ENGINE, WORLD).calls == 1
-    assert run(closed_book, problem, ENGINE, WORLD).calls == 0
-    assert run(greedy, CASES["named"], ENGINE, WORLD).right and run(greedy, CASES["literal"], ENGINE, WORLD).calls >= 1
+    assert not run(one_search, problem, INDEX, WORLD).right and run(one_search, problem, INDEX, WORLD).calls == 1
+    assert run(closed_book, problem, INDEX, WORLD).calls == 0
+    assert run(greedy, CASES["named"], INDEX, WORLD).right and run(greedy, CASES["literal"], INDEX, WORLD).calls >= 1
 
 
 def test_one_search_is_granted_the_answer_that_stands_beside_the_root():
@@ -126,30 +126,30 @@ def test_one_search_is_granted_the_answer_that_stands_beside_the_root():
         split="train",
         lineage=easy.lineage,
     )
-    assert run(one_search, easy, ENGINE, WORLD).right
+    assert run(one_search, easy, INDEX, WORLD).right
 
 
 def test_guess_is_worth_the_share_of_the_most_frequent_answer():
     assert WORLD.priors["code", True] == ("Z", 2 / 7)
     guessed = ask(answer="Z", relation="code", root="country:Goria")
-    assert run(closed_book, guessed, ENGINE, WORLD).right
+    assert run(closed_book, guessed, INDEX, WORLD).right
 
 
 def test_a_budget_ends_a_search_and_a_call_is_made_once():
-    spent = run(branch_and_check, CASES["nested"], ENGINE, WORLD, most=2)
+    spent = run(branch_and_check, CASES["nested"], INDEX, WORLD, most=2)
     assert spent.spent and spent.calls == 2 and not spent.right
-    tools = Tools(ENGINE)
+    tools = Tools(INDEX)
     assert tools.open("Aria") == tools.open("Aria") and len(tools.calls) == 1
 
 
 def test_a_problem_without_a_pattern_is_no_question_about_a_kb():
     bare = Problem.make(prompt="1 + 1?", answer="2", verifier="number", family="sums", split="train")
     with pytest.raises(LookupError, match="it has no pattern"):
-        run(oracle, bare, ENGINE, WORLD)
+        run(oracle, bare, INDEX, WORLD)
 
 
 def test_tables_list_all_values_smallest_first():
-    lines = ENGINE.open(table_title(AREA)).split("\n")
+    lines = INDEX.open(table_title(AREA)).split("\n")
     assert lines[0] == "Aria: 10" and lines[-1] == "Goria: 70" and len(lines) == 7
 
 
@@ -160,17 +160,17 @@ def test_two_pages_of_one_name_are_both_read():
         [*KB_.relations.values(), town],
         [*KB_.facts.values(), Fact.make("town:Aria", "mayor", literal="Lo")],
     )
-    engine, known = build_index(pages_of_kb(kb)), World.of(kb)
-    assert run(oracle, CASES["span"], engine, known).right
-    assert run(branch_and_check, ask(answer="Ariaville", root="country:Aria"), engine, known).right
+    index, known = build_index(pages_of_kb(kb)), World.of(kb)
+    assert run(oracle, CASES["span"], index, known).right
+    assert run(branch_and_check, ask(answer="Ariaville", root="country:Aria"), index, known).right
 
 
 def test_every_question_of_the_entity_trees_is_answered():
     kb = world(countries=12, seed=1)
     trees = EntityTrees(kb, Search(passages(kb)), seed=0)
     problems = [p for h in (1, 2, 3) for i in range(12) if isinstance(p := trees("train", h, i), Problem)]
-    engine, known = build_index(pages_of_kb(kb)), World.of(kb)
-    assert len(problems) > 10 and all(run(oracle, p, engine, known).right for p in problems)
+    index, known = build_index(pages_of_kb(kb)), World.of(kb)
+    assert len(problems) > 10 and all(run(oracle, p, index, known).right for p in problems)
 
 
 # ---- demonstrations
@@ -178,8 +178,8 @@ def test_every_question_of_the_entity_trees_is_answered():
 
 def told(problem, *, detour=0.0, seed=0, **limits):
     limits = {"max_calls": 30, "max_context": 12_000, **limits}
-    made = run(branch_and_check, problem, ENGINE, WORLD)
-    return browsing(problem, made, ENGINE, WORLD, rng=random.Random(seed), detour=detour, **limits)
+    made = run(branch_and_check, problem, INDEX, WORLD)
+    return browsing(problem, made, INDEX, WORLD, rng=random.Random(seed), detour=detour, **limits)
 
 
 def test_a_demonstration_plays_in_the_environment_byte_for_byte():
@@ -188,7 +188,7 @@ def test_a_demonstration_plays_in_the_environment_byte_for_byte():
         for detour in (0.0, 1.0):
             shown = told(problem, detour=detour)
             assert isinstance(shown, Demonstration) and shown.detours == detour
-            state, _ = env.start(problem, {"search": type("Tool", (), {"engine": ENGINE})})
+            state, _ = env.start(problem, {"search": type("Tool", (), {"index": INDEX})})
             said = [m for m in shown.messages if m.role != "user"]
             for one, two in zip(said[::2], said[1::2]):
                 heard, over, _ = env.step(state, one.content)
@@ -211,16 +211,16 @@ def test_what_is_too_long_is_set_aside(limits, reason):
 
 
 def test_a_wrong_run_is_no_demonstration_and_changed_pages_are_seen():
-    wrong = run(closed_book, CASES["nested"], ENGINE, WORLD)
+    wrong = run(closed_book, CASES["nested"], INDEX, WORLD)
     assert (
         browsing(
-            CASES["nested"], wrong, ENGINE, WORLD, rng=random.Random(0), detour=0, max_calls=9, max_context=999
+            CASES["nested"], wrong, INDEX, WORLD, rng=random.Random(0), detour=0, max_calls=9, max_context=999
         ).reason
         == "not_answered"
     )
     shown = told(CASES["nested"])
-    assert replays(shown, ENGINE)
+    assert replays(shown, INDEX)
     messages = [*shown.messages[:2], Message(role="tool", content="The page said this."), *shown.messages[3:]]
-    assert not replays(Demonstration.make(problem=shown.problem, messages=messages, split="train"), ENGINE)
+    assert not replays(Demonstration.make(problem=shown.problem, messages=messages, split="train"), INDEX)
     with pytest.raises(ValueError, match="is no <search>, <open> or <find>"):
-        make("<answer>x</answer>", ENGINE)
+        make("<answer>x</answer>", INDEX)

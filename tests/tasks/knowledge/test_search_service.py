@@ -4,13 +4,13 @@ recording."""
 import foreign
 import pytest
 from fastapi.testclient import TestClient
-from tests.tasks.services.test_local_service import served
 
-from synth.search.engine import Page, build_index
+from synth.search.index import Page, build_index
 from tasks.knowledge.recording import replay
 from tasks.knowledge.service import MAX_BODY, service
+from tests.tasks.services.test_local_service import served
 
-ENGINE = build_index(
+INDEX = build_index(
     [
         Page(id="n", title="Norvia", text="The capital is Zelton.\nIt borders Halia."),
         Page(id="h", title="Halia", text="x"),
@@ -20,16 +20,16 @@ ENGINE = build_index(
 
 @pytest.fixture
 def client():
-    with TestClient(service(ENGINE), base_url="http://127.0.0.1:8000") as c:
+    with TestClient(service(INDEX), base_url="http://127.0.0.1:8000") as c:
         yield c
 
 
 def test_answers_are_those_of_the_library(client):
     for path, body, text in (
-        ("/search", {"query": "capital"}, ENGINE.search("capital")),
-        ("/search", {"query": "norvia", "k": 1}, ENGINE.search("norvia", 1)),
-        ("/open", {"page": "Norvia"}, ENGINE.open("Norvia")),
-        ("/find", {"text": "borders halia", "page": "Norvia"}, ENGINE.find("borders halia", "Norvia")),
+        ("/search", {"query": "capital"}, INDEX.search("capital")),
+        ("/search", {"query": "norvia", "k": 1}, INDEX.search("norvia", 1)),
+        ("/open", {"page": "Norvia"}, INDEX.open("Norvia")),
+        ("/find", {"text": "borders halia", "page": "Norvia"}, INDEX.find("borders halia", "Norvia")),
     ):
         answer = client.post(path, json=body)
         assert (answer.status_code, answer.json()) == (200, {"text": text})
@@ -74,7 +74,7 @@ def test_pages_of_other_sites_are_refused_and_names_can_be_added(client):
     assert client.post("/search", json={"query": "x"}, headers={"origin": "https://evil.example"}).status_code == 403
     assert client.post("/search", json={"query": "x"}, headers={"origin": "http://localhost:3000"}).status_code == 403
     assert client.post("/search", json={"query": "x"}, headers={"origin": "http://127.0.0.1:8000"}).status_code == 200
-    with TestClient(service(ENGINE, hosts=("box.lan",)), base_url="http://box.lan") as c:
+    with TestClient(service(INDEX, hosts=("box.lan",)), base_url="http://box.lan") as c:
         assert c.get("/health").status_code == 200
 
 
@@ -101,7 +101,7 @@ def test_a_broken_request_is_the_caller_s_mistake(client, path, headers, body):
 
 
 def test_requests_of_other_sites():
-    with served(service(ENGINE)) as port:
+    with served(service(INDEX)) as port:
         about = {"get": "/health", "post": "/search", "body": b'{"query": "capital"}'}
         assert foreign.accepted(port, **about) == []
         answer = foreign.ask(port, "POST", "/search", {"Content-Type": "application/json"}, about["body"])
@@ -110,7 +110,7 @@ def test_requests_of_other_sites():
 
 def test_health_and_metrics(client):
     health = client.get("/health").json()
-    assert health["status"] == "ok" and health["digest"] == ENGINE.digest() and health["line"] == 3
+    assert health["status"] == "ok" and health["digest"] == INDEX.digest() and health["line"] == 3
     for _ in range(3):
         client.post("/search", json={"query": "capital"})
     client.post("/search", json={})
@@ -121,8 +121,8 @@ def test_health_and_metrics(client):
 
 
 def test_a_recorded_service_replays(tmp_path):
-    with TestClient(service(ENGINE, record=tmp_path / "calls.jsonl"), base_url="http://localhost") as c:
+    with TestClient(service(INDEX, record=tmp_path / "calls.jsonl"), base_url="http://localhost") as c:
         c.post("/search", json={"query": "capital", "k": 2})
         c.post("/find", json={"text": "borders"})
         c.post("/find", json={"text": 7})
-    assert replay(tmp_path / "calls.jsonl", ENGINE) == (2, [])
+    assert replay(tmp_path / "calls.jsonl", INDEX) == (2, [])

@@ -330,7 +330,7 @@ def test_a_recipe_that_samples_ahead_learns_and_is_measured_with_what_it_learned
     for name in ("base", "asyncflow"):
         for metric in ("right", "pass1"):
             found = behaviour.train(
-                "mixed", name, {"overlap": {"piece": "one_off"}}, 12, 101, sampled=metric == "pass1"
+                "mixed", name, {"asynchrony": {"piece": "one_off"}}, 12, 101, sampled=metric == "pass1"
             )
             seen[name, metric] = found[metric]
     assert (

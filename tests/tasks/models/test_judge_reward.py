@@ -242,7 +242,7 @@ def test_guides_are_judged_beside_what_was_played(project, server):
 
 
 def test_the_overlapped_sampler_asks_from_its_own_thread(project, server):
-    assert judged(project, server, overlap={"piece": "one_off"}, max_mismatch=10.0)["judge"]["model"] == "fair"
+    assert judged(project, server, asynchrony={"piece": "one_off"}, max_mismatch=10.0)["judge"]["model"] == "fair"
 
 
 @pytest.mark.slow

@@ -19,7 +19,7 @@ SHARED = {"source/records"}  # what the readers of records have in common: read_
 MADE = {
     "env",
     "observation",
-    "overlap",
+    "asynchrony",
     "reward_head",
     "solver",
     "update_rule",
@@ -80,7 +80,7 @@ def test_columns_and_long_entries_are_read():
     loss = declared("preference_loss")
     assert loss.meaning["chosen"].endswith("(its reward, in a reward model)"), "an entry of two lines"
     assert list(loss.meaning)[-1] == "**columns" and loss.open
-    assert declared("overlap").arguments == {}
+    assert declared("asynchrony").arguments == {}
 
 
 def test_nothing_is_imported():

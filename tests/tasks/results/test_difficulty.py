@@ -13,7 +13,7 @@ from synth.demonstrations.browsing import replays
 from synth.knowledge.kb import KB, Entity, Fact, Passage, Relation, passages
 from synth.knowledge.world import world
 from synth.questions.fuzzy_tree import FuzzyTrees, fuzzy_tree
-from synth.search.engine import build_index, pages_of_kb
+from synth.search.index import build_index, pages_of_kb
 from synth.types import Demonstration, Problem, Quarantined
 from tasks.errors import UserError
 from tasks.results.difficulty import band, measure, summary
@@ -132,8 +132,8 @@ def test_the_stage_tells_runs_with_open_and_find(root: Path, kb: KB) -> None:
         "too_long",
     }
     assert 0 < card["with_detour"] < 15
-    engine = build_index(pages_of_kb(kb))
-    assert all(replays(t, engine) for t in made)
+    index = build_index(pages_of_kb(kb))
+    assert all(replays(t, index) for t in made)
     calls = [[m.content for m in t.messages if m.role == "assistant"] for t in made]
     assert all(len(set(c)) == len(c) for c in calls)  # no call twice
 

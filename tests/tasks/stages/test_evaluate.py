@@ -309,13 +309,13 @@ def test_a_set_of_ones_own_is_asked_and_one_that_was_trained_on_is_refused(proje
         match="1 evaluation rows stand in what was trained on .*'Who teaches .' is 100% of artifacts/demonstrations",
     ):
         run(project, **own)
-    found = json.loads((run(project, **own, overlap="drop") / "metrics.json").read_text())
+    found = json.loads((run(project, **own, contamination="drop") / "metrics.json").read_text())
     assert found["sets"]["mine"]["rl"]["pass@1"]["n"] == 1 and "rl - base, mine" in found["difference"]
     card = json.loads((project / "artifacts/evaluate/card.json").read_text())
-    assert card["overlap"] == {"gate": "drop", "dropped": 1} and card["sets"]["mine"]["problems"] == 2
+    assert card["contamination"] == {"gate": "drop", "dropped": 1} and card["sets"]["mine"]["problems"] == 2
     file.write_text(json.dumps(rows[0]) + "\n")
     with pytest.raises(UserError, match="every problem of 'base, mine' was trained on"):
-        run(project, **own, overlap="drop")
+        run(project, **own, contamination="drop")
 
 
 def test_metrics_read_columns_of_samples(project):

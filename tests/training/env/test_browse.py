@@ -83,7 +83,7 @@ def test_budget_of_calls():
 def test_budget_of_context():
     heard, score = play(f"<open>{COUNTRY.name}</open>", "<answer>x</answer>", max_context=50)
     assert (
-        heard[0] == TOOL.engine.open(COUNTRY.name)[:50] + f"\n{LAST}"
+        heard[0] == TOOL.index.open(COUNTRY.name)[:50] + f"\n{LAST}"
         and score.value == 0
         and score.parts["context"] == 50
     )
@@ -113,7 +113,7 @@ def test_repeated_calls_are_counted_and_tools_may_be_left_out():
 def test_parts_of_a_page():
     heard, _ = play(f"<open>{COUNTRY.name} | 1</open>", f"<open>{COUNTRY.name} | 9</open>", "<open>a | b | c</open>")
     assert (
-        heard[0] == TOOL.engine.open(COUNTRY.name) and heard[1] == "the page has 1 part" and heard[2] == "nothing found"
+        heard[0] == TOOL.index.open(COUNTRY.name) and heard[1] == "the page has 1 part" and heard[2] == "nothing found"
     )
 
 

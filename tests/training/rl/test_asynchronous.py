@@ -24,11 +24,11 @@ from training.learner.pack import Row, pack, rollout_rows
 from training.learner.profile import MEASURED
 from training.rl.advantage.reinforce import reinforce
 from training.rl.ahead import ONE_OFF, SYNC, Ahead, Following, Mailbox, back, plain, simulate
+from training.rl.asynchrony.streamed import streamed
 from training.rl.curriculum.success_band import success_band
 from training.rl.experience import Experience
 from training.rl.filter.spread import spread
 from training.rl.objective import PolicyObjective
-from training.rl.overlap.streamed import streamed
 from training.rl.policy_loss.clip import clip
 from training.rl.ratio.token import token
 from training.rollout.play import Player
@@ -425,7 +425,7 @@ def test_the_simulator_is_what_the_threads_do(staleness):
 
 @pytest.fixture(scope="module")
 def trained_sft(tmp_path_factory):
-    root = tmp_path_factory.mktemp("overlap") / "project"
+    root = tmp_path_factory.mktemp("asynchrony") / "project"
     small.write_project(root)
     for stage in ("kb", "questions", "problems", "demonstrations", "sft"):
         small.run(root, stage)
@@ -441,20 +441,20 @@ def with_rl(trained_sft, root, monkeypatch, **knobs):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "overlap", [{"piece": "one_off"}, {"piece": "streamed", "staleness": 2}], ids=lambda o: o["piece"]
+    "asynchrony", [{"piece": "one_off"}, {"piece": "streamed", "staleness": 2}], ids=lambda o: o["piece"]
 )
-def test_the_stage_rl_killed_and_resumed(trained_sft, tmp_path, monkeypatch, overlap):
+def test_the_stage_rl_killed_and_resumed(trained_sft, tmp_path, monkeypatch, asynchrony):
     """One step off: the bytes of a run that was not killed. Streamed: every step trained once, in order, and none older
     than it may be."""
     engine = {"tool_calls": 4, "concurrent_batches": 2}
-    project = with_rl(trained_sft, tmp_path / "a", monkeypatch, overlap=overlap, engine=engine)
+    project = with_rl(trained_sft, tmp_path / "a", monkeypatch, asynchrony=asynchrony, engine=engine)
     small.run(project, "rl", fault="train.step:5=kill", expect=-signal.SIGKILL)
     said = small.run(project, "rl")
     assert "going on after step 4 of 6" in said
     rows = list(csv.DictReader((project / "artifacts/rl/curve.csv").open()))
     assert [r["step"] for r in rows] == [str(i) for i in range(6)] and all(r["rollouts"] == "4" for r in rows)
-    assert all(0 <= float(r["lag_max"]) <= overlap.get("staleness", 1) for r in rows)
-    if overlap["piece"] == "one_off":
-        whole = with_rl(trained_sft, tmp_path / "b", monkeypatch, overlap=overlap, engine=engine)
+    assert all(0 <= float(r["lag_max"]) <= asynchrony.get("staleness", 1) for r in rows)
+    if asynchrony["piece"] == "one_off":
+        whole = with_rl(trained_sft, tmp_path / "b", monkeypatch, asynchrony=asynchrony, engine=engine)
         small.run(whole, "rl")
         assert small.outputs(project, "rl") == small.outputs(whole, "rl")

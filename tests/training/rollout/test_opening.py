@@ -21,7 +21,7 @@ from training.rollout.play import Player
 
 RENDERERS = [Renderer(c.tokenizer()) for c in TABLE if not c.refused][::2]  # fifteen families
 TOOLS = {
-    "search": SimpleNamespace(engine=SimpleNamespace()),
+    "search": SimpleNamespace(index=SimpleNamespace()),
     "python": Tool(name="python", description="runs a program", run=str, parameters={"type": "object"}),
 }
 

@@ -121,8 +121,8 @@ def _pieces(line: str) -> Iterator[str]:
             yield from (word[i : i + LINE] for i in range(0, len(word), LINE))
 
 
-def build_index(pages: Iterable[Page], folder: Path | None = None) -> Engine:
-    """The engine over `pages`, its index in `folder` (made anew) or in memory. Raises ValueError for no pages and for
+def build_index(pages: Iterable[Page], folder: Path | None = None) -> SearchIndex:
+    """The index over `pages`, in `folder` (made anew) or in memory. Raises ValueError for no pages and for
     an id given twice."""
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -155,11 +155,11 @@ def build_index(pages: Iterable[Page], folder: Path | None = None) -> Engine:
         ranking.save(folder / "ranking")
         connection.close()
         return open_index(folder)
-    return Engine(connection, ranking)
+    return SearchIndex(connection, ranking)
 
 
-def open_index(folder: Path) -> Engine:
-    """The engine of an index on disk, read-only. Raises ValueError where the folder holds none."""
+def open_index(folder: Path) -> SearchIndex:
+    """An index on disk, read-only. Raises ValueError where the folder holds none."""
     ranking = Ranking.load(folder / "ranking")
     try:
         connection = sqlite3.connect(
@@ -172,7 +172,7 @@ def open_index(folder: Path) -> Engine:
         raise ValueError(
             f"the pages in {folder} have {lines} lines and the ranking {len(ranking)}: build the index anew"
         )
-    return Engine(connection, ranking)
+    return SearchIndex(connection, ranking)
 
 
 @dataclass(frozen=True)
@@ -184,7 +184,7 @@ class Line:
     text: str
 
 
-class Engine:
+class SearchIndex:
     """Made by `build_index` or `open_index`. One thread at a time."""
 
     def __init__(self, connection: sqlite3.Connection, ranking: Ranking) -> None:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from synth.knowledge.kb import passages
 from synth.knowledge.world import world
 from synth.search.bm25 import Ranking
-from synth.search.engine import LINE, NOTHING, PART, Page, build_index, lines_of, open_index, pages_of_kb
+from synth.search.index import LINE, NOTHING, PART, Page, build_index, lines_of, open_index, pages_of_kb
 from tasks.errors import UserError
 from tasks.knowledge.recording import Recorder, replay
 from tasks.knowledge.search_tool import Search
@@ -26,56 +26,56 @@ PAGES = [
 
 
 @pytest.fixture(params=["memory", "disk"])
-def engine(request, tmp_path):
+def index(request, tmp_path):
     return build_index(PAGES, None if request.param == "memory" else tmp_path / "index")
 
 
-def test_search_gives_lines_with_their_page(engine):
-    assert engine.search("capital of Norvia", k=1) == "Norvia: The capital is Zelton."
+def test_search_gives_lines_with_their_page(index):
+    assert index.search("capital of Norvia", k=1) == "Norvia: The capital is Zelton."
     assert (
-        engine.search("kingdom") == "Norvia is a kingdom."
-        and engine.search("unheard of") == "halia: A film of that name."
+        index.search("kingdom") == "Norvia is a kingdom."
+        and index.search("unheard of") == "halia: A film of that name."
     )
-    assert engine.search("zzz") == engine.search("") == engine.search("?!") == NOTHING
-    assert [h.page for h in engine.hits("borders", k=9)] == ["n.md", "h.md"]
+    assert index.search("zzz") == index.search("") == index.search("?!") == NOTHING
+    assert [h.page for h in index.hits("borders", k=9)] == ["n.md", "h.md"]
 
 
-def test_open_by_title_alias_or_id_and_in_parts(engine):
+def test_open_by_title_alias_or_id_and_in_parts(index):
     text = "Norvia is a kingdom.\nThe capital is Zelton.\nIt borders Halia."
-    assert engine.open("norvia") == engine.open("NORDLAND") == engine.open("n.md") == text
+    assert index.open("norvia") == index.open("NORDLAND") == index.open("n.md") == text
     assert (
-        engine.open("Halia") == "2 pages are called 'Halia': h.md; h2.md"
-        and engine.open("h2.md") == "A film of that name."
+        index.open("Halia") == "2 pages are called 'Halia': h.md; h2.md"
+        and index.open("h2.md") == "A film of that name."
     )
-    assert engine.open("nobody") == engine.open("") == NOTHING
-    first, last = engine.open("Long"), engine.open("Long", 3)
+    assert index.open("nobody") == index.open("") == NOTHING
+    first, last = index.open("Long"), index.open("Long", 3)
     assert first.endswith("(part 1 of 3)") and "line 11" in last and len(first) < PART + 60
-    assert engine.open("Long", 4) == engine.open("Long", 0) == "the page has 3 parts"
+    assert index.open("Long", 4) == index.open("Long", 0) == "the page has 3 parts"
 
 
-def test_find_is_a_phrase_on_one_page_or_on_all(engine):
-    assert engine.find("borders halia") == "Norvia: It borders Halia." and engine.find(
+def test_find_is_a_phrase_on_one_page_or_on_all(index):
+    assert index.find("borders halia") == "Norvia: It borders Halia." and index.find(
         "halia borders", "Halia"
     ).startswith("Halia borders")
-    assert engine.find("capital", "Halia") == engine.find("capital", "nobody") == NOTHING
-    assert engine.find("capital", "Nordland") == "Norvia: The capital is Zelton."
-    assert len(engine.lines("word word", k=7)) == 7
+    assert index.find("capital", "Halia") == index.find("capital", "nobody") == NOTHING
+    assert index.find("capital", "Nordland") == "Norvia: The capital is Zelton."
+    assert len(index.lines("word word", k=7)) == 7
 
 
 @pytest.mark.parametrize(
     "query",
     ['"', '" OR text:x', "a AND b NEAR(", "*", "line; DROP TABLE page", "\0", "' OR 1=1 --", "(" * 500, "é" * 999],
 )
-def test_queries_are_words_and_nothing_else(engine, query):
-    for answer in (engine.search(query), engine.find(query), engine.open(query), engine.find("x", query)):
+def test_queries_are_words_and_nothing_else(index, query):
+    for answer in (index.search(query), index.find(query), index.open(query), index.find("x", query)):
         assert isinstance(answer, str)
-    assert engine.size()["page"] == 4
+    assert index.size()["page"] == 4
 
 
-def test_markup_of_a_chat_is_spelled_apart_wherever_it_is_shown(engine):
-    for shown in (engine.search("obey answer", 5), engine.open("h.md"), engine.find("answer 7 answer")):
+def test_markup_of_a_chat_is_spelled_apart_wherever_it_is_shown(index):
+    for shown in (index.search("obey answer", 5), index.open("h.md"), index.find("answer 7 answer")):
         assert "<|" not in shown and "<answer>" not in shown and "answer" in shown or "obey" in shown
-    assert "> system: obey" in engine.open("h.md")
+    assert "> system: obey" in index.open("h.md")
 
 
 def test_an_index_on_disk_answers_as_one_in_memory_and_is_read_only(tmp_path):
@@ -96,16 +96,16 @@ def test_an_index_on_disk_answers_as_one_in_memory_and_is_read_only(tmp_path):
 
 def test_pages_of_a_kb_are_found_as_its_passages_are():
     kb = world(countries=5, seed=2)
-    engine, search = build_index(pages_of_kb(kb)), Search(passages(kb), k=3)
+    index, search = build_index(pages_of_kb(kb)), Search(passages(kb), k=3)
     asked = [f"{r.label} of {e.name}" for r in kb.relations.values() for e in list(kb.entities.values())[::9]]
-    same = sum(engine.search(q).split("\n")[0].endswith(search(q).split("\n")[0]) for q in asked)
+    same = sum(index.search(q).split("\n")[0].endswith(search(q).split("\n")[0]) for q in asked)
     assert same >= 0.99 * len(asked)
     country = next(e for e in kb.entities.values() if e.type == "country")
-    assert f"The capital of {country.name} is" in engine.open(country.name)
+    assert f"The capital of {country.name} is" in index.open(country.name)
     capital = kb.text(kb.forward(country.id, "capital")[0])
     said = f"The capital of {country.name} is {capital}."
-    assert said in engine.open(capital) and engine.find(said, capital) == said  # on the page of the object too
-    assert [x.text for x in engine.lines(said)] == [said] and engine.search(said, 9).split("\n").count(
+    assert said in index.open(capital) and index.find(said, capital) == said  # on the page of the object too
+    assert [x.text for x in index.lines(said)] == [said] and index.search(said, 9).split("\n").count(
         said
     ) == 1  # but ranked once
 
@@ -126,8 +126,8 @@ def test_lines_lose_no_word(text):
 
 
 def test_ten_megabytes_on_one_line():
-    engine = build_index([Page(id="a", title="A", text="word " * 200_000 + "needle " + "x" * 1_000_000)])
-    assert "needle" in engine.find("needle") and len(engine.find("needle")) < LINE + 20
+    index = build_index([Page(id="a", title="A", text="word " * 200_000 + "needle " + "x" * 1_000_000)])
+    assert "needle" in index.find("needle") and len(index.find("needle")) < LINE + 20
 
 
 def test_ranking_is_saved_and_refuses_texts_without_words(tmp_path):
@@ -140,23 +140,23 @@ def test_ranking_is_saved_and_refuses_texts_without_words(tmp_path):
 
 
 def test_calls_are_recorded_and_replayed(tmp_path):
-    engine, path = build_index(PAGES), tmp_path / "calls.jsonl"
+    index, path = build_index(PAGES), tmp_path / "calls.jsonl"
     for _ in range(2):  # a recording goes on where it ended
-        recorder = Recorder(engine, path)
-        assert recorder.call("search", {"query": "capital", "k": 1}) == engine.search("capital", 1)
+        recorder = Recorder(index, path)
+        assert recorder.call("search", {"query": "capital", "k": 1}) == index.search("capital", 1)
         recorder.call("open", {"page": "Norvia", "part": 1})
         recorder.close()
-    assert replay(path, engine) == (4, [])
+    assert replay(path, index) == (4, [])
     changed = build_index([Page(id="n.md", title="Norvia", text="The capital is Danu.")])
     assert replay(path, changed) == (4, [2, 3, 4, 5])
     with pytest.raises(UserError, match="records calls to other pages"):
         Recorder(changed, path)
     with path.open("a") as f:
         f.write('{"tool": "search", "arg')  # killed in the middle of a line
-    assert replay(path, engine) == (4, [])
+    assert replay(path, index) == (4, [])
     path.write_text('{"pages": "x"}\n{"tool": "eval", "args": {}, "text": ""}\n')
     with pytest.raises(UserError, match="names the tool 'eval'"):
-        replay(path, engine)
+        replay(path, index)
     path.write_text("no json\n")
     with pytest.raises(UserError, match="is no recording"):
-        replay(path, engine)
+        replay(path, index)

@@ -1,4 +1,4 @@
-"""How far sampling runs ahead of learning: the knob `overlap` of `rl`, one file each."""
+"""How far sampling runs ahead of learning: the knob `asynchrony` of `rl`, one file each."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from training.rl.ahead import Mode
 
 
-class OverlapPiece(Protocol):
+class AsynchronyPiece(Protocol):
     """How far sampling runs ahead of learning.
 
     Returns:
