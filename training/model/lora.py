@@ -26,12 +26,16 @@ def adapt(model: nn.Module, lora: Mapping[str, Any], *, seed: int = 0) -> None:
     """Put adapters into `model`, in place, and freeze all else; an empty mapping leaves it as it is.
 
     lora: rank; alpha (2 x rank where it is not given); modules, the last parts of the names of the linear layers that
-    get one (all of them within the layers, where it is not given; never the head); merge, false where the adapters are
-    kept beside the saved model. B begins as 0: the model says what it said. Raises ValueError for other keys, a rank below 1 and names that the model does not have.
+    get one (all of them within the layers, where it is not given; never the head), and of the weights of a mixture's
+    experts, of which each expert gets its own; merge, false where the adapters are kept beside the saved model. B begins
+    as 0: the model says what it said. A router is not adapted. Raises ValueError for other keys, a rank below 1 and names
+    that the model does not have.
     """
     if not lora:
         return
-    known = sorted({n.rpartition(".")[2] for n, m in model.base_model.named_modules() if isinstance(m, nn.Linear)})
+    linear = {n.rpartition(".")[2] for n, m in model.base_model.named_modules() if isinstance(m, nn.Linear)}
+    experts = {n.rpartition(".")[2]: n for n, p in model.base_model.named_parameters() if p.dim() == 3}
+    known = sorted(linear | experts.keys())
     rank, modules = lora.get("rank", 0), list(lora.get("modules") or known)
     if odd := sorted(set(lora) - set(KNOBS)):
         raise ValueError(f"lora has the key {odd[0]!r}: it takes {', '.join(KNOBS)}")
@@ -49,10 +53,24 @@ def adapt(model: nn.Module, lora: Mapping[str, Any], *, seed: int = 0) -> None:
 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed % 2**63)
+        # peft knows an expert's weight by its owner's name too: a linear layer may be called the same
+        of_experts = sorted({".".join(experts[m].split(".")[-2:]) for m in modules if m in experts})
         config = LoraConfig(
-            r=rank, lora_alpha=lora.get("alpha", 2 * rank), target_modules=modules, lora_dropout=0.0, bias="none"
+            r=rank,
+            lora_alpha=lora.get("alpha", 2 * rank),
+            target_modules=[m for m in modules if m in linear],
+            target_parameters=of_experts or None,
+            lora_dropout=0.0,
+            bias="none",
         )
         inject_adapter_in_model(config, model, adapter_name=NAME)
+    # Of a DeepSeek V3, peft takes gate_proj, up_proj and down_proj for its experts' and leaves dense layers out.
+    lost = sorted(set(lora.get("modules") or ()) & linear - set(config.target_modules))
+    if lost:
+        raise ValueError(
+            f"lora.modules names {lost[0]!r}, which peft puts on the experts of a {type(model).__name__} and not on its linear layers of that "
+            "name: leave modules out for adapters on attention and experts"
+        )
     model.keeps_adapters = not lora.get("merge", True)
 
 
@@ -68,15 +86,19 @@ def folded(model: nn.Module) -> dict[str, Tensor]:
         return model.state_dict()
     from peft.tuners.tuners_utils import BaseTunerLayer
 
-    layers = {n: m for n, m in model.named_modules() if isinstance(m, BaseTunerLayer)}
+    layers = {
+        f"{n.replace('.base_layer', '')}.{getattr(m, 'parameter_name', 'weight')}": m
+        for n, m in model.named_modules()
+        if isinstance(m, BaseTunerLayer)
+    }
     out: dict[str, Tensor] = {}
     for name, value in model.state_dict().items():
-        owner, _, last = name.partition(".base_layer.")
         if ".lora_" in name:
             continue
-        if last == "weight" and owner in layers:
-            value = (value.float() + layers[owner].get_delta_weight(NAME).detach().float()).to(value.dtype)
-        out[name.replace(".base_layer.", ".")] = value
+        name = name.replace(".base_layer", "")
+        if name in layers:
+            value = (value.float() + layers[name].get_delta_weight(NAME).detach().float()).to(value.dtype)
+        out[name] = value
     return out
 
 

@@ -1,8 +1,11 @@
 """Adapters: what they begin as, what is trained, and models that know nothing of them once they are saved."""
 
+import json
+
 import pytest
 import tiny
 import torch
+from architectures import TABLE
 from transformers import AutoModelForCausalLM
 
 from tasks.storage.checkpoint import Checkpoints
@@ -137,3 +140,38 @@ def test_all_linear_layers_get_one_where_none_is_named_and_none_where_nothing_is
 def test_what_makes_no_sense_is_one_sentence(wrong, sentence):
     with pytest.raises(ValueError, match=sentence):
         lora(**wrong)
+
+
+@pytest.mark.parametrize("name", ["Qwen2-MoE", "Qwen3-MoE", "Mixtral", "DeepSeek V3"])
+def test_experts_of_a_mixture_get_adapters_that_fold_and_travel(name, tmp_path):
+    case = next(c for c in TABLE if c.name == name)
+    case.model().save_pretrained(tmp_path / "base")
+    tiny.tokenizer().save_pretrained(tmp_path / "base")
+    (model, tokenizer), (plain, _) = load_model(tmp_path / "base"), load_model(tmp_path / "base")
+    adapt(model, {"rank": 2, "merge": False}, seed=1)
+    trainable = [n for n, p in model.named_parameters() if p.requires_grad]
+    assert sum(".experts." in n for n in trainable) == 4 * sum(
+        type(m).__name__.endswith("Router") for m in model.modules()
+    )
+    assert not any(".gate.lora_" in n for n in trainable), "a router is not adapted"
+    said = token_stats(plain, pack(rows())).logp.detach()
+    torch.testing.assert_close(token_stats(model, pack(rows())).logp, said, rtol=0, atol=1e-5)
+    before = {n: p.clone() for n, p in model.named_parameters() if ".experts." in n and "lora_B" in n}
+    trained(2, model)
+    assert all(not torch.equal(dict(model.named_parameters())[n], p) for n, p in before.items())
+    save_model(model, tokenizer, tmp_path / "out")
+    adapter = tmp_path / "out" / "adapter"
+    config = json.loads((adapter / "adapter_config.json").read_text())
+    (adapter / "adapter_config.json").write_text(
+        json.dumps(config | {"base_model_name_or_path": str(tmp_path / "base")})
+    )
+    now = token_stats(model, pack(rows())).logp.detach()
+    assert (now - said).abs().max() > 0.01
+    for folder in (tmp_path / "out", adapter):
+        torch.testing.assert_close(token_stats(load_model(folder)[0], pack(rows())).logp, now, rtol=0, atol=1e-5)
+
+
+def test_layers_that_peft_would_leave_out_are_no_silence():
+    model = next(c for c in TABLE if c.name == "DeepSeek V3").model()
+    with pytest.raises(ValueError, match="names 'gate_proj', which peft puts on the experts"):
+        adapt(model, {"rank": 2, "modules": ["gate_proj", "up_proj"]}, seed=1)
