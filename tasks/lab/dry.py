@@ -98,7 +98,7 @@ IF_LARGER: dict[str, dict[str, int]] = {  # bounds of sizes that recipes set to 
     "reward": {"optimizer.warmup": 1},
     "problems": {"rounds": 2},
     "questions": {"n_tree_train": 3, "n_tree_valid": 1, "n_tree_test": 1},
-    "evaluate": {"samples": 8, "family_samples": 4},
+    "evaluate": {"samples": 16, "family_samples": 4},
 }
 FREE = {
     "rl": {"sampling.max_turn_tokens": 160},

@@ -132,7 +132,7 @@ class Script:
         if len(self.prefixes) and rng.random() < 0.5:
             return str(rng.choice(list(self.prefixes)))
         words = self.words.split()
-        text = " ".join(rng.choice(words, rng.integers(20, 90) if rng.random() < 0.1 else rng.integers(1, 9)))
+        text = " ".join(rng.choice(words, rng.integers(20, 160) if rng.random() < 0.1 else rng.integers(1, 9)))
         return f"<think>{text}</think>" if rng.random() < 0.6 else f"{text} "
 
     @staticmethod

@@ -9,51 +9,7 @@ from tasks.lab import dry
 from tasks.planning import parts
 from tasks.planning.kinds import settled
 from tasks.planning.resolve import check_params, resolve
-
-_PARTS = "nothing here gives the parts that it reads, so the plan refuses it"
-_RATIO = "about the importance ratio, run with one update per step"
-_LONG = "its overlong penalty begins at thousands of tokens, which a run of the default profile never reaches"
-KNOWN: dict[str, str] = {  # recipe -> why it does not do all that it says yet; the table only shrinks
-    **dict.fromkeys(
-        (
-            "autothink compliance-reasoner duoguard fathom-rapo gra-gated-reward guru hipo-hybrid klcf planner-r1 polo-pgpo reasonrank "
-            "retro-star reveal-tapo reward-clip-delta rl-tango rubric-tail spell think-as-locals-carb truegrade-rag-grader "
-            "variational-reasoning webgen-step-grpo"
-        ).split(),
-        _PARTS,
-    ),
-    **dict.fromkeys("cispo kimi-k1.5 kl-cov llamarl rover sapo vespo".split(), _RATIO),
-    **dict.fromkeys("dapo high-entropy-tokens icepop pass-at-k-training qae tis".split(), _LONG),
-    "acesearcher": "the gate is the environment's already: what is not answered earns nothing",
-    "internbootcamp": "its proposer, solver and pay are named and rest: rounds is 0",
-    "j1-stts-judge": "the problems of its families play in the environment single, which it leaves out",
-    "on-policy-distillation": "the teacher is the user's; without one the policy learns from itself",
-    "prefcleanbench": "the column votes comes with the user's pairs",
-    "rar2": "its maker asks what the program with errors cannot answer: it wants a model behind an endpoint",
-    "ruscarl": "its rubric is the verifier's value alone",
-    "semantic-shield": "the column votes comes with the user's pairs",
-    "steporlm-wdpo-genprm": "no pair has a weight until a cleaner or a reward model gives one, so it is DPO",
-    "synrewrite": "its maker asks what the program with errors cannot answer: it wants a model behind an endpoint",
-}
-BY_DEFAULT = "sft_weight: 0.2 adds"  # a default of the stage prefer, not of a recipe
-
-
-def findings(name):
-    found = dict.fromkeys(line.finding for line in dry.table(name) if line.finding)
-    return [text for text in found if not text.startswith(BY_DEFAULT)]
-
-
-FIRST = ["dpo", "dr-grpo", "gigpo", "grpo", "kto", "ppo"]
-
-
-@pytest.mark.parametrize("name", FIRST)
-def test_a_recipe_does_what_it_says(name):
-    found = findings(name)
-    if name in KNOWN:
-        assert found, f"{name} does what it says now: take it out of KNOWN"
-    else:
-        assert not found, "\n".join(found)
-
+from tests.support.whole_recipes import findings
 
 # --- the dry step sees what it is there for -------------------------------------------------------------------------------
 

@@ -5,8 +5,10 @@ Yu et al. 2025, "DAPO: An Open-Source LLM Reinforcement Learning System at Scale
     with L = tokens the model wrote and start = max_length - cache:
     r <- r + scale * ( 0 if L <= start,   (start - L) / cache if L <= max_length,   -1 beyond )
 
-Shapes: one reward per rollout in and out; unscorable stays NaN. Defaults are the paper's; lengths belong to the model
-and its budget, so scale them with it. Leaves out masking the loss of truncated answers ("overlong filtering").
+Shapes: one reward per rollout in and out; unscorable stays NaN. Defaults are the paper's, for rewards of -1 and 1: where
+they are 0 and 1, `scale` is 0.5. Lengths belong to the model and its budget: with `max_length` 0 the limit is what each
+turn could have (the paper's answers are one turn), the slope its last `share`, and the longest turn is what counts;
+0.2 are the paper's 4,096 of 20,480. Leaves out masking the loss of truncated answers ("overlong filtering").
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from training.types import Group, Rewards
+from training.types import Group, Rewards, Rollout
 
 
 def overlong(
@@ -26,8 +28,16 @@ def overlong(
     *,
     max_length: int = 20480,
     cache: int = 4096,
+    share: float = 0.2,
     scale: float = 1.0,
 ) -> Rewards:
+    if max_length == 0:
+        if not 0 < share <= 1:
+            raise ValueError(f"overlong: share is {share}; it must be above 0 and at most 1")
+        return [
+            r - scale * np.array([_beyond(x, share) for x in group.rollouts])
+            for group, r in zip(groups, rewards, strict=True)
+        ]
     if not 0 < cache <= max_length:
         raise ValueError(
             f"overlong: cache is {cache} and max_length {max_length}; cache must be above 0 and at most max_length"
@@ -36,3 +46,11 @@ def overlong(
     return [
         r + scale * np.clip((max_length - cache - n) / cache, -1.0, 0.0) for r, n in zip(rewards, lengths, strict=True)
     ]
+
+
+def _beyond(rollout: Rollout, share: float) -> float:
+    """How far the longest turn is up the slope that ends at its budget, 0 to 1."""
+    slopes = [
+        (len(s.ids) / s.sampling.max_tokens - (1 - share)) / share for s in rollout.segments if s.sampling is not None
+    ]
+    return min(max([0.0, *slopes]), 1.0)
