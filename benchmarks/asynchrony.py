@@ -11,7 +11,7 @@ makes of the seconds of each step of the sync run of the same turn.
 seconds of sleep times ASLEEP: what two threads save where nothing is computed; `share of sync` is the time by that of
 one after the other.
 
-A thousand conversations: one wave, `WIDE` tools at a time; the peak of this process's memory beyond what it held before
+A thousand conversations: one batch, `WIDE` tools at a time; the peak of this process's memory beyond what it held before
 it played.
 """
 
@@ -202,7 +202,7 @@ def thousand():
     tokenizer, model, problems = made()
     peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024  # noqa: E731
     before, begin = peak(), time.monotonic()
-    groups = player(model, tokenizer, WIDE, wave=1000).play((problems * 2)[:125], 8, "thousand")
+    groups = player(model, tokenizer, WIDE, batch_size=1000).play((problems * 2)[:125], 8, "thousand")
     seconds = time.monotonic() - begin
     turns = sum(r.turns for g in groups for r in g.rollouts)
     assert turns == 3000

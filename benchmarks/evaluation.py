@@ -123,7 +123,7 @@ def played(project: Path) -> list[dict[str, Any]]:
         },
         max_tokens=params["sampling"]["max_tokens"],
         sampling=EvaluationSampling(**params["sampling"]).turn(),
-        wave=params["wave"],
+        batch_size=params["batch_size"],
     )
     groups: list[Any] = []
     seconds = timed(lambda: groups.extend(player.play(problems, SAMPLES, 0, "bench")))

@@ -114,7 +114,7 @@ class Real(Seed):
             tools=tools.bound(knowledge.search(stage, k=sampling.search_top_k), envs.values()),
             sampling=Sampling(temperature=temperature, max_tokens=tokens or sampling.max_turn_tokens),
             max_tokens=sampling.max_tokens + tokens,
-            wave=64,
+            batch_size=64,
         )
 
 

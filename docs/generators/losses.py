@@ -56,15 +56,11 @@ def needs(path: Path) -> str:
     function = next(n for n in code.source(path).tree.body if isinstance(n, ast.FunctionDef) and n.name == path.stem)
     pairs = zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True)
     columns = [a.arg for a, default in pairs if default is None]
-    together, unit = code.constant(path, "ROWS_PER_UNIT", 1), code.constant(path, "UNIT", "pair")
+    rows, unit = code.constant(path, "ROWS_PER_UNIT", 1), code.constant(path, "UNIT", "pair")
     requirements = [*sorted(code.constant(path, "NEEDS", set())), *(f"column {c}" for c in columns)]
-    if together != 1 or unit != "pair":
+    if rows != 1 or unit != "pair":
         requirements.append(
-            "all pairs of a step"
-            if together == 0
-            else f"units: {together} x {unit}"
-            if together > 1
-            else f"units: {unit}"
+            "all pairs of a step" if rows == 0 else f"units: {rows} x {unit}" if rows > 1 else f"units: {unit}"
         )
     return ", ".join(requirements)
 

@@ -116,7 +116,7 @@ class Reader:
                     rated += 1
                 else:
                     pairs = [self._pair(place, row, *self._labelled(row))]
-            except _Aside as fault:
+            except _Rejected as fault:
                 if fault.reason == "unknown_rating":
                     words[fault.evidence] += 1
                 yield self._aside(place, fault.reason, fault.evidence)
@@ -130,7 +130,7 @@ class Reader:
         for place, row, prompt, two, cast in votes.groups():
             try:
                 yield self._voted(place, row, prompt, two, cast)
-            except _Aside as fault:
+            except _Rejected as fault:
                 yield self._aside(place, fault.reason, fault.evidence)
 
     # --- the layouts
@@ -146,7 +146,7 @@ class Reader:
                 prompt = (*(prompt or ()), *begin) if prompt is None or begin[: len(prompt)] != prompt else begin
             a, b = a[len(begin) :], b[len(begin) :]
             if len(a) != 1 or len(b) != 1:
-                raise _Aside(
+                raise _Rejected(
                     "not_messages",
                     f"after {len(begin)} turns in common {len(a)} and {len(b)} are left: one of each is needed",
                 )
@@ -157,7 +157,7 @@ class Reader:
             a, b = _transcript(chosen), _transcript(rejected)
             begin = _common(a, b)
             if not begin or len(a) != len(begin) + 1 or len(b) != len(begin) + 1:
-                raise _Aside(
+                raise _Rejected(
                     "empty_prompt",
                     f"no prompt, and the two sides begin with {len(begin)} turns in common: {chosen[:200]!r}",
                 )
@@ -167,12 +167,12 @@ class Reader:
     def _rated(self, place: str, row: Mapping[str, Any]) -> Iterator[PreferencePair | Quarantined]:
         answers = _value(row, ANSWERS)
         if not isinstance(answers, list) or len(answers) < 2:
-            raise _Aside("few_answers", f"{answers!r}"[:200])
+            raise _Rejected("few_answers", f"{answers!r}"[:200])
         ratings = _value(row, RATINGS)
         if not isinstance(ratings, list):
             ratings = [_value(a, RATINGS) if isinstance(a, Mapping) else None for a in answers]
         if len(ratings) != len(answers):
-            raise _Aside("few_answers", f"{len(answers)} answers and {len(ratings)} ratings")
+            raise _Rejected("few_answers", f"{len(answers)} answers and {len(ratings)} ratings")
         texts, points = (
             [_text(_value(a, TEXT) if isinstance(a, Mapping) else a) for a in answers],
             [self._points(r) for r in ratings],
@@ -180,14 +180,14 @@ class Reader:
         best = sorted(range(len(texts)), key=lambda i: -points[i])
         chosen = [(i, j) for i in best for j in best if points[i] > points[j]]
         if not chosen:
-            raise _Aside("equal_ratings", f"all {len(points)} answers are rated {points[0]:g}")
+            raise _Rejected("equal_ratings", f"all {len(points)} answers are rated {points[0]:g}")
         for i, j in chosen if self.ratings == "all" else [(best[0], best[-1])]:
             extra = {"scores": {"rating": [points[i], points[j]]}}
             try:
                 yield self._pair(
                     f"{place}, answers {i + 1} and {j + 1}", row, _asked(row) or (), texts[i], texts[j], extra
                 )
-            except _Aside as fault:
+            except _Rejected as fault:
                 yield self._aside(f"{place}, answers {i + 1} and {j + 1}", fault.reason, fault.evidence)
 
     def _points(self, rating: Any) -> float:
@@ -198,20 +198,22 @@ class Reader:
             return float(scale.index(word))
         if isinstance(rating, str) and not scale and (match := _NUMBER.match(rating)):
             return float(match[1])
-        raise _Aside("unknown_rating", str(rating)[:60])
+        raise _Rejected("unknown_rating", str(rating)[:60])
 
     def _sides(self, row: Mapping[str, Any]) -> tuple[tuple[Message, ...], tuple[str, str], dict[str, int]]:
         """(prompt, two answers, annotator -> 1 for the first, -1 for the second, 0 for neither)."""
         names, column = _sides(row), _first(row, VERDICT)
         if not names or not column:
-            raise _Aside("missing_columns", f"the row has {_listed(list(row))}: two answers and a verdict are needed")
+            raise _Rejected(
+                "missing_columns", f"the row has {_listed(list(row))}: two answers and a verdict are needed"
+            )
         prompt = _asked(row) or ()
         both = [row[n] for n in names]
         if all(isinstance(x, list) for x in both):
             a, b = _messages(both[0]), _messages(both[1])
             begin = _common(a, b)
             if len(a) != len(begin) + 1 or len(b) != len(begin) + 1:
-                raise _Aside(
+                raise _Rejected(
                     "not_messages",
                     f"conversations of {len(a)} and {len(b)} turns have {len(begin)} in common, not all but one",
                 )
@@ -239,7 +241,7 @@ class Reader:
         """The side with more votes is chosen; as many on either side leave the first there, for a cleaner that weighs
         annotators."""
         if not any(cast.values()):
-            raise _Aside("tie", f"{len(cast)} verdicts, none for either side")
+            raise _Rejected("tie", f"{len(cast)} verdicts, none for either side")
         first = sum(cast.values()) >= 0
         votes = {name: v if first else -v for name, v in sorted(cast.items())}
         extra = {"votes": votes} if set(votes) != {"label"} else {}
@@ -258,20 +260,20 @@ class Reader:
         texts = {"prompt": "\n".join(m.content for m in prompt), "chosen": chosen, "rejected": rejected}
         for name, text in texts.items():
             if len(text) > self.limit:
-                raise _Aside(
+                raise _Rejected(
                     "too_long", f"{name} has {len(text):,} characters, the limit is {self.limit:,}: {text[:100]!r}"
                 )
             try:
                 text.encode()
             except UnicodeEncodeError as e:
-                raise _Aside("not_unicode", f"{name} has half a surrogate pair at character {e.start}") from None
+                raise _Rejected("not_unicode", f"{name} has half a surrogate pair at character {e.start}") from None
         if not texts["prompt"].strip():
-            raise _Aside("empty_prompt", f"chosen: {chosen[:100]!r}")
+            raise _Rejected("empty_prompt", f"chosen: {chosen[:100]!r}")
         for name in ("chosen", "rejected"):
             if not texts[name].strip():
-                raise _Aside("empty_side", f"{name} is blank; prompt: {texts['prompt'][:100]!r}")
+                raise _Rejected("empty_side", f"{name} is blank; prompt: {texts['prompt'][:100]!r}")
         if chosen == rejected:
-            raise _Aside("identical_sides", f"both sides are {chosen[:100]!r}")
+            raise _Rejected("identical_sides", f"both sides are {chosen[:100]!r}")
         carried = {k: row[k] for k in CARRIED if row.get(k) is not None and k not in drop}
         columns = {**_nested(row.get("columns")), **carried, **(extra or {})}
         if not isinstance(columns.get("scores", {}), Mapping):
@@ -288,7 +290,7 @@ class Reader:
         )
 
 
-class _Aside(Exception):
+class _Rejected(Exception):
     def __init__(self, reason: str, evidence: str) -> None:
         super().__init__(reason)
         self.reason, self.evidence = reason, evidence
@@ -338,7 +340,7 @@ def _nested(value: Any) -> dict[str, Any]:
         try:
             value = json.loads(value)
         except ValueError:
-            raise _Aside(
+            raise _Rejected(
                 "not_columns", f"the column `columns` holds {value[:200]!r}, which is no JSON object"
             ) from None
     return dict(value) if isinstance(value, Mapping) else {}
@@ -364,7 +366,7 @@ def messages_of(row: Mapping[str, Any]) -> tuple[Message, ...]:
     talk = next((row[n] for n in ("messages", "conversation", "conversations") if isinstance(row.get(n), list)), None)
     try:
         return _messages(talk) if talk is not None else _asked(row) or ()
-    except _Aside as fault:
+    except _Rejected as fault:
         raise ValueError(fault.evidence) from None
 
 
@@ -376,7 +378,7 @@ def _messages(value: Sequence[Any]) -> tuple[Message, ...]:
         )
         role = {"human": "user", "gpt": "assistant"}.get(role, role) if isinstance(role, str) else role
         if role not in ("system", "user", "assistant", "tool") or not isinstance(content, str):
-            raise _Aside(
+            raise _Rejected(
                 "not_messages",
                 f"{m!r} is no chat message: it needs role (system, user, assistant, tool) and content"[:300],
             )
@@ -399,7 +401,7 @@ def _common(a: Sequence[Message], b: Sequence[Message]) -> tuple[Message, ...]:
 
 
 def _text(value: Any) -> str:
-    """A text, an assistant's message, or a list of one. Raises _Aside for anything else."""
+    """A text, an assistant's message, or a list of one. Raises _Rejected for anything else."""
     if isinstance(value, str):
         return value
     if isinstance(value, list) and len(value) == 1:
@@ -408,12 +410,12 @@ def _text(value: Any) -> str:
         return ""
     (message,) = _messages([value])
     if message.role not in ("assistant", "user"):  # a prompt may be given as one message of the user
-        raise _Aside("not_messages", f"{value!r} is no answer: its role is {message.role}"[:300])
+        raise _Rejected("not_messages", f"{value!r} is no answer: its role is {message.role}"[:300])
     return message.content
 
 
 def _verdict(value: Any, names: tuple[str, str], column: str) -> int:
-    """1 for the first side, -1 for the second, 0 for neither. Raises _Aside for what could mean either."""
+    """1 for the first side, -1 for the second, 0 for neither. Raises _Rejected for what could mean either."""
     if column in STRENGTH and isinstance(value, int | float):
         return (value < 0) - (value > 0)
     if value is None:
@@ -426,4 +428,4 @@ def _verdict(value: Any, names: tuple[str, str], column: str) -> int:
             return sign
     if word in TIES or (word == "0" and "0" not in ends) or word in ("3", "2") and "0" in ends:
         return 0
-    raise _Aside("unknown_verdict", f"{value!r} in {column!r}: it should say {names[0]}, {names[1]} or tie")
+    raise _Rejected("unknown_verdict", f"{value!r} in {column!r}: it should say {names[0]}, {names[1]} or tie")

@@ -2,8 +2,8 @@
 planted error.
 
 After SeaPO (arXiv:2509.24781), with programs in place of a language model: the error is an edit of a known type and
-span, and the problem's verifier confirms that the edited answer *is* wrong. An edit that leaves the answer right is set
-aside as `still_right`. Where the working states the answer, it is edited alike, so that not every error shows as a
+span, and the problem's verifier confirms that the edited answer *is* wrong. An edit that leaves the answer right is
+quarantined as `still_right`. Where the working states the answer, it is edited alike, so that not every error shows as a
 contradiction inside the text.
 """
 

@@ -3,8 +3,8 @@ side a wrong one.
 
 The prompt is the conversation up to an assistant turn. A wrong *answer* names another thing that was read on the way,
 and the verifier confirms that it is wrong. A wrong *search* asks about another entity or relation, and the search tool
-itself confirms that it brings none of the passages that the demonstration goes on to use; otherwise the pair is set
-aside as `still_right`.
+itself confirms that it brings none of the passages that the demonstration goes on to use; otherwise the pair is
+quarantined as `still_right`.
 """
 
 from __future__ import annotations

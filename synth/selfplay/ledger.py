@@ -4,7 +4,7 @@ and power cuts.
 A row is (round, kind, place) -> JSON with its SHA-256, written once. A transaction is on disk before the caller goes on
 (synchronous = FULL, write-ahead log), so a process that is killed loses at most the row that it was writing; the next
 one finds all others and makes only what is missing. Triggers refuse UPDATE and DELETE, so that a row that was believed
-once is never another. Who opens a ledger reads every row: one that is not what was written puts the file aside, and the
+once is never another. Who opens a ledger reads every row: one that is not what was written gets the file renamed, and the
 rounds before it are kept. One process at a time: a second one is told who holds it.
 """
 
@@ -28,13 +28,13 @@ CREATE TABLE IF NOT EXISTS entry (
 CREATE TRIGGER IF NOT EXISTS no_update BEFORE UPDATE ON entry BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
 CREATE TRIGGER IF NOT EXISTS no_delete BEFORE DELETE ON entry BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
 """
-ENDING = ".damaged"  # of a ledger that was put aside
+ENDING = ".damaged"  # of a ledger that was renamed
 _BESIDE = ("", "-wal", "-shm")  # a ledger and what SQLite writes beside it
 _ROWS = "SELECT round, kind, place, body, sha256 FROM entry ORDER BY round, kind, place"
 
 
 class Ledger:
-    """said: what was found damaged and put aside, as a sentence; "" where nothing was.
+    """said: what was found damaged and renamed, as a sentence; "" where nothing was.
 
     Raises ValueError where the file belongs to another run, is no ledger, or another process holds it; sqlite3.Error
     where a row is written twice.
@@ -49,7 +49,7 @@ class Ledger:
             self._open()
             wrong, upto = self._damage()
             if wrong:
-                self._aside(wrong, upto)
+                self._start_anew(wrong, upto)
             known = self.get(-1, "run", 0)
         except sqlite3.DatabaseError as e:
             self.close()
@@ -86,8 +86,8 @@ class Ledger:
             return f"text that is none: {e.reason}", -1
         return "", 0
 
-    def _aside(self, wrong: str, upto: int) -> None:
-        """Put the file aside; what comes before round `upto` goes into a new one."""
+    def _start_anew(self, wrong: str, upto: int) -> None:
+        """Rename the file; what comes before round `upto` goes into a new one."""
         kept = list(self._db.execute(f"SELECT * FROM ({_ROWS}) WHERE round < ?", (upto,))) if upto >= 0 else []
         self._db.close()
         part = self.path.with_name(self.path.name + ".part")
@@ -99,18 +99,18 @@ class Ledger:
             self._db.execute("BEGIN IMMEDIATE")
             self._db.executemany("INSERT INTO entry VALUES (?, ?, ?, ?, ?)", kept)
         self._db.close()
-        aside, n = self.path.with_name(self.path.name + ENDING), 1
-        while aside.exists():
+        old, n = self.path.with_name(self.path.name + ENDING), 1
+        while old.exists():
             n += 1
-            aside = self.path.with_name(f"{self.path.name}.{n}{ENDING}")
+            old = self.path.with_name(f"{self.path.name}.{n}{ENDING}")
         for ending in _BESIDE:
             if Path(f"{self.path}{ending}").exists():
-                Path(f"{self.path}{ending}").rename(f"{aside}{ending}")
+                Path(f"{self.path}{ending}").rename(f"{old}{ending}")
         part.rename(self.path)
         self._db = sqlite3.connect(self.path, isolation_level=None)
         self._open()
         since = f"what was played before round {upto} is kept" if kept else "it is played again from the start"
-        self.said = f"{self.path} is damaged ({wrong}) and lies at {aside.name} now: {since}"
+        self.said = f"{self.path} is damaged ({wrong}) and lies at {old.name} now: {since}"
 
     def add(self, round: int, rows: Mapping[str, Iterable[Any]], first: int = 0) -> None:
         """Write the bodies of some kinds at the places first, first + 1, ...: all of them in one transaction, or

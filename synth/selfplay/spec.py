@@ -87,7 +87,7 @@ def read(text: str, families: Mapping[str, Family]) -> Spec:
 def certify(text: str, families: Mapping[str, Family], seed: int) -> Problem | Quarantined:
     """The certified problem of a proposal, of the split train.
 
-    Set aside as spec_invalid, as contaminated (its normal form belongs to valid or test), or for what its certificate
+    Quarantined as spec_invalid, as contaminated (its normal form belongs to valid or test), or for what its certificate
     says: not_unique, impossible, roundtrip, routes_disagree.
     """
     name = digest("spec", text[:MAX_SPEC])[:20]

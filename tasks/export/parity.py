@@ -31,7 +31,7 @@ from training.rollout.torch_sampler import TorchSampler
 
 TIE = 1e-3  # logits
 TOKENS = 32  # of a continuation
-_TOGETHER = 8  # prompts that are read in one pass
+_BATCH = 8  # prompts that are read in one pass
 _ASKED = (
     "What is {a} plus {b}?", "Name {n} cities with more than {b} people.", "Write a sentence of {a} words with '{w}' in it.",
     "Translate '{w} number {a}' into French.", "Sort: {b}, {a}, {n}, 7.", "Is {a} a prime number? Explain.",
@@ -116,8 +116,8 @@ def tokens(model: nn.Module, asked: Asked, reader: nn.Module, name: str, *, dive
     """How the tokens of a `reader` compare (a causal LM as transformers loads it)."""
     same = count = differ = 0
     kl = 0.0
-    for lo in range(0, len(asked.prompts), _TOGETHER):
-        rows = list(zip(asked.prompts[lo : lo + _TOGETHER], asked.said[lo : lo + _TOGETHER], strict=True))
+    for lo in range(0, len(asked.prompts), _BATCH):
+        rows = list(zip(asked.prompts[lo : lo + _BATCH], asked.said[lo : lo + _BATCH], strict=True))
         theirs = _read(reader, rows)
         ours = _own(model, rows) if divergence else None
         said = torch.from_numpy(np.concatenate([s for _, s in rows]))

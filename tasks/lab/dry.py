@@ -90,7 +90,7 @@ SIZES: dict[str, dict[str, Any]] = {  # what is small here, whatever the recipe 
     # Its pairs are planted: a policy of a few thousand weights has no own answers that differ.
     "prefer": {"checkpoint_every": 1000, "max_length": 2048, "leave_out": []},
     "rl": {"prompts_per_step": 3, "checkpoint_every": 1000, "sampling.max_tokens": 4096},
-    "evaluate": {"questions": 2, "per_family": 1, "wave": 64, "sampling.max_tokens": 4096},
+    "evaluate": {"questions": 2, "per_family": 1, "batch_size": 64, "sampling.max_tokens": 4096},
 }
 IF_LARGER: dict[str, dict[str, int]] = {  # bounds of sizes that recipes set to say how much
     "rl": {"critic.warmup": 1, "optimizer.warmup": 1, "samples_per_prompt": 8},

@@ -161,34 +161,34 @@ def read(
     asked = _held_out(stage)
     seen: dict[str, str] = {}
     for entry in entries(stage.name, value, more):
-        made, aside = [], []
+        good, bad = [], []
         for item in stage.progress(make(entry, entry.rows(stage)), entry.name):
             if isinstance(item, Quarantined):
-                aside.append(item)
+                bad.append(item)
                 continue
             place, one = item
             if one.id in seen:
                 why = f"{place} is the same as {seen[one.id]}"
-                aside.append(Quarantined(id=place, stage=stage.name, reason="duplicate", evidence=why))
+                bad.append(Quarantined(id=place, stage=stage.name, reason="duplicate", evidence=why))
             elif one.split == "train" and (held := _leaks(one, asked, guard)):
-                aside.append(Quarantined(id=place, stage=stage.name, reason="held_out", evidence=held))
+                bad.append(Quarantined(id=place, stage=stage.name, reason="held_out", evidence=held))
             else:
                 seen[one.id] = place
-                made.append((place, one))
-        good, bad = _valid(stage.name, made, cls)
-        aside += bad
+                good.append((place, one))
+        good, invalid = _valid(stage.name, good, cls)
+        bad += invalid
         if not good:
-            why = ", ".join(f"{n} {r}" for r, n in tables.counts(aside).items()) or "it is empty"
-            first = f"; the first: {aside[0].id}: {aside[0].evidence[:200]}" if aside else ""
+            why = ", ".join(f"{n} {r}" for r, n in tables.counts(bad).items()) or "it is empty"
+            first = f"; the first: {bad[0].id}: {bad[0].evidence[:200]}" if bad else ""
             raise UserError(f"{entry.where}: {entry.path} gives not one row: {why}{first}")
         kept = Counter(one.split for _, one in good)
-        _count(found, entry, len(good) + len(aside), kept, aside)
+        _count(found, entry, len(good) + len(bad), kept, bad)
         found.rows.extend(one for _, one in good)
         found.own.extend(
             OwnRow(id=one.id, file=entry.path, place=place, weight=entry.weight, loss=loss(entry))
             for place, one in good
         )
-        found.quarantined.extend(aside)
+        found.quarantined.extend(bad)
     return _apart(stage, found)
 
 
@@ -201,15 +201,15 @@ def _apart(stage: Stage, found: Found) -> Found:
         return found
     places = {o.id: o.place for o in found.own}
     files_of = {o.id: o.file for o in found.own}
-    aside = []
+    bad = []
     for i in sorted(gone, key=lambda i: places[i]):
         why = f"{asks[i][:120]!r} is asked by {places[held[asks[i]]]} too, which is not trained on"
-        aside.append(Quarantined(id=places[i], stage=stage.name, reason="held_out", evidence=why))
+        bad.append(Quarantined(id=places[i], stage=stage.name, reason="held_out", evidence=why))
         n = found.counts[files_of[i]]
         n["kept"], n["train"] = n["kept"] - 1, n["train"] - 1
         n["held_out"] = n.get("held_out", 0) + 1
     rows, own = [r for r in found.rows if r.id not in gone], [o for o in found.own if o.id not in gone]
-    return Found(rows, own, [*found.quarantined, *aside], found.counts)
+    return Found(rows, own, [*found.quarantined, *bad], found.counts)
 
 
 def asked_by(one: Any) -> str:
@@ -219,9 +219,9 @@ def asked_by(one: Any) -> str:
     return question(getattr(one, "messages", None) or one.prompt)
 
 
-def _count(found: Found, entry: Entry, n: int, kept: Mapping[str, int], aside: Sequence[Quarantined]) -> None:
+def _count(found: Found, entry: Entry, n: int, kept: Mapping[str, int], bad: Sequence[Quarantined]) -> None:
     mine = found.counts.setdefault(entry.path, {"read": 0, "kept": 0})
-    for name, more in {"read": n, "kept": sum(kept.values()), **kept, **tables.counts(aside)}.items():
+    for name, more in {"read": n, "kept": sum(kept.values()), **kept, **tables.counts(bad)}.items():
         mine[name] = mine.get(name, 0) + more
 
 

@@ -203,8 +203,8 @@ def data_card(name: str, files: Mapping[str, str], facts: Mapping[str, Any]) -> 
     lines = [
         _front(front),
         f"# {name}",
-        f"Made by Espalier, seed {facts['seed']}, recipe {facts['recipe'] or 'none'}. Every row is kept or set "
-        "aside with a reason and evidence.",
+        f"Made by Espalier, seed {facts['seed']}, recipe {facts['recipe'] or 'none'}. Every row is kept or "
+        "quarantined with a reason and evidence.",
         "## Use\n\n```python\n" + DATA_SNIPPET.format(path=next(iter(files.values()))) + "```",
         "## Rows\n\n" + _table(["stage", "made", "kept", "quarantined"], rows),
         "## Gates\n\n" + (_table(["stage", "gate", "value"], gates) if gates else "None."),

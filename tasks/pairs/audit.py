@@ -58,7 +58,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class Audit:
-    """What was found: `faults` as (line, code, line of the other row or 0), `aside` rows that are no pairs, `card` the
+    """What was found: `faults` as (line, code, line of the other row or 0), `quarantined` rows that are no pairs, `card` the
     counts."""
 
     faults: list[tuple[int, str, int]]

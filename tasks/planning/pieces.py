@@ -104,7 +104,7 @@ def find(folder: str, name: str) -> Callable[..., Any]:
 
 def bind(folder: str, spec: Mapping[str, Any]) -> Callable[..., Any]:
     """The function of `spec["piece"]` with the other entries of `spec` bound as its knobs, as a `functools.partial`
-    with these attributes: `piece` (its name), `needs` (its NEEDS), `together` and `unit` (its ROWS_PER_UNIT and UNIT, of
+    with these attributes: `piece` (its name), `needs` (its NEEDS), `rows_per_unit` and `unit` (its ROWS_PER_UNIT and UNIT, of
     preference losses), `advantage_only` (its ADVANTAGE_ONLY: False for a policy loss that has a gradient without advantage),
     `prepare` (its `prepare` with the same knobs bound, or None), `observes` (its OBSERVES) and `observations` (those that
     its NEEDS name, bound in the same way, and its own function `observe` with the same knobs)."""
@@ -112,7 +112,7 @@ def bind(folder: str, spec: Mapping[str, Any]) -> Callable[..., Any]:
     function = find(folder, spec["piece"])
     source = module(folder, spec["piece"])
     bound = partial(function, **knobs)
-    bound.together, bound.unit = getattr(source, "ROWS_PER_UNIT", 1), getattr(source, "UNIT", "pair")  # type: ignore[attr-defined]
+    bound.rows_per_unit, bound.unit = getattr(source, "ROWS_PER_UNIT", 1), getattr(source, "UNIT", "pair")  # type: ignore[attr-defined]
     prepare = getattr(source, "prepare", None)
     bound.piece = f"{folder}/{spec['piece'].replace('-', '_')}"  # type: ignore[attr-defined]
     bound.needs = frozenset(getattr(source, "NEEDS", ()))  # type: ignore[attr-defined]

@@ -206,7 +206,7 @@ def data_card(card: Mapping[str, Any], accepted: Sequence[Problem]) -> str:
             "| cell | questions | clues | mean fuzz level | pages that an oracle opens |\n|---|---:|---:|---:|---:|",
             *hard,
             "",
-            "## Set aside",
+            "## Quarantined",
             "",
             "| reason | questions |\n|---|---:|",
             *quarantined,

@@ -27,7 +27,7 @@ RIGHT = 0.999
 
 
 def compare(a: Snapshot, b: Snapshot, *, flips: int = 10) -> dict[str, Any]:
-    """Everything as plain values: {"a", "b", "parameters", "code", "data", "aside", "scores", "flips", "missing"}.
+    """Everything as plain values: {"a", "b", "parameters", "code", "data", "quarantined", "scores", "flips", "missing"}.
 
     `missing` names files that could not be had, so that an empty list elsewhere means "no difference" and nothing else.
     """

@@ -61,7 +61,7 @@ ENOUGH = {
 
 @dataclass(frozen=True)
 class Preview:
-    """rows: (text lines, proof) of each row shown. made, aside: numbers of rows, and of those quarantined by reason, with
+    """rows: (text lines, proof) of each row shown. made, quarantined: numbers of rows, and of those quarantined by reason, with
     examples.
 
     seconds: of the stage alone; whole: seconds that the stage at full size takes at this rate, None where it was run

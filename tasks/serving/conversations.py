@@ -1,6 +1,6 @@
 """Requests under way: one thread samples a few tokens of each in turn, so that none waits for another's end.
 
-Requests with the same settings that wait at the same time are sampled together. What a request gets depends on its
+Requests with the same settings that wait at the same time are sampled by_sampling. What a request gets depends on its
 prompt, its settings and its seed alone, but for rounding (a matrix product of another size may differ in the last bit).
 """
 
@@ -97,7 +97,7 @@ class Writer:
 
 
 class _Group:
-    """Requests that are sampled together: one session, one row each."""
+    """Requests that are sampled by_sampling: one session, one row each."""
 
     def __init__(self, sampler: Sampler, renderer: Renderer, requests: Sequence[Request]) -> None:
         self.requests = list(requests)
@@ -174,10 +174,10 @@ class Conversations:
                 if self.ended:
                     return
                 new, self.waiting = self.waiting, []
-            together: dict[Sampling, list[Request]] = {}
+            by_sampling: dict[Sampling, list[Request]] = {}
             for request in new:
-                together.setdefault(request.sampling, []).append(request)
-            for requests in together.values():
+                by_sampling.setdefault(request.sampling, []).append(request)
+            for requests in by_sampling.values():
                 self._guarded(requests, lambda requests=requests: self._open(requests))
             for group in list(self.groups):
                 self._guarded(

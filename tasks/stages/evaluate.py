@@ -40,7 +40,7 @@ from training.rollout.play import Player
 from training.rollout.torch_sampler import TorchSampler
 from training.types import Rollout
 
-RENAMED = {"overlap": "contamination: ..."}  # knobs that there were -> what to write now
+RENAMED = {"overlap": "contamination: ...", "wave": "batch_size: ..."}  # knobs that there were -> what to write now
 WATCHED = (
     "pass@1",
     "pass@8",
@@ -118,7 +118,7 @@ def evaluate(
     judge: dict = {},
     traces: int = 48,
     max_unscorable: float = 0.02,
-    wave: int = 256,
+    batch_size: int = 256,
     device: str = "cpu",
     dtype: str = "float32",
 ) -> None:
@@ -142,7 +142,7 @@ def evaluate(
             first (tasks/models/judge.py has the keys)
         traces: conversations that MLflow shows turn by turn
         max_unscorable: largest share of rollouts without a score before the numbers would mean something else
-        wave: conversations that are sampled at once
+        batch_size: conversations that are sampled at once
         device: where models are: cpu, cuda, or cuda:0
         dtype: type of the weights: float32 or bfloat16
     """
@@ -160,7 +160,7 @@ def evaluate(
         envs=hosts,
         sampling=sampling.turn(),
         max_tokens=sampling.max_tokens,
-        wave=wave,
+        batch_size=batch_size,
         device=device,
         dtype=dtype,
     )
@@ -175,7 +175,7 @@ def evaluate(
             for part in resumable(
                 stage.finished(run.name),
                 run.problems,
-                max(1, wave // run.samples),
+                max(1, batch_size // run.samples),
                 partial(players.play, run),
                 scorer,
                 players.features if "features" in wanted else None,
@@ -307,7 +307,7 @@ class _Players:
     envs: Mapping[str, Any]
     sampling: Sampling
     max_tokens: int
-    wave: int
+    batch_size: int
     device: str
     dtype: str
     loaded: str = ""
@@ -334,7 +334,7 @@ class _Players:
             tools=run.tools,
             sampling=self.sampling,
             max_tokens=self.max_tokens,
-            wave=self.wave,
+            batch_size=self.batch_size,
             timed=True,
         )
         # The same random numbers for every model: differences between models are paired, and steadier for it.

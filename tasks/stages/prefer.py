@@ -152,10 +152,10 @@ def prefer(
         sampled = SampledPairs(
             problems=list(problems.values()),
             player=player,
-            prompts=pairs_per_step // max(loss.together, 1),
+            prompts=pairs_per_step // max(loss.rows_per_unit, 1),
             samples=samples_per_prompt,
             seed=stage.seed,
-            pairs_per_unit=loss.together if loss.unit == "prompt" else 1,
+            pairs_per_unit=loss.rows_per_unit if loss.unit == "prompt" else 1,
             rules=rules,
             device=device,
         )
@@ -191,7 +191,7 @@ def prefer(
                 objective=objective,
                 prepare=objective.prepare,
                 steps=spec.steps,
-                rows_per_unit=2 * (loss.together or pairs_per_step),
+                rows_per_unit=2 * (loss.rows_per_unit or pairs_per_step),
                 tokens_per_microbatch=tokens_per_microbatch,
                 source=keeper.begins(i, source),
                 after=partial(keeper.after, i),
@@ -243,11 +243,11 @@ class _Offline:
         self.max_length, self.device, self.pairs, self.long = max_length, device, 0, 0
         self.rules, self.policy = rules, policy
         self.own = own_rows(stage.input("clean"))
-        if pairs_per_step % max(loss.together, 1):
+        if pairs_per_step % max(loss.rows_per_unit, 1):
             raise UserError(
-                f"prefer: {loss.piece} sees {loss.together} pairs at once, which does not divide pairs_per_step = {pairs_per_step}"
+                f"prefer: {loss.piece} sees {loss.rows_per_unit} pairs at once, which does not divide pairs_per_step = {pairs_per_step}"
             )
-        self.units_per_step = pairs_per_step if loss.unit == "pair" else pairs_per_step // loss.together
+        self.units_per_step = pairs_per_step if loss.unit == "pair" else pairs_per_step // loss.rows_per_unit
         names = tuple(n for n in columns_of(loss) if not any(n in rule.gives for rule in rules))
         names = (*names, "annotator") if "reliability" in names else names
         self.scalars = columns("prefer", known.train, names) if set(names) - BY_THE_OBJECTIVE else {}
@@ -287,8 +287,8 @@ class _Offline:
 def _sampled(sampled: SampledPairs, loss: Callable, spec: RoundSpec, known: _Known) -> Source:
     """The policy's own pairs, of all problems or of those whose cleaned pairs are the hardest."""
     lacking = sorted(set(columns_of(loss)) - BY_THE_OBJECTIVE - {"margin"})
-    if lacking or loss.unit not in ("pair", "prompt") or (loss.unit == "pair" and loss.together > 1):
-        units = f"its units are of the kind {loss.unit!r}, {loss.together} pairs at once"
+    if lacking or loss.unit not in ("pair", "prompt") or (loss.unit == "pair" and loss.rows_per_unit > 1):
+        units = f"its units are of the kind {loss.unit!r}, {loss.rows_per_unit} pairs at once"
         why = f"it needs the column {lacking[0]!r}" if lacking else units
         raise UserError(
             f"prefer: {loss.piece} cannot learn from sampled pairs, for {why}: choose `pairs: clean`, or another loss"

@@ -105,7 +105,7 @@ PARTS = {
         entries,
     ),
     "files": Part(
-        "commands on damaged files (else: a traceback, or a run that cannot be mended)",
+        "commands on damaged files (else: a traceback, or a run that cannot be repaired)",
         0.3,
         lambda s, out: module("drill_files", "--seconds", f"{s:.0f}", "--out", str(out)),
         files,

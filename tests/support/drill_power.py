@@ -1,6 +1,6 @@
 """`make drill-power`: the power is cut while stages, checkpoints, events, the ledger, reviews, the registry and
 params.yaml are written (tests/support/power.py says how). What was said to be done must be there; everything else is
-absent, put aside with a sentence, or made again, and the work goes on."""
+absent, renamed with a sentence, or made again, and the work goes on."""
 
 import argparse
 import json

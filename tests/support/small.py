@@ -61,7 +61,7 @@ SIZES = {  # stage -> knobs; the whole project is made in seconds
         "family_samples": 1,
         "blanked_samples": 1,
         "sampling": {"max_turn_tokens": 4},
-        "wave": 2,
+        "batch_size": 2,
         "metrics": [{"piece": "pass_at_k", "ks": [1, 2]}],
     },
     "report": {"episodes": 4},

@@ -90,8 +90,8 @@ class CachedRows:
                     x[:, :, :longest].index_copy_(0, one, x[:, :, :longest].index_select(0, two))
 
     def _prompts(self) -> None:
-        """How the window's rows share prompts: `together` [U * M] is the window's row of each of M places at each of U
-        prompts (None: just as they lie), `apart` [rows] the place of each row."""
+        """How the window's rows share prompts: `by_prompt` [U * M] is the window's row of each of M places at each of U
+        prompts (None: just as they lie), `by_row` [rows] the place of each row."""
         mine = self.prompt[self.lo : self.hi]
         known, of, counts = np.unique(mine, return_inverse=True, return_counts=True)
         first, most = int(known[0]), int(counts.max())
@@ -113,11 +113,11 @@ class CachedRows:
         place = np.empty(len(of), dtype=np.int64)
         place[order] = of[order] * most + np.arange(len(of)) - starts[of[order]]
         self.groups = (rows, most)
-        self.together = self.apart = None
+        self.by_prompt = self.by_row = None
         if len(of) != rows * most or (order != np.arange(len(of))).any():
-            together = np.zeros(rows * most, dtype=np.int64)
-            together[place] = np.arange(len(of))
-            self.together, self.apart = (torch.from_numpy(x).to(self.device) for x in (together, place))
+            by_prompt = np.zeros(rows * most, dtype=np.int64)
+            by_prompt[place] = np.arange(len(of))
+            self.by_prompt, self.by_row = (torch.from_numpy(x).to(self.device) for x in (by_prompt, place))
 
     # --- one pass
 
@@ -217,14 +217,14 @@ class CachedRows:
         """Attention of q [rows, G, Q, D] to the prompts, that to the rows' own columns (y, lse), and the share of the
         latter."""
         (u, m), (_, g, each, d) = self.groups, q.shape
-        if self.together is not None:
-            q = q.index_select(0, self.together)
+        if self.by_prompt is not None:
+            q = q.index_select(0, self.by_prompt)
         q = q.view(u, m, g, each, d).transpose(1, 2).reshape(u, g, m * each, d)
         z, other = partial(q, self.shared[0][layer], self.shared[1][layer], scale, self.shared_mask)
         z = z.reshape(u, g, m, each, -1).transpose(1, 2).reshape(u * m, g, each, -1)
         other = other.reshape(u, g, m, each).transpose(1, 2).reshape(u * m, g, each)
-        if self.apart is not None:
-            z, other = z.index_select(0, self.apart), other.index_select(0, self.apart)
+        if self.by_row is not None:
+            z, other = z.index_select(0, self.by_row), other.index_select(0, self.by_row)
         return z, y, torch.sigmoid(lse - other)[..., None].to(y.dtype)
 
 

@@ -61,7 +61,7 @@ class Ending:
         return "stop_string" if any(s in text for s in self.sampling.stop) else None
 
 
-class Guide:
+class ChoiceTree:
     """Choices as a tree of tokens: a turn is one of `Sampling.choices`, in the tokenizer's own spelling, and the
     end-of-turn id.
 
@@ -93,7 +93,7 @@ class Guide:
         self.allowed, self.there, self.child = (x.to(device) for x in (self.allowed, self.there, self.child))
 
     @staticmethod
-    def of(sampling: Sampling, renderer: Renderer, device: torch.device | str) -> Guide:
+    def of(sampling: Sampling, renderer: Renderer, device: torch.device | str) -> ChoiceTree:
         """Raises ValueError for a choice that does not fit into a turn."""
         ids = [renderer.turn(c) for c in sampling.choices]
         for choice, x in zip(sampling.choices, ids, strict=True):
@@ -102,7 +102,7 @@ class Guide:
                     f"the choice {choice!r} and its end have {len(x)} tokens, more than max_tokens = {sampling.max_tokens}: raise it or "
                     "shorten the choice"
                 )
-        return Guide(ids, device)
+        return ChoiceTree(ids, device)
 
     def cut(self, logits: Tensor, node: Tensor) -> Tensor:
         """[B, V] logits and the node [B] of each row -> [B, A] logits of what may follow."""

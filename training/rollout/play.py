@@ -1,4 +1,4 @@
-"""Play problems in their environments: conversations turn by turn, all of a wave in one batch, into scored `Group`s."""
+"""Play problems in their environments: conversations turn by turn, as many as `batch_size` at once, into scored `Group`s."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ class Player:
     envs, tools  by name; a problem names its environment, and the environment the tools it wants
     sampling     of every turn; its `seed` is not read: each rollout has its own
     max_tokens   of a whole conversation, prompt included: one that could grow beyond ends with score 0 (`truncated`)
-    wave         conversations of one batch
-    concurrent_batches        waves in flight: while the tools of one are at work, the sampler writes the turns of another
-    calls        environments of a wave that are at work at a time; more than one needs tools that may be called from
+    batch_size   conversations of one batch
+    concurrent_batches        batches in flight: while the tools of one are at work, the sampler writes the turns of another
+    calls        environments of a batch that are at work at a time; more than one needs tools that may be called from
                  several threads
     timed        whether `info["seconds"]` of each rollout tells what was measured: wall seconds of each of its
                  messages, for a turn of the model those of the batch that it was sampled in, for a message of an
@@ -58,7 +58,7 @@ class Player:
     tools: Mapping[str, Callable[..., str]] = field(default_factory=dict)
     sampling: Sampling = field(default_factory=Sampling)
     max_tokens: int = 512
-    wave: int = 256
+    batch_size: int = 256
     concurrent_batches: int = 1
     calls: int = 1
     timed: bool = False
@@ -80,18 +80,18 @@ class Player:
         def one(part: list[tuple[int, int]]) -> list[Rollout]:
             seeds = [seed_for(*seed, problems[g].id, g, i) for g, i in part]
             opened = [openings[g] if len(openings) else np.zeros(0, dtype=np.int64) for g, _ in part]
-            return self._wave(
+            return self._batch(
                 [problems[g] for g, _ in part], [f"{problems[g].id}/{g}" for g, _ in part], seeds, opened, sampling
             )
 
         with _mapping(self.concurrent_batches) as each:
             for (g, _), rollout in zip(
-                jobs, (r for wave in each(one, _parts(jobs, self.wave)) for r in wave), strict=True
+                jobs, (r for batch in each(one, _parts(jobs, self.batch_size)) for r in batch), strict=True
             ):
                 done[g].append(rollout)
         return [Group(id=f"{p.id}/{g}", rollouts=tuple(r)) for g, (p, r) in enumerate(zip(problems, done, strict=True))]
 
-    def _wave(
+    def _batch(
         self,
         problems: list[Problem],
         groups: list[str],

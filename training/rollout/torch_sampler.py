@@ -28,7 +28,7 @@ from training.model.model import head_weight, hidden_states
 from training.model.native.decode import Drawn, TurnDecoder
 from training.model.native.layers import usable
 from training.model.render import Renderer
-from training.rollout.ending import Ending, Guide
+from training.rollout.ending import ChoiceTree, Ending
 from training.rollout.graphs import COLUMNS, StepGraph, capture
 from training.types import Segment, Stop
 
@@ -257,8 +257,8 @@ class _Turn:
         sampler, device, n, limit = session.sampler, session.cache.device, len(session.row_in), sampling.max_tokens
         self.sampling, self.version = sampling, sampler.version
         self.ending = Ending.of(sampling, sampler.end_id, sampler.renderer, len(head_weight(sampler.model)))
-        self.group_transform = Guide.of(sampling, sampler.renderer, device) if sampling.choices else None
-        self.node = torch.zeros(n, dtype=torch.long, device=device) if self.group_transform else None
+        self.choices = ChoiceTree.of(sampling, sampler.renderer, device) if sampling.choices else None
+        self.node = torch.zeros(n, dtype=torch.long, device=device) if self.choices else None
         # One uniform number per (sample, turn, position): a counter-based stream, so neighbours and batch order do not
         # matter.
         uniforms = np.zeros((n, limit))
@@ -276,16 +276,16 @@ class _Turn:
         at = np.where(self.over[rows], limit, self.length[rows])
         index = torch.from_numpy(rows * limit + np.minimum(at, limit - 1)).to(last.device)
         uniform = self.uniforms.index_select(0, index)
-        node = None if self.group_transform is None else self.node[torch.from_numpy(rows)]
+        node = None if self.choices is None else self.node[torch.from_numpy(rows)]
         done = []
         for part in blocks(len(rows), max(16, _LOGITS // len(head))):
             logits = last[part] @ head.T
-            if self.group_transform:
-                logits = self.group_transform.cut(logits, node[part])
+            if self.choices:
+                logits = self.choices.cut(logits, node[part])
             done.append(_draw(logits, self.sampling, uniform[part]))
         token, logp, entropy = (torch.cat(x) if len(done) > 1 else x[0] for x in zip(*done, strict=True))
-        if self.group_transform:
-            token, self.node[torch.from_numpy(rows)] = self.group_transform.step(node, token)
+        if self.choices:
+            token, self.node[torch.from_numpy(rows)] = self.choices.step(node, token)
         ids = token.cpu().numpy()
         self.ids[rows, at], self.logp[rows, at], self.entropy[rows, at] = ids, logp.cpu().numpy(), entropy.cpu().numpy()
         live = ~self.over[rows]

@@ -54,9 +54,9 @@ def documents(
     mentions   a title that occurs in another page's text is a fact of its own (relation `mention`), as a link is
                (relation `link`)
 
-    What a key is about is decided by most of its values: numbers (with their unit in the label; another unit is set
-    aside), dates, pages, or short texts. A file that is no text, and a page with the title of an earlier one, are set
-    aside; the latter can still be found by search. Raises ValueError where there is no document at all.
+    What a key is about is decided by most of its values: numbers (with their unit in the label; a value in another
+    unit is quarantined), dates, pages, or short texts. A file that is no text, and a page with the title of an earlier one, are
+    quarantined; the latter can still be found by search. Raises ValueError where there is no document at all.
     """
     reading = Reading()
     reading.documents += _pages(path, name, [title] if isinstance(title, str) else title, reading)

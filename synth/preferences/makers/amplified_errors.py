@@ -44,7 +44,7 @@ def amplified_errors(
     attempts: int = 3,
     length_tolerance: float = 0.5,
 ) -> PreferencePair | Quarantined:
-    """The type is drawn uniformly; where it cannot be made, the next. Set aside: no_solution, not_editable (with what
+    """The type is drawn uniformly; where it cannot be made, the next. Quarantined: no_solution, not_editable (with what
     was tried).
 
     Raises ValueError for an unknown type or writer.

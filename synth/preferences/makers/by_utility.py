@@ -31,7 +31,7 @@ def by_utility(
     answers: int = 4,
     min_gap: float = 0.1,
 ) -> PreferencePair | Quarantined:
-    """Set aside as unscorable, or no_gap where the best is worth less than `min_gap` more than the worst."""
+    """Quarantined as unscorable, or no_gap where the best is worth less than `min_gap` more than the worst."""
     prompt = (*problem.prompt[:-1], Message(role="user", content=f"{problem.question}\n{instruction}"))
     drawn = ask(generate, prompt, texts, seed, "by_utility", problem.id, index)
     worth = []

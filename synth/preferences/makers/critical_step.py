@@ -34,7 +34,7 @@ TRIGGERS = (
 def critical_step(
     seed: int, problem: Problem, index: int, generate: Generate, *, triggers: int = 5, samples: int = 2
 ) -> PreferencePair | Quarantined:
-    """Set aside: not_risky, already_safe (no cue in `samples` samples), not_corrected (no continuation is safe)."""
+    """Quarantined: not_risky, already_safe (no cue in `samples` samples), not_corrected (no continuation is safe)."""
     if not problem.lineage.get("risky"):
         return quarantined(problem, index, "not_risky", "the problem's lineage does not say that it is risky")
     key = (seed, "critical_step", problem.id, index)

@@ -32,7 +32,7 @@ def fewest_calls(
     samples: int = 8,
     prefer: Literal["wrong", "overuse"] = "wrong",
 ) -> PreferencePair | Quarantined:
-    """Set aside as all_wrong, unscorable, or no_contrast (all right with as many calls). Raises ValueError for another
+    """Quarantined as all_wrong, unscorable, or no_contrast (all right with as many calls). Raises ValueError for another
     preference."""
     if prefer not in ("wrong", "overuse"):
         raise ValueError(f"fewest_calls has no preference {prefer!r}: write wrong or overuse")

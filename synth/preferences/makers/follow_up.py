@@ -47,7 +47,7 @@ def follow_up(
     longer: float = 2.0,
     kept: float = 0.5,
 ) -> PreferencePair | Quarantined:
-    """Set aside: no_follow_up, content (the user does not complain), unchanged, longer, lost_facts or wrong (of the
+    """Quarantined: no_follow_up, content (the user does not complain), unchanged, longer, lost_facts or wrong (of the
     last attempt)."""
     messages = problem.prompt
     if len(messages) < 3 or messages[-1].role != "user" or messages[-2].role != "assistant":

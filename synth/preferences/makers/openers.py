@@ -24,7 +24,7 @@ FIRST = (
 def openers(
     seed: int, problem: Problem, index: int, generate: Generate, *, key_share: float = 0.5
 ) -> PreferencePair | Quarantined:
-    """Set aside: no_solution, still_right (the opening already answers)."""
+    """Quarantined: no_solution, still_right (the opening already answers)."""
     solution = problem.lineage.get("solution", "")
     if not right(problem, solution):
         return quarantined(problem, index, "no_solution", f"the worked solution {solution!r} has no right answer")

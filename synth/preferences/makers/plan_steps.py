@@ -25,7 +25,7 @@ def plan_steps(
     depth: int = 6,
     min_gap: float = 0.1,
 ) -> PreferencePair | Quarantined:
-    """The sides are prefix and step; `columns["advantage_gap"]` is A_w - A_l, and the margin. Set aside: no_gap."""
+    """The sides are prefix and step; `columns["advantage_gap"]` is A_w - A_l, and the margin. Quarantined: no_gap."""
     begun, parent = "", None
     for level in range(depth):
         key = (seed, "plan_steps", problem.id, index, level)

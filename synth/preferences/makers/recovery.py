@@ -33,7 +33,7 @@ def recovery(
     kinds: tuple[str, ...] = ("temptation", "hesitation"),
     split: tuple[float, ...] = (0.2, 0.7),
 ) -> PreferencePair | Quarantined:
-    """Set aside: no_solution, not_editable, still_right. Raises ValueError for an unknown kind, or a split that is no
+    """Quarantined: no_solution, not_editable, still_right. Raises ValueError for an unknown kind, or a split that is no
     two shares."""
     if set(kinds) - set(KINDS) or not kinds or len(split) != 2 or not 0 <= split[0] <= split[1] <= 1:
         raise ValueError(

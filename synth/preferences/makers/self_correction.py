@@ -26,7 +26,7 @@ _LEAK = re.compile(
 def self_correction(
     seed: int, problem: Problem, index: int, generate: Generate, *, samples: int = 4, attempts: int = 3
 ) -> PreferencePair | Quarantined:
-    """Set aside: all_right, not_corrected (no correction was right), mentions_the_hint."""
+    """Quarantined: all_right, not_corrected (no correction was right), mentions_the_hint."""
     key = (seed, "self_correction", problem.id, index)
     wrong = next((t for t in ask(generate, problem.prompt, samples, *key) if right(problem, t) is False), None)
     if wrong is None:

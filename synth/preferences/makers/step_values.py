@@ -27,7 +27,7 @@ def step_values(
     samples: int = 8,
     drop: float = -0.5,
 ) -> PreferencePair | Quarantined:
-    """Set aside: all_right (no wrong response among `samples`), no_pit, no_way_back (no right completion before the pit
+    """Quarantined: all_right (no wrong response among `samples`), no_pit, no_way_back (no right completion before the pit
     was drawn)."""
     key = (seed, "step_values", problem.id, index)
     wrong = next((t for t in ask(generate, problem.prompt, samples, *key) if right(problem, t) is False), None)

@@ -55,8 +55,8 @@ def test_the_turn_that_led_to_more_is_chosen_where_two_differ():
     ],
 )
 def test_what_says_nothing_gives_no_pair(played):
-    (aside,) = own_answers(PROBLEM, played)
-    assert not isinstance(aside, PreferencePair) and aside.reason == "no_better_turn"
+    (bad,) = own_answers(PROBLEM, played)
+    assert not isinstance(bad, PreferencePair) and bad.reason == "no_better_turn"
 
 
 def test_one_lucky_episode_does_not_decide():

@@ -87,8 +87,8 @@ def test_rows_that_are_no_conversation_say_why(tmp_path, row, reason):
     put(tmp_path, "a.jsonl", [{"prompt": f"question {i}", "completion": "yes"} for i in range(3)] + [row])
     card = run(tmp_path, demonstrations, files=["data/a.jsonl"])
     assert card["quarantined"] == {reason: 1} and card["accepted"] == 3
-    (aside,) = read(tmp_path, "demonstrations", "quarantine", Quarantined)
-    assert aside.id == "a.jsonl line 4" and aside.evidence
+    (bad,) = read(tmp_path, "demonstrations", "quarantine", Quarantined)
+    assert bad.id == "a.jsonl line 4" and bad.evidence
 
 
 def test_the_last_turn_alone_is_learned_where_it_says_so(tmp_path):

@@ -46,9 +46,9 @@ def root(tmp_path):
 def test_every_row_is_a_pair_or_quarantined_with_its_line(root, capsys):
     card = run(root, preferences, files=["data/pairs.jsonl"])
     pairs, own = read(root, "preferences", "pairs", PreferencePair), read(root, "preferences", "own", OwnRow)
-    aside = read(root, "preferences", "quarantine", Quarantined)
-    assert (card["produced"], card["accepted"]) == (83, 81) == (len(pairs) + len(aside), len(own))
-    assert {q.id: q.reason for q in aside} == {
+    bad = read(root, "preferences", "quarantine", Quarantined)
+    assert (card["produced"], card["accepted"]) == (83, 81) == (len(pairs) + len(bad), len(own))
+    assert {q.id: q.reason for q in bad} == {
         "pairs.jsonl line 82": "not_json",
         "pairs.jsonl line 83": "identical_sides",
     }

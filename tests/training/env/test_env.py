@@ -487,7 +487,7 @@ def test_a_rewritten_history_forks_a_sample():
     assert len(whole.rollouts[0].forks) == 1 and len(rollout_rows([whole], [[0.1]])) == 1
 
 
-def test_conversations_that_fork_and_that_do_not_share_a_wave():
+def test_conversations_that_fork_and_that_do_not_share_a_batch():
     """Places in sessions: who is rewritten leaves the batch, the others stay in it."""
     long = Problem.make(
         prompt="Request 1: add 1 and 1. Request 2: add result 1 and 1. Request 3: add result 2 and 1. What is the last result?",
@@ -558,7 +558,7 @@ class Amnesia:
 
 
 def test_forks_are_sampled_and_learned_from_the_same_ids():
-    """The real sampler, in one wave with conversations that ended: the learner's log-probs of every row are those that
+    """The real sampler, in one batch with conversations that ended: the learner's log-probs of every row are those that
     were sampled."""
     model = tiny.build()
     render = Renderer(tiny.tokenizer())

@@ -197,11 +197,11 @@ def test_what_was_not_given_is_a_sentence():
 
 
 def test_groups_have_an_identity():
-    """The same problem drawn twice makes two groups; rollouts stay with their problem in whatever wave they are
+    """The same problem drawn twice makes two groups; rollouts stay with their problem in whatever batch they are
     played."""
     problems = [question(n) for n in (*NAMES, NAMES[0])]
-    for wave in (1, 3, 256):
-        groups = player(solves, wave=wave).play(problems, 2, "s")
+    for size in (1, 3, 256):
+        groups = player(solves, batch_size=size).play(problems, 2, "s")
         assert [g.rollouts[0].problem.id for g in groups] == [p.id for p in problems] and len(
             {g.id for g in groups}
         ) == 5

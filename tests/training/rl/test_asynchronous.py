@@ -354,8 +354,8 @@ def test_close_ends_the_sampling_at_its_next_turn():
 # -------------------------------------------------------------------------------------------------
 
 
-def test_tools_of_a_wave_are_at_work_together_and_change_nothing():
-    """As many as `calls` at a time, in every lane; the rollouts are those of one after the other. A tool waits until as
+def test_tools_of_a_batch_are_at_work_together_and_change_nothing():
+    """As many as `calls` at a time, in every batch; the rollouts are those of one after the other. A tool waits until as
     many are at work as the test wants to see, once."""
     changed, at_work, most, want = threading.Condition(), [0], [0], [1]
 
@@ -378,10 +378,12 @@ def test_tools_of_a_wave_are_at_work_together_and_change_nothing():
         )
         return [r.ids.tolist() for g in player.play(problems(), 4, "s") for r in g.rollouts]
 
-    alone = rollouts(1, wave=6)
+    alone = rollouts(1, batch_size=6)
     assert most == [1]
-    assert rollouts(4, wave=6, calls=4) == alone and most == [4]
-    assert rollouts(4, wave=6, calls=3, concurrent_batches=2) == alone and 4 <= most[0] <= 6, "more than one lane has"
+    assert rollouts(4, batch_size=6, calls=4) == alone and most == [4]
+    assert rollouts(4, batch_size=6, calls=3, concurrent_batches=2) == alone and 4 <= most[0] <= 6, (
+        "more than one batch has"
+    )
 
 
 # --- the simulator
