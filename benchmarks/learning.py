@@ -114,8 +114,8 @@ class Seed:
         from synth.types import Problem
         from tasks.storage import tables
 
-        found = tables.read(self.root / "artifacts" / name / "problems.parquet", Problem)
-        return [p for p in found if p.split == split]
+        rows = tables.read(self.root / "artifacts" / name / "problems.parquet", Problem)
+        return [p for p in rows if p.split == split]
 
     def player(self, model: Path, *, temperature: float = 1.0, blanked: bool = False) -> Any:
         from synth.types import Sampling
@@ -166,14 +166,14 @@ def one(seed: int, root: Path, sizes: dict[str, dict] | None = None) -> dict:
         seconds = budget - (sampling if name == "rejection sampling" else 0.0)
         models[name] = here.run("sft", side, model=str(start), steps=max(1, round(seconds / each))) / "model"
     out: dict[str, Any] = {}
-    asked = here.problems("questions", "test")[:N_QUESTIONS]
+    problems = here.problems("questions", "test")[:N_QUESTIONS]
     families = [p for f in by_family(here.problems("problems", "test")).values() for p in f[:PER_FAMILY]]
     for name, path in models.items():
-        out[name] = played(here.player(path), asked, SAMPLES, seed)
-        out[f"{name}, greedy"] = played(here.player(path, temperature=0.0), asked, 1, seed)
+        out[name] = played(here.player(path), problems, SAMPLES, seed)
+        out[f"{name}, greedy"] = played(here.player(path, temperature=0.0), problems, 1, seed)
         out[f"{name}, families"] = played(here.player(path), families, FAMILY_SAMPLES, seed)
-    out["rl, search blanked"] = played(here.player(models["rl"], blanked=True), asked, BLANKED, seed)
-    out |= best_of(here, start, asked, tokens)
+    out["rl, search blanked"] = played(here.player(models["rl"], blanked=True), problems, BLANKED, seed)
+    out |= best_of(here, start, problems, tokens)
     card = json.loads((root / "artifacts" / "reward" / "card.json").read_text())
     return {
         "seed": seed,
@@ -241,7 +241,7 @@ def lay_own_right_answers(here: Seed, start: Path) -> int:
     return len(kept)
 
 
-def best_of(here: Seed, start: Path, asked: Sequence[Any], tokens: float) -> dict[str, Any]:
+def best_of(here: Seed, start: Path, problems: Sequence[Any], tokens: float) -> dict[str, Any]:
     """n answers of the start to each question, n such that they have as many tokens as RL sampled; what each way of
     choosing among them is worth."""
     from synth.verify import extract_answer
@@ -250,35 +250,35 @@ def best_of(here: Seed, start: Path, asked: Sequence[Any], tokens: float) -> dic
     folder = here.root / "artifacts" / "reward"
     word = json.loads((folder / "card.json").read_text()).get("verdict", "")
     judge, player = RewardModel(folder / "model", word), here.player(start)
-    first = player.play(asked, 1, here.seed, "bench", "length")
-    each = sum(r.n_model for g in first for r in g.rollouts) / len(asked)
-    n = int(min(MOST, max(1, tokens // (each * len(asked)))))
+    first = player.play(problems, 1, here.seed, "bench", "length")
+    each = sum(r.n_model for g in first for r in g.rollouts) / len(problems)
+    n = int(min(MOST, max(1, tokens // (each * len(problems)))))
     scores: dict[str, list[list[float]]] = {c: [] for c in CHOSEN}
-    for lo in range(0, len(asked), 32):
-        for g in player.play(asked[lo : lo + 32], n, here.seed, "bench", "best of n"):
+    for lo in range(0, len(problems), 32):
+        for g in player.play(problems[lo : lo + 32], n, here.seed, "bench", "best of n"):
             right = [0.0 if math.isnan(v) else float(v) for v in g.rewards]
-            said = [extract_answer(r.info["messages"][-1].content) or "" for r in g.rollouts]
-            votes = Counter(s.strip().lower() for s in said if s)
+            answers = [extract_answer(r.info["messages"][-1].content) or "" for r in g.rollouts]
+            votes = Counter(s.strip().lower() for s in answers if s)
             most = votes.most_common(1)[0][0] if votes else ""
             liked = judge(g.rollouts)
             at = max(range(len(liked)), key=lambda i: -math.inf if math.isnan(liked[i]) else liked[i])
             scores["majority"].append(
-                [next((v for v, s in zip(right, said, strict=True) if s.strip().lower() == most), 0.0)]
+                [next((v for v, s in zip(right, answers, strict=True) if s.strip().lower() == most), 0.0)]
             )
             scores["reward model"].append([right[at]])
             scores["verifier"].append([max(right)])
-    return {f"best of n, {c}": {**about(asked), "scores": s, "calls": 0.0, "n": n} for c, s in scores.items()}
+    return {f"best of n, {c}": {**about(problems), "scores": s, "calls": 0.0, "n": n} for c, s in scores.items()}
 
 
-def played(player: Any, asked: Sequence[Any], samples: int, seed: int) -> dict[str, Any]:
-    groups = player.play(asked, samples, seed, "bench")
+def played(player: Any, problems: Sequence[Any], samples: int, seed: int) -> dict[str, Any]:
+    groups = player.play(problems, samples, seed, "bench")
     rollouts = [r for g in groups for r in g.rollouts]
     calls = sum(r.info["calls"] for r in rollouts) / max(1, len(rollouts))
-    return {**about(asked), "scores": [[float(v) for v in g.rewards] for g in groups], "calls": calls}
+    return {**about(problems), "scores": [[float(v) for v in g.rewards] for g in groups], "calls": calls}
 
 
-def about(asked: Sequence[Any]) -> dict[str, Any]:
-    return {"hops": [int(p.difficulty.get("hops", 0)) for p in asked], "families": [p.family for p in asked]}
+def about(problems: Sequence[Any]) -> dict[str, Any]:
+    return {"hops": [int(p.difficulty.get("hops", 0)) for p in problems], "families": [p.family for p in problems]}
 
 
 def by_family(problems: Sequence[Any]) -> dict[str, list[Any]]:
@@ -372,8 +372,8 @@ def summarise(runs: list[dict]) -> list[dict]:
         for n in ("sft", "prefer", "rl")
     ]
     for source in sorted(runs[0]["reward"]["sources"]):
-        found = [r["reward"]["sources"][source]["accuracy"] for r in runs]
-        out.append(result(f"reward model, held-out pairs of {source.replace('_', ' ')}", "accuracy", found))
+        accuracies = [r["reward"]["sources"][source]["accuracy"] for r in runs]
+        out.append(result(f"reward model, held-out pairs of {source.replace('_', ' ')}", "accuracy", accuracies))
     for name in ("prefer", "rl"):
         out.append(
             result(f"seconds of all {NAMES[name]} steps", "seconds", [r[f"{name}_seconds"] for r in runs], "s", "lower")
@@ -423,8 +423,8 @@ def seeds_done() -> list[dict]:
 
 
 def head() -> str:
-    said = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
-    return said.stdout.strip()[:12]
+    git = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
+    return git.stdout.strip()[:12]
 
 
 def main() -> None:
@@ -435,8 +435,8 @@ def main() -> None:
     args = parser.parse_args()
     RUNS.mkdir(parents=True, exist_ok=True)
     if args.seed is not None:
-        found = one(args.seed, args.folder / str(args.seed))
-        (RUNS / f"{args.seed}.json").write_text(json.dumps({**found, "commit": head()}, separators=(",", ":")))
+        measured = one(args.seed, args.folder / str(args.seed))
+        (RUNS / f"{args.seed}.json").write_text(json.dumps({**measured, "commit": head()}, separators=(",", ":")))
         return
     for seed in () if args.only_summary else SEEDS:
         done = RUNS / f"{seed}.json"

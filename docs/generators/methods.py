@@ -203,10 +203,10 @@ def page() -> str:
 
 def _sums(evidence: list[dict[str, Any]]) -> str:
     """How many hold, were not seen, are reversed or void."""
-    found = Counter(verdict(e) for e in evidence)
-    said = {"holds": "hold", "unseen": "not seen", "reversed": "reversed", "void": "void"}
+    counts = Counter(verdict(e) for e in evidence)
+    words = {"holds": "hold", "unseen": "not seen", "reversed": "reversed", "void": "void"}
     return ", ".join(
-        f"{found[word]} {text}" for word, text in said.items() if found[word] or word in ("holds", "reversed")
+        f"{counts[word]} {text}" for word, text in words.items() if counts[word] or word in ("holds", "reversed")
     )
 
 

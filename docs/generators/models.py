@@ -51,8 +51,8 @@ def architectures() -> str:
 
 def page() -> str:
     sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "support")]
-    made = {"templates": templates(), "architectures": architectures()}
-    return BLOCK.sub(lambda m: m[1] + made[m[2]] + m[3], PAGE.read_text(encoding="utf-8"))
+    blocks = {"templates": templates(), "architectures": architectures()}
+    return BLOCK.sub(lambda m: m[1] + blocks[m[2]] + m[3], PAGE.read_text(encoding="utf-8"))
 
 
 if __name__ == "__main__":

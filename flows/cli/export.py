@@ -45,6 +45,6 @@ def export(args: argparse.Namespace) -> int:
         name=args.name,
         base=args.base,
     )
-    found = export(project(), args.model, args.to, args.out, settings)
-    print(f"{args.out} is written and read back: {found[-1].said()}")
+    readers = export(project(), args.model, args.to, args.out, settings)
+    print(f"{args.out} is written and read back: {readers[-1].sentence()}")
     return 0

@@ -289,14 +289,16 @@ def _table(root: Path) -> None:
             ("sets", "pass@1 by test set"),
             ("difference", "difference"),
         ):
-            found = summary.get(part) or {}
+            values_of = summary.get(part) or {}
             if part == "sets":  # set -> model -> metrics
-                found = {m: {s: of[m] for s, of in found.items() if m in of} for m in models}
+                values_of = {m: {s: of[m] for s, of in values_of.items() if m in of} for m in models}
             if part == "difference":
-                _aligned([[what, "questions"], *([name, _cell(d)] for name, d in found.items())] if found else [])
+                _aligned(
+                    [[what, "questions"], *([name, _cell(d)] for name, d in values_of.items())] if values_of else []
+                )
                 continue
-            heads = list(dict.fromkeys(name for values in found.values() for name in values))
-            cells = [[m, *(_cell(values.get(h, {}).get("pass@1")) for h in heads)] for m, values in found.items()]
+            heads = list(dict.fromkeys(name for values in values_of.values() for name in values))
+            cells = [[m, *(_cell(values.get(h, {}).get("pass@1")) for h in heads)] for m, values in values_of.items()]
             _aligned([[what, *heads], *cells] if heads else [])
     trained = next((s for s in ("rl", "prefer", "sft") if (root / "artifacts" / s / "model").exists()), "rl")
     print(

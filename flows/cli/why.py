@@ -43,7 +43,7 @@ def why(args: argparse.Namespace) -> int:
         dump(
             {
                 "id": first.id,
-                "events": [{"stage": e.stage, "table": e.table, **e.said} for e in events],
+                "events": [{"stage": e.stage, "table": e.table, **e.columns} for e in events],
                 "made_of_it": relatives,
                 "proof": {"holds": proof.holds, "lines": list(proof.lines)} if proof else None,
             }
@@ -73,7 +73,7 @@ def said(event: Any) -> Iterator[str]:
     """One event in words."""
     from tasks.results.why import question
 
-    r, at = event.said, event.stage
+    r, at = event.columns, event.stage
     if event.table == "own":
         drawn = "" if r["weight"] == 1 else f", weight {r['weight']:g}"
         yield f"{at}: {r['place']} of {r['file']}{drawn}"

@@ -40,15 +40,15 @@ def conversation(row: Any, *, limit: int = 200_000) -> tuple[Message, ...]:
     talk = next((n for n in TALKS if row.get(n) is not None), "")
     try:
         if talk:
-            said = messages_of({"messages": [_renamed(m) for m in row[talk]]}) if row[talk] else ()
+            messages = messages_of({"messages": [_renamed(m) for m in row[talk]]}) if row[talk] else ()
         else:
-            said = _two(row)
+            messages = _two(row)
     except TypeError:
         raise ValueError(f"not_messages: {row.get(talk)!r:.200}") from None
     system = row.get("system")
-    if isinstance(system, str) and system.strip() and not any(m.role == "system" for m in said):
-        said = (Message(role="system", content=system), *said)
-    return _checked(said, limit)
+    if isinstance(system, str) and system.strip() and not any(m.role == "system" for m in messages):
+        messages = (Message(role="system", content=system), *messages)
+    return _checked(messages, limit)
 
 
 def _renamed(m: Any) -> Any:
@@ -63,8 +63,8 @@ def _renamed(m: Any) -> Any:
 
 def _two(row: Mapping[str, Any]) -> tuple[Message, ...]:
     answer = next((row[n] for n in ANSWERS if row.get(n) not in (None, "", [])), None)
-    asked = next((n for n in PROMPT if row.get(n) not in (None, "", [])), "")
-    if not asked or answer is None:
+    column = next((n for n in PROMPT if row.get(n) not in (None, "", [])), "")
+    if not column or answer is None:
         raise ValueError(
             f"missing_columns: the row has {', '.join(map(str, row)) or 'none'}: needed are messages, or conversations, "
             "or prompt and completion, or instruction and output"
@@ -76,33 +76,33 @@ def _two(row: Mapping[str, Any]) -> tuple[Message, ...]:
         reply = (Message(role="assistant", content=reply),)
     else:
         reply = (Message(role="assistant", content=str(reply)),)
-    given = row[asked]
+    given = row[column]
     if isinstance(given, list):
-        row = {**row, asked: [_renamed(m) for m in given]}
+        row = {**row, column: [_renamed(m) for m in given]}
     # of an Alpaca row `input` belongs to `instruction`: `messages_of` joins the two
-    return (*messages_of({asked: row[asked], **({"input": row["input"]} if "input" in row else {})}), *reply)
+    return (*messages_of({column: row[column], **({"input": row["input"]} if "input" in row else {})}), *reply)
 
 
-def _checked(said: Sequence[Message], limit: int) -> tuple[Message, ...]:
-    last = max((i for i, m in enumerate(said) if m.role == "assistant"), default=-1)
+def _checked(messages: Sequence[Message], limit: int) -> tuple[Message, ...]:
+    last = max((i for i, m in enumerate(messages) if m.role == "assistant"), default=-1)
     if last < 0:
-        raise ValueError(f"no_answer: no turn of the assistant among {[m.role for m in said]}")
-    said = tuple(said[: last + 1])
-    first = next((m.role for m in said if m.role != "system"), "")
+        raise ValueError(f"no_answer: no turn of the assistant among {[m.role for m in messages]}")
+    messages = tuple(messages[: last + 1])
+    first = next((m.role for m in messages if m.role != "system"), "")
     if first != "user":
         raise ValueError(f"no_question: the conversation begins with a turn of the {first}")
-    for a, b in zip(said, said[1:], strict=False):
+    for a, b in zip(messages, messages[1:], strict=False):
         if a.role == b.role == "assistant":
             raise ValueError(f"not_alternating: the assistant speaks twice: {a.content[:80]!r}, {b.content[:80]!r}")
-    for m in said:
+    for m in messages:
         if len(m.content) > limit:
             raise ValueError(f"too_long: a turn has {len(m.content):,} characters, the limit is {limit:,}")
         try:
             m.content.encode()
         except UnicodeEncodeError as e:
             raise ValueError(f"not_unicode: half a surrogate pair at character {e.start}") from None
-    if not any(m.content.strip() for m in said if m.role == "assistant"):
+    if not any(m.content.strip() for m in messages if m.role == "assistant"):
         raise ValueError("no_answer: every turn of the assistant is blank")
-    if not any(m.content.strip() for m in said if m.role == "user"):
+    if not any(m.content.strip() for m in messages if m.role == "user"):
         raise ValueError("no_question: every turn of the user is blank")
-    return said
+    return messages

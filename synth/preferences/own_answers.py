@@ -40,7 +40,7 @@ def own_answers(
             if episode.messages[i].role == "assistant":
                 turns = places.setdefault(episode.messages[:i], {})
                 turns.setdefault(episode.messages[i].content, []).append(episode.score)
-    found = []
+    candidates = []
     for place, turns in places.items():
         scores = [s for mine in turns.values() for s in mine]
         prior = sum(scores) / len(scores)
@@ -48,8 +48,8 @@ def own_answers(
         if len(value) > 1:
             best, worst = max(value, key=lambda t: (value[t], t)), min(value, key=lambda t: (value[t], t))
             if (margin := value[best] - value[worst]) >= gap:
-                found.append((margin, place, best, worst))
-    if not found:
+                candidates.append((margin, place, best, worst))
+    if not candidates:
         seen = sorted({e.score for e in episodes if e.score is not None})
         return [
             Quarantined(
@@ -59,7 +59,7 @@ def own_answers(
                 evidence=f"{len(episodes)} episodes with the scores {seen} hold no two turns of one place whose values differ by {gap}",
             )
         ]
-    found.sort(key=lambda f: (-f[0], len(f[1]), f[2], f[3]))
+    candidates.sort(key=lambda f: (-f[0], len(f[1]), f[2], f[3]))
     return [
         PreferencePair.make(
             prompt=place,
@@ -71,5 +71,5 @@ def own_answers(
             columns={"group": problem.lineage.get("root", problem.id)},
             split=problem.split,
         )
-        for margin, place, best, worst in found[:most]
+        for margin, place, best, worst in candidates[:most]
     ]

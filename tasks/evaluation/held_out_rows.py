@@ -43,17 +43,17 @@ def held_out_rows(
     out: dict[str, Any] = {"models": {}, "difference": {}, "rows": {"pairs": len(pairs), "conversations": len(talks)}}
     if not pairs and not talks:
         return out
-    found: dict[str, Values] = {}
+    by_model: dict[str, Values] = {}
     for name in stage.progress(list(models), "own rows"):
         model, tokenizer = load_model(stage.input(*MODELS[name]), dtype=dtype, device=device)
         renderer = Renderer(tokenizer)
-        found[name] = {**_of_pairs(model, renderer, pairs, max_tokens, device)}
-        found[name] |= _of_talks(model, renderer, talks, max_tokens, device)
-        means = [mean([[x] for x in values], name=metric) for metric, values in found[name].items() if values]
+        by_model[name] = {**_of_pairs(model, renderer, pairs, max_tokens, device)}
+        by_model[name] |= _of_talks(model, renderer, talks, max_tokens, device)
+        means = [mean([[x] for x in values], name=metric) for metric, values in by_model[name].items() if values]
         out["models"][name] = {metric: value for one in means for metric, value in one.items()}
-    for name in (m for m in models if m != against and against in found):
-        for metric, values in found[name].items():
-            old = found[against][metric]
+    for name in (m for m in models if m != against and against in by_model):
+        for metric, values in by_model[name].items():
+            old = by_model[against][metric]
             if values and len(values) == len(old):
                 two = paired([[x] for x in values], [[x] for x in old])["difference"]
                 p = sign_flip([a - b for a, b in zip(values, old, strict=True)])

@@ -32,21 +32,21 @@ def license(source: Path | str, named: str) -> str:
     """The licence of an export: the one that was named, or the one that the model's own card names. Raises UserError
     where there is none."""
     readme = Path(source) / "README.md"
-    found = _FRONT.match(readme.read_text(encoding="utf-8")) if readme.exists() else None
-    own = (yaml.safe_load(found[1]) or {}).get("license", "") if found else ""
+    front = _FRONT.match(readme.read_text(encoding="utf-8")) if readme.exists() else None
+    own = (yaml.safe_load(front[1]) or {}).get("license", "") if front else ""
     if not (named or own):
         raise UserError(
             "name the licence of the model with --license, e.g. apache-2.0 (it is bound by that of the model it started from, and by "
             "that of the data it learned from)"
         )
-    if not re.fullmatch(r"[a-z0-9][a-z0-9.+-]*", said := str(named or own).lower()):
+    if not re.fullmatch(r"[a-z0-9][a-z0-9.+-]*", name := str(named or own).lower()):
         raise UserError(
-            f"--license {said!r} is no name of a licence: write it as the Hub does, e.g. apache-2.0, mit or other"
+            f"--license {name!r} is no name of a licence: write it as the Hub does, e.g. apache-2.0, mit or other"
         )
-    return said
+    return name
 
 
-def write(root: Path, model: str, name: str, out: Path, found: Sequence[Parity], licensed: str, *, kind: str) -> None:
+def write(root: Path, model: str, name: str, out: Path, readers: Sequence[Parity], licensed: str, *, kind: str) -> None:
     """README.md and, where its text is at hand, LICENSE. kind: "model", "word" (a reward model that gives a word) or
     "reward" (one with a head)."""
     own = model in (*MODELS, "reward")
@@ -64,7 +64,7 @@ def write(root: Path, model: str, name: str, out: Path, found: Sequence[Parity],
             if (c := _json(root / "artifacts" / s / "card.json"))
         ],
         "base": "" if own else model if "/" in model and not Path(model).is_dir() else "",
-        "parity": [p.said() for p in found],
+        "parity": [p.sentence() for p in readers],
         "head": _json(out / "head.json"),
     }
     (out / "README.md").write_text(cards.hub_card(name, facts), encoding="utf-8")
@@ -77,5 +77,5 @@ def _json(path: Path) -> dict[str, Any]:
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
 
 
-def _digest(said: dict[str, Any]) -> str:
-    return next((str(v)[:12] for k, v in sorted(said.items()) if "digest" in k and isinstance(v, str)), "")
+def _digest(card: dict[str, Any]) -> str:
+    return next((str(v)[:12] for k, v in sorted(card.items()) if "digest" in k and isinstance(v, str)), "")

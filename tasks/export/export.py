@@ -51,8 +51,8 @@ def export(
     shutil.rmtree(part, ignore_errors=True)
     part.parent.mkdir(parents=True, exist_ok=True)
     try:
-        found = _write(root, model, to, source, part, name, settings, say)
-        record = {"model": name, "to": to, "readers": [p.record() for p in found]}
+        readers = _write(root, model, to, source, part, name, settings, say)
+        record = {"model": name, "to": to, "readers": [p.record() for p in readers]}
         (part / RECORD).write_text(json.dumps(record, indent=1, sort_keys=True) + "\n", encoding="utf-8")
         if out.exists():
             out.rmdir()
@@ -61,7 +61,7 @@ def export(
         raise UserError(str(e).replace(str(part), str(out))) from e
     finally:
         shutil.rmtree(part, ignore_errors=True)
-    return found
+    return readers
 
 
 def _source(root: Path, model: str) -> Path | str:
@@ -87,39 +87,39 @@ def _write(
     texts = parity.questions(root, settings.prompts)
     licensed = card.license(source, settings.license) if to == "hub" else ""
     if reward.is_one(source):
-        found = reward.export(source, to, part, texts)
+        readers = reward.export(source, to, part, texts)
         if to == "hub":
-            card.write(root, model, name, part, found, licensed, kind="reward")
-        return found
+            card.write(root, model, name, part, readers, licensed, kind="reward")
+        return readers
     try:
-        made, tokenizer = load_model(source)
+        network, tokenizer = load_model(source)
     except (ValueError, OSError) as e:
         raise UserError(f"the model {model} could not be loaded: {str(e).strip().splitlines()[0]}") from e
-    asked = parity.ask(made, tokenizer, texts)
-    say(f"asked {len(asked.prompts)} prompts; reading back what is written ...")
+    reference = parity.ask(network, tokenizer, texts)
+    say(f"asked {len(reference.prompts)} prompts; reading back what is written ...")
     if to == "gguf":
         part.mkdir()
-        found = []
+        readers = []
         for quant in dict.fromkeys(q.lower() for q in settings.quants):
             file = part / f"{name}-{quant.upper()}.gguf"
-            found += gguf.export(made, tokenizer, asked, file, quant)
-            say(f"{file.name}: {found[-1].said()}")
-        return found
+            readers += gguf.export(network, tokenizer, reference, file, quant)
+            say(f"{file.name}: {readers[-1].sentence()}")
+        return readers
     if to == "adapter":
         base = settings.base or (_source(root, BASES[model]) if model in BASES else "")
         if not base:
             raise UserError(f"name what the adapter of {model} was trained on with --base: a folder, or a Hub id")
-        return folder.adapter(source, made, asked, base, part)
-    folder.write(source, made, tokenizer, part)
-    found = folder.check(made, tokenizer, asked, part)
+        return folder.adapter(source, network, reference, base, part)
+    folder.write(source, network, tokenizer, part)
+    readers = folder.check(network, tokenizer, reference, part)
     if to == "hub":
-        card.write(root, model, name, part, found, licensed, kind="word" if model == "reward" else "model")
-    elif (engine := folder.by_vllm(asked, part, int(made.config.max_position_embeddings))) is not None:
+        card.write(root, model, name, part, readers, licensed, kind="word" if model == "reward" else "model")
+    elif (engine := folder.by_vllm(reference, part, int(network.config.max_position_embeddings))) is not None:
         parity.exact(engine, part)
-        found.append(engine)
+        readers.append(engine)
     else:
         say("vLLM is not installed here, so transformers alone has read the folder")
-    return found
+    return readers
 
 
 def metadata(out: Path) -> dict[str, Any]:

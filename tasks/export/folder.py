@@ -43,15 +43,17 @@ def write(source: Path | str, model: nn.Module, tokenizer: PreTrainedTokenizerBa
 def _end(out: Path, end: int) -> None:
     """Let what generates with the folder's own settings end a turn where the model does."""
     path = out / "generation_config.json"
-    said = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    ends = said.get("eos_token_id")
+    settings = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    ends = settings.get("eos_token_id")
     ends = [] if ends is None else [ends] if isinstance(ends, int) else list(ends)
     if end not in ends:
-        said["eos_token_id"] = [end, *ends] if ends else end
-        path.write_text(json.dumps(said, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+        settings["eos_token_id"] = [end, *ends] if ends else end
+        path.write_text(json.dumps(settings, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 
-def check(model: nn.Module, tokenizer: PreTrainedTokenizerBase, asked: parity.Asked, out: Path) -> list[parity.Parity]:
+def check(
+    model: nn.Module, tokenizer: PreTrainedTokenizerBase, reference: parity.Reference, out: Path
+) -> list[parity.Parity]:
     """Read the folder as transformers does, and by vLLM where it is installed. Raises UserError where it is another
     model."""
     try:
@@ -74,24 +76,26 @@ def check(model: nn.Module, tokenizer: PreTrainedTokenizerBase, asked: parity.As
     )
     if not other.chat_template:
         raise UserError(f"{out} has another chat template than the model: none at all; take the template of the model")
-    parity.words(tokenizer, asked, theirs, out)
-    found = parity.tokens(model, asked, reader, f"transformers {version('transformers')}")
-    parity.exact(found, out)
-    _generates(asked, reader, other, out)
-    return [found]
+    parity.words(tokenizer, reference, theirs, out)
+    compared = parity.tokens(model, reference, reader, f"transformers {version('transformers')}")
+    parity.exact(compared, out)
+    _generates(reference, reader, other, out)
+    return [compared]
 
 
-def _ends(tokenizer: PreTrainedTokenizerBase, other: PreTrainedTokenizerBase, said: GenerationConfig) -> frozenset[int]:
+def _ends(
+    tokenizer: PreTrainedTokenizerBase, other: PreTrainedTokenizerBase, settings: GenerationConfig
+) -> frozenset[int]:
     """The ids at which a reader of the folder ends a turn: `generate` asks the settings, a server the tokenizer too."""
     if other.eos_token_id != tokenizer.eos_token_id:
         return frozenset(() if other.eos_token_id is None else (other.eos_token_id,))
-    ends = said.eos_token_id
+    ends = settings.eos_token_id
     return frozenset([ends] if isinstance(ends, int) else ends or ())
 
 
-def _generates(asked: parity.Asked, reader: nn.Module, tokenizer: PreTrainedTokenizerBase, out: Path) -> None:
+def _generates(reference: parity.Reference, reader: nn.Module, tokenizer: PreTrainedTokenizerBase, out: Path) -> None:
     """The first few prompts once more, by `generate` as a user calls it: it must end where the model does."""
-    for question, said in list(zip(asked.questions, asked.said, strict=True))[:2]:
+    for question, own in list(zip(reference.questions, reference.turns, strict=True))[:2]:
         ids = tokenizer.apply_chat_template(
             [{"role": "user", "content": question}],
             add_generation_prompt=True,
@@ -100,26 +104,26 @@ def _generates(asked: parity.Asked, reader: nn.Module, tokenizer: PreTrainedToke
             enable_thinking=False,
             strftime_now=DAY.strftime,
         )
-        made = reader.generate(**ids, max_new_tokens=parity.TOKENS, do_sample=False, repetition_penalty=1.0)
-        made = made[0, ids["input_ids"].shape[1] :].tolist()
-        if made != said.tolist() and not _tied(reader, ids["input_ids"][0], made, said.tolist()):
+        theirs = reader.generate(**ids, max_new_tokens=parity.TOKENS, do_sample=False, repetition_penalty=1.0)
+        theirs = theirs[0, ids["input_ids"].shape[1] :].tolist()
+        if theirs != own.tolist() and not _tied(reader, ids["input_ids"][0], theirs, own.tolist()):
             raise UserError(
-                f"{out} generates something else than the model: to {question[:40]!r} {tokenizer.decode(made)[:60]!r} instead of "
-                f"{tokenizer.decode(said)[:60]!r}"
+                f"{out} generates something else than the model: to {question[:40]!r} {tokenizer.decode(theirs)[:60]!r} instead of "
+                f"{tokenizer.decode(own)[:60]!r}"
             )
 
 
 @torch.no_grad()
-def _tied(reader: nn.Module, prompt: torch.Tensor, made: list[int], said: list[int]) -> bool:
+def _tied(reader: nn.Module, prompt: torch.Tensor, theirs: list[int], own: list[int]) -> bool:
     """Whether two continuations part at two tokens that are equally likely."""
-    at = next((i for i, (a, b) in enumerate(zip(made, said)) if a != b), None)
+    at = next((i for i, (a, b) in enumerate(zip(theirs, own)) if a != b), None)
     if at is None:
         return False
-    logits = reader(input_ids=torch.cat([prompt, torch.tensor(said[:at], dtype=torch.long)])[None]).logits[0, -1]
-    return abs(float(logits[made[at]] - logits[said[at]])) <= parity.TIE
+    logits = reader(input_ids=torch.cat([prompt, torch.tensor(own[:at], dtype=torch.long)])[None]).logits[0, -1]
+    return abs(float(logits[theirs[at]] - logits[own[at]])) <= parity.TIE
 
 
-def by_vllm(asked: parity.Asked, out: Path, max_length: int) -> parity.Parity | None:
+def by_vllm(reference: parity.Reference, out: Path, max_length: int) -> parity.Parity | None:
     """What vLLM makes of the folder, loaded as it stands; None where it is not installed."""
     if find_spec("vllm") is None:
         return None
@@ -137,12 +141,12 @@ def by_vllm(asked: parity.Asked, out: Path, max_length: int) -> parity.Parity | 
     llm = vllm.LLM(model=str(out), **settings(max_length=max_length, dtype="float32"))
     wanted = vllm.SamplingParams(temperature=0.0, max_tokens=parity.TOKENS, logprobs=5, skip_special_tokens=False)
     answers = llm.generate(
-        [{"prompt_token_ids": p.tolist()} for p in asked.prompts], [wanted] * len(asked.prompts), use_tqdm=False
+        [{"prompt_token_ids": p.tolist()} for p in reference.prompts], [wanted] * len(reference.prompts), use_tqdm=False
     )
     count = same = differ = 0
-    for answer, said in zip(answers, asked.said, strict=True):
-        (made,) = answer.outputs
-        for token, own, known in zip(made.token_ids, said.tolist(), made.logprobs, strict=False):
+    for answer, wanted_ids in zip(answers, reference.turns, strict=True):
+        (theirs,) = answer.outputs
+        for token, own, known in zip(theirs.token_ids, wanted_ids.tolist(), theirs.logprobs, strict=False):
             count += 1
             same += token == own
             if token != own:  # what follows is another text
@@ -154,7 +158,7 @@ def by_vllm(asked: parity.Asked, out: Path, max_length: int) -> parity.Parity | 
 
 
 def adapter(
-    source: Path | str, model: nn.Module, asked: parity.Asked, base: Path | str, out: Path
+    source: Path | str, model: nn.Module, reference: parity.Reference, base: Path | str, out: Path
 ) -> list[parity.Parity]:
     """The adapter that a training with `lora.merge: false` kept, naming `base`. Raises UserError where there is none,
     or where base and adapter do not say what the model says."""
@@ -165,14 +169,15 @@ def adapter(
         )
     shutil.copytree(kept, out)
     path = out / "adapter_config.json"
-    said: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    settings: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     path.write_text(
-        json.dumps({**said, "base_model_name_or_path": str(base)}, indent=2, sort_keys=True) + "\n", encoding="utf-8"
+        json.dumps({**settings, "base_model_name_or_path": str(base)}, indent=2, sort_keys=True) + "\n",
+        encoding="utf-8",
     )
-    return adapter_check(model, asked, base, out)
+    return adapter_check(model, reference, base, out)
 
 
-def adapter_check(model: nn.Module, asked: parity.Asked, base: Path | str, out: Path) -> list[parity.Parity]:
+def adapter_check(model: nn.Module, reference: parity.Reference, base: Path | str, out: Path) -> list[parity.Parity]:
     """peft loads `base` and the adapter of the folder: they must say what the model says."""
     from peft import PeftModel
 
@@ -183,6 +188,6 @@ def adapter_check(model: nn.Module, asked: parity.Asked, base: Path | str, out: 
         reader = PeftModel.from_pretrained(reader, str(out)).eval()
     except (ValueError, OSError, RuntimeError) as e:
         raise UserError(f"peft cannot load the adapter on {base}: {str(e).strip().splitlines()[0]}") from e
-    found = parity.tokens(model, asked, reader, f"peft {version('peft')}")
-    parity.exact(found, out)
-    return [found]
+    compared = parity.tokens(model, reference, reader, f"peft {version('peft')}")
+    parity.exact(compared, out)
+    return [compared]

@@ -17,7 +17,7 @@ from training.model.render import DAY
 
 
 def export(
-    model: nn.Module, tokenizer: PreTrainedTokenizerBase, asked: parity.Asked, path: Path, quant: str
+    model: nn.Module, tokenizer: PreTrainedTokenizerBase, reference: parity.Reference, path: Path, quant: str
 ) -> list[parity.Parity]:
     """Write the file and read it back; how each reader compares. Raises UserError where the model cannot be written,
     or is read as another one."""
@@ -25,30 +25,30 @@ def export(
         gguf_file.write(model, tokenizer, path, quant=quant)
     except ValueError as e:
         raise UserError(str(e)) from e
-    return check(model, tokenizer, asked, path, quant)
+    return check(model, tokenizer, reference, path, quant)
 
 
 def check(
-    model: nn.Module, tokenizer: PreTrainedTokenizerBase, asked: parity.Asked, path: Path, quant: str
+    model: nn.Module, tokenizer: PreTrainedTokenizerBase, reference: parity.Reference, path: Path, quant: str
 ) -> list[parity.Parity]:
     """The same of a file that is there."""
-    said = gguf_file.contents(path)
-    if said.cut not in gguf_file.CUTS:
+    content = gguf_file.contents(path)
+    if content.cut not in gguf_file.CUTS:
         raise UserError(
-            f"{path} names the rule {said.cut!r} for cutting texts, which is not one of the model's tokenizer"
+            f"{path} names the rule {content.cut!r} for cutting texts, which is not one of the model's tokenizer"
         )
     try:
-        reads = gguf_file.reader(said.tokens, said.kinds, said.merges, said.cut)
+        reads = gguf_file.reader(content.tokens, content.kinds, content.merges, content.cut)
     except Exception as e:  # tokenizers raises no class of its own
         raise UserError(f"{path} has another vocabulary than the model: its merges do not fit it ({e})") from e
-    ends = frozenset(() if said.eos is None else (said.eos,))
-    vocabulary = {t: i for i, t in enumerate(said.tokens)}
+    ends = frozenset(() if content.eos is None else (content.eos,))
+    vocabulary = {t: i for i, t in enumerate(content.tokens)}
     theirs = parity.Words(
         vocabulary=vocabulary,
         ends=ends,
         rendered=lambda question: tokenizer.apply_chat_template(
             [{"role": "user", "content": question}],
-            chat_template=said.template,
+            chat_template=content.template,
             tokenize=False,
             add_generation_prompt=True,
             enable_thinking=False,
@@ -56,38 +56,38 @@ def check(
         ),
         encoded=lambda text: reads.encode(text, add_special_tokens=False).ids,
     )
-    parity.words(tokenizer, asked, theirs, path)
+    parity.words(tokenizer, reference, theirs, path)
     if wrong := gguf_file.disagreement(tokenizer, reads):
         raise UserError(f"{path} gives other ids to the text {wrong[:40]!r} than the tokenizer of the model")
     name = f"transformers {version('transformers')}"
-    found = [parity.tokens(model, asked, gguf_file.load(path), name, divergence=quant != "f32")]
+    compared = [parity.tokens(model, reference, gguf_file.load(path), name, divergence=quant != "f32")]
     if find_spec("llama_cpp") is not None:
-        found.append(_llama_cpp(asked, path))
+        compared.append(_llama_cpp(reference, path))
     if quant == "f32":
-        for one in found:
+        for one in compared:
             parity.exact(one, path)
-    return found
+    return compared
 
 
-def _llama_cpp(asked: parity.Asked, path: Path) -> parity.Parity:
+def _llama_cpp(reference: parity.Reference, path: Path) -> parity.Parity:
     """How llama.cpp reads the file: its own ids of every prompt, and its own likeliest tokens."""
     import llama_cpp
 
-    longest = max(len(p) + len(s) for p, s in zip(asked.prompts, asked.said, strict=True))
+    longest = max(len(p) + len(s) for p, s in zip(reference.prompts, reference.turns, strict=True))
     llama = llama_cpp.Llama(str(path), n_ctx=longest + 8, logits_all=True, verbose=False)
     same = differ = count = 0
-    for prompt, said in zip(asked.prompts, asked.said, strict=True):
+    for prompt, turn in zip(reference.prompts, reference.turns, strict=True):
         text = llama.detokenize(prompt.tolist(), special=True)
         if (ids := llama.tokenize(text, add_bos=False, special=True)) != prompt.tolist():
             raise UserError(
                 f"llama.cpp gives other ids to the prompt {text[:40]!r} than the tokenizer of the model: {ids}"
             )
         llama.reset()
-        llama.eval([*prompt.tolist(), *said.tolist()])
-        logits = np.array(llama.scores[len(prompt) - 1 : len(prompt) + len(said) - 1])
-        short = logits.max(-1) - logits[np.arange(len(said)), said]
-        same += int((logits.argmax(-1) == said).sum())
+        llama.eval([*prompt.tolist(), *turn.tolist()])
+        logits = np.array(llama.scores[len(prompt) - 1 : len(prompt) + len(turn) - 1])
+        short = logits.max(-1) - logits[np.arange(len(turn)), turn]
+        same += int((logits.argmax(-1) == turn).sum())
         differ += int((short > 20 * parity.TIE).sum())  # its key/value cache is float16
-        count += len(said)
+        count += len(turn)
     name = f"llama.cpp of llama-cpp-python {llama_cpp.__version__}"
-    return parity.Parity(reader=name, prompts=len(asked.prompts), tokens=count, differ=differ, top1=same / count)
+    return parity.Parity(reader=name, prompts=len(reference.prompts), tokens=count, differ=differ, top1=same / count)

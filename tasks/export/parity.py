@@ -57,7 +57,7 @@ class Parity:
     top1: float
     kl: float | None = None
 
-    def said(self) -> str:
+    def sentence(self) -> str:
         """In words."""
         exact = f"all {self.tokens} greedy tokens of {self.prompts} prompts are the same"
         far = f"{self.top1:.1%} of {self.tokens} greedy tokens of {self.prompts} prompts are the same"
@@ -80,26 +80,26 @@ class Words:
 
 
 @dataclass(frozen=True)
-class Asked:
+class Reference:
     """Questions, the ids of their prompts, and what the model says to each by its likeliest tokens."""
 
     questions: tuple[str, ...]
     prompts: tuple[np.ndarray, ...]
-    said: tuple[np.ndarray, ...]
+    turns: tuple[np.ndarray, ...]
 
 
 def questions(root: Path, n: int) -> list[str]:
     """`n` questions: those that the project holds out, then made-up ones of every kind of text."""
     file = root / "artifacts" / "questions" / "problems.parquet"
     held = sorted(p.question for p in tables.read(file, Problem) if p.split == "test") if file.exists() else []
-    made = (
+    generated = (
         _ASKED[i % len(_ASKED)].format(a=17 * i + 3, b=1000 * i + 999, n=i % 9 + 2, w=_WORDS[i % len(_WORDS)])
         for i in range(n)
     )
-    return list(dict.fromkeys([*held[: n // 2], *made]))[:n]
+    return list(dict.fromkeys([*held[: n // 2], *generated]))[:n]
 
 
-def ask(model: nn.Module, tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> Asked:
+def ask(model: nn.Module, tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> Reference:
     """What the model says. Raises UserError where no prompt fits into its context."""
     renderer, room = Renderer(tokenizer), int(model.config.max_position_embeddings) - TOKENS
     prompts = [renderer.prompt([Message(role="user", content=t)]) for t in texts]
@@ -108,29 +108,29 @@ def ask(model: nn.Module, tokenizer: PreTrainedTokenizerBase, texts: Sequence[st
         raise UserError(f"no prompt of the check fits into a context of {room + TOKENS} tokens")
     session = TorchSampler(model, renderer.end_id).open([prompts[i] for i in fits], [0] * len(fits))
     turns = session.generate(Sampling(temperature=0.0, max_tokens=TOKENS))
-    return Asked(tuple(texts[i] for i in fits), tuple(prompts[i] for i in fits), tuple(t.ids for t in turns))
+    return Reference(tuple(texts[i] for i in fits), tuple(prompts[i] for i in fits), tuple(t.ids for t in turns))
 
 
 @torch.no_grad()
-def tokens(model: nn.Module, asked: Asked, reader: nn.Module, name: str, *, divergence: bool = False) -> Parity:
+def tokens(model: nn.Module, reference: Reference, reader: nn.Module, name: str, *, divergence: bool = False) -> Parity:
     """How the tokens of a `reader` compare (a causal LM as transformers loads it)."""
     same = count = differ = 0
     kl = 0.0
-    for lo in range(0, len(asked.prompts), _BATCH):
-        rows = list(zip(asked.prompts[lo : lo + _BATCH], asked.said[lo : lo + _BATCH], strict=True))
+    for lo in range(0, len(reference.prompts), _BATCH):
+        rows = list(zip(reference.prompts[lo : lo + _BATCH], reference.turns[lo : lo + _BATCH], strict=True))
         theirs = _read(reader, rows)
         ours = _own(model, rows) if divergence else None
-        said = torch.from_numpy(np.concatenate([s for _, s in rows]))
-        short = theirs.amax(-1) - theirs.gather(-1, said[:, None]).squeeze(-1)
-        same += int((theirs.argmax(-1) == said).sum())
+        own = torch.from_numpy(np.concatenate([s for _, s in rows]))
+        short = theirs.amax(-1) - theirs.gather(-1, own[:, None]).squeeze(-1)
+        same += int((theirs.argmax(-1) == own).sum())
         differ += int((short > TIE).sum())
-        count += len(said)
+        count += len(own)
         if ours is not None:
             a, b = ours.log_softmax(-1), theirs.log_softmax(-1)
             kl += float((a.exp() * (a - b)).sum(-1).double().sum())
     return Parity(
         reader=name,
-        prompts=len(asked.prompts),
+        prompts=len(reference.prompts),
         tokens=count,
         differ=differ,
         top1=same / count,
@@ -143,8 +143,8 @@ def _read(reader: nn.Module, rows: Sequence[tuple[np.ndarray, np.ndarray]]) -> T
     lengths = [len(p) + len(s) for p, s in rows]
     ids = torch.zeros(len(rows), max(lengths), dtype=torch.long)
     mask = torch.zeros_like(ids)
-    for i, (prompt, said) in enumerate(rows):
-        ids[i, : lengths[i]] = torch.from_numpy(np.concatenate([prompt, said]))
+    for i, (prompt, turn) in enumerate(rows):
+        ids[i, : lengths[i]] = torch.from_numpy(np.concatenate([prompt, turn]))
         mask[i, : lengths[i]] = 1
     logits = reader(input_ids=ids, attention_mask=mask, use_cache=False).logits
     return torch.cat([logits[i, len(p) - 1 : n - 1].float() for i, ((p, _), n) in enumerate(zip(rows, lengths))])
@@ -160,7 +160,7 @@ def _own(model: nn.Module, rows: Sequence[tuple[np.ndarray, np.ndarray]]) -> Ten
     return (kept @ head_weight(model).T).float()
 
 
-def words(tokenizer: PreTrainedTokenizerBase, asked: Asked, theirs: Words, where: Path) -> None:
+def words(tokenizer: PreTrainedTokenizerBase, reference: Reference, theirs: Words, where: Path) -> None:
     """Raises UserError where a reader of `where` has another vocabulary, template or end of a turn than the model was
     trained with."""
     renderer, own = Renderer(tokenizer), tokenizer.get_vocab()
@@ -177,7 +177,7 @@ def words(tokenizer: PreTrainedTokenizerBase, asked: Asked, theirs: Words, where
             f"{where} ends a turn at {named}, and the model ends its turns with {renderer.end!r} (id {renderer.end_id}): a reader would "
             "let it write on; name that token as eos_token_id"
         )
-    for question, prompt in zip(asked.questions, asked.prompts, strict=True):
+    for question, prompt in zip(reference.questions, reference.prompts, strict=True):
         text = theirs.rendered(question)
         ids = [int(i) for i in theirs.encoded(text)]
         if ids == prompt.tolist():
@@ -191,10 +191,10 @@ def words(tokenizer: PreTrainedTokenizerBase, asked: Asked, theirs: Words, where
         raise UserError(f"{where} gives other ids to the prompt {question[:40]!r} than the tokenizer of the model")
 
 
-def exact(found: Parity, where: Path) -> None:
+def exact(compared: Parity, where: Path) -> None:
     """Raises UserError where tokens differ."""
-    if found.differ:
+    if compared.differ:
         raise UserError(
-            f"{where} says something else than the model: {found.differ} of {found.tokens} greedy tokens differ, read by {found.reader}; "
+            f"{where} says something else than the model: {compared.differ} of {compared.tokens} greedy tokens differ, read by {compared.reader}; "
             "nothing was exported"
         )

@@ -189,13 +189,13 @@ def changed(name: str, protocol: Mapping[str, Any], *, before: bool = False) -> 
     flat = {k: v for k, v in own.items() if k not in STAGES}
     if not by_stage:
         by_stage = {"rl": overlaid({**SMALL, **(BEFORE if before else {})}, flat)}
-    found = []
+    differing = []
     for stage, knobs in sorted(by_stage.items()):
         shipped = stages.get(stage, {})
         for knob, value in sorted(settled(stage, knobs)):
             if knob not in SIZES and knob in shipped and _full(stage, knob, shipped[knob]) != _full(stage, knob, value):
-                found.append(f"{stage}.{knob}")
-    return found
+                differing.append(f"{stage}.{knob}")
+    return differing
 
 
 def _full(stage: str, knob: str, value: Any) -> Any:

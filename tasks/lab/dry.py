@@ -354,9 +354,9 @@ class Traced:
         self._owned(out, out.values)
         if out.values.requires_grad and float(out.values.detach().abs().sum()) > 0:
             inputs = [x for x in (stats.logp, stats.entropy) if x is not None and x.requires_grad]
-            found = torch.autograd.grad(out.values.sum(), inputs, retain_graph=True, allow_unused=True)
-            unseen = all(g is None for g in found)  # it reads the distribution, which is no input
-            if unseen or any(g is not None and float(g.abs().max()) > 1e-12 for g in found):
+            gradients = torch.autograd.grad(out.values.sum(), inputs, retain_graph=True, allow_unused=True)
+            unseen = all(g is None for g in gradients)  # it reads the distribution, which is no input
+            if unseen or any(g is not None and float(g.abs().max()) > 1e-12 for g in gradients):
                 self.seen.changes.add("gradient")
         return out
 
@@ -404,14 +404,14 @@ class Traced:
                 self.seen.changes.add("gradient")
         return out
 
-    def _owned(self, *made: Any) -> None:
-        self.log.own.update(map(id, made))
-        self.log.kept.extend(made)
+    def _owned(self, *objects: Any) -> None:
+        self.log.own.update(map(id, objects))
+        self.log.kept.extend(objects)
 
 
 def _gradient(value: Tensor, of: Tensor) -> np.ndarray:
-    (found,) = torch.autograd.grad(value, [of], retain_graph=True, allow_unused=True)
-    return np.zeros(of.numel()) if found is None else found.detach().double().numpy().ravel()
+    (gradient,) = torch.autograd.grad(value, [of], retain_graph=True, allow_unused=True)
+    return np.zeros(of.numel()) if gradient is None else gradient.detach().double().numpy().ravel()
 
 
 def _by_token(groups: Sequence[Group], advantages: Any) -> np.ndarray:
@@ -480,11 +480,11 @@ def _put(params: dict[str, Any], knob: str, value: Any) -> None:
 
 def own(name: str) -> dict[str, dict[str, Any]]:
     """Stage -> the knobs that the recipe itself sets, those of what it extends among them."""
-    found: dict[str, dict[str, Any]] = {}
+    by_stage: dict[str, dict[str, Any]] = {}
     for layer in recipe_layers(name):
         for stage, knobs in layer.stages.items():
-            found[stage] = overlaid(found.get(stage, {}), knobs or {})
-    return found
+            by_stage[stage] = overlaid(by_stage.get(stage, {}), knobs or {})
+    return by_stage
 
 
 _ALIVE: list[Any] = []  # folders that last as long as the process
@@ -535,12 +535,12 @@ def _start(room: Room) -> None:
 
 
 def _problems(root: Path) -> list[Problem]:
-    found: list[Problem] = []
+    problems: list[Problem] = []
     for stage in ("questions", "problems"):
         path = root / "artifacts" / stage / "problems.parquet"
         if path.exists():
-            found += tables.read(path, Problem)
-    return found
+            problems += tables.read(path, Problem)
+    return problems
 
 
 # --- running it -------------------------------------------------------------------------------------------------------
@@ -686,16 +686,16 @@ def _traced(
         if value is None:
             continue
         many = isinstance(value, list)
-        made = []
+        traced = []
         for bound, one in zip(value if many else [value], spec if many else [spec], strict=True):
             seen = Seen(stage, knob, kind, one["piece"], {k: v for k, v in one.items() if k != "piece"})
             if knob in mine:
                 log.pieces.append(seen)
-            made.append(Traced(bound, seen, log))
+            traced.append(Traced(bound, seen, log))
         if group:
-            out[group] = replace(out[group], **{inner: made[0]})
+            out[group] = replace(out[group], **{inner: traced[0]})
         else:
-            out[knob] = made if many else made[0]
+            out[knob] = traced if many else traced[0]
     log.knobs[stage] = out
     return out
 

@@ -109,7 +109,7 @@ class Script:
     def __call__(self, heard: str, turn: int, seed: int) -> str:
         rng = np.random.default_rng(seed_for(seed, "script", turn))
         problem = self._found(heard)
-        env = next((env for said, env in SAID.items() if said in heard), problem.env if problem else "")
+        env = next((env for words, env in SAID.items() if words in heard), problem.env if problem else "")
         act = ACTS.get(env)
         problem = problem or (self.problems[0] if self.problems else None)
         if act is not None and problem is not None and (text := act(problem, heard, turn, rng)):
@@ -221,8 +221,10 @@ def _workflow(p: Problem, heard: str, turn: int, rng: np.random.Generator) -> st
 def _progress(p: Problem, heard: str, turn: int, rng: np.random.Generator) -> str:
     numbers = [int(x) for x in re.findall(r"\d+", heard)] or [1, 1]
     a, b = rng.choice(numbers, 2)
-    said = re.findall(r"\b(add|subtract|multiply) (\d+) (?:and|from|by) (\d+)", heard)
-    name, x, y = said[-1] if said and rng.random() < 0.6 else (rng.choice(["add", "subtract", "multiply"]), a, b)
+    operations = re.findall(r"\b(add|subtract|multiply) (\d+) (?:and|from|by) (\d+)", heard)
+    name, x, y = (
+        operations[-1] if operations and rng.random() < 0.6 else (rng.choice(["add", "subtract", "multiply"]), a, b)
+    )
     notes = f"<progress>r{a}</progress>" if rng.random() < 0.5 else ""
     return f"{notes}<call>{name}({x}, {y})</call>"
 

@@ -20,11 +20,11 @@ def hosts(envs: Sequence[Any]) -> dict[str, Any]:
 def opening(stage: Stage, envs: Sequence[Any], search: Callable[..., str]) -> Opening:
     """What the problems of artifacts/questions and artifacts/problems begin with in these environments; `search` is the
     search tool."""
-    made = hosts(envs)
+    environments = hosts(envs)
     known = {
         p.id: p
         for name in ("questions", "problems")
         if stage.reads(name) and (stage.root / "artifacts" / name / "problems.parquet").exists()
         for p in tables.read(stage.input(name, "problems.parquet"), Problem)
     }
-    return Opening(made, bound(search, made.values()), known)
+    return Opening(environments, bound(search, environments.values()), known)

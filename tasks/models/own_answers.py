@@ -37,7 +37,7 @@ def pairs_of(
     """Pairs of `samples` episodes of each of at most `train` and `valid` problems of every family, questions among them;
     at most `most` of a problem. Which problems is decided by their hashes."""
     hosts = openings.hosts(envs)
-    asked = [p for p in _problems(stage, train, valid) if p.env in hosts]
+    problems = [p for p in _problems(stage, train, valid) if p.env in hosts]
     model, tokenizer = load_model(stage.input("sft", "model"), dtype=dtype, device=device)
     renderer = Renderer(tokenizer)
     player = Player(
@@ -49,14 +49,14 @@ def pairs_of(
         max_tokens=sampling.max_tokens,
     )
     finished, out = stage.finished("own_answers"), []
-    for lo in stage.progress(range(0, len(asked), PART), "own answers"):
-        part = asked[lo : lo + PART]
+    for lo in stage.progress(range(0, len(problems), PART), "own answers"):
+        part = problems[lo : lo + PART]
         for problem, rows in zip(
             part, finished(str(lo), partial(_played, player, part, samples, stage.seed)), strict=True
         ):
             episodes = [
-                Episode(messages=tuple(Message(role=r, content=c) for r, c in said), score=score, begins=begins)
-                for said, score, begins in rows
+                Episode(messages=tuple(Message(role=r, content=c) for r, c in turns), score=score, begins=begins)
+                for turns, score, begins in rows
             ]
             out += own_answers(problem, episodes, most=most)
     return out
@@ -65,10 +65,10 @@ def pairs_of(
 def _problems(stage: Stage, train: int, valid: int) -> list[Problem]:
     out: list[Problem] = []
     for name in ("questions", "problems"):
-        found = tables.read(stage.input(name, "problems.parquet"), Problem)
-        for family in sorted({p.family for p in found}) if name == "problems" else [None]:
+        problems = tables.read(stage.input(name, "problems.parquet"), Problem)
+        for family in sorted({p.family for p in problems}) if name == "problems" else [None]:
             for split, n in (("train", train), ("valid", valid)):
-                mine = [p for p in found if p.split == split and family in (None, p.family)]
+                mine = [p for p in problems if p.split == split and family in (None, p.family)]
                 out += sorted(mine, key=lambda p: seed_for(stage.seed, "preferences", "own_answers", p.id))[:n]
     return out
 

@@ -19,7 +19,7 @@ KEYS = ("loss",)
 LOSS = ("all", "last")
 
 
-def conversations(stage: Stage, files: Sequence[Any], protect: Sequence[str] = ()) -> read.Found:
+def conversations(stage: Stage, files: Sequence[Any], protect: Sequence[str] = ()) -> read.ReadRows:
     """The conversations of all files. Raises UserError for a file that makes none."""
 
     def make(entry: read.Entry, rows: Iterable[Any]) -> Iterator[tuple[str, Demonstration] | Quarantined]:
@@ -29,7 +29,7 @@ def conversations(stage: Stage, files: Sequence[Any], protect: Sequence[str] = (
                 continue
             place, row = item
             try:
-                said = conversation(row)
+                messages = conversation(row)
             except ValueError as e:
                 reason, _, evidence = str(e).partition(": ")
                 if not re.fullmatch("[a-z_]+", reason) or not evidence:  # a sentence of a helper without a code
@@ -37,8 +37,8 @@ def conversations(stage: Stage, files: Sequence[Any], protect: Sequence[str] = (
                 evidence = evidence.encode("utf-8", "replace").decode()
                 yield Quarantined(id=place, stage=stage.name, reason=reason, evidence=evidence)
                 continue
-            split = read.split_for(entry, row, read.question(said))
-            yield place, Demonstration.make(problem=place, messages=said, split=split)
+            split = read.split_for(entry, row, read.question(messages))
+            yield place, Demonstration.make(problem=place, messages=messages, split=split)
 
     def loss(entry: read.Entry) -> str:
         chosen = entry.more.get("loss", "all")

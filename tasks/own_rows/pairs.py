@@ -20,7 +20,7 @@ KEYS = ("clean", "scale", "ratings", "limit")
 CLEANED = "cleaned"  # the column of a pair that no cleaner is to judge
 
 
-def pairs(stage: Stage, files: Sequence[Any], protect: Sequence[str] = ()) -> read.Found:
+def pairs(stage: Stage, files: Sequence[Any], protect: Sequence[str] = ()) -> read.ReadRows:
     """The pairs of all files. Raises UserError for a file that makes none."""
 
     def make(entry: read.Entry, rows: Iterable[Any]) -> Iterator[tuple[str, PreferencePair] | Quarantined]:

@@ -24,7 +24,7 @@ from tasks.runtime.stage import Stage
 KEYS = {"layout", "check", "name"}
 
 
-def problems(stage: Stage, files: Sequence[Any], protect: Sequence[str] = ()) -> read.Found:
+def problems(stage: Stage, files: Sequence[Any], protect: Sequence[str] = ()) -> read.ReadRows:
     """The problems of all files. Raises UserError for a file that makes none, and a layout, verifier or environment
     that does not exist."""
     known = {kind: pieces.files(kind) for kind in ("layout", "verifier", "env")}
@@ -51,22 +51,22 @@ def problems(stage: Stage, files: Sequence[Any], protect: Sequence[str] = ()) ->
             try:
                 if not isinstance(row, Mapping):
                     raise ValueError(f"not_an_object: {row!r:.200}")
-                made = layout(row, index, **knobs)
-                _fits(made, known, bool(more.get("check", True)))
+                problem = layout(row, index, **knobs)
+                _fits(problem, known, bool(more.get("check", True)))
             except ValueError as e:
                 reason, _, evidence = str(e).partition(":")
                 yield Quarantined(id=place, stage=stage.name, reason=reason, evidence=evidence.strip())
                 continue
-            asked = str(made.lineage.get("question", made.question))
-            split = read.split_for(entry, row, asked)
-            if split == "train" and seed_for(stage.seed, "weight", made.id) / 2**63 >= share:
+            question = str(problem.lineage.get("question", problem.question))
+            split = read.split_for(entry, row, question)
+            if split == "train" and seed_for(stage.seed, "weight", problem.id) / 2**63 >= share:
                 why = (
                     f"weight {entry.weight:g} beside {max(weights):g}: {share:.0%} of the rows of this file are played"
                 )
                 yield Quarantined(id=place, stage=stage.name, reason="weight", evidence=why)
                 continue
-            lineage = {**made.lineage, "root": read.root_of(asked), "file": entry.path, "place": place}
-            yield place, replace(made, family=family, lineage=lineage, split=split)
+            lineage = {**problem.lineage, "root": read.root_of(question), "file": entry.path, "place": place}
+            yield place, replace(problem, family=family, lineage=lineage, split=split)
 
     return read.read(stage, files, make, Problem, more=KEYS | _options(known["layout"]), protect=protect)
 
@@ -80,14 +80,14 @@ def _options(layouts: Mapping[str, Path]) -> set[str]:
     } - {"split"}
 
 
-def _fits(made: Problem, known: Mapping[str, Mapping[str, Path]], check: bool) -> None:
+def _fits(problem: Problem, known: Mapping[str, Mapping[str, Path]], check: bool) -> None:
     """Raises ValueError for a problem whose verifier or environment is not there, or whose own answer is wrong."""
-    for kind, name in (("verifier", made.verifier), ("env", made.env)):
+    for kind, name in (("verifier", problem.verifier), ("env", problem.env)):
         if name.replace("-", "_") not in known[kind]:
             raise ValueError(f"unknown_{kind}: {name!r}: {nearest(name, known[kind])}")
-    if check and not made.lineage.get("unanswered"):
-        score = verify(made, made.answer)
+    if check and not problem.lineage.get("unanswered"):
+        score = verify(problem, problem.answer)
         if not isinstance(score, Scored) or score.value != 1.0:
             raise ValueError(
-                f"wrong_reference: {made.verifier} gives {score} to the row's own answer {made.answer!r:.80}"
+                f"wrong_reference: {problem.verifier} gives {score} to the row's own answer {problem.answer!r:.80}"
             )

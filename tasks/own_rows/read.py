@@ -93,7 +93,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Found:
+class ReadRows:
     """The rows of all files: what they became, where each came from, and the quarantined."""
 
     rows: list[Any]
@@ -148,7 +148,7 @@ def read(
     more: Iterable[str] = (),
     loss: Callable[[Entry], str] = lambda entry: "all",
     protect: Sequence[str] = (),
-) -> Found:
+) -> ReadRows:
     """The rows of all files of a knob.
 
     make: (entry, rows) -> (place, value of `cls`) of each, or Quarantined. protect: files whose texts must not be
@@ -156,9 +156,9 @@ def read(
 
     Raises UserError where a file gives not one row.
     """
-    found = Found([], [], [], {})
+    result = ReadRows([], [], [], {})
     guard = Protected([t for one in protect for t in files.texts_of(str(stage.source(one)))]) if protect else None
-    asked = _held_out(stage)
+    tested = _held_out(stage)
     seen: dict[str, str] = {}
     for entry in entries(stage.name, value, more):
         good, bad = [], []
@@ -170,7 +170,7 @@ def read(
             if one.id in seen:
                 why = f"{place} is the same as {seen[one.id]}"
                 bad.append(Quarantined(id=place, stage=stage.name, reason="duplicate", evidence=why))
-            elif one.split == "train" and (held := _leaks(one, asked, guard)):
+            elif one.split == "train" and (held := _leaks(one, tested, guard)):
                 bad.append(Quarantined(id=place, stage=stage.name, reason="held_out", evidence=held))
             else:
                 seen[one.id] = place
@@ -182,34 +182,34 @@ def read(
             first = f"; the first: {bad[0].id}: {bad[0].evidence[:200]}" if bad else ""
             raise UserError(f"{entry.where}: {entry.path} gives not one row: {why}{first}")
         kept = Counter(one.split for _, one in good)
-        _count(found, entry, len(good) + len(bad), kept, bad)
-        found.rows.extend(one for _, one in good)
-        found.own.extend(
+        _count(result, entry, len(good) + len(bad), kept, bad)
+        result.rows.extend(one for _, one in good)
+        result.own.extend(
             OwnRow(id=one.id, file=entry.path, place=place, weight=entry.weight, loss=loss(entry))
             for place, one in good
         )
-        found.quarantined.extend(bad)
-    return _apart(stage, found)
+        result.quarantined.extend(bad)
+    return _apart(stage, result)
 
 
-def _apart(stage: Stage, found: Found) -> Found:
+def _apart(stage: Stage, result: ReadRows) -> ReadRows:
     """Without the rows to train on that ask what another row, to be measured on, asks too."""
-    asks = {one.id: root_of(asked_by(one)) for one in found.rows}
-    held = {asks[one.id]: one.id for one in found.rows if one.split != "train"}
-    gone = {one.id for one in found.rows if one.split == "train" and asks[one.id] in held}
+    asks = {one.id: root_of(asked_by(one)) for one in result.rows}
+    held = {asks[one.id]: one.id for one in result.rows if one.split != "train"}
+    gone = {one.id for one in result.rows if one.split == "train" and asks[one.id] in held}
     if not gone:
-        return found
-    places = {o.id: o.place for o in found.own}
-    files_of = {o.id: o.file for o in found.own}
+        return result
+    places = {o.id: o.place for o in result.own}
+    files_of = {o.id: o.file for o in result.own}
     bad = []
     for i in sorted(gone, key=lambda i: places[i]):
         why = f"{asks[i][:120]!r} is asked by {places[held[asks[i]]]} too, which is not trained on"
         bad.append(Quarantined(id=places[i], stage=stage.name, reason="held_out", evidence=why))
-        n = found.counts[files_of[i]]
+        n = result.counts[files_of[i]]
         n["kept"], n["train"] = n["kept"] - 1, n["train"] - 1
         n["held_out"] = n.get("held_out", 0) + 1
-    rows, own = [r for r in found.rows if r.id not in gone], [o for o in found.own if o.id not in gone]
-    return Found(rows, own, [*found.quarantined, *bad], found.counts)
+    rows, own = [r for r in result.rows if r.id not in gone], [o for o in result.own if o.id not in gone]
+    return ReadRows(rows, own, [*result.quarantined, *bad], result.counts)
 
 
 def asked_by(one: Any) -> str:
@@ -219,21 +219,21 @@ def asked_by(one: Any) -> str:
     return question(getattr(one, "messages", None) or one.prompt)
 
 
-def _count(found: Found, entry: Entry, n: int, kept: Mapping[str, int], bad: Sequence[Quarantined]) -> None:
-    mine = found.counts.setdefault(entry.path, {"read": 0, "kept": 0})
+def _count(result: ReadRows, entry: Entry, n: int, kept: Mapping[str, int], bad: Sequence[Quarantined]) -> None:
+    mine = result.counts.setdefault(entry.path, {"read": 0, "kept": 0})
     for name, more in {"read": n, "kept": sum(kept.values()), **kept, **tables.counts(bad)}.items():
         mine[name] = mine.get(name, 0) + more
 
 
-def _valid(stage: str, made: Sequence[tuple[str, T]], cls: type[T]) -> tuple[list[tuple[str, T]], list[Quarantined]]:
+def _valid(stage: str, good: Sequence[tuple[str, T]], cls: type[T]) -> tuple[list[tuple[str, T]], list[Quarantined]]:
     """Rows that satisfy the pandera schema of their type, and the others with the place in the file."""
-    if not made:
+    if not good:
         return [], []
-    places = {one.id: place for place, one in made}  # type: ignore[attr-defined]
-    _, bad = tables.check(pd.DataFrame([to_row(one) for _, one in made]), tables.schema_of(cls), stage)
+    places = {one.id: place for place, one in good}  # type: ignore[attr-defined]
+    _, bad = tables.check(pd.DataFrame([to_row(one) for _, one in good]), tables.schema_of(cls), stage)
     wrong = {q.id for q in bad}
     return (
-        [(place, one) for place, one in made if one.id not in wrong],  # type: ignore[attr-defined]
+        [(place, one) for place, one in good if one.id not in wrong],  # type: ignore[attr-defined]
         [replace(q, id=places.get(q.id, q.id), evidence=q.evidence.partition(": ")[2] or q.evidence) for q in bad],
     )
 
@@ -243,12 +243,12 @@ def root_of(text: str) -> str:
     return " ".join(words(text)) or text
 
 
-def split_for(entry: Entry, row: Any, asked: str) -> Split:
+def split_for(entry: Entry, row: Any, question: str) -> Split:
     """The split of a row: of its file, of its column `split`, or of the hash of what it asks."""
     if entry.use:
         return entry.use  # type: ignore[return-value]
     given = row.get("split") if isinstance(row, Mapping) else None
-    return given if given in SPLITS else split_of(f"own:{root_of(asked)}")  # type: ignore[return-value]
+    return given if given in SPLITS else split_of(f"own:{root_of(question)}")  # type: ignore[return-value]
 
 
 def question(messages: Sequence[Message]) -> str:
@@ -269,12 +269,12 @@ def _held_out(stage: Stage) -> dict[str, str]:
     return out
 
 
-def _leaks(one: Any, asked: Mapping[str, str], guard: Protected | None) -> str:
+def _leaks(one: Any, tested: Mapping[str, str], guard: Protected | None) -> str:
     """Why a row must not be trained on, "" where it may."""
     messages = getattr(one, "messages", None) or one.prompt
     texts = [m.content for m in messages if m.role != "system"]
     for text in texts:
-        if where := asked.get(root_of(text)):
+        if where := tested.get(root_of(text)):
             return f"{text[:120]!r} is asked in the evaluation: {where}"
     if guard:
         for text in (*texts, *(getattr(one, side, "") for side in ("chosen", "rejected"))):
@@ -283,16 +283,16 @@ def _leaks(one: Any, asked: Mapping[str, str], guard: Protected | None) -> str:
     return ""
 
 
-def write(stage: Stage, found: Found) -> dict[str, Any]:
+def write(stage: Stage, result: ReadRows) -> dict[str, Any]:
     """own.parquet, a line to the log for each file, and what the card says of them."""
-    tables.write(stage.out / "own.parquet", found.own, OwnRow)
-    for file, n in found.counts.items():
+    tables.write(stage.out / "own.parquet", result.own, OwnRow)
+    for file, n in result.counts.items():
         splits = ", ".join(f"{n[s]} {s}" for s in SPLITS if n.get(s))
         reasons = {k: v for k, v in n.items() if k not in ("read", "kept", *SPLITS)}
         lost = f"; quarantined: {', '.join(f'{v} {k}' for k, v in reasons.items())}" if reasons else ""
         line = f"{stage.name}: {file}: {n['read']:,} rows read, {n['kept']:,} kept ({splits}){lost}"
         print(line + (f" (espalier why, artifacts/{stage.name}/quarantine.parquet)" if lost else ""), file=sys.stderr)
-    return {"files": {f: dict(n) for f, n in found.counts.items()}}
+    return {"files": {f: dict(n) for f, n in result.counts.items()}}
 
 
 def own_rows(folder: Path) -> dict[str, OwnRow]:

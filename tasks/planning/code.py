@@ -199,29 +199,29 @@ def leaves(known: Mapping[str, Knob]) -> Iterator[tuple[str, Knob]]:
 
 def lookup(values: Mapping[str, Any], name: str) -> Any:
     """The value of a dotted name; None where it is not there."""
-    found: Any = values
+    value: Any = values
     for part in name.split("."):
-        found = found.get(part) if isinstance(found, Mapping) else None
-    return found
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value
 
 
 def _knob(name: str, annotation: ast.expr | None, default: ast.expr, path: Path, about: str) -> Knob:
     if isinstance(default, ast.Name):  # a constant of the module, itself a literal
         default = source(path).constants.get(default.id, default)
     if isinstance(default, ast.Call) and isinstance(default.func, ast.Name) and not default.args:
-        found = _class(default.func.id, path)
-        if found is not None:
-            return _nested(name, annotation, default, found, path, about)
+        settings = _class(default.func.id, path)
+        if settings is not None:
+            return _nested(name, annotation, default, settings, path, about)
     folder, many = _piece(annotation)
     value = _plain(_literal(default, path, f"the default of {name}"))
     return Knob(name=name, default=value, annotation=annotation, home=path, piece=folder, many=many, about=about)
 
 
 def _nested(
-    name: str, annotation: ast.expr | None, call: ast.Call, found: tuple[Path, ast.ClassDef], path: Path, about: str
+    name: str, annotation: ast.expr | None, call: ast.Call, settings: tuple[Path, ast.ClassDef], path: Path, about: str
 ) -> Knob:
     """The knob of a call of a class: the fields of the class, with the defaults that the call gives."""
-    home, node = found
+    home, node = settings
     fields = _fields(home, node)
     for given in call.keywords:
         if given.arg not in fields:
@@ -283,8 +283,8 @@ def _module(path: Path) -> str:
 
 def section(doc: str, title: str) -> str:
     """The indented lines below `title:` of a docstring."""
-    found = re.search(rf"^{title}:\n((?:[ ]+.*\n?|\n(?=[ ]))*)", doc, re.M)
-    return found.group(1).rstrip() if found else ""
+    match = re.search(rf"^{title}:\n((?:[ ]+.*\n?|\n(?=[ ]))*)", doc, re.M)
+    return match.group(1).rstrip() if match else ""
 
 
 def entries(doc: str, title: str) -> dict[str, str]:
@@ -411,8 +411,8 @@ def closure(start: list[Path], known: Imports) -> set[Path]:
 
 def imported(path: Path, without: Collection[str] = ()) -> list[Path]:
     """The files that `path` imports itself, but for the modules `without` and PLUMBING."""
-    found = {p for module in source(path).modules.difference(without) for p in _files_of(module)}
-    return [p for p in found if name_of(p) not in PLUMBING]
+    files = {p for module in source(path).modules.difference(without) for p in _files_of(module)}
+    return [p for p in files if name_of(p) not in PLUMBING]
 
 
 def opened(files: set[Path], spoken: set[str], known: Imports) -> set[Path]:

@@ -35,11 +35,11 @@ def families(*, seconds: float = 0.05) -> Iterator[Family]:
         first = function(0, "train", 0, **knobs)  # tables that a family keeps are made here, and not counted
         rate = None
         if seconds:
-            start, made = time.process_time(), 0
-            while (used := time.process_time() - start) < seconds or not made:
-                made += 1
-                function(0, "train", made, **knobs)
-            rate = made / used if used else None
+            start, count = time.process_time(), 0
+            while (used := time.process_time() - start) < seconds or not count:
+                count += 1
+                function(0, "train", count, **knobs)
+            rate = count / used if used else None
         example = first.question if isinstance(first, Problem) else ""
         yield Family(name, ladder, tuple(getattr(source, "CERTIFICATE", ())), rate, example)
 

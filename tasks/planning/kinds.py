@@ -72,11 +72,11 @@ def declared(kind: str, variant: str = "") -> Kind:
     UserError where its package has none."""
     path, name = _home(kind), variant.capitalize() + _protocol(kind)
     tree = code.source(path).tree if path.is_file() else ast.Module(body=[], type_ignores=[])
-    found = next((n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == name), None)
-    if found is None:
+    protocol = next((n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == name), None)
+    if protocol is None:
         raise UserError(f"{path} declares no Protocol {name}: every kind of pieces is declared in its package")
-    call = next(n for n in found.body if isinstance(n, ast.FunctionDef) and n.name == "__call__")
-    doc = ast.get_docstring(found) or ""
+    call = next(n for n in protocol.body if isinstance(n, ast.FunctionDef) and n.name == "__call__")
+    doc = ast.get_docstring(protocol) or ""
     return Kind(
         name=kind,
         package=package_of(kind),

@@ -28,15 +28,15 @@ _KNOB = re.compile(r"\{(\w+)\}")
 
 def reads(path: Path, knobs: Mapping[str, Any]) -> list[str]:
     """The parts that a piece with these knobs reads."""
-    found: list[str] = []
+    parts: list[str] = []
     for text in src.constant(path, "READS", ()):
         named = _KNOB.search(text)
         if named is None:
-            found.append(text)
+            parts.append(text)
             continue
         value = knobs[named.group(1)]
-        found += [_KNOB.sub(lambda _, v=v: v, text) for v in ([value] if isinstance(value, str) else value) if v]
-    return found
+        parts += [_KNOB.sub(lambda _, v=v: v, text) for v in ([value] if isinstance(value, str) else value) if v]
+    return parts
 
 
 def gives(path: Path, knobs: Mapping[str, Any]) -> set[str]:
@@ -61,7 +61,7 @@ def given(stages: Mapping[str, Resolved]) -> set[str] | None:
     """All parts that scores of the stage rl can have; None where an environment or verifier of the user's does not say what it
     gives."""
     rl = stages["rl"]
-    found = set(ALWAYS) | ({"judge"} if rl.params["judge"] else set())
+    parts = set(ALWAYS) | ({"judge"} if rl.params["judge"] else set())
     named: list[tuple[str, str, Mapping[str, Any]]] = [("env", e["piece"], e) for e in rl.params["envs"]]
     named += [("group_transform", g["piece"], g) for g in rl.params["group_transforms"]]
     for _, kind, name in rl.used:
@@ -74,8 +74,8 @@ def given(stages: Mapping[str, Resolved]) -> set[str] | None:
         path = locate(kind, name)
         if kind in ("env", "verifier") and not path.is_relative_to(CODE) and src.constant(path, "GIVES", None) is None:
             return None
-        found |= gives(path, knobs)
-    return found
+        parts |= gives(path, knobs)
+    return parts
 
 
 def missing(stages: Mapping[str, Resolved]) -> Iterator[tuple[str, str]]:
@@ -103,7 +103,7 @@ def check(stages: Mapping[str, Resolved]) -> None:
 
 def would(part: str) -> str:
     """Who would give a part, as advice."""
-    found: dict[str, list[str]] = {}
+    pieces: dict[str, list[str]] = {}
     for kind in GIVERS:
         for name, path in files(kind).items():
             declared = src.constant(path, "GIVES", ())
@@ -111,10 +111,10 @@ def would(part: str) -> str:
                 if fnmatchcase(part, one):
                     on = declared[one] if isinstance(declared, dict) else ""
                     knob = on if isinstance(on, str) else on[0]
-                    found.setdefault(kind, []).append(f"{name} ({knob.replace(':', ': ')} set)" if knob else name)
+                    pieces.setdefault(kind, []).append(f"{name} ({knob.replace(':', ': ')} set)" if knob else name)
     if part == "judge":
         return "set rl.judge"
-    if not found:
+    if not pieces:
         return "no environment or verifier here gives it; write one that does, with the constant GIVES (docs/environments.md)"
     where = {
         "env": "rl.envs",
@@ -124,5 +124,5 @@ def would(part: str) -> str:
     }
     return "; or ".join(
         f"choose {where[kind]} {'among ' if kind != 'observation' else ''}{', '.join(names)}"
-        for kind, names in found.items()
+        for kind, names in pieces.items()
     )

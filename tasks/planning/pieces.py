@@ -93,11 +93,11 @@ def module(folder: str, name: str) -> ModuleType:
 def find(folder: str, name: str) -> Callable[..., Any]:
     """The function of a piece. Raises UserError for an unknown name, or for a file without a function of its own
     name."""
-    found = module(folder, name)
-    function = getattr(found, found.__name__.rpartition(".")[2], None)
+    source = module(folder, name)
+    function = getattr(source, source.__name__.rpartition(".")[2], None)
     if not callable(function):
         raise UserError(
-            f"{found.__file__} defines no function {found.__name__.rpartition('.')[2]!r}: a piece is a function named as its file"
+            f"{source.__file__} defines no function {source.__name__.rpartition('.')[2]!r}: a piece is a function named as its file"
         )
     return function
 

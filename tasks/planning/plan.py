@@ -104,14 +104,14 @@ def write(root: Path | None = None) -> str:
     """Write artifacts/plan/<stage>.json for every stage, and return the digest of all. The same input gives the same
     bytes."""
     root = root or project()
-    made = plans(root)
+    resolved = plans(root)
     folder = root / "artifacts" / "plan"
     folder.mkdir(parents=True, exist_ok=True)
     for stale in folder.glob("*.json"):
-        if stale.stem not in made:
+        if stale.stem not in resolved:
             stale.unlink()
     fault("plan.write")
-    for name, plan in made.items():
+    for name, plan in resolved.items():
         (folder / f"{name}.json").write_text(text(plan), encoding="utf-8")
     commit.seal(folder)
-    return digest(made)[:16]
+    return digest(resolved)[:16]

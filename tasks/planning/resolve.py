@@ -238,10 +238,10 @@ def _instruct(stages: Mapping[str, Resolved], told: Mapping[str, Any], where: st
 
 def _agree(stages: Mapping[str, Resolved]) -> None:
     """Raises UserError where two stages would show a model the same problem in different words."""
-    said: dict[str, tuple[str, str]] = {}
+    knobs_of: dict[str, tuple[str, str]] = {}
     for stage, knob, one in _environments(stages):
         at, text = f"{stage.name}.{knob}", one.get("instructions", "")
-        first, other = said.setdefault(one["piece"], (at, text))
+        first, other = knobs_of.setdefault(one["piece"], (at, text))
         if text != other:
             raise UserError(
                 f"{at} gives the environment {one['piece']} other instructions than {first}: a model would be trained on other "

@@ -120,20 +120,20 @@ def _stage(path: Path, pieces: dict[str, Any]) -> dict[str, Any]:
 def _knob(knob: code.Knob, pieces: dict[str, Any]) -> dict[str, Any]:
     if knob.fields:
         fields = {name: _knob(one, pieces) for name, one in knob.fields.items()}
-        found: dict[str, Any] = {"type": "object", "additionalProperties": False, "properties": fields}
+        schema: dict[str, Any] = {"type": "object", "additionalProperties": False, "properties": fields}
     elif knob.piece:
         name = _definition(knob.piece, pieces)
         one = {"$ref": f"#/definitions/{name}"}
-        found = (
+        schema = (
             {"type": "array", "items": one}
             if knob.many
             else {"anyOf": [one, {"type": "null"}] if knob.default is None else [one]}
         )
     else:
-        found = _type(knob.annotation, knob.home)
+        schema = _type(knob.annotation, knob.home)
         if knob.default is None:
-            found = {"anyOf": [found, {"type": "null"}]}
-    return {**found, "default": knob.default, **({"description": knob.about} if knob.about else {})}
+            schema = {"anyOf": [schema, {"type": "null"}]}
+    return {**schema, "default": knob.default, **({"description": knob.about} if knob.about else {})}
 
 
 def _definition(folder: str, pieces: dict[str, Any]) -> str:

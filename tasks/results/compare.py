@@ -112,7 +112,7 @@ def scores(a: Snapshot, b: Snapshot, flips: int, missing: list[str]) -> dict[str
     """One row per run that both states evaluated, and the questions on which the last of their models differ most."""
     name = "artifacts/evaluate/scores.parquet"
     tables = [s.rows(name, ["run", "model", "problem", "score"]) for s in (a, b)]
-    missing += [f"{s.name}: {name}" for s, found in zip((a, b), tables, strict=True) if found is None]
+    missing += [f"{s.name}: {name}" for s, table in zip((a, b), tables, strict=True) if table is None]
     if None in tables:
         return {"scores": [], "flips": []}
     from training.metrics._tests import holm, sign_flip

@@ -68,17 +68,17 @@ class Review:
                 )
         pairs.sort(key=lambda p: digest("review", p.id))
         self.pairs = pairs[:sample] if sample else pairs
-        self.said = decisions(to)
+        self.decided = decisions(to)
         self._since = time.monotonic()
         self._order: list[str] = []  # what was decided in this sitting, for an undo
 
     @property
     def left(self) -> int:
-        return sum(p.id not in self.said for p in self.pairs)
+        return sum(p.id not in self.decided for p in self.pairs)
 
     def next(self) -> Shown | None:
         """The pair to decide about, None where all are decided."""
-        pair = next((p for p in self.pairs if p.id not in self.said), None)
+        pair = next((p for p in self.pairs if p.id not in self.decided), None)
         return None if pair is None else Shown(pair, int(digest("order", pair.id)[:8], 16) % 2 == 1)
 
     def decide(self, shown: Shown, verdict: Verdict) -> None:
@@ -118,16 +118,16 @@ class Review:
             commit.flush(self.to.parent)
         self._since = time.monotonic()
         if line["verdict"] == "undone":
-            self.said.pop(line["id"], None)
+            self.decided.pop(line["id"], None)
         else:
-            self.said[line["id"]] = dict(line)
+            self.decided[line["id"]] = dict(line)
 
     def summary(self) -> list[str]:
         """What was decided, and how often a person agrees with each cleaner that would act, with Wilson's interval."""
         from training.metrics._tests import wilson
 
         known = {p.id: p for p in self.pairs}
-        mine = [(known[i], d["label"]) for i, d in self.said.items() if i in known]
+        mine = [(known[i], d["label"]) for i, d in self.decided.items() if i in known]
         count = Counter(label for _, label in mine)
         out = [
             f"{len(mine)} decided: {count[1]} labels right, {count[-1]} wrong, {count[0]} ties, {count[None]} skipped; {self.left} left"

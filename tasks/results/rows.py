@@ -40,7 +40,7 @@ def prove(s: Snapshot, event: Event) -> Proof | None:
     if event.table not in KINDS:
         return None
     cls, method = KINDS[event.table]
-    value = from_row(cls, {k: tuple(v) if isinstance(v, list) else v for k, v in event.said.items()})
+    value = from_row(cls, {k: tuple(v) if isinstance(v, list) else v for k, v in event.columns.items()})
     wanted = {getattr(value, "problem", "")}
     problems = (
         [p for t in ("questions", "problems") for p in values(s, f"artifacts/{t}/problems.parquet", Problem)]

@@ -23,12 +23,12 @@ LEAST = 5  # characters of an id that are taken for the beginning of one
 
 @dataclass(frozen=True)
 class Event:
-    """What one table says of one row: `said` are its columns, JSON read."""
+    """What one table holds of one row: its `columns`, JSON read."""
 
     stage: str
     table: str
     id: str
-    said: Mapping[str, Any]
+    columns: Mapping[str, Any]
 
 
 def why(s: Snapshot, row: str) -> list[Event]:

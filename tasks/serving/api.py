@@ -84,10 +84,10 @@ class Common(BaseModel):
     logit_bias: dict[str, Literal[0]] | None = None
 
     def stops(self) -> tuple[str, ...]:
-        found = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
-        if len(found) > 16 or not all(found):
+        strings = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
+        if len(strings) > 16 or not all(strings):
             raise Refused("stop takes up to 16 texts, none of them empty", param="stop")
-        return found
+        return strings
 
     def sampling(self) -> Sampling:
         return Sampling(temperature=self.temperature, top_p=self.top_p, top_k=self.top_k, min_p=self.min_p)
@@ -127,18 +127,18 @@ class Served:
                 code="model_not_found",
             )
 
-    def room(self, prompt: np.ndarray, asked: int | None) -> int:
+    def room(self, prompt: np.ndarray, wanted: int | None) -> int:
         """Tokens that an answer may have. Raises Refused where prompt and answer do not fit."""
         if not len(prompt):
             raise Refused("the prompt has no tokens", param="prompt")
         left = self.context - len(prompt)
-        if (asked or 1) > left:
+        if (wanted or 1) > left:
             raise Refused(
-                f"the prompt has {len(prompt)} tokens and max_tokens is {asked or 1}: together they are more than the {self.context} "
+                f"the prompt has {len(prompt)} tokens and max_tokens is {wanted or 1}: together they are more than the {self.context} "
                 "of this model's context",
                 code="context_length_exceeded",
             )
-        return left if asked is None else asked
+        return left if wanted is None else wanted
 
     def ids(self, prompt: str | Sequence[int]) -> np.ndarray:
         if isinstance(prompt, str):
@@ -235,8 +235,8 @@ async def _whole(
     return out
 
 
-def _usage(prompts: int, said: int) -> dict[str, int]:
-    return {"prompt_tokens": prompts, "completion_tokens": said, "total_tokens": prompts + said}
+def _usage(prompts: int, completion: int) -> dict[str, int]:
+    return {"prompt_tokens": prompts, "completion_tokens": completion, "total_tokens": prompts + completion}
 
 
 def _events(events: AsyncIterator[dict[str, Any]]) -> StreamingResponse:
@@ -296,7 +296,7 @@ def application(served: Served) -> FastAPI:
         top = (body.top_logprobs or 0) if body.logprobs else None
         requests, queues = served.start([prompt], body, [limit], top)
         if not body.stream:
-            made = await _whole(http, requests, queues)
+            answers = await _whole(http, requests, queues)
             choices = [
                 {
                     "index": i,
@@ -304,9 +304,9 @@ def application(served: Served) -> FastAPI:
                     "logprobs": scores(tokens) if body.logprobs else None,
                     "finish_reason": last.over,
                 }
-                for i, (text, tokens, last) in enumerate(made)
+                for i, (text, tokens, last) in enumerate(answers)
             ]
-            usage = _usage(len(prompt), sum(last.count for _, _, last in made))
+            usage = _usage(len(prompt), sum(last.count for _, _, last in answers))
             return {**head("chat.completion", "chatcmpl"), "choices": choices, "usage": usage}
 
         async def events() -> AsyncIterator[dict[str, Any]]:
@@ -360,11 +360,11 @@ def application(served: Served) -> FastAPI:
 
         requests, queues = ([], []) if none else served.start(prompts, body, limits, body.logprobs)
         if not body.stream:
-            made = await _whole(http, requests, queues)
+            answers = await _whole(http, requests, queues)
             if none:
-                made = [("", [], Piece(over="length")) for _ in range(len(prompts) * body.n)]
+                answers = [("", [], Piece(over="length")) for _ in range(len(prompts) * body.n)]
             choices = []
-            for i, (text, tokens, last) in enumerate(made):
+            for i, (text, tokens, last) in enumerate(answers):
                 prompt = prompts[i // body.n]
                 if body.echo:
                     text = served.renderer.tokenizer.decode(prompt.tolist()) + text
@@ -381,7 +381,7 @@ def application(served: Served) -> FastAPI:
                         "finish_reason": last.over,
                     }
                 )
-            usage = _usage(sum(map(len, prompts)), sum(last.count for _, _, last in made))
+            usage = _usage(sum(map(len, prompts)), sum(last.count for _, _, last in answers))
             return {**head("text_completion", "cmpl"), "choices": choices, "usage": usage}
 
         async def events() -> AsyncIterator[dict[str, Any]]:
@@ -392,8 +392,8 @@ def application(served: Served) -> FastAPI:
                     return
                 counts[i] = piece.count
                 if piece.text or piece.tokens or piece.over:
-                    found = None if body.logprobs is None else logprobs(piece.tokens)
-                    choice = {"index": i, "text": piece.text, "logprobs": found, "finish_reason": piece.over}
+                    detail = None if body.logprobs is None else logprobs(piece.tokens)
+                    choice = {"index": i, "text": piece.text, "logprobs": detail, "finish_reason": piece.over}
                     yield {**begin, "choices": [choice]}
             if body.stream_options and body.stream_options.include_usage:
                 yield {**begin, "choices": [], "usage": _usage(sum(map(len, prompts)), sum(counts))}
@@ -407,28 +407,28 @@ def application(served: Served) -> FastAPI:
 
     @app.exception_handler(RequestValidationError)
     async def mistaken(_: Http, e: RequestValidationError) -> JSONResponse:
-        found = e.errors()[0]
-        where = ".".join(str(x) for x in found["loc"][1:])
-        return JSONResponse(_error(_sentence(where, found), "invalid_request_error", where or None), 400)
+        error = e.errors()[0]
+        where = ".".join(str(x) for x in error["loc"][1:])
+        return JSONResponse(_error(_sentence(where, error), "invalid_request_error", where or None), 400)
 
     @app.exception_handler(HTTPException)
     async def unknown(_: Http, e: HTTPException) -> JSONResponse:
-        said = (
+        text = (
             "there are /v1/models, /v1/chat/completions and /v1/completions here" if e.status_code == 404 else e.detail
         )
-        return JSONResponse(_error(str(said), "invalid_request_error"), e.status_code)
+        return JSONResponse(_error(str(text), "invalid_request_error"), e.status_code)
 
     return app
 
 
-def _sentence(where: str, found: Any) -> str:
-    if found["type"] == "json_invalid":
+def _sentence(where: str, error: Any) -> str:
+    if error["type"] == "json_invalid":
         return "the body of the request is no JSON"
-    if found["type"] == "extra_forbidden":
+    if error["type"] == "extra_forbidden":
         return f"{where} is not known here, so it would be ignored: leave it out"
-    if found["type"] == "literal_error" and where in ("frequency_penalty", "presence_penalty"):
+    if error["type"] == "literal_error" and where in ("frequency_penalty", "presence_penalty"):
         return f"{where} is not offered: leave it out, or set it to 0"
-    return f"{where or 'the body'}: {found['msg'][:1].lower()}{found['msg'][1:]}"
+    return f"{where or 'the body'}: {error['msg'][:1].lower()}{error['msg'][1:]}"
 
 
 def _error(message: str, kind: str, param: str | None = None, code: str | None = None) -> dict[str, Any]:

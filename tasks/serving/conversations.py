@@ -81,8 +81,8 @@ class Writer:
         if self.stop:
             for n in range(len(ids) - new + 1, len(ids) + 1):
                 text = self.renderer.decode(ids[:n])
-                if found := [at for at in (text.find(s) for s in self.stop) if at >= 0]:
-                    return self._new(text[: min(found)]), n, True
+                if places := [at for at in (text.find(s) for s in self.stop) if at >= 0]:
+                    return self._new(text[: min(places)]), n, True
         text = self.renderer.decode(ids)
         return self._new(text if over else text[: len(text) - self._held(text)]), len(ids), False
 
@@ -209,9 +209,9 @@ def scored(model: torch.nn.Module, ids: np.ndarray, begin: int, top: int) -> lis
     hidden = hidden_states(model, at.to(head.device), torch.arange(len(at), device=head.device), rows)[first - 1 : -1]
     for lo in range(0, len(hidden), _ROWS):
         logp = torch.log_softmax((hidden[lo : lo + _ROWS] @ head.T).float(), -1).cpu()
-        said = at[first + lo : first + lo + len(logp)]
+        tokens = at[first + lo : first + lo + len(logp)]
         best = logp.topk(min(top, logp.shape[-1]), -1) if top else None
-        for k, token in enumerate(said.tolist()):
+        for k, token in enumerate(tokens.tolist()):
             pairs = zip(best.indices[k].tolist(), best.values[k].tolist(), strict=True) if best is not None else ()
             out.append(Token(id=token, logp=float(logp[k, token]), top=tuple(pairs)))
     return out

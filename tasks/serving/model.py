@@ -22,15 +22,15 @@ def served(root: Path, model: str, *, name: str = "", engine: str = "torch", dev
     if device != "cpu" and not torch.cuda.is_available():
         raise UserError(f"--device {device}: there is no GPU here; leave it out, or say cpu")
     try:
-        made, tokenizer = load_model(path, dtype="float32" if device == "cpu" else "bfloat16", device=device)
+        network, tokenizer = load_model(path, dtype="float32" if device == "cpu" else "bfloat16", device=device)
         renderer = Renderer(tokenizer)
     except (ValueError, OSError) as e:
         raise UserError(f"the model {model} could not be loaded: {str(e).strip().splitlines()[0]}") from e
-    context = int(made.config.max_position_embeddings)
-    made.eval()
+    context = int(network.config.max_position_embeddings)
+    network.eval()
     sampler = engines.sampler(
         engine,
-        made,
+        network,
         renderer.end_id,
         folder=Path(path),
         work=root / ".espalier" / "serve",

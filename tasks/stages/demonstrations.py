@@ -68,8 +68,8 @@ def demonstrations(
         return write(stage, [*own.rows, *own.quarantined], own, {})
     if not stage.reads("kb"):
         return write(stage, _worked(stage, n_family) + ([*own.rows, *own.quarantined] if own else []), own, {})
-    asked = tables.read(stage.input("questions", "problems.parquet"), Problem)
-    problems = [p for p in asked if p.family == "entity_tree"]
+    questions = tables.read(stage.input("questions", "problems.parquet"), Problem)
+    problems = [p for p in questions if p.family == "entity_tree"]
     search, again = (
         knowledge.search(stage, k=search_top_k),
         knowledge.search(stage, k=search_top_k),
@@ -88,7 +88,7 @@ def demonstrations(
     finished = stage.finished("games", Demonstration, Quarantined)
     chosen = draw(problems, "train", n, stage.seed) + draw(problems, "valid", n_valid, stage.seed)
     items = [finished(p.id, lambda p=p: play(p)) for p in stage.progress(chosen, "oracle")]
-    described = [p for p in asked if p.lineage.get("pattern")]
+    described = [p for p in questions if p.lineage.get("pattern")]
     for split, wanted in (("train", n_browse), ("valid", n_browse_valid)):
         items += browse(
             stage,
@@ -131,24 +131,24 @@ def _worked(stage: Stage, n: int) -> list[Demonstration | Quarantined]:
 
 
 def write(
-    stage: Stage, items: Sequence[Demonstration | Quarantined], own: read.Found | None, about: Mapping[str, Any]
+    stage: Stage, items: Sequence[Demonstration | Quarantined], own: read.ReadRows | None, about: Mapping[str, Any]
 ) -> None:
     """The tables of the stage, and its card."""
-    made = [x for x in items if isinstance(x, Demonstration)]
+    accepted = [x for x in items if isinstance(x, Demonstration)]
     quarantined = [x for x in items if isinstance(x, Quarantined)]
-    tables.write(stage.out / "demonstrations.parquet", made, Demonstration)
+    tables.write(stage.out / "demonstrations.parquet", accepted, Demonstration)
     tables.write(stage.out / "quarantine.parquet", quarantined, Quarantined)
     stage.card(
         {
             "produced": len(items),
-            "accepted": len(made),
+            "accepted": len(accepted),
             "quarantined": tables.counts(quarantined),
             **about,
             **(read.write(stage, own) if own else {}),
-            "demonstrations": digest([t.id for t in made]),
+            "demonstrations": digest([t.id for t in accepted]),
         }
     )
-    stage.log({"accepted": len(made), "quarantined": len(quarantined), "games": about.get("games", 0)})
+    stage.log({"accepted": len(accepted), "quarantined": len(quarantined), "games": about.get("games", 0)})
 
 
 def browse(
@@ -169,15 +169,15 @@ def browse(
         raise UserError(f"demonstrations: there is no searcher {searcher!r}: {nearest(searcher, SEARCHERS)}")
     kb = knowledge.kb(stage)
     index, world = build_index(pages_of_kb(kb)), World.of(kb)
-    finished, items, made, brief = stage.finished("browsing", Demonstration, Quarantined), [], 0, 0
+    finished, items, count, brief = stage.finished("browsing", Demonstration, Quarantined), [], 0, 0
 
     def play(problem: Problem) -> Demonstration | Quarantined:
         rng = random.Random(seed_for(stage.seed, "trajectories", "browsing", problem.split, problem.id))
-        found = run(SEARCHERS[searcher], problem, index, world)
-        return browsing(problem, found, index, world, rng=rng, **limits)  # type: ignore[arg-type]
+        trace = run(SEARCHERS[searcher], problem, index, world)
+        return browsing(problem, trace, index, world, rng=rng, **limits)  # type: ignore[arg-type]
 
     for problem in stage.progress(problems, "browsing"):
-        if made == wanted:
+        if count == wanted:
             break
         item = finished(problem.id, lambda p=problem: play(p))
         if isinstance(item, Demonstration) and item.calls < long_calls:
@@ -186,7 +186,7 @@ def browse(
                 item = Quarantined(id=problem.id, stage="demonstrations", reason="too_short", evidence=why)
             else:
                 brief += 1
-        made += isinstance(item, Demonstration)
+        count += isinstance(item, Demonstration)
         items.append(item)
     return items
 

@@ -244,9 +244,9 @@ class _TestProblems:
 
 
 def _test_problems(stage: Stage, questions: int, per_family: int, sets: list, contamination: str) -> _TestProblems:
-    asked, solved = [], []
+    held, solved = [], []
     if stage.reads("questions"):
-        asked = held_out(stage.input("questions", "problems.parquet"), questions, stage.seed)
+        held = held_out(stage.input("questions", "problems.parquet"), questions, stage.seed)
     if stage.reads("problems"):
         solved = held_out(stage.input("problems", "problems.parquet"), per_family, stage.seed, by_family=True)
     own = [test_sets.load(stage, spec, i) for i, spec in enumerate(sets)]
@@ -254,11 +254,11 @@ def _test_problems(stage: Stage, questions: int, per_family: int, sets: list, co
         raise UserError(f"evaluate.sets: two sets are called {twice[0]!r}: give each a name of its own")
     leaked = trained_on(
         stage,
-        {"questions": asked, "families": solved} | {s.name: s.problems for s in own},
+        {"questions": held, "families": solved} | {s.name: s.problems for s in own},
         refuse=contamination == "refuse",
     )
-    asked, solved = ([p for p in problems if p.id not in leaked] for problems in (asked, solved))
-    return _TestProblems(asked, solved, own, leaked)
+    held, solved = ([p for p in problems if p.id not in leaked] for problems in (held, solved))
+    return _TestProblems(held, solved, own, leaked)
 
 
 def _runs(
@@ -272,8 +272,8 @@ def _runs(
     """Every model on everything, and the last once more with a search that finds nothing.
 
     Raises UserError where every problem of a run was trained on."""
-    asked = tests.questions or tests.families  # a project without questions is measured on its problems
-    runs = [Run(name, name, asked, samples, search) for name in models if asked]
+    problems = tests.questions or tests.families  # a project without questions is measured on its problems
+    runs = [Run(name, name, problems, samples, search) for name in models if problems]
     if tests.questions and tests.families:
         runs += [Run(f"{name}, families", name, tests.families, family_samples, search) for name in models]
     runs += [

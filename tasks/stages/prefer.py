@@ -114,7 +114,7 @@ def prefer(
     reference = (
         load_model(stage.input("sft", "model"), dtype=dtype, device=device)[0] if "reference" in stage.needs else None
     )
-    rules = [made() for made in update_rules]
+    rules = [make() for make in update_rules]
     for rule in rules:
         rule.change_reference(reference, lambda name: load_model(_folder(stage, name), dtype=dtype, device=device)[0])
     adapt(policy, lora, seed=seed_for(stage.seed, "prefer", "lora"))
@@ -279,8 +279,8 @@ class _Offline:
         def order(step: int) -> list[int]:
             return [drawn[j] for j in at(step)]
 
-        asked = [self.problems.get(p.problem) for p in chosen]
-        self.units_of = lambda step: [(*units[u][:2], asked[units[u][0].group]) for u in order(step)]
+        problems = [self.problems.get(p.problem) for p in chosen]
+        self.units_of = lambda step: [(*units[u][:2], problems[units[u][0].group]) for u in order(step)]
         return lambda step: ([pack([r for u in order(step) for r in units[u]], device=self.device)], {})
 
 
@@ -344,10 +344,10 @@ def _by_margin(mine: list[PreferencePair], spec: RoundSpec) -> list[PreferencePa
 
 def _problems(stage: Stage, include_families: bool) -> dict[str, Problem]:
     """Training problems by id, questions and, where asked, those of the families."""
-    found = tables.read(stage.input("questions", "problems.parquet"), Problem)
+    problems = tables.read(stage.input("questions", "problems.parquet"), Problem)
     if include_families:
-        found += tables.read(stage.input("problems", "problems.parquet"), Problem)
-    return {p.id: p for p in found if p.split == "train"}
+        problems += tables.read(stage.input("problems", "problems.parquet"), Problem)
+    return {p.id: p for p in problems if p.split == "train"}
 
 
 def _folder(stage: Stage, name: str) -> Path:

@@ -157,7 +157,7 @@ def write(
     pairs: list[PreferencePair],
     truth: list[Planted],
     quarantined: list[Quarantined],
-    own: read.Found | None,
+    own: read.ReadRows | None,
     about: dict[str, Any],
 ) -> None:
     """The tables of the stage, and its card."""

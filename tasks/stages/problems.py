@@ -92,8 +92,8 @@ def problems(
             for index in range(3 * n):
                 if not wanted:
                     break
-                made = finished(f"{number}/{split}/{index}", lambda f=family, s=split, i=index: f(stage.seed, s, i))
-                item = admit(made, accepted)
+                item_of = finished(f"{number}/{split}/{index}", lambda f=family, s=split, i=index: f(stage.seed, s, i))
+                item = admit(item_of, accepted)
                 if isinstance(item, Quarantined):
                     quarantined.append(item)
                 else:

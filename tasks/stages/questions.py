@@ -75,8 +75,10 @@ def questions(
         max_words=max_words,
         max_guess=max_guess,
     )
-    made = stage.finished("questions", Problem, Quarantined)
-    accepted, quarantined = entity_tree(lambda s, hops, i: made(f"{s}/{hops}/{i}", lambda: trees(s, hops, i)), wanted)
+    finished = stage.finished("questions", Problem, Quarantined)
+    accepted, quarantined = entity_tree(
+        lambda s, hops, i: finished(f"{s}/{hops}/{i}", lambda: trees(s, hops, i)), wanted
+    )
     fuzzy, fuzzy_aside, fuzzy_card = [], [], {}
     if n_tree_train + n_tree_valid + n_tree_test:
         sought = fuzzy_trees.cells({"train": n_tree_train, "valid": n_tree_valid, "test": n_tree_test}, depths)
@@ -153,10 +155,10 @@ def cells(sizes: dict[Split, int], shares: Sequence[float]) -> dict[tuple[Split,
 def one_search(problems: Sequence[Problem], search: Search) -> dict[int, float]:
     """Share of questions of each number of hops whose answer is a part of what the question itself, sent as the query,
     returns."""
-    found: dict[int, list[bool]] = {}
+    hits_of: dict[int, list[bool]] = {}
     for p in problems:
         text = f" {normalise(search(p.question))} "
-        found.setdefault(int(p.difficulty["hops"]), []).append(
+        hits_of.setdefault(int(p.difficulty["hops"]), []).append(
             any(f" {normalise(a)} " in text for a in (p.answer, *p.args["aliases"]))
         )
-    return {h: round(sum(hits) / len(hits), 4) for h, hits in sorted(found.items())}
+    return {h: round(sum(hits) / len(hits), 4) for h, hits in sorted(hits_of.items())}

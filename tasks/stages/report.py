@@ -39,7 +39,7 @@ def report(stage: Stage, *, episodes: int = 20, price_per_hour: float = 0.0) -> 
         episodes: conversations shown on the page
         price_per_hour: of the machine, in any currency; 0 shows time alone
     """
-    found = json.loads(stage.input("evaluate", "metrics.json").read_text(encoding="utf-8"))
+    measures = json.loads(stage.input("evaluate", "metrics.json").read_text(encoding="utf-8"))
     there = [name for name in (*DATA, *TRAINED) if stage.reads(name)]
     cards = {name: json.loads(stage.input(name, "card.json").read_text(encoding="utf-8")) for name in there}
     curves = {name: curve(stage, name) for name in TRAINED if name in there}
@@ -49,11 +49,11 @@ def report(stage: Stage, *, episodes: int = 20, price_per_hour: float = 0.0) -> 
     measured = {k: v for k, v in stage.measured().items() if k != stage.name}
 
     summary = {
-        "models": found["models"],
+        "models": measures["models"],
         **{
-            part: found[part]
+            part: measures[part]
             for part in ("difference", "families", "sets", "hops", "blanked", "rows")
-            if found.get(part)
+            if measures.get(part)
         },
         "seconds": round(sum(m["seconds"] for m in measured.values()), 1) if measured else None,
         "peak_rss_mb": max(m["peak_rss_mb"] for m in measured.values()) if measured else None,
@@ -62,26 +62,26 @@ def report(stage: Stage, *, episodes: int = 20, price_per_hour: float = 0.0) -> 
     (stage.out / "summary.json").write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
     drawn = chosen(played, episodes, stage.seed)
     if len(there) < len((*DATA, *TRAINED)):
-        return of_one_method(stage, found, cards, curves, drawn, spent(measured, price_per_hour))
-    write_cards(stage, found, cards, played, measured)
+        return of_one_method(stage, measures, cards, curves, drawn, spent(measured, price_per_hour))
+    write_cards(stage, measures, cards, played, measured)
     recipe = cards["rl"].get("recipe") or "the defaults"
     sections = [
-        ("Results", results(found)),
-        *([("Your rows", own_rows(found))] if found.get("rows") else []),
-        ("Metrics", metrics(found)),
+        ("Results", results(measures)),
+        *([("Your rows", own_rows(measures))] if measures.get("rows") else []),
+        ("Metrics", metrics(measures)),
         ("Reinforcement learning", panels(curves["rl"], "rl")),
         ("Learning curves", HTML.curves([(TRAINED[s], panels(curves[s], s)) for s in ("sft", "reward", "prefer")])),
         ("Episodes", HTML.episodes([page.episode(e, shown=not i) for i, e in enumerate(drawn)])),
         ("Data: what was made, what was dropped and why", dropped(cards)),
         ("Lineage", lineage(stage, cards)),
         ("Time, memory, cost", spent(measured, price_per_hour)),
-        ("What to look at next", advice(found, cards)),
+        ("What to look at next", advice(measures, cards)),
     ]
-    n = next(iter(found["models"].values()))["pass@1"]["n"]
+    n = next(iter(measures["models"].values()))["pass@1"]["n"]
     facts = f"Recipe: {recipe}. Profile: {stage.profile}. Seed: {stage.seed}. {n} questions about roots never seen in training. "
     facts += "Intervals: 95 %, bootstrap over questions."
     (stage.out / "index.html").write_text(
-        page.page("Espalier: what this run learned", headline(found), facts, sections), encoding="utf-8"
+        page.page("Espalier: what this run learned", headline(measures), facts, sections), encoding="utf-8"
     )
     stage.artifact(stage.out / "index.html")
     stage.artifact(stage.out / "summary.json")
@@ -89,17 +89,17 @@ def report(stage: Stage, *, episodes: int = 20, price_per_hour: float = 0.0) -> 
 
 def of_one_method(
     stage: Stage,
-    found: Mapping[str, Any],
+    measures: Mapping[str, Any],
     cards: Mapping[str, Any],
     curves: Mapping[str, pd.DataFrame],
     drawn: Sequence[Mapping[str, Any]],
     time: Markup,
 ) -> None:
     """The page of a project that has some of the stages only, as `espalier train` makes it."""
-    names = list(found["models"])
+    names = list(measures["models"])
     sections = [
-        *([("Your rows", own_rows(found))] if found.get("rows") else []),
-        *([("Results", results(found)), ("Metrics", metrics(found))] if found["outcomes"] else []),
+        *([("Your rows", own_rows(measures))] if measures.get("rows") else []),
+        *([("Results", results(measures)), ("Metrics", metrics(measures))] if measures["outcomes"] else []),
         ("Learning curves", HTML.curves([(TRAINED[s], panels(c, s)) for s, c in curves.items()])),
         *([("Episodes", HTML.episodes([page.episode(e, shown=not i) for i, e in enumerate(drawn)]))] if drawn else []),
         ("Data: what was made, what was dropped and why", dropped(cards)),
@@ -107,7 +107,7 @@ def of_one_method(
     ]
     facts = f"Recipe: {stage_recipe(cards)}. Profile: {stage.profile}. Seed: {stage.seed}. Intervals: 95 %, bootstrap over rows."
     title = f"Espalier: {', '.join(NAMES.get(n, n) for n in names)} on rows of your own"
-    lead = headline(found) if found["outcomes"] else own_headline(found)
+    lead = headline(measures) if measures["outcomes"] else own_headline(measures)
     (stage.out / "index.html").write_text(page.page(title, lead, facts, sections), encoding="utf-8")
     stage.artifact(stage.out / "index.html")
     stage.artifact(stage.out / "summary.json")
@@ -125,16 +125,16 @@ OWN_METRICS = {  # metric of held-out rows -> its words, whether more is better
 }
 
 
-def own_headline(found: Mapping[str, Any]) -> str:
+def own_headline(measures: Mapping[str, Any]) -> str:
     """What training did to the held-out rows, as it is."""
-    models, last = found["rows"]["models"], list(found["models"])[-1]
+    models, last = measures["rows"]["models"], list(measures["models"])[-1]
     metric = next((m for m in OWN_METRICS if m in models.get(last, {})), "")
     if not metric:
         return "No row was short enough to be measured."
     words, better = OWN_METRICS[metric]
     show = "{:.0%}" if metric == "pair_accuracy" else "{:.3f}"
     text = f"{NAMES.get(last, last)}: {words}: {show.format(models[last][metric]['mean'])}."
-    for name, m in found["rows"]["difference"].items():
+    for name, m in measures["rows"]["difference"].items():
         if name.startswith(f"{last} - ") and name.endswith(f", {metric}"):
             sure = m["low"] > 0 or m["high"] < 0
             gained = "better" if (m["mean"] > 0) == better else "worse"
@@ -144,9 +144,9 @@ def own_headline(found: Mapping[str, Any]) -> str:
     return text
 
 
-def own_rows(found: Mapping[str, Any]) -> Markup:
+def own_rows(measures: Mapping[str, Any]) -> Markup:
     """Held-out rows of the user's own: each metric of each model, and the differences."""
-    models = found["rows"]["models"]
+    models = measures["rows"]["models"]
     shown = [m for m in OWN_METRICS if any(m in values for values in models.values())]
     rows = [
         [model(name), *((HTML.percent if m == "pair_accuracy" else HTML.number)(v[m]) if m in v else "" for m in shown)]
@@ -156,7 +156,7 @@ def own_rows(found: Mapping[str, Any]) -> Markup:
     rows.append(["rows", *n])
     changes = [
         [name, f"{m['mean']:+.3f}", f"{m['low']:+.3f} to {m['high']:+.3f}", f"{m['p']:.2g}"]
-        for name, m in found["rows"]["difference"].items()
+        for name, m in measures["rows"]["difference"].items()
     ]
     table = page.table(["model", *(OWN_METRICS[m][0] for m in shown)], rows, range(1, len(shown) + 1))
     return table + (page.table(["difference", "mean", "interval", "p"], changes, (1, 2, 3)) if changes else "")
@@ -172,11 +172,11 @@ def points(m: Mapping[str, float]) -> str:
     return f"{100 * m['mean']:+.1f} points, interval {100 * m['low']:+.1f} to {100 * m['high']:+.1f}"
 
 
-def headline(found: Mapping[str, Any]) -> str:
+def headline(measures: Mapping[str, Any]) -> str:
     """The result in one or two sentences, as it is."""
-    last = list(found["models"])[-1]
-    text = f"{NAMES.get(last, last)} answers {found['models'][last]['pass@1']['mean']:.0%} of held-out questions."
-    against = found["difference"].get(f"{last} - sft")
+    last = list(measures["models"])[-1]
+    text = f"{NAMES.get(last, last)} answers {measures['models'][last]['pass@1']['mean']:.0%} of held-out questions."
+    against = measures["difference"].get(f"{last} - sft")
     if against:
         moved = (
             "more than"
@@ -186,15 +186,15 @@ def headline(found: Mapping[str, Any]) -> str:
             else "no measurable difference from"
         )
         text += f" That is {points(against)}: {moved} the SFT model it started from."
-    blanked = found.get("blanked", {}).get(last)
+    blanked = measures.get("blanked", {}).get(last)
     if blanked:
         text += f" With search results blanked it answers {blanked['pass@1']['mean']:.0%}."
     return text
 
 
-def results(found: Mapping[str, Any]) -> Markup:
+def results(measures: Mapping[str, Any]) -> Markup:
     """The table of models, the differences, the number of hops, the families, and how episodes ended."""
-    ks = [k for k in next(iter(found["models"].values())) if k.startswith("pass@")]
+    ks = [k for k in next(iter(measures["models"].values())) if k.startswith("pass@")]
     rows = [
         [
             model(name),
@@ -202,48 +202,48 @@ def results(found: Mapping[str, Any]) -> Markup:
             f"{m['calls']['mean']:.2f}",
             f"{m['tokens']['mean']:.1f}",
         ]
-        for name, m in found["models"].items()
+        for name, m in measures["models"].items()
     ]
     rows += [
         [model(name, ", search blanked"), *(HTML.percent(m[k]) if k in m else "" for k in ks), "", ""]
-        for name, m in found["blanked"].items()
+        for name, m in measures["blanked"].items()
     ]
-    judged = found.get("judged") and page.table(
+    judged = measures.get("judged") and page.table(
         ["answers of", "preferred", "ties", "the same in both orders", "without a verdict"],
         [
             [
                 pair,
                 *(HTML.percent(r[m]) if r[m]["n"] else "-" for m in ("win_rate", "ties", "consistent", "unscorable")),
             ]
-            for pair, r in found["judged"].items()
+            for pair, r in measures["judged"].items()
         ],
         range(1, 5),
     )
     hops = [
         (f"{h} hop{'s' if h != '1' else ''}, {NAMES.get(name, name)}", name, m["pass@1"])
-        for h in sorted({h for parts in found["hops"].values() for h in parts})
-        for name, parts in found["hops"].items()
+        for h in sorted({h for parts in measures["hops"].values() for h in parts})
+        for name, parts in measures["hops"].items()
         if h in parts
         for m in [parts[h]]
     ]
-    families = sorted({f for parts in found["families"].values() for f in parts})
+    families = sorted({f for parts in measures["families"].values() for f in parts})
     by_family = families and page.table(
         ["model", *(f.replace("_", " ") for f in families)],
         [
             [model(name), *(HTML.percent(parts[f]["pass@1"]) if f in parts else "" for f in families)]
-            for name, parts in found["families"].items()
+            for name, parts in measures["families"].items()
         ],
         range(1, len(families) + 1),
     )
     return HTML.results(
         models=page.table(["model", *ks, "searches", "tokens written"], rows, range(1, len(ks) + 3)),
-        differences=[(name, points(m), m.get("p_holm")) for name, m in found["difference"].items()],
+        differences=[(name, points(m), m.get("p_holm")) for name, m in measures["difference"].items()],
         judged=judged,
         hops=plots.whiskers(hops, x="pass@1, with 95 % interval"),
         families=by_family,
         outcomes=page.table(
             ["model", "how its episodes ended"],
-            [[NAMES.get(name, name), page.stack(counts)] for name, counts in found["outcomes"].items()],
+            [[NAMES.get(name, name), page.stack(counts)] for name, counts in measures["outcomes"].items()],
         ),
         colours=page.OUTCOME_COLOURS,
     )
@@ -254,9 +254,9 @@ def model(name: str, more: str = "") -> Markup:
     return page.dotted(name, NAMES.get(name, name) + more)
 
 
-def metrics(found: Mapping[str, Any]) -> Markup:
+def metrics(measures: Mapping[str, Any]) -> Markup:
     """Every other metric of every model, the reliability diagram, and the test sets of the user's."""
-    models = found["models"]
+    models = measures["models"]
     rows = []
     for k in (k for k in METRICS if any(k in m for m in models.values())):
         name, share = METRICS[k]
@@ -264,7 +264,7 @@ def metrics(found: Mapping[str, Any]) -> Markup:
         cells = [m.get(k, {}) for m in models.values()]
         rows.append([name, *("" if c.get("mean") is None else show(c) for c in cells)])
     sets = []
-    for name, by_model in found.get("sets", {}).items():
+    for name, by_model in measures.get("sets", {}).items():
         ks = [k for k in next(iter(by_model.values())) if k.startswith("pass@")]
         of_set = [
             [model(m), *(HTML.percent(v[k]) for k in ks), str(v[ks[0]]["n"]) if ks else ""] for m, v in by_model.items()
@@ -276,7 +276,7 @@ def metrics(found: Mapping[str, Any]) -> Markup:
         else None,
         diagrams=[
             (f"{NAMES.get(name, name)}: sure and right", plots.reliability({name: points}))
-            for name, points in found.get("reliability", {}).items()
+            for name, points in measures.get("reliability", {}).items()
         ],
         sets=sets,
     )
@@ -296,8 +296,8 @@ def lineage(stage: Stage, cards: Mapping[str, Mapping[str, Any]]) -> Markup:
         ]
         edges[name] = reads + (["your files"] if name == "kb" else [])
         card = cards[name]
-        made = f"{card['accepted']:,} rows" if "accepted" in card else f"{card.get('steps', 0):,} steps"
-        nodes[name] = (made, SERIES.get(name, "other"))
+        amount = f"{card['accepted']:,} rows" if "accepted" in card else f"{card.get('steps', 0):,} steps"
+        nodes[name] = (amount, SERIES.get(name, "other"))
     return HTML.lineage(flowchart(nodes, edges), one_row(stage))
 
 
@@ -326,13 +326,13 @@ def one_row(stage: Stage) -> list[tuple[str, str]]:
 
 def write_cards(
     stage: Stage,
-    found: Mapping[str, Any],
+    measures: Mapping[str, Any],
     cards: Mapping[str, Any],
     played: Sequence[Mapping[str, Any]],
     measured: Mapping[str, Any],
 ) -> None:
     """model_card.md of the last model and data_card.md, beside the page."""
-    last = list(found["models"])[-1]
+    last = list(measures["models"])[-1]
     trained = last if last in TRAINED else "sft"
     folder = "base" if last == "base" else "model"
     question = next(
@@ -340,7 +340,7 @@ def write_cards(
     )
     seconds = sum(m["seconds"] for m in measured.values())
     peak = max((m["peak_rss_mb"] for m in measured.values()), default=0.0)
-    first = found["models"][last]
+    first = measures["models"][last]
     decoding = json.loads(stage.input("evaluate", "card.json").read_text(encoding="utf-8"))
     facts = {
         "stage": trained,
@@ -354,7 +354,7 @@ def write_cards(
         "decoding": ", ".join(
             f"{k} {decoding[k]}" for k in ("temperature", "top_p", "max_turn_tokens", "samples") if k in decoding
         ),
-        "blanked": (found["blanked"].get(last, {}).get("pass@1") or {}).get("mean"),
+        "blanked": (measures["blanked"].get(last, {}).get("pass@1") or {}).get("mean"),
         "made": [
             [
                 n,
@@ -441,11 +441,11 @@ def spent(measured: Mapping[str, Mapping[str, float]], price: float) -> Markup:
     return HTML.spent(page.table(["stage", "seconds", "", "peak memory"], rows, (1, 3)), total, price)
 
 
-def advice(found: Mapping[str, Any], cards: Mapping[str, Mapping[str, Any]]) -> Markup:
+def advice(measures: Mapping[str, Any], cards: Mapping[str, Mapping[str, Any]]) -> Markup:
     """What the numbers of this run point to, then the commands to go on with."""
-    last = list(found["models"])[-1]
-    hops = {h: m["pass@1"]["mean"] for h, m in found["hops"].get(last, {}).items()}
-    outcomes = found["outcomes"].get(last, {})
+    last = list(measures["models"])[-1]
+    hops = {h: m["pass@1"]["mean"] for h, m in measures["hops"].get(last, {}).items()}
+    outcomes = measures["outcomes"].get(last, {})
     failed = {o: n / sum(outcomes.values()) for o, n in outcomes.items() if o != "right" and n}
     lost = {
         k: sum(c["quarantined"].values()) / c["produced"]

@@ -156,9 +156,9 @@ def reward(
     )
     if valid:
         r, n = judge.rewards(trained, valid), judge.lengths(sides["valid"])
-        found = measures(r[0::2], r[1::2], n[0::2], n[1::2])
+        measured = measures(r[0::2], r[1::2], n[0::2], n[1::2])
         card["valid_accuracy"], card["valid_pairs"] = round(float((r[0::2] > r[1::2]).mean()), 4), len(valid) // 2
-        card["valid"] = {name: None if x is None else round(x, 4) for name, x in found.items() if name != "accuracy"}
+        card["valid"] = {name: None if x is None else round(x, 4) for name, x in measured.items() if name != "accuracy"}
         card["valid_by_source"] = by_source(sides["valid"], valid, r)
     if best_of_n:
         player = _player(stage, dtype, device, max_length, sampling, envs)
@@ -218,11 +218,11 @@ class _Judge:
     ) -> tuple:
         """Features [N, d] of the rows' last tokens and their ratings [N, k]."""
         with torch.no_grad():
-            found = [
+            states = [
                 features(model, part)[0].double().cpu().numpy()
                 for part in split(pack(rows, device=self.device), self.budget)
             ]
-        return np.concatenate(found), np.stack([marks[pairs[r.group].id][i % 2] for i, r in enumerate(rows)])
+        return np.concatenate(states), np.stack([marks[pairs[r.group].id][i % 2] for i, r in enumerate(rows)])
 
     def rewards(self, model: nn.Module, rows: Sequence[Row]) -> np.ndarray:
         """[R] rewards of rows."""
@@ -241,8 +241,8 @@ def _save(
     save_model(model, tokenizer, folder)
     if head is None:
         return
-    said = {"head": head.piece.rpartition("/")[2], "settings": dict(head.keywords), "attributes": list(attributes)}
-    (folder / "head.json").write_text(json.dumps(said, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    described = {"head": head.piece.rpartition("/")[2], "settings": dict(head.keywords), "attributes": list(attributes)}
+    (folder / "head.json").write_text(json.dumps(described, indent=1, sort_keys=True) + "\n", encoding="utf-8")
     own = {
         name: p.detach().contiguous()
         for name, p in trained.named_parameters()
@@ -256,8 +256,8 @@ class _Facts:
     """What a pair's or problem's answer rests on, as a system message."""
 
     def __init__(self, stage: Stage, begins: Opening) -> None:
-        found = tables.read(stage.input("kb", "passages.parquet"), Passage)
-        self.text = {f: p.text for p in found for f in p.facts}
+        passages = tables.read(stage.input("kb", "passages.parquet"), Passage)
+        self.text = {f: p.text for p in passages for f in p.facts}
         self.problems, self.begins = begins.problems, begins
 
     def __call__(self, pair: PreferencePair) -> Message:

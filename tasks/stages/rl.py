@@ -134,11 +134,11 @@ def rl(
         raise UserError(
             f"rl: sampling.temperature is {sampling.temperature}: a policy that is always sure has nothing to learn from; sample with 1.0"
         )
-    asked = ["questions"] * include_questions + ["problems"] * include_families
+    sources = ["questions"] * include_questions + ["problems"] * include_families
     held = {e.piece.rpartition("/")[2] for e in envs}
     problems = [
         p
-        for name in asked
+        for name in sources
         for p in tables.read(stage.input(name, "problems.parquet"), Problem)
         if p.split == "train" and (p.env in held or name == "questions" or not include_questions)
     ]  # beside questions, families that this run has no environment for are left out
@@ -190,7 +190,7 @@ def rl(
             print(f"warning: rl, step {step}: {said}", file=sys.stderr)
             stage.log({f"alarm/{name}": 1.0}, step=step)
 
-    made = compose(
+    composed = compose(
         policy=policy,
         reference=reference,
         body=lambda: load_model(stage.input("sft", "model"), dtype=dtype, device=device)[0],
@@ -226,15 +226,18 @@ def rl(
         judge=referee.rewarded if referee else None,
         after=watch,
     )
-    experience, curve = made.experience, Curve(stage, steps, shown=("reward", "entropy"), device=device, dtype=dtype)
+    experience, curve = (
+        composed.experience,
+        Curve(stage, steps, shown=("reward", "entropy"), device=device, dtype=dtype),
+    )
     ahead = Ahead(experience, policy, how, steps) if how.staleness else None
     with ahead or nullcontext():
         drive(
-            [replace(made.round, source=ahead) if ahead else made.round],
-            made.roles,
+            [replace(composed.round, source=ahead) if ahead else composed.round],
+            composed.roles,
             curve,
             every=checkpoint_every,
-            parts={**made.parts, "experience": ahead or experience},
+            parts={**composed.parts, "experience": ahead or experience},
             last=False,  # the last step is always played here: episodes.jsonl shows its rollouts
         )
     curve.close()

@@ -135,14 +135,14 @@ def read_object(path: Path, *, remedy: str = "make it anew") -> dict[str, Any]:
     if (path.parent / MANIFEST).is_file():
         return read_json(path.parent, path.name, remedy=remedy)
     try:
-        found = json.loads(path.read_bytes())
+        content = json.loads(path.read_bytes())
     except OSError as e:
         raise Damaged(f"{path} cannot be read ({(e.strerror or str(e)).lower()}): {remedy}") from None
     except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
+        content = None
+    if not isinstance(content, dict):
         raise Damaged(f"{path} is damaged (it holds no JSON object): {remedy}")
-    return found
+    return content
 
 
 def make_folder(path: Path) -> Path:

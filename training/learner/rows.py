@@ -17,10 +17,12 @@ def demonstration_row(
 ) -> Row:
     """Loss weight 1 on what the model should say, `context_weight` on what it is told (0: those tokens are not trained
     on). last: only the last turn is learned, earlier ones are told."""
-    ids, said = renderer.demonstration(messages)
-    if last and not said.all():
-        said = np.arange(len(said)) > np.flatnonzero(~said).max()  # turns are parted by what the other side says
-    weight = np.where(said, 1.0, context_weight)
+    ids, trained = renderer.demonstration(messages)
+    if last and not trained.all():
+        trained = (
+            np.arange(len(trained)) > np.flatnonzero(~trained).max()
+        )  # turns are parted by what the other side says
+    weight = np.where(trained, 1.0, context_weight)
     return Row(ids=ids, trainable=weight > 0, columns={"loss_weight": weight})
 
 

@@ -136,9 +136,9 @@ def _architecture(config: Any) -> str:
             "(llama.cpp's own convert_hf_to_gguf.py reads the folder that `--to hub` writes)"
         )
     rope = dict(getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {})
-    if (found := rope.get("rope_type", "default")) != "default":
+    if (scaling := rope.get("rope_type", "default")) != "default":
         raise ValueError(
-            f"the positions of this model are scaled ({found}), which is not written here: a reader would not scale them"
+            f"the positions of this model are scaled ({scaling}), which is not written here: a reader would not scale them"
         )
     kinds = set(getattr(config, "layer_types", None) or ()) - {"full_attention"}
     window = getattr(config, "sliding_window", None)
@@ -204,10 +204,10 @@ def _kind(gguf: Any, place: str, data: np.ndarray, quant: str) -> Any:
 def _vocabulary(tokenizer: PreTrainedTokenizerBase, rows: int) -> dict[str, Any]:
     """What the file says of a tokenizer whose model has `rows` embeddings. Raises ValueError for one that it cannot
     say."""
-    said = json.loads(tokenizer.backend_tokenizer.to_str()) if hasattr(tokenizer, "backend_tokenizer") else {}
-    model = said.get("model", {})
-    byte_level = "ByteLevel" in json.dumps([said.get("pre_tokenizer"), said.get("decoder")])
-    if model.get("type") != "BPE" or not byte_level or said.get("normalizer") not in (None, {"type": "NFC"}):
+    backend = json.loads(tokenizer.backend_tokenizer.to_str()) if hasattr(tokenizer, "backend_tokenizer") else {}
+    model = backend.get("model", {})
+    byte_level = "ByteLevel" in json.dumps([backend.get("pre_tokenizer"), backend.get("decoder")])
+    if model.get("type") != "BPE" or not byte_level or backend.get("normalizer") not in (None, {"type": "NFC"}):
         raise ValueError(
             f"a GGUF file is written of byte-level BPE tokenizers alone, and this one is {model.get('type', 'none of that library')}"
             f"{'' if byte_level else ' without bytes'}: give the model to llama.cpp's own convert_hf_to_gguf.py"
@@ -220,7 +220,7 @@ def _vocabulary(tokenizer: PreTrainedTokenizerBase, rows: int) -> dict[str, Any]
         kinds[i] = NORMAL if i not in added else CONTROL if added[i].special else USER_DEFINED
     merges = [m if isinstance(m, str) else " ".join(m) for m in model.get("merges", ())]
     begins = tokenizer("a")["input_ids"][:1] == [tokenizer.bos_token_id]
-    made = {
+    fields = {
         "tokens": tokens,
         "kinds": kinds,
         "merges": merges,
@@ -232,7 +232,7 @@ def _vocabulary(tokenizer: PreTrainedTokenizerBase, rows: int) -> dict[str, Any]
     }
     for cut in CUTS:
         if disagreement(tokenizer, reader(tokens, kinds, merges, cut)) is None:
-            return made | {"cut": cut}
+            return fields | {"cut": cut}
     raise ValueError(
         f"the tokenizer of {tokenizer.name_or_path or 'this model'} cuts texts by a rule that GGUF files have no name for "
         f"({', '.join(CUTS)} were tried), so a reader would give other ids to the same text: `--to hub` and `--to vllm` keep the "
@@ -247,17 +247,17 @@ def reader(tokens: Sequence[str], kinds: Sequence[int], merges: Iterable[str], c
     vocabulary = {t: i for i, (t, k) in enumerate(zip(tokens, kinds, strict=True)) if k == NORMAL}
     whole = [(t, k) for t, k in zip(tokens, kinds, strict=True) if k in (CONTROL, USER_DEFINED)]
     vocabulary |= {t: i for i, (t, k) in enumerate(zip(tokens, kinds, strict=True)) if k in (CONTROL, USER_DEFINED)}
-    made = Tokenizer(models.BPE(vocab=vocabulary, merges=[tuple(m.split(" ")) for m in merges]))
-    made.pre_tokenizer = pre_tokenizers.Sequence(
+    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[tuple(m.split(" ")) for m in merges]))
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
             *(pre_tokenizers.Split(Regex(rule), "isolated") for rule in CUTS[cut]),
             pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
         ]
     )
-    made.decoder = decoders.ByteLevel()
-    made.add_special_tokens([AddedToken(t, normalized=False, special=True) for t, k in whole if k == CONTROL])
-    made.add_tokens([AddedToken(t, normalized=False, special=False) for t, k in whole if k == USER_DEFINED])
-    return made
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens([AddedToken(t, normalized=False, special=True) for t, k in whole if k == CONTROL])
+    tokenizer.add_tokens([AddedToken(t, normalized=False, special=False) for t, k in whole if k == USER_DEFINED])
+    return tokenizer
 
 
 def disagreement(tokenizer: PreTrainedTokenizerBase, other: Any) -> str | None:
@@ -307,6 +307,6 @@ def load(path: Path, *, dtype: torch.dtype = torch.float32) -> nn.Module:
     folder, name = str(path.parent), path.name
     with no_bars(), contextlib.redirect_stderr(io.StringIO()):  # a bar that has no switch
         config = AutoConfig.from_pretrained(folder, gguf_file=name)
-        if said := contents(path).head_dim:  # transformers does not read it of every architecture
-            config.head_dim = said
+        if head_dim := contents(path).head_dim:  # transformers does not read it of every architecture
+            config.head_dim = head_dim
         return AutoModelForCausalLM.from_pretrained(folder, gguf_file=name, config=config, dtype=dtype).eval()

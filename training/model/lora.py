@@ -109,13 +109,13 @@ def save_adapters(model: nn.Module, folder: Path) -> None:
     from safetensors.torch import save_file
 
     folder.mkdir(parents=True)
-    found = get_peft_model_state_dict(model, adapter_name=NAME)
+    weights = get_peft_model_state_dict(model, adapter_name=NAME)
     save_file(
-        {f"base_model.model.{name}": t.detach().cpu().contiguous() for name, t in sorted(found.items())},
+        {f"base_model.model.{name}": t.detach().cpu().contiguous() for name, t in sorted(weights.items())},
         folder / "adapter_model.safetensors",
     )
-    said = model.peft_config[NAME].to_dict()
-    plain = {k: sorted(v) if isinstance(v, set) else v for k, v in said.items()}
+    settings = model.peft_config[NAME].to_dict()
+    plain = {k: sorted(v) if isinstance(v, set) else v for k, v in settings.items()}
     plain |= {"base_model_name_or_path": None, "inference_mode": True, "task_type": "CAUSAL_LM"}
     (folder / "adapter_config.json").write_text(
         json.dumps(plain, indent=2, sort_keys=True, default=str) + "\n", encoding="utf-8"
@@ -152,9 +152,9 @@ def with_adapters(model: nn.Module, folder: Path) -> nn.Module:
     if not file.is_file():
         raise ValueError(f"{folder} has no {file.name} (a .bin file is a pickle and is never loaded: convert it)")
     try:
-        found = PeftModel.from_pretrained(model, str(folder), adapter_name=NAME)
+        adapted = PeftModel.from_pretrained(model, str(folder), adapter_name=NAME)
     except (RuntimeError, ValueError) as e:
         raise ValueError(f"the adapter {folder} does not fit its base: {str(e).strip().splitlines()[0]}") from e
-    if odd := sorted(load_file(file).keys() ^ get_peft_model_state_dict(found, adapter_name=NAME).keys()):
+    if odd := sorted(load_file(file).keys() ^ get_peft_model_state_dict(adapted, adapter_name=NAME).keys()):
         raise ValueError(f"the adapter {folder} does not fit its base: {odd[0]} is in one of the two alone")
-    return found.merge_and_unload()
+    return adapted.merge_and_unload()

@@ -113,8 +113,8 @@ def gguf_of(path: str | Path) -> Path | None:
     place = Path(path)
     if place.suffix.lower() == ".gguf" and place.is_file():
         return place
-    found = sorted(place.glob("*.gguf")) if place.is_dir() and not (place / "config.json").exists() else []
-    return found[0] if len(found) == 1 else None
+    files = sorted(place.glob("*.gguf")) if place.is_dir() and not (place / "config.json").exists() else []
+    return files[0] if len(files) == 1 else None
 
 
 def load_tokenizer(path: str | Path) -> PreTrainedTokenizerBase:
@@ -171,7 +171,7 @@ def load_model(
         _check_memory(folder, dtype, device)
     tokenizer = load_tokenizer(path)
     with _loading(path):
-        model, found = AutoModelForCausalLM.from_pretrained(
+        model, info = AutoModelForCausalLM.from_pretrained(
             *_source(path),
             **_quantised(file),
             dtype=getattr(torch, dtype),
@@ -183,7 +183,7 @@ def load_model(
     if file:  # its weights are plain tensors by now; what transformers remembers of the file forbids saving them
         model.hf_quantizer = None
         vars(model.config).pop("quantization_config", None)
-    if lost := sorted(found.get("missing_keys") or ()):
+    if lost := sorted(info.get("missing_keys") or ()):
         raise ValueError(
             f"{path} lacks {len(lost)} of the weights of a {type(model).__name__} ({lost[0]} is one): the download is not complete, or "
             "config.json is another model's; fetch it again"
@@ -238,9 +238,11 @@ def _quantised(file: Path | None) -> dict[str, Any]:
     from transformers import AutoConfig
 
     config = AutoConfig.from_pretrained(str(file.parent), gguf_file=file.name)
-    said = next((f for name, f in GGUFReader(file).fields.items() if name.endswith(".attention.key_length")), None)
-    if said is not None:  # transformers does not read it of every architecture
-        config.head_dim = int(said.contents())
+    key_length = next(
+        (f for name, f in GGUFReader(file).fields.items() if name.endswith(".attention.key_length")), None
+    )
+    if key_length is not None:  # transformers does not read it of every architecture
+        config.head_dim = int(key_length.contents())
     return {"gguf_file": file.name, "config": config}
 
 
@@ -250,10 +252,10 @@ def _check_folder(folder: Path) -> None:
         raise ValueError(f"{folder} holds {half[0].name}, half a download: fetch the model again")
     config = folder / "config.json"
     try:
-        said = json.loads(config.read_text(encoding="utf-8")) if config.exists() else {}
+        config_json = json.loads(config.read_text(encoding="utf-8")) if config.exists() else {}
     except ValueError as e:
         raise ValueError(f"{config} is not JSON ({e}): fetch the model again") from e
-    kind = (said.get("architectures") or [""])[0]
+    kind = (config_json.get("architectures") or [""])[0]
     if re.search(r"For(Sequence|Token)Classification|RewardModel|ForQuestionAnswering", kind):
         raise ValueError(
             f"{folder} is a {kind}, a model with a head that scores texts, and a language model is wanted: name the one that it was made of"
@@ -356,15 +358,15 @@ def _probe(model: nn.Module, path: str | Path) -> None:
     device = head_weight(model).device
     ids, position = torch.arange(1, 9, device=device), torch.tensor([0, 1, 2, 3, 4, 0, 1, 2], device=device)
     rows = PackedRows([5, 3], device)
-    asked = attention.asked
-    before = asked.calls
+    probe = attention.asked
+    before = probe.calls
     try:
         hidden = own_hidden(model, ids, position, rows)
         other = own_hidden(model, torch.cat([ids[:5] + 1, ids[5:]]), position, rows)
         logits = model(input_ids=ids[None], position_ids=position[None], rows=rows, use_cache=False).logits[0]
     except ValueError as e:
         raise ValueError(f"{path} is a {type(model).__name__}, which cannot be trained here: {e}") from e
-    if asked.calls == before:
+    if probe.calls == before:
         raise ValueError(
             f"{path} is a {type(model).__name__}, whose attention cannot be replaced by one over packed rows (ALiBi and older code): choose "
             "another architecture"

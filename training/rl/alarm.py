@@ -16,7 +16,7 @@ NATS = 0.5  # and at least this much above it
 def alarms(rows: Sequence[Mapping[str, float]]) -> dict[str, str]:
     """What sets in with the last of the steps `rows` (metrics by name): name -> a sentence; {} where nothing does."""
     now, before = _true(rows), _true(rows[:-1])
-    return {name: said for name, said in now.items() if name not in before}
+    return {name: sentence for name, sentence in now.items() if name not in before}
 
 
 def _true(rows: Sequence[Mapping[str, float]]) -> dict[str, str]:

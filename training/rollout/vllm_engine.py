@@ -293,10 +293,10 @@ class Server:
                 text = answer.read()
                 return json.loads(text) if text.strip() else None
         except urllib.error.HTTPError as e:
-            said = e.read(2000).decode(errors="replace").strip()
+            reply = e.read(2000).decode(errors="replace").strip()
             if e.code < 500:
                 raise ValueError(
-                    f"the server {self.url} refuses {path} ({e.code}: {said}): was it started as docs/engines.md says, with VLLM_SERVER_DEV_MODE=1 "
+                    f"the server {self.url} refuses {path} ({e.code}: {reply}): was it started as docs/engines.md says, with VLLM_SERVER_DEV_MODE=1 "
                     f"and --worker-extension-cls {WORKER}?"
                 ) from e
             raise EngineLost(f"the server {self.url} failed on {path} ({e.code})") from e

@@ -45,21 +45,21 @@ def plain(
         reference = str(given[0]) if isinstance(given, list) and given else field(row, key)
     chosen = named or ("number" if parse(reference) is not None and not aliases else "exact")
     args = row.get("args") if isinstance(row.get("args"), dict) else {"aliases": aliases} if chosen == "exact" else {}
-    made = problem(name, index, question=asked, answer=reference, verifier=chosen, ask=ask, args=args)
+    built = problem(name, index, question=asked, answer=reference, verifier=chosen, ask=ask, args=args)
     if len(talk) > 1:
         last = max(i for i, m in enumerate(talk) if m.role == "user")
-        prompt = (*talk[:last], Message(role="user", content=made.question))
-        made = Problem.make(
+        prompt = (*talk[:last], Message(role="user", content=built.question))
+        built = Problem.make(
             prompt=prompt,
-            answer=made.answer,
+            answer=built.answer,
             verifier=chosen,
             args=args,
             family=name,
-            lineage=made.lineage,
+            lineage=built.lineage,
             split="test",
         )
-    lineage = {**made.lineage, **({"unanswered": True} if unanswered else {"solution": _worked(row, key, reference)})}
-    return replace(made, lineage=lineage, env=str(row.get("env") or env or "single"))
+    lineage = {**built.lineage, **({"unanswered": True} if unanswered else {"solution": _worked(row, key, reference)})}
+    return replace(built, lineage=lineage, env=str(row.get("env") or env or "single"))
 
 
 def _worked(row: Mapping[str, Any], key: str, reference: str) -> str:

@@ -146,7 +146,7 @@ def test_why(root):
         ("clean", "decisions"),
         ("clean", "removed"),
     ]
-    assert why(state, "is made before")[0].said["reason"] == "duplicate", "by words of its evidence"
+    assert why(state, "is made before")[0].columns["reason"] == "duplicate", "by words of its evidence"
     with pytest.raises(UserError, match="rows match 'Solve'.*name one of"):
         why(state, "Solve")
     with pytest.raises(UserError, match="no row of workspace has the id 'xyz'"):
