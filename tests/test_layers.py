@@ -41,7 +41,7 @@ FLOORS = {
         "errors paths text services",
         "storage pages",
         "planning",
-        "runtime pairs",
+        "runtime pairs agents",
         "knowledge tracking evaluation models own_rows selfplay schedule",
         "questions run",
         "stages",

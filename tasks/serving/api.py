@@ -16,25 +16,16 @@ from typing import Any, Literal
 
 import numpy as np
 from fastapi import FastAPI, Request as Http
-from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, StreamingResponse
+from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
-from starlette.exceptions import HTTPException
 
 from synth.types import Message, Sampling, seed_for
 from tasks.services import local
+from tasks.services.refusal import Refused, error, refusals
 from tasks.serving.conversations import Conversations, Piece, Request, Token, scored
 
 MOST = 256  # answers that wait or are under way
 _BODY = 4 << 20  # bytes
-
-
-class Refused(Exception):
-    """A request that is not answered: its status, one sentence, the parameter that is wrong, and a code."""
-
-    def __init__(self, message: str, *, status: int = 400, param: str | None = None, code: str | None = None) -> None:
-        super().__init__(message)
-        self.status, self.param, self.code = status, param, code
 
 
 class Options(BaseModel):
@@ -316,7 +307,7 @@ def application(served: Served) -> FastAPI:
                 yield {**begin, "choices": [{"index": i, "delta": delta, "logprobs": None, "finish_reason": None}]}
             async for i, piece in _pieces(http, requests, queues):
                 if piece.error:
-                    yield _error(f"the model could not answer: {piece.error}", "server_error")
+                    yield error(f"the model could not answer: {piece.error}", "server_error")
                     return
                 counts[i] = piece.count
                 logprobs = scores(piece.tokens) if body.logprobs else None
@@ -388,7 +379,7 @@ def application(served: Served) -> FastAPI:
             begin, counts = head("text_completion", "cmpl"), [0] * len(requests)
             async for i, piece in _pieces(http, requests, queues):
                 if piece.error:
-                    yield _error(f"the model could not answer: {piece.error}", "server_error")
+                    yield error(f"the model could not answer: {piece.error}", "server_error")
                     return
                 counts[i] = piece.count
                 if piece.text or piece.tokens or piece.over:
@@ -400,39 +391,8 @@ def application(served: Served) -> FastAPI:
 
         return _events(events())
 
-    @app.exception_handler(Refused)
-    async def refused(_: Http, e: Refused) -> JSONResponse:
-        kind = "server_error" if e.status >= 500 else "invalid_request_error"
-        return JSONResponse(_error(str(e), kind, e.param, e.code), e.status)
-
-    @app.exception_handler(RequestValidationError)
-    async def mistaken(_: Http, e: RequestValidationError) -> JSONResponse:
-        error = e.errors()[0]
-        where = ".".join(str(x) for x in error["loc"][1:])
-        return JSONResponse(_error(_sentence(where, error), "invalid_request_error", where or None), 400)
-
-    @app.exception_handler(HTTPException)
-    async def unknown(_: Http, e: HTTPException) -> JSONResponse:
-        text = (
-            "there are /v1/models, /v1/chat/completions and /v1/completions here" if e.status_code == 404 else e.detail
-        )
-        return JSONResponse(_error(str(text), "invalid_request_error"), e.status_code)
-
+    refusals(app, "there are /v1/models, /v1/chat/completions and /v1/completions here")
     return app
-
-
-def _sentence(where: str, error: Any) -> str:
-    if error["type"] == "json_invalid":
-        return "the body of the request is no JSON"
-    if error["type"] == "extra_forbidden":
-        return f"{where} is not known here, so it would be ignored: leave it out"
-    if error["type"] == "literal_error" and where in ("frequency_penalty", "presence_penalty"):
-        return f"{where} is not offered: leave it out, or set it to 0"
-    return f"{where or 'the body'}: {error['msg'][:1].lower()}{error['msg'][1:]}"
-
-
-def _error(message: str, kind: str, param: str | None = None, code: str | None = None) -> dict[str, Any]:
-    return {"error": {"message": message, "type": kind, "param": param, "code": code}}
 
 
 def _told(status: int, why: str) -> tuple[bytes, bytes]:
@@ -440,7 +400,7 @@ def _told(status: int, why: str) -> tuple[bytes, bytes]:
     if status == 401:
         why = "send the key that `espalier serve` printed, as `Authorization: Bearer KEY`"
     code = "invalid_api_key" if status == 401 else None
-    return b"application/json", json.dumps(_error(why, "invalid_request_error", None, code)).encode()
+    return b"application/json", json.dumps(error(why, "invalid_request_error", None, code)).encode()
 
 
 def guarded(served: Served, key: str) -> local.Asgi:

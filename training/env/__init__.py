@@ -53,6 +53,41 @@ class Env(Protocol):
         ...
 
 
+class LiveEnv(Env, Protocol):
+    """An environment whose episodes are programs at work that ask for turns (training/env/program.py).
+
+    A player starts all of a batch beside each other, lets each step wait for its program, and closes every episode,
+    however it ended. `step` also gets turns that ran into their limit, for the program sees them; state["segment"] is
+    the turn as it was sampled, state["prompt_tokens"] the number of those before it. Beside what every environment may leave in the state:
+
+        over      of `start`: the score of an episode that ended before the model was asked
+        offered   tools, as chat templates take them, that the messages of `start` or of `history` are shown with
+        follows   which of the model's turns (0 the first) the replies go on from, where that is not the last: the
+                  ids up to its end are then the start of a new row
+        most, stops   of the next turn: its most tokens, and texts that end it
+        requests  what to keep of each request, in `info["requests"]` of the rollout
+    """
+
+    live: bool
+    at_once: int  # episodes that are at work at a time
+
+    def close(self, state: dict) -> None:
+        """End what the episode has under way. A second call does nothing."""
+        ...
+
+
+def opening(env: Env, problem: Problem, tools: Mapping[str, Any]) -> tuple[dict, list[Message]]:
+    """`env.start` for those who tell an episode without playing it. Raises ValueError for an environment whose episodes
+    are programs at work: what it begins with is what its program asks."""
+    if getattr(env, "live", False):
+        raise ValueError(
+            f"problem {problem.id} is played by a program ({problem.env}), whose episodes can only be played: leave out "
+            "what tells them otherwise (demonstrations, replays and hints of rl.group_transforms, and the observation "
+            "concentration)"
+        )
+    return env.start(problem, tools)
+
+
 def system(instructions: str) -> list[Message]:
     """A system message, or none where there is nothing to say."""
     return [Message(role="system", content=instructions)] if instructions else []

@@ -17,9 +17,12 @@ writes between two turns.
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from jinja2.exceptions import TemplateError
@@ -33,6 +36,20 @@ _ASKED = (Message(role="user", content="u"),)
 DAY = datetime(2025, 1, 1, tzinfo=UTC)  # of every conversation: some templates write the date
 # What a template raises for messages that it does not know: its own errors, and Python's where it reads a field that no message has.
 _UNWRITTEN = (TemplateError, TypeError, ValueError, KeyError, AttributeError)
+# For templates that do not know tools, in the words of Hermes and Qwen.
+_TOOLS = """# Tools
+
+You may call one or more functions to assist with the user query.
+
+You are provided with function signatures within <tools></tools> XML tags:
+<tools>
+{cards}
+</tools>
+
+For each function call, return a json object with function name and arguments within <tool_call></tool_call> XML tags:
+<tool_call>
+{{"name": <function-name>, "arguments": <args-json-object>}}
+</tool_call>"""
 
 
 def _any(texts: Iterable[str]) -> re.Pattern[str]:
@@ -153,11 +170,21 @@ class Renderer:
             lambda match: f"{match[0][:1]} {match[0][1:]}", text
         )
 
-    def _text(self, messages: Sequence[Message], generate: bool) -> str:
+    @cached_property
+    def writes_tools(self) -> bool:
+        """Whether the template itself tells the model which tools there are."""
+        card = {"type": "function", "function": {"name": _MARK, "description": _MARK, "parameters": {"type": "object"}}}
+        try:
+            return _MARK in self._text(_ASKED, True, [card])
+        except _UNWRITTEN:
+            return False
+
+    def _text(self, messages: Sequence[Message], generate: bool, tools: Sequence[Mapping[str, Any]] = ()) -> str:
         plain = [Message(role=m.role, content=self._plain(m.content, m.role)) for m in messages]
         plain_messages = [{"role": m.role, "content": m.content} for m in merged(plain, self.as_user)]
         return self.tokenizer.apply_chat_template(
             plain_messages,
+            tools=list(tools) or None,
             tokenize=False,
             add_generation_prompt=generate,
             enable_thinking=False,
@@ -178,8 +205,18 @@ class Renderer:
         ids = [int(i) for i in ids]
         return self.tokenizer.decode(ids[:-1] if ids and ids[-1] == self.end_id else ids)
 
-    def prompt(self, messages: Sequence[Message]) -> np.ndarray:
-        """Ids up to where the model starts to write."""
+    def prompt(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()) -> np.ndarray:
+        """Ids up to where the model starts to write. tools: those that it may call, as JSON ({"type": "function",
+        "function": {"name", "description", "parameters"}}): told by the template, or where it knows none by a system
+        message in the words of Hermes and Qwen."""
+        if tools:
+            cards = json.loads(self._plain(json.dumps(list(tools), ensure_ascii=False), "tool"))
+            if self.writes_tools:
+                return self.encode(self._text(messages, True, cards))
+            lines = "\n".join(json.dumps(card, ensure_ascii=False) for card in cards)
+            first = next((i for i, m in enumerate(messages) if m.role != "system"), len(messages))
+            told = Message(role="system", content=_TOOLS.format(cards=lines))
+            messages = [*messages[:first], told, *messages[first:]]
         return self.encode(self._text(messages, True))
 
     def observation(self, messages: Sequence[Message]) -> np.ndarray:

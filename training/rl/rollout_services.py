@@ -12,6 +12,7 @@ import numpy as np
 from synth.types import Message, Problem, Score, Scored
 from training.learner.learner import score
 from training.learner.pack import pack, rollout_row
+from training.env import opening
 from training.rl.influence import influence
 from training.rollout.play import Player, judged
 from training.types import Group, Rollout, Segment
@@ -75,7 +76,7 @@ class RolloutServices:
 
     def tell(self, problem: Problem, turns: Sequence[np.ndarray], group: str) -> Rollout:
         env, render = self.player.envs[problem.env], self.player.renderer
-        state, messages = env.start(problem, self.player.tools)
+        state, messages = opening(env, problem, self.player.tools)
         segments = [Segment(ids=render.prompt(messages), role="env")]
         result: Score = Scored(value=0.0, parts={"truncated": 1.0})
         for ids in turns:

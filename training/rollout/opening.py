@@ -18,7 +18,7 @@ from training.env import Env
 @dataclass
 class Opening:
     """envs, tools: those of the player. problems: by id. `as_written` counts what was left as it is stored: its problem
-    or its environment is not known here, or it does not begin with the problem."""
+    or its environment is not known here, it does not begin with the problem, or it is played by a program, which begins as it likes."""
 
     envs: Mapping[str, Env]
     tools: Mapping[str, Callable[..., Any]]
@@ -38,6 +38,7 @@ class Opening:
         if (
             problem is None
             or problem.env not in self.envs
+            or getattr(self.envs[problem.env], "live", False)
             or tuple(messages[: len(problem.prompt)]) != tuple(problem.prompt)
         ):
             self.as_written += 1

@@ -1,7 +1,13 @@
-"""Play problems in their environments: conversations turn by turn, as many as `batch_size` at once, into scored `Group`s."""
+"""Play problems in their environments: conversations turn by turn, as many as `batch_size` at once, into scored `Group`s.
+
+A conversation whose history an environment rewrites goes on as a row of its own (`Segment.context_reset`). Where it
+goes on from an earlier turn of the model, the row begins with the ids that turn was sampled with: what was sampled is
+never rendered again.
+"""
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -46,7 +52,8 @@ class Player:
     batch_size   conversations of one batch
     concurrent_batches        batches in flight: while the tools of one are at work, the sampler writes the turns of another
     calls        environments of a batch that are at work at a time; more than one needs tools that may be called from
-                 several threads
+                 several threads. Those that wait for programs (training/env/program.py) are all at
+                 work at a time, and `at_once` of them make a batch
     timed        whether `info["seconds"]` of each rollout tells what was measured: wall seconds of each of its
                  messages, for a turn of the model those of the batch that it was sampled in, for a message of an
                  environment those of its step (the first of several has them all), 0 for the prompt
@@ -75,6 +82,8 @@ class Player:
         """
         jobs = [(g, i) for g in range(len(problems)) for i in range(samples)]
         done: list[list[Rollout]] = [[] for _ in problems]
+        hosts = [self.envs[p.env] for p in problems if p.env in self.envs]
+        size = min([self.batch_size, *(e.at_once for e in hosts if getattr(e, "live", False))])
         sampling = threading.Lock()  # one turn is sampled at a time, whoever waits
 
         def one(part: list[tuple[int, int]]) -> list[Rollout]:
@@ -86,7 +95,7 @@ class Player:
 
         with _mapping(self.concurrent_batches) as each:
             for (g, _), rollout in zip(
-                jobs, (r for batch in each(one, _parts(jobs, self.batch_size)) for r in batch), strict=True
+                jobs, (r for batch in each(one, _parts(jobs, size)) for r in batch), strict=True
             ):
                 done[g].append(rollout)
         return [Group(id=f"{p.id}/{g}", rollouts=tuple(r)) for g, (p, r) in enumerate(zip(problems, done, strict=True))]
@@ -100,27 +109,63 @@ class Player:
         sampling: threading.Lock,
     ) -> list[Rollout]:
         """One rollout per problem, turn by turn, all that are alive in one batch."""
-        n = len(problems)
         missing = sorted({p.env for p in problems} - set(self.envs))
         if missing:
             lost = next(p.id for p in problems if p.env == missing[0])
             raise LookupError(f"problem {lost} plays in the environment {missing[0]!r}, which this run was not given")
         envs = [self.envs[p.env] for p in problems]
-        states, messages = map(
-            list, zip(*(e.start(p, self.tools) for e, p in zip(envs, problems, strict=True)), strict=True)
-        )
-        rendered = {
-            message: self.renderer.prompt(message) for message in {tuple(m) for m in messages}
-        }  # samples of a prompt ask the same
-        prompts = [np.concatenate([rendered[tuple(m)], x]) for m, x in zip(messages, opened, strict=True)]
-        for problem, ids in zip(problems, prompts, strict=True):
-            if len(ids) + self.sampling.max_tokens > self.max_tokens:
+        states: list[dict] = [{} for _ in problems]
+        live = [i for i, env in enumerate(envs) if getattr(env, "live", False)]
+        try:
+            with _mapping(self.calls) as each, _mapping(len(live)) as together:
+                return self._played(problems, groups, seeds, opened, sampling, envs, states, each, together)
+        finally:
+            for i in live:
+                if states[i]:
+                    envs[i].close(states[i])
+
+    def _played(
+        self,
+        problems: list[Problem],
+        groups: list[str],
+        seeds: list[int],
+        opened: list[np.ndarray],
+        sampling: threading.Lock,
+        envs: list[Env],
+        states: list[dict],
+        each: Callable[..., Any],
+        together: Callable[..., Any],
+    ) -> list[Rollout]:
+        """`_batch` with its environments; fills `states` as episodes begin. each, together: map a function over
+        environments, `calls` of them at a time, or all: those that wait for a program."""
+        n = len(problems)
+        live = [getattr(env, "live", False) for env in envs]
+
+        def start(i: int) -> list[Message]:
+            states[i], shown = envs[i].start(problems[i], self.tools)
+            return list(shown)
+
+        waiting = [i for i in range(n) if live[i]]
+        begun = dict(zip(waiting, together(start, waiting), strict=True))
+        messages = [begun[i] if live[i] else start(i) for i in range(n)]
+        offered = [state.pop("offered", ()) for state in states]
+        asked = [(tuple(m), json.dumps(t)) for m, t in zip(messages, offered, strict=True)]
+        rendered: dict[Any, np.ndarray] = {}  # samples of a prompt ask the same
+        for key, shown, tools in zip(asked, messages, offered, strict=True):
+            if key not in rendered:
+                rendered[key] = self.renderer.prompt(shown, tools)
+        prompts = [np.concatenate([rendered[key], x]) for key, x in zip(asked, opened, strict=True)]
+        scores: list[Score | None] = [state.pop("over", None) for state in states]
+        for i, (problem, ids) in enumerate(zip(problems, prompts, strict=True)):
+            if len(ids) + self.sampling.max_tokens > self.max_tokens and scores[i] is None:
+                if live[i]:  # what a program asks may be of its own making
+                    scores[i] = Scored(value=0.0, parts={"truncated": 1.0})
+                    continue
                 raise ValueError(
                     f"the prompt of problem {problem.id} has {len(ids)} tokens: with {self.sampling.max_tokens} for a turn that is more "
                     f"than max_tokens = {self.max_tokens} of a conversation; raise it or leave the problem out"
                 )
         segments: list[list[Segment]] = [[Segment(ids=ids, role="env")] for ids in prompts]
-        scores: list[Score | None] = [None] * n
         used = [len(p) for p in prompts]
         seconds = [[0.0] * len(m) for m in messages]
 
@@ -128,68 +173,95 @@ class Player:
             begun = time.perf_counter()
             return envs[item[0]].step(states[item[0]], item[1]), time.perf_counter() - begun
 
-        with sampling:
-            sessions = [
-                (self.sampler.open(prompts, seeds), {i: i for i in range(n)})
-            ]  # each with its conversations and their places in it
-        with _mapping(self.calls) as each:
-            while sessions:
-                turns: list[tuple[int, Segment, float]] = []
-                with sampling:
-                    for session, rows in sessions:
-                        begun = time.perf_counter()
-                        sampled = session.generate(self.sampling)
-                        spent = time.perf_counter() - begun
-                        turns += [(i, segment, spent) for i, segment in zip(rows, sampled, strict=True)]
-                acted: dict[int, str] = {}
-                for i, segment, spent in turns:
-                    text = self.renderer.decode(
-                        segment.ids if len(segments[i]) > 1 else np.concatenate([opened[i], segment.ids])
-                    )
-                    segments[i].append(segment)
-                    messages[i].append(Message(role="assistant", content=text))
-                    seconds[i].append(spent)
-                    if segment.stop == "lost":
-                        scores[i] = Unscorable(reason="engine_lost: the engine gave no answer, twice")
-                    elif segment.stop == "length":  # an unfinished turn is never acted on
-                        scores[i] = Scored(value=0.0, parts={"truncated": 1.0})
-                    else:
-                        acted[i] = text
-                observed: dict[int, np.ndarray] = {}
-                restarted: dict[int, np.ndarray] = {}  # conversations whose history was rewritten
-                for i, ((replies, over, score), spent) in zip(acted, each(step, acted.items()), strict=True):
-                    scores[i] = score
-                    segment = segments[i][-1]
-                    segments[i][-1] = replace(segment, reward=states[i].pop("step_reward", None))
-                    history = states[i].pop("history", None)
-                    written = replies if history is None else history
-                    messages[i].extend(written)
-                    seconds[i].extend([spent, *[0.0] * (len(written) - 1)] if written else [])
-                    if over:
-                        segments[i] = judged(segments[i], states[i].pop("turn_rewards", None))
-                        continue
-                    ids = self.renderer.observation(replies) if history is None else self.renderer.prompt(history)
-                    if (
-                        history is None and segment.ids[-1] != self.renderer.end_id
-                    ):  # a string stopped it: what ends a turn was not written
-                        ids = np.append(self.renderer.end_id, ids)
-                    used[i] = len(ids) + (used[i] + len(segment.ids) if history is None else 0)
-                    if used[i] + self.sampling.max_tokens > self.max_tokens:
-                        scores[i] = Scored(value=0.0, parts={"truncated": 1.0})
-                        continue
-                    segments[i].append(Segment(ids=ids, role="env", context_reset=history is not None))
-                    (observed if history is None else restarted)[i] = ids
-                going = [
-                    (session, {i: place for i, place in rows.items() if i in observed}) for session, rows in sessions
-                ]
-                sessions = [(session, rows) for session, rows in going if rows]
-                with sampling:
-                    for session, rows in sessions:
-                        session.observe(list(rows.values()), [observed[i] for i in rows])
-                    if restarted:
-                        forked = [seed_for(seeds[i], "fork", len(segments[i])) for i in restarted]
-                        places = {i: place for place, i in enumerate(restarted)}
-                        sessions.append((self.sampler.open(list(restarted.values()), forked), places))
+        sessions: list[tuple[Session, dict[int, int]]] = []  # each with its conversations and their places in it
+        if alive := [i for i in range(n) if scores[i] is None]:
+            with sampling:
+                first = self.sampler.open([prompts[i] for i in alive], [seeds[i] for i in alive])
+                sessions = [(first, {i: place for place, i in enumerate(alive)})]
+        while sessions:
+            turns: list[tuple[int, Segment, float]] = []
+            with sampling:
+                for session, rows in sessions:
+                    begun = time.perf_counter()
+                    sampled = session.generate(self.sampling)
+                    spent = time.perf_counter() - begun
+                    turns += [(i, segment, spent) for i, segment in zip(rows, sampled, strict=True)]
+            acted: dict[int, str] = {}
+            shortened: set[int] = set()  # whose turn was cut after it was sampled: the sampler holds more than the row
+            for i, segment, spent in turns:
+                segment, text, cut = self._shortened(
+                    segment,
+                    opened[i] if len(segments[i]) == 1 else segment.ids[:0],
+                    states[i].pop("most", None),
+                    states[i].pop("stops", ()),
+                )
+                segments[i].append(segment)
+                messages[i].append(Message(role="assistant", content=text))
+                seconds[i].append(spent)
+                if cut:
+                    shortened.add(i)
+                if segment.stop == "lost":
+                    scores[i] = Unscorable(reason="engine_lost: the engine gave no answer, twice")
+                elif segment.stop == "length" and not live[i]:  # an unfinished turn is never acted on
+                    scores[i] = Scored(value=0.0, parts={"truncated": 1.0})
+                else:
+                    acted[i] = text
+                    if live[i]:
+                        states[i] |= {"segment": segment, "prompt_tokens": used[i]}
+            observed: dict[int, np.ndarray] = {}
+            reopened: dict[int, np.ndarray] = {}  # what the sampler no longer holds: its whole ids
+            answered = {
+                **dict(zip(order := [i for i in acted if live[i]], together(step, [(i, acted[i]) for i in order]))),
+                **dict(zip(order := [i for i in acted if not live[i]], each(step, [(i, acted[i]) for i in order]))),
+            }
+            for i in acted:
+                (replies, over, score), spent = answered[i]
+                scores[i] = score
+                segment = segments[i][-1]
+                segments[i][-1] = replace(segment, reward=states[i].pop("step_reward", None))
+                history = states[i].pop("history", None)
+                follows = states[i].pop("follows", None)
+                tools = states[i].pop("offered", ())
+                written = replies if history is None else history
+                messages[i].extend(written)
+                seconds[i].extend([spent, *[0.0] * (len(written) - 1)] if written else [])
+                if over:
+                    segments[i] = judged(segments[i], states[i].pop("turn_rewards", None))
+                    continue
+                fork = history is not None
+                if history is not None:
+                    ids = self.renderer.prompt(history, tools)
+                else:
+                    ids = self.renderer.observation(replies)
+                    wrote = [k for k, s in enumerate(segments[i]) if s.role == "model"]
+                    end = wrote[-1 if follows is None else follows]
+                    if segments[i][end].ids[-1] != self.renderer.end_id:
+                        ids = np.append(self.renderer.end_id, ids)  # what ends a turn was not written
+                    fork = end != wrote[-1]
+                    if fork:
+                        ids = np.concatenate([_row_until(segments[i], end), ids])
+                        shortened.discard(i)
+                used[i] = len(ids) + (0 if fork else used[i] + len(segment.ids))
+                if used[i] + self.sampling.max_tokens > self.max_tokens:
+                    scores[i] = Scored(value=0.0, parts={"truncated": 1.0})
+                    continue
+                segments[i].append(Segment(ids=ids, role="env", context_reset=fork))
+                if fork:
+                    reopened[i] = ids
+                elif i in shortened:
+                    reopened[i] = _row_until(segments[i], len(segments[i]) - 1)
+                else:
+                    observed[i] = ids
+                shortened.discard(i)
+            going = [(session, {i: place for i, place in rows.items() if i in observed}) for session, rows in sessions]
+            sessions = [(session, rows) for session, rows in going if rows]
+            with sampling:
+                for session, rows in sessions:
+                    session.observe(list(rows.values()), [observed[i] for i in rows])
+                if reopened:
+                    forked = [seed_for(seeds[i], "fork", len(segments[i])) for i in reopened]
+                    places = {i: place for place, i in enumerate(reopened)}
+                    sessions.append((self.sampler.open(list(reopened.values()), forked), places))
         return [
             Rollout(
                 problem=problems[i],
@@ -200,11 +272,45 @@ class Player:
                 info={
                     "calls": states[i].get("calls", 0),
                     "messages": tuple(messages[i]),
+                    **({"requests": tuple(states[i].get("requests", ()))} if live[i] else {}),
                     **({"seconds": tuple(seconds[i])} if self.timed else {}),
                 },
             )
             for i in range(n)
         ]
+
+    def _shortened(
+        self, segment: Segment, opened: np.ndarray, most: int | None, stops: Sequence[str]
+    ) -> tuple[Segment, str, bool]:
+        """The turn up to `most` tokens and to the token that completes one of `stops`, its text without that one, and
+        whether anything was cut. opened: ids that the turn begins with. A turn cut so is one that a sampler with these
+        limits would have drawn from the same random numbers."""
+
+        def text(k: int) -> str:
+            return self.renderer.decode(np.concatenate([opened, segment.ids[:k]]))
+
+        n, why = len(segment.ids), segment.stop
+        if most is not None and most < n:
+            n, why = most, "length"
+        shown = text(n)
+        if any(s in shown for s in stops):
+            n = next(k for k in range(1, n + 1) if any(s in text(k) for s in stops))
+            shown, why = text(n), "stop_string"
+            shown = shown[: min(at for s in stops if (at := shown.find(s)) >= 0)]
+        if n == len(segment.ids):
+            return replace(segment, stop=why) if why != segment.stop else segment, shown, False
+        kept = {
+            name: getattr(segment, name)[:n]
+            for name in ("ids", "logp", "entropy")
+            if getattr(segment, name) is not None
+        }
+        return replace(segment, stop=why, **kept), shown, True
+
+
+def _row_until(segments: Sequence[Segment], end: int) -> np.ndarray:
+    """Ids of the row that segment `end` lies in, from its start to that segment's last token."""
+    begin = max((k for k in range(end + 1) if segments[k].context_reset), default=0)
+    return np.concatenate([s.ids for s in segments[begin : end + 1]])
 
 
 def _parts(jobs: list[tuple[int, int]], size: int) -> list[list[tuple[int, int]]]:

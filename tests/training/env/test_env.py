@@ -31,6 +31,7 @@ from training.env.expert import expert
 from training.env.game import game
 from training.env.halves import halves
 from training.env.persuade import persuade
+from training.env.program import Asked
 from training.env.progress import progress
 from training.env.retry import retry
 from training.env.route import route
@@ -58,7 +59,23 @@ FAMILIES = {
     "game": nim_heaps,
     "sql": text_to_sql,
 }
+
+
+class Asks:
+    """An agent program that asks for ever."""
+
+    def __init__(self, program, problem):
+        self.problem = problem
+
+    def next(self):
+        return Asked(messages=self.problem.prompt)
+
+    def reply(self, text, segment, prompt_tokens):
+        pass
+
+
 GIVEN = {
+    "programs": Asks,
     "search": lambda query: "nothing found",
     "python": Tool(name="python", description="", parameters={"type": "object"}, run=lambda **a: ""),
 }
@@ -80,6 +97,7 @@ def episode(env, problem, *turns):
     state, shown = env.start(problem, GIVEN)
     said, rewards, score = [m.content for m in shown], [], None
     for text in turns:
+        state |= {"segment": None, "prompt_tokens": 0} if getattr(env, "live", False) else {}
         messages, over, score = env.step(state, text)
         said += [m.content for m in messages]
         rewards.append(state.pop("step_reward", None))

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from synth.types import Problem
+from training.env import opening
 from training.learner.pack import Row, pack
 from training.model.attention import PackedRows
 from training.model.model import hidden_states
@@ -24,7 +25,7 @@ OBSERVES = "problems"
 
 
 def concentration(player: Player, problems: Sequence[Problem]) -> dict[str, float]:
-    prompts = [player.renderer.prompt(player.envs[p.env].start(p, player.tools)[1]) for p in problems]
+    prompts = [player.renderer.prompt(opening(player.envs[p.env], p, player.tools)[1]) for p in problems]
     shares: dict[str, float] = {}
     for lo in range(0, len(problems), 64):
         batch = pack([Row(ids=ids, trainable=np.ones(len(ids), dtype=bool)) for ids in prompts[lo : lo + 64]])
