@@ -13,6 +13,7 @@ from synth.types import Demonstration, Message, PreferencePair, Problem
 from tasks.planning import resolve
 from tasks.planning.code import knobs
 from tasks.planning.pieces import files, find
+from training.env import opening
 from training.env.tool import Tool
 from training.learner.rows import demonstration_row, pair_rows
 from training.model.render import Renderer
@@ -83,7 +84,7 @@ def played(name, told):
 
 
 @pytest.mark.parametrize("told", ["", "Do as you are told."], ids=["cpu", "gpu"])
-@pytest.mark.parametrize("name", sorted(files("env")))
+@pytest.mark.parametrize("name", sorted({*files("env")} - {"program"}))
 def test_training_data_begin_as_episodes_do(name, told):
     env, problem, tools = played(name, told)
     begins = Opening({name: env}, tools, {problem.id: problem})
@@ -112,6 +113,18 @@ def test_training_data_begin_as_episodes_do(name, told):
         assert (told in renderer.tokenizer.decode(asked)) if told_too else True
         for row in (demonstration_row(renderer, demonstration.messages, 0.0), pair_rows(renderer, [pair], 10**6)[0][0]):
             np.testing.assert_array_equal(row.ids, np.concatenate([asked, renderer.turn(said.content)]))
+
+
+def test_what_a_program_plays_is_left_as_it_is_stored():
+    """It begins with what the program asks, which nobody knows before: no program is started to find out."""
+    problem = Problem.make(prompt="x", answer="a", verifier="exact", family="f", env="program", split="train")
+    begins = Opening({"program": find("env", "program")(command="cmd")}, {}, {problem.id: problem})
+    said = Demonstration.make(
+        problem=problem.id, messages=[*problem.prompt, Message(role="assistant", content="a")], split="train"
+    )
+    assert begins.demonstration(said) == said and begins.as_written == 1
+    with pytest.raises(ValueError, match="played by a program .* can only be played"):
+        opening(begins.envs["program"], problem, {})
 
 
 def test_what_is_about_no_known_problem_stays_as_it_is_and_is_counted():
