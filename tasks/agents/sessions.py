@@ -40,7 +40,7 @@ from fastapi.responses import JSONResponse, StreamingResponse
 
 from synth.types import Problem
 from tasks.agents import shapes
-from tasks.agents.shapes import Asking, Reply, Said
+from tasks.agents.shapes import Asking, ChatMessage, Reply
 from tasks.errors import UserError
 from tasks.services import local
 from tasks.services.refusal import Refused, error, refusals
@@ -65,9 +65,9 @@ class Waiting:
 
 @dataclass(frozen=True)
 class Turn:
-    """A request that was answered: all that was said up to the reply, and the tools that were offered."""
+    """A request that was answered: all messages up to the reply, and the tools that were offered."""
 
-    said: tuple[Said, ...]
+    messages: tuple[ChatMessage, ...]
     tools: tuple[Mapping[str, Any], ...]
 
 
@@ -79,7 +79,9 @@ class Session:
         self.base = f"{address}/sessions/{self.name}"
         self.waiting: deque[Waiting] = deque()
         self.turns: list[Turn] = []
-        self.responses: dict[str, tuple[Said, ...]] = {}  # of /v1/responses, by id: a program may name an earlier one
+        self.responses: dict[
+            str, tuple[ChatMessage, ...]
+        ] = {}  # of /v1/responses, by id: a program may name an earlier one
         self.result: Ended | None = None
         self.over = ""
         self.left = program.seconds
@@ -141,7 +143,7 @@ class Session:
         if self.result is not None:
             return self.result
         if (code := self._code()) is not None:
-            return self._said(code)
+            return self._outcome(code)
         if self.left <= 0:
             return Ended(lost=f"agent_timeout: the program took more than {self.program.seconds:g} s")
         return None
@@ -156,10 +158,10 @@ class Session:
             return None
         return state.si_status if state.si_code == os.CLD_EXITED else -state.si_status
 
-    def _said(self, code: int) -> Ended:
-        """What the program, which is over, has said on its standard output."""
+    def _outcome(self, code: int) -> Ended:
+        """What the program, which is over, wrote on its standard output."""
         if code:
-            last = (self._read("err").strip().splitlines() or ["it said nothing"])[-1]
+            last = (self._read("err").strip().splitlines() or ["no message"])[-1]
             how = f"signal {-code}" if code < 0 else f"code {code}"
             return Ended(lost=f"agent_crashed: {how}: {last[:300]}")
         lines = [line for line in self._read("out").splitlines() if line.strip()]
@@ -185,16 +187,16 @@ class Session:
 
     def _asked(self, asking: Asking) -> Asked:
         follows = self._follows(asking)
-        known = 0 if follows is None else len(self.turns[follows].said)
+        known = 0 if follows is None else len(self.turns[follows].messages)
         record = {
             "turn": len(self.turns),
             "follows": follows,
-            "messages": len(asking.said),
+            "messages": len(asking.messages),
             "tools": [t["function"]["name"] for t in asking.tools],
             **({"overruled": dict(asking.record)} if asking.record else {}),
         }
         return Asked(
-            messages=tuple(s.message for s in asking.said[known:]),
+            messages=tuple(m.rendered for m in asking.messages[known:]),
             follows=follows,
             tools=asking.tools,
             most=asking.most,
@@ -207,10 +209,10 @@ class Session:
         these the last. None where there is none, or where what follows is more than messages of a user or a tool."""
         best: int | None = None
         for k, turn in enumerate(self.turns):
-            n = len(turn.said)
-            if n < len(asking.said) and asking.said[:n] == turn.said and asking.tools == turn.tools:
-                if {s.role for s in asking.said[n:]} <= {"user", "tool"} and (
-                    best is None or n >= len(self.turns[best].said)
+            n = len(turn.messages)
+            if n < len(asking.messages) and asking.messages[:n] == turn.messages and asking.tools == turn.tools:
+                if {m.role for m in asking.messages[n:]} <= {"user", "tool"} and (
+                    best is None or n >= len(self.turns[best].messages)
                 ):
                     best = k
         return best
@@ -220,7 +222,7 @@ class Session:
         now, self._now = self._now, None
         assert now is not None, "a reply to no request"
         made = shapes.reply(text, segment, prompt_tokens, now.asking.tools)
-        self.turns.append(Turn((*now.asking.said, made.said), now.asking.tools))
+        self.turns.append(Turn((*now.asking.messages, made.message), now.asking.tools))
         if not now.answered.cancelled():
             now.answered.set_result(made)
 
@@ -416,7 +418,7 @@ def _application(sessions: Sessions) -> FastAPI:
         asking = shapes.read_responses(given, of.responses[before] if before is not None else ())
         made = await answered(of, asking)
         whole = shapes.write_responses(f"resp_{secrets.token_hex(12)}", made, MODEL)
-        of.responses[whole["id"]] = (*asking.said, made.said)
+        of.responses[whole["id"]] = (*asking.messages, made.message)
         return streamed(shapes.events_responses(whole)) if asking.stream else JSONResponse(whole)
 
     @app.post("/sessions/{name}/v1/messages", response_model=None)

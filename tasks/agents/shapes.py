@@ -1,9 +1,9 @@
 """The three shapes in which programs ask: OpenAI's chat completions and responses, and Anthropic's messages.
 
 `read_*` makes one `Asking` of a body, `write_*` the reply of what was sampled, whole; `events_*` the same as a stream.
-A parameter that would change what the reply is and that cannot be honoured (`n`, a response format, forced tools) is
-refused by name; those of the sampler are overruled by the stage's, since what is learned from must be what the policy
-would do: they are kept in the record of the request.
+A parameter that would change what the reply is and that cannot be honoured (`n`, a response format) is refused by name;
+those of the sampler are overruled by the stage's and a forced call is left to the model, since what is learned from
+must be what the policy would do: they are kept in the record of the request.
 
 https://platform.openai.com/docs/api-reference, https://docs.anthropic.com/en/api/messages
 """
@@ -46,7 +46,7 @@ _TEXT = ("text", "input_text", "output_text")
 
 
 @dataclass(frozen=True)
-class Said:
+class ChatMessage:
     """A message in one form, whatever shape it came in: an assistant's calls are (name, arguments as sorted JSON)."""
 
     role: str
@@ -54,7 +54,7 @@ class Said:
     calls: tuple[tuple[str, str], ...] = ()
 
     @property
-    def message(self) -> Message:
+    def rendered(self) -> Message:
         """As the chat template takes it, calls in the words of Hermes and Qwen."""
         written = [f'<tool_call>\n{{"name": {json.dumps(n)}, "arguments": {a}}}\n</tool_call>' for n, a in self.calls]
         return Message(role=self.role, content="\n".join(x for x in (self.content, *written) if x))
@@ -64,7 +64,7 @@ class Said:
 class Asking:
     """A request as it was read; `record` holds the settings of its own that are overruled."""
 
-    said: tuple[Said, ...]
+    messages: tuple[ChatMessage, ...]
     tools: tuple[Mapping[str, Any], ...] = ()
     most: int | None = None
     stops: tuple[str, ...] = ()
@@ -82,8 +82,8 @@ class Reply:
     prompt_tokens: int
 
     @property
-    def said(self) -> Said:
-        return Said("assistant", self.text, tuple((n, a) for _, n, a in self.calls))
+    def message(self) -> ChatMessage:
+        return ChatMessage("assistant", self.text, tuple((n, a) for _, n, a in self.calls))
 
     @property
     def cut(self) -> bool:
@@ -171,28 +171,25 @@ def _common(body: Mapping[str, Any], known: Sequence[str]) -> dict[str, Any]:
     if not all(isinstance(s, str) and s for s in stops):
         raise Refused("stop takes texts, none of them empty", param="stop")
     record = {name: body[name] for name in OVERRULED if body.get(name) is not None}
+    if (choice := body.get("tool_choice")) not in (None, "auto", "none", {"type": "auto"}, {"type": "none"}):
+        record["tool_choice"] = choice
     return {"stops": stops, "stream": bool(body.get("stream")), "record": record}
 
 
-def _chosen(body: Mapping[str, Any], tools: list[dict[str, Any]]) -> tuple[dict[str, Any], ...]:
-    """The tools that may be called. Raises Refused where one is forced: what the model writes is its own."""
+def _offered(body: Mapping[str, Any], tools: list[dict[str, Any]]) -> tuple[dict[str, Any], ...]:
+    """The tools that may be called. A call that is to be forced is not: what the model writes is its own."""
     choice = body.get("tool_choice")
-    kind = choice.get("type") if isinstance(choice, dict) else choice
-    if kind in (None, "auto"):
-        return tuple(tools)
-    if kind == "none":
-        return ()
-    raise Refused("tool_choice: a call cannot be forced here, say auto or none", param="tool_choice")
+    return () if (choice.get("type") if isinstance(choice, dict) else choice) == "none" else tuple(tools)
 
 
-def _whole(said: list[Said], where: str) -> tuple[Said, ...]:
-    if not said:
+def _whole(messages: list[ChatMessage], where: str) -> tuple[ChatMessage, ...]:
+    if not messages:
         raise Refused(f"{where} is empty: a model answers to a message", param=where)
-    if said[-1].role == "assistant":
+    if messages[-1].role == "assistant":
         raise Refused(
             f"{where} ends with the assistant's turn: a turn that was begun cannot be gone on with", param=where
         )
-    return tuple(said)
+    return tuple(messages)
 
 
 def _list(value: Any, where: str) -> list[Any]:
@@ -203,7 +200,7 @@ def _list(value: Any, where: str) -> list[Any]:
 
 def read_chat(body: Mapping[str, Any]) -> Asking:
     """OpenAI's `/v1/chat/completions`."""
-    said = []
+    messages = []
     for i, m in enumerate(_list(body.get("messages"), "messages")):
         where = f"messages.{i}"
         role = _role(m.get("role"), where)
@@ -212,7 +209,7 @@ def read_chat(body: Mapping[str, Any]) -> Asking:
             for c in _list(m.get("tool_calls") or [], f"{where}.tool_calls")
         ]
         text = _text(m.get("content"), where)
-        said.append(Said(role, text.strip() if role == "assistant" else text, tuple(made)))
+        messages.append(ChatMessage(role, text.strip() if role == "assistant" else text, tuple(made)))
     tools = [
         _tool(f.get("name"), f.get("description"), f.get("parameters"), f"tools.{i}")
         for i, t in enumerate(_list(body.get("tools") or [], "tools"))
@@ -234,17 +231,17 @@ def read_chat(body: Mapping[str, Any]) -> Asking:
         "top_logprobs",
     )
     return Asking(
-        said=_whole(said, "messages"),
-        tools=_chosen(body, tools),
+        messages=_whole(messages, "messages"),
+        tools=_offered(body, tools),
         most=_number(body, "max_completion_tokens", "max_tokens"),
         **_common(body, known),
     )
 
 
-def read_responses(body: Mapping[str, Any], earlier: Sequence[Said]) -> Asking:
+def read_responses(body: Mapping[str, Any], earlier: Sequence[ChatMessage]) -> Asking:
     """OpenAI's `/v1/responses`. earlier: the conversation of `previous_response_id`."""
-    said = [Said("system", body["instructions"])] if body.get("instructions") else []
-    said += earlier
+    messages = [ChatMessage("system", body["instructions"])] if body.get("instructions") else []
+    messages += earlier
     given = body.get("input")
     items = [{"role": "user", "content": given}] if isinstance(given, str) else _list(given, "input")
     for i, m in enumerate(items):
@@ -252,15 +249,15 @@ def read_responses(body: Mapping[str, Any], earlier: Sequence[Said]) -> Asking:
         if kind == "message":
             role = _role(m.get("role"), where)
             text = _text(m.get("content"), where)
-            said.append(Said(role, text.strip() if role == "assistant" else text))
+            messages.append(ChatMessage(role, text.strip() if role == "assistant" else text))
         elif kind == "function_call":
             call = (str(m.get("name")), _arguments(m.get("arguments"), where))
-            if said and said[-1].role == "assistant":  # text and calls of one turn come as items of their own
-                said[-1] = Said("assistant", said[-1].content, (*said[-1].calls, call))
+            if messages and messages[-1].role == "assistant":  # text and calls of one turn come as items of their own
+                messages[-1] = ChatMessage("assistant", messages[-1].content, (*messages[-1].calls, call))
             else:
-                said.append(Said("assistant", "", (call,)))
+                messages.append(ChatMessage("assistant", "", (call,)))
         elif kind == "function_call_output":
-            said.append(Said("tool", _text(m.get("output"), where)))
+            messages.append(ChatMessage("tool", _text(m.get("output"), where)))
         elif kind != "reasoning":  # there is none here
             raise Refused(
                 f"{where} has the type {kind!r}: message, function_call and function_call_output", param=where
@@ -272,8 +269,8 @@ def read_responses(body: Mapping[str, Any], earlier: Sequence[Said]) -> Asking:
         tools.append(_tool(t.get("name"), t.get("description"), t.get("parameters"), f"tools.{i}"))
     known = ("input", "instructions", "previous_response_id", "tools", "tool_choice", "max_output_tokens", "text")
     return Asking(
-        said=_whole(said, "input"),
-        tools=_chosen(body, tools),
+        messages=_whole(messages, "input"),
+        tools=_offered(body, tools),
         most=_number(body, "max_output_tokens"),
         **_common(body, known),
     )
@@ -281,28 +278,28 @@ def read_responses(body: Mapping[str, Any], earlier: Sequence[Said]) -> Asking:
 
 def read_messages(body: Mapping[str, Any]) -> Asking:
     """Anthropic's `/v1/messages`."""
-    said = [Said("system", _text(body["system"], "system"))] if body.get("system") else []
+    messages = [ChatMessage("system", _text(body["system"], "system"))] if body.get("system") else []
     for i, m in enumerate(_list(body.get("messages"), "messages")):
         where, content = f"messages.{i}", m.get("content")
         role = _role(m.get("role"), where)
         parts = [{"type": "text", "text": content}] if isinstance(content, str) else _list(content, where)
         made = [p for p in parts if p.get("type") == "tool_use"]
         results = [p for p in parts if p.get("type") == "tool_result"]
-        said += [Said("tool", _text(p.get("content"), where)) for p in results]
+        messages += [ChatMessage("tool", _text(p.get("content"), where)) for p in results]
         text = _text([p for p in parts if p.get("type") not in ("tool_use", "tool_result", "thinking")], where)
         if role == "assistant":
             requested = tuple((str(p.get("name")), _arguments(p.get("input", {}), where)) for p in made)
-            said.append(Said(role, text.strip(), requested))
+            messages.append(ChatMessage(role, text.strip(), requested))
         elif text or not results:
-            said.append(Said(role, text))
+            messages.append(ChatMessage(role, text))
     tools = [
         _tool(t.get("name"), t.get("description"), t.get("input_schema"), f"tools.{i}")
         for i, t in enumerate(_list(body.get("tools") or [], "tools"))
     ]
     known = ("messages", "system", "tools", "tool_choice", "max_tokens", "stop_sequences")
     return Asking(
-        said=_whole(said, "messages"),
-        tools=_chosen(body, tools),
+        messages=_whole(messages, "messages"),
+        tools=_offered(body, tools),
         most=_number(body, "max_tokens"),
         **_common(body, known),
     )
@@ -316,8 +313,12 @@ def write_chat(made: Reply, model: str) -> dict[str, Any]:
         ]
     finish = "length" if made.cut else "tool_calls" if made.calls else "stop"
     choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": finish}
-    said = len(made.segment.ids)
-    usage = {"prompt_tokens": made.prompt_tokens, "completion_tokens": said, "total_tokens": made.prompt_tokens + said}
+    sampled = len(made.segment.ids)
+    usage = {
+        "prompt_tokens": made.prompt_tokens,
+        "completion_tokens": sampled,
+        "total_tokens": made.prompt_tokens + sampled,
+    }
     head = {"id": f"chatcmpl-{secrets.token_hex(12)}", "object": "chat.completion", "created": int(time.time())}
     return {**head, "model": model, "choices": [choice], "usage": usage}
 
@@ -347,8 +348,8 @@ def write_responses(name: str, made: Reply, model: str) -> dict[str, Any]:
         {"type": "function_call", "id": f"fc_{i}", "call_id": i, "name": n, "arguments": a, "status": "completed"}
         for i, n, a in made.calls
     ]
-    said = len(made.segment.ids)
-    usage = {"input_tokens": made.prompt_tokens, "output_tokens": said, "total_tokens": made.prompt_tokens + said}
+    sampled = len(made.segment.ids)
+    usage = {"input_tokens": made.prompt_tokens, "output_tokens": sampled, "total_tokens": made.prompt_tokens + sampled}
     usage |= {"input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}}
     return {
         "id": name,

@@ -7,6 +7,7 @@ import re
 import sys
 import textwrap
 import time
+from pathlib import Path
 
 import httpx
 import numpy as np
@@ -14,6 +15,7 @@ import psutil
 import pytest
 import small
 import tiny
+import tool_server
 import torch
 
 from synth.types import Message, Problem, Sampling, Scored, Unscorable
@@ -343,6 +345,103 @@ def test_openai_s_own_client_streams_and_calls_tools(agent):
     assert again.score.value == 1.0
 
 
+def test_a_langgraph_agent_is_one_conversation(agent):
+    rollout = one(
+        searches,
+        agent(
+            """
+            import warnings
+            warnings.simplefilter("ignore")
+            from langchain_core.tools import tool
+            from langchain_openai import ChatOpenAI
+            from langgraph.prebuilt import create_react_agent
+
+            @tool
+            def search(query: str) -> str:
+                "finds passages"
+                return "Zelton is the capital of Norvia."
+
+            made = create_react_agent(ChatOpenAI(model="policy", temperature=0.2), [search])
+            print(made.invoke({"messages": [("user", problem["question"])]})["messages"][-1].content)
+            """
+        ),
+    )
+    assert isinstance(rollout.score, Scored) and rollout.score.value == 1.0, rollout.score
+    assert len(rollout.forks) == 1 and rollout.turns == 2
+    assert rollout.info["requests"][0]["overruled"] == {"temperature": 0.2}
+
+
+def test_a_smolagents_agent_rewrites_its_history_and_so_forks(agent):
+    """Its loop tells the model its own calls again in words of its own: each step is a row that the model saw so."""
+
+    def acts(seen, seed):
+        if "Zelton is the capital" in seen.rpartition("Norvia ?")[2]:
+            return '<tool_call>{"name": "final_answer", "arguments": {"answer": "Zelton"}}</tool_call>'
+        return '<tool_call>{"name": "search", "arguments": {"query": "capital"}}</tool_call>'
+
+    rollout = one(
+        acts,
+        agent(
+            """
+            from smolagents import OpenAIServerModel, ToolCallingAgent, tool
+
+            @tool
+            def search(query: str) -> str:
+                '''Finds passages.
+
+                Args:
+                    query: what to look for
+                '''
+                return "Zelton is the capital of Norvia."
+
+            model = OpenAIServerModel("policy", api_base=os.environ["OPENAI_BASE_URL"], api_key=os.environ["OPENAI_API_KEY"])
+            result = ToolCallingAgent(tools=[search], model=model, max_steps=4, verbosity_level=0).run(problem["question"])
+            print(result)
+            """,
+            seconds=120,
+        ),
+        max_tokens=20_000,
+    )
+    assert isinstance(rollout.score, Scored) and rollout.score.value == 1.0, (rollout.score, rollout.text[-2000:])
+    assert rollout.turns == len(rollout.forks) == 2
+    assert rollout.info["requests"][0]["overruled"] == {"tool_choice": "required"}
+
+
+def test_an_agent_that_uses_tools_of_an_mcp_server(agent):
+    """The program's own server, listed and called by the official client; the model sees its tools as any others."""
+    server = Path(tool_server.__file__)
+    rollout = one(
+        lambda seen, seed: (
+            "Zelton" if "\n7" in seen else '<tool_call>{"name": "add", "arguments": {"a": 3, "b": 4}}</tool_call>'
+        ),
+        agent(
+            f"""
+            import asyncio, mcp, openai
+            async def main():
+                c = openai.AsyncOpenAI(max_retries=0)
+                async with mcp.stdio_client(mcp.StdioServerParameters(command=sys.executable, args=[{str(server)!r}])) as streams:
+                    async with mcp.ClientSession(*streams) as s:
+                        await s.initialize()
+                        listed = (await s.list_tools()).tools
+                        tools = [{{"type": "function", "function": {{"name": t.name, "description": t.description,
+                                  "parameters": t.input_schema}}}} for t in listed]
+                        messages = list(problem["prompt"])
+                        while True:
+                            m = (await c.chat.completions.create(model="policy", messages=messages, tools=tools)).choices[0].message
+                            if not m.tool_calls:
+                                return m.content
+                            messages.append(m.model_dump(exclude_none=True))
+                            for call in m.tool_calls:
+                                result = await s.call_tool(call.function.name, json.loads(call.function.arguments))
+                                messages.append({{"role": "tool", "tool_call_id": call.id, "content": result.content[0].text}})
+            print(asyncio.run(main()))
+            """
+        ),
+    )
+    assert isinstance(rollout.score, Scored) and rollout.score.value == 1.0, (rollout.score, rollout.text)
+    assert len(rollout.forks) == 1 and rollout.info["requests"][0]["tools"] == ["add", "rude", "broken", "slow"]
+
+
 def test_requests_at_once_are_rows_of_their_own(agent):
     """Two agents beside each other in one episode."""
     rollout = one(
@@ -492,11 +591,6 @@ def test_role_markers_in_messages_are_text(agent):
             {"messages": [{"role": "user", "content": "x"}], "logprobs": True},
             "logprobs: they are kept",
         ),
-        (
-            shapes.read_chat,
-            {"messages": [{"role": "user", "content": "x"}], "tool_choice": "required"},
-            "cannot be forced",
-        ),
         (shapes.read_chat, {"messages": [{"role": "user", "content": "x"}], "max_tokens": 0}, "max_tokens is 0"),
         (
             shapes.read_chat,
@@ -597,7 +691,7 @@ def test_a_call_that_cannot_be_read_is_text():
 
 def test_a_history_of_another_s_is_shown_whole():
     """Calls of a rewritten history are written as the model would write them."""
-    said = shapes.Said("assistant", "I look.", (("search", '{"query": "x"}'),))
-    assert said.message == Message(
+    written = shapes.ChatMessage("assistant", "I look.", (("search", '{"query": "x"}'),))
+    assert written.rendered == Message(
         role="assistant", content='I look.\n<tool_call>\n{"name": "search", "arguments": {"query": "x"}}\n</tool_call>'
     )
