@@ -12,7 +12,7 @@ import json
 import re
 import sys
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -39,6 +39,19 @@ def dumps(value: Any, indent: int | None = None) -> str:
     """A value as JSON in which what is not `harmless` is escaped, so that it reads back the same."""
     text = json.dumps(value, indent=indent, ensure_ascii=False)
     return _HARM.sub(lambda match: json.dumps(match[0])[1:-1], text)
+
+
+def words(value: Any) -> str:
+    """A value of a card as people write it: no braces, brackets or quotes of a programming language."""
+    if isinstance(value, Mapping):
+        parts = [(str(k).replace("_", " "), v) for k, v in value.items()]
+        inner = [f"{k} ({words(v)})" if isinstance(v, Mapping) and v else f"{k} {words(v)}" for k, v in parts]
+        return ", ".join(inner) or "none"
+    if isinstance(value, list | tuple | set | frozenset):
+        return ", ".join(map(words, value)) or "none"
+    if value is None or isinstance(value, bool):
+        return {None: "none", True: "yes", False: "no"}[value]
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 class _Stream:

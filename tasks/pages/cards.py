@@ -11,6 +11,8 @@ from typing import Any
 
 import yaml
 
+from tasks.text import words
+
 MODEL_SNIPPET = """from transformers import AutoModelForCausalLM, AutoTokenizer
 
 path = "{path}"
@@ -167,7 +169,7 @@ def hub_card(name: str, facts: Mapping[str, Any]) -> str:
         )
     if facts["head"]:
         lines.append(
-            f"The head is `{facts['head'].get('head')}`, with the settings {facts['head'].get('settings')}; its outputs stand in the order of "
+            f"The head is `{facts['head'].get('head')}`, with the settings {words(facts['head'].get('settings') or {})}; its outputs stand in the order of "
             f"`score.weight`{_attributes(facts['head'])}."
         )
     if results:
@@ -199,7 +201,7 @@ def data_card(name: str, files: Mapping[str, str], facts: Mapping[str, Any]) -> 
             else str(quarantined)
         )
         rows.append([stage, f"{card.get('produced', 0):,}", f"{card.get('accepted', 0):,}", dropped or "none"])
-        gates += [[stage, k, str(v)] for k, v in card.get("gates", {}).items()]
+        gates += [[stage, k, words(v)] for k, v in card.get("gates", {}).items()]
     lines = [
         _front(front),
         f"# {name}",

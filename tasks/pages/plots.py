@@ -77,9 +77,12 @@ def ticks(low: float, high: float, about: int = 4) -> list[float]:
 
 
 def label(x: float) -> str:
-    """A tick's number, short: 12k, 0.25, 1e-05."""
+    """A tick's number, short: 12k, 80 M, 0.25, 1e-5."""
     if x and abs(x) < 1e-3:
         return f"{x:.0e}".replace("e-0", "e-")
+    for size, unit in ((1e12, " T"), (1e9, " G"), (1e6, " M")):
+        if abs(x) >= size:
+            return f"{x / size:g}{unit}"
     return f"{x / 1000:g}k" if abs(x) >= 10_000 else f"{x:g}"
 
 
@@ -153,10 +156,10 @@ def bands(
 
 
 def whiskers(
-    rows: Sequence[tuple[str, str, Mapping[str, float]]], *, x: str, width: int = 560, row: int = 24
+    rows: Sequence[tuple[str, str, Mapping[str, float]]], *, x: str, width: int = 410, row: int = 24
 ) -> Markup:
     """Dots with intervals on one axis from 0 to 1: rows of (label, series, {"mean", "low", "high"})."""
-    left, right, bottom = 150, 46, 34
+    left, right, bottom = 140, 42, 34
     height = row * len(rows) + bottom + 6
     px = lambda v: left + v * float(width - left - right)  # noqa: E731
     shapes = []
@@ -176,7 +179,7 @@ def whiskers(
 def reliability(series: Mapping[str, Sequence[Mapping[str, float]]], *, width: int = 330, height: int = 230) -> Markup:
     """Share right over confidence, bin by bin: series -> points {"confidence", "right", "n"}; a dot's area is its share
     of the samples."""
-    left, right, top, bottom = 52, 14, 12, 36
+    left, right, top, bottom = 52, 20, 12, 36
     px = lambda v: left + v * float(width - left - right)  # noqa: E731
     py = lambda v: height - bottom - v * float(height - top - bottom)  # noqa: E731
     shapes = [shape("line", class_="axis", x1=px(0), y1=py(0), x2=px(1), y2=py(1), stroke_dasharray="4 4")]

@@ -12,7 +12,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from tasks.text import harmless
+from tasks.text import harmless, words
 
 
 def render(template: str, **values: Any) -> Markup:
@@ -41,6 +41,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     jinja.filters["spec"] = format  # {{ share|spec(".1%") }}
+    jinja.filters["words"] = words
     return jinja
 
 

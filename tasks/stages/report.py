@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -40,6 +41,7 @@ def report(stage: Stage, *, episodes: int = 20, price_per_hour: float = 0.0) -> 
         price_per_hour: of the machine, in any currency; 0 shows time alone
     """
     measures = json.loads(stage.input("evaluate", "metrics.json").read_text(encoding="utf-8"))
+    measures["difference"] = dict(later_minus_earlier(n, m) for n, m in measures["difference"].items())
     there = [name for name in (*DATA, *TRAINED) if stage.reads(name)]
     cards = {name: json.loads(stage.input(name, "card.json").read_text(encoding="utf-8")) for name in there}
     curves = {name: curve(stage, name) for name in TRAINED if name in there}
@@ -168,6 +170,25 @@ def curve(stage: Stage, name: str) -> pd.DataFrame:
     return steps.merge(pd.read_csv(times), on="step", how="left") if times.exists() and "step" in steps else steps
 
 
+def later_minus_earlier(name: str, m: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+    """A difference the way it is read: what training changed, `sft - base` also where differences were taken to SFT."""
+    of = re.fullmatch(r"(\w+) - (\w+)(, .*)?", name)
+    order = list(NAMES)
+    if of is None or not {of[1], of[2]} <= set(order) or order.index(of[1]) > order.index(of[2]):
+        return name, m
+    turned = {"mean": -m["mean"], "low": -m["high"], "high": -m["low"]}
+    return f"{of[2]} - {of[1]}{of[3] or ''}", {**m, **turned}
+
+
+def spoken(name: str) -> str:
+    """A difference by what the page calls its models: SFT − base."""
+    return re.sub(
+        r"\b(\w+)(, search blanked)? - (\w+)",
+        lambda m: f"{NAMES.get(m[1], m[1])}{m[2] or ''} − {NAMES.get(m[3], m[3])}",
+        name,
+    )
+
+
 def points(m: Mapping[str, float]) -> str:
     return f"{100 * m['mean']:+.1f} points, interval {100 * m['low']:+.1f} to {100 * m['high']:+.1f}"
 
@@ -186,6 +207,11 @@ def headline(measures: Mapping[str, Any]) -> str:
             else "no measurable difference from"
         )
         text += f" That is {points(against)}: {moved} the SFT model it started from."
+    for name, m in measures["difference"].items():
+        better, _, worse = name.partition(" - ")
+        if m["high"] < 0 and (better, worse) != (last, "sft") and {better, worse} <= NAMES.keys():
+            p = f", p = {m['p_holm']:.2g}" if "p_holm" in m else ""
+            text += f" {NAMES[better]} is {-100 * m['mean']:.1f} points below {NAMES[worse]}{p}."
     blanked = measures.get("blanked", {}).get(last)
     if blanked:
         text += f" With search results blanked it answers {blanked['pass@1']['mean']:.0%}."
@@ -237,7 +263,7 @@ def results(measures: Mapping[str, Any]) -> Markup:
     )
     return HTML.results(
         models=page.table(["model", *ks, "searches", "tokens written"], rows, range(1, len(ks) + 3)),
-        differences=[(name, points(m), m.get("p_holm")) for name, m in measures["difference"].items()],
+        differences=[(spoken(name), points(m), m.get("p_holm")) for name, m in measures["difference"].items()],
         judged=judged,
         hops=plots.whiskers(hops, x="pass@1, with 95 % interval"),
         families=by_family,

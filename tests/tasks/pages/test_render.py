@@ -78,3 +78,8 @@ def test_no_tag_is_written_outside_the_templates():
             and path.name != "render.py"
         ]
     assert not found
+
+
+def test_no_page_advises_make_which_a_project_of_ones_own_has_not():
+    for path in sorted((CODE / "tasks/pages/templates").glob("*.html")):
+        assert not re.search(r"<code>make ", path.read_text(encoding="utf-8")), path.name

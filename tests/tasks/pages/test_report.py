@@ -48,7 +48,12 @@ def make(root, difference=0.23):
             m: {f: {"pass@1": metric(v / 3)} for f in ("countdown", "linear_equations", "list_sorting")}
             for m, v in means.items()
         },
-        "difference": {"base - sft": metric(0.0) | {"mean": -0.38, "low": -0.43, "high": -0.33}, "rl - sft": gap},
+        "difference": {
+            "base - sft": metric(0.0) | {"mean": -0.38, "low": -0.43, "high": -0.33},
+            "prefer - sft": metric(0.0) | {"mean": -0.032, "low": -0.058, "high": -0.006, "p_holm": 0.018},
+            "rl, search blanked - rl": metric(0.0) | {"mean": -0.5, "low": -0.6, "high": -0.4},
+            "rl - sft": gap,
+        },
         "blanked": {"rl": {"pass@1": metric(0.04)}},
         "reliability": {
             "rl": [{"confidence": 0.3, "right": 0.25, "n": 40}, {"confidence": 0.9, "right": 0.95, "n": 160}]
@@ -134,7 +139,7 @@ def make(root, difference=0.23):
                 "produced": 6400,
                 "accepted": 6000,
                 "quarantined": {"not_unique": 250, "too_long": 150},
-                "gates": {"proof": "unique by SQL"},
+                "gates": {"proof": "unique by SQL", "kinds": {"two_hops": 0.25, "least": [1, 2]}, "open": None},
             }
         (root / "artifacts" / name / "card.json").write_text(json.dumps(card))
     steps = np.arange(300)
@@ -271,6 +276,41 @@ def test_cards_say_what_the_run_says_and_their_snippets_run(made, tmp_path, caps
         "not_unique 250" in data and yaml.safe_load(data.split("---\n")[1])["configs"][0]["config_name"] == "questions"
     )
     assert "\\|" in written._table(["a|b"], [["c"]])
+
+
+def test_no_value_of_a_card_is_printed_as_python_prints_it(made):
+    root, html = made
+    card = (root / "reports/data_card.md").read_text(encoding="utf-8")
+    for text in (html, card.split("\n---\n", 1)[1]):
+        assert "kinds" in text and "two hops 0.25, least 1, 2" in text
+        assert not re.search(
+            r"[{\[]['\"(]|&#39;: |\bNone\b|\bTrue\b",
+            re.sub(r"(?s)<style.*?</style>|```.*?```|<code>.*?</code>", "", text),
+        )
+
+
+def test_differences_say_what_training_changed_and_the_summary_says_what_is_worse(made):
+    root, html = made
+    assert "<b>SFT − base</b>: +38.0 points, interval +33.0 to +43.0" in html
+    assert "<b>RL, search blanked − RL</b>: -50.0 points" in html
+    lead = re.search(r'<p class="lead">(.*?)</p>', html, re.DOTALL)[1]
+    assert "preference is 3.2 points below SFT, p = 0.018." in lead and "below base" not in lead
+    assert list(json.loads((root / "reports/summary.json").read_text())["difference"])[0] == "sft - base"
+
+
+def test_numbers_of_axes_are_short():
+    shown = {
+        8e7: "80 M",
+        1.5e6: "1.5 M",
+        8e10: "80 G",
+        25_000: "25k",
+        2500: "2500",
+        0.25: "0.25",
+        1e-5: "1e-5",
+        -3e6: "-3 M",
+        0: "0",
+    }
+    assert {x: plots.label(x) for x in shown} == shown
 
 
 def test_summary_has_the_agreed_shape(made):
