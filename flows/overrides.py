@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +25,29 @@ def overrides(recipe: str | None, settings: list[str]) -> dict[str, Any]:
             raise UserError(f"--set {setting}: write STAGE.KNOB=VALUE, e.g. --set rl.steps=50")
         out[key if key.split(".")[0] in PARAMS else f"set.{key}"] = parse(value, f"--set {key}")
     return out
+
+
+@contextmanager
+def blamed(changes: Mapping[str, Any]) -> Iterator[None]:
+    """What is wrong with a value of `--set` is said of `--set`, not of params.yaml, which does not hold it."""
+    try:
+        yield
+    except UserError as e:
+        raise UserError(_blamed(str(e), changes)) from None
+
+
+def _blamed(text: str, changes: Mapping[str, Any]) -> str:
+    """A sentence that begins with params.yaml and a key that `--set` gave, or with one above it and the part of it that
+    is unknown there, begins with `--set` instead."""
+    said = re.match(r"\S*params\.yaml: (.*)", text, re.DOTALL)
+    for key in changes if said else ():
+        parts = key.split(".")
+        for n in range(len(parts), 0, -1):
+            at = re.escape(".".join(parts[:n]))
+            then = r"[:.\[ ]" if n == len(parts) else rf": unknown \w+ '{re.escape(parts[n])}'"
+            if said and (found := re.match(rf"{at}({then}.*)", said[1], re.DOTALL)):
+                return f"--set {key.removeprefix('set.')}{found[1]}"
+    return text
 
 
 def merged(params: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from prefect.runtime import flow_run, task_run
 from prefect.states import Completed, Running, State
 from pydantic import Field
 
-from flows.overrides import merged, of_profile, overrides
+from flows.overrides import blamed, merged, of_profile, overrides
 from tasks.errors import StageError, UserError
 from tasks.paths import project
 from tasks.planning import plan
@@ -60,7 +60,8 @@ def pipeline(
     root = project()
     changes = overrides(recipe, list(settings))
     changes |= of_profile(root / "params.yaml", changes)
-    plan.plans(root, changed=lambda params: merged(params, changes))  # refuses with one sentence before anything starts
+    with blamed(changes):  # refuses with one sentence before anything starts
+        plan.plans(root, changed=lambda params: merged(params, changes))
     dvc.committed(root)
     server.note(root, flow_run.get_id())
     with dvc.alone(root, queue=queued), dvc.overridden(changes, root):

@@ -20,10 +20,18 @@ class UserError(ValueError):
     with code 2."""
 
 
+MANY = 50  # names that a sentence cannot list
+
+
 def nearest(name: str, valid: Iterable[str]) -> str:
     """The end of an error sentence: "did you mean 'quantile'? (valid: grpo, quantile)"; without a near name, the list
-    alone."""
+    alone. Of more than MANY names the three nearest are given."""
     valid = sorted(valid)
+    if len(valid) > MANY:
+        three = sorted(
+            difflib.get_close_matches(name, valid, n=3, cutoff=0.0), key=lambda v: sorted(v) != sorted(name)
+        )  # swapped letters, the commonest slip, first
+        return f"did you mean {three[0]!r}, {three[1]!r} or {three[2]!r}? (the nearest of {len(valid)})"
     close = difflib.get_close_matches(name.replace("-", "_"), valid, cutoff=0.5) or difflib.get_close_matches(
         name, valid, cutoff=0.5
     )

@@ -9,6 +9,16 @@ __all__ = ["TRANSIENT", "StageError", "UserError", "nearest"]
 TRANSIENT = 75  # exit code of a stage that may succeed when it is tried again (EX_TEMPFAIL of sysexits.h)
 
 
+def sentence(stage: str, error: BaseException) -> str:
+    """What a stage that raised `error` says to its user; "" where it is a mistake of ours. A ValueError, a LookupError
+    and training that has diverged (FloatingPointError) are sentences; a KeyError or a decoding error is none."""
+    ours = (UserError, FileNotFoundError, PermissionError, ConnectionError, TimeoutError)
+    if not isinstance(error, ours) and type(error) not in (ValueError, LookupError, FloatingPointError):
+        return ""
+    named = str(error).startswith((f"{stage}:", f"{stage}."))  # a sentence about a knob names the stage itself
+    return str(error) if named else f"{stage}: {error}"
+
+
 class StageError(UserError):
     """A stage has failed. `transient`: a lock was held or the stage ended with the code TRANSIENT, so trying again is
     of use."""

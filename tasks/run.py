@@ -32,31 +32,18 @@ def _guarded(name: str) -> None:
     try:
         with ending.disk_errors():
             _run(name)
-    except (errors.UserError, FileNotFoundError, PermissionError) as e:
-        sys.exit(_say(name, e))
-    except (ConnectionError, TimeoutError) as e:
-        sys.exit(_say(name, e, errors.TRANSIENT))
-    except (ValueError, LookupError, FloatingPointError) as e:  # the last: training has diverged
-        if type(e) not in (
-            ValueError,
-            LookupError,
-            FloatingPointError,
-        ):  # a KeyError or a decoding error is no sentence of ours
-            raise
-        sys.exit(_say(name, e))
     except KeyboardInterrupt:
         print(f"{name}: interrupted; the next run goes on from here where the stage can resume", file=sys.stderr)
         sys.exit(130)
-
-
-def _say(name: str, error: BaseException, code: int = 2) -> int:
-    if os.environ.get("ESPALIER_TRACEBACK"):
-        traceback.print_exception(error)
-    where = (
-        "" if str(error).startswith((f"{name}:", f"{name}.")) else f"{name}: "
-    )  # a sentence about a knob names the stage itself
-    print(f"error: {where}{error}", file=sys.stderr, flush=True)
-    return code
+    except Exception as e:
+        said = errors.sentence(name, e)
+        if not said:
+            raise
+        if os.environ.get("ESPALIER_TRACEBACK"):
+            traceback.print_exception(e)
+        print(f"error: {said}", file=sys.stderr, flush=True)
+        passing = isinstance(e, ConnectionError | TimeoutError) and not isinstance(e, errors.UserError)
+        sys.exit(errors.TRANSIENT if passing else 2)
 
 
 def _run(name: str) -> None:

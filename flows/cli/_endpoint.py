@@ -6,6 +6,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from flows.cli._text import count
+
 
 def add(p: argparse.ArgumentParser) -> None:
     p.add_argument(
@@ -13,7 +15,7 @@ def add(p: argparse.ArgumentParser) -> None:
     )
     p.add_argument("--model", required=True, help="the model as the endpoint calls it")
     p.add_argument("--cache", type=Path, default=Path(".espalier/answers.sqlite"), help="answers, kept between runs")
-    p.add_argument("--max-tokens", type=int, help="stop before more tokens than this are used")
+    p.add_argument("--max-tokens", type=count, help="stop before more tokens than this are used")
     p.add_argument("--max-cost", type=float, help="stop before it costs more (needs --prices)")
     p.add_argument(
         "--prices",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -22,6 +23,13 @@ def short(value: Any, width: int = 60) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     line = " ".join(plain(text).split())
     return line if len(line) <= width else line[: width - 1] + "…"
+
+
+def count(text: str) -> int:
+    """The type of an option that counts: a whole number, 0 or more."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text} is no count: give a whole number, 0 or more")
+    return int(text)
 
 
 def dump(value: Any) -> None:

@@ -8,6 +8,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from flows.cli._text import count
+
 
 def add(commands: Any) -> None:
     p = commands.add_parser(
@@ -24,7 +26,7 @@ def add(commands: Any) -> None:
     p.add_argument(
         "--out", type=Path, help="folder for faults.jsonl, quarantine.jsonl and card.json (default: none is written)"
     )
-    p.add_argument("--processes", type=int, default=0, help="that read the file (default: one per core)")
+    p.add_argument("--processes", type=count, default=0, help="that read the file (default: one per core)")
     p.set_defaults(run=audit)
 
 

@@ -7,6 +7,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from flows.cli._text import count
+
 
 def add(commands: Any) -> None:
     p = commands.add_parser("clean", help="clean a file, folder or Hub dataset of preference pairs of your own")
@@ -36,7 +38,7 @@ def add(commands: Any) -> None:
     )
     p.add_argument(
         "--limit",
-        type=int,
+        type=count,
         default=200_000,
         help="characters of a prompt or side; longer rows are quarantined (default: 200000)",
     )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from flows.cli._text import columns, dump, short
+from flows.cli._text import columns, count, dump, short
 from tasks.paths import project
 
 
@@ -26,7 +26,7 @@ def add(commands: Any) -> None:
     )
     p.add_argument("--json", action="store_true", help="print everything as JSON and write no page")
     p.add_argument(
-        "--flips", type=int, default=10, metavar="N", help="questions to show whose answers changed (default: 10)"
+        "--flips", type=count, default=10, metavar="N", help="questions to show whose answers changed (default: 10)"
     )
     p.set_defaults(run=compare)
 

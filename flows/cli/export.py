@@ -6,6 +6,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from flows.cli._text import count
+
 from tasks.paths import project
 
 
@@ -27,7 +29,7 @@ def add(commands: Any) -> None:
         help="of a GGUF: f32 (the default), f16, bf16, q8_0, q5_0, q4_0 ...; more than once for more files",
     )
     p.add_argument(
-        "--prompts", type=int, default=200, metavar="N", help="that model and reader must answer alike (default: 200)"
+        "--prompts", type=count, default=200, metavar="N", help="that model and reader must answer alike (default: 200)"
     )
     p.add_argument("--license", default="", metavar="NAME", help="of a Hub folder, as the Hub writes it: apache-2.0")
     p.add_argument("--name", default="", help="of the card and of GGUF files (default: the model's)")

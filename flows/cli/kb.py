@@ -7,6 +7,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from flows.cli._text import count
+
 
 def add(commands: Any) -> None:
     p = commands.add_parser(
@@ -20,11 +22,11 @@ def add(commands: Any) -> None:
     )
     b.add_argument("--schema", type=Path, metavar="FILE", help="an edited schema.yaml; SOURCEs replace the paths in it")
     b.add_argument(
-        "--world", type=int, default=0, metavar="COUNTRIES", help="add a fictional world of that size (default: none)"
+        "--world", type=count, default=0, metavar="COUNTRIES", help="add a fictional world of that size (default: none)"
     )
     b.add_argument("--seed", type=int, default=0, help="of the fictional world")
     b.add_argument(
-        "--bad-rows", type=int, metavar="N", help="stop where more than N rows are quarantined (default: never)"
+        "--bad-rows", type=count, metavar="N", help="stop where more than N rows are quarantined (default: never)"
     )
     b.set_defaults(run=build)
     s = kinds.add_parser("show", help="counts, density, and the depth of questions that a knowledge base carries")

@@ -9,6 +9,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from flows.cli._text import columns, count
+
 
 def add(commands: Any) -> None:
     p = commands.add_parser(
@@ -29,14 +31,14 @@ def add(commands: Any) -> None:
         metavar="DIR",
         help="what the questions were grown from (default: artifacts/kb)",
     )
-    p.add_argument("--n", type=int, help="the first N of each split only")
+    p.add_argument("--n", type=count, help="the first N of each split only")
     p.add_argument(
-        "--most", type=int, default=600, metavar="CALLS", help="calls of a searcher before it gives up (default 600)"
+        "--most", type=count, default=600, metavar="CALLS", help="calls of a searcher before it gives up (default 600)"
     )
     p.add_argument(
         "--model", help="base, sft, prefer or rl of this project, a folder, or a Hub id: its share of right answers"
     )
-    p.add_argument("--samples", type=int, default=4, help="rollouts of the model per question (default 4)")
+    p.add_argument("--samples", type=count, default=4, help="rollouts of the model per question (default 4)")
     p.add_argument("--seed", type=int, default=0)
     p.add_argument(
         "--out",
@@ -54,7 +56,6 @@ def add(commands: Any) -> None:
 
 
 def measure(args: argparse.Namespace) -> int:
-    from flows.cli._text import columns
     from tasks.errors import UserError, nearest
     from tasks.paths import project
     from tasks.questions import grow

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from flows.cli._text import dump, plain
+from flows.cli._text import count, dump, plain
 from tasks.paths import project
 
 
@@ -14,7 +14,7 @@ def add(commands: Any) -> None:
         "preview", help="twenty rows of a stage with their proofs, and how long the whole will take, before it is run"
     )
     p.add_argument("stage", metavar="STAGE", help="kb, questions, problems, demonstrations, preferences or clean")
-    p.add_argument("-n", type=int, default=20, metavar="ROWS", help="rows to show (default: 20)")
+    p.add_argument("-n", type=count, default=20, metavar="ROWS", help="rows to show (default: 20)")
     p.add_argument("--json", action="store_true", help="print them as JSON")
     p.set_defaults(run=preview)
 

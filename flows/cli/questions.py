@@ -7,6 +7,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from flows.cli._text import count
+
 from flows.cli import _endpoint
 
 
@@ -24,7 +26,7 @@ def add(commands: Any) -> None:
         "--kb", type=Path, default=Path("artifacts/kb"), metavar="DIR", help="of `espalier kb build` or the stage kb"
     )
     g.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder to write")
-    g.add_argument("--n", type=int, default=1000, help="questions wanted (default 1000)")
+    g.add_argument("--n", type=count, default=1000, help="questions wanted (default 1000)")
     g.add_argument("--depths", type=_numbers, default=[2, 3], metavar="2,3", help="depths, equally many of each")
     g.add_argument("--levels", type=_numbers, default=[1, 2, 3, 4], metavar="1,2,3,4", help="fuzz levels")
     g.add_argument(
@@ -53,7 +55,7 @@ def add(commands: Any) -> None:
         "--max-guess", type=float, default=0.1, help="share of the most frequent answer to what is asked (default 0.1)"
     )
     g.add_argument("--seed", type=int, default=0)
-    g.add_argument("--workers", type=int, default=1, help="processes; the result does not depend on it")
+    g.add_argument("--workers", type=count, default=1, help="processes; the result does not depend on it")
     g.set_defaults(run=grow)
     r = kinds.add_parser(
         "rewrite", help="have a model put grown questions into its own words; each passes the gates again"
@@ -62,7 +64,7 @@ def add(commands: Any) -> None:
     r.add_argument("--kb", type=Path, default=Path("artifacts/kb"), metavar="DIR", help="what they were grown from")
     r.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder to write")
     _endpoint.add(r)
-    r.add_argument("--n", type=int, help="the first N questions (default: all)")
+    r.add_argument("--n", type=count, help="the first N questions (default: all)")
     r.add_argument("--dry-run", action="store_true", help="say what it would use at most, and ask nothing")
     r.set_defaults(run=rewrite)
     s = kinds.add_parser("show", help="twenty questions from the easiest to the hardest, in the terminal or as a page")
@@ -81,7 +83,7 @@ def add(commands: Any) -> None:
         metavar="DIR",
         help="what the questions were grown from (default: artifacts/kb)",
     )
-    s.add_argument("--n", type=int, default=20, help="how many (default 20)")
+    s.add_argument("--n", type=count, default=20, help="how many (default 20)")
     s.add_argument("--page", type=Path, metavar="FILE", help="write an HTML page, or Markdown where FILE ends in .md")
     s.add_argument("--seed", type=int, default=0, help="another seed, another twenty")
     s.set_defaults(run=show)

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from flows.cli._text import plain
+from flows.cli._text import count, plain
 
 KEYS = {"1": "first", "2": "second", "t": "tie", "s": "skip"}
 
@@ -32,7 +32,7 @@ def add(commands: Any) -> None:
         help="where decisions go (default: data/reviews.jsonl)",
     )
     p.add_argument(
-        "--sample", metavar="N", type=int, help="instead of those asked about: N pairs drawn by hash (0: all)"
+        "--sample", metavar="N", type=count, help="instead of those asked about: N pairs drawn by hash (0: all)"
     )
     p.add_argument("--page", action="store_true", help="decide in the browser")
     p.add_argument("--port", type=int, default=0, help="of the page (default: a free one)")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from flows.cli._text import dump
-from flows.overrides import merged, of_profile, overrides
+from flows.overrides import blamed, merged, of_profile, overrides
 from tasks.errors import UserError
 from tasks.paths import project
 
@@ -60,6 +60,7 @@ def run(args: argparse.Namespace) -> int:
     root = project()
     if not (root / "dvc.yaml").exists():
         raise UserError(f"{root} holds no dvc.yaml: change to a project, or make one with `espalier init DIR`")
+    dvc.versioned(root)
     changes = overrides(args.recipe, args.set)
     for key, value in (sized := of_profile(root / "params.yaml", changes)).items():
         print(
@@ -67,9 +68,8 @@ def run(args: argparse.Namespace) -> int:
             file=sys.stderr,
         )
     changes |= sized
-    plans = plan.plans(
-        root, changed=lambda params: merged(params, changes)
-    )  # refuses with one sentence before anything starts
+    with blamed(changes):  # refuses with one sentence before anything starts
+        plans = plan.plans(root, changed=lambda params: merged(params, changes))
     if not changes:
         dvc.warn_of_index(root)
     for line in [*warnings(plans), *_machine(plans)]:

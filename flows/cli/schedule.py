@@ -12,6 +12,8 @@ from contextlib import nullcontext
 from datetime import datetime, UTC
 from typing import Any
 
+from flows.cli._text import count
+
 from tasks.errors import UserError
 from tasks.paths import project
 
@@ -25,7 +27,7 @@ def add(commands: Any) -> None:
     p = commands.add_parser("deploy", help="put the deployments of prefect.yaml on the server that runs")
     p.set_defaults(run=deploy)
     p = commands.add_parser("status", help="what is scheduled, what runs, how the last runs ended")
-    p.add_argument("--last", type=int, default=10, metavar="N", help="runs to show (default: 10)")
+    p.add_argument("--last", type=count, default=10, metavar="N", help="runs to show (default: 10)")
     p.set_defaults(run=status)
     p = commands.add_parser("stop", help="cancel a run with all its processes; what was finished stays finished")
     p.add_argument("flow_run", metavar="RUN", help="name or id of `espalier status`")

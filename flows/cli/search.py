@@ -7,7 +7,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from flows.cli._text import plain
+from flows.cli._text import count, plain
 
 
 def add(commands: Any) -> None:
@@ -31,9 +31,9 @@ def add(commands: Any) -> None:
         one = kinds.add_parser(name, help=what, parents=[folder])
         one.add_argument("text", metavar="TEXT")
         if name == "open":
-            one.add_argument("--part", type=int, default=1)
+            one.add_argument("--part", type=count, default=1)
         else:
-            one.add_argument("-k", type=int, default=5, help="lines (default: 5)")
+            one.add_argument("-k", type=count, default=5, help="lines (default: 5)")
         if name == "find":
             one.add_argument("--page", default="", help="on this page only")
         one.set_defaults(run=ask, tool="search" if name == "ask" else name)
@@ -70,8 +70,9 @@ def plain_lines(text: str) -> str:
 def serve(args: argparse.Namespace) -> int:
     from tasks.knowledge import bases
     from tasks.knowledge.service import serve, service
-    from tasks.services.local import LOOPBACK
+    from tasks.services.local import LOOPBACK, free
 
+    free(args.port, args.host)
     app = service(bases.index(args.kb), hosts=tuple(args.allow_host), record=args.record)
     if args.host not in (*LOOPBACK, "::1"):
         print(

@@ -6,6 +6,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from flows.cli._text import count
+
 
 def add(commands: Any) -> None:
     p = commands.add_parser(
@@ -30,7 +32,7 @@ def add(commands: Any) -> None:
     p.add_argument(
         "--learn",
         metavar="N",
-        type=int,
+        type=count,
         default=0,
         help="N rounds in which solver and proposer learn, both from --model",
     )
@@ -43,7 +45,7 @@ def add(commands: Any) -> None:
 
 
 def selfplay(args: argparse.Namespace) -> int:
-    from flows.overrides import merged, overrides
+    from flows.overrides import blamed, merged, overrides
     from tasks.paths import project
     from tasks.planning import plan
     from tasks.planning.pieces import bind_all
@@ -54,7 +56,8 @@ def selfplay(args: argparse.Namespace) -> int:
     changes = overrides(args.recipe, args.set)
     if args.model:
         changes["set.problems.model"] = args.model
-    plans = plan.plans(root, changed=lambda params: merged(params, changes))
+    with blamed(changes):
+        plans = plan.plans(root, changed=lambda params: merged(params, changes))
     params = bind_all(plans["problems"]["pieces"], plans["problems"]["params"])
     if args.learn:
         return _learn(args, root, params, plans["_run"]["seed"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import socket
 from pathlib import Path
 from typing import Any
 
@@ -31,13 +30,9 @@ def serve(args: argparse.Namespace) -> int:
         raise UserError(
             "name the model: `espalier serve MODEL` is an endpoint now; the schedules of prefect.yaml are started by `espalier schedule`"
         )
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", args.port))
-        except (OSError, OverflowError) as e:
-            raise UserError(f"--port {args.port} cannot be had ({e}): name another one") from e
     from tasks.services import local
+
+    local.free(args.port)
     from tasks.serving.api import guarded
     from tasks.serving.model import served
 

@@ -43,7 +43,7 @@ def train(args: argparse.Namespace) -> int:
     from contextlib import chdir
 
     from flows.cli import init, run
-    from flows.overrides import merged, overrides
+    from flows.overrides import blamed, merged, overrides
     from tasks.own_rows.guess import first
     from tasks.planning import plan
 
@@ -64,10 +64,12 @@ def train(args: argparse.Namespace) -> int:
         init.make(root)
     where = _brought(args.data, root) if local else args.data
     settings = _settings(kind, method, where, _model(args.model), n, bool(args.model))
-    params = merged(settings, overrides(None, args.set))
+    changes = overrides(None, args.set)
+    params = merged(settings, changes)
     _write(root, params, STAGES[kind], kind, bool(args.model))
     with chdir(root):
-        plan.plans(root)  # refuses with one sentence before anything starts
+        with blamed(changes):  # refuses with one sentence before anything starts
+            plan.plans(root)
         print(f"{method} on {n:,} {ROWS[kind]}, in {root}: params.yaml has the settings.", flush=True)
         if args.no_run:
             return 0

@@ -32,8 +32,10 @@ def ui(args: argparse.Namespace) -> int:
     from tasks.tracking import ui as pages
 
     root = project()
-    print(observe.sync(root), file=sys.stderr)
     where = observe.uri(root)
+    if where.startswith("sqlite:"):
+        local.free(args.port)
+    print(observe.sync(root), file=sys.stderr)
     if not where.startswith("sqlite:"):
         print(f"MLflow is served by {where}: open it there")
         return 0

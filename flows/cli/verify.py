@@ -8,6 +8,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from flows.cli._text import count
+
 
 def add(commands: Any) -> None:
     p = commands.add_parser(
@@ -22,7 +24,7 @@ def add(commands: Any) -> None:
     p.add_argument(
         "--kb", type=Path, metavar="DIR", help="the knowledge base (default: artifacts/kb; for others' questions: none)"
     )
-    p.add_argument("--most", type=int, default=10, help="findings to print (default 10)")
+    p.add_argument("--most", type=count, default=10, help="findings to print (default 10)")
     p.add_argument("--json", action="store_true", help="all findings as JSON, one per line")
     p.set_defaults(run=verify)
 

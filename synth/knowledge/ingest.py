@@ -149,6 +149,11 @@ def read_table(
     header = [tidy(c).lower() for c in rows[0][1]]
     for column in needed:
         if column not in header:
+            for mark, word in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars")):
+                if len(rows[0][1]) == 1 and set(needed) <= {c.strip().strip('"') for c in header[0].split(mark)}:
+                    raise ValueError(
+                        f"{name} line 1 is separated by {word}: save the file with commas between its cells"
+                    )
             raise ValueError(
                 f"{name} line 1 lacks the column {column!r}: begin the file with the header {','.join(needed)}"
             )

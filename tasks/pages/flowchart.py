@@ -50,4 +50,6 @@ def flowchart(nodes: Mapping[str, tuple[str, str]], edges: Mapping[str, Sequence
         shapes.append(shape("text", name, class_="name", x=left, y=y + 19.0))
         shapes.append(shape("text", text, x=left, y=y + 35.0))
     label = "; ".join(f"{n} reads {', '.join(s)}" for n, s in edges.items() if s)
-    return svg(shapes, width, round(height), label, style=f"min-width:{width * 0.88:.0f}px;max-width:{width * 1.2:.0f}px")
+    return svg(
+        shapes, width, round(height), label, style=f"min-width:{width * 0.88:.0f}px;max-width:{width * 1.2:.0f}px"
+    )

@@ -325,6 +325,11 @@ def mismatch(annotation: ast.expr | None, value: Any, path: Path) -> str:
     return " or ".join(ast.unparse(w) for w in wanted)
 
 
+def counts(annotation: ast.expr | None) -> bool:
+    """Whether whole numbers of a knob are counts: all knobs that are spelled `int` alone."""
+    return isinstance(annotation, ast.Name) and annotation.id == "int"
+
+
 def alternatives(node: ast.expr | None, path: Path) -> list[ast.expr] | None:
     if node is None:
         return None

@@ -89,6 +89,11 @@ def read_text(path: Path, what: str = "file") -> str:
     try:
         return path.read_bytes().decode("utf-8-sig")
     except FileNotFoundError:
+        if path.name == "params.yaml":
+            raise UserError(
+                f"{path} does not exist, and it says what a run is: `git checkout params.yaml` brings back the one that was "
+                "committed, `espalier init DIR` makes a project with one"
+            ) from None
         raise UserError(f"the {what} {path} does not exist") from None
     except UnicodeDecodeError as e:
         line = path.read_bytes()[: e.start].count(b"\n") + 1

@@ -33,7 +33,9 @@ def plans(root: Path, changed: Callable[[dict[str, Any]], dict[str, Any]] | None
     `espalier show`).
     """
     path = root / "params.yaml"
-    params = check_params(changed(read_yaml(path) if path.exists() else {}) if changed else read_yaml(path), path)
+    outside = changed and not (root / "dvc.yaml").exists()  # `espalier show` explains a recipe in any folder
+    said = {} if outside and not path.exists() else read_yaml(path)
+    params = check_params(changed(said) if changed else said, path)
     stages, profile = resolve(params)
     parts.check(stages)
     first: dict[str, set[Path]] = {}

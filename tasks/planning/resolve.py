@@ -121,7 +121,8 @@ def _named(dotted: str, name: str, what: str) -> Path:
     for spelling in (name, name.replace("_", "-"), name.replace("-", "_")):
         if spelling in known:
             return known[spelling]
-    raise UserError(f"there is no {what} {name!r}: {nearest(name, known)}")
+    listed = " (`espalier recipes` lists them)" if what == "recipe" else ""
+    raise UserError(f"there is no {what} {name!r}: {nearest(name, known)}{listed}")
 
 
 def _section(value: Any, where: str) -> Mapping[str, Any]:
@@ -322,6 +323,8 @@ def _typed(knob: src.Knob, value: Any, where: str) -> Any:
     if wrong:
         raise UserError(f"{where} must be {wrong}, not {value!r}" + (f" ({knob.about})" if knob.about else ""))
     number = isinstance(value, int) and not isinstance(value, bool)
+    if number and value < 0 and src.counts(knob.annotation):
+        raise UserError(f"{where} must be 0 or more, not {value}" + (f" ({knob.about})" if knob.about else ""))
     return (
         float(value)
         if number and isinstance(knob.default, float) and src.mismatch(knob.annotation, 0.5, knob.home) == ""

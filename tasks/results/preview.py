@@ -21,6 +21,7 @@ from typing import Any
 
 from synth.knowledge.kb import KB, Entity, Fact, Relation
 from synth.types import Demonstration, PreferencePair, Problem, Quarantined
+from tasks import errors
 from tasks.errors import UserError, nearest
 from tasks.planning import pieces, plan
 from tasks.results.proofs import Proof, Proofs, talk
@@ -166,7 +167,12 @@ def _run(folder: Path, name: str, full: Mapping[str, Any], n: int) -> float:
         params = pieces.bind_all(stage.pieces, stage.params, stage.settings)
         function = getattr(import_module(f"tasks.stages.{name}"), name)
         begin = time.monotonic()
-        function(stage, **params)
+        try:
+            function(stage, **params)
+        except Exception as e:
+            if said := errors.sentence(name, e):
+                raise UserError(said) from e
+            raise
         return time.monotonic() - begin
 
 

@@ -217,6 +217,9 @@ def _promote(root: Path, ship: observe.Shipping, folder: Path, model: str, force
     if champion is not None and champion.version == version.version:
         return f"{name} is the {ALIAS} already"
     better, why, numbers = _first(scores) if champion is None else _compare(client, champion, scores, held_out)
+    above = _above_base(root, model, scores)
+    if above and better:
+        better, why = above["low"] > 0, f"{why}; {_said_of_base(above)}"
     if better and version.tags.get(BACK):
         better, why = False, f"it was rolled back before (--force moves the alias); {why}"
     if better or force:
@@ -239,6 +242,7 @@ def _promote(root: Path, ship: observe.Shipping, folder: Path, model: str, force
         "forced": force and not better,
         "why": why,
         "difference": numbers,
+        "difference_to_base": above,
         "held_out": held_out,
         "dvc_lock": lock,
     }
@@ -395,6 +399,33 @@ def _first(scores: dict[str, list[float]]) -> tuple[bool, str, dict[str, float]]
     if score["low"] > 0:
         return True, f"the first, {evidence}", score
     return False, f"{evidence}, and an interval that includes 0 is no success (--force moves the alias)", score
+
+
+BEFORE = ("base", "sft")  # the models of `evaluate` that others start from; the first that was measured is the base
+
+
+def _above_base(root: Path, model: str, scores: dict[str, list[float]]) -> dict[str, Any]:
+    """The paired difference to the model that this one started from, on the questions of both; {} where no such model
+    was measured, or it is the model itself."""
+    for name in BEFORE[: BEFORE.index(model)] if model in BEFORE else BEFORE:
+        try:
+            theirs = held_out_scores(root, name)
+        except UserError:
+            continue
+        common = sorted(scores.keys() & theirs.keys())
+        if common:
+            return {
+                "base": name,
+                **paired([scores[p] for p in common], [theirs[p] for p in common])["difference"],
+            }
+    return {}
+
+
+def _said_of_base(d: dict[str, Any]) -> str:
+    words = (
+        f"difference to the model {d['base']} that it started from {d['mean']:+.3f} [{d['low']:+.3f}, {d['high']:+.3f}]"
+    )
+    return words if d["low"] > 0 else f"{words}: it is not better than that (--force moves the alias)"
 
 
 def _compare(

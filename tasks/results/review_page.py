@@ -16,7 +16,6 @@ import uvicorn
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse
 
-from tasks.errors import UserError
 from tasks.pages.render import render
 from tasks.results.review import VERDICTS, Review, Shown
 from tasks.services import local
@@ -73,10 +72,8 @@ def serve(review: Review, port: int, ready: Callable[[str], None]) -> None:
         server.should_exit = True
 
     app = local.Guard(App(review, done), token=token, open_paths=(), max_body=4096)
-    try:
-        listening = socket.create_server(("127.0.0.1", port))
-    except OSError:
-        raise UserError(f"port {port} is in use: name another with --port") from None
+    local.free(port)
+    listening = socket.create_server(("127.0.0.1", port))
     server = uvicorn.Server(local.config(app, port=port, lifespan="off"))
     with listening:
         ready(local.link(f"http://127.0.0.1:{listening.getsockname()[1]}", token))

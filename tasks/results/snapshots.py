@@ -168,6 +168,11 @@ def snapshot(root: Path, name: str) -> Snapshot:
     known = experiments(root)
     commit = known.get(name) or _git(root, "rev-parse", "--verify", "-q", f"{name}^{{commit}}")
     if not commit:
+        if not _git(root, "rev-parse", "-q", "--verify", "HEAD"):
+            raise UserError(
+                f"states other than `{WORKSPACE}` are commits and experiments, and {root} has no commit yet: "
+                "`git init && git add -A && git commit -m start`, then `espalier run` and commit again"
+            )
         branches = _git(root, "for-each-ref", "--format=%(refname:short)", "refs/heads", "refs/tags").split()
         raise UserError(
             f"there is no state {name!r}: {nearest(name, [WORKSPACE, 'champion', 'HEAD', *known, *branches])}"

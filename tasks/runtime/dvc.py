@@ -114,6 +114,16 @@ def warn_of_index(root: Path) -> None:
         print(f"warning: {wrong}", file=sys.stderr)
 
 
+def versioned(root: Path) -> None:
+    """Raises UserError where DVC would refuse a folder because no git repository holds it."""
+    config = root / ".dvc" / "config"
+    alone = config.exists() and "no_scm" in config.read_text(encoding="utf-8", errors="replace")
+    if not alone and subprocess.run(["git", "rev-parse", "--git-dir"], cwd=root, capture_output=True).returncode:
+        raise UserError(
+            f"{root} is not in a git repository, in which DVC keeps what was run: `git init && dvc init -q -f`"
+        )
+
+
 def committed(root: Path) -> None:
     """Raises UserError where git has no commit that an experiment could hang on, and where its index is damaged."""
     if wrong := damaged_index(root):

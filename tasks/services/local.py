@@ -18,10 +18,12 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import errno
 import hmac
 import os
 import re
 import secrets
+import socket
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from http.cookies import CookieError, SimpleCookie
@@ -32,6 +34,8 @@ from urllib.parse import parse_qs, quote
 import uvicorn
 from jinja2 import Template
 from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from synth.types import UserError
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 MAX_CONNECTIONS = 256
@@ -367,6 +371,20 @@ def config(app: Asgi, *, port: int, host: str = "127.0.0.1", level: str = "warni
     )
 
 
+def free(port: int, host: str = "127.0.0.1") -> None:
+    """Raises UserError where nothing can listen on the port: commands ask before they load what they will serve."""
+    kind = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(kind) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host.strip("[]"), port))
+        except (OSError, OverflowError) as e:
+            why = "is in use" if getattr(e, "errno", 0) == errno.EADDRINUSE else f"of {host} cannot be had ({e})"
+            raise UserError(f"port {port} {why}: name another with --port") from None
+
+
 def run(app: Asgi, *, port: int, host: str = "127.0.0.1", level: str = "warning", **more: Any) -> None:
-    """Serve until Ctrl-C or SIGTERM. `host` other than the loopback address is the user's explicit wish."""
+    """Serve until Ctrl-C or SIGTERM. `host` other than the loopback address is the user's explicit wish. Raises UserError
+    where the port is taken."""
+    free(port, host)
     uvicorn.Server(config(app, port=port, host=host, level=level, **more)).run()

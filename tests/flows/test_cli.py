@@ -3,6 +3,8 @@
 import contextlib
 import json
 import re
+import shutil
+import socket
 import subprocess
 import sys
 
@@ -110,9 +112,16 @@ def test_show_marks_what_the_recipe_changes(project, capsys):
 @pytest.mark.parametrize(
     "args, words",
     [
-        (["run", "--recipe", "gpro"], ["no recipe 'gpro'", "did you mean 'grpo'"]),
-        (["run", "--set", "rl.stepz=3"], ["set.rl.stepz", "did you mean 'steps'"]),
-        (["run", "--set", "rl.steps=three"], ["set.rl.steps must be int, not 'three'"]),
+        (
+            ["run", "--recipe", "gpro"],
+            ["no recipe 'gpro': did you mean 'grpo', ", " or ", "? (the nearest of ", "`espalier recipes`"],
+        ),
+        (["run", "--set", "rl.stepz=3"], ["error: --set rl.stepz: unknown", "did you mean 'steps'"]),
+        (["run", "--set", "rl.steps=three"], ["error: --set rl.steps must be int, not 'three'"]),
+        (["run", "--set", "rl.optimizer.lrr=3"], ["error: --set rl.optimizer.lrr: unknown key 'lrr'"]),
+        (["run", "--set", "rll.steps=3"], ["error: --set rll.steps: unknown stage 'rll'"]),
+        (["run", "--set", "seed=x"], ["error: --set seed must be a int"]),
+        (["run", "--set", "rl.steps=-3"], ["error: --set rl.steps must be 0 or more, not -3 (steps of play"]),
         (["run", "--set", "rl.advantage.k=0.3"], ["no piece in use reads it", "quantile would"]),
         (["run", "--set", "rl.steps"], ["write STAGE.KNOB=VALUE"]),
         (["run", "--set", "rl.samples_per_prompt=1"], ["compares at least 2 samples"]),
@@ -147,6 +156,44 @@ def test_mistakes_are_one_sentence_before_anything_starts(project, capsys, monke
     monkeypatch.setattr(dvc, "run", lambda *a, **k: pytest.fail("started DVC"))
     text = said(capsys, *args, code=2)
     assert text.startswith("error: ") and text.count("\n") == 1 and all(w in text for w in words), text
+
+
+def test_what_params_yaml_says_wrongly_is_not_blamed_on_set(project, capsys):
+    (project / "params.yaml").write_text("set: {rl: {stepz: 3}}\n")
+    assert said(capsys, "run", "--set", "rl.steps=3", code=2).startswith("error: params.yaml: set.rl.stepz: ")
+
+
+def test_a_missing_params_yaml_and_a_missing_repository_are_said(project, capsys):
+    text = (project / "params.yaml").read_text()
+    (project / "params.yaml").unlink()
+    for command in (["run", "--dry-run"], ["preview", "kb"], ["gc"]):
+        assert "params.yaml does not exist, and it says what a run is: `git checkout" in said(capsys, *command, code=2)
+    (project / "params.yaml").write_text(text)
+    shutil.rmtree(project / ".git")
+    assert "is not in a git repository, in which DVC keeps" in said(capsys, "run", code=2)
+    assert "has no commit yet: `git init" in said(capsys, "compare", "HEAD", code=2)
+
+
+@pytest.mark.parametrize(
+    "command", [["preview", "kb", "-n", "-1"], ["review", "x.jsonl", "--sample", "-2"], ["status", "--last", "x"]]
+)
+def test_counts_of_commands_are_not_negative(capsys, command):
+    with pytest.raises(SystemExit) as ended:
+        cli.main(command)
+    assert ended.value.code == 2 and f"{command[-1]} is no count: give a whole number" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "command", ["ui", "search serve", "review data/facts.jsonl --sample 0 --page", "serve sft", "schedule"]
+)
+def test_a_port_in_use_is_one_sentence(project, capsys, monkeypatch, command):
+    monkeypatch.setattr("tasks.knowledge.bases.index", lambda *a: pytest.fail("loaded before the port was asked for"))
+    pair = {"prompt": "a", "chosen": "b", "rejected": "c"}
+    (project / "data/facts.jsonl").write_text(json.dumps(pair) + "\n")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        text = said(capsys, *command.split(), "--port", port, code=2)
+    assert text == f"error: port {port} is in use: name another with --port\n"
 
 
 def test_outside_a_project(tmp_path, monkeypatch, capsys):

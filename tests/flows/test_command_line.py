@@ -194,6 +194,7 @@ dvc.reproduce = reproduce
 from flows.cli import main
 sys.exit(main(["run", sys.argv[1]]))
 """
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
     (tmp_path / "dvc.yaml").write_text("stages: {}\n")
     (tmp_path / "params.yaml").write_text("tracking: off\n")
     for mode in ("--json", "--quiet"):

@@ -42,7 +42,9 @@ def test_nothing_is_cut_off_and_what_scrolls_says_so(page, width):
     assert page.run("document.documentElement.scrollWidth") <= width
     wider = page.run(WIDER)
     assert all(e["scrolls"] == "auto" and e["hint"] and e["focus"] == 0 for e in wider), wider
-    assert any("pass@1" in e["text"] for e in wider) == (width == 390), "the table of results scrolls on a telephone alone"
+    assert any("pass@1" in e["text"] for e in wider) == (width == 390), (
+        "the table of results scrolls on a telephone alone"
+    )
 
 
 @pytest.mark.parametrize("width, most", [(390, 17), (1280, 17)])

@@ -17,12 +17,14 @@ from tasks.errors import UserError
 from tasks.results import differences_page as differences
 from tasks.results import preview as previews
 from tasks.results import review_page
+from tasks.planning import plan
 from tasks.results.compare import compare
 from tasks.results.lineage import lineage, trained_on
 from tasks.results.proofs import Proofs
 from tasks.results.review import Review, Shown
 from tasks.results.snapshots import snapshot
 from tasks.results.why import why
+from tasks.run import run_stage
 from tasks.storage import tables
 from tasks.storage.reviews import anchors, decisions
 
@@ -188,6 +190,32 @@ def test_preview_of_real_stages(tmp_path, monkeypatch, capsys):
         cli.main(["preview", "sft"]) == 2
         and "`preview` shows rows of the stages that make data" in capsys.readouterr().err
     )
+
+
+FAULTS = {
+    b"": "is the end of an empty source: add rows",
+    b"subject,relation,object\n": "is the end of a source without rows: add rows below the header",
+    b"subject,relation,object\nM\xfcnchen,lies in,Bavaria\n": "line 2 is not UTF-8: byte 0xfc",
+    b"subject;relation;object\nMunich;lies in;Bavaria\n": "line 1 is separated by semicolons: save the file with commas",
+}
+
+
+@pytest.mark.parametrize("content", FAULTS)
+def test_preview_says_what_the_run_says(tmp_path, monkeypatch, capsys, content):
+    """Of a file that cannot be read: the same sentence, and no traceback."""
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["init", "mine"]) == 0
+    monkeypatch.chdir(tmp_path / "mine")
+    (tmp_path / "mine/data/facts.csv").write_bytes(content)
+    capsys.readouterr()
+    assert cli.main(["preview", "kb"]) == 2
+    shown = capsys.readouterr().err
+    assert shown.startswith("error: kb: data/facts.csv ") and FAULTS[content] in shown and shown.count("\n") == 1
+    plan.write(tmp_path / "mine")
+    monkeypatch.setattr("tasks.runtime.process.end_with_starters", lambda: None)
+    with pytest.raises(SystemExit) as ended:
+        run_stage("kb")
+    assert ended.value.code == 2 and capsys.readouterr().err.splitlines()[-1] == shown.strip()
 
 
 @pytest.fixture

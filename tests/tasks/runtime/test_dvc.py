@@ -106,7 +106,7 @@ def test_a_refusal_of_the_plan_stops_the_run_and_loses_nothing(repo):
     done = subprocess.run(
         [sys.executable, "-m", "dvc", "repro"], cwd=repo, env=dvc.environment(), capture_output=True, text=True
     )
-    assert done.returncode != 0 and "error: plan: there is no recipe 'gpro': did you mean 'grpo'?" in done.stderr
+    assert done.returncode != 0 and "error: plan: there is no recipe 'gpro': did you mean 'grpo'" in done.stderr
     assert "Traceback" not in done.stderr and (repo / "artifacts/rl/card.json").exists()
 
 

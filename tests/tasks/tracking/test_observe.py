@@ -345,13 +345,16 @@ def test_the_janitor_closes_runs_of_dead_processes_and_no_others(root):
     assert {client.get_run(r).info.status for r in others} == {"RUNNING"}
 
 
-def evaluated(root, weights, rate, held_out="h1"):
-    """A trained and evaluated model: `rate` of every ten questions right."""
+def evaluated(root, weights, rate, held_out="h1", **others):
+    """A trained and evaluated model: `rate` of every ten questions right, and of `others` theirs."""
     (root / "artifacts/rl/model").mkdir(parents=True, exist_ok=True)
     (root / "artifacts/rl/model/model.safetensors").write_text(weights)
     (root / "artifacts/evaluate").mkdir(parents=True, exist_ok=True)
     (root / "artifacts/evaluate/card.json").write_text(json.dumps({"held_out": held_out}))
-    rows = [{"run": "rl", "problem": f"p{i:03d}", "score": float(i % 10 < rate)} for i in range(200)]
+    rates = {"rl": rate, **others}
+    rows = [
+        {"run": n, "problem": f"p{i:03d}", "score": float(i % 10 < r)} for n, r in rates.items() for i in range(200)
+    ]
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), root / "artifacts/evaluate/scores.parquet")
     seal(root)
 
@@ -364,6 +367,24 @@ def test_a_model_that_answers_nothing_is_no_first_champion(root):
     assert "there is still no champion" in said and "includes 0" in said
     evaluated(root, "some", 3)
     assert "version 2 (rl) is now the champion: the first" in promote(root)
+
+
+def test_no_champion_is_made_of_a_model_that_is_no_better_than_its_base(root):
+    stage(root)
+    evaluated(root, "same", 3, base=3, sft=1)
+    (root / "dvc.lock").write_text("schema: '2.0'\nstages: {}\n")
+    said = promote(root)
+    assert "there is still no champion" in said and "the model base that it started from +0.000" in said
+    evaluated(root, "better", 4, base=3)
+    assert "is now the champion: the first" in promote(root)
+    evaluated(root, "best", 6, base=8)
+    said = promote(root)
+    assert "version 2 stays the champion" in said and "base that it started from -0.200" in said
+    assert "moved by --force" in promote(root, force=True)
+    evaluated(root, "of sft", 7, sft=7)
+    assert "the model sft that it started from +0.000" in promote(root), (
+        "without a base: the model that it learned from"
+    )
 
 
 def test_promotion_decides_by_interval(root):
