@@ -76,6 +76,7 @@ def episode(e: Mapping[str, Any], *, shown: bool = False) -> Markup:
         good="right" if e["outcome"] == "right" else "other",
         outcome=e["outcome"].replace("_", " "),
         turns=[(_role(m["role"]), m["role"], _parts(m)) for m in e["messages"]],
+        forks={at: turn for at, turn in e.get("forks") or ()},
         answer=e["answer"],
         shown=shown,
     )

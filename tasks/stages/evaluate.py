@@ -372,7 +372,9 @@ def _write_episodes(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     with path.open("w", encoding="utf-8") as f:
         for r in rows:
             if r["messages"] is not None:
-                shown = {c: v for c, v in r.items() if c not in left_out and (c not in ("reason", "reward") or v)}
+                shown = {
+                    c: v for c, v in r.items() if c not in left_out and (c not in ("reason", "reward", "forks") or v)
+                }
                 f.write(json.dumps(shown, ensure_ascii=False) + "\n")
 
 
@@ -519,6 +521,7 @@ def row(rollout: Rollout, sample: int) -> dict[str, Any]:
         "answer": problem.answer,
         "reference": problem.answer,
         "messages": [{"role": m.role, "content": m.content} for m in rollout.info["messages"]] if sample == 0 else None,
+        "forks": [list(f) for f in rollout.info.get("forks", ())] if sample == 0 else [],
         "seconds": list(rollout.info.get("seconds", ())) if sample == 0 else [],
     }
 

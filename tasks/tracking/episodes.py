@@ -89,7 +89,7 @@ def trace(
         tool = m["role"] == "tool"
         turn += not tool
         name = "search" if tool else f"turn {turn}"
-        inputs = {"query": messages[i - 1]["content"]} if tool and i else {"messages": [dict(x) for x in messages[:i]]}
+        inputs = {"query": messages[i - 1]["content"]} if tool and i else {"messages": seen(e, i)}
         span = client.start_span(
             name,
             root.trace_id,
@@ -103,6 +103,17 @@ def trace(
     last = messages[-1]["content"] if messages and messages[-1]["role"] == "assistant" else ""
     outputs = {"answer": e.get("said", last), "reference": e["answer"], "outcome": e["outcome"], "score": e["score"]}
     client.end_trace(root.trace_id, outputs=outputs, end_time_ns=at)
+
+
+def seen(e: Mapping[str, Any], i: int) -> list[dict[str, str]]:
+    """The messages that the model saw before message i: where the history was rewritten (`forks`), those of its row."""
+    messages = e["messages"]
+    begin, follows = next(((at, turn) for at, turn in reversed(e.get("forks") or ()) if at <= i), (0, None))
+    own = [dict(m) for m in messages[begin:i]]
+    if follows is None:
+        return own
+    last = [k for k, m in enumerate(messages) if m["role"] == "assistant"][follows]
+    return [*seen(e, last), dict(messages[last]), *own]
 
 
 def table(episodes: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:

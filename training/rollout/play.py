@@ -77,6 +77,10 @@ class Player:
         seed of each. openings: per problem, ids that the first turn begins with: given, not sampled, so never trained
         on.
 
+        `info` of a rollout: its `messages`; the `calls` of tools; where the history was rewritten, `forks`: for each row
+        after the first the place of the message that it begins with, and the model's turn (0 the first) whose
+        conversation it goes on from, None for none; of programs the `requests`.
+
         Group id = problem id with its place, so that a problem drawn twice makes two groups. Raises LookupError for a
         problem whose environment or tool was not given, and ValueError for a prompt that leaves no room for a turn.
         """
@@ -168,6 +172,7 @@ class Player:
         segments: list[list[Segment]] = [[Segment(ids=ids, role="env")] for ids in prompts]
         used = [len(p) for p in prompts]
         seconds = [[0.0] * len(m) for m in messages]
+        forks: list[list[tuple[int, int | None]]] = [[] for _ in problems]
 
         def step(item: tuple[int, str]) -> tuple[tuple[list[Message], bool, Score], float]:
             begun = time.perf_counter()
@@ -223,6 +228,7 @@ class Player:
                 follows = states[i].pop("follows", None)
                 tools = states[i].pop("offered", ())
                 written = replies if history is None else history
+                shown_from = len(messages[i])
                 messages[i].extend(written)
                 seconds[i].extend([spent, *[0.0] * (len(written) - 1)] if written else [])
                 if over:
@@ -246,6 +252,8 @@ class Player:
                     scores[i] = Scored(value=0.0, parts={"truncated": 1.0})
                     continue
                 segments[i].append(Segment(ids=ids, role="env", context_reset=fork))
+                if fork:
+                    forks[i].append((shown_from, follows))
                 if fork:
                     reopened[i] = ids
                 elif i in shortened:
@@ -272,6 +280,7 @@ class Player:
                 info={
                     "calls": states[i].get("calls", 0),
                     "messages": tuple(messages[i]),
+                    **({"forks": tuple(forks[i])} if forks[i] else {}),
                     **({"requests": tuple(states[i].get("requests", ()))} if live[i] else {}),
                     **({"seconds": tuple(seconds[i])} if self.timed else {}),
                 },

@@ -24,6 +24,7 @@ from tasks.agents.sessions import Sessions, checked
 from tasks.errors import UserError
 from tasks.models.tools import bound
 from tasks.services.refusal import Refused
+from tasks.tracking.episodes import seen
 from training.env.program import program
 from training.env.single import single
 from training.learner.learner import token_stats
@@ -171,6 +172,13 @@ def test_what_was_sampled_is_kept_bit_for_bit_and_the_learner_agrees(agent):
     for rollout in group.rollouts:
         assert [r["follows"] for r in rollout.info["requests"]] == [None, 0, 1, None, 0]
         assert [sum(s.role == "model" for s in row) for row in rollout.forks] == [3, 1, 1]
+        assert [follows for _, follows in rollout.info["forks"]] == [None, 0]
+        shown = [{"role": m.role, "content": m.content} for m in rollout.info["messages"]]
+        said = [i for i, m in enumerate(shown) if m["role"] == "assistant"]
+        saw = [seen({"messages": shown, "forks": rollout.info["forks"]}, i) for i in said]
+        assert saw[0] == shown[:1] and saw[2] == shown[: said[2]], "the first row grows"
+        assert [m["content"][:7] for m in saw[3]] == ["Summary"], "what rewrote the history stands alone"
+        assert saw[4] == [*shown[:2], {"role": "user", "content": "another way"}], "back to the first turn"
         first, last = rollout.forks[0], rollout.forks[2]
         until = np.concatenate([first[0].ids, first[1].ids])
         assert np.array_equal(last[0].ids[: len(until)], until), "a fork begins with the ids that were sampled"

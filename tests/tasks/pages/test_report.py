@@ -372,6 +372,15 @@ def test_plots_survive_what_curves_hold():
     assert plots.smooth(line, 9) == pytest.approx(line), "a centred average does not shift a straight line"
 
 
+def test_rows_of_an_episode_are_told_apart():
+    talk = [{"role": role, "content": f"text {i}"} for i, role in enumerate(("user", "assistant", "user", "assistant"))]
+    rest = dict.fromkeys(("outcome", "env", "family", "model", "run", "answer"), "x")
+    assert "A row of its own" not in page.episode({"messages": talk, **rest})
+    rewritten = page.episode({"messages": talk, "forks": [[2, None]], **rest})
+    assert rewritten.index("text 1") < rewritten.index("the history was rewritten") < rewritten.index("text 2")
+    assert "goes on from turn 1 of the model" in page.episode({"messages": talk, "forks": [[2, 0]], **rest})
+
+
 def test_a_tool_role_with_markup_is_not_a_class():
     html = page.episode(
         {
