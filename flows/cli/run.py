@@ -169,8 +169,21 @@ def _run(root: Path, changes: dict[str, Any], *, quiet: bool = False) -> int:
     return 0
 
 
+def _free(devices: set[str]) -> float:
+    """Bytes that are free where models are trained; 0 where that cannot be known."""
+    if not devices:
+        import psutil
+
+        return float(psutil.virtual_memory().available)
+    import torch
+
+    return float(torch.cuda.mem_get_info(min(devices))[0]) if torch.cuda.is_available() else 0.0
+
+
 def _machine(plans: dict[str, Any]) -> list[str]:
-    """What this machine lacks for the run: a device, a model's folder."""
+    """What this machine lacks for the run: a device, memory, a model's folder."""
+    from tasks.planning import estimate
+
     wanted = {str(p["params"]["device"]) for p in plans.values() if "device" in p.get("params", {})} - {"cpu"}
     out = []
     if wanted:
@@ -181,6 +194,8 @@ def _machine(plans: dict[str, Any]) -> list[str]:
                 f"warning: device is {min(wanted)!r}, and torch sees no CUDA device here: take `--set profile=pretrained-cpu`, or see "
                 "`espalier doctor`"
             )
+    if (known := estimate.size(plans)) is not None and (free := _free(wanted)):
+        out += estimate.warnings(plans, known, free)
     model = plans["sft"]["params"].get("model", "") if "sft" in plans else ""
     if model.startswith(("/", ".", "~")) and not Path(model).expanduser().exists():
         out.append(f"warning: sft.model is {model}, which does not exist")
@@ -206,6 +221,7 @@ def _dry(root: Path, plans: dict[str, Any]) -> int:
         print("Nothing would run: all is up to date.")
         return 0
     times = seconds(root, known, plans)
+    guessed = _of_size(plans, {n for n in plans if n not in times})
     print("Would run:")
     for n in graph(root):
         if n in first and n in known:
@@ -215,7 +231,7 @@ def _dry(root: Path, plans: dict[str, Any]) -> int:
                 file = at.removeprefix("sources.")
                 print(f"    {file} changed" if file != at else f"    {at}: {json.dumps(old)} -> {json.dumps(new)}")
         elif n in first | missing:
-            print(f"  {n}  (has not run yet){_about(times.get(n))}")
+            print(f"  {n}  (has not run yet){guessed.get(n) or _about(times.get(n))}")
         elif n in data:
             print(f"  {n}  ({'; '.join(data[n])}){_about(times.get(n))}")
         elif n in after:
@@ -226,12 +242,31 @@ def _dry(root: Path, plans: dict[str, Any]) -> int:
     total = sum(times[n] for n in told)
     money = f", {total / 3600 * price:.4g} at {price:g} an hour" if price else ""
     unknown = [n for n in run if n not in times and n != "plan"]
+    if any(n in guessed for n in run):
+        print(
+            "Times and memory from the size of the model, with every row as long as it may be; rows are shorter as a rule"
+        )
     if told:
         print(
             f"At most about {_clock(total)}{money}, by the last run of these stages in this checkout"
             + (f"; not known: {', '.join(unknown)}" if unknown else "")
         )
     return 0
+
+
+def _of_size(plans: dict[str, Any], wanted: set[str]) -> dict[str, str]:
+    """Stage that trains a pretrained model and has not run here -> what it will take at most, in words."""
+    from tasks.planning import estimate
+
+    model = estimate.size(plans)
+    if model is None or not wanted & estimate.memory(plans, model).keys():
+        return {}
+    time = {n: f"{_clock(s)}, " for n, s in estimate.seconds(plans, model).items()}
+    return {
+        n: f"  at most about {time.get(n, '')}{b / 2**30:.1f} GiB"
+        for n, b in estimate.memory(plans, model).items()
+        if n in wanted
+    }
 
 
 def seconds(root: Path, known: dict[str, Any], plans: dict[str, Any]) -> dict[str, float]:

@@ -15,7 +15,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from importlib.util import find_spec
-from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +30,7 @@ from training.model import attention
 from training.model.attention import NAME, CachedRows, PackedRows, SharedRows, own_forward
 from training.model.lora import ADAPTER, base_of, folded, save_adapters, with_adapters
 from training.model.native import layers as native
+from training.model.size import weights_of
 
 END = "<|im_end|>"
 TAGS = ["<search>", "</search>", "<answer>", "</answer>"]
@@ -277,11 +277,7 @@ def _check_folder(folder: Path) -> None:
 
 def _check_memory(folder: Path, dtype: str, device: str) -> None:
     """Raises ValueError where the weights alone take more memory than is free."""
-    numbers = 0
-    for file in folder.glob("*.safetensors"):
-        with file.open("rb") as f:
-            head = json.loads(f.read(int.from_bytes(f.read(8), "little")))
-        numbers += sum(prod(v["shape"]) for k, v in head.items() if k != "__metadata__")
+    numbers = weights_of(folder)
     wanted = numbers * getattr(torch, dtype).itemsize
     free = torch.cuda.mem_get_info(device)[0] if device.startswith("cuda") else psutil.virtual_memory().available
     if wanted > free:

@@ -1,0 +1,127 @@
+"""What a run from a pretrained model takes, said from the model's files alone."""
+
+import exported
+import pytest
+import tiny
+import torch
+import yaml
+
+from flows import cli
+from tasks.planning import estimate, plan
+from tests.training.learner.test_learner import rows
+from training.learner.learner import Learner, Optim, nll
+from training.learner.pack import pack
+from training.model import gguf_file, size
+from training.model.lora import adapt
+from training.model.model import n_parameters, save_model
+
+BIG = size.Size(
+    parameters=8_000_000_000,
+    layers=36,
+    hidden=4096,
+    intermediate=12288,
+    heads=32,
+    kv_heads=8,
+    head_dim=128,
+    vocabulary=151_936,
+)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    save_model(tiny.build(), tiny.tokenizer(), tmp_path / "model")
+    return tmp_path / "model"
+
+
+@pytest.fixture
+def plans(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("ESPALIER_PATH", raising=False)
+
+    def made(**stages):
+        params = {"profile": "pretrained-cpu", "recipe": "grpo", "set": {"sft": {"model": "/models/m"}, **stages}}
+        (tmp_path / "params.yaml").write_text(yaml.safe_dump(params))
+        return plan.plans(tmp_path)
+
+    return made
+
+
+def test_a_folder_says_how_large_its_model_is(folder):
+    model, found = tiny.build(), size.size_of(folder)
+    assert found.parameters == n_parameters(model)
+    assert (found.layers, found.hidden, found.heads, found.kv_heads, found.head_dim) == (2, 32, 4, 2, 8)
+    adapt(model, {"rank": 5})
+    assert 5 * found.matrix * found.layers == sum(p.numel() for p in model.parameters() if p.requires_grad)
+
+
+def test_a_gguf_says_the_same_as_the_folder_it_was_made_of(tmp_path):
+    model = exported.build("qwen3")
+    save_model(model, exported.tokenizer(), tmp_path / "model")
+    gguf_file.write(model, exported.tokenizer(), tmp_path / "a.gguf")
+    assert size.size_of(tmp_path / "a.gguf") == size.size_of(tmp_path / "model")
+
+
+@pytest.mark.parametrize("broken", ["", "{", "{}", '{"num_attention_heads": 4}'])
+def test_what_says_too_little_is_not_guessed(tmp_path, broken):
+    (tmp_path / "config.json").write_text(broken)
+    assert size.size_of(tmp_path) is None and size.size_of("Qwen/Qwen3-0.6B") is None
+    (tmp_path / "a.gguf").write_bytes(b"GGUF")
+    assert size.size_of(tmp_path / "a.gguf") is None
+
+
+def test_the_state_of_a_step_is_what_torch_holds():
+    """Weights, gradients and moments; what is left of the estimate is activations, logits and the process."""
+    model = tiny.build()
+    learner = Learner(model, Optim())
+    learner.step(pack(rows()), nll)
+    held = sum(
+        t.numel() * t.element_size()
+        for t in (
+            *model.parameters(),
+            *(p.grad for p in model.parameters()),
+            *(v for o in learner.optimizers for s in o.state.values() for v in s.values() if v.dim()),
+        )
+    )
+    said = size.Size(**{**vars(BIG), "parameters": n_parameters(model)}).training(0) - size.PROCESS
+    assert held == said
+
+
+def test_what_takes_less_takes_less():
+    full = BIG.training(4096)
+    assert BIG.training(4096, checkpointing=True) < full and BIG.training(512) < full
+    assert BIG.training(512, lora=16) < BIG.training(512) / 2
+    half = BIG.training(0, bytes_each=2) - size.PROCESS
+    assert half == BIG.parameters * (2 + 12 + 4), "float32 copies and gradients beside half-precision weights"
+
+
+def test_too_little_memory_is_said_before_the_run_with_what_fits(plans):
+    made = plans()
+    needed = estimate.memory(made, BIG)
+    assert set(needed) == {"sft", "reward", "prefer", "rl"} and needed["rl"] > needed["sft"], "it has a reference too"
+    assert not estimate.warnings(made, BIG, max(needed.values()))
+    (line,) = estimate.warnings(made, BIG, 0.8 * max(needed.values()))
+    assert "rl takes about" in line and "8.00 billion weights" in line and "--set rl.lora.rank=16 takes about" in line
+    (line,) = estimate.warnings(made, BIG, 1e9)
+    assert "take a smaller model" in line
+    (line,) = estimate.warnings(made, BIG, max(needed.values()) - 1)
+    assert "--set rl.gradient_checkpointing=true takes about" in line, "what changes least comes first"
+
+
+def test_a_dry_run_says_time_and_memory_of_a_pretrained_model(folder, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("training.learner.profile.reached", lambda device, dtype: 1e6)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("ESPALIER_PATH", raising=False)
+    assert cli.main(["init", "mine"]) == 0
+    monkeypatch.chdir(tmp_path / "mine")
+    threads = torch.get_num_threads()
+    try:
+        assert cli.main(["run", "--dry-run", "--set", "profile=pretrained-cpu", "--set", f"sft.model={folder}"]) == 0
+    finally:
+        torch.set_num_threads(threads)
+    text = capsys.readouterr().out
+    (line,) = [x for x in text.splitlines() if x.startswith("  sft")]
+    assert "at most about" in line and line.endswith("GiB") and "with every row as long as it may be" in text
+    work = estimate.work(
+        plan.plans(tmp_path / "mine", changed=lambda p: p | {"profile": "pretrained-cpu"}), size.size_of(folder)
+    )
+    assert work["sft"] == 6 * size.size_of(folder).parameters * 150 * 8 * 768
