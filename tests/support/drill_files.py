@@ -36,6 +36,7 @@ from pathlib import Path
 CODE = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(CODE), str(CODE / "tests/support")]
 
+import psutil  # noqa: E402
 import states  # noqa: E402
 
 from flows import cli  # noqa: E402
@@ -181,9 +182,27 @@ def project(root: Path, whole: bool = False) -> Path:
             Checkpoints(s.work / "checkpoints/x").save(1, {"step": 1})
             assert command(list(SELFPLAY))[0] == 0
             assert command(["promote"])[0] == 0
+        settle(root)
         folder, about = spool.executions(root)[-1]
         state.write(folder / "execution.json", {**about, "closed": False})  # else nobody reads its events any more
     return root
+
+
+def settle(root: Path, seconds: float = 120.0) -> None:
+    """Wait until no other process works in the project: a run leaves a sender behind, which writes mlflow.db. Raises
+    TimeoutError."""
+    until = time.monotonic() + seconds
+    while busy := [p.pid for p in psutil.process_iter() if p.pid != os.getpid() and _works_in(p, root)]:
+        if time.monotonic() > until:
+            raise TimeoutError(f"processes {busy} still work in {root}")
+        time.sleep(0.1)
+
+
+def _works_in(process: psutil.Process, root: Path) -> bool:
+    try:
+        return Path(process.cwd()).is_relative_to(root) and process.status() != psutil.STATUS_ZOMBIE
+    except (psutil.Error, OSError):
+        return False
 
 
 def _made_by_stages(root: Path) -> None:
