@@ -42,6 +42,12 @@ def add(commands: Any) -> None:
         default=200_000,
         help="characters of a prompt or side; longer rows are quarantined (default: 200000)",
     )
+    p.add_argument(
+        "--reviews",
+        type=Path,
+        metavar="FILE",
+        help="decisions of `espalier review`: pairs that a person decided about are treated as proven",
+    )
     p.set_defaults(run=clean)
 
 
@@ -56,7 +62,13 @@ def clean(args: argparse.Namespace) -> int:
         )
     out = args.out or Path(f"{Path(args.file).name.partition('.')[0]}.cleaned")
     scale = [word.strip() for word in args.scale.split(",") if word.strip()]
-    knobs = {"recipe": args.recipe, "split": args.split, "protect": args.protect, "limit": args.limit}
+    knobs = {
+        "recipe": args.recipe,
+        "split": args.split,
+        "protect": args.protect,
+        "limit": args.limit,
+        "reviews": args.reviews,
+    }
     cleaned = clean_file(args.file, out, columns=columns, scale=scale, **knobs)
     card = cleaned.card
     counts = card["pairs"]
@@ -73,5 +85,10 @@ def clean(args: argparse.Namespace) -> int:
         print(f"  noise: {noise['rate']:.1%} [{noise['low']:.1%}, {noise['high']:.1%}] by {noise['method']}{note}")
     for note in [*card["notes"], *(f"{name} left out: {why}" for name, why in card["left_out"].items())]:
         print(f"  note: {note}")
+    if args.reviews:
+        print(f"  reviews: a person had decided about {card['reviewed']:,} of these pairs")
     print(f"wrote {', '.join(f'{n}.jsonl' for n in FILES)}, card.json and index.html to {out}")
+    if counts["asked"]:
+        again = f"espalier clean {args.file} --out {out} --reviews data/reviews.jsonl"
+        print(f"Look next:  espalier review {out / 'asked.jsonl'}   then `{again}`")
     return 0

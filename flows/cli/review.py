@@ -62,7 +62,9 @@ def review(args: argparse.Namespace) -> int:
     print(
         f"Decisions: {args.to}. To use them: `set: {{clean: {{reviews: {args.to}}}}}` in params.yaml, and a cleaner that reads anchors,"
     )
-    print("`verified` or `annotators`, among clean.cleaners.")
+    print(
+        "`verified` or `annotators`, or a policy, among clean.cleaners; of a file: `espalier clean FILE --reviews FILE`."
+    )
     return 0
 
 

@@ -37,6 +37,7 @@ from tasks.pairs.files import rows, texts_of
 from tasks.planning.pieces import bind, bind_all
 from tasks.planning.resolve import check_params, resolve
 from tasks.storage import tables
+from tasks.storage.reviews import anchored
 
 HTML = Macros("cleaning.html")
 COMPUTED = {"out_of_fold", "out_of_fold_blind"}
@@ -66,9 +67,11 @@ class Cleaned:
         return [p for p in self.pairs if is_flipped(p)]
 
 
-def clean_rows(items: Iterable[Any], reader: Reader, recipe: str = "", *, protect: Sequence[str] = ()) -> Cleaned:
-    """Import, clean, account. protect: texts that must not be trained on. Raises UserError for a recipe or columns that
-    do not fit."""
+def clean_rows(
+    items: Iterable[Any], reader: Reader, recipe: str = "", *, protect: Sequence[str] = (), reviews: Path | None = None
+) -> Cleaned:
+    """Import, clean, account. protect: texts that must not be trained on; reviews: decisions of `espalier review`.
+    Raises UserError for a recipe or columns that do not fit."""
     try:
         imported = list(reader.pairs(items))
     except ValueError as e:
@@ -80,6 +83,8 @@ def clean_rows(items: Iterable[Any], reader: Reader, recipe: str = "", *, protec
     if not pairs:
         why = ", ".join(f"{n} {reason}" for reason, n in tables.counts(quarantined).items()) or "it is empty"
         raise UserError(f"{reader.name} has no pair to clean: {why}; fix the file, or name its columns with --columns")
+    if reviews is not None:
+        pairs, reviewed = anchored(reviews, pairs)
     params = bind_all(*_settings(recipe or DEFAULT))
     cleaners, left_out = _possible(params["cleaners"], pairs, recipe, bool(protect))
     folds, notes = params["folds"], []
@@ -114,6 +119,7 @@ def clean_rows(items: Iterable[Any], reader: Reader, recipe: str = "", *, protec
         "cleaners": [c.piece.rpartition("/")[2] for c in cleaners],
         "left_out": left_out,
         "notes": notes,
+        **({"reviewed": reviewed} if reviews is not None else {}),
         "noise": noise_interval([*kept, *removed, *to_ask]),
         "length": {
             "before": length_report([p.chosen for p in pairs], [p.rejected for p in pairs])["characters"],
@@ -133,12 +139,15 @@ def clean_file(
     scale: Sequence[str] = (),
     protect: Sequence[str] = (),
     limit: int = 200_000,
+    reviews: Path | None = None,
 ) -> Cleaned:
     """Clean a file, folder or dataset and write what came of it into `out`. Raises UserError; then nothing is
     written."""
     reader = Reader(name=Path(where).name, rename=dict(columns or {}), scale=tuple(scale), limit=limit)
     texts = [text for one in protect for text in texts_of(one)]
-    cleaned = clean_rows(rows(where, split=split), reader, recipe, protect=texts)
+    if reviews is not None and not reviews.is_file():
+        raise UserError(f"{reviews} does not exist: `espalier review {out}/asked.jsonl --to {reviews}` writes it")
+    cleaned = clean_rows(rows(where, split=split), reader, recipe, protect=texts, reviews=reviews)
     write(cleaned, out)
     return cleaned
 
@@ -153,7 +162,8 @@ def write(cleaned: Cleaned, out: Path) -> None:
     digests = {}
     for name, values in written.items():
         lines = [
-            json.dumps(as_row(v) if isinstance(v, PreferencePair) else vars(v), ensure_ascii=False) for v in values
+            json.dumps({"id": v.id, **as_row(v)} if isinstance(v, PreferencePair) else vars(v), ensure_ascii=False)
+            for v in values
         ]
         data = "".join(line + "\n" for line in lines).encode()
         (out / f"{name}.jsonl").write_bytes(data)

@@ -22,7 +22,7 @@ from typing import IO, Any, Literal
 from synth.types import PreferencePair, digest
 from tasks.errors import UserError
 from tasks.storage import commit
-from tasks.storage.reviews import decisions, read
+from tasks.storage.reviews import content, decisions, is_flipped, read
 
 Verdict = Literal["first", "second", "tie", "skip"]
 VERDICTS = ("first", "second", "tie", "skip")
@@ -46,8 +46,7 @@ class Shown:
         the one that the pair came with: one that a cleaner has flipped since counts as it was before."""
         if verdict in ("tie", "skip"):
             return 0 if verdict == "tie" else None
-        flipped = sum(d.action == "flip" for d in self.pair.decisions) % 2 == 1
-        return 1 if ((verdict == "second") == self.swapped) != flipped else -1
+        return 1 if ((verdict == "second") == self.swapped) != is_flipped(self.pair) else -1
 
 
 class Review:
@@ -89,6 +88,7 @@ class Review:
         self._append(
             {
                 "id": shown.pair.id,
+                "content": content(shown.pair),
                 "label": shown.label(verdict),
                 "verdict": verdict,
                 "swapped": shown.swapped,

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from synth.preferences.cleaners._length import report as length_report
@@ -26,7 +25,7 @@ from tasks.pairs.clean import COMPUTED
 from tasks.planning.pieces import Piece, Pieces
 from tasks.runtime.stage import Stage
 from tasks.storage import tables
-from tasks.storage.reviews import anchors
+from tasks.storage.reviews import anchored
 
 
 def clean(
@@ -50,8 +49,9 @@ def clean(
     """
     pairs = tables.read(stage.input("preferences", "pairs.parquet"), PreferencePair)
     train = [p for p in pairs if p.split == "train" and not p.columns.get(CLEANED)]
-    known = anchors(stage.source(reviews)) if reviews else {}
-    train = [replace(p, columns={**p.columns, "anchor": known[p.id]}) if p.id in known else p for p in train]
+    reviewed = 0
+    if reviews:
+        train, reviewed = anchored(stage.source(reviews), train)
     few = len(train) < 2 * folds or len({group_of(p) for p in train}) < folds
     if few and any(c.needs & COMPUTED for c in cleaners):
         cleaners = [c for c in cleaners if not c.needs & COMPUTED]
@@ -91,7 +91,7 @@ def clean(
         "noise_interval": noise_interval(rest + removed),
         "length": length_report([p.chosen for p in train], [p.rejected for p in train]),
         "pairs": digest([p.id for p in kept]),
-        **({"reviewed": sum(p.id in known for p in train)} if reviews else {}),
+        **({"reviewed": reviewed} if reviews else {}),
     }
     truth = stage.root / "artifacts" / "preferences" / "truth.parquet"
     if truth.exists() and (known_truth := tables.read(stage.input("preferences", "truth.parquet"), Planted)):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from synth.types import Message, PreferencePair
+from synth.types import Decision, Message, PreferencePair, digest
 from tasks.errors import UserError
 from tasks.storage import tables
 
@@ -34,6 +36,33 @@ def anchors(path: Path) -> dict[str, int]:
     return {i: d["label"] for i, d in decisions(path).items() if d["label"] in (1, -1)}
 
 
+def is_flipped(pair: PreferencePair) -> bool:
+    """Whether cleaners have swapped its sides: beside a policy the others only advise."""
+    spoken = [d for d in pair.decisions if d.step == "policy"] or pair.decisions
+    return sum(d.action == "flip" for d in spoken) % 2 == 1
+
+
+def content(pair: PreferencePair) -> str:
+    """A pair by what a person saw of it and by its label as it came, whatever file and line it came from."""
+    sides = [pair.rejected, pair.chosen] if is_flipped(pair) else [pair.chosen, pair.rejected]
+    return digest([[m.role, m.content] for m in pair.prompt], *sides)[:20]
+
+
+def anchored(path: Path, pairs: Sequence[PreferencePair]) -> tuple[list[PreferencePair], int]:
+    """The pairs, those that a person decided about with the column `anchor`, and their number. A decision is found by
+    the id of its pair, or by its content: the same file cleaned by a command and by a pipeline gives other ids."""
+    said = {i: d for i, d in decisions(path).items() if d["label"] in (1, -1)}
+    known = {d["content"]: d["label"] for d in said.values() if "content" in d} | {
+        i: d["label"] for i, d in said.items()
+    }
+    labels = [known.get(p.id, known.get(content(p), 0)) for p in pairs]
+    out = [
+        replace(p, columns={**p.columns, "anchor": label}) if label else p
+        for p, label in zip(pairs, labels, strict=True)
+    ]
+    return out, sum(map(bool, labels))
+
+
 def read(path: Path) -> list[PreferencePair]:
     """The pairs of a Parquet table of pairs, or of a JSONL file whose objects have prompt, chosen and rejected."""
     if not path.exists():
@@ -51,9 +80,12 @@ def read(path: Path) -> list[PreferencePair]:
             raise UserError(
                 f'{path}, line {n}, is no pair ({e!r}): write {{"prompt": ..., "chosen": ..., "rejected": ...}}'
             ) from None
-        out.append(
-            PreferencePair.make(
-                prompt=messages, chosen=sides[0], rejected=sides[1], source=row.get("source", path.name), split="train"
-            )
+        pair = PreferencePair.make(
+            prompt=messages, chosen=sides[0], rejected=sides[1], source=row.get("source", path.name), split="train"
         )
+        if isinstance(row.get("id"), str):  # of asked.jsonl and its neighbours: the id that the cleaned pair had
+            pair = replace(pair, id=row["id"])
+        if (reasons := row.get("reasons")) and reasons[-1].get("action") == "ask":
+            pair = replace(pair, decisions=tuple(Decision(**d) for d in reasons))
+        out.append(pair)
     return out

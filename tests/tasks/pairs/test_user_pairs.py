@@ -2,6 +2,7 @@
 twice."""
 
 import json
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -214,3 +215,32 @@ def test_what_cannot_be_cleaned_is_a_sentence(tmp_path, capsys, rows, options, s
     said = capsys.readouterr().err
     assert said.startswith("error: ") and sentence in said and said.count("\n") == 1
     assert not (tmp_path / "out").exists()
+
+
+def test_what_is_asked_can_be_decided_and_the_decisions_count_in_the_next_cleaning(tmp_path, capsys):
+    """From asked.jsonl to decisions, to the same file cleaned again, and to the same pairs from another file."""
+    from tasks.results.review import Review
+    from tasks.storage.reviews import anchored, read
+
+    knots = [("a", "b"), ("b", "c"), ("c", "a")]  # a better than b better than c better than a: somebody is wrong
+    rows = [{"prompt": "Which?", "chosen": f"answer {x}", "rejected": f"answer {y}"} for x, y in knots]
+    rows += [{"prompt": f"What is {i}?", "chosen": f"It is {i}.", "rejected": f"It is {i + 1}."} for i in range(6)]
+    found, _ = clean(tmp_path, rows)
+    assert len(found["asked"]) == 3 and "espalier review" in capsys.readouterr().out
+    to = tmp_path / "reviews.jsonl"
+    sitting = Review(tmp_path / "out/asked.jsonl", to)
+    assert sitting.left == 3, "without --sample: those that are asked about"
+    wrong = ""
+    while (shown := sitting.next()) is not None:
+        good = shown.pair.chosen != "answer c"
+        wrong = wrong if good else shown.pair.id
+        sitting.decide(shown, "first" if good != shown.swapped else "second")
+    found, card = clean(tmp_path, rows, "--reviews", str(to))
+    assert card["reviewed"] == 3 and not found["asked"]
+    assert [r["id"] for r in found["flipped"]] == [wrong] and "decided about 3" in capsys.readouterr().out
+    elsewhere = read(Path(write(tmp_path / "copy.jsonl", rows[:3])))
+    marked, n = anchored(to, elsewhere)
+    assert n == 3 and [p.columns["anchor"] for p in marked] == [1, 1, -1], "found by content where ids are others"
+    said = "does not exist: `espalier review"
+    clean(tmp_path, rows, "--reviews", str(tmp_path / "none.jsonl"), code=2)
+    assert said in capsys.readouterr().err
