@@ -1,10 +1,10 @@
 """The champion on the present held-out questions: new data would otherwise leave nobody to compare a new model with."""
 
 from prefect import flow, get_run_logger
-from prefect.runtime import flow_run
-from prefect.states import Completed, State
+from prefect.client.schemas.objects import State
+from prefect.states import Completed
 
-from flows.pipeline import named, queued
+from flows.pipeline import named, queued, this_run
 from tasks.paths import project
 from tasks.runtime import dvc
 from tasks.schedule import server
@@ -16,7 +16,7 @@ def champion() -> State:
     from tasks.results.promote import measure_champion
 
     root = project()
-    server.note(root, flow_run.get_id())
+    server.note(root, this_run())
     with dvc.alone(root, queue=queued):
         outcome = measure_champion(root)
     get_run_logger().info(outcome)

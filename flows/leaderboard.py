@@ -5,11 +5,11 @@ import os
 from typing import Annotated
 
 from prefect import flow, get_run_logger
-from prefect.runtime import flow_run
-from prefect.states import Completed, State
+from prefect.client.schemas.objects import State
+from prefect.states import Completed
 from pydantic import Field
 
-from flows.pipeline import named
+from flows.pipeline import named, this_run
 from tasks.errors import StageError, UserError
 from tasks.paths import project
 from tasks.runtime import process
@@ -23,7 +23,7 @@ def leaderboard(minutes: Annotated[float, Field(gt=0)] = 60.0) -> State:
     root = project()
     if not (root / "benchmarks" / "leaderboard.py").exists():
         raise UserError(f"{root} has no benchmarks/leaderboard.py: the leaderboard runs in a checkout of Espalier")
-    server.note(root, flow_run.get_id())
+    server.note(root, this_run())
     lines = ["nothing was left to run"]
 
     def hear(line: str) -> None:

@@ -16,7 +16,8 @@ from prefect import flow, get_run_logger, task
 from prefect.cache_policies import NO_CACHE
 from prefect.exceptions import TerminationSignal
 from prefect.runtime import flow_run, task_run
-from prefect.states import Completed, Running, State
+from prefect.client.schemas.objects import State
+from prefect.states import Completed, Running
 from pydantic import Field
 
 from flows.overrides import blamed, merged, of_profile, overrides
@@ -35,9 +36,14 @@ SAME = (
 )  # why a stage is Cached, nothing having moved
 
 
+def this_run() -> str:
+    """The id of the flow run that this is."""
+    return str(flow_run.get_id())
+
+
 def named() -> str:
     """The name of a run: when it began, and what tells it from another of that minute."""
-    return f"{time.strftime('%Y-%m-%d-%H%M')}-{str(flow_run.get_id())[:6]}"
+    return f"{time.strftime('%Y-%m-%d-%H%M')}-{this_run()[:6]}"
 
 
 @flow(name="pipeline", flow_run_name=named)
@@ -63,9 +69,9 @@ def pipeline(
     with blamed(changes):  # refuses with one sentence before anything starts
         plan.plans(root, changed=lambda params: merged(params, changes))
     dvc.committed(root)
-    server.note(root, flow_run.get_id())
+    server.note(root, this_run())
     with dvc.alone(root, queue=queued), dvc.overridden(changes, root):
-        key = f"pipeline-{flow_run.get_id()}"
+        key = f"pipeline-{this_run()}"
         spool.open_execution(root, key, process.look(os.getpid()))
         limit = None if stage_minutes is None else 60 * stage_minutes
         env = {spool.EXECUTION: key}
@@ -86,7 +92,7 @@ def watch(**parameters: Any) -> tuple[int, str]:
         state = pipeline(**parameters, return_state=True)
     except (TerminationSignal, KeyboardInterrupt):
         return 143, "it was cancelled"
-    return (0 if state.is_completed() else 1), state.message or state.name
+    return (0 if state.is_completed() else 1), state.message or state.name or ""
 
 
 def queued() -> None:
@@ -95,7 +101,7 @@ def queued() -> None:
     get_run_logger().info("another run is under way in this checkout; this one waits for it")
     with get_client(sync_client=True) as api:
         api.set_flow_run_state(
-            flow_run.get_id(), Running(name="Queued", message="another run is under way in this checkout"), force=True
+            this_run(), Running(name="Queued", message="another run is under way in this checkout"), force=True
         )
 
 

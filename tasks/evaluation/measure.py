@@ -78,7 +78,9 @@ def measure(
     """All numbers of metrics.json: per model over the questions, per number of hops, per family, per test set of the
     user's; paired differences with Holm's correction for their number; the blanked search; the points of the
     reliability diagram."""
-    scored = {run: rows for run, rows in frame.groupby("run", sort=False)} if len(frame) else {}
+    scored: dict[Any, pd.DataFrame] = (
+        {run: rows for run, rows in frame.groupby("run", sort=False)} if len(frame) else {}
+    )
     parts = ("models", "hops", "families", "sets", "difference", "blanked", "outcomes", "reliability")
     out: dict[str, Any] = {part: {} for part in parts}
     for name in models if scored else ():
@@ -91,8 +93,9 @@ def measure(
         out["families"][name] = {
             f: over(metrics, part) for f, part in scored.get(f"{name}, families", rows).groupby("family")
         }
-        out["outcomes"][name] = {o: int((rows["outcome"] == o).sum()) for o in OUTCOMES}
-        if "confidence" in rows and rows["confidence"].notna().any():
+        ended = list(rows["outcome"])
+        out["outcomes"][name] = {o: ended.count(o) for o in OUTCOMES}
+        if "confidence" in rows and bool(rows["confidence"].notna().any()):
             known = rows[rows["confidence"].notna() & rows["score"].notna()]
             out["reliability"][name] = reliability(list(known["confidence"]), list(known["score"]))
         if name != against and against in models:

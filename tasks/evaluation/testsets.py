@@ -17,10 +17,10 @@ from __future__ import annotations
 import csv
 import inspect
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from synth.types import Problem, Quarantined, Scored, digest
 from synth.verify import verify
@@ -155,7 +155,7 @@ def hub(name: str, config: str | None, split: str) -> Iterator[Mapping[str, Any]
     import datasets
 
     try:
-        yield from datasets.load_dataset(name, config, split=split)
+        yield from cast(Iterable[Mapping[str, Any]], datasets.load_dataset(name, config, split=split))
     except (OSError, ValueError, ConnectionError) as e:
         raise UserError(
             f"the data set {name!r} (config {config}, split {split}) could not be loaded: {' '.join(str(e).split())[:300]}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
@@ -14,12 +14,19 @@ from tasks.knowledge.search_tool import Blank, Search
 from tasks.runtime.stage import Stage
 from tasks.storage import tables
 
-_TABLES = (("entities", Entity), ("relations", Relation), ("facts", Fact))
-
 
 def kb(stage: Stage) -> KB:
     """The entities, relations and facts of artifacts/kb."""
-    return KB(*(tables.read(stage.input("kb", f"{name}.parquet"), cls) for name, cls in _TABLES))
+    return read_kb(lambda name: stage.input("kb", name))
+
+
+def read_kb(at: Callable[[str], Path]) -> KB:
+    """A knowledge base of its three tables; `at` gives the path of each."""
+    return KB(
+        tables.read(at("entities.parquet"), Entity),
+        tables.read(at("relations.parquet"), Relation),
+        tables.read(at("facts.parquet"), Fact),
+    )
 
 
 def kb_at(folder: Path) -> KB:
@@ -28,7 +35,7 @@ def kb_at(folder: Path) -> KB:
         raise UserError(
             f"{folder} holds no knowledge base: `espalier kb build SOURCE --out {folder}` makes one, or `dvc repro kb`"
         )
-    return KB(*(tables.read(folder / f"{name}.parquet", cls) for name, cls in _TABLES))
+    return read_kb(folder.joinpath)
 
 
 def search(stage: Stage, *, k: int = 3) -> Search:

@@ -22,7 +22,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import pandas as pd
 
@@ -35,7 +35,19 @@ from tasks.storage import tables
 
 KEYS = {"path", "split", "config", "revision", "columns", "weight", "use"}
 SPLITS = ("train", "valid", "test")
-T = TypeVar("T")
+
+
+class Row(Protocol):
+    """What every kind of row has."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def split(self) -> Split: ...
+
+
+T = TypeVar("T", bound=Row)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -229,11 +241,11 @@ def _valid(stage: str, good: Sequence[tuple[str, T]], cls: type[T]) -> tuple[lis
     """Rows that satisfy the pandera schema of their type, and the others with the place in the file."""
     if not good:
         return [], []
-    places = {one.id: place for place, one in good}  # type: ignore[attr-defined]
+    places = {one.id: place for place, one in good}
     _, bad = tables.check(pd.DataFrame([to_row(one) for _, one in good]), tables.schema_of(cls), stage)
     wrong = {q.id for q in bad}
     return (
-        [(place, one) for place, one in good if one.id not in wrong],  # type: ignore[attr-defined]
+        [(place, one) for place, one in good if one.id not in wrong],
         [replace(q, id=places.get(q.id, q.id), evidence=q.evidence.partition(": ")[2] or q.evidence) for q in bad],
     )
 

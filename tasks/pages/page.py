@@ -57,7 +57,11 @@ def tags(counts: Mapping[str, Any]) -> Markup:
 
 def panels(columns: Sequence[str], draw: Callable[[str, str], Markup]) -> Markup:
     """One plot per column of a curve: the known ones in order, the rest folded below. draw(column, label of its axis)."""
-    drawn = lambda c: (c.replace("_", " "), draw(c, CURVES.get(c, c.replace("_", " "))))  # noqa: E731
+
+    def drawn(column: str) -> tuple[str, Markup]:
+        name = column.replace("_", " ")
+        return name, draw(column, CURVES.get(column) or name)
+
     return PARTS.plots([drawn(c) for c in CURVES if c in columns], [drawn(c) for c in columns if c not in CURVES])
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from markupsafe import Markup
@@ -206,7 +207,7 @@ def reliability(series: Mapping[str, Sequence[Mapping[str, float]]], *, width: i
     return svg(shapes, width, height, title)
 
 
-Place = Callable[[np.ndarray | float], np.ndarray | float]
+Place = Callable[[Any], Any]  # a number or an array, to the same in pixels
 
 
 def _axes(xs: np.ndarray, ys: np.ndarray, x: str, y: str, width: int, height: int) -> tuple[Place, Place, list[Shape]]:

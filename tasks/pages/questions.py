@@ -55,9 +55,8 @@ def _said(clue: Clue | Named, kb: KB) -> str:
     if isinstance(target, Nothing):
         return f"{label}: none"
     term = inner(clue)
-    return f"{label}: {kb.text(term) if isinstance(term, str) else 'another ' + term.type.replace('_', ' ')}" + (
-        " (compared)" if isinstance(target, Than) else ""
-    )
+    name = f"another {term.type.replace('_', ' ')}" if isinstance(term, Node) else kb.text(term or "")
+    return f"{label}: {name}" + (" (compared)" if isinstance(target, Than) else "")
 
 
 def difficulty(p: Problem) -> dict[str, str]:

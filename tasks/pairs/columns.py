@@ -36,11 +36,11 @@ def columns(stage: str, pairs: Sequence[PreferencePair], names: Iterable[str]) -
 
 
 def margins(stage: str, pairs: Sequence[PreferencePair], name: str = "margin") -> list[float]:
-    known = [p.margin if p.margin is not None else p.columns.get("margin") for p in pairs]
-    if all(_number(k) for k in known):
+    known = _numbers(p.margin if p.margin is not None else p.columns.get("margin") for p in pairs)
+    if len(known) == len(pairs):
         return known
-    given = [p.columns.get("out_of_fold") for p in pairs]
-    p = given if all(map(_number, given)) else out_of_fold(pairs, folds=FOLDS, c=1.0)
+    given = _numbers(p.columns.get("out_of_fold") for p in pairs)
+    p = given if len(given) == len(pairs) else out_of_fold(pairs, folds=FOLDS, c=1.0)
     return [log(max(x, 1e-6) / max(1 - x, 1e-6)) for x in p]
 
 
@@ -78,7 +78,12 @@ def _given(stage: str, pairs: Sequence[PreferencePair], name: str) -> list[float
             f"{stage}: the loss needs the number {name!r} in the columns of every pair, and {bad[0].id} has none; found: {present}: add it, or "
             f"choose another loss"
         )
-    return values
+    return _numbers(values)
+
+
+def _numbers(values: Iterable[Any]) -> list[float]:
+    """Those that are numbers."""
+    return [v for v in values if _number(v)]
 
 
 def _number(x: Any) -> bool:

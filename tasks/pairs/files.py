@@ -103,6 +103,7 @@ def _chosen(where: str, dataset: Any, split: str) -> Any:
 def _from(where: str, load: Any) -> Iterator[Row]:
     """Rows as `datasets` gives them; whatever it raises about the data is one sentence."""
     import datasets
+    from datasets.exceptions import DatasetGenerationError
 
     datasets.disable_progress_bars()
     try:
@@ -110,7 +111,7 @@ def _from(where: str, load: Any) -> Iterator[Row]:
             yield f"{Path(where).name} row {number}", row
     except UserError:
         raise
-    except (OSError, ValueError, datasets.exceptions.DatasetGenerationError) as e:
+    except (OSError, ValueError, DatasetGenerationError) as e:
         reason = str(e).strip().split("\n")[0]
         raise UserError(
             f"{where} cannot be read as a dataset ({type(e).__name__}: {reason}): fix it, or check name and network"

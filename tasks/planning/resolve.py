@@ -322,14 +322,12 @@ def _typed(knob: src.Knob, value: Any, where: str) -> Any:
     wrong = src.mismatch(knob.annotation, value, knob.home)
     if wrong:
         raise UserError(f"{where} must be {wrong}, not {value!r}" + (f" ({knob.about})" if knob.about else ""))
-    number = isinstance(value, int) and not isinstance(value, bool)
-    if number and value < 0 and src.counts(knob.annotation):
-        raise UserError(f"{where} must be 0 or more, not {value}" + (f" ({knob.about})" if knob.about else ""))
-    return (
-        float(value)
-        if number and isinstance(knob.default, float) and src.mismatch(knob.annotation, 0.5, knob.home) == ""
-        else value
-    )
+    if isinstance(value, int) and not isinstance(value, bool):
+        if value < 0 and src.counts(knob.annotation):
+            raise UserError(f"{where} must be 0 or more, not {value}" + (f" ({knob.about})" if knob.about else ""))
+        if isinstance(knob.default, float) and src.mismatch(knob.annotation, 0.5, knob.home) == "":
+            return float(value)
+    return value
 
 
 def _piece_knob(knob: src.Knob, value: Any, current: Any, where: str) -> Any:
@@ -391,7 +389,7 @@ def _combine(stage: Resolved) -> None:
     """
     used = [(knob, folder, name, locate(folder, name)) for knob, folder, name in stage.used]
     names = {f"{folder}/{name}" for _, folder, name, _ in used}
-    provided = src.constant(stage.path, "PROVIDES", None)
+    provided: Any = src.constant(stage.path, "PROVIDES", None)  # a set of names, or name -> knob
     observes = "observation" in (provided or ())
     if observes:
         knob_of = provided if isinstance(provided, dict) else dict.fromkeys(provided, "")
@@ -427,7 +425,9 @@ def _combine(stage: Resolved) -> None:
                     f"{stage.name}: {folder}/{piece} needs {name}, which is there only where {stage.name}.{other} is set: set it to one of "
                     f"{', '.join(files(stage.pieces[other]))}, or choose {stage.name}.{knob} among {', '.join(fits)}"
                 )
-        lacking = [name for name in needs if provided is not None and name not in provided]
+        if provided is None:
+            continue
+        lacking = [name for name in needs if name not in provided]
         if lacking:
             fits = [n for n, p in files(folder).items() if set(src.constant(p, "NEEDS", ())) <= set(provided)]
             raise UserError(

@@ -57,8 +57,8 @@ def _start(folder: Path, knobs: dict[str, Any]) -> None:
     _here = maker(folder, **knobs)
 
 
-def _make(key: tuple[Split, int, int]) -> Problem | Quarantined | None:
-    return _here(*key)
+def _make(split: Split, depth: int, index: int) -> Problem | Quarantined | None:
+    return _here(split, depth, index)
 
 
 @contextmanager
@@ -66,10 +66,10 @@ def _runner(folder: Path, knobs: dict[str, Any], workers: int) -> Iterator[Calla
     """A `map` over other processes that keeps order and looks only a little ahead."""
     with multiprocessing.get_context("spawn").Pool(workers, _start, (folder, knobs)) as pool:
 
-        def run(make: object, *lists: Sequence) -> Iterator:
+        def run(make: Callable, *lists: Sequence) -> Iterator:
             keys = zip(*lists, strict=True)
             while some := list(islice(keys, 32 * workers)):
-                yield from pool.map(_make, some, chunksize=8)
+                yield from pool.starmap(make, some, chunksize=8)
 
         yield run
         pool.close()

@@ -113,12 +113,13 @@ def scores(a: Snapshot, b: Snapshot, flips: int, missing: list[str]) -> dict[str
     name = "artifacts/evaluate/scores.parquet"
     tables = [s.rows(name, ["run", "model", "problem", "score"]) for s in (a, b)]
     missing += [f"{s.name}: {name}" for s, table in zip((a, b), tables, strict=True) if table is None]
-    if None in tables:
+    known = [t for t in tables if t is not None]
+    if len(known) < 2:
         return {"scores": [], "flips": []}
     from training.metrics._tests import holm, sign_flip
     from training.metrics.paired import paired
 
-    left, right = map(_by_run, tables)
+    left, right = map(_by_run, known)
     out, last = [], None
     for run in (r for r in left if r in right):
         common = sorted(left[run].keys() & right[run].keys())

@@ -59,7 +59,7 @@ def curves(states: Sequence[Snapshot]) -> dict[str, Any]:
     return {"groups": groups, "curves": drawn, "scores": scores, "copies": copies, "missing": missing}
 
 
-def over(values: Sequence[Sequence[float]]) -> dict[str, list[float] | None]:
+def over(values: Sequence[Sequence[float]] | Sequence[np.ndarray]) -> dict[str, list[float] | None]:
     """{"mean", "low", "high"} of the columns of [seeds, points]."""
     v = np.asarray(values, dtype=np.float64)
     mean = v.mean(0)

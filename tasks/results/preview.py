@@ -19,10 +19,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from synth.knowledge.kb import KB, Entity, Fact, Relation
+from synth.knowledge.kb import Fact
 from synth.types import Demonstration, PreferencePair, Problem, Quarantined
 from tasks import errors
 from tasks.errors import UserError, nearest
+from tasks.knowledge.knowledge import read_kb
 from tasks.planning import pieces, plan
 from tasks.results.proofs import Proof, Proofs, talk
 from tasks.runtime.stage import Stage, graph
@@ -189,16 +190,7 @@ def _read(
         if (at / t / "problems.parquet").exists()
         for p in tables.read(at / t / "problems.parquet", Problem)
     ]
-    kb = (
-        KB(
-            *(
-                tables.read(at / "kb" / f"{t}.parquet", c)
-                for t, c in (("entities", Entity), ("relations", Relation), ("facts", Fact))
-            )
-        )
-        if (at / "kb").exists()
-        else None
-    )
+    kb = read_kb((at / "kb").joinpath) if (at / "kb").exists() else None
     proofs = Proofs(kb, {p.id: p for p in problems})
     shown = _spread(table, n)
     rows = tuple((tuple(_lines(row)), _proof(proofs, row)) for row in shown)

@@ -119,7 +119,7 @@ def rollback(root: Path) -> str:
             if champion is not None and str(champion.version) in reigns
             else []
         )
-        if not earlier:
+        if champion is None or not earlier:
             raise UserError(
                 f"no {ALIAS} came before the present one: `espalier ui` shows the versions of the model {NAME}"
             )

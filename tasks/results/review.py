@@ -38,8 +38,8 @@ class Shown:
 
     @property
     def sides(self) -> tuple[str, str]:
-        both = (self.pair.chosen, self.pair.rejected)
-        return both[::-1] if self.swapped else both
+        chosen, rejected = self.pair.chosen, self.pair.rejected
+        return (rejected, chosen) if self.swapped else (chosen, rejected)
 
     def label(self, verdict: Verdict) -> int | None:
         """1 where the verdict agrees with the label, -1 where it does not, 0 for a tie, None for a skip. The label is

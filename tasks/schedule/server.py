@@ -242,7 +242,9 @@ def ahead(api: Any, deployment: Any) -> datetime | None:
     from prefect.client.schemas.filters import FlowRunFilter
     from prefect.client.schemas.sorting import FlowRunSort
 
-    wanted = FlowRunFilter(deployment_id={"any_": [deployment.id]}, state={"type": {"any_": ["SCHEDULED"]}})
+    wanted = FlowRunFilter.model_validate(
+        {"deployment_id": {"any_": [deployment.id]}, "state": {"type": {"any_": ["SCHEDULED"]}}}
+    )
     runs = api.read_flow_runs(flow_run_filter=wanted, sort=FlowRunSort.EXPECTED_START_TIME_ASC, limit=1)
     return runs[0].expected_start_time if runs else None
 
@@ -253,7 +255,9 @@ def stages(api: Any, run: Any) -> dict[str, str]:
     from prefect.client.schemas.sorting import TaskRunSort
 
     tasks = api.read_task_runs(
-        flow_run_filter=FlowRunFilter(id={"any_": [run.id]}), sort=TaskRunSort.EXPECTED_START_TIME_ASC, limit=200
+        flow_run_filter=FlowRunFilter.model_validate({"id": {"any_": [run.id]}}),
+        sort=TaskRunSort.EXPECTED_START_TIME_ASC,
+        limit=200,
     )
     return {t.name: t.state.name for t in tasks if t.state is not None}
 

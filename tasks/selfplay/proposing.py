@@ -110,7 +110,7 @@ def learn(
         )
         asking = Experience(
             problems=contexts,
-            player=proposing,
+            player=proposing,  # type: ignore[arg-type]  # plays as a Player does
             prompts_per_step=min(prompts, len(contexts)),
             rewards=[params["pay"]],  # type: ignore[arg-type]
             seed=seed_for(seed, "selfplay", "propose"),

@@ -48,7 +48,7 @@ def model_solver(folder: str, *, temperature: float = 1.0, max_turn_tokens: int 
     )
 
 
-def _player(folder: str, envs: dict[str, Any], sampling: Sampling, **limits: int) -> Player:
+def _player(folder: str, envs: dict[str, Any], sampling: Sampling, **limits: Any) -> Player:
     model, tokenizer = load_model(folder, dtype="float32", device="cpu")
     renderer = Renderer(tokenizer)
     return Player(

@@ -140,7 +140,7 @@ class Served:
         return np.asarray(prompt, dtype=np.int64)
 
     def text(self, token: int) -> str:
-        return self.renderer.tokenizer.decode([token])
+        return str(self.renderer.tokenizer.decode([token]))
 
     def start(
         self, prompts: Sequence[np.ndarray], body: Common, limits: Sequence[int], top: int | None
@@ -358,7 +358,7 @@ def application(served: Served) -> FastAPI:
             for i, (text, tokens, last) in enumerate(answers):
                 prompt = prompts[i // body.n]
                 if body.echo:
-                    text = served.renderer.tokenizer.decode(prompt.tolist()) + text
+                    text = str(served.renderer.tokenizer.decode(prompt.tolist())) + text
                     if body.logprobs is not None:
                         known = await asyncio.to_thread(
                             scored, served.conversations.sampler.model, prompt, 0, body.logprobs

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -21,6 +22,7 @@ def served(root: Path, model: str, *, name: str = "", engine: str = "torch", dev
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     if device != "cpu" and not torch.cuda.is_available():
         raise UserError(f"--device {device}: there is no GPU here; leave it out, or say cpu")
+    network: Any
     try:
         network, tokenizer = load_model(path, dtype="float32" if device == "cpu" else "bfloat16", device=device)
         renderer = Renderer(tokenizer)

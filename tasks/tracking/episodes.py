@@ -108,7 +108,8 @@ def trace(
 def seen(e: Mapping[str, Any], i: int) -> list[dict[str, str]]:
     """The messages that the model saw before message i: where the history was rewritten (`forks`), those of its row."""
     messages = e["messages"]
-    begin, follows = next(((at, turn) for at, turn in reversed(e.get("forks") or ()) if at <= i), (0, None))
+    forks: list[tuple[int, int | None]] = list(e.get("forks") or [])
+    begin, follows = next(((at, turn) for at, turn in reversed(forks) if at <= i), (0, None))
     own = [dict(m) for m in messages[begin:i]]
     if follows is None:
         return own

@@ -311,13 +311,14 @@ class Shipping:
         if not _sound(self.root, path):
             return
         import mlflow
+        from mlflow import tracing
 
         given = os.environ.get("MLFLOW_TRACKING_URI")
         mlflow.set_tracking_uri(uri(self.root))  # traces go where the process sends them, and not where a client does
         if given is None:  # MLflow sets it, and the next project of this process would follow it
             os.environ.pop("MLFLOW_TRACKING_URI", None)
         # the way there was made with the first trace of this process, perhaps for another project
-        mlflow.tracing.reset()
+        tracing.reset()
         drawn = episodes.chosen(path, n)
         self.client.log_table(run, episodes.table(drawn), "episodes.json")
         for i, e in enumerate(episodes.missing(self.client, self.experiment, run, drawn)):

@@ -226,7 +226,7 @@ class _Beside:
         self.timer.daemon = True
         self.timer.start()
 
-    def start(self) -> None:
+    def start(self) -> subprocess.Popen[bytes]:
         with self.starting, (self.root / ".espalier" / "shipping.log").open("a") as log:
             self.child = self.child or subprocess.Popen(
                 ["nice", sys.executable, "-P", "-m", "tasks.tracking.observe"],
@@ -236,6 +236,7 @@ class _Beside:
                 stderr=log,
                 start_new_session=True,
             )
+            return self.child
 
     def close(self) -> None:
         if self.timer is not None:
@@ -265,10 +266,10 @@ def shipped(
         yield
     finally:
         (spool(root) / key / ENDED).touch()
-        beside.start()
+        child = beside.start()
         beside.close()
         try:
-            beside.child.wait(seconds)
+            child.wait(seconds)
             say((root / ".espalier" / "shipping.log").read_text(encoding="utf-8").rstrip().rpartition("\n")[2])
         except subprocess.TimeoutExpired:
             say("events are still being shipped to MLflow; `espalier sync` says how that went")

@@ -27,16 +27,16 @@ def serve(root: Path, store: str, port: int) -> None:
         "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
         "_MLFLOW_SGI_NAME": "uvicorn",
     }
-    from mlflow import server
+    from mlflow.server import constants
 
     # What `mlflow server` hands to the processes that it starts.
     artifacts = "mlflow-artifacts:/"
     os.environ |= {
-        server.BACKEND_STORE_URI_ENV_VAR: store,
-        server.REGISTRY_STORE_URI_ENV_VAR: store,
-        server.ARTIFACT_ROOT_ENV_VAR: artifacts,
-        server.SERVE_ARTIFACTS_ENV_VAR: "true",
-        server.ARTIFACTS_DESTINATION_ENV_VAR: str(root / "mlartifacts"),
+        constants.BACKEND_STORE_URI_ENV_VAR: store,
+        constants.REGISTRY_STORE_URI_ENV_VAR: store,
+        constants.ARTIFACT_ROOT_ENV_VAR: artifacts,
+        constants.SERVE_ARTIFACTS_ENV_VAR: "true",
+        constants.ARTIFACTS_DESTINATION_ENV_VAR: str(root / "mlartifacts"),
     }
     from mlflow.server.handlers import initialize_backend_stores
 

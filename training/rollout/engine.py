@@ -13,7 +13,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 from torch import nn
@@ -46,7 +46,7 @@ class Completion:
 class Engine(Protocol):
     """Where the weights live. `elsewhere`: in another process, which computes beside this one."""
 
-    elsewhere: bool
+    elsewhere: ClassVar[bool]
 
     def load(self, model: nn.Module, version: int) -> None:
         """Take the weights of `model` under the name `version`. Raises EngineLost."""
