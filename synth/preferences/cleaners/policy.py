@@ -13,7 +13,9 @@ the log-loss on them; without, T_s = 1, and p is as good as the detectors' own c
     removed    where p > the threshold among .5, .55, ..., .7 with the greatest (wrong removed) - cost * (right removed)
                on the anchors, .6 without them; and where a detector of form (duplicates, broken text, identical sides)
                says so, whatever the label
-    asked      where a detector asks and nothing removes
+    asked      where a detector asks and nothing removes; with `cautious` and too few anchors also where it would be
+               removed for its label: without a proven label nobody knows how often the detectors are right, so a doubt is
+               a question, and only what is certain (copies, contradictions, broken text) is removed
     weighted   by 1 - p else, where any detector spoke; 1 where the label is proven right
 
 Nothing is deleted here: the stage keeps what is removed, with this decision and all that led to it.
@@ -40,17 +42,28 @@ SAID = {
     "voting": 0.8,
     "score_gap": 0.8,
 }  # p of a detector that acts and gives no probability: what PrefCleanBench's voters are right in
+AGAINST = {  # source -> what it saw, as a person can check it
+    "text": "pairs with other prompts, most of whose labels go with the wording of the side that is rejected here",
+    "votes": "its annotators, each weighed by how often the others agree with them, are for the rejected side",
+    "scores": "its scores are higher for the rejected side",
+}
 TEMPERATURES = (0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0)
 THRESHOLDS = (0.5, 0.55, 0.6, 0.65, 0.7)
 
 
 def policy(
-    pairs: Sequence[PreferencePair], *, prior: float = 0.1, flip_above: float = 0.9, cost: float = 0.5, least: int = 10
+    pairs: Sequence[PreferencePair],
+    *,
+    prior: float = 0.1,
+    flip_above: float = 0.9,
+    cost: float = 0.5,
+    least: int = 10,
+    cautious: bool = False,
 ) -> list[Decision]:
     """One decision per pair from `pair.decisions`; score = 1 - p, the probability that the label is right.
 
-    prior: share of wrong labels that is assumed. cost: of a right pair removed, where a wrong one kept costs 1. Raises
-    ValueError for a probability outside (0, 1), or a negative cost.
+    prior: share of wrong labels that is assumed. cost: of a right pair removed, where a wrong one kept costs 1.
+    cautious: without anchors a pair is not removed for its label, but asked about. Raises ValueError for a probability outside (0, 1), or a negative cost.
     """
     if not 0 < prior < 1 or not 0 < flip_above < 1 or cost < 0:
         raise ValueError(
@@ -63,7 +76,9 @@ def policy(
     heat = {s: _temperature(s, proven, prior) for s in sorted(set(SOURCES.values()))} if enough else {}
     threshold = _threshold(proven, heat, prior, cost) if enough else 0.6
     return [
-        _decision(p, e, k, _combined(e, heat, prior), threshold, flip_above)
+        _decision(
+            p, e, k, _combined(e, heat, prior), threshold, flip_above, "remove" if enough or not cautious else "ask"
+        )
         for p, e, k in zip(pairs, evidence, known, strict=True)
     ]
 
@@ -108,12 +123,19 @@ def _threshold(
 
 
 def _decision(
-    pair: PreferencePair, evidence: Mapping[str, float], known: int, p: float, threshold: float, flip_above: float
+    pair: PreferencePair,
+    evidence: Mapping[str, float],
+    known: int,
+    p: float,
+    threshold: float,
+    flip_above: float,
+    doubted: str,
 ) -> Decision:
     against = sorted(s for s, x in evidence.items() if x > 0)
     form = [d for d in pair.decisions if d.step not in SOURCES and d.step != "verified" and d.action == "remove"]
     asks = [d for d in pair.decisions if d.action == "ask"]
-    why = f" (p wrong {p:.2f}; against it: {', '.join(against) or 'none'})"
+    sides = "; ".join(AGAINST[s] for s in against) or "nothing is against it"
+    why = f": {sides} (probability that the label is wrong: {p:.2f})"
 
     def say(action: str, reason: str, score: float = 1 - p) -> Decision:
         return Decision(step="policy", action=action, reason=reason, score=score)
@@ -125,7 +147,7 @@ def _decision(
     if p > flip_above and len(against) >= 2:
         return say("flip", f"sources_agree{why}")
     if p > threshold:
-        return say("remove", f"label_unlikely{why}")
+        return say(doubted, f"label_unlikely{why}")
     if asks:
         return say("ask", f"{asks[0].step}: {asks[0].reason}")
     return say("weight", f"weighed{why}") if evidence else say("keep", "no_evidence")
