@@ -205,6 +205,7 @@ def _write(root: Path, params: Mapping[str, Any], stages: tuple[str, ...], kind:
         for name, body in graph["stages"].items()
         if name in kept
     }
+    graph["artifacts"] = {k: v for k, v in graph.get("artifacts", {}).items() if there(v["path"])}
     graph["plots"] = [p for p in graph.get("plots", []) if there(next(iter(p)))]
     # what a project lacks may be taken from the template again: flows/template/graph.yaml has the whole graph
     (root / "dvc.yaml").write_text(

@@ -102,6 +102,16 @@ def test_the_graph_of_a_project_is_the_graph_of_the_checkout():
     assert ours == theirs
 
 
+def test_every_artifact_that_dvc_names_is_written_by_a_stage():
+    graph = read_yaml(CODE / "dvc.yaml")
+    outs = [out for s in graph["stages"].values() for out in s["outs"]]
+    named = graph["artifacts"]
+    assert {"model", "questions", "pairs"} <= named.keys() and all(re.fullmatch(r"[a-z][a-z0-9-]*", n) for n in named)
+    for about in named.values():
+        assert any(about["path"].startswith(f"{out}/") for out in outs), about
+        assert about["type"] in ("model", "dataset") and about["labels"] and about["desc"]
+
+
 def test_show_marks_what_the_recipe_changes(project, capsys):
     text = said(capsys, "show", "qae")
     assert "arXiv 2509.22611" in text and "mechanism:" in text
