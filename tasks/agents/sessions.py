@@ -74,7 +74,7 @@ class Turn:
 class Session:
     """One episode of a program: what its address is asked, and its process."""
 
-    def __init__(self, program: Program, problem: Problem, address: str, code: Callable[[Session], None]) -> None:
+    def __init__(self, program: Program, problem: Problem, address: str, code: Callable[[Session], object]) -> None:
         self.program, self.name, self.key = program, secrets.token_hex(8), secrets.token_urlsafe(32)
         self.base = f"{address}/sessions/{self.name}"
         self.waiting: deque[Waiting] = deque()

@@ -91,6 +91,7 @@ def _write(
         if to == "hub":
             card.write(root, model, name, part, readers, licensed, kind="reward")
         return readers
+    network: Any
     try:
         network, tokenizer = load_model(source)
     except (ValueError, OSError) as e:

@@ -87,16 +87,17 @@ def _ends(
     tokenizer: PreTrainedTokenizerBase, other: PreTrainedTokenizerBase, settings: GenerationConfig
 ) -> frozenset[int]:
     """The ids at which a reader of the folder ends a turn: `generate` asks the settings, a server the tokenizer too."""
-    if other.eos_token_id != tokenizer.eos_token_id:
-        return frozenset(() if other.eos_token_id is None else (other.eos_token_id,))
+    ends: Any = other.eos_token_id
+    if ends != tokenizer.eos_token_id:
+        return frozenset(() if ends is None else (ends,))
     ends = settings.eos_token_id
     return frozenset([ends] if isinstance(ends, int) else ends or ())
 
 
-def _generates(reference: parity.Reference, reader: nn.Module, tokenizer: PreTrainedTokenizerBase, out: Path) -> None:
+def _generates(reference: parity.Reference, reader: Any, tokenizer: PreTrainedTokenizerBase, out: Path) -> None:
     """The first few prompts once more, by `generate` as a user calls it: it must end where the model does."""
     for question, own in list(zip(reference.questions, reference.turns, strict=True))[:2]:
-        ids = tokenizer.apply_chat_template(
+        ids: Any = tokenizer.apply_chat_template(
             [{"role": "user", "content": question}],
             add_generation_prompt=True,
             return_tensors="pt",
@@ -133,7 +134,7 @@ def by_vllm(reference: parity.Reference, out: Path, max_length: int) -> parity.P
 
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
-    import vllm
+    import vllm  # type: ignore[import-not-found]
 
     from training.rollout.vllm_engine import _make_readable
 

@@ -46,13 +46,15 @@ def check(
     theirs = parity.Words(
         vocabulary=vocabulary,
         ends=ends,
-        rendered=lambda question: tokenizer.apply_chat_template(
-            [{"role": "user", "content": question}],
-            chat_template=content.template,
-            tokenize=False,
-            add_generation_prompt=True,
-            enable_thinking=False,
-            strftime_now=DAY.strftime,
+        rendered=lambda question: str(
+            tokenizer.apply_chat_template(
+                [{"role": "user", "content": question}],
+                chat_template=content.template,
+                tokenize=False,
+                add_generation_prompt=True,
+                enable_thinking=False,
+                strftime_now=DAY.strftime,
+            )
         ),
         encoded=lambda text: reads.encode(text, add_special_tokens=False).ids,
     )
@@ -71,7 +73,7 @@ def check(
 
 def _llama_cpp(reference: parity.Reference, path: Path) -> parity.Parity:
     """How llama.cpp reads the file: its own ids of every prompt, and its own likeliest tokens."""
-    import llama_cpp
+    import llama_cpp  # type: ignore[import-not-found]
 
     longest = max(len(p) + len(s) for p, s in zip(reference.prompts, reference.turns, strict=True))
     llama = llama_cpp.Llama(str(path), n_ctx=longest + 8, logits_all=True, verbose=False)

@@ -101,7 +101,8 @@ def questions(root: Path, n: int) -> list[str]:
 
 def ask(model: nn.Module, tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> Reference:
     """What the model says. Raises UserError where no prompt fits into its context."""
-    renderer, room = Renderer(tokenizer), int(model.config.max_position_embeddings) - TOKENS
+    config: Any = model.config
+    renderer, room = Renderer(tokenizer), int(config.max_position_embeddings) - TOKENS
     prompts = [renderer.prompt([Message(role="user", content=t)]) for t in texts]
     fits = [i for i, p in enumerate(prompts) if len(p) <= room]
     if not fits:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -49,13 +50,14 @@ def export(source: Path | str, to: str, out: Path, texts: Sequence[str]) -> list
         raise UserError(f"the reward model {source} could not be loaded: {str(e).strip().splitlines()[0]}") from e
     renderer = Renderer(tokenizer)
     rows = [renderer.demonstration(_conversation(i, t))[0] for i, t in enumerate(texts)]
-    room = int(model.config.max_position_embeddings)
+    config: Any = model.config
+    room = int(config.max_position_embeddings)
     rows = [r for r in rows if len(r) <= room]
     folder.write(source, model, tokenizer, out)
     return [check(model, rows, out)]
 
 
-def check(model: torch.nn.Module, rows: Sequence[np.ndarray], out: Path) -> parity.Parity:
+def check(model: Any, rows: Sequence[np.ndarray], out: Path) -> parity.Parity:
     """How the outputs of the folder compare with the model's, over conversations. Raises UserError where they
     differ."""
     batch = pack([Row(ids=r, trainable=np.arange(len(r)) == len(r) - 1, group=0) for r in rows])
@@ -87,7 +89,7 @@ def check(model: torch.nn.Module, rows: Sequence[np.ndarray], out: Path) -> pari
     return parity.Parity(reader=name, prompts=len(rows), tokens=len(rows), differ=0, top1=1.0)
 
 
-def _load(source: Path | str) -> torch.nn.Module:
+def _load(source: Path | str) -> Any:
     """Raises ValueError where the folder lacks weights: transformers would make up a head and say so in a log alone."""
     with no_bars():
         model, about = AutoModelForSequenceClassification.from_pretrained(

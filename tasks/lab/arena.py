@@ -539,7 +539,9 @@ def padded() -> World:
         letters = _spread({x: 0.5}, "".join(sorted({x, *"bcdfg"})))
         policy.append(
             tuple(
-                Said(s.share / len(pads), (answer(extract_answer(s.turns[0]) + pad),)) for s in letters for pad in pads
+                Said(s.share / len(pads), (answer((extract_answer(s.turns[0]) or "") + pad),))
+                for s in letters
+                for pad in pads
             )
         )
     return World(tuple(problems), tuple(policy))

@@ -373,10 +373,13 @@ def _cleaner(piece: Any, given: Mapping[str, Any], recipe: Mapping[str, Any]) ->
     from synth.types import Decision, Message, PreferencePair
 
     def pair(i: int, values: Mapping[str, Any]) -> PreferencePair:
-        row = {"prompt": f"question {i}", "chosen": "a good answer", "rejected": "a bad answer"} | dict(values)
+        row: dict[str, Any] = {"prompt": f"question {i}", "chosen": "a good answer", "rejected": "a bad answer"} | dict(
+            values
+        )
         row["decisions"] = tuple(Decision(**d) for d in row.get("decisions", ()))
         prompt = (Message(role="user", content=row.pop("prompt")),)
-        return PreferencePair(id=f"{i:06d}", prompt=prompt, **{"source": "check", "split": "train"} | row)
+        about: dict[str, Any] = {"source": "check", "split": "train"}
+        return PreferencePair(id=f"{i:06d}", prompt=prompt, **about | row)
 
     decisions = piece([pair(i, values) for i, values in enumerate(given["pairs"])])
     return {

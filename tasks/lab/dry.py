@@ -391,15 +391,13 @@ class Traced:
                 for k, x in enumerate((chosen, rejected))
             ]
             # a loss without reference is another than DPO wherever the reference says something
-            said = (
+            shift = (
                 torch.zeros_like(chosen) if "reference" in self.needs else SPREAD * torch.linspace(1, -1, len(chosen))
             )
+            inputs: list[Any] = [*sides, args[0] + shift, *args[1:]]
             with torch.enable_grad():
-                found = [
-                    partial(self.bound, **columns)(*sides, *args).sum(),
-                    dpo(*sides, args[0] + said, *args[1:]).sum(),
-                ]
-            one, other = (np.concatenate([_gradient(x, side) for side in sides]) for x in found)
+                losses = [partial(self.bound, **columns)(*sides, *args).sum(), dpo(*inputs).sum()]
+            one, other = (np.concatenate([_gradient(x, side) for side in sides]) for x in losses)
             if _differ(one, other):
                 self.seen.changes.add("gradient")
         return out
@@ -771,8 +769,8 @@ def _of_stage(name: str, stage: str, log: Log) -> Iterator[str]:
                     what = "the rewards of turns" if part == TURN else f"the part {part!r}"
                     yield f"{what} that {seen.kind}/{seen.name} reads {'are' if part == TURN else 'is'} in no rollout"
         declared = given(planned(name))
-        for part in sorted(log.given) if declared is not None else ():
-            if not any(fnmatchcase(part, one) for one in declared):
+        for part in sorted(log.given):
+            if declared is not None and not any(fnmatchcase(part, one) for one in declared):
                 yield f"a score has the part {part!r}, which no GIVES of the environments ({', '.join(log.played)}) and verifiers names"
     if log.extra[stage] and not (stage == "reward" and log.knobs["reward"].get("head")):
         weight = log.knobs[stage].get("sft_weight")

@@ -94,7 +94,7 @@ class Letters:
         """What is asked; its answer is the right letter where there is one."""
         gold = self.quality(0)
         right = [LETTERS[int(g.argmax())] if self.verified else LETTERS[0] for g in gold]
-        about = {"verifier": "exact", "env": "single", "family": "letters", "split": "train"}
+        about: dict[str, Any] = {"verifier": "exact", "env": "single", "family": "letters", "split": "train"}
         return tuple(Problem.make(prompt=f"q{LETTERS[q]}", answer=r, **about) for q, r in enumerate(right))
 
     def pairs(self, seed: int) -> list[PreferencePair]:
@@ -188,7 +188,7 @@ def _arena(world: Letters, run: int = 0) -> Arena:
     """The base policy of a world; `run` 1 is another teaching of it."""
     rng = np.random.default_rng(seed_for(0, "base", world.name))
     policy = []
-    gold = world.quality(0) if world.verified else None
+    gold = world.quality(0)
     for q in range(world.questions):
         share = np.exp(0.7 * rng.normal(size=world.letters))
         if world.alike:

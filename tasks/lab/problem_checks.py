@@ -11,7 +11,8 @@ from typing import Any
 def _problem(values: Mapping[str, Any], **rest: Any) -> Any:
     from synth.types import Problem
 
-    return Problem.make(**{"family": "check", "split": "train"} | rest | dict(values))
+    about: dict[str, Any] = {"family": "check", "split": "train"}
+    return Problem.make(**about | rest | dict(values))
 
 
 def _verify(piece: Any, given: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[str, Any]:
@@ -54,10 +55,11 @@ def _propose(piece: Any, given: Mapping[str, Any], recipe: Mapping[str, Any]) ->
     from tasks.planning.pieces import bind
     from tasks.selfplay.loop import registry
 
-    families = registry([bind("family", {"piece": f}) for f in given["families"]])
+    pieces: list[Any] = [bind("family", {"piece": f}) for f in given["families"]]
+    families = registry(pieces)
     known = cells(families, 0)
     at = [c for c in known if c.level == given.get("level", 1)]
-    failed = [
+    failed: list[Any] = [
         (families[f].make(1, "train", i, levels=[at[0].level]), "?")
         for f, n in given.get("failed", {}).items()
         for i in range(n)

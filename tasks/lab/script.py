@@ -76,6 +76,7 @@ class _Session:
             self.ids[r] = whole
         batch = pack(rows)
         stats = score(self.model, batch, temperature=sampling.temperature or 1.0)
+        assert stats.entropy is not None
         logp, entropy = (x[batch.trainable].numpy().astype(np.float32) for x in (stats.logp, stats.entropy))
         cuts = np.cumsum([len(t) for t in turns])[:-1]
         self.turn += 1

@@ -55,3 +55,8 @@ METRICS = {  # metric -> what the page calls it, and whether it is a share
     "length_correlation": ("correlation of score and length", False),
     "length_p95": ("tokens, 95th percentile", False),
 }
+
+
+def name_of(model: str) -> str:
+    """What a page calls a model."""
+    return NAMES.get(model, model)

@@ -9,6 +9,9 @@ with. Where the stage `preferences` left the truth about planted faults, the car
 after the last decision is made.
 """
 
+# pyright: reportInvalidTypeForm=false
+# (a knob that is a piece is annotated with its kind, `Piece("advantage")`, which the plan reads)
+
 from __future__ import annotations
 
 from collections import Counter

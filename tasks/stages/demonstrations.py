@@ -89,7 +89,8 @@ def demonstrations(
     chosen = draw(problems, "train", n, stage.seed) + draw(problems, "valid", n_valid, stage.seed)
     items = [finished(p.id, lambda p=p: play(p)) for p in stage.progress(chosen, "oracle")]
     described = [p for p in questions if p.lineage.get("pattern")]
-    for split, wanted in (("train", n_browse), ("valid", n_browse_valid)):
+    sizes: dict[Split, int] = {"train": n_browse, "valid": n_browse_valid}
+    for split, wanted in sizes.items():
         items += browse(
             stage,
             draw(described, split, len(described), stage.seed),

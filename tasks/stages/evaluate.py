@@ -1,6 +1,9 @@
 """The stage `evaluate`: every model plays the held-out questions; the last one plays them again with a search tool that
 finds nothing."""
 
+# pyright: reportInvalidTypeForm=false
+# (a knob that is a piece is annotated with its kind, `Piece("advantage")`, which the plan reads)
+
 from __future__ import annotations
 
 import json

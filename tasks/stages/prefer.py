@@ -1,5 +1,8 @@
 """The stage `prefer`: preference optimisation of the SFT model on the cleaned pairs, in one round or several."""
 
+# pyright: reportInvalidTypeForm=false
+# (a knob that is a piece is annotated with its kind, `Piece("advantage")`, which the plan reads)
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -23,7 +26,7 @@ from tasks.runtime.train_loop import Curve, drive, make_repeatable, optim, shuff
 from tasks.storage import tables
 from training.learner.learner import Learner, score
 from training.learner.loop import Round, Source
-from training.learner.pack import pack
+from training.learner.pack import Row, pack
 from training.learner.rows import pair_rows
 from training.model.lora import adapt
 from training.model.model import load_model, n_parameters, save_model
@@ -163,7 +166,7 @@ def prefer(
     offline = _Offline(stage, loss, known, problems, renderer, max_length, pairs_per_step, device, rules, policy)
     sources: list[Source] = []
     for i, spec in enumerate(specs):
-        if spec.pairs == "sampled":
+        if spec.pairs == "sampled" and sampled is not None:
             sources.append(_sampled(sampled, loss, spec, known))
         else:
             source = offline.source(i, spec)
@@ -280,7 +283,11 @@ class _Offline:
             return [drawn[j] for j in at(step)]
 
         problems = [self.problems.get(p.problem) for p in chosen]
-        self.units_of = lambda step: [(*units[u][:2], problems[units[u][0].group]) for u in order(step)]
+
+        def units_of(step: int) -> list[tuple[Row, Row, Problem | None]]:
+            return [(units[u][0], units[u][1], problems[units[u][0].group]) for u in order(step)]
+
+        self.units_of = units_of
         return lambda step: ([pack([r for u in order(step) for r in units[u]], device=self.device)], {})
 
 

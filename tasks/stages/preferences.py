@@ -6,6 +6,9 @@ verified margin. The truth lies in truth.parquet, which no cleaner reads. Pairs 
 measure on.
 """
 
+# pyright: reportInvalidTypeForm=false
+# (a knob that is a piece is annotated with its kind, `Piece("advantage")`, which the plan reads)
+
 from __future__ import annotations
 
 from collections import Counter

@@ -1,5 +1,8 @@
 """The stage `problems`: verifiable families, every problem certified by two routes, no normal form in two splits."""
 
+# pyright: reportInvalidTypeForm=false
+# (a knob that is a piece is annotated with its kind, `Piece("advantage")`, which the plan reads)
+
 from __future__ import annotations
 
 import json
@@ -104,9 +107,10 @@ def problems(
     if own:
         quarantined += own.quarantined
         for p in own.rows:
-            item = p if p.id not in accepted else _twice(p)
-            quarantined += [item] if isinstance(item, Quarantined) else []
-            accepted[p.id] = accepted.get(p.id, p)
+            if p.id in accepted:
+                quarantined.append(_twice(p))
+            else:
+                accepted[p.id] = p
     if not accepted:
         raise UserError(
             f"problems: every problem was quarantined ({dict(tables.counts(quarantined))}): choose other families or levels"

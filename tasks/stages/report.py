@@ -15,7 +15,7 @@ from synth.types import Demonstration, Problem, digest
 from tasks.pages import cards as written
 from tasks.pages import page, plots
 from tasks.pages.flowchart import flowchart
-from tasks.pages.labels import CURVES, METRICS, NAMES, SERIES, TRAINED
+from tasks.pages.labels import CURVES, METRICS, NAMES, SERIES, TRAINED, name_of
 from tasks.pages.render import Macros
 from tasks.runtime.stage import OUT, Stage, graph
 from tasks.storage import tables
@@ -108,7 +108,7 @@ def of_one_method(
         ("Time, memory, cost", time),
     ]
     facts = f"Recipe: {stage_recipe(cards)}. Profile: {stage.profile}. Seed: {stage.seed}. Intervals: 95 %, bootstrap over rows."
-    title = f"Espalier: {', '.join(NAMES.get(n, n) for n in names)} on rows of your own"
+    title = f"Espalier: {', '.join(name_of(n) for n in names)} on rows of your own"
     lead = headline(measures) if measures["outcomes"] else own_headline(measures)
     (stage.out / "index.html").write_text(page.page(title, lead, facts, sections), encoding="utf-8")
     stage.artifact(stage.out / "index.html")
@@ -135,14 +135,14 @@ def own_headline(measures: Mapping[str, Any]) -> str:
         return "No row was short enough to be measured."
     words, better = OWN_METRICS[metric]
     show = "{:.0%}" if metric == "pair_accuracy" else "{:.3f}"
-    text = f"{NAMES.get(last, last)}: {words}: {show.format(models[last][metric]['mean'])}."
+    text = f"{name_of(last)}: {words}: {show.format(models[last][metric]['mean'])}."
     for name, m in measures["rows"]["difference"].items():
         if name.startswith(f"{last} - ") and name.endswith(f", {metric}"):
             sure = m["low"] > 0 or m["high"] < 0
             gained = "better" if (m["mean"] > 0) == better else "worse"
             old = name[len(last) + 3 :].partition(", ")[0]
             change = f"{m['mean']:+.3f}, interval {m['low']:+.3f} to {m['high']:+.3f}"
-            text += f" Beside {NAMES.get(old, old)}: {change}: {gained if sure else 'no measurable difference'}."
+            text += f" Beside {name_of(old)}: {change}: {gained if sure else 'no measurable difference'}."
     return text
 
 
@@ -184,7 +184,7 @@ def spoken(name: str) -> str:
     """A difference by what the page calls its models: SFT − base."""
     return re.sub(
         r"\b(\w+)(, search blanked)? - (\w+)",
-        lambda m: f"{NAMES.get(m[1], m[1])}{m[2] or ''} − {NAMES.get(m[3], m[3])}",
+        lambda m: f"{name_of(m[1])}{m[2] or ''} − {name_of(m[3])}",
         name,
     )
 
@@ -196,7 +196,7 @@ def points(m: Mapping[str, float]) -> str:
 def headline(measures: Mapping[str, Any]) -> str:
     """The result in one or two sentences, as it is."""
     last = list(measures["models"])[-1]
-    text = f"{NAMES.get(last, last)} answers {measures['models'][last]['pass@1']['mean']:.0%} of held-out questions."
+    text = f"{name_of(last)} answers {measures['models'][last]['pass@1']['mean']:.0%} of held-out questions."
     against = measures["difference"].get(f"{last} - sft")
     if against:
         moved = (
@@ -246,7 +246,7 @@ def results(measures: Mapping[str, Any]) -> Markup:
         range(1, 5),
     )
     hops = [
-        (f"{h} hop{'s' if h != '1' else ''}, {NAMES.get(name, name)}", name, m["pass@1"])
+        (f"{h} hop{'s' if h != '1' else ''}, {name_of(name)}", name, m["pass@1"])
         for h in sorted({h for parts in measures["hops"].values() for h in parts})
         for name, parts in measures["hops"].items()
         if h in parts
@@ -269,7 +269,7 @@ def results(measures: Mapping[str, Any]) -> Markup:
         families=by_family,
         outcomes=page.table(
             ["model", "how its episodes ended"],
-            [[NAMES.get(name, name), page.stack(counts)] for name, counts in measures["outcomes"].items()],
+            [[name_of(name), page.stack(counts)] for name, counts in measures["outcomes"].items()],
         ),
         colours=page.OUTCOME_COLOURS,
     )
@@ -277,7 +277,7 @@ def results(measures: Mapping[str, Any]) -> Markup:
 
 def model(name: str, more: str = "") -> Markup:
     """A model's name behind its colour."""
-    return page.dotted(name, NAMES.get(name, name) + more)
+    return page.dotted(name, name_of(name) + more)
 
 
 def metrics(measures: Mapping[str, Any]) -> Markup:
@@ -297,11 +297,9 @@ def metrics(measures: Mapping[str, Any]) -> Markup:
         ]
         sets.append((name, page.table(["model", *ks, "problems"], of_set, range(1, len(ks) + 2))))
     return HTML.metrics(
-        table=page.table(["metric", *(NAMES.get(m, m) for m in models)], rows, range(1, len(models) + 1))
-        if rows
-        else None,
+        table=page.table(["metric", *(name_of(m) for m in models)], rows, range(1, len(models) + 1)) if rows else None,
         diagrams=[
-            (f"{NAMES.get(name, name)}: sure and right", plots.reliability({name: points}))
+            (f"{name_of(name)}: sure and right", plots.reliability({name: points}))
             for name, points in measures.get("reliability", {}).items()
         ],
         sets=sets,
@@ -417,7 +415,9 @@ def panels(curve: pd.DataFrame, stage: str) -> Markup:
         return HTML.no_curve()
     x = "step" if "step" in curve else curve.columns[0]
     columns = [c for c in curve.columns if c in CURVES or (c != x and pd.api.types.is_numeric_dtype(curve[c]))]
-    return page.panels(columns, lambda c, label: plots.lines({SERIES[stage]: (curve[x], curve[c])}, x=x, y=label))
+    return page.panels(
+        columns, lambda c, label: plots.lines({SERIES[stage]: (list(curve[x]), list(curve[c]))}, x=x, y=label)
+    )
 
 
 def chosen(played: Sequence[Mapping[str, Any]], n: int, seed: int) -> list[Mapping[str, Any]]:
@@ -479,7 +479,7 @@ def advice(measures: Mapping[str, Any], cards: Mapping[str, Mapping[str, Any]]) 
         if isinstance(c.get("quarantined"), Mapping) and c.get("produced")
     }
     return HTML.advice(
-        last=NAMES.get(last, last),
+        last=name_of(last),
         hops=min(hops.items(), key=lambda x: x[1], default=None),
         failed=max(failed.items(), key=lambda x: x[1], default=None),
         lost=max(((k, share) for k, share in lost.items() if share > 0), key=lambda x: x[1], default=None),

@@ -1,5 +1,8 @@
 """The stage `reward`: a reward model on the cleaned pairs, measured on the verified pairs of held-out problems."""
 
+# pyright: reportInvalidTypeForm=false
+# (a knob that is a piece is annotated with its kind, `Piece("advantage")`, which the plan reads)
+
 from __future__ import annotations
 
 import json
@@ -151,7 +154,7 @@ def reward(
     }
     card |= (
         {"verdict": VERDICT}
-        if scorer is None
+        if head is None
         else {"head": head.piece.rpartition("/")[2], "attributes": list(attributes)}
     )
     if valid:

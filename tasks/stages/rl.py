@@ -1,5 +1,8 @@
 """The stage `rl`: reinforcement learning of a policy on the training questions, played with the real search tool."""
 
+# pyright: reportInvalidTypeForm=false
+# (a knob that is a piece is annotated with its kind, `Piece("advantage")`, which the plan reads)
+
 from __future__ import annotations
 
 import copy

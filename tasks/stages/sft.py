@@ -1,6 +1,9 @@
 """The stage `sft`: a tokenizer and a base model (made here, or loaded), then supervised fine-tuning on the
 demonstrations."""
 
+# pyright: reportInvalidTypeForm=false
+# (a knob that is a piece is annotated with its kind, `Piece("advantage")`, which the plan reads)
+
 from __future__ import annotations
 
 import random

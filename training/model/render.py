@@ -200,7 +200,7 @@ class Renderer:
         """Ids [n] int64 of a text as it stands, special tokens included."""
         return np.asarray(self.tokenizer(text, add_special_tokens=False)["input_ids"], dtype=np.int64)
 
-    def decode(self, ids: Sequence[int]) -> str:
+    def decode(self, ids: Sequence[int] | np.ndarray) -> str:
         """The text of a turn without its end-of-turn token."""
         ids = [int(i) for i in ids]
         return self.tokenizer.decode(ids[:-1] if ids and ids[-1] == self.end_id else ids)
