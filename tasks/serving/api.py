@@ -242,157 +242,178 @@ def _events(events: AsyncIterator[dict[str, Any]]) -> StreamingResponse:
 def application(served: Served) -> FastAPI:
     """The endpoints, without a guard."""
     app = FastAPI(title="espalier serve", docs_url=None, redoc_url=None, openapi_url=None)
+    about = {"id": served.name, "object": "model", "created": served.begun, "owned_by": "espalier"}
+    model = {**about, "max_model_len": served.context}
 
     @app.get("/health")
     async def health() -> dict[str, str]:
         return {"status": "ok"}
 
-    def model() -> dict[str, Any]:
-        about = {"id": served.name, "object": "model", "created": served.begun, "owned_by": "espalier"}
-        return {**about, "max_model_len": served.context}
-
     @app.get("/v1/models")
     async def models() -> dict[str, Any]:
-        return {"object": "list", "data": [model()]}
+        return {"object": "list", "data": [model]}
 
     @app.get("/v1/models/{name:path}")
     async def one(name: str) -> dict[str, Any]:
         served.knows(name)
-        return model()
-
-    def head(kind: str, prefix: str) -> dict[str, Any]:
-        begun = int(time.time())
-        return {"id": f"{prefix}-{secrets.token_hex(12)}", "object": kind, "created": begun, "model": served.name}
-
-    def scores(tokens: Sequence[Token]) -> dict[str, Any]:
-        def entry(i: int, logp: float | None) -> dict[str, Any]:
-            text = served.text(i)
-            return {"token": text, "logprob": logp, "bytes": list(text.encode())}
-
-        return {
-            "content": [{**entry(t.id, t.logp), "top_logprobs": [entry(*x) for x in t.top]} for t in tokens],
-            "refusal": None,
-        }
+        return model
 
     @app.post("/v1/chat/completions", response_model=None)
     async def chat(body: ChatBody, http: Http) -> Any:
-        served.knows(body.model)
-        if body.top_logprobs is not None and not body.logprobs:
-            raise Refused("top_logprobs needs logprobs: true", param="top_logprobs")
-        try:
-            prompt = served.renderer.prompt([t.message() for t in body.messages])
-        except Exception as e:  # templates raise what they like
-            raise Refused(f"the chat template cannot write these messages: {e}", param="messages") from e
-        limit = served.room(prompt, body.max_completion_tokens or body.max_tokens)
-        top = (body.top_logprobs or 0) if body.logprobs else None
-        requests, queues = served.start([prompt], body, [limit], top)
-        if not body.stream:
-            answers = await _whole(http, requests, queues)
-            choices = [
-                {
-                    "index": i,
-                    "message": {"role": "assistant", "content": text, "refusal": None},
-                    "logprobs": scores(tokens) if body.logprobs else None,
-                    "finish_reason": last.over,
-                }
-                for i, (text, tokens, last) in enumerate(answers)
-            ]
-            usage = _usage(len(prompt), sum(last.count for _, _, last in answers))
-            return {**head("chat.completion", "chatcmpl"), "choices": choices, "usage": usage}
-
-        async def events() -> AsyncIterator[dict[str, Any]]:
-            begin, counts = head("chat.completion.chunk", "chatcmpl"), [0] * body.n
-            for i in range(body.n):
-                delta = {"role": "assistant", "content": ""}
-                yield {**begin, "choices": [{"index": i, "delta": delta, "logprobs": None, "finish_reason": None}]}
-            async for i, piece in _pieces(http, requests, queues):
-                if piece.error:
-                    yield error(f"the model could not answer: {piece.error}", "server_error")
-                    return
-                counts[i] = piece.count
-                logprobs = scores(piece.tokens) if body.logprobs else None
-                delta = {"content": piece.text} if piece.text else {}
-                if piece.text or piece.tokens or piece.over:
-                    choice = {"index": i, "delta": delta, "logprobs": logprobs, "finish_reason": piece.over}
-                    yield {**begin, "choices": [choice]}
-            if body.stream_options and body.stream_options.include_usage:
-                yield {**begin, "choices": [], "usage": _usage(len(prompt), sum(counts))}
-
-        return _events(events())
+        return await _chat(served, body, http)
 
     @app.post("/v1/completions", response_model=None)
     async def completions(body: Completion, http: Http) -> Any:
-        served.knows(body.model)
-        given = body.prompt
-        several = isinstance(given, list) and (not given or not isinstance(given[0], int))
-        texts: list[Any] = list(given) if several and isinstance(given, list) else [given]
-        if not texts or len(texts) > 128:
-            raise Refused("prompt takes 1 to 128 prompts", param="prompt")
-        if body.best_of not in (None, body.n):
-            raise Refused("best_of is not offered: ask for n answers and choose", param="best_of")
-        if body.stream and body.echo:
-            raise Refused("echo is not streamed: set stream to false", param="echo")
-        prompts = [served.ids(t) for t in texts]
-        none = body.max_tokens == 0
-        if none and not body.echo:
-            raise Refused("max_tokens is 0, which makes sense with echo alone", param="max_tokens")
-        limits = [0 if none else served.room(p, body.max_tokens) for p in prompts]
-        if any(not len(p) or len(p) > served.context for p in prompts):
-            raise Refused(f"a prompt has 1 to {served.context} tokens", param="prompt", code="context_length_exceeded")
-
-        def logprobs(tokens: Sequence[Token], offset: int = 0) -> dict[str, Any]:
-            texts = [served.text(t.id) for t in tokens]
-            return {
-                "tokens": texts,
-                "token_logprobs": [t.logp for t in tokens],
-                "top_logprobs": [{served.text(i): v for i, v in t.top} if t.logp is not None else None for t in tokens],
-                "text_offset": [offset + sum(map(len, texts[:i])) for i in range(len(texts))],
-            }
-
-        requests, queues = ([], []) if none else served.start(prompts, body, limits, body.logprobs)
-        if not body.stream:
-            answers = await _whole(http, requests, queues)
-            if none:
-                answers = [("", [], Piece(over="length")) for _ in range(len(prompts) * body.n)]
-            choices = []
-            for i, (text, tokens, last) in enumerate(answers):
-                prompt = prompts[i // body.n]
-                if body.echo:
-                    text = str(served.renderer.tokenizer.decode(prompt.tolist())) + text
-                    if body.logprobs is not None:
-                        known = await asyncio.to_thread(
-                            scored, served.conversations.sampler.model, prompt, 0, body.logprobs
-                        )
-                        tokens = [*known, *tokens]
-                choices.append(
-                    {
-                        "index": i,
-                        "text": text,
-                        "logprobs": None if body.logprobs is None else logprobs(tokens),
-                        "finish_reason": last.over,
-                    }
-                )
-            usage = _usage(sum(map(len, prompts)), sum(last.count for _, _, last in answers))
-            return {**head("text_completion", "cmpl"), "choices": choices, "usage": usage}
-
-        async def events() -> AsyncIterator[dict[str, Any]]:
-            begin, counts = head("text_completion", "cmpl"), [0] * len(requests)
-            async for i, piece in _pieces(http, requests, queues):
-                if piece.error:
-                    yield error(f"the model could not answer: {piece.error}", "server_error")
-                    return
-                counts[i] = piece.count
-                if piece.text or piece.tokens or piece.over:
-                    detail = None if body.logprobs is None else logprobs(piece.tokens)
-                    choice = {"index": i, "text": piece.text, "logprobs": detail, "finish_reason": piece.over}
-                    yield {**begin, "choices": [choice]}
-            if body.stream_options and body.stream_options.include_usage:
-                yield {**begin, "choices": [], "usage": _usage(sum(map(len, prompts)), sum(counts))}
-
-        return _events(events())
+        return await _completions(served, body, http)
 
     refusals(app, "there are /v1/models, /v1/chat/completions and /v1/completions here")
     return app
+
+
+# --- /v1/chat/completions
+
+
+async def _chat(served: Served, body: ChatBody, http: Http) -> Any:
+    served.knows(body.model)
+    if body.top_logprobs is not None and not body.logprobs:
+        raise Refused("top_logprobs needs logprobs: true", param="top_logprobs")
+    try:
+        prompt = served.renderer.prompt([t.message() for t in body.messages])
+    except Exception as e:  # templates raise what they like
+        raise Refused(f"the chat template cannot write these messages: {e}", param="messages") from e
+    limit = served.room(prompt, body.max_completion_tokens or body.max_tokens)
+    top = (body.top_logprobs or 0) if body.logprobs else None
+    requests, queues = served.start([prompt], body, [limit], top)
+    if body.stream:
+        return _events(_chat_events(served, body, len(prompt), _pieces(http, requests, queues)))
+    answers = await _whole(http, requests, queues)
+    choices = [
+        {
+            "index": i,
+            "message": {"role": "assistant", "content": text, "refusal": None},
+            "logprobs": _chat_logprobs(served, tokens) if body.logprobs else None,
+            "finish_reason": last.over,
+        }
+        for i, (text, tokens, last) in enumerate(answers)
+    ]
+    usage = _usage(len(prompt), sum(last.count for _, _, last in answers))
+    return {**_head(served, "chat.completion", "chatcmpl"), "choices": choices, "usage": usage}
+
+
+async def _chat_events(
+    served: Served, body: ChatBody, prompt: int, pieces: AsyncIterator[tuple[int, Piece]]
+) -> AsyncIterator[dict[str, Any]]:
+    """A streamed answer to a prompt of so many tokens."""
+    begin, counts = _head(served, "chat.completion.chunk", "chatcmpl"), [0] * body.n
+    for i in range(body.n):
+        delta = {"role": "assistant", "content": ""}
+        yield {**begin, "choices": [{"index": i, "delta": delta, "logprobs": None, "finish_reason": None}]}
+    async for i, piece in pieces:
+        if piece.error:
+            yield error(f"the model could not answer: {piece.error}", "server_error")
+            return
+        counts[i] = piece.count
+        logprobs = _chat_logprobs(served, piece.tokens) if body.logprobs else None
+        delta = {"content": piece.text} if piece.text else {}
+        if piece.text or piece.tokens or piece.over:
+            choice = {"index": i, "delta": delta, "logprobs": logprobs, "finish_reason": piece.over}
+            yield {**begin, "choices": [choice]}
+    if body.stream_options and body.stream_options.include_usage:
+        yield {**begin, "choices": [], "usage": _usage(prompt, sum(counts))}
+
+
+def _chat_logprobs(served: Served, tokens: Sequence[Token]) -> dict[str, Any]:
+    def entry(i: int, logp: float | None) -> dict[str, Any]:
+        text = served.text(i)
+        return {"token": text, "logprob": logp, "bytes": list(text.encode())}
+
+    return {
+        "content": [{**entry(t.id, t.logp), "top_logprobs": [entry(*x) for x in t.top]} for t in tokens],
+        "refusal": None,
+    }
+
+
+# --- /v1/completions
+
+
+async def _completions(served: Served, body: Completion, http: Http) -> Any:
+    served.knows(body.model)
+    prompts, limits = _prompts(served, body)
+    if body.max_tokens == 0:
+        answers = [("", [], Piece(over="length")) for _ in range(len(prompts) * body.n)]
+    else:
+        requests, queues = served.start(prompts, body, limits, body.logprobs)
+        if body.stream:
+            return _events(_completion_events(served, body, prompts, _pieces(http, requests, queues)))
+        answers = await _whole(http, requests, queues)
+    choices = []
+    for i, (text, tokens, last) in enumerate(answers):
+        prompt = prompts[i // body.n]
+        if body.echo:
+            text = str(served.renderer.tokenizer.decode(prompt.tolist())) + text
+            if body.logprobs is not None:
+                known = await asyncio.to_thread(scored, served.conversations.sampler.model, prompt, 0, body.logprobs)
+                tokens = [*known, *tokens]
+        detail = None if body.logprobs is None else _logprobs(served, tokens)
+        choices.append({"index": i, "text": text, "logprobs": detail, "finish_reason": last.over})
+    usage = _usage(sum(map(len, prompts)), sum(last.count for _, _, last in answers))
+    return {**_head(served, "text_completion", "cmpl"), "choices": choices, "usage": usage}
+
+
+def _prompts(served: Served, body: Completion) -> tuple[list[np.ndarray], list[int]]:
+    """The ids of every prompt, and how many tokens may follow each. Raises Refused for what is not offered."""
+    given = body.prompt
+    several = isinstance(given, list) and (not given or not isinstance(given[0], int))
+    texts: list[Any] = list(given) if several and isinstance(given, list) else [given]
+    if not texts or len(texts) > 128:
+        raise Refused("prompt takes 1 to 128 prompts", param="prompt")
+    if body.best_of not in (None, body.n):
+        raise Refused("best_of is not offered: ask for n answers and choose", param="best_of")
+    if body.stream and body.echo:
+        raise Refused("echo is not streamed: set stream to false", param="echo")
+    prompts = [served.ids(t) for t in texts]
+    none = body.max_tokens == 0
+    if none and not body.echo:
+        raise Refused("max_tokens is 0, which makes sense with echo alone", param="max_tokens")
+    limits = [0 if none else served.room(p, body.max_tokens) for p in prompts]
+    if any(not len(p) or len(p) > served.context for p in prompts):
+        raise Refused(f"a prompt has 1 to {served.context} tokens", param="prompt", code="context_length_exceeded")
+    return prompts, limits
+
+
+async def _completion_events(
+    served: Served, body: Completion, prompts: Sequence[np.ndarray], pieces: AsyncIterator[tuple[int, Piece]]
+) -> AsyncIterator[dict[str, Any]]:
+    begin, counts = _head(served, "text_completion", "cmpl"), [0] * (len(prompts) * body.n)
+    async for i, piece in pieces:
+        if piece.error:
+            yield error(f"the model could not answer: {piece.error}", "server_error")
+            return
+        counts[i] = piece.count
+        if piece.text or piece.tokens or piece.over:
+            detail = None if body.logprobs is None else _logprobs(served, piece.tokens)
+            choice = {"index": i, "text": piece.text, "logprobs": detail, "finish_reason": piece.over}
+            yield {**begin, "choices": [choice]}
+    if body.stream_options and body.stream_options.include_usage:
+        yield {**begin, "choices": [], "usage": _usage(sum(map(len, prompts)), sum(counts))}
+
+
+def _logprobs(served: Served, tokens: Sequence[Token]) -> dict[str, Any]:
+    texts = [served.text(t.id) for t in tokens]
+    return {
+        "tokens": texts,
+        "token_logprobs": [t.logp for t in tokens],
+        "top_logprobs": [{served.text(i): v for i, v in t.top} if t.logp is not None else None for t in tokens],
+        "text_offset": [sum(map(len, texts[:i])) for i in range(len(texts))],
+    }
+
+
+def _head(served: Served, kind: str, prefix: str) -> dict[str, Any]:
+    begun = int(time.time())
+    return {"id": f"{prefix}-{secrets.token_hex(12)}", "object": kind, "created": begun, "model": served.name}
+
+
+# --- the guard before it
 
 
 def _told(status: int, why: str) -> tuple[bytes, bytes]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
@@ -115,12 +116,7 @@ def problems(
         raise UserError(
             f"problems: every problem was quarantined ({dict(tables.counts(quarantined))}): choose other families or levels"
         )
-    roots = {
-        split: {p.lineage["root"] for p in accepted.values() if p.split == split}
-        for split in ("train", "valid", "test")
-    }
-    if roots["train"] & roots["test"] or roots["train"] & roots["valid"] or roots["valid"] & roots["test"]:
-        raise AssertionError("a normal form lies in two splits")
+    _disjoint(accepted.values())
     hosted = [replace(p, env=env) if env else p for p in accepted.values()]
     tables.write(stage.out / "problems.parquet", hosted, Problem)
     tables.write(stage.out / "quarantine.parquet", quarantined, Quarantined)
@@ -152,6 +148,13 @@ def problems(
 def _cell(p: Problem) -> str:
     level = f", level {p.difficulty['level']:g}" if "level" in p.difficulty else ""
     return f"{p.family}{level}, {p.split}"
+
+
+def _disjoint(problems: Collection[Problem]) -> None:
+    """Raises AssertionError where a normal form lies in two splits."""
+    roots = {s: {p.lineage["root"] for p in problems if p.split == s} for s in ("train", "valid", "test")}
+    if roots["train"] & roots["test"] or roots["train"] & roots["valid"] or roots["valid"] & roots["test"]:
+        raise AssertionError("a normal form lies in two splits")
 
 
 def _twice(p: Problem) -> Quarantined:
