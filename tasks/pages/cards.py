@@ -207,7 +207,6 @@ def data_card(name: str, files: Mapping[str, str], facts: Mapping[str, Any]) -> 
         f"# {name}",
         f"Made by Espalier, seed {facts['seed']}, recipe {facts['recipe'] or 'none'}. Every row is kept or "
         "quarantined with a reason and evidence.",
-        "## Use\n\n```python\n" + DATA_SNIPPET.format(path=next(iter(files.values()))) + "```",
         "## Rows\n\n" + _table(["stage", "made", "kept", "quarantined"], rows),
         "## Gates\n\n" + (_table(["stage", "gate", "value"], gates) if gates else "None."),
         "## Sources\n\n"
@@ -216,6 +215,7 @@ def data_card(name: str, files: Mapping[str, str], facts: Mapping[str, Any]) -> 
             [[s.get("path", ""), s.get("kind", ""), f"{s.get('rows', 0):,}"] for s in facts["sources"]],
         ),
         "Splits are decided by the hash of each root, so no root lies in two of them.",
+        "## Use\n\n```python\n" + DATA_SNIPPET.format(path=next(iter(files.values()))) + "```",
     ]
     return "\n\n".join(lines) + "\n"
 

@@ -275,6 +275,7 @@ def test_cards_say_what_the_run_says_and_their_snippets_run(made, tmp_path, caps
     assert (
         "not_unique 250" in data and yaml.safe_load(data.split("---\n")[1])["configs"][0]["config_name"] == "questions"
     )
+    assert data.rstrip().endswith("print(rows.num_rows, rows[0])\n```"), "the last lines load it"
     assert "\\|" in written._table(["a|b"], [["c"]])
 
 
