@@ -61,6 +61,7 @@ def prefer(
     pairs_per_step: int = 16,
     tokens_per_microbatch: int = 16384,
     gradient_checkpointing: bool = False,
+    router_loss: float = 0.0,
     lora: dict = {},  # noqa: B006
     max_length: int = 512,
     optimizer: Optimizer = Optimizer(lr=2e-4, matrix_lr=0.005),
@@ -91,6 +92,7 @@ def prefer(
         tokens_per_microbatch: most tokens of one pass; it changes memory and not the result
         gradient_checkpointing: computes activations again in the backward pass: less memory for about a third more
             time
+        router_loss: weight of the loss that spreads tokens over the experts of a mixture, e.g. 0.001; 0 leaves it out
         lora: adapters in the place of all weights: rank, alpha, modules, merge (training/model/lora.py); empty trains all
         max_length: most tokens of a row; longer ones are left out and counted
         optimizer: the optimizer and the schedule of its learning rate
@@ -137,6 +139,7 @@ def prefer(
         policy,
         optim(optimizer, steps),
         gradient_checkpointing=gradient_checkpointing,
+        router_loss=router_loss,
     )
     keeper = Rounds(specs, learner, objective, starts_equal=all(rule.starts_equal for rule in rules))
     problems: dict[str, Problem] = {}

@@ -61,6 +61,7 @@ def rl(
     samples_per_prompt: int = 8,
     tokens_per_microbatch: int = 16384,
     gradient_checkpointing: bool = False,
+    router_loss: float = 0.0,
     lora: dict = {},  # noqa: B006
     optimizer: Optimizer = Optimizer(lr=1e-3, warmup=5),
     epochs: int = 1,
@@ -102,6 +103,7 @@ def rl(
         tokens_per_microbatch: most tokens of one pass; it changes memory and not the result
         gradient_checkpointing: computes activations again in the backward pass: less memory for about a third more
             time
+        router_loss: weight of the loss that spreads tokens over the experts of a mixture, e.g. 0.001; 0 leaves it out
         lora: adapters in the place of all weights: rank, alpha, modules, merge (training/model/lora.py); empty trains all
         optimizer: the optimizer and the schedule of its learning rate
         epochs: passes over the rollouts of a step
@@ -210,6 +212,7 @@ def rl(
         epochs=epochs,
         minibatches=minibatches,
         gradient_checkpointing=gradient_checkpointing,
+        router_loss=router_loss,
         refill=refill,
         max_unscorable=max_unscorable,
         critic=critic.loss,

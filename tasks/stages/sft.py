@@ -59,6 +59,7 @@ def sft(
     rows_per_step: int = 16,
     tokens_per_microbatch: int = 16384,
     gradient_checkpointing: bool = False,
+    router_loss: float = 0.0,
     lora: dict = {},  # noqa: B006
     optimizer: Optimizer = Optimizer(
         kind="muon", lr=4e-3, matrix_lr=0.05, warmup=20, decay="cosine", weight_decay=0.01
@@ -92,6 +93,7 @@ def sft(
         tokens_per_microbatch: most tokens of one pass; it changes memory and not the result
         gradient_checkpointing: computes activations again in the backward pass: less memory for about a third more
             time
+        router_loss: weight of the loss that spreads tokens over the experts of a mixture, e.g. 0.001; 0 leaves it out
         lora: adapters in the place of all weights: rank, alpha, modules, merge (training/model/lora.py); empty trains all
         optimizer: the optimizer and the schedule of its learning rate, of the small model's first training too
         sft_lr_factor: scales the learning rates of fine-tuning
@@ -188,7 +190,9 @@ def sft(
 
     adapt(policy, lora, seed=seed_for(stage.seed, "sft", "lora"))
     scaled = replace(optimizer, lr=optimizer.lr * sft_lr_factor, matrix_lr=optimizer.matrix_lr * sft_lr_factor)
-    learner = Learner(policy, optim(scaled, steps, final=0.05), gradient_checkpointing=gradient_checkpointing)
+    learner = Learner(
+        policy, optim(scaled, steps, final=0.05), gradient_checkpointing=gradient_checkpointing, router_loss=router_loss
+    )
     drive(
         [
             Round(

@@ -90,7 +90,7 @@ TABLE = (
     like(
         "Qwen2-MoE",
         t.Qwen2MoeConfig,
-        "experts; no auxiliary loss of the router",
+        "experts, which `router_loss` balances",
         num_experts=4,
         moe_intermediate_size=16,
         shared_expert_intermediate_size=16,
@@ -99,12 +99,12 @@ TABLE = (
     like(
         "Qwen3-MoE",
         t.Qwen3MoeConfig,
-        "experts; no auxiliary loss of the router",
+        "experts, which `router_loss` balances",
         num_experts=4,
         moe_intermediate_size=16,
         **EXPERTS,
     ),
-    like("Mixtral", t.MixtralConfig, "experts; no auxiliary loss of the router", num_local_experts=4, **EXPERTS),
+    like("Mixtral", t.MixtralConfig, "experts, which `router_loss` balances", num_local_experts=4, **EXPERTS),
     like(
         "DeepSeek V3",
         t.DeepseekV3Config,

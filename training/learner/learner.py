@@ -24,6 +24,7 @@ from training.learner.profile import Clock, flops, peak_mb
 from training.lm_head.fused_loss import fused_policy_loss, plan
 from training.lm_head.logprob import Head, fused_logprob, limits
 from training.model.model import checkpointed_layers, head_weight, hidden_states
+from training.model.router import balance
 from training.types import Batch, Terms, TokenStats
 
 Objective = Callable[[TokenStats, Batch], Iterable[Terms]]
@@ -129,6 +130,8 @@ class Learner:
     logits   float32 logits of a micro-batch that may be alive at once (4 bytes each); more of them are worked off in
              chunks. None: 2^25 on a CPU, 2^28 on a GPU (`Limits` of training/lm_head/logprob.py)
     gradient_checkpointing  activations of a layer are made again in the backward pass, not kept (`training.model.model.checkpointed_layers`)
+    router_loss  weight of the loss that balances the experts of a mixture (`training.model.router.balance`): of each
+             micro-batch by itself, weighed by its share of the tokens
 
     Dropout is off, in training too: the policy that learns is the policy that sampled.
     """
@@ -139,6 +142,7 @@ class Learner:
     read: Read = token_stats
     logits: int | None = None
     gradient_checkpointing: bool = False
+    router_loss: float = 0.0
     weights: list[Tensor] = field(init=False)
     master: list[Tensor] = field(init=False)
     optimizers: list[torch.optim.Optimizer] = field(init=False)
@@ -190,7 +194,8 @@ class Learner:
         (total, lost), sums = (torch.zeros((), dtype=torch.float64, device=device) for _ in range(2)), {}
         for part in split(batch, tokens_per_microbatch, rows_per_unit):
             with _fitting(part, tokens_per_microbatch, self.gradient_checkpointing):
-                loss, metrics, nan = self._loss(part, objective, temperature, clock)
+                share = len(part.ids) / len(batch.ids)
+                loss, metrics, nan = self._balanced(part, objective, temperature, clock, share)
                 for one in metrics:
                     _add(sums, one)
                 if loss.requires_grad:
@@ -243,6 +248,17 @@ class Learner:
     @cached_property
     def _flops(self) -> Callable[[Batch], float]:
         return flops(self.model)
+
+    def _balanced(
+        self, part: Batch, objective: Objective, temperature: float, clock: Clock, share: float
+    ) -> tuple[Tensor, list[Mapping[str, Any]], Tensor]:
+        """`_loss`, and that of the routers where it is asked for; share: of the step's tokens that the micro-batch has."""
+        if not self.router_loss:
+            return self._loss(part, objective, temperature, clock)
+        with balance(self.model) as uneven:
+            loss, metrics, nan = self._loss(part, objective, temperature, clock)
+            value = share * uneven()
+        return loss + self.router_loss * value, [*metrics, {"router_loss": (value, share)}], nan
 
     def _loss(
         self, part: Batch, objective: Objective, temperature: float, clock: Clock

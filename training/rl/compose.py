@@ -64,6 +64,7 @@ def compose(
     device: str = "cpu",
     tokens_per_microbatch: int = 16384,
     gradient_checkpointing: bool = False,
+    router_loss: float = 0.0,
     epochs: int = 1,
     minibatches: int = 1,
     refill: int = 0,
@@ -158,6 +159,8 @@ def compose(
     parts = {"experience": experience} | ({"critic": beside} if beside else {})
     return Training(
         round=learned,
-        roles={"policy": Learner(policy, optim, gradient_checkpointing=gradient_checkpointing)},
+        roles={
+            "policy": Learner(policy, optim, gradient_checkpointing=gradient_checkpointing, router_loss=router_loss)
+        },
         parts=parts,
     )
