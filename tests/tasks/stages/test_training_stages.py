@@ -276,7 +276,9 @@ def test_the_gpu_profile_reaches_its_first_optimizer_step_with_a_local_model(pro
     for name in TRAINED:
         asked = shown.setdefault(name, {})
         monkeypatch.setattr(
-            Renderer, "prompt", lambda r, m, asked=asked: asked.update({m[-1].content: tuple(m)}) or real(r, m)
+            Renderer,
+            "prompt",
+            lambda r, m, *tools, asked=asked: asked.update({m[-1].content: tuple(m)}) or real(r, m, *tools),
         )
         assert load(name, project)["params"]["dtype"] == "bfloat16"
         play(project, name)
