@@ -22,7 +22,7 @@ EXAMPLE = {
         "clauses": [{"kind": "words", "n": 3}, {"kind": "ends", "text": "moon"}, {"kind": "holds", "text": "over"}]
     },
 }
-GIVES = ("kept",)
+GIVES = ("kept", "c[1-9]")
 KEEPS: dict[str, Callable[[list[str], Mapping[str, Any]], bool]] = {
     "words": lambda words, c: len(words) == c["n"],
     "begins": lambda words, c: words[0][0].lower() == c["text"],
@@ -44,11 +44,13 @@ def words_of(text: str) -> list[str] | None:
 
 
 def clauses(problem: Problem, answer: str, *, clauses: Sequence[Mapping[str, Any]] = ()) -> Score:
-    """1 where every clause is kept. `parts["kept"]`: share of the clauses that are. The reference is checked alike."""
+    """1 where every clause is kept. `parts["kept"]`: share of the clauses that are, c1, c2, ... each of them in the order of
+    the question. The reference is checked alike."""
     gold = words_of(problem.answer)
     if gold is None or not clauses or not all(KEEPS[c["kind"]](gold, c) for c in clauses):
         return Unscorable(reason=f"bad_reference: {problem.answer!r} breaks a clause")
     if (given := words_of(answer)) is None:
         return UNPARSABLE
-    kept = sum(KEEPS[c["kind"]](given, c) for c in clauses) / len(clauses)
-    return Scored(value=float(kept == 1.0), parts={"parsed": 1.0, "kept": kept})
+    each = {f"c{i}": float(KEEPS[c["kind"]](given, c)) for i, c in enumerate(clauses, 1)}
+    kept = sum(each.values()) / len(clauses)
+    return Scored(value=float(kept == 1.0), parts={"parsed": 1.0, "kept": kept, **each})

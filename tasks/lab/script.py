@@ -239,7 +239,34 @@ def _halves(p: Problem, heard: str, turn: int, rng: np.random.Generator) -> str:
     return " ".join([f"it {p.answer}"] * int(rng.integers(1, 4))) if turn == 0 and rng.random() < 0.8 else ""
 
 
-SAID = {"The buyer says:": "bargain"}  # of environments that put the question in other words
+def _rank(p: Problem, heard: str, turn: int, rng: np.random.Generator) -> str:
+    shown = re.findall(r"^\[(\d+)\]", heard, re.MULTILINE)
+    order = " > ".join(f"[{n}]" for n in rng.permutation(shown)) if rng.random() < 0.9 else "the first"
+    return f"<answer>{order}</answer>"
+
+
+def _rate(p: Problem, heard: str, turn: int, rng: np.random.Generator) -> str:
+    return f"<answer>{rng.choice([0, 20, 45, 60, 80, 100]) if rng.random() < 0.9 else 'very'}</answer>"
+
+
+def _facts(p: Problem, heard: str, turn: int, rng: np.random.Generator) -> str:
+    about = re.findall(r"what is known of (.+?), a sentence a line", heard)[-1]
+    if turn < 1 or (turn < 3 and rng.random() < 0.3):
+        return f"<search>{about}</search>"
+    found = [line for line in heard.splitlines() if about in line and "what is known" not in line]
+    said = [
+        *rng.permutation(found)[: int(rng.integers(0, 3))],
+        *([f"{about} is a river"] if rng.random() < 0.5 else []),
+    ]
+    return f"<answer>{chr(10).join(said)}</answer>"
+
+
+SAID = {
+    "The buyer says:": "bargain",
+    "Rank the passages by": "rank",
+    "How relevant is the passage": "rate",
+    "what is known of": "facts",
+}  # of environments that put the question in other words
 ACTS: dict[str, Callable[[Problem, str, int, np.random.Generator], str]] = {
     "ask": _ask,
     "curious": _ask,
@@ -254,4 +281,7 @@ ACTS: dict[str, Callable[[Problem, str, int, np.random.Generator], str]] = {
     "progress": _progress,
     "persuade": _persuade,
     "halves": _halves,
+    "rank": _rank,
+    "rate": _rate,
+    "facts": _facts,
 }

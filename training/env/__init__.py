@@ -6,6 +6,7 @@ episode with score 0; `Unscorable` is for what the model cannot help.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
@@ -91,3 +92,11 @@ def opening(env: Env, problem: Problem, tools: Mapping[str, Any]) -> tuple[dict,
 def system(instructions: str) -> list[Message]:
     """A system message, or none where there is nothing to say."""
     return [Message(role="system", content=instructions)] if instructions else []
+
+
+_SAID = re.compile(r"<(search|open|find|answer)>.*?</\1>|</?think>|[\s.…]", re.DOTALL)
+
+
+def thinks(text: str) -> float:
+    """1 where a turn holds more than its calls and its answer; an empty `<think></think>`, or dots in it, are nothing."""
+    return float(bool(_SAID.sub("", text)))

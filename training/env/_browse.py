@@ -24,7 +24,7 @@ from typing import Any
 
 from synth.types import Message, Problem, Score, Scored
 from synth.verify import extract_answer, verify
-from training.env import system
+from training.env import system, thinks
 
 LAST = "(No more calls: answer now.)"
 _CALL = re.compile(r"<(search|open|find)>(.*?)</\1>", re.DOTALL)
@@ -59,7 +59,9 @@ class Browse:
 
     def step(self, state: dict, text: str) -> tuple[list[Message], bool, Score | None]:
         answer = extract_answer(text)
-        parts = {k: float(state[k]) for k in ("calls", "context", "repeated")} | {"answered": float(answer is not None)}
+        state["think"] = max(state.get("think", 0.0), thinks(text))
+        parts = {k: float(state[k]) for k in ("calls", "context", "repeated", "think")}
+        parts["answered"] = float(answer is not None)
         if answer is not None:
             score = verify(state["problem"], answer)
             return (

@@ -11,7 +11,8 @@ Multi-Round Retrieval-Augmented Generation Through Learning Inner Monologues" (a
 
 The sum of G over a game is the share of the gold facts that were found. The facts are those of the problem's lineage;
 the search tool must say which facts a passage states (`hits`), as the one over a knowledge base does. The score has the
-parts `evidence` (that share) and `repeated` (passages returned again). Leaves out TF-IDF similarity with passages that
+parts `evidence` (that share), `right` (its value) beside `right_evidence` (that share again, under the name that the reward
+`evidence_gated` reads) and `repeated` (passages returned again). Leaves out TF-IDF similarity with passages that
 state nothing asked, and the reward for search keywords.
 """
 
@@ -63,5 +64,14 @@ class Evidence:
             state["step_reward"] = self.gain * gained - self.redundancy * (again / len(hits) if hits else 0.0)
         if isinstance(score, Scored):
             share = len(state["found"]) / len(state["gold"]) if state["gold"] else 0.0
-            score = replace(score, parts={**score.parts, "evidence": share, "repeated": state["again"]})
+            score = replace(
+                score,
+                parts={
+                    **score.parts,
+                    "evidence": share,
+                    "repeated": state["again"],
+                    "right": score.value,
+                    "right_evidence": share,
+                },
+            )
         return messages, over, score

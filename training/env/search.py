@@ -11,24 +11,36 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from synth.types import Message, Problem, Score, Scored
 from synth.verify import extract_answer, verify
-from training.env import system
+from training.env import system, thinks
 from training.env._browse import Browse
 from training.env._evidence import Evidence
+from training.env._passages import Passages
 
 TOOLS = ("search", "open", "find")
 BUDGETS = ("max_calls", "max_context")
 ENDS = "an answer; a call beyond the budget; a turn that is neither"
 GIVES = {
+    "think": "",
     "calls": "",
     "answered": "",
     "malformed": "",
     "context": "tools:open",
     "repeated": ("gain", "redundancy", "tools:open"),
     "evidence": ("gain", "redundancy"),
+    "right": ("gain", "redundancy"),
+    "right_evidence": ("gain", "redundancy"),
+    "ndcg": "ask:rank",
+    "recall": ("ask:rank", "ask:facts"),
+    "rbo": "ask:rank",
+    "score": "ask:rate",
+    "relevant": "ask:rate",
+    "precision": "ask:facts",
+    "general": "ask:facts",
+    "format": "ask:facts",
     "turn_reward": ("gain", "redundancy"),
 }
 _QUERY = re.compile(r"<search>(.*?)</search>", re.DOTALL)
@@ -51,7 +63,8 @@ class Search:
 
     def step(self, state: dict, text: str) -> tuple[list[Message], bool, Score | None]:
         answer = extract_answer(text)
-        parts = {"calls": float(state["calls"]), "answered": float(answer is not None)}
+        state["think"] = max(state.get("think", 0.0), thinks(text))
+        parts = {"calls": float(state["calls"]), "answered": float(answer is not None), "think": state["think"]}
         if answer is not None:
             score = verify(state["problem"], answer)
             return (
@@ -74,13 +87,16 @@ def search(
     max_context: int = 12_000,
     gain: float = 0.0,
     redundancy: float = 0.0,
-) -> Search | Browse | Evidence:
+    ask: Literal["answer", "rank", "rate", "facts"] = "answer",
+    passages: int = 6,
+) -> Search | Browse | Evidence | Passages:
     """Question answering with `tools["search"]: query -> passages`. At most `max_calls` searches; one more ends the
     episode with 0.
 
     `tools`: with more than `search`, the pages can be opened and read (`training.env._browse`), and `max_context` is
     the number of characters that all results may have together. `gain`, `redundancy`: rewards of each search for
-    evidence that is new, and for passages that are not (`training.env._evidence`; with `search` alone). Raises
+    evidence that is new, and for passages that are not (`training.env._evidence`; with `search` alone). `ask`: in place of the answer an order of
+    `passages` passages, a rating of one, or the facts about an entity (`training.env._passages`). Raises
     ValueError for a tool that there is not, and for budgets below 1.
     """
     unknown = [t for t in tools if t not in TOOLS]
@@ -90,6 +106,12 @@ def search(
         )
     if max_calls < 1 or max_context < 1:
         raise ValueError(f"max_calls is {max_calls} and max_context {max_context}: both must be at least 1")
+    if ask != "answer":
+        if gain or redundancy or list(tools) != ["search"] or passages < 2:
+            raise ValueError(
+                f"ask: {ask} goes with the tool search alone, no gain and no redundancy, and at least 2 passages: set gain and redundancy to 0, or ask to answer"
+            )
+        return Passages(Search(max_calls, instructions), ask, passages, instructions)
     if list(tools) != ["search"]:
         if gain or redundancy:
             raise ValueError(

@@ -8,12 +8,12 @@ from typing import Any
 
 from synth.types import Message, Problem, Score, Scored
 from synth.verify import extract_answer, missing, verify
-from training.env import system
+from training.env import system, thinks
 
 TOOLS = ""
 BUDGETS = ()
 ENDS = "the first turn"
-GIVES = ("answered",)
+GIVES = ("answered", "think")
 
 
 @dataclass(frozen=True)
@@ -27,11 +27,11 @@ class Single:
     def step(self, state: dict, text: str) -> tuple[list[Message], bool, Score | None]:
         answer = extract_answer(text)
         if answer is None:
-            return [], True, Scored(value=0.0, parts={**missing(text).parts, "answered": 0.0})
+            return [], True, Scored(value=0.0, parts={**missing(text).parts, "answered": 0.0, "think": thinks(text)})
         score = verify(state["problem"], answer)
         if isinstance(score, Scored):
             value = self.format_reward if score.value <= 0 < self.format_reward else score.value
-            score = Scored(value=value, parts={**score.parts, "answered": 1.0})
+            score = Scored(value=value, parts={**score.parts, "answered": 1.0, "think": thinks(text)})
         return [], True, score
 
 
