@@ -1,7 +1,7 @@
 """A source of text without a model: worked solutions with errors of known place, so that makers of pairs run and are
 tested anywhere.
 
-Asked a problem that it knows, it writes the worked solution step by step; each step goes wrong with probability
+Asked a problem that it knows, or something about it in lines behind its text (it does not read them), it writes the worked solution step by step; each step goes wrong with probability
 `error`: one of its numbers is changed, and with it what every later step comes to. A conversation that ends with the
 assistant's message is continued; behind a step that is not the solution's, the error is carried on, or noticed with
 probability `notices`. Asked again after an answer ("try again", a critique), it gives the solution with probability 1 -
@@ -33,7 +33,7 @@ class Flawed:
         ]
 
     def _one(self, conversation: Sequence[Message], rng: Random) -> str:
-        solution = next((self._solutions[m.content] for m in conversation if m.content in self._solutions), None)
+        solution = next((s for m in conversation if (s := self._solution(m.content)) is not None), None)
         if solution is None:
             raise LookupError(
                 f"no worked solution is known of {conversation[-1].content[:80]!r}: give Flawed the problem"
@@ -48,6 +48,12 @@ class Flawed:
         if wrong and rng.random() < self.notices:
             wrong = {}
         return "".join(self._written(known[done:], wrong, rng))
+
+    def _solution(self, text: str) -> str | None:
+        """Of the problem that a message asks, or asks something about in lines behind it."""
+        lines = text.split("\n")
+        starts = ("\n".join(lines[:n]) for n in range(len(lines), 0, -1))
+        return next((self._solutions[s] for s in starts if s in self._solutions), None)
 
     def _changed(self, true: str, begun: str) -> dict[str, str]:
         """Number -> what stands in its place in the text so far."""

@@ -11,17 +11,18 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from synth.types import Problem, Score, Unscorable
-from synth.verify import RIGHT, UNPARSABLE, WRONG
+from synth.types import Problem, Score, Scored, Unscorable
+from synth.verify import UNPARSABLE
 from synth.verify.number import solved_for
 from synth.verify.ordered_list import MAX_CHARS, items, written
 
 FORM = "number"
+GIVES = ("agree",)
 EXAMPLE = {"prompt": "Solve x^2 - 10x + 21 = 0.", "answer": "3 7"}
 
 
 def item_set(problem: Problem, answer: str) -> Score:
-    """1 where the items are the reference's, each as often, in any order."""
+    """1 where the items are the reference's, each as often, in any order. `parts["agree"]`: items in both over those in either."""
     if (gold := items(problem.answer)) is None:
         return Unscorable(reason=f"bad_reference: {problem.answer!r} is no set")
     answer = _without_names(answer.strip(), problem) if "=" in answer else answer.strip()
@@ -30,7 +31,13 @@ def item_set(problem: Problem, answer: str) -> Score:
     readings = [read for form in written(answer, "and", "or") if (read := items(form)) is not None]
     if not readings:
         return UNPARSABLE
-    return RIGHT if any(Counter(given) == Counter(gold) for given in readings) else WRONG
+    wanted = Counter(gold)
+    agree = max(_share(Counter(given), wanted) for given in readings)
+    return Scored(value=float(agree == 1.0), parts={"parsed": 1.0, "agree": agree})
+
+
+def _share(given: Counter, wanted: Counter) -> float:
+    return (given & wanted).total() / either if (either := (given | wanted).total()) else 1.0
 
 
 def _without_names(text: str, problem: Problem) -> str:

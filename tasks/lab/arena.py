@@ -103,7 +103,7 @@ class Marked(Single):
 
 @dataclass(frozen=True)
 class Cited(Single):
-    """One case: a verdict behind the letter of the clause that it rests on. Parts right (the verdict), clause and
+    """One case: a verdict behind the letter of the clause that it rests on. Parts right (the verdict), clause, agree and
     criteria (1 for the clause that applies), right_evidence (1 for that clause, a fifth for another one, 0 for
     none)."""
 
@@ -117,6 +117,7 @@ class Cited(Single):
                 **score.parts,
                 "right": score.value,
                 "clause": applies,
+                "agree": applies,
                 "criteria": applies,
                 "right_evidence": evidence,
             }

@@ -12,14 +12,19 @@ measure on.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
 from random import Random
 from typing import Any
+
+import numpy as np
 
 from synth.knowledge.kb import Entity, Relation
 from synth.preferences.flawed import Flawed
 from synth.preferences.injected_errors import injected_errors
 from synth.preferences.label_noise import Planted, label_noise
 from synth.preferences.making import once
+from synth.preferences.noise_kinds import ANNOTATORS, mixture
 from synth.preferences.wrong_turns import World, wrong_turns
 from synth.types import Demonstration, PreferencePair, Problem, Quarantined, digest, seed_for
 from tasks.errors import UserError
@@ -54,6 +59,7 @@ def preferences(
     exact: float = 0.02,
     near: float = 0.02,
     contradiction: float = 0.01,
+    votes: int = 0,
     makers: Pieces("pair_maker") = [],  # noqa: B006 (read by ast)
     n_made: int = 60,
     flaws: float = 0.3,
@@ -81,6 +87,8 @@ def preferences(
         exact: further pairs, as a share: the same pair from another source
         near: further pairs, as a share: the same with a reworded prompt
         contradiction: further pairs, as a share: the same with its sides swapped
+        votes: simulated annotators, experts and others, who vote on each training pair (the column `votes`); they err at the
+            rate `flip` on average. 0: none
         makers: further sources of pairs
         n_made: problems with a worked solution, of every family and split, for which makers make pairs
         flaws: probability with which the program that stands for a model errs in each step
@@ -141,6 +149,8 @@ def preferences(
     )
     shares = {"flip": flip, "exact": exact, "near": near, "contradiction": contradiction}
     noisy, truth = label_noise(train, rng, **shares) if any(shares.values()) else (train, [])
+    if votes:
+        noisy = voted(noisy, truth, flip, votes, seed_for(stage.seed, "preferences", "votes"))
     about = {
         "errors": dict(sorted(Counter(p.columns["error"]["type"] for p in verified if "error" in p.columns).items())),
         "made": dict(sorted(Counter(p.source.partition("/")[0] for p in verified).items())),
@@ -153,6 +163,20 @@ def preferences(
     }
     pairs = noisy + [p for p in verified if p.split != "train"] + (own.rows if own else [])
     write(stage, pairs, truth, [*quarantined, *(own.quarantined if own else [])], own, about)
+
+
+def voted(
+    pairs: Sequence[PreferencePair], truth: Sequence[Planted], rate: float, votes: int, seed: int
+) -> list[PreferencePair]:
+    """The pairs with the column `votes`: annotator -> 1 for the chosen side, -1 for the other. truth: of each pair, in the same
+    order; without it no label is wrong."""
+    table = mixture(len(pairs), rate, np.random.default_rng(seed), votes=votes)[2]
+    out = []
+    for i, (pair, cast) in enumerate(zip(pairs, table, strict=True)):
+        side = -1 if truth and truth[i].flip else 1
+        given = {name: side * int(v) for name, v in zip(ANNOTATORS, cast, strict=True) if v}
+        out.append(replace(pair, columns={**pair.columns, "votes": given}))
+    return out
 
 
 def write(

@@ -13,15 +13,10 @@ KNOWN: dict[str, str] = {  # recipe -> why it does not do all that it says yet; 
     **dict.fromkeys(
         "duoguard guru planner-r1 reveal-tapo spell think-as-locals-carb variational-reasoning".split(), _PARTS
     ),
-    "compliance-reasoner": _PARTS,
     "fathom-rapo": "its advantages are GRPO's times one number for each step, so no step has another direction",
     "on-policy-distillation": "the teacher is the user's; without one the policy learns from itself",
     "plug-and-play-judge": "the judge is a model of the user's; without one the verifier's value stands for it, on its scale already",
-    "prefcleanbench": "the column votes comes with the user's pairs",
-    "rar2": "its maker asks what the program with errors cannot answer: it wants a model behind an endpoint",
-    "semantic-shield": "the column votes comes with the user's pairs",
     "steporlm-wdpo-genprm": "no pair has a weight until a cleaner or a reward model gives one, so it is DPO",
-    "synrewrite": "its maker asks what the program with errors cannot answer: it wants a model behind an endpoint",
 }
 
 
