@@ -24,7 +24,7 @@ from synth.preferences.flawed import Flawed
 from synth.preferences.injected_errors import injected_errors
 from synth.preferences.label_noise import Planted, label_noise
 from synth.preferences.making import once
-from synth.preferences.noise_kinds import ANNOTATORS, mixture
+from synth.preferences.noise_kinds import ANNOTATORS
 from synth.preferences.wrong_turns import World, wrong_turns
 from synth.types import Demonstration, PreferencePair, Problem, Quarantined, digest, seed_for
 from tasks.errors import UserError
@@ -37,6 +37,7 @@ from tasks.runtime.stage import Stage
 from tasks.storage import tables
 
 RENAMED = {"search_top_k": "sampling: {search_top_k: ...}"}  # knobs that there were -> what to write now
+VOTERS = ("expert", "careless", "expert", "careless", "lazy", "malicious")
 ONLY_WITH = {"tasks.models.own_answers": "sampled_problems"}  # imported only where this knob is set: read by the plan
 
 
@@ -87,8 +88,8 @@ def preferences(
         exact: further pairs, as a share: the same pair from another source
         near: further pairs, as a share: the same with a reworded prompt
         contradiction: further pairs, as a share: the same with its sides swapped
-        votes: simulated annotators, experts and others, who vote on each training pair (the column `votes`); they err at the
-            rate `flip` on average. 0: none
+        votes: simulated annotators who vote on each training pair (the column `votes`): expert, careless, expert, careless,
+            lazy, malicious, and again (synth.preferences.noise_kinds); 0: none
         makers: further sources of pairs
         n_made: problems with a worked solution, of every family and split, for which makers make pairs
         flaws: probability with which the program that stands for a model errs in each step
@@ -150,7 +151,7 @@ def preferences(
     shares = {"flip": flip, "exact": exact, "near": near, "contradiction": contradiction}
     noisy, truth = label_noise(train, rng, **shares) if any(shares.values()) else (train, [])
     if votes:
-        noisy = voted(noisy, truth, flip, votes, seed_for(stage.seed, "preferences", "votes"))
+        noisy = voted(noisy, truth, votes, seed_for(stage.seed, "preferences", "votes"))
     about = {
         "errors": dict(sorted(Counter(p.columns["error"]["type"] for p in verified if "error" in p.columns).items())),
         "made": dict(sorted(Counter(p.source.partition("/")[0] for p in verified).items())),
@@ -165,17 +166,24 @@ def preferences(
     write(stage, pairs, truth, [*quarantined, *(own.quarantined if own else [])], own, about)
 
 
-def voted(
-    pairs: Sequence[PreferencePair], truth: Sequence[Planted], rate: float, votes: int, seed: int
-) -> list[PreferencePair]:
+def voted(pairs: Sequence[PreferencePair], truth: Sequence[Planted], votes: int, seed: int) -> list[PreferencePair]:
     """The pairs with the column `votes`: annotator -> 1 for the chosen side, -1 for the other. truth: of each pair, in the same
     order; without it no label is wrong."""
-    table = mixture(len(pairs), rate, np.random.default_rng(seed), votes=votes)[2]
+    who = [f"{VOTERS[i % len(VOTERS)]}{i + 1}" for i in range(votes)]
+    rates = [ANNOTATORS[VOTERS[i % len(VOTERS)]] for i in range(votes)]
+    right = np.random.default_rng(seed).random((len(pairs), votes)) < rates
     out = []
-    for i, (pair, cast) in enumerate(zip(pairs, table, strict=True)):
-        side = -1 if truth and truth[i].flip else 1
-        given = {name: side * int(v) for name, v in zip(ANNOTATORS, cast, strict=True) if v}
-        out.append(replace(pair, columns={**pair.columns, "votes": given}))
+    for i, (pair, sees) in enumerate(zip(pairs, right, strict=True)):
+        wrong = bool(truth) and truth[i].flip
+        out.append(
+            replace(
+                pair,
+                columns={
+                    **pair.columns,
+                    "votes": {w: 1 - 2 * int(wrong == bool(v)) for w, v in zip(who, sees, strict=True)},
+                },
+            )
+        )
     return out
 
 

@@ -25,11 +25,13 @@ from training.rl.critic import Critic, ValueModel, value_stats
 from training.rl.curriculum.uniform import uniform
 from training.rl.experience import Experience
 from training.rl.objective import PolicyObjective
+from training.rl.group_transform.posterior import posterior
 from training.rl.observation.divergence import divergence
 from training.rl.observation.effective_rank import effective_rank, rank_of
 from training.rl.observation.greedy import greedy
 from training.rl.observation.reference_answer import reference_answer
 from training.rl.observation.regions import regions
+from training.rl.observation.votes import VOTES, votes
 from training.rl.policy_loss.policy_gradient import policy_gradient
 from training.rl.ratio.token import token
 from training.rl.reward.overlong import overlong
@@ -153,6 +155,26 @@ def test_the_belief_in_the_reference_answer_is_that_of_a_whole_pass(player):
         row = pack([Row(ids=ids, trainable=np.arange(len(ids)) >= start)])
         want = score(player.sampler.model, row).logp.exp()[row.trainable].mean()
         assert parts[name] == pytest.approx(float(want), rel=1e-4)
+
+
+def test_a_thought_that_was_hinted_at_is_weighed_by_the_plain_prompt(player):
+    asked = problems(1)
+    (group,) = player.play(asked, 3, 4)
+    (told,) = posterior([group], RolloutServices(player=player, seed=(1,)), {}, np.random.default_rng(0))
+    assert [r.problem for r in told.rollouts] == [asked[0]] * 3
+    assert all(r.info["off_policy"] and np.isfinite(r.score.parts["log_ratio"]) for r in told.rollouts)
+    assert any(abs(r.score.parts["log_ratio"]) > 1e-3 for r in told.rollouts), "the hint moves the policy"
+    (same,) = posterior([group], RolloutServices(player=player, seed=(1,)), {}, np.random.default_rng(0), hint="")
+    assert [r.score.parts["log_ratio"] for r in same.rollouts] == pytest.approx([0.0] * 3, abs=1e-4)
+
+
+def test_the_policy_votes_on_answers_alone(player):
+    table, asked = RolloutServices(player=player), problems(1)
+    told = tuple(table.say(asked[0], [text], "g") for text in ("<answer>5</answer>", "no answer"))
+    (group,) = votes(player, [Group(id="g", rollouts=told)], asked, (3,))
+    share, none = (r.score.parts["votes"] for r in group.rollouts)
+    assert 0 <= share <= 1 and share * VOTES == round(share * VOTES) and none == 0
+    assert votes(player, [Group(id="g", rollouts=told)], asked, (3,))[0].rollouts[0].score == group.rollouts[0].score
 
 
 @pytest.mark.parametrize("r", [1, 3, 8])

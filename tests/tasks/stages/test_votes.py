@@ -13,7 +13,12 @@ from tasks.stages.preferences import voted
 def pairs(n):
     return [
         PreferencePair.make(
-            prompt=f"q{i}", chosen="right", rejected="wrong", source="s", problem=f"p{i}", split="train"
+            prompt=(Message(role="user", content=f"q{i}"),),
+            chosen="right",
+            rejected="wrong",
+            source="s",
+            problem=f"p{i}",
+            split="train",
         )
         for i in range(n)
     ]
@@ -21,14 +26,14 @@ def pairs(n):
 
 def test_votes_speak_of_the_side_that_is_called_better():
     noisy, truth = label_noise(pairs(400), Random(0), flip=0.2, exact=0.0, near=0.0, contradiction=0.0)
-    found = voted(noisy, truth, 0.2, 3, 1)
+    found = voted(noisy, truth, 3, 1)
     assert all(len(p.columns["votes"]) == 3 and set(p.columns["votes"].values()) <= {-1, 1} for p in found)
     mean = {
         flip: np.mean([sum(p.columns["votes"].values()) for p, t in zip(found, truth) if t.flip == flip])
         for flip in (0, 1)
     }
     assert mean[0] > 1 and mean[1] < -1, "most annotators see which labels are wrong"
-    assert voted(noisy, truth, 0.2, 3, 1) == found
+    assert voted(noisy, truth, 3, 1) == found
 
 
 def test_the_flawed_program_knows_a_problem_with_lines_behind_it():

@@ -5,7 +5,8 @@ Yang et al. 2025, "SPELL: Self-Play Reinforcement Learning for evolving Long-Con
 
     r <- max(rule, 1[share of the votes that say right > 1/2])
 
-The rule is the score, the share of votes is the part `votes` of it; a tie leaves the rule alone. Shapes: one reward per
+The rule is the score, the share of votes is the part `votes` of it, by default those of the policy itself (the observation
+`votes`); a tie leaves the rule alone. Shapes: one reward per
 rollout in and out; unscorable stays NaN. Assumes that the verifier errs on wording more than on facts: a rule that
 compares text calls right answers wrong.
 """
@@ -19,6 +20,7 @@ import numpy as np
 from training.rl.reward import part
 from training.types import Group, Rewards
 
+NEEDS = {"votes"}
 READS = ("{votes}",)
 
 
