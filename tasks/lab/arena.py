@@ -8,6 +8,7 @@ tokenizer, renderer, player, environments.
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
@@ -202,11 +203,11 @@ class Rounding(TorchSampler):
 class Known(Renderer):
     """A renderer that writes each prompt once: here the same dozen are asked thousands of times."""
 
-    def prompt(self, messages: Sequence[Message]) -> np.ndarray:
+    def prompt(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()) -> np.ndarray:
         kept = self.__dict__.setdefault("kept", {})
-        key = tuple((m.role, m.content) for m in messages)
+        key = (tuple((m.role, m.content) for m in messages), json.dumps(list(tools)))
         if key not in kept:
-            kept[key] = super().prompt(messages)
+            kept[key] = super().prompt(messages, tools)
         return kept[key].copy()
 
 

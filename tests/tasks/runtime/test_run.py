@@ -8,7 +8,7 @@ import pytest
 
 from tasks import run
 from tasks.paths import CODE
-from tasks.runtime import prefect_shim
+from tasks.runtime import prefect_shim, termination
 
 
 def test_plain_without_the_parent(monkeypatch):
@@ -94,6 +94,12 @@ def test_errors_of_the_work_are_raised_as_they_are(prefect):
         ("rlhf.csv holds no row", "error: rl: rlhf.csv holds no row\n"),
     ],
 )
-def test_a_stage_is_named_once(capsys, sentence, said):
-    assert run._say("rl", ValueError(sentence)) == 2
-    assert capsys.readouterr().err == said
+def test_a_stage_is_named_once(capsys, monkeypatch, sentence, said):
+    def fails(name):
+        raise ValueError(sentence)
+
+    monkeypatch.setattr(run, "_run", fails)
+    monkeypatch.setattr(termination, "on_sigterm", lambda name: None)
+    with pytest.raises(SystemExit) as ended:
+        run._guarded("rl")
+    assert ended.value.code == 2 and capsys.readouterr().err == said
