@@ -1,5 +1,5 @@
 """`espalier env list`: the environments in which problems are played, a line each; `espalier env show NAME`: one, with
-its knobs."""
+its knobs; `espalier env audit NAME`: what its reward is worth before a model is trained on it."""
 
 from __future__ import annotations
 
@@ -9,12 +9,20 @@ from typing import Any
 
 def add(commands: Any) -> None:
     p = commands.add_parser("env", help="list the environments: tools, budgets, what ends an episode")
-    what = p.add_subparsers(dest="what", required=True, metavar="list|show")
+    what = p.add_subparsers(dest="what", required=True, metavar="list|show|audit")
     every = what.add_parser("list", help="a line for each environment")
     every.set_defaults(run=listed)
     one = what.add_parser("show", help="one environment with its knobs")
     one.add_argument("name", metavar="ENVIRONMENT")
     one.set_defaults(run=shown)
+    checked = what.add_parser("audit", help="try its reward without a model: junk, constants, repeats, leaks")
+    checked.add_argument("name", metavar="ENVIRONMENT")
+    checked.add_argument(
+        "--family", help="problems of this family; else those of artifacts/problems and artifacts/questions"
+    )
+    checked.add_argument("-n", type=int, default=100, help="problems that are looked at (default 100)")
+    checked.add_argument("--json", action="store_true", help="findings as JSON")
+    checked.set_defaults(run=audited)
 
 
 def listed(args: argparse.Namespace) -> int:
@@ -44,6 +52,31 @@ def shown(args: argparse.Namespace) -> int:
     for name, default in e.knobs.items():
         print(f"  {name:<16} {default!r}")
     return 0
+
+
+def audited(args: argparse.Namespace) -> int:
+    """0 where every check that could be decided holds, 1 otherwise."""
+    import dataclasses
+    import json
+
+    from tasks.errors import UserError
+    from tasks.evaluation import env_audit
+    from tasks.planning.pieces import find, open_own
+
+    open_own()
+    if args.n < 1:
+        raise UserError(f"-n {args.n}: look at one problem at least")
+    env = find("env", args.name)()
+    train, test = env_audit.problems(args.name, args.family, args.n)
+    findings = env_audit.audit(env, train, test)
+    if args.json:
+        print(json.dumps([dataclasses.asdict(f) for f in findings], ensure_ascii=False, indent=1))
+    else:
+        width = max(len(f.check) for f in findings)
+        for f in findings:
+            word = "not decided" if f.holds is None else "holds" if f.holds else "FINDING"
+            print(f"{word:<11}  {f.check:<{width}}  {f.text}")
+    return int(any(f.holds is False for f in findings))
 
 
 def _pairs(values: dict[str, Any]) -> str:
