@@ -417,7 +417,9 @@ def main() -> None:
     raw = json.loads(RAW.read_text()) if RAW.exists() else {}
     if args.default_run:
         files = sorted((args.default_run / ".espalier/measured").glob("*.json"))
-        raw["default_run"] = {p.stem: json.loads(p.read_text())["seconds"] for p in files}
+        from tasks.runtime.stage import measured
+
+        raw["default_run"] = {p.stem: row["seconds"] for p in files if (row := measured(p)) is not None}
     if not raw.get("default_run"):
         raise SystemExit(
             "the seconds of a default run are not known yet: give --default-run CHECKOUT, in which `make run` has run"

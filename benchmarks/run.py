@@ -47,11 +47,12 @@ def measured(folder: Path) -> list[tuple[str, float, float]]:
     """(stage, seconds, peak MB) of the stages that ran, in the order of the graph."""
     import yaml
 
+    from tasks.runtime.stage import measured as of_stage
+
     measures = []
     for stage in yaml.safe_load((folder / "dvc.yaml").read_text(encoding="utf-8"))["stages"]:
         path = folder / ".espalier" / "measured" / f"{stage}.json"
-        if path.exists():
-            row = json.loads(path.read_text(encoding="utf-8"))
+        if path.exists() and (row := of_stage(path)) is not None:
             measures.append((stage, row["seconds"], row["peak_rss_mb"]))
     return measures
 
