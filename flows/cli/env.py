@@ -6,6 +6,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from flows.cli._text import count
+
 
 def add(commands: Any) -> None:
     p = commands.add_parser("env", help="list the environments: tools, budgets, what ends an episode")
@@ -20,7 +22,7 @@ def add(commands: Any) -> None:
     checked.add_argument(
         "--family", help="problems of this family; else those of artifacts/problems and artifacts/questions"
     )
-    checked.add_argument("-n", type=int, default=100, help="problems that are looked at (default 100)")
+    checked.add_argument("-n", type=count, default=100, help="problems that are looked at (default 100)")
     checked.add_argument("--json", action="store_true", help="findings as JSON")
     checked.set_defaults(run=audited)
 

@@ -259,14 +259,11 @@ def _of_size(plans: dict[str, Any], wanted: set[str]) -> dict[str, str]:
     from tasks.planning import estimate
 
     model = estimate.size(plans)
-    if model is None or not wanted & estimate.memory(plans, model).keys():
+    needed = estimate.memory(plans, model) if model else {}
+    if model is None or not wanted & needed.keys():
         return {}
     time = {n: f"{_clock(s)}, " for n, s in estimate.seconds(plans, model).items()}
-    return {
-        n: f"  at most about {time.get(n, '')}{b / 2**30:.1f} GiB"
-        for n, b in estimate.memory(plans, model).items()
-        if n in wanted
-    }
+    return {n: f"  at most about {time.get(n, '')}{needed[n] / 2**30:.1f} GiB" for n in needed if n in wanted}
 
 
 def seconds(root: Path, known: dict[str, Any], plans: dict[str, Any]) -> dict[str, float]:

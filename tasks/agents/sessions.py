@@ -20,7 +20,6 @@ import secrets
 import shlex
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -74,7 +73,7 @@ class Turn:
 class Session:
     """One episode of a program: what its address is asked, and its process."""
 
-    def __init__(self, program: Program, problem: Problem, address: str, code: Callable[[Session], object]) -> None:
+    def __init__(self, program: Program, problem: Problem, address: str, forget: Callable[[Session], object]) -> None:
         self.program, self.name, self.key = program, secrets.token_hex(8), secrets.token_urlsafe(32)
         self.base = f"{address}/sessions/{self.name}"
         self.waiting: deque[Waiting] = deque()
@@ -88,7 +87,7 @@ class Session:
         self.changed = threading.Condition()
         self._now: Waiting | None = None
         self._folder = Path(tempfile.mkdtemp(prefix="espalier-agent-"))
-        self._forget = code
+        self._forget = forget
         given = {"id": problem.id, "prompt": [{"role": m.role, "content": m.content} for m in problem.prompt]}
         (self._folder / "problem").write_text(json.dumps({**given, "question": problem.question}, ensure_ascii=False))
         self._process = self._started()
@@ -299,13 +298,14 @@ class Sessions:
 
     def __init__(self) -> None:
         self.open: dict[str, Session] = {}
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
-        self.address = f"http://127.0.0.1:{self.port}"
+        listening = local.listening(0)
+        port = listening.getsockname()[1]
+        self.address = f"http://127.0.0.1:{port}"
         guarded = local.Guard(_application(self), max_body=BODY, told=_told)
-        self._server = uvicorn.Server(local.config(guarded, port=self.port, level="error"))
-        self._server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
-        self._thread = threading.Thread(target=self._server.run, name="agents", daemon=True)
+        self._server = uvicorn.Server(local.config(guarded, port=port, level="error"))
+        self._thread = threading.Thread(
+            target=self._server.run, kwargs={"sockets": [listening]}, name="agents", daemon=True
+        )
         self._thread.start()
         until = time.monotonic() + 30
         while not self._server.started:
@@ -374,11 +374,14 @@ def _application(sessions: Sessions) -> FastAPI:
         assert found is not None
         return found
 
-    async def body(http: Request) -> dict[str, Any]:
+    async def parsed(http: Request) -> Any:
         try:
-            value = json.loads(await http.body())
+            return json.loads(await http.body())
         except (ValueError, RecursionError) as e:
             raise Refused("the body of the request is no JSON") from e
+
+    async def body(http: Request) -> dict[str, Any]:
+        value = await parsed(http)
         if not isinstance(value, dict):
             raise Refused("the body of the request is no JSON object")
         if value.get("model") not in (None, "", MODEL):
@@ -431,10 +434,7 @@ def _application(sessions: Sessions) -> FastAPI:
     @app.post("/sessions/{name}/result")
     async def posted(name: str, http: Request) -> dict[str, str]:
         of = session(name, http)
-        try:
-            value = json.loads(await http.body())
-        except (ValueError, RecursionError) as e:
-            raise Refused("the body of the request is no JSON") from e
+        value = await parsed(http)
         of.post(result(value if isinstance(value, dict) else {"answer": value}))
         return {"status": "ok"}
 

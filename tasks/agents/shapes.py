@@ -27,21 +27,10 @@ from training.types import Segment
 ROLES = ("system", "developer", "user", "assistant", "tool")
 OVERRULED = ("temperature", "top_p", "top_k", "min_p", "seed", "frequency_penalty", "presence_penalty", "logit_bias")
 # Say nothing about the reply's text, or what every reply here is anyway.
-HARMLESS = {
-    *(
-        "model",
-        "stream",
-        "stream_options",
-        "user",
-        "metadata",
-        "store",
-        "parallel_tool_calls",
-        "service_tier",
-        "logprobs",
-    ),
-    *("reasoning", "reasoning_effort", "thinking", "include", "truncation", "background", "prompt_cache_key"),
-    *("safety_identifier", "verbosity", "prompt_cache_retention"),
-}
+HARMLESS = frozenset(
+    "model stream stream_options user metadata store parallel_tool_calls service_tier logprobs reasoning reasoning_effort "
+    "thinking include truncation background prompt_cache_key safety_identifier verbosity prompt_cache_retention".split()
+)
 _TEXT = ("text", "input_text", "output_text")
 
 

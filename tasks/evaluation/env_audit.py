@@ -4,7 +4,7 @@ Decided here: whether the reference answer earns 1 and junk nothing, by the veri
 in a process of its own, gives the same; whether test problems stand among those to train on; whether a constant, a copy
 of the question or a list of all answers is paid; whether a grader that breaks says 0; and, by the interpreter's own
 audit events (PEP 578), whether a model's answer is executed in the process of the trainer, and what scoring opens
-(connections, processes, files to write).
+(connections, processes; files that it removes).
 
 Run as a program it is that process of its own: JSON in, JSON out.
 """
@@ -17,12 +17,12 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from synth.types import Message, Problem, Scored
+from synth.types import Problem, Scored, from_row, to_row
 from synth.verify import verify
 from tasks.errors import UserError
 from tasks.planning import pieces
@@ -74,9 +74,10 @@ def audit(env: Any, train: Sequence[Problem], test: Sequence[Problem]) -> list[F
     """env: the environment. Raises ValueError where there is no problem to train on."""
     if not train:
         raise ValueError("there is no problem to audit")
-    scored = [(p, verify(p, p.answer)) for p in train]
-    wrong = [p for p, s in scored if not (isinstance(s, Scored) and s.value == 1.0)]
-    out = [_finding("reference answer earns 1", not wrong, len(wrong), len(train), "do not", wrong[:1])]
+    wrong = [p for p in train if _value(verify(p, p.answer)) != 1.0]
+    example = f"; {len(wrong)} do not, for example {wrong[0].question[:60]!r}" if wrong else ""
+    right = f"{len(train) - len(wrong)} of {len(train)}{example}"
+    out = [Finding(check="reference answer earns 1", holds=not wrong, text=right)]
     paid = [(p, j) for p in train for j in JUNK if _value(verify(p, j)) > 0 and j.strip() != p.answer.strip()]
     several = Counter(j for _, j in paid)
     out.append(
@@ -102,9 +103,9 @@ def audit(env: Any, train: Sequence[Problem], test: Sequence[Problem]) -> list[F
     guesses = {"a constant": constant, "the question": None, "a list of all answers": ", ".join(answers)}
     for name, guess in guesses.items():
         mean = sum(_value(verify(p, p.question if guess is None else guess)) for p in train) / len(train)
-        shown = (
-            f"{constant[:30]!r} earns {mean:.2f} on average" if name == "a constant" else f"earns {mean:.2f} on average"
-        )
+        shown = f"earns {mean:.2f} on average"
+        if name == "a constant":
+            shown = f"{constant[:30]!r} {shown}"
         decided = len(answers) > 1 or name == "the question"
         out.append(Finding(check=f"{name} is not paid", holds=mean <= MOST if decided else None, text=shown))
     return [*out, _broken(train[0]), *_apart(train[:APART])]
@@ -112,11 +113,6 @@ def audit(env: Any, train: Sequence[Problem], test: Sequence[Problem]) -> list[F
 
 def _value(score: Any) -> float:
     return score.value if isinstance(score, Scored) else 0.0
-
-
-def _finding(check: str, holds: bool, n: int, of: int, word: str, some: Sequence[Problem]) -> Finding:
-    example = f", for example {some[0].question[:60]!r}" if some else ""
-    return Finding(check=check, holds=holds, text=f"{of - n} of {of}" + (f"; {n} {word}{example}" if n else ""))
 
 
 def _played(env: Any, problems: Sequence[Problem]) -> Finding:
@@ -150,7 +146,7 @@ def _broken(problem: Problem) -> Finding:
 def _apart(problems: Sequence[Problem]) -> list[Finding]:
     """What scoring in two processes with other hash seeds shows: the same verdicts, nothing executed, nothing opened.
     Raises RuntimeError where such a process fails."""
-    given = json.dumps([asdict(p) for p in problems])
+    given = json.dumps([to_row(p) for p in problems])
     runs = []
     for seed in ("1", "2"):
         done = subprocess.run(
@@ -189,7 +185,7 @@ def _apart(problems: Sequence[Problem]) -> list[Finding]:
 def main() -> None:
     """Score each problem's reference answer and a marked program, and say what happened meanwhile."""
     pieces.open_own()
-    asked = [Problem(**{**row, "prompt": tuple(Message(**m) for m in row["prompt"])}) for row in json.load(sys.stdin)]
+    asked = [from_row(Problem, row) for row in json.load(sys.stdin)]
     scores: list[Any] = []
     for p in asked:  # first, so that what is imported on the way is no finding
         scores += [_plain(verify(p, x)) for x in (p.answer, MARK)]

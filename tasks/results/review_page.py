@@ -7,7 +7,6 @@ a page of somebody else that is open in the same browser can read it or press it
 from __future__ import annotations
 
 import secrets
-import socket
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from typing import Any
 from urllib.parse import parse_qs
@@ -72,8 +71,7 @@ def serve(review: Review, port: int, ready: Callable[[str], None]) -> None:
         server.should_exit = True
 
     app = local.Guard(App(review, done), token=token, open_paths=(), max_body=4096)
-    local.free(port)
-    listening = socket.create_server(("127.0.0.1", port))
+    listening = local.listening(port)
     server = uvicorn.Server(local.config(app, port=port, lifespan="off"))
     with listening:
         ready(local.link(f"http://127.0.0.1:{listening.getsockname()[1]}", token))

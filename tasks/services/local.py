@@ -371,16 +371,18 @@ def config(app: Asgi, *, port: int, host: str = "127.0.0.1", level: str = "warni
     )
 
 
+def listening(port: int, host: str = "127.0.0.1") -> socket.socket:
+    """A socket that listens on the port; 0: on one that is free. Raises UserError where it cannot be had."""
+    try:
+        return socket.create_server((host.strip("[]"), port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except (OSError, OverflowError) as e:
+        why = "is in use" if getattr(e, "errno", 0) == errno.EADDRINUSE else f"of {host} cannot be had ({e})"
+        raise UserError(f"port {port} {why}: name another with --port") from None
+
+
 def free(port: int, host: str = "127.0.0.1") -> None:
     """Raises UserError where nothing can listen on the port: commands ask before they load what they will serve."""
-    kind = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(kind) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host.strip("[]"), port))
-        except (OSError, OverflowError) as e:
-            why = "is in use" if getattr(e, "errno", 0) == errno.EADDRINUSE else f"of {host} cannot be had ({e})"
-            raise UserError(f"port {port} {why}: name another with --port") from None
+    listening(port, host).close()
 
 
 def run(app: Asgi, *, port: int, host: str = "127.0.0.1", level: str = "warning", **more: Any) -> None:

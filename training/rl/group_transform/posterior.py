@@ -21,7 +21,7 @@ import numpy as np
 from training.rl.group_transform import asked
 from training.rl.observation import with_parts
 from training.rl.rollout_services import RolloutServices
-from training.types import Group, Rollout
+from training.types import Group
 
 GIVES = ("log_ratio",)
 HINT = "\nHint: the answer is {}. Find a way that leads there."
@@ -40,10 +40,6 @@ def _drawn(group: Group, services: RolloutServices, hint: str) -> Group:
     for rollout in helped.rollouts:
         plain = services.again(rollout, problem, group.id)
         n = plain.n_model  # the plain episode may end before the helped one
-        ratio = _written(plain) - _written(rollout)[:n]
+        ratio = plain.each("logp") - rollout.each("logp")[:n]
         told.append(with_parts(plain, {"log_ratio": float(ratio.mean()) if n else 0.0}))
     return replace(group, rollouts=tuple(told))
-
-
-def _written(rollout: Rollout) -> np.ndarray:
-    return np.concatenate([s.logp for s in rollout.segments if s.logp is not None]).astype(np.float64)
