@@ -10,7 +10,8 @@ its name, whose keyword-only arguments are the options, and which gives an objec
     actions     of an episode, where there are few (may be left out)
     remote      the address of the server that answers, where it is none of this process (may be left out)
     problem(seed, split, index) -> {"prompt", "answer", "item"} and, where the text does not tell problems apart, "root";
-                None where there are no more. `item` is JSON: all that scoring needs
+                None where there are no more. `item` is JSON: all that scoring needs (may be left out with turns, where an
+                item is a seed: the problem is then what its episode says first)
     score(item, answer) -> a number, or (number, {part: number})        without turns
     episode(item) -> an object with start() -> messages and step(text) -> (messages, over, reward)    with turns
 

@@ -132,7 +132,8 @@ def sentence(e, path) -> str:
 def answered(made, episodes, asked) -> dict:
     op = asked["op"]
     if op == "problem":
-        row = made.problem(asked["seed"], asked["split"], asked["index"])
+        drawn = getattr(made, "problem", None)
+        row = drawn(asked["seed"], asked["split"], asked["index"]) if drawn else seeded(made, asked["seed"])
         if row is None:
             return {"none": True}
         prompt = row["prompt"]
@@ -146,6 +147,15 @@ def answered(made, episodes, asked) -> dict:
         return {"messages": spoken(episodes[asked["episode"]].start())}
     messages, over, reward = episodes[asked["episode"]].step(asked["text"])
     return {"messages": spoken(messages), "over": bool(over), "reward": number(reward)}
+
+
+def seeded(made, seed) -> dict:
+    """The problem of an environment that has none of its own, but an episode for each seed: what that says first."""
+    item = {"seed": seed % 2**31}
+    episode = made.episode(item)
+    shown = episode.start()
+    episode.close()
+    return {"prompt": shown, "answer": "", "item": item, "root": str(item["seed"])}
 
 
 def number(value) -> float:

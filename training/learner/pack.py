@@ -182,12 +182,12 @@ def split(batch: Batch, max_tokens: int, rows_per_unit: int = 1) -> Iterator[Bat
     units = [range(lo, min(lo + rows_per_unit, batch.rows)) for lo in range(0, batch.rows, rows_per_unit)]
     tokens = [sum(batch.lengths[i] - begun[i] for i in unit) for unit in units]
     for lo, hi in _parts(tokens, [begun[unit[0]] for unit in units], max_tokens):
-        part = select(batch, units[lo][0], units[hi - 1][-1] + 1)
+        some = select(batch, units[lo][0], units[hi - 1][-1] + 1)
         # what a row went on from may be in another part: then this one has more to compute than was thought
-        if hi - lo > 1 and part.prefixes and sum(part.lengths) - sum(shared_tokens(part)) > max_tokens:
-            yield from split(replace(part, prefixes=[]), max_tokens, rows_per_unit)
+        if hi - lo > 1 and some.prefixes and sum(some.lengths) - sum(shared_tokens(some)) > max_tokens:
+            yield from split(replace(some, prefixes=[]), max_tokens, rows_per_unit)
         else:
-            yield part
+            yield some
 
 
 def _parts(tokens: Sequence[int], begun: Sequence[int], most: int) -> list[tuple[int, int]]:
@@ -195,6 +195,8 @@ def _parts(tokens: Sequence[int], begun: Sequence[int], most: int) -> list[tuple
     from, which is computed again where a part begins with it. Of the ways in which no part of several units has more
     than `most` tokens, the one that computes least; of equals the one whose parts are filled in order."""
     ends = [0, *itertools.accumulate(tokens)]
+    if ends[-1] <= most:  # of most steps; what follows looks at every pair of cuts that fits
+        return [(0, len(tokens))]
     if not any(begun):
         out, lo = [], 0
         for hi in range(1, len(tokens)):

@@ -39,13 +39,6 @@ class Gymnasium:
     def _made(self):
         return self.package.make(self.id, **self.config)
 
-    def problem(self, seed, split, index):
-        item = {"seed": seed % 2**31}
-        episode = self.episode(item)
-        shown = episode.start()
-        episode.close()
-        return {"prompt": shown, "answer": "", "item": item, "root": str(item["seed"])}
-
     def episode(self, item):
         return Episode(self, self._made(), item["seed"])
 

@@ -32,13 +32,6 @@ class Openenv:
                 )
         self.name, self.version = f"openenv.{schema['action'].get('title', 'environment')}", str(urlsplit(url).port)
 
-    def problem(self, seed, split, index):
-        item = {"seed": seed % 2**31}
-        episode = self.episode(item)
-        shown = episode.start()
-        episode.close()
-        return {"prompt": shown, "answer": "", "item": item, "root": str(item["seed"])}
-
     def episode(self, item):
         return Episode(self, item["seed"])
 

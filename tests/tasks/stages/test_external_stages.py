@@ -1,6 +1,7 @@
 """Environments of other people through the stages: what is learned through an adapter is what is learned in this process,
 an audit stands before training, and graders that crash move no baseline."""
 
+import itertools
 import json
 import shutil
 import textwrap
@@ -160,9 +161,8 @@ def test_with_half_of_the_scorings_crashed_advantages_are_those_of_the_other_hal
         )
     )
     made = [problem({"adapter": "file", "path": str(path)}, 0, "train", i) for i in range(3)]
-    source = tiny.Scripted(
-        lambda seen, seed: f"<answer>{('crash', 'right', 'crash again', 'wrong')[seed % 4]}</answer>"
-    )
+    said = itertools.cycle(("crash", "right", "crash again", "wrong"))
+    source = tiny.Scripted(lambda seen, seed: f"<answer>{next(said)}</answer>")
     player = Player(
         sampler=source,
         renderer=source.renderer,
@@ -182,7 +182,7 @@ def test_with_half_of_the_scorings_crashed_advantages_are_those_of_the_other_hal
     batches, metrics = played(0)
     (batch,) = list(batches)
     crashed = [r for g in played.groups for r in g.rollouts if isinstance(r.score, Unscorable)]
-    assert 8 < len(crashed) < 16 and metrics["unscorable"] == len(crashed) / 24
+    assert len(crashed) == 12 and metrics["unscorable"] == len(crashed) / 24
     assert {r.score.reason for r in crashed} == {"external_crashed: its process ended with code 1: no message"}
     left = [tuple(r for r in g.rollouts if isinstance(r.score, Scored)) for g in played.groups]
     rewards = [np.array([r.score.value for r in rollouts]) for rollouts in left]
