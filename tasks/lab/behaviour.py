@@ -169,9 +169,7 @@ def protocol_of(name: str, where: str = "behaviour") -> dict[str, Any]:
     full = {"steps": 40, "seeds": 8, "set": {}, "against_set": {}, "both": {}, "against": "grpo"} | given
     for key, valid in (("metric", METRICS), ("direction", {"higher", "lower"})):
         if full.get(key) not in valid and not (key == "metric" and str(full.get(key)).startswith("part.")):
-            raise UserError(
-                f"recipe {name}: {where}.{key} is {full.get(key)!r}: {nearest(str(full.get(key)), valid)}"
-            )
+            raise UserError(f"recipe {name}: {where}.{key} is {full.get(key)!r}: {nearest(str(full.get(key)), valid)}")
     if full.get("margin", 0) < 0:
         raise UserError(
             f"recipe {name}: {where}.margin is {full['margin']}: say how much worse it may be as a number of 0 or more"
@@ -531,7 +529,9 @@ def behave(name: str, where: str = "behaviour", *, progress: Any = lambda text: 
                 )
             pair.append(outcome[protocol["metric"]])
         values.append((pair[0], pair[1]))
-        progress(f"{name} in {protocol['task']}: seed {seed} of {protocol['seeds']}: {pair[0]:.4g} against {pair[1]:.4g}")
+        progress(
+            f"{name} in {protocol['task']}: seed {seed} of {protocol['seeds']}: {pair[0]:.4g} against {pair[1]:.4g}"
+        )
     effect = summary([a - b for a, b in values])
     if len(values) > 1 and effect["high"] == effect["low"]:
         raise UserError(
