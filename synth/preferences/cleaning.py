@@ -4,7 +4,7 @@ and estimates how many labels are wrong."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,9 +12,9 @@ import numpy as np
 from synth.preferences.cleaners._columns import anchor, swap_sides
 from synth.preferences.cleaners._features import BLIND, Known, differences, kind
 from synth.preferences.cleaners._length import style
-from synth.preferences.cleaners._noise import estimate
+from synth.preferences.cleaners._noise import estimate, ranks
 from synth.preferences.cleaners._overlap import Protected
-from synth.preferences.cleaners.confident_learning import noise_rate, symmetric
+from synth.preferences.cleaners.confident_learning import noise_rate_of_pairs
 from synth.types import Decision, PreferencePair, UserError
 
 
@@ -83,7 +83,7 @@ def judge(
         raise ValueError(
             f"{cleaner.piece} made {len(decisions)} decisions about {len(pairs)} pairs: a cleaner returns one per pair, in order"
         )
-    judged = [replace(p, decisions=(*p.decisions, d)) for p, d in zip(pairs, decisions, strict=True)]
+    judged = [_changed(p, decisions=(*p.decisions, d)) for p, d in zip(pairs, decisions, strict=True)]
     if advice:
         return judged, []
     turned = [swap_sides(p) if p.decisions[-1].action == "flip" else p for p in judged]
@@ -118,17 +118,22 @@ def with_columns(
         known = _with(known, "out_of_fold_blind", out_of_fold(known, folds=folds, c=c, blind=True, known=read))
     if "out_of_fold" in missing:
         right = out_of_fold(known, folds=folds, c=c, known=read)
-        kinds = np.array([kind(p.prompt) for p in known])
-        groups = {"all": np.ones(len(known), dtype=bool)} | {
-            k: kinds == k for k in sorted(set(kinds)) if (kinds == k).sum() >= 30
-        }
-        noise = {name: round(noise_rate(*symmetric(right[rows])), 4) for name, rows in groups.items()}
+        kinds = [kind(p.prompt) for p in known]
+        place, named = ranks(kinds), sorted(set(kinds))
+        many = np.flatnonzero(np.bincount(place) >= 30).tolist()
+        groups = {"all": np.ones(len(known), dtype=bool)} | {named[k]: place == k for k in many}
+        noise = {name: round(noise_rate_of_pairs(right[rows]), 4) for name, rows in groups.items()}
         known = _with(known, "out_of_fold", right)
     return known, noise
 
 
 def _with(pairs: Sequence[PreferencePair], name: str, values: Iterable[float]) -> list[PreferencePair]:
-    return [replace(p, columns={**p.columns, name: round(float(x), 6)}) for p, x in zip(pairs, values, strict=True)]
+    return [_changed(p, columns={**p.columns, name: round(float(x), 6)}) for p, x in zip(pairs, values, strict=True)]
+
+
+def _changed(pair: PreferencePair, **fields: Any) -> PreferencePair:
+    """`dataclasses.replace` in a third of its time: it is called for every pair and cleaner."""
+    return PreferencePair(**{**vars(pair), **fields})
 
 
 def group_of(pair: PreferencePair) -> str:
@@ -163,7 +168,7 @@ def margins(difference: Any, groups: Sequence[str], *, folds: int, c: float, hid
     from sklearn.model_selection import GroupKFold
 
     out = np.zeros(difference.shape[0])
-    for seen, unseen in GroupKFold(folds).split(difference, groups=groups):
+    for seen, unseen in GroupKFold(folds).split(difference, groups=ranks(groups)):
         weight, scale = fitted(difference[seen], c), 1.0
         if len(hidden):
             weight[list(hidden)] = 0.0

@@ -22,10 +22,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from markupsafe import Markup
 
 from synth.preferences.cleaners._columns import swap_sides
-from synth.preferences.cleaners._length import report as length_report
+from synth.preferences.cleaners._length import longer_wins
 from synth.preferences.cleaners._overlap import Protected
 from synth.preferences.cleaning import group_of, noise_interval, run_cleaners
 from synth.preferences.imported import Reader
@@ -122,8 +123,8 @@ def clean_rows(
         **({"reviewed": reviewed} if reviews is not None else {}),
         "noise": noise_interval([*kept, *removed, *to_ask]),
         "length": {
-            "before": length_report([p.chosen for p in pairs], [p.rejected for p in pairs])["characters"],
-            "after": length_report([p.chosen for p in kept], [p.rejected for p in kept])["characters"],
+            "before": longer_wins(np.array([len(p.chosen) - len(p.rejected) for p in pairs], dtype=int)),
+            "after": longer_wins(np.array([len(p.chosen) - len(p.rejected) for p in kept], dtype=int)),
         },
     }
     return Cleaned(pairs=kept, removed=removed, asked=to_ask, quarantined=quarantined, card=card)
@@ -159,12 +160,9 @@ def write(cleaned: Cleaned, out: Path) -> None:
     written = dict(
         zip(FILES, (cleaned.pairs, before, cleaned.removed, cleaned.asked, cleaned.quarantined), strict=True)
     )
-    digests = {}
+    digests, encode = {}, json.JSONEncoder(ensure_ascii=False).encode
     for name, values in written.items():
-        lines = [
-            json.dumps({"id": v.id, **as_row(v)} if isinstance(v, PreferencePair) else vars(v), ensure_ascii=False)
-            for v in values
-        ]
+        lines = [encode({"id": v.id, **as_row(v)} if isinstance(v, PreferencePair) else vars(v)) for v in values]
         data = "".join(line + "\n" for line in lines).encode()
         (out / f"{name}.jsonl").write_bytes(data)
         digests[f"{name}.jsonl"] = hashlib.sha256(data).hexdigest()
@@ -198,16 +196,17 @@ def as_row(pair: PreferencePair) -> dict[str, Any]:
         (lambda text: text) if plain else (lambda text: [{"role": "assistant", "content": text}])
     )
     prompt = pair.prompt[0].content if plain else [_message(m) for m in pair.prompt]
-    decisions = [
-        {"step": d.step, "action": d.action, "reason": d.reason, "score": round(d.score, 6)} for d in pair.decisions
-    ]
     return {
         "prompt": prompt,
         "chosen": side(pair.chosen),
         "rejected": side(pair.rejected),
         "weight": round(weight(pair), 6),
         "source": pair.source,
-        "reasons": [d for d in decisions if d["action"] != "keep"],
+        "reasons": [
+            {"step": d.step, "action": d.action, "reason": d.reason, "score": round(d.score, 6)}
+            for d in pair.decisions
+            if d.action != "keep"
+        ],
     }
 
 

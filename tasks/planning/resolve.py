@@ -40,7 +40,6 @@ RECIPE = {
     "stages",
     "checks",
     "behaviour",
-    "on_task",
     "shown",
 }
 PROFILE = {"title", "threads", "stages", "instructions"}

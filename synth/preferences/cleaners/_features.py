@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from operator import sub
 from typing import Any
 
 import numpy as np
@@ -70,11 +71,7 @@ def differences(
             (good, a), (bad, b) = read(p.chosen), read(p.rejected)
             known[key] = (kind(p.prompt), f"tag {good}", f"tag {bad}", np.array(a) - np.array(b))
         rows.append(known[key])
-    more = (
-        [[v - w for v, w in zip(extra(p.chosen).values(), extra(p.rejected).values(), strict=True)] for p in pairs]
-        if extra
-        else []
-    )
+    more = [list(map(sub, extra(p.chosen).values(), extra(p.rejected).values())) for p in pairs] if extra else []
     names = {n for about in {r[0] for r in rows} for name in NAMES for n in (name, f"{about}: {name}")}
     names |= {n for about, tag in {(r[0], t) for r in rows for t in r[1:3]} for n in (tag, f"{about}: {tag}")}
     names |= set(extra("")) if extra else set()
@@ -151,7 +148,7 @@ def kind(prompt: Sequence[Message]) -> str:
 
 
 def tokens(text: str) -> Counter[str]:
-    return Counter(_TOKEN.findall(text.lower()))
+    return Counter(_TOKEN.findall(text.lower())) if text else Counter()
 
 
 def _numbers(words: Counter[str]) -> Counter[str]:

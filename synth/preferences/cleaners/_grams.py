@@ -12,7 +12,7 @@ estimates the Jaccard similarity of their sets of grams; an empty bin borrows fr
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -88,16 +88,38 @@ def hashed(texts: Sequence[str]) -> Hashed:
     return Hashed(bins=bins, text=text, numbers=numbers, words=words)
 
 
-def gram_sets(texts: Sequence[str]) -> list[np.ndarray]:
-    """The sorted distinct gram hashes of each text."""
+def gram_sets(texts: Iterable[str], *, n: int = 2, written: Callable[[str], bytes] = plain) -> list[np.ndarray]:
+    """The sorted distinct hashes of the word n-grams of each text; one shorter than n words is one gram. written: the bytes
+    that the words are read from."""
     out: list[np.ndarray] = []
-    for first, last, raw, ends in _blocks(texts):
+    for first, last, raw, ends in _blocks(texts, written):
         word, owner, _ = _words(raw, ends)
-        gram, at = _grams(word, owner, np.bincount(owner, minlength=last - first))
-        order = np.argsort(at, kind="stable")
-        out += [
-            np.unique(part) for part in np.split(gram[order], np.cumsum(np.bincount(at, minlength=last - first))[:-1])
-        ]
+        count = np.bincount(owner, minlength=last - first)
+        begin = np.cumsum(count) - count
+        size = np.maximum(1, count - n + 1)
+        end = np.cumsum(size)
+        gram = np.empty(end[-1], np.uint64)
+        if len(word) >= n:
+            whole = np.full(len(word) - n + 1, np.uint64(n))
+            for k in range(n):
+                whole = whole * _A + word[k : len(whole) + k]
+            inside = owner[n - 1 :] == owner[: len(whole)]
+            at = np.flatnonzero(inside)
+            gram[(end - size)[owner[at]] + at - begin[owner[at]]] = mix(whole[inside])
+        for short in np.flatnonzero(count < n):
+            few = np.full(1, np.uint64(count[short]))
+            for k in range(count[short]):
+                few = few * _A + word[begin[short] + k]
+            gram[end[short] - 1] = mix(few)[0]
+        starts = (end - size).tolist()
+        for a, b in zip(starts, end.tolist(), strict=True):
+            gram[a:b].sort()
+        distinct = np.ones(len(gram), bool)
+        distinct[1:] = gram[1:] != gram[:-1]
+        distinct[starts] = True
+        sums = np.cumsum(distinct)
+        gram, stops = gram[distinct], sums[end - 1].tolist()
+        out += [gram[a:b] for a, b in zip([0, *stops[:-1]], stops, strict=True)]
     return out
 
 
@@ -135,16 +157,24 @@ def bands(bins: np.ndarray, *, rows: int = 4) -> np.ndarray:
     return key
 
 
-def _blocks(texts: Sequence[str]) -> Iterator[tuple[int, int, np.ndarray, np.ndarray]]:
+def _blocks(
+    texts: Iterable[str], written: Callable[[str], bytes] = plain
+) -> Iterator[tuple[int, int, np.ndarray, np.ndarray]]:
     """(first, last, bytes, end of each text in them), texts parted by a space, blocks of about BLOCK bytes."""
     first, parts, size = 0, [], 0
-    for i, text in enumerate(texts):
-        parts.append(plain(text))
+
+    def block() -> tuple[int, int, np.ndarray, np.ndarray]:
+        raw = np.frombuffer(b" ".join([*parts, b""]), np.uint8)
+        return first, first + len(parts), raw, np.cumsum([len(p) + 1 for p in parts])
+
+    for text in texts:
+        parts.append(written(text))
         size += len(parts[-1]) + 1
-        if size >= BLOCK or i + 1 == len(texts):
-            raw = np.frombuffer(b" ".join([*parts, b""]), np.uint8)
-            yield first, i + 1, raw, np.cumsum([len(p) + 1 for p in parts])
-            first, parts, size = i + 1, [], 0
+        if size >= BLOCK:
+            yield block()
+            first, parts, size = first + len(parts), [], 0
+    if parts:
+        yield block()
 
 
 def _words(raw: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from synth.preferences.cleaners.confident_learning import noise_rate, symmetric
+from synth.preferences.cleaners.confident_learning import noise_rate_of_pairs
 
 UNKNOWN = "no anchors: not identifiable; the estimate believes that most labels are right and sees only what the features can see"
 
@@ -33,7 +33,7 @@ def estimate(
     if n >= least:
         low, high = wilson(wrong, n)
         return known | {"rate": wrong / n, "low": low, "high": high, "method": "anchors", "note": ""}
-    names, index = np.unique(np.asarray(groups), return_inverse=True)
+    index = ranks(groups)
     order = np.argsort(index, kind="stable")
     size = np.bincount(index)
     begin = np.cumsum(size) - size
@@ -44,16 +44,23 @@ def estimate(
         return order[np.repeat(begin[drawn] - np.cumsum(many) + many, many) + np.arange(many.sum())]
 
     rng = np.random.default_rng(seed)
-    rates = [noise_rate(*symmetric(right[members(rng.integers(0, len(names), len(names)))])) for _ in range(draws)]
+    rates = [noise_rate_of_pairs(right[members(rng.integers(0, len(size), len(size)))]) for _ in range(draws)]
     low, high = (float(np.quantile(rates, q)) for q in (0.025, 0.975))
     note = UNKNOWN if n == 0 else f"{n} anchors are fewer than {least}: {UNKNOWN.partition(': ')[2]}"
     return known | {
-        "rate": noise_rate(*symmetric(right)),
+        "rate": noise_rate_of_pairs(right),
         "low": low,
         "high": high,
         "method": "confident joint",
         "note": note,
     }
+
+
+def ranks(names: Sequence[str]) -> np.ndarray:
+    """[n] int64 place of each name among the distinct ones, sorted; an array of the names would be as wide as the
+    longest."""
+    place = {name: i for i, name in enumerate(sorted(set(names)))}
+    return np.array([place[name] for name in names], dtype=np.int64)
 
 
 def wilson(k: int, n: int, z: float = 1.959964) -> tuple[float, float]:

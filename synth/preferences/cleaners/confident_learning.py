@@ -76,9 +76,14 @@ def confident_joint(labels: np.ndarray, probabilities: np.ndarray) -> np.ndarray
     )  # a tie falls to the given label
     seen = confident.any(axis=1)
     counts = np.bincount(labels[seen] * k + guess[seen], minlength=k * k).reshape(k, k).astype(float)
+    return _calibrated(counts, np.bincount(labels, minlength=k))
+
+
+def _calibrated(counts: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """counts [K, K], each of its rows scaled to the number of rows that bear the label."""
     np.fill_diagonal(counts, counts.diagonal().clip(min=1.0))
-    counts *= (np.bincount(labels, minlength=k) / counts.sum(axis=1))[:, None]
-    return counts * (n / counts.sum())
+    counts *= (rows / counts.sum(axis=1))[:, None]
+    return counts * (rows.sum() / counts.sum())
 
 
 def prune_by_noise_rate(labels: np.ndarray, probabilities: np.ndarray) -> np.ndarray:
@@ -96,5 +101,18 @@ def prune_by_noise_rate(labels: np.ndarray, probabilities: np.ndarray) -> np.nda
 
 def noise_rate(labels: np.ndarray, probabilities: np.ndarray) -> float:
     """The estimated share of rows whose given label is not the true one."""
-    joint = confident_joint(labels, probabilities)
+    return _off_diagonal(confident_joint(labels, probabilities))
+
+
+def noise_rate_of_pairs(right: np.ndarray) -> float:
+    """`noise_rate(*symmetric(right))`, from the pairs alone: both classes have the same threshold and counts."""
+    n, least = len(right), right.mean() - 1e-6
+    label, other = right >= least, 1 - right >= least
+    moved = other & ~(label & (right >= 1 - right))
+    stays = label & ~moved
+    a, b = float(np.count_nonzero(stays)), float(np.count_nonzero(moved))
+    return _off_diagonal(_calibrated(np.array([[a, b], [b, a]]), np.array([n, n])))
+
+
+def _off_diagonal(joint: np.ndarray) -> float:
     return float(1 - np.trace(joint) / joint.sum())

@@ -19,13 +19,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from synth.preferences.cleaners._grams import jaccard, mix
+from synth.preferences.cleaners._grams import gram_sets, jaccard, mix
 from synth.types import Decision, PreferencePair
 
-_TOKEN = re.compile(r"\w+|[^\w\s]")
 _TAG = re.compile(r"</?\w+>")
 _NUMBER = re.compile(r"\d+")
-_ODD = np.uint64(0x9E3779B97F4A7C15)
+_MARK, _BLANK = re.compile(r"[^\w\s\x00-\x7f]"), re.compile(r"[^\S\x00-\x7f]")
+_BLOCK = 1000  # pairs whose grams are worked on at once
+_OFTEN = (1 << 20) - 1  # grams that are more frequent rank alike
 _MANY = 10_000  # pairs that a filter lets through: beyond, reading them all costs more than it saves
 Sides = tuple[np.ndarray, np.ndarray, np.ndarray]
 
@@ -40,8 +41,8 @@ def duplicates(pairs: Sequence[PreferencePair], *, threshold: float = 0.7, ngram
         raise ValueError(
             f"duplicates: threshold = {threshold}, ngram = {ngram}: they must lie in (0, 1], and be at least 1"
         )
-    words: dict[str, int] = {}
-    sides = [_sides(pair, ngram, words) for pair in pairs]
+    sets = gram_sets((text for pair in pairs for text in _texts(pair)), n=ngram, written=_written)
+    sides: list[Sides] = list(zip(sets[0::3], sets[1::3], sets[2::3], strict=True))
     numbers = [hash(_numbers(pair)) for pair in pairs]
     answers = _Index([s[1:] for s in sides], numbers, threshold)
     prompts = _Index([s[:1] for s in sides], numbers, threshold)
@@ -78,19 +79,14 @@ def _plain(pair: PreferencePair) -> list[list[str]]:
     return [unicodedata.normalize("NFKC", text).casefold().split() for text in _texts(pair)]
 
 
-def _sides(pair: PreferencePair, n: int, words: dict[str, int]) -> Sides:
-    """The hashes of the distinct word n-grams of prompt, chosen and rejected, sorted, tags left out; a text shorter than n
-    words is one gram. `words` numbers the words."""
-    out = []
-    for text in _texts(pair):
-        tokens = _TOKEN.findall(_TAG.sub(" ", unicodedata.normalize("NFKC", text).casefold()))
-        at = np.array([words.setdefault(t, len(words)) for t in tokens], dtype=np.uint64)
-        size = min(n, len(at))
-        gram = np.full(max(1, len(at) - n + 1), size, dtype=np.uint64)
-        for k in range(size):
-            gram = gram * _ODD + at[k : len(gram) + k]
-        out.append(np.unique(mix(gram)))
-    return out[0], out[1], out[2]
+def _written(text: str) -> bytes:
+    """The bytes of a text, whose runs of letters and marks are its words: Unicode NFKC, case folded, without tags."""
+    out = text.lower() if text.isascii() else unicodedata.normalize("NFKC", text).casefold()
+    if "<" in out:
+        out = _TAG.sub(" ", out)
+    if not out.isascii():
+        out = _BLANK.sub(" ", _MARK.sub(r" \g<0> ", out))
+    return out.encode("utf-8", "surrogatepass")
 
 
 def _numbers(pair: PreferencePair) -> tuple:
@@ -114,29 +110,45 @@ class _Index:
         total = sum(len(side) for sides in texts for side in sides)
         shift = np.uint64(64 - min(24, max(10, total.bit_length())))
         often = np.zeros(1 << (64 - int(shift)), np.int32)
-        for k in range(0, len(texts), 1000):
-            np.add.at(often, np.concatenate([side for sides in texts[k : k + 1000] for side in sides]) >> shift, 1)
-        own = []
-        for sides, number in zip(texts, numbers, strict=True):
-            rare = [
-                side[
-                    np.argsort(often[side >> shift], kind="stable")[
-                        : len(side) - math.ceil(threshold * len(side) - 1e-9) + 1
-                    ]
-                ]
-                for side in sides
-            ]
-            own.append(np.unique(mix(np.concatenate(rare) ^ np.uint64(number % 2**64))))
-        keys = np.concatenate(own) if own else np.zeros(0, np.uint64)
-        order = np.argsort(keys, kind="stable")
-        first = np.ones(len(keys), bool)
-        first[1:] = keys[order[1:]] != keys[order[:-1]]
+        for k in range(0, len(texts), _BLOCK):
+            np.add.at(often, np.concatenate([side for sides in texts[k : k + _BLOCK] for side in sides]) >> shift, 1)
+        keys = [np.zeros(0, np.uint64)]
+        owners = [np.zeros(0, np.int32)]
+        for k in range(0, len(texts), _BLOCK):
+            mine = texts[k : k + _BLOCK]
+            every = np.concatenate([side for sides in mine for side in sides])
+            count = np.minimum(often[every >> shift], _OFTEN).astype(np.uint64)
+            ranked = (count << np.uint64(44)) | (every >> np.uint64(20))  # the rarest first; names the gram besides
+            at, rare, own = 0, [], []
+            for i, sides in enumerate(mine, start=k):
+                for side in sides:
+                    part = ranked[at : at + len(side)]
+                    part.sort()
+                    least = len(side) - math.ceil(threshold * len(side) - 1e-9) + 1
+                    rare.append(part[:least])
+                    own.append((i, min(least, len(side))))
+                    at += len(side)
+            who, many = np.array(own).T
+            owner = np.repeat(who, many)
+            number = np.array([x % 2**64 for x in numbers[k : k + _BLOCK]], np.uint64)
+            keys.append(mix(np.concatenate(rare) ^ number[owner - k]))
+            owners.append(owner.astype(np.int32))
+        key, owner = np.concatenate(keys), np.concatenate(owners)
+        order = np.argsort(key, kind="stable")
+        key, owner = key[order], owner[order]
+        fresh = np.ones(len(key), bool)  # a key, each pair that has it counted once
+        fresh[1:] = (key[1:] != key[:-1]) | (owner[1:] != owner[:-1])
+        key, owner = key[fresh], owner[fresh]
+        first = np.ones(len(key), bool)
+        first[1:] = key[1:] != key[:-1]
         group = np.cumsum(first) - 1
-        size = np.bincount(group) if len(keys) else np.zeros(0, int)
+        size = np.bincount(group) if len(key) else np.zeros(0, int)
         shared = np.cumsum(size > 1) - 1  # what one pair has alone leads nowhere
-        place = np.full(len(keys), -1)
-        place[order] = np.where(size[group] > 1, shared[group], -1)
-        self.keys = [part[part >= 0].tolist() for part in np.split(place, np.cumsum([len(o) for o in own])[:-1])]
+        led = size[group] > 1 if len(key) else np.zeros(0, bool)
+        place, owner = shared[group[led]], owner[led]
+        by_owner = np.argsort(owner, kind="stable")
+        ends = np.cumsum(np.bincount(owner, minlength=len(texts)))
+        self.keys = [part.tolist() for part in np.split(place[by_owner], ends[:-1])] if len(texts) else []
         self.rows: list[list[int]] = [[] for _ in range(int((size > 1).sum()))]
 
     def add(self, i: int) -> None:

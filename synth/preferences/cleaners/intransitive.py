@@ -9,7 +9,7 @@ unique, so the cleaner asks unless told otherwise. Two answers labelled both way
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 
@@ -23,23 +23,24 @@ def intransitive(pairs: Sequence[PreferencePair], *, action: Action = "ask") -> 
     prompts: dict[tuple, list[int]] = defaultdict(list)
     for i, pair in enumerate(pairs):
         prompts[pair.prompt].append(i)
+    asked = [(k, i) for k, rows in enumerate(prompts.values()) if len(rows) > 1 for i in rows]
     size = [0] * len(pairs)
-    for rows in prompts.values():
-        if len(rows) > 1:
-            arcs = [(pairs[i].chosen.strip(), pairs[i].rejected.strip()) for i in rows]
-            for i, n in zip(rows, _components(arcs), strict=True):
-                size[i] = n
+    arcs = [((k, pairs[i].chosen.strip()), (k, pairs[i].rejected.strip())) for k, i in asked]
+    for (_, i), n in zip(asked, _components(arcs), strict=True):
+        size[i] = n
     return [verdict("intransitive", n > 0, action, ("on_a_cycle", "no_cycle"), n) for n in size]
 
 
-def _components(arcs: Sequence[tuple[str, str]]) -> list[int]:
+def _components(arcs: Sequence[tuple[Hashable, Hashable]]) -> list[int]:
     """For each arc the size of the strongly connected component that holds both ends, 0 where none does."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
+    if not arcs:
+        return []
     names = {name: k for k, name in enumerate(dict.fromkeys(x for arc in arcs for x in arc))}
     a, b = np.array([[names[x], names[y]] for x, y in arcs]).T
     graph = coo_array((np.ones(len(arcs)), (a, b)), shape=(len(names), len(names)))
     _, label = connected_components(graph, directed=True, connection="strong")
-    sizes = np.bincount(label)[label]
-    return [int(sizes[x]) if x != y and label[x] == label[y] else 0 for x, y in zip(a, b, strict=True)]
+    size = np.bincount(label)[label]
+    return np.where((a != b) & (label[a] == label[b]), size[a], 0).tolist()

@@ -30,6 +30,8 @@ _REFUSAL = re.compile(
     r"(?:help|assist|do|provide|answer|comply|fulfil|create|write|to\b)|as an ai\b|unfortunately, i (?:can|am))",
     re.IGNORECASE,
 )
+_NO_DIGIT = bytes(c for c in range(256) if not 48 <= c < 58)
+_NO_LETTER = bytes(c for c in range(128) if not chr(c).isalpha())
 _ENDS = ".!?…\"')]}»”’>*`|:;。！？」』）।؟"
 
 
@@ -72,9 +74,10 @@ def personal(text: str) -> str:
     """What kind of personal data a text holds: mail, card, iban, phone, or ""."""
     if "@" in text and _MAIL.search(text):
         return "mail"
-    if any(_luhn(m[0]) for m in _CARD.finditer(text)):
+    digits = len(text.encode().translate(None, _NO_DIGIT)) if text.isascii() else len(text)
+    if digits > 12 and any(_luhn(m[0]) for m in _CARD.finditer(text)):
         return "card"
-    if any(_mod97(m[0]) for m in _IBAN.finditer(text)):
+    if digits > 1 and any(_mod97(m[0]) for m in _IBAN.finditer(text)):
         return "iban"
     return "phone" if "+" in text and _PHONE.search(text) else ""
 
@@ -106,10 +109,10 @@ def cut(text: str) -> bool:
         return True
     plain = text.rstrip()
     return (
-        len(plain.split()) > 20
-        and bool(plain)
+        bool(plain)
         and plain[-1] not in _ENDS
         and not unicodedata.category(plain[-1]).startswith(("S", "P"))
+        and len(plain.split()) > 20
     )
 
 
@@ -120,6 +123,8 @@ def _script(letter: str) -> str:
 
 def script(text: str) -> str:
     """The commonest script among the letters ("LATIN", "CJK", "CYRILLIC"), "" below ten letters."""
+    if text.isascii():
+        return "LATIN" if len(text[:2000].encode().translate(None, _NO_LETTER)) >= 10 else ""
     letters: Counter[str] = Counter()
     for c, n in Counter(text[:2000]).items():
         if c.isalpha():

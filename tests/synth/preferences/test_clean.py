@@ -4,6 +4,7 @@ cleanlab."""
 from __future__ import annotations
 
 import re
+import unicodedata
 from dataclasses import replace
 from random import Random
 
@@ -19,15 +20,18 @@ from synth.families.countdown import countdown
 from synth.families.linear_equations import linear_equations
 from synth.families.list_sorting import list_sorting
 from synth.preferences.cleaners._features import differences, features, jaccard, kind, share, tokens
+from synth.preferences.cleaners._grams import gram_sets
 from synth.preferences.cleaners._length import style
+from synth.preferences.cleaners._noise import ranks
 from synth.preferences.cleaners.confident_learning import (
     confident_joint,
     confident_learning,
     noise_rate,
+    noise_rate_of_pairs,
     prune_by_noise_rate,
     symmetric,
 )
-from synth.preferences.cleaners.duplicates import duplicates
+from synth.preferences.cleaners.duplicates import _written, duplicates
 from synth.preferences.cleaning import fitted
 from synth.preferences.injected_errors import injected_errors
 from synth.preferences.label_noise import label_noise
@@ -274,6 +278,36 @@ def test_duplicates_are_those_of_the_definition(seed, threshold, n):
     found = [(d.action, d.reason, d.score) for d in duplicates(some, threshold=threshold, ngram=n)]
     assert found == by_definition(some, threshold, n)
     assert {"exact_duplicate", "contradiction", "unique"} <= {r.partition(":")[0] for _, r, _ in found}
+
+
+TEXTS = st.text(
+    st.sampled_from("aAbß7٣é_ \n\t\u00a0\u2028<>/b.,!-—“”…ﬁ①汉\u0301\x00\x1c"), max_size=25
+)  # letters, marks, blanks, tags and digits of ASCII and of Unicode
+
+
+@given(st.lists(TEXTS, min_size=1, max_size=6), st.integers(1, 3))
+@settings(max_examples=200, deadline=None)
+def test_the_grams_of_a_text_are_those_of_its_words_in_unicode(texts, n):
+    def words(text: str) -> frozenset:
+        plain = re.sub(r"</?\w+>", " ", unicodedata.normalize("NFKC", text).casefold())
+        found = re.findall(r"\w+|[^\w\s]", plain)
+        return frozenset(tuple(found[i : i + n]) for i in range(max(1, len(found) - n + 1)))
+
+    mine, theirs = gram_sets(texts, n=n, written=_written), [words(t) for t in texts]
+    assert [len(grams) for grams in mine] == [len(w) for w in theirs]
+    for a, x in zip(mine, theirs, strict=True):
+        for b, y in zip(mine, theirs, strict=True):
+            assert len(np.intersect1d(a, b)) == len(x & y)
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=40))
+def test_the_noise_rate_of_pairs_is_that_of_both_orders(right):
+    assert noise_rate_of_pairs(np.array(right)) == noise_rate(*symmetric(np.array(right)))
+
+
+def test_ranks_are_the_places_of_sorted_names():
+    names = ["b", "", "a\x00c", "b", "é" * 3000]
+    assert ranks(names).tolist() == np.unique(np.array(names), return_inverse=True)[1].tolist() == [2, 0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("blind", [False, True])

@@ -3,6 +3,8 @@ hand."""
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from synth.preferences.cleaners._length import longer_wins
 from synth.preferences.cleaners._noise import estimate, wilson
@@ -81,6 +83,12 @@ def test_each_rule(rule, bad, good):
 def test_an_unknown_rule_is_a_sentence():
     with pytest.raises(ValueError, match="no rule 'pi': it has encoding, pii"):
         text_rules([], rules=("pi",))
+
+
+@given(st.text(st.sampled_from("aZ 0123456789DE-+@.,(\n"), max_size=60))
+def test_texts_of_ascii_are_read_as_others_are(text):
+    for seen in (text, f"card 4111 1111 1111 1111 {text}", f"IBAN DE89 3704 0044 0532 0130 00 {text}"):
+        assert personal(seen) == personal(f"{seen} …") and script(seen) == script(f"{seen}…")
 
 
 def test_kinds_of_personal_data_scripts_and_cuts():
