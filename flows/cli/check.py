@@ -29,6 +29,9 @@ def add(commands: Any) -> None:
         help="a dry step of the whole recipe: its stages on small data; does each piece act, and nothing that it did not ask for? "
         "a second each",
     )
+    p.add_argument(
+        "--on-task", action="store_true", help="of the behavioural protocols, those on the project's own tasks alone"
+    )
     p.add_argument("--record", action="store_true", help="write what was seen to flows/recipes/evidence")
     p.set_defaults(run=check)
 
@@ -42,14 +45,14 @@ def check(args: argparse.Namespace) -> int:
     names = sorted(yaml_files("recipes")) if args.all else args.recipe
     if args.whole:
         return 1 if _run(names) else 0
-    with_protocol = [n for n in names if read_recipe(n).get("behaviour")]
+    with_protocol = [n for n in names if any(read_recipe(n).get(where) for where in ("behaviour", "on_task"))]
     failed = 0 if args.behaviour else _numeric(names)
     if args.behaviour or not (args.numeric or args.all):
         if args.behaviour and not with_protocol:
             raise UserError(
                 f"no protocol in {', '.join(names)}: write one under the key `behaviour` (docs/recipes.md says how)"
             )
-        failed += _behaviour(with_protocol, args.record)
+        failed += _behaviour(with_protocol, args.record, ("on_task",) if args.on_task else ("behaviour", "on_task"))
     return 1 if failed else 0
 
 
@@ -99,18 +102,19 @@ def _numeric(names: list[str]) -> int:
     return failed
 
 
-def _behaviour(names: list[str], record: bool) -> int:
-    """Run the protocols; a claim whose interval does not exclude zero in its direction counts as failed."""
+def _behaviour(names: list[str], record: bool, keys: tuple[str, ...]) -> int:
+    """Run the protocols under these keys; a claim whose interval does not exclude zero in its direction counts as failed."""
     import sys
 
     import torch
 
     from tasks.lab.behaviour import behave, write
+    from tasks.planning.resolve import read_recipe
 
     torch.set_num_threads(1)  # worlds are so small that threads would only wait for each other
     failed = 0
-    for name in names:
-        outcome = behave(name, progress=lambda text: print(f"        {text}", file=sys.stderr))
+    for name, where in ((n, k) for n in names for k in keys if read_recipe(n).get(k)):
+        outcome = behave(name, where, progress=lambda text: print(f"        {text}", file=sys.stderr))
         effect, protocol = outcome["effect"], outcome["protocol"]
         failed += not outcome["holds"]
         print(
@@ -118,5 +122,5 @@ def _behaviour(names: list[str], record: bool) -> int:
             f"{effect['mean']:+.4g} [{effect['low']:.4g}, {effect['high']:.4g}], {effect['n']} seeds, {outcome['seconds']} s"
         )
         if record:
-            print(f"        {write(outcome)}")
+            print(f"        {write(outcome, where)}")
     return failed

@@ -13,8 +13,8 @@ import difflib
 import io
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -59,6 +59,9 @@ class Reading:
     closed       whether `schema` is the whole schema, so that another relation is a mistake
     aliases      (type, name) -> other names
     documents    the pages themselves, where the source has any: for the search engine
+    listed       entity type -> the names of its records, where the source is a table of them: no other is meant
+    none         relation -> subjects of which the source says that they have no object (an empty list)
+    missing      how often a text stood where a value is missing
     """
 
     rows: list[Row] = field(default_factory=list)
@@ -67,6 +70,9 @@ class Reading:
     closed: bool = False
     aliases: dict[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
     documents: list[Document] = field(default_factory=list)
+    listed: dict[str, set[str]] = field(default_factory=dict)
+    none: dict[str, set[str]] = field(default_factory=dict)
+    missing: Counter[str] = field(default_factory=Counter)
 
     def quarantine(self, reason: str, source: str, why: str, span: str) -> None:
         """Put a row into the quarantine."""
@@ -75,12 +81,14 @@ class Reading:
 
 @dataclass(frozen=True, kw_only=True)
 class Built:
-    """A knowledge base and the account of its rows: produced = accepted + len(quarantined)."""
+    """A knowledge base and the account of its rows: produced = accepted + len(quarantined). `listed`: the relations
+    that are complete because every record of a table has a value (`_listed_completely`)."""
 
     kb: KB
     quarantined: tuple[Quarantined, ...]
     produced: int
     accepted: int
+    listed: frozenset[str] = frozenset()
 
     @property
     def bad(self) -> list[Quarantined]:
@@ -306,8 +314,14 @@ def build(
     Of two objects under a functional relation (a duplicate key) the first row stands and the second is quarantined, its
     evidence naming both places. `known`: relations that bare rows of the same name take on; `edited`: fields of
     relations that stand whatever else is said (`schema_of`).
+
+    Of a table the records are taken as all there are, and a value that is missing as unknown: a relation that every
+    record of its table has is complete, unless something says whether it is.
     """
     relations = schema_of(readings, known, edited)
+    said = {r.name for r in known} | {n for n, given in (edited or {}).items() if "complete" in given}
+    said |= {n for reading in readings for n, given in reading.schema.items() if "complete" in given}
+    refused: set[str] = set()  # relations with a row that is none of their facts
     entities: dict[str, Entity] = {}
     facts: dict[str, Fact] = {}
     first: dict[tuple[str, ...], Fact] = {}
@@ -319,6 +333,7 @@ def build(
             problem = _problem(row, reading, relations)
             if problem:
                 quarantined.append(quarantine(problem[0], row.source, problem[1], row.span))
+                refused.add(row.relation)
                 continue
             relation = relations[row.relation]
             subject = Entity.make(relation.domain, row.subject, source=row.source)
@@ -333,6 +348,7 @@ def build(
             clash = _clash(row, relation, *rival)
             if clash:
                 quarantined.append(quarantine(clash[0], row.source, clash[1], row.span))
+                refused |= {row.relation} if clash[0] != "duplicate_row" else set()
                 continue
             facts[fact.id] = fact
             first.setdefault(("of", fact.subject, fact.relation), fact)
@@ -349,12 +365,47 @@ def build(
                 )
     if produced != len(facts) + len(quarantined):
         raise AssertionError(f"{produced} rows came in, {len(facts)} were accepted and {len(quarantined)} quarantined")
+    listed = _listed_completely(readings, relations, entities.values(), facts.values(), said | refused)
+    relations = {n: replace(r, complete=True) if n in listed else r for n, r in relations.items()}
     return Built(
         kb=KB(entities.values(), (r for r in relations.values() if len(r.name) <= LONGEST), facts.values()),
+        listed=listed,
         quarantined=tuple(quarantined),
         produced=produced,
         accepted=len(facts),
     )
+
+
+def _listed_completely(
+    readings: Sequence[Reading],
+    relations: Mapping[str, Relation],
+    entities: Iterable[Entity],
+    facts: Iterable[Fact],
+    but: Set[str],
+) -> frozenset[str]:
+    """The relations whose every subject there is stands in a table and has an object there, or is said to have none:
+    what is not listed is not so. One gap, a source that is no table, or a row set aside, and it is not known."""
+    domains: set[str] = set()
+    users: dict[str, list[Reading]] = defaultdict(list)
+    for reading in readings:
+        for name in {row.relation for row in reading.rows}:
+            users[name].append(reading)
+    whole: dict[str, set[str]] = {}
+    for name in relations.keys() - but:
+        domain = relations[name].domain
+        if all(domain in reading.listed for reading in users[name]):
+            whole[name] = set().union(*(reading.none.get(name, ()) for reading in users[name]))
+            domains.add(domain)
+    for fact in facts:
+        if fact.relation in whole:
+            whole[fact.relation].add(fact.subject.partition(":")[2])
+    everyone: dict[str, set[str]] = defaultdict(set)
+    for entity in entities:
+        if entity.type in domains:
+            everyone[entity.type].add(entity.name)
+    for domain in domains:
+        everyone[domain] |= set().union(*(reading.listed.get(domain, set()) for reading in readings))
+    return frozenset(n for n, having in whole.items() if everyone[relations[n].domain] <= having)
 
 
 def _problem(row: Row, reading: Reading, relations: Mapping[str, Relation]) -> tuple[str, str] | None:

@@ -36,6 +36,7 @@ from synth.questions.pattern import (
     Clue,
     Named,
     Node,
+    Nothing,
     Pattern,
     Span,
     Than,
@@ -196,10 +197,14 @@ class Reprover:
 
     def _world(self, problem: Problem, pattern: Pattern) -> Refuted | None:
         """No clue rests on a relation that may hold more than is listed, where absence is no fact."""
-        if problem.lineage.get("closed_world", self.closed_world):
-            return None
+        closed = problem.lineage.get("closed_world", self.closed_world)
         for clue in (c for node in nodes(pattern.root) for c in node.clues if isinstance(c, Clue)):
             r = self.kb.relations[clue.relation]
+            if closed:
+                if isinstance(clue.target, Nothing) and not r.complete:
+                    why = f"the relation {r.name!r} has gaps, where what is not listed may be unknown and no absence"
+                    return "open_world", why
+                continue
             single = problem.family == "entity_tree" and (r.inverse_functional if clue.forward else r.functional)
             if not (r.complete or single):
                 return (

@@ -15,7 +15,8 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -87,7 +88,7 @@ def build_base(
     card = write(part, kb, built.quarantined, readings)
     card |= {"produced": built.produced, "accepted": built.accepted, "world": len(kb.facts) - built.accepted}
     described = [{**_understood(s), "path": str(s["path"])} for s in sources]
-    schema = {"sources": described, "relations": {r.name: _stated(r) for r in kb.relations.values()}}
+    schema = {"sources": described, "relations": {r.name: _stated(r, built.listed) for r in kb.relations.values()}}
     (part / "schema.yaml").write_text(
         yaml.safe_dump(schema, sort_keys=False, allow_unicode=True, width=140), encoding="utf-8"
     )
@@ -108,8 +109,10 @@ def _understood(source: Mapping[str, Any]) -> dict[str, Any]:
     return dict(source)
 
 
-def _stated(relation: Relation) -> dict[str, Any]:
-    return {f.name: getattr(relation, f.name) for f in fields(relation) if f.name != "name"}
+def _stated(relation: Relation, listed: Collection[str]) -> dict[str, Any]:
+    """A relation for a person to edit; whether a table lists it completely is seen anew in each build."""
+    left_out = {"name", "complete"} if relation.name in listed else {"name"}
+    return {f.name: getattr(relation, f.name) for f in fields(relation) if f.name not in left_out}
 
 
 def write(folder: Path, kb: KB, quarantined: Sequence[Quarantined], readings: Sequence[Reading]) -> dict[str, Any]:
@@ -136,6 +139,7 @@ def write(folder: Path, kb: KB, quarantined: Sequence[Quarantined], readings: Se
         "facts": len(kb.facts),
         "passages": len(texts),
         "quarantined": tables.counts(quarantined),
+        "missing": dict(sum((r.missing for r in readings), Counter()).most_common()),
         "documents": len(documents),
         "encodings": _counted(d.encoding for d in documents),
         "index": index.size(),
@@ -204,6 +208,9 @@ def summary(
         lines.append(
             f"{_count(sum(quarantined.values()), 'row')} quarantined: {', '.join(f'{n:,} {r}' for r, n in quarantined.items())} (quarantine.parquet)"
         )
+    if card.get("missing"):
+        texts = ", ".join(f"{n:,} {text!r}" for text, n in list(card["missing"].items())[:6])
+        lines.append(f"{_count(sum(card['missing'].values()), 'value')} missing: {texts}")
     walks = ", ".join(f"{share:.0%} of {hops}" for hops, share in density["walks"].items())
     lines.append(
         f"density: {density['edges_per_entity']} edges per entity; entities that begin an unambiguous walk of so many hops: {walks}"

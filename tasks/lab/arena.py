@@ -672,6 +672,17 @@ class Arena:
         }
     )
     teacher: nn.Module | None = None
+    tries: int = 64  # of each problem, when a policy is measured
+
+    @property
+    def measured(self) -> list[Problem]:
+        """The problems that a trained policy is measured on."""
+        return list(self.world.problems)
+
+    @property
+    def small(self) -> dict[str, Any]:
+        """Knobs of `rl` that are this world's, unless a protocol sets them."""
+        return {}
 
     def player(self, *, exact: bool = False, **knobs: Any) -> Player:
         """A player of a fresh copy; `exact`: with a sampler that does not round."""

@@ -3,7 +3,9 @@
 A protocol is written beside the recipe, under the key `behaviour`, and committed before it is run:
 
     claim       the sentence that is tested
-    task        a world of tasks/lab/arena.py, of episodes.py (conversations) or of starts.py (real problems); or, for
+    task        a world of tasks/lab/arena.py, of episodes.py (conversations) or of starts.py (real problems: training
+                ends where as many samples were drawn as the steps need without refills, and the metric is of problems of
+                the test split); or, for
                 recipes of preference data, of pair_worlds.py and label_worlds.py beside them: the metric is then one
                 that the docstring of `measure` names there, and changes are by stage, {prefer: {optimizer: {lr: 1e-3}}}. With such
                 changes a world of arena.py or episodes.py is learned from pairs that the policy samples in it
@@ -36,7 +38,7 @@ import copy
 import json
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -150,29 +152,27 @@ SIZES = {  # of the world
     "steps",
 }
 BEFORE = {"epochs": 1, "minibatches": 1}  # what protocols also set before evidence had the key `code`
-SAMPLES = 64  # of each problem, when a policy is measured
+WHERE = ("behaviour", "on_task")  # keys of a recipe that hold a protocol: of a small world, and of a task of starts.py
 
 
-def protocol_of(name: str) -> dict[str, Any]:
-    """The behavioural protocol of a recipe with its defaults filled in. Raises UserError where it is missing or
+def protocol_of(name: str, where: str = "behaviour") -> dict[str, Any]:
+    """The protocol of a recipe under a key of WHERE, with its defaults filled in. Raises UserError where it is missing or
     malformed."""
-    given = read_recipe(name).get("behaviour")
+    given = read_recipe(name).get(where)
     if not given:
         raise UserError(
-            f"the recipe {name} has no behavioural check: write one under its key `behaviour` (docs/recipes.md says how)"
+            f"the recipe {name} has no behavioural check: write one under its key `{where}` (docs/recipes.md says how)"
         )
     for key in given:
         if key not in KEYS:
-            raise UserError(f"recipe {name}: behaviour.{key}: unknown key: {nearest(key, KEYS)}")
+            raise UserError(f"recipe {name}: {where}.{key}: unknown key: {nearest(key, KEYS)}")
     full = {"steps": 40, "seeds": 8, "set": {}, "against_set": {}, "both": {}, "against": "grpo"} | given
     for key, valid in (("metric", METRICS), ("direction", {"higher", "lower"})):
         if full.get(key) not in valid and not (key == "metric" and str(full.get(key)).startswith("part.")):
-            raise UserError(
-                f"recipe {name}: behaviour.{key} is {full.get(key)!r}: {nearest(str(full.get(key)), valid)}"
-            )
+            raise UserError(f"recipe {name}: {where}.{key} is {full.get(key)!r}: {nearest(str(full.get(key)), valid)}")
     if full.get("margin", 0) < 0:
         raise UserError(
-            f"recipe {name}: behaviour.margin is {full['margin']}: say how much worse it may be as a number of 0 or more"
+            f"recipe {name}: {where}.margin is {full['margin']}: say how much worse it may be as a number of 0 or more"
         )
     return full
 
@@ -269,7 +269,7 @@ def world(task: str) -> Any:
     """The world of a name, its base policy with it. Raises KeyError for one that there is not."""
     from tasks.lab import arena, episodes, starts
 
-    if task in starts.TASKS:
+    if task in starts.NAMES:
         return starts.start(task)
     return episodes.hosted(task) if task in episodes.WORLDS else arena.arena(task)
 
@@ -289,11 +289,12 @@ def prepared(
     from training.rl.compose import compose
 
     here = world(task)
-    knobs, needs = knobs_of(recipe, overlaid(SMALL, changes), Path("params.yaml"))
+    knobs, needs = knobs_of(recipe, overlaid(overlaid(SMALL, here.small), changes), Path("params.yaml"))
     sampling, critic = knobs["sampling"], knobs["critic"]
     player = here.player(
         exact=exact,
         envs=knobs["envs"],
+        own_envs=knobs["envs"] if "envs" in changes else (),
         max_turn_tokens=sampling.max_turn_tokens,
         max_tokens=sampling.max_tokens,
     )
@@ -363,7 +364,9 @@ def train(
     composed, player = prepared(
         task, "" if recipe == "base" else recipe, changes, 0 if recipe == "base" else steps, seed
     )
-    rows, gradients = _steps(composed)
+    spent, sizes = getattr(player, "spent", None), overlaid(overlaid(SMALL, here.small), changes)
+    most = steps * sizes["prompts_per_step"] * sizes["samples_per_prompt"]
+    rows, gradients = _steps(composed, lambda: spent is not None and spent["samples"] >= most)
     player.sampler.model.load_state_dict(composed.roles["policy"].model.state_dict())  # where it sampled from a copy
     mean = lambda name: float(np.mean([r[name] for r in rows if name in r] or [math.nan]))  # noqa: E731
     guided = mean("guide_tokens") if rows and "guide_tokens" in rows[0] else 0.0
@@ -392,7 +395,7 @@ def _known(here: Any, player: Any, task: str, seed: int, sampled: bool) -> dict[
         known["rank_me"] = here.rank(player.sampler.model)
     if not sampled:
         return known
-    groups = player.play(list(here.world.problems), SAMPLES, seed_for(seed, "behaviour", task, "measure"))
+    groups = player.play(here.measured, here.tries, seed_for(seed, "behaviour", task, "measure"))
     return known | measure(groups) | parts(groups)
 
 
@@ -450,9 +453,9 @@ def preferred(task: str, recipe: str, changes: Mapping[str, Any], steps: int, se
     return player
 
 
-def _steps(composed: Any) -> tuple[list[dict[str, float]], list[np.ndarray]]:
-    """Run all steps: the metrics of each, and the gradient of each that had one, as it was before its norm was
-    clipped."""
+def _steps(composed: Any, spent: Callable[[], bool] = bool) -> tuple[list[dict[str, float]], list[np.ndarray]]:
+    """Run all steps, or those until `spent`: the metrics of each, and the gradient of each that had one, as it was before
+    its norm was clipped."""
     from training.learner.loop import run
 
     seen: list[dict[str, float]] = []
@@ -478,6 +481,8 @@ def _steps(composed: Any) -> tuple[list[dict[str, float]], list[np.ndarray]]:
     with composed.round.source if isinstance(composed.round.source, AbstractContextManager) else nullcontext():
         for _, _, metrics in run([replace(composed.round, source=source)], composed.roles):
             rows.append({**metrics, **seen[-1]})
+            if spent():
+                break
             if "grad_norm" in metrics and metrics["lr"] == 0:
                 flat = np.concatenate([w.grad.numpy().ravel() for w in learner.weights if w.grad is not None])
                 gradients.append(flat * (metrics["grad_norm"] / max(float(np.linalg.norm(flat)), 1e-12)))
@@ -507,9 +512,9 @@ def merged(both: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any
     return overlaid(both, mine)
 
 
-def behave(name: str, *, progress: Any = lambda text: None) -> dict[str, Any]:
-    """Run the protocol of a recipe; returns its evidence."""
-    protocol = protocol_of(name)
+def behave(name: str, where: str = "behaviour", *, progress: Any = lambda text: None) -> dict[str, Any]:
+    """Run the protocol of a recipe under a key of WHERE; returns its evidence."""
+    protocol = protocol_of(name, where)
     began = time.monotonic()
     values: list[tuple[float, float]] = []
     for seed in range(1, protocol["seeds"] + 1):
@@ -524,7 +529,9 @@ def behave(name: str, *, progress: Any = lambda text: None) -> dict[str, Any]:
                 )
             pair.append(outcome[protocol["metric"]])
         values.append((pair[0], pair[1]))
-        progress(f"{name}: seed {seed} of {protocol['seeds']}: {pair[0]:.4g} against {pair[1]:.4g}")
+        progress(
+            f"{name} in {protocol['task']}: seed {seed} of {protocol['seeds']}: {pair[0]:.4g} against {pair[1]:.4g}"
+        )
     effect = summary([a - b for a, b in values])
     if len(values) > 1 and effect["high"] == effect["low"]:
         raise UserError(
@@ -553,18 +560,19 @@ def summary(differences: list[float]) -> dict[str, float]:
     return {"mean": float(d.mean()), "low": float(d.mean()) - half, "high": float(d.mean()) + half, "n": len(d)}
 
 
-def evidence_path(name: str) -> Path:
+def evidence_path(name: str, where: str = "behaviour") -> Path:
     from tasks.planning.resolve import yaml_files
 
     place = yaml_files("recipes")[name].parent
-    return (place.parent if place.name in ("core", "library") else place) / "evidence" / f"{name}.json"
+    kept = (place.parent if place.name in ("core", "library") else place) / "evidence"
+    return (kept if where == "behaviour" else kept / where) / f"{name}.json"
 
 
-def write(evidence: Mapping[str, Any]) -> Path:
+def write(evidence: Mapping[str, Any], where: str = "behaviour") -> Path:
     """Write evidence to its file. What an earlier protocol showed stays in it, under `earlier`: a protocol changed
     after a look is seen."""
-    path = evidence_path(evidence["recipe"])
-    path.parent.mkdir(exist_ok=True)
+    path = evidence_path(evidence["recipe"], where)
+    path.parent.mkdir(parents=True, exist_ok=True)
     if path.exists():
         before = json.loads(path.read_text(encoding="utf-8"))
         if before["protocol_digest"] != evidence["protocol_digest"]:

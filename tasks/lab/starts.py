@@ -9,12 +9,14 @@ right now and then. It is made once per task: every recipe and every seed begins
     countdown   numbers to be combined to a target
     hops        questions about a generated world, answered by two searches; demonstrations are about other worlds
     requests    requests that build on each other, a call of a tool in each of three turns
+
+Beside them `rounded_countdown`, which protocols alone use.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache, partial
 from random import Random
 from typing import Any
@@ -34,7 +36,7 @@ from synth.types import Demonstration, Message, Problem, Sampling, Score, Scored
 from synth.verify import extract_answer
 from synth.verify.number import parse
 from tasks.knowledge.search_tool import Search
-from tasks.lab.arena import Arena, World
+from tasks.lab.arena import Arena, Rounding, World
 from tasks.paths import project
 from training.env.progress import progress
 from training.env.search import search
@@ -257,17 +259,33 @@ class Start(Arena):
 
     tools: Mapping[str, Any] = field(default_factory=dict)
     task: Task | None = None
+    size: Size = field(default_factory=lambda: SIZES["countdown"])
+    tries: int = 16
 
     def player(self, *, exact: bool = False, **knobs: Any) -> Counting:
-        """A player of a fresh copy, in the environment of the task, whatever a recipe plays in elsewhere."""
+        """A player of a fresh copy, in the environment of the task, whatever a recipe plays in elsewhere; but in those
+        of the knob `envs` where a protocol sets it."""
+        rounds = self.world.bits if not exact else 0
+        sampler: TorchSampler = (Rounding if rounds else TorchSampler)(self.copy(), self.renderer.end_id)
+        if isinstance(sampler, Rounding):
+            sampler.bits = rounds
         return Counting(
-            sampler=TorchSampler(self.copy(), self.renderer.end_id),
+            sampler=sampler,
             renderer=self.renderer,
-            envs=self.envs,
+            envs={**self.envs, **{e.piece.rpartition("/")[2]: e() for e in knobs.get("own_envs", ())}},
             tools=self.tools,
             sampling=Sampling(temperature=1.0, max_tokens=knobs["max_turn_tokens"]),
             max_tokens=knobs["max_tokens"],
         )
+
+    @property
+    def measured(self) -> list[Problem]:
+        assert self.task is not None
+        return list(self.task.held)
+
+    @property
+    def small(self) -> dict[str, Any]:
+        return {"sampling": {"max_turn_tokens": self.size.turn, "max_tokens": self.size.length}}
 
     def continued(self, model: nn.Module, samples: int, lr: float, seed: int) -> list[dict[str, float]]:
         """Teach a copy of the policy `samples` demonstrations of the problems to learn from; the metrics of each
@@ -308,6 +326,8 @@ def taught(
 @lru_cache
 def start(name: str) -> Start:
     """The task of a name with its policy, which is made once per project and kept."""
+    if name in ROUNDED:
+        return ROUNDED[name]()
     size = SIZES[name]
     task = TASKS[name](size)
     folder = project() / ".espalier" / "starts" / f"{name}-{identity(size, task)}"
@@ -345,7 +365,18 @@ def start(name: str) -> Start:
         envs=dict(task.envs),
         tools=dict(task.tools),
         task=task,
+        size=size,
     )
+
+
+def rounded_countdown() -> Start:
+    """As `countdown`, with a sampler that rounds the learner's weights to mantissas of four bits, as fp8 does (e4m3)."""
+    plain = start("countdown")
+    return replace(plain, world=replace(plain.world, bits=4))
+
+
+ROUNDED: dict[str, Callable[[], Start]] = {f.__name__: f for f in (rounded_countdown,)}
+NAMES = (*TASKS, *ROUNDED)
 
 
 def identity(size: Size, task: Task) -> str:

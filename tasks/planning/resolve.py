@@ -40,6 +40,7 @@ RECIPE = {
     "stages",
     "checks",
     "behaviour",
+    "on_task",
     "shown",
 }
 PROFILE = {"title", "threads", "stages", "instructions"}

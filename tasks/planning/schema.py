@@ -90,6 +90,7 @@ def recipe_schema() -> dict[str, Any]:
             "description": "numbers that the pieces must give",
         },
         "behaviour": {"type": "object", "description": "the protocol of a comparison in a small world"},
+        "on_task": {"type": "object", "description": "the protocol of a comparison on a task of the project's own"},
         "shown": {"type": "object", "description": "what tests show, and which"},
     }
     return {

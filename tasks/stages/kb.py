@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from synth.knowledge.ingest import Built, Reading, build, write_schema
 from synth.knowledge.kb import KB, Entity, Fact, Passage, Relation, merge, passages
 from synth.knowledge.sources import read_source
@@ -57,6 +59,7 @@ def kb(
         "accepted": len(whole.facts),
         "quarantined": tables.counts(built.quarantined),
         "sources": [{**s, "rows": len(r.rows) + len(r.quarantined)} for s, r in zip(sources, readings)],
+        "missing": dict(sum((r.missing for r in readings), Counter()).most_common()),
         "world": {"countries": world_countries, "facts": len(whole.facts) - built.accepted},
         "density": whole.density(),
         "relations": {

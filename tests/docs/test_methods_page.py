@@ -57,9 +57,16 @@ def test_a_change_of_evidence_changes_the_page(tmp_path, monkeypatch):
         "effect": {"mean": 0.5, "low": 0.25, "high": 0.75, "n": 8},
         "protocol": {"metric": "auc", "direction": "higher", "against": "grpo", "task": "mixed", "claim": "It helps"},
     }
-    (tmp_path / "opo.json").write_text(json.dumps(evidence))
-    monkeypatch.setattr(page, "evidence_path", lambda name: tmp_path / f"{name}.json")
-    assert "**holds**: auc higher than grpo in `mixed`, +0.5 [0.25, 0.75], 8 seeds" in page.page() != before
+    monkeypatch.setattr(page, "evidence_path", lambda name, where: tmp_path / where / f"{name}.json")
+    for where, words in (
+        ("behaviour", "| **holds**: auc higher than grpo in `mixed`, +0.5 [0.25, 0.75], 8 seeds"),
+        ("on_task", "; on a task **holds**: auc higher than grpo in `mixed`, +0.5 [0.25, 0.75], 8 seeds"),
+    ):
+        (tmp_path / where).mkdir()
+        (tmp_path / where / "opo.json").write_text(json.dumps(evidence))
+        assert words in (now := page.page()) != before
+        before = now
+    assert "1 protocols on the project's own tasks have run: 1 hold, 0 reversed" in before
 
 
 def test_evidence_of_other_constants_than_the_recipe_ships_now_is_older():

@@ -14,7 +14,8 @@ from training.learner.learner import score
 from training.learner.pack import pack, rollout_row
 from training.env import opening
 from training.rl.influence import influence
-from training.rollout.play import Player, judged
+from training.rollout.conversation import judged
+from training.rollout.play import Player
 from training.types import Group, Rollout, Segment
 
 

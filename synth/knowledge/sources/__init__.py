@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from synth.knowledge.ingest import Reading
+from synth.knowledge.missing import MISSING, drop_missing
 from synth.knowledge.sources.csv_records import csv_records
 from synth.knowledge.sources.csv_triples import csv_triples
 from synth.knowledge.sources.documents import documents
@@ -41,9 +42,12 @@ def read_source(path: Path | str, kind: str, *, name: str = "", **options: Any) 
     """Read one source of a kind in READERS. `options`: the reader's keyword-only arguments; `name` stands for the path
     in all messages.
 
+    `missing`: the texts that say that a value is missing, in place of `synth.knowledge.missing.MISSING`; with any kind.
+
     Raises ValueError for an unknown kind or option, and for a source that is missing, empty, not UTF-8, or not of its
     kind.
     """
+    words = _words(options.pop("missing", MISSING))
     reader = READERS.get(kind)
     if reader is None:
         near = difflib.get_close_matches(kind, READERS, 1, 0.0)[0]
@@ -51,7 +55,15 @@ def read_source(path: Path | str, kind: str, *, name: str = "", **options: Any) 
     allowed = [p.name for p in inspect.signature(reader).parameters.values() if p.kind is p.KEYWORD_ONLY]
     for option in options:
         if option not in allowed:
-            raise ValueError(
-                f"a source of kind {kind!r} has no option {option!r}: its options are {', '.join(allowed)}"
-            )
-    return reader(Path(path), name or str(path), **options)
+            listed = ", ".join(dict.fromkeys((*allowed, "missing")))
+            raise ValueError(f"a source of kind {kind!r} has no option {option!r}: its options are {listed}")
+    given = {"missing": words} if "missing" in allowed else {}
+    reading = reader(Path(path), name or str(path), **options, **given)
+    drop_missing(reading, words)
+    return reading
+
+
+def _words(given: Any) -> frozenset[str]:
+    if isinstance(given, str) or not all(isinstance(w, str) for w in given):
+        raise ValueError(f"`missing` of a source is {given!r}: write a list of texts, with quotes: ['', '-', 'n/a']")
+    return frozenset(w.strip().casefold() for w in given)

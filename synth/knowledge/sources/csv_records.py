@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from synth.knowledge.ingest import BLANK, Reading, csv_lines, read_text
+from synth.knowledge.missing import MISSING
 from synth.knowledge.sources.records import mapping, read_records
 from synth.knowledge.text import tidy
 
@@ -22,12 +23,14 @@ def csv_records(
     split: str = "",
     delimiter: str = ",",
     fields: Mapping[str, Any] | None = None,
+    missing: Collection[str] = MISSING,
 ) -> Reading:
     """Read a table. An empty cell states nothing.
 
     id         column that names the row ("": the first)       key, aliases   columns, as in `json_records`
     split      text between the values of a cell (";"); "" where a cell is one value
     delimiter  between cells
+    missing    texts that say that a value is missing (synth/knowledge/missing.py)
     fields     relation -> column, or {path: column, range, by_key, read, ...}; without it every other column is a
                relation
 
@@ -67,7 +70,9 @@ def csv_records(
     for column in (id, key, aliases, *(how.path for how, _ in (mapped or {}).values())):
         if column and column not in columns:
             raise ValueError(f"{name} has no column {column!r}: its columns are {', '.join(columns)}")
-    reading = read_records(records, type=type, id=id or columns[0], key=key, aliases=aliases, fields=mapped)
+    reading = read_records(
+        records, type=type, id=id or columns[0], key=key, aliases=aliases, fields=mapped, missing=missing
+    )
     reading.quarantined += wrong.quarantined
     return reading
 

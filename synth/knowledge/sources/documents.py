@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from pathlib import Path
 
 from synth.knowledge.documents import SUFFIXES, Document, read_document
 from synth.knowledge.ingest import LONGEST, Reading, Row
+from synth.knowledge.missing import MISSING, stated
 from synth.knowledge.patterns import LABELS, also_known_as, statements
 from synth.knowledge.sources.records import names
 from synth.knowledge.text import tidy
@@ -45,6 +47,7 @@ def documents(
     title: str | Sequence[str] = "title",
     folders: bool = False,
     mentions: bool = False,
+    missing: Collection[str] = MISSING,
 ) -> Reading:
     """Read a folder (or one file) of .md, .txt, .html and .json.
 
@@ -53,6 +56,8 @@ def documents(
     folders    a page's type is the name of the folder that it lies in
     mentions   a title that occurs in another page's text is a fact of its own (relation `mention`), as a link is
                (relation `link`)
+
+    missing    texts that say that a value is missing (synth/knowledge/missing.py)
 
     What a key is about is decided by most of its values: numbers (with their unit in the label; a value in another
     unit is quarantined), dates, pages, or short texts. A file that is no text, and a page with the title of an earlier one, are
@@ -90,6 +95,8 @@ def documents(
     for d in titles.values():
         for s in _statements(d, known, mentions):
             by_key[s.key].append(s)
+    for key, some in by_key.items():
+        by_key[key] = list(compress(some, stated(reading, (s.value for s in some), missing)))
     for relation, label, some in _by_type(by_key, types):
         _settle(reading, relation, label, some, known, types, type)
     return reading

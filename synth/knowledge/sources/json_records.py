@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from synth.knowledge.ingest import Reading, read_text
+from synth.knowledge.missing import MISSING
 from synth.knowledge.sources.records import mapping, read_records
 
 
@@ -21,6 +22,7 @@ def json_records(
     aliases: str = "",
     records: str = "",
     fields: Mapping[str, Any] | None = None,
+    missing: Collection[str] = MISSING,
 ) -> Reading:
     """Read records: a file with a list of objects, or a folder (its subfolders too) with one object in each *.json.
 
@@ -35,7 +37,9 @@ def json_records(
               is a relation: nested objects that have a name are entities of their own, other nested objects are
               flattened.
 
-    null, [] and {} state nothing; an empty string is a missing object. A record without a name, or with the name of an
+    missing   texts that say that a value is missing (synth/knowledge/missing.py)
+
+    null and {} state nothing, nor do missing values; [] states that there is none. A record without a name, or with the name of an
     earlier one, is quarantined whole. Raises ValueError for a file that is not a list of objects, and for a wrong entry
     of `fields`.
     """
@@ -47,7 +51,7 @@ def json_records(
             if path.is_dir()
             else f"{name} line 1 begins an empty list of records: add records, or take it out of the list of sources"
         )
-    return read_records(elements, type=type, id=id, key=key, aliases=aliases, fields=wanted)
+    return read_records(elements, type=type, id=id, key=key, aliases=aliases, fields=wanted, missing=missing)
 
 
 def _folder(path: Path, name: str) -> Iterator[tuple[str, Any]]:

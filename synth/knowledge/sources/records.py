@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from dataclasses import fields as dataclass_fields
 from typing import Any
@@ -13,6 +13,8 @@ from typing import Any
 from synth.knowledge.documents import plain
 from synth.knowledge.ingest import Reading, Row
 from synth.knowledge.kb import Relation
+from synth.knowledge.missing import MISSING, says_nothing
+from synth.knowledge.missing import missing as values_missing
 from synth.knowledge.text import tidy
 from synth.quantities import date, quantity, without_note, year
 
@@ -93,7 +95,14 @@ def mapping(name: str, fields: Mapping[str, Any] | None) -> Fields | None:
 
 
 def read_records(
-    records: Iterable[tuple[str, Any]], *, type: str, id: str, key: str, aliases: str, fields: Fields | None
+    records: Iterable[tuple[str, Any]],
+    *,
+    type: str,
+    id: str,
+    key: str,
+    aliases: str,
+    fields: Fields | None,
+    missing: Collection[str] = MISSING,
 ) -> Reading:
     """The reading of (place, record) pairs; the options are those of `json_records`."""
     wanted = fields or {}
@@ -111,9 +120,10 @@ def read_records(
         else {}
     )
     seen: dict[str, str] = {}
-    for place, record in records:
-        names = [tidy(plain(scalar(v))) for v in follow(record, id)] if isinstance(record, dict) else []
-        if len(names) != 1 or not names[0]:
+    named = [[tidy(plain(scalar(v))) for v in follow(r, id)] if isinstance(r, dict) else [] for _, r in records]
+    nameless = values_missing((n for names in named for n in names), missing)
+    for (place, record), names in zip(records, named, strict=True):
+        if len(names) != 1 or names[0] in nameless or not names[0]:
             why = f"the record has no single name at {id!r}: give one, or state its path as `id`"
             reading.quarantine("missing_name", place, why, json.dumps(record, ensure_ascii=False))
             continue
@@ -123,6 +133,11 @@ def read_records(
             reading.quarantine("duplicate_record", place, why, json.dumps(record, ensure_ascii=False))
             continue
         seen[subject] = place
+        reading.listed.setdefault(type, set()).add(subject)
+        paths = {how.path: r for r, (how, _) in wanted.items()} if fields is not None else {k: k for k in record}
+        for path, relation in paths.items():
+            if record.get(path) == []:
+                reading.none.setdefault(relation, set()).add(subject)
         others = (
             tuple(n for n in dict.fromkeys(tidy(scalar(v)) for v in follow(record, aliases)) if n and n != subject)
             if aliases
@@ -133,7 +148,7 @@ def read_records(
         if fields is None:
             reading.rows += all_rows(record, subject, type, id, "", place)
         for relation, (how, _) in wanted.items():
-            _field(reading, relation, how, record, subject, type, place, by_key, key)
+            _field(reading, relation, how, record, subject, type, place, by_key, key, missing)
     return reading
 
 
@@ -147,8 +162,12 @@ def _field(
     place: str,
     by_key: Mapping[str, str],
     key: str,
+    missing: Collection[str],
 ) -> None:
     for text, objects in how.values(record):
+        if says_nothing(text, missing) and (not objects or (how.by_key and text not in by_key)):
+            reading.missing[text] += 1
+            continue
         span = f"{subject} {how.path} = {text}"
         if not objects and text:
             reading.quarantine(

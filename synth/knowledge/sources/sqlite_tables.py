@@ -47,6 +47,7 @@ def sqlite_tables(path: Path, name: str, *, tables: Mapping[str, Any] | None = N
         names = {t: _names(connection, t, e) for t, e in wanted.items() if "type" in e}
         for t in list(names):  # a second time: the names that tell rows apart may come from a table further down
             names[t] = _tell_apart(connection, t, wanted[t], names)
+            reading.listed.setdefault(wanted[t]["type"], set()).update(names[t].values())
         for table, entry in wanted.items():
             (_link if "link" in entry else _facts)(connection, table, entry, wanted, names, reading, name)
     if not reading.rows:
@@ -295,7 +296,10 @@ def _link(
         "label": label,
         "passage": f"{{x}} has the {label} {{y}}.",
     }
-    for key, x, y in _rows(connection, table, [link["subject"], link["object"]]):
+    linked = _rows(connection, table, [link["subject"], link["object"]])
+    without = names[ends[0]].keys() - {x for _, x, _ in linked}
+    reading.none[link["relation"]] = {names[ends[0]][x] for x in without}
+    for key, x, y in linked:
         place, span = f"{name} {table} {key}", f"{table} = {x!r}, {y!r}"
         row = {"relation": link["relation"], "subject_type": subject, "source": place, "span": span}
         if x not in names[ends[0]]:

@@ -277,9 +277,11 @@ class Grower:
         self, x: int, relation: str, forward: bool, level: int, path: Closed, rng: random.Random
     ) -> Clue | None:
         graph = self.graph
-        ends = graph.columns[relation].rows(forward).list(x)
-        if not ends:
-            return Clue(relation=relation, forward=forward, target=Nothing()) if level >= NOTHING else None
+        column = graph.columns[relation]
+        ends = column.rows(forward).list(x)
+        if not ends:  # in a closed world too: where a relation has gaps, what is not there may be unknown
+            absent = level >= NOTHING and column.relation.complete
+            return Clue(relation=relation, forward=forward, target=Nothing()) if absent else None
         ends = [e for e in ends if e not in path]
         if not ends:
             return None

@@ -17,7 +17,7 @@ from synth.questions.fuzzy.grow import bits, depth, fuzz
 from synth.questions.fuzzy.lexicon import support
 from synth.questions.fuzzy.spans import read_span, spell
 from synth.questions.fuzzy_tree import FuzzyTrees, fuzzy_tree
-from synth.questions.pattern import Clue, Node, Span, canonical, deletions, from_json, to_json
+from synth.questions.pattern import Clue, Node, Nothing, Span, canonical, deletions, from_json, nodes, to_json
 from synth.questions.publish import Publisher, seal
 from synth.questions.reprove import Reprover, reprove
 from synth.types import Message, Problem, from_row, to_row
@@ -336,6 +336,16 @@ def test_what_a_model_wrote_still_says_the_names_and_numbers(reprover: Reprover,
     assert said(row["question"])[0] == "roundtrip_mismatch"
 
 
+def clues(problem: Problem) -> list[Any]:
+    """All clues of a question."""
+    return [c for node in nodes(from_json(problem.lineage["pattern"]).root) for c in node.clues]
+
+
+def holds_nothing(clue: Any) -> bool:
+    """Whether a clue says that there is none."""
+    return isinstance(clue, Clue) and isinstance(clue.target, Nothing)
+
+
 def test_a_relation_that_may_hold_more_carries_no_clue(kb: KB, rows: list[Row]) -> None:
     """The same rows, where the base says no longer that its relations are complete; the world that was taken as closed
     is said in the row."""
@@ -344,11 +354,14 @@ def test_a_relation_that_may_hold_more_carries_no_clue(kb: KB, rows: list[Row]) 
         [replace(r, complete=False, inverse_functional=False) for r in kb.relations.values()],
         kb.facts.values(),
     )
-    tree = next(r for r in rows if r["family"] == "fuzzy_tree")
-    problem = from_row(Problem, tree)
-    fresh, closed = Reprover(opened), replace(problem, lineage={**problem.lineage, "closed_world": True})
-    assert fresh.refute_row(Publisher(opened).row(problem))[0] == "open_world"
-    assert fresh.refute_row(Publisher(opened).row(closed)) is None
+    trees = [from_row(Problem, r) for r in rows if r["family"] == "fuzzy_tree"]
+    fresh = Reprover(opened)
+    for absence in (False, True):  # "that has no X" needs a base that says that X is complete
+        problem = next(p for p in trees if absence == any(holds_nothing(c) for c in clues(p)))
+        closed = Publisher(opened).row(replace(problem, lineage={**problem.lineage, "closed_world": True}))
+        assert fresh.refute_row(Publisher(opened).row(problem))[0] == "open_world"
+        refuted = fresh.refute_row(closed)
+        assert (refuted is not None and "no absence" in refuted[1]) if absence else refuted is None
     grown, _ = fuzzy_tree(FuzzyTrees.of(opened, passages(opened), seed=0, closed_world=True), {("train", 2): 10})
     assert reprove(fresh, (), list(map(Publisher(opened).row, grown)))["proved"] == 10
 

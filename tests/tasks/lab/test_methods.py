@@ -308,17 +308,20 @@ def test_a_corrupted_context_changes_what_the_policy_expects_and_nothing_else(pl
 def test_every_protocol_resolves_and_names_what_its_world_measures():
     from pathlib import Path
 
-    from tasks.lab import arena, episodes, registry, worlds
-    from tasks.lab.behaviour import SMALL, knobs_of, merged, protocol_of
+    from tasks.lab import arena, episodes, registry, starts, worlds
+    from tasks.lab.behaviour import SMALL, WHERE, knobs_of, merged, protocol_of
     from tasks.planning.resolve import overlaid, read_recipe, yaml_files
 
     of_pairs = registry.places()
+    small = {**arena.WORLDS, **episodes.WORLDS, **of_pairs}
 
-    found = [n for n in yaml_files("recipes") if read_recipe(n).get("behaviour")]
-    assert len(found) >= 45
-    for name in found:
-        p = protocol_of(name)
-        assert p["task"] in {**arena.WORLDS, **episodes.WORLDS, **of_pairs} and len(p["claim"]) > 30
+    found = [(n, where) for n in yaml_files("recipes") for where in WHERE if read_recipe(n).get(where)]
+    assert len(found) >= 220 and sum(where == "on_task" for _, where in found) >= 18
+    for name, where in found:
+        p = protocol_of(name, where)
+        assert p["task"] in (starts.NAMES if where == "on_task" else small) and len(p["claim"]) > 30
+        if where == "on_task":
+            assert p["seeds"] >= 8 and p["against"] != "base", f"{name}: eight seeds and a rival"
         if p["task"] in of_pairs or "prefer" in p["both"]:  # changes are by stage
             for recipe, changes in ((name, p["set"]), (p["against"], p["against_set"])):
                 worlds.plans("" if recipe == "base" else recipe, merged(p["both"], changes), p["steps"])
@@ -329,15 +332,15 @@ def test_every_protocol_resolves_and_names_what_its_world_measures():
 
 
 def test_evidence_speaks_of_the_protocol_that_stands_in_the_recipe():
-    from tasks.lab.behaviour import evidence_path, protocol_of, summary
+    from tasks.lab.behaviour import WHERE, evidence_path, protocol_of, summary
     from tasks.planning.resolve import yaml_files
 
-    for path in sorted(evidence_path("grpo").parent.glob("*.json")):
+    for where, path in ((w, p) for w in WHERE for p in sorted(evidence_path("grpo", w).parent.glob("*.json"))):
         found = json.loads(path.read_text())
         name = found["recipe"]
         assert name == path.stem and name in yaml_files("recipes")
         changed = f"the protocol of {name} was changed after it was run: espalier check {name} --behaviour --record"
-        assert found["protocol"] == protocol_of(name), changed
+        assert found["protocol"] == protocol_of(name, where), changed
         again = summary([v["this"] - v["against"] for v in found["values"]])
         assert found["effect"] == pytest.approx(again) and len(found["values"]) == found["protocol"]["seeds"]
         low, high, margin = found["effect"]["low"], found["effect"]["high"], found["protocol"].get("margin", 0)

@@ -1,0 +1,196 @@
+"""One conversation of an episode as it grows: the rows of ids, what was said, and how it ended.
+
+A conversation whose history an environment rewrites goes on as a row of its own (`Segment.context_reset`). Where it
+goes on from an earlier turn of the model, the row begins with the ids that turn was sampled with: what was sampled is
+never rendered again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from synth.types import Message, Problem, Score, Scored, Unscorable
+from training.env import Env, is_live
+from training.model.render import Renderer
+from training.types import Rollout, Segment
+
+
+@dataclass(kw_only=True)
+class Conversation:
+    """
+    seed     of the rollout
+    opened   ids that the first turn begins with: given, not sampled
+    room     tokens that a conversation may have before a turn: its limit without the most that a turn may take
+    state    the environment's
+    offered  the tools that the first messages are shown with
+    score    None while it goes on
+    seconds  wall seconds of each message
+    forks    for each row after the first the message that it begins with, and the turn that it goes on from
+    cut      whether the last turn was cut after it was sampled: the sampler holds more than the row
+    """
+
+    problem: Problem
+    group: str
+    seed: int
+    opened: np.ndarray
+    env: Env
+    renderer: Renderer
+    room: int
+    state: dict = field(default_factory=dict)
+    messages: list[Message] = field(default_factory=list)
+    offered: Sequence[Any] = ()
+    score: Score | None = None
+    segments: list[Segment] = field(default_factory=list)
+    used: int = 0
+    seconds: list[float] = field(default_factory=list)
+    forks: list[tuple[int, int | None]] = field(default_factory=list)
+    cut: bool = False
+
+    @property
+    def live(self) -> bool:
+        return is_live(self.env)
+
+    def start(self, tools: Any) -> None:
+        self.state, shown = self.env.start(self.problem, tools)
+        self.messages = list(shown)
+        self.seconds = [0.0] * len(shown)
+        self.offered = self.state.pop("offered", ())
+        self.score = self.state.pop("over", None)
+
+    def prompted(self, ids: np.ndarray) -> bool:
+        """ids: the rendered prompt. Returns whether the conversation goes on or was over before: where it does not, the
+        prompt leaves no room for a turn."""
+        ids = np.concatenate([ids, self.opened])
+        self.segments, self.used = [Segment(ids=ids, role="env")], len(ids)
+        return self.score is not None or self._fits()
+
+    def _fits(self) -> bool:
+        """Whether there is room for another turn; where not, the conversation ends here."""
+        if self.used > self.room:
+            self.score = Scored(value=0.0, parts={"truncated": 1.0})
+        return self.used <= self.room
+
+    def turn(self, segment: Segment, seconds: float) -> str | None:
+        """The model's turn as it was sampled. Returns the text that the environment acts on, or None where the
+        conversation is over."""
+        given = self.opened if len(self.segments) == 1 else segment.ids[:0]
+        segment, text, self.cut = _shortened(
+            segment, given, self.state.pop("most", None), self.state.pop("stops", ()), self.renderer
+        )
+        self.segments.append(segment)
+        self.messages.append(Message(role="assistant", content=text))
+        self.seconds.append(seconds)
+        if segment.stop == "lost":
+            self.score = Unscorable(reason="engine_lost: the engine gave no answer, twice")
+            return None
+        if segment.stop == "length" and not self.live:  # an unfinished turn is never acted on
+            self.score = Scored(value=0.0, parts={"truncated": 1.0})
+            return None
+        if self.live:
+            self.state |= {"segment": segment, "prompt_tokens": self.used}
+            if self.state.pop("logprobs", False):
+                self.state["tokens"] = [self.renderer.decode(segment.ids[k : k + 1]) for k in range(len(segment.ids))]
+        return text
+
+    def answered(
+        self, replies: Sequence[Message], over: bool, score: Score | None, seconds: float
+    ) -> tuple[np.ndarray, bool] | None:
+        """What the environment said. Returns None where the conversation is over, else the ids that its next turn is
+        sampled after, and whether they are a whole row, which the sampler does not hold."""
+        self.score = score
+        wrote = self.segments[-1]
+        self.segments[-1] = replace(wrote, reward=self.state.pop("step_reward", None))
+        history, follows = self.state.pop("history", None), self.state.pop("follows", None)
+        tools = self.state.pop("offered", ())
+        written = replies if history is None else history
+        shown_from = len(self.messages)
+        self.messages.extend(written)
+        self.seconds.extend([seconds, *[0.0] * (len(written) - 1)] if written else [])
+        if over:
+            self.segments = judged(self.segments, self.state.pop("turn_rewards", None))
+            return None
+        ids, fork = (
+            (self.renderer.prompt(history, tools), True) if history is not None else self._next(replies, follows)
+        )
+        self.used = len(ids) + (0 if fork else self.used + len(wrote.ids))
+        if not self._fits():
+            return None
+        self.segments.append(Segment(ids=ids, role="env", context_reset=fork))
+        if fork:
+            self.forks.append((shown_from, follows))
+        elif self.cut:
+            return _row_until(self.segments, len(self.segments) - 1), True
+        return ids, fork
+
+    def _next(self, replies: Sequence[Message], follows: int | None) -> tuple[np.ndarray, bool]:
+        """Ids of the replies, after those of the row up to the turn `follows` where that is not the last one."""
+        ids = self.renderer.observation(replies)
+        wrote = [k for k, s in enumerate(self.segments) if s.role == "model"]
+        end = wrote[-1 if follows is None else follows]
+        if self.segments[end].ids[-1] != self.renderer.end_id:
+            ids = np.append(self.renderer.end_id, ids)  # what ends a turn was not written
+        fork = end != wrote[-1]
+        return (np.concatenate([_row_until(self.segments, end), ids]) if fork else ids), fork
+
+    def rollout(self, timed: bool) -> Rollout:
+        """The finished conversation. timed: whether `info` tells the seconds."""
+        assert self.score is not None, "the conversation is not over"
+        return Rollout(
+            problem=self.problem,
+            group=self.group,
+            segments=tuple(self.segments),
+            score=self.score,
+            text="\n".join(f"[{m.role}] {m.content}" for m in self.messages),
+            info={
+                "calls": self.state.get("calls", 0),
+                "messages": tuple(self.messages),
+                **({"forks": tuple(self.forks)} if self.forks else {}),
+                **({"requests": tuple(self.state.get("requests", ()))} if self.live else {}),
+                **({"seconds": tuple(self.seconds)} if timed else {}),
+            },
+        )
+
+
+def _shortened(
+    segment: Segment, opened: np.ndarray, most: int | None, stops: Sequence[str], renderer: Renderer
+) -> tuple[Segment, str, bool]:
+    """The turn up to `most` tokens and to the token that completes one of `stops`, its text without that one, and
+    whether anything was cut. opened: ids that the turn begins with. A turn cut so is one that a sampler with these
+    limits would have drawn from the same random numbers."""
+
+    def text(k: int) -> str:
+        return renderer.decode(np.concatenate([opened, segment.ids[:k]]))
+
+    n, why = len(segment.ids), segment.stop
+    if most is not None and most < n:
+        n, why = most, "length"
+    shown = text(n)
+    if any(s in shown for s in stops):
+        n = next(k for k in range(1, n + 1) if any(s in text(k) for s in stops))
+        shown, why = text(n), "stop_string"
+        shown = shown[: min(at for s in stops if (at := shown.find(s)) >= 0)]
+    if n == len(segment.ids):
+        return replace(segment, stop=why) if why != segment.stop else segment, shown, False
+    kept = {
+        name: getattr(segment, name)[:n] for name in ("ids", "logp", "entropy") if getattr(segment, name) is not None
+    }
+    return replace(segment, stop=why, **kept), shown, True
+
+
+def _row_until(segments: Sequence[Segment], end: int) -> np.ndarray:
+    """Ids of the row that segment `end` lies in, from its start to that segment's last token."""
+    begin = max((k for k in range(end + 1) if segments[k].context_reset), default=0)
+    return np.concatenate([s.ids for s in segments[begin : end + 1]])
+
+
+def judged(segments: list[Segment], rewards: Sequence[float] | None) -> list[Segment]:
+    """The segments with the rewards of turns that an environment can give only at the end, one for each turn of the
+    model."""
+    if rewards is None:
+        return segments
+    given = iter(rewards)
+    return [replace(s, reward=float(next(given))) if s.role == "model" else s for s in segments]
