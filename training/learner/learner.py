@@ -19,8 +19,9 @@ import torch
 from torch import Tensor, nn
 
 from training.learner.muon import Muon
-from training.learner.pack import Stream, split
+from training.learner.pack import Stream, dealt, split
 from training.learner.profile import Clock, flops, peak_mb
+from training.learner.world import ONE, World
 from training.lm_head.fused_loss import fused_policy_loss, plan
 from training.lm_head.logprob import Head, fused_logprob, limits
 from training.model.model import checkpointed_layers, head_weight, hidden_states
@@ -144,6 +145,25 @@ def score(
     )
 
 
+@torch.no_grad()
+def score_together(
+    model: nn.Module, batch: Batch, world: World, *, temperature: float = 1.0, tokens_per_microbatch: int = 16384
+) -> Tensor:
+    """[T] the log-probs of `score`, each part computed by one of the processes, all of which ask."""
+    if world.size == 1:
+        return score(model, batch, temperature=temperature, tokens_per_microbatch=tokens_per_microbatch).logp
+    logp = torch.cat(
+        [
+            token_stats(model, part, temperature=temperature).logp
+            if owner == world.rank
+            else torch.zeros(len(part.ids), device=batch.ids.device)
+            for owner, part in dealt(batch, tokens_per_microbatch, 1, world.size)
+        ]
+    )
+    world.sum([logp])
+    return logp
+
+
 @dataclass
 class Learner:
     """A model with its optimizer. `step` performs one update and returns metrics; `state`/`load_state` make it
@@ -160,6 +180,7 @@ class Learner:
     gradient_checkpointing  activations of a layer are made again in the backward pass, not kept (`training.model.model.checkpointed_layers`)
     router_loss  weight of the loss that balances the experts of a mixture (`training.model.router.balance`): of each
              micro-batch by itself, weighed by its share of the tokens
+    world    the processes that learn together: all call `step` with the same batch, and each computes its share of it
 
     Dropout is off, in training too: the policy that learns is the policy that sampled.
     """
@@ -171,6 +192,7 @@ class Learner:
     logits: int | None = None
     gradient_checkpointing: bool = False
     router_loss: float = 0.0
+    world: World = ONE
     weights: list[Tensor] = field(init=False)
     master: list[Tensor] = field(init=False)
     optimizers: list[torch.optim.Optimizer] = field(init=False)
@@ -220,7 +242,7 @@ class Learner:
         for p in (*self.weights, *self.master):
             p.grad = None
         (total, lost), sums = (torch.zeros((), dtype=torch.float64, device=device) for _ in range(2)), {}
-        for part in split(batch, tokens_per_microbatch, rows_per_unit):
+        for part in self._mine(batch, tokens_per_microbatch, rows_per_unit):
             with _fitting(part, tokens_per_microbatch, self.gradient_checkpointing):
                 share = len(part.ids) / len(batch.ids)
                 loss, metrics, nan = self._balanced(part, objective, temperature, clock, share)
@@ -233,6 +255,8 @@ class Learner:
             total, lost = total + loss.detach(), lost + nan
             if self.read is token_stats:
                 work += self._flops(part)
+        self._share_gradients()
+        clock.mark("sync")
         norm = torch.nn.utils.clip_grad_norm_(self.master, self.optim.max_grad_norm)
         clock.mark("optimizer")
         names = list(sums)
@@ -240,6 +264,8 @@ class Learner:
             [x.to(device, torch.float64) for x in (total, norm, lost, *(v for pair in sums.values() for v in pair))]
         )
         total, norm, lost, *rest = numbers.tolist()  # the one time that the host waits for the device
+        if self.world.size > 1:
+            total, lost, work, names, rest = self._over_processes(total, lost, work, names, rest)
         clock.mark("sync")
         if lost or not math.isfinite(
             norm
@@ -272,6 +298,34 @@ class Learner:
                 "peak_mb": peak_mb(device),
             }
         )
+
+    def _mine(self, batch: Batch, tokens: int, rows_per_unit: int) -> Iterable[Batch]:
+        """The micro-batches that this process computes."""
+        if self.world.size == 1:
+            return split(batch, tokens, rows_per_unit)
+        parts = dealt(batch, tokens, rows_per_unit, self.world.size)
+        return [part for owner, part in parts if owner == self.world.rank]
+
+    def _share_gradients(self) -> None:
+        """Put in the place of each gradient its sum over the processes. What no process reached keeps none."""
+        if self.world.size == 1:
+            return
+        reached = [any(has) for has in zip(*self.world.gather([m.grad is not None for m in self.master]), strict=True)]
+        shared = [m for m, has in zip(self.master, reached, strict=True) if has]
+        for m in shared:
+            m.grad = torch.zeros_like(m) if m.grad is None else m.grad
+        self.world.sum([m.grad for m in shared if m.grad is not None])
+
+    def _over_processes(
+        self, total: float, lost: float, work: float, names: list[str], rest: list[float]
+    ) -> tuple[float, float, float, list[str], list[float]]:
+        """The numbers of a step put together from those of all processes. One without a micro-batch knows no names."""
+        sums: dict[str, tuple[Tensor, Tensor]] = {}
+        told = self.world.gather((total, lost, work, list(zip(names, rest[::2], rest[1::2], strict=True))))
+        for *_, metrics in told:
+            _add(sums, {name: (s, n) for name, s, n in metrics})
+        total, lost, work = (sum(one[i] for one in told) for i in range(3))
+        return total, lost, work, list(sums), [float(x) for pair in sums.values() for x in pair]
 
     @cached_property
     def _flops(self) -> Callable[[Batch], float]:

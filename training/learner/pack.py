@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -188,6 +189,19 @@ def split(batch: Batch, max_tokens: int, rows_per_unit: int = 1) -> Iterator[Bat
             yield from split(replace(some, prefixes=[]), max_tokens, rows_per_unit)
         else:
             yield some
+
+
+def dealt(batch: Batch, max_tokens: int, rows_per_unit: int, processes: int) -> list[tuple[int, Batch]]:
+    """The micro-batches of `split` in order, each with the rank of the process that computes it. Who computes which is a
+    function of the batch and of the number of processes alone: cut so small that each has some, then the largest first,
+    each to whom has least."""
+    share = math.ceil((len(batch.ids) - sum(shared_tokens(batch))) / processes)
+    parts = list(split(batch, min(max_tokens, share), rows_per_unit))
+    load, owners = [0] * processes, [0] * len(parts)
+    for i in sorted(range(len(parts)), key=lambda i: -len(parts[i].ids)):
+        owners[i] = min(range(processes), key=load.__getitem__)
+        load[owners[i]] += len(parts[i].ids)
+    return list(zip(owners, parts, strict=True))
 
 
 def _parts(tokens: Sequence[int], begun: Sequence[int], most: int) -> list[tuple[int, int]]:

@@ -14,8 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from training.learner.learner import score
+from training.learner.learner import score_together
 from training.learner.pack import Row, pack
+from training.learner.world import ONE, World
 from training.preference.loss import PreferenceLossPiece
 from training.preference.update_rule import UpdateRule
 from training.types import Batch, Terms, TokenStats
@@ -50,6 +51,7 @@ class PairObjective:
     sft        weight of the next-token loss of the chosen answers, each divided by its length; 0 leaves it out
     tolerance  the first loss after policy and reference were the same model must be that of equal log-probs (ln 2 for
                DPO) within this
+    world      the processes that prepare the batch together
     state      "equal": whether they were the same when the step began (the stage sets it, `prepare` clears it after one
                step); and what the loss's own `prepare` keeps
     """
@@ -63,6 +65,7 @@ class PairObjective:
     needs: frozenset[str] = frozenset()
     tolerance: float = 1e-4
     tokens_per_microbatch: int = 16384
+    world: World = ONE
     state: dict[str, Any] = field(default_factory=dict)
 
     def prepare(self, batch: Batch) -> None:
@@ -84,7 +87,7 @@ class PairObjective:
 
     def _logp(self, model: nn.Module | None, batch: Batch) -> Tensor:
         assert model is not None  # the stage gives each that the loss needs
-        logp = score(model, batch, tokens_per_microbatch=self.tokens_per_microbatch).logp
+        logp = score_together(model, batch, self.world, tokens_per_microbatch=self.tokens_per_microbatch)
         return torch.where(batch.trainable, logp, 0.0)
 
     def __call__(self, stats: TokenStats, batch: Batch) -> list[Terms]:

@@ -12,13 +12,15 @@ from torch import nn
 
 from synth.types import Problem
 from training.learner.learner import Learner, Optim
-from training.learner.loop import Round
+from training.learner.loop import Round, Source
+from training.learner.world import ONE, World
 from training.rl.advantage import AdvantagePiece
 from training.rl.correction import CorrectionPiece
 from training.rl.critic import Critic, ValueModel, value_stats
 from training.rl.curriculum import CurriculumPiece
 from training.rl.experience import Experience
 from training.rl.filter import FilterPiece
+from training.rl.follow import CRITIC, Following, followed
 from training.rl.group_transform import GroupTransformPiece
 from training.rl.objective import PolicyObjective
 from training.rl.observation import observations
@@ -82,10 +84,12 @@ def compose(
     regularisers: Sequence[RegulariserPiece] = (),
     judge: Callable[..., Any] | None = None,
     after: Callable[..., None] = lambda step, metrics: None,
+    world: World = ONE,
 ) -> Training:
     """Names and defaults are those of the stage's knobs (tasks/stages/rl.py).
 
     needs         what the pieces need beside the rollouts: the union of their `NEEDS`
+    world         the processes that learn together: the first plays, and the others follow it (training/rl/follow.py)
     body          makes the language model that a critic starts from; wanted, with `critic_optim`, where `critic` is given
 
     Raises ValueError for a critic without them.
@@ -101,6 +105,7 @@ def compose(
         needs=needs,
         temperature=temperature,
         tokens_per_microbatch=tokens_per_microbatch,
+        world=world,
     )
     pieces = [curriculum, *group_transforms, *filters, *rewards, advantage, ratio, policy_loss, *corrections]
     pieces += [*regularisers, critic]
@@ -111,7 +116,7 @@ def compose(
                 "compose: a critic needs `body` (a function that makes its language model) and `critic_optim`"
             )
         beside = Critic(
-            learner=Learner(ValueModel(body()), critic_optim, read=value_stats),
+            learner=Learner(ValueModel(body()), critic_optim, read=value_stats, world=world),
             loss=critic,
             lam=critic_lambda,
             gamma=getattr(advantage, "keywords", {}).get(
@@ -145,10 +150,13 @@ def compose(
         seed=seed,
         device=device,
     )
+    source: Source = followed(experience, world)
+    if not world.first:
+        source = Following(world=world, beside={CRITIC: beside.update} if beside else {}, device=device)
     learned = Round(
         name="rl",
         role="policy",
-        source=experience,
+        source=source,
         objective=objective,
         prepare=objective.prepare,
         steps=steps,
@@ -160,7 +168,9 @@ def compose(
     return Training(
         round=learned,
         roles={
-            "policy": Learner(policy, optim, gradient_checkpointing=gradient_checkpointing, router_loss=router_loss)
+            "policy": Learner(
+                policy, optim, gradient_checkpointing=gradient_checkpointing, router_loss=router_loss, world=world
+            )
         },
         parts=parts,
     )

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from training.learner.learner import Learner, Targets, score
 from training.learner.pack import Row, pack, rollout_row
 from training.rl.advantage.gae import lambda_sums, rewards_of
+from training.rl.follow import CRITIC, send
 from training.rl.value_loss import ValueLossPiece
 from training.types import Batch, Group, Rewards, Rollout, Terms, TokenStats
 
@@ -110,7 +111,8 @@ class Critic:
         if not rows:
             return {}
         batch = pack(rows, device=str(self.learner.weights[0].device))
-        metrics = self.learner.step(batch, self._objective, tokens_per_microbatch=self.tokens_per_microbatch)
+        send(self.learner.world, CRITIC, [batch])
+        metrics = self.update(batch)
         spread = batch.columns["returns"][batch.trainable]
         missed = spread - batch.columns["value"][batch.trainable]
         explained = 1 - float(missed.var()) / max(float(spread.var()), 1e-8) if len(spread) > 1 else 0.0
@@ -119,6 +121,10 @@ class Critic:
             "critic_grad_norm": metrics["grad_norm"],
             "explained_variance": explained,
         }
+
+    def update(self, batch: Batch) -> dict[str, float]:
+        """One optimizer step on a batch with the columns of `learn`, by all processes that learn together."""
+        return self.learner.step(batch, self._objective, tokens_per_microbatch=self.tokens_per_microbatch)
 
     def _objective(self, stats: TokenStats, batch: Batch) -> list[Terms]:
         value: Tensor = torch.where(batch.trainable, stats.extras["value"], 0.0)

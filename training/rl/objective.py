@@ -14,7 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from training.learner.learner import score
+from training.learner.learner import score_together
+from training.learner.world import ONE, World
 from training.rl.correction import CorrectionPiece
 from training.rl.observation import observations
 from training.rl.policy_loss import PolicyLossPiece
@@ -30,7 +31,7 @@ class PolicyObjective:
 
     prepare(batch) runs the passes that `needs` names (reference, old), then each piece's own `prepare`, then the
     corrections, on the whole batch; last what pieces observe of the batch (training/rl/observation). temperature is
-    that of sampling, for the passes; the learner is told the same.
+    that of sampling, for the passes; the learner is told the same. world: the processes that prepare the batch together.
     """
 
     ratio: RatioPiece
@@ -42,6 +43,7 @@ class PolicyObjective:
     needs: frozenset[str] = frozenset()
     temperature: float = 1.0
     tokens_per_microbatch: int = 16384
+    world: World = ONE
 
     @property
     def _pieces(self) -> tuple[Callable[..., Any], ...]:
@@ -89,7 +91,13 @@ class PolicyObjective:
     def _logp(self, model: nn.Module | None, batch: Batch) -> Tensor:
         """[T] log-probs by a model that a piece needs."""
         assert model is not None  # `compose` gives each that is in NEEDS
-        return score(model, batch, temperature=self.temperature, tokens_per_microbatch=self.tokens_per_microbatch).logp
+        return score_together(
+            model,
+            batch,
+            self.world,
+            temperature=self.temperature,
+            tokens_per_microbatch=self.tokens_per_microbatch,
+        )
 
     def __call__(self, stats: TokenStats, batch: Batch) -> list[Terms]:
         columns = batch.columns

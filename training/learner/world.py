@@ -1,0 +1,86 @@
+"""The processes that learn together, as a learner sees them: which one this is, and three ways to agree.
+
+Every process holds the same weights and the same batch, computes its share of the micro-batches (`dealt` of
+training/learner/pack.py) and adds its gradients to those of the others. Denominators are of the whole step and known
+before it is split, so a sum over processes is what one process would have computed, and nothing is ever averaged.
+
+One process alone is `ONE`: it hands back what it is given, and torch.distributed is not touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from torch import Tensor
+
+WAIT = timedelta(hours=6)  # for the others, who may wait for a process that samples; then each says that it waited
+
+
+@dataclass(frozen=True)
+class World:
+    """`rank` of `size` processes; here the only one."""
+
+    rank: int = 0
+    size: int = 1
+
+    @property
+    def first(self) -> bool:
+        """Whether this is the process that samples, writes and speaks for all."""
+        return self.rank == 0
+
+    def sum(self, tensors: Sequence[Tensor]) -> None:
+        """Put in the place of each tensor its sum over the processes, to the same bits in each of them."""
+
+    def gather(self, value: Any) -> list[Any]:
+        """The values that the processes gave, in the order of their ranks."""
+        return [value]
+
+    def share(self, value: Any) -> Any:
+        """The value that the first process gave."""
+        return value
+
+
+ONE = World()
+
+
+class Ranks(World):
+    """Several processes, joined through torch.distributed (`join`). Values that are gathered or shared are pickled: by
+    processes of one run, for each other."""
+
+    def sum(self, tensors: Sequence[Tensor]) -> None:
+        from torch import distributed
+
+        for work in [distributed.all_reduce(t, async_op=True) for t in tensors]:
+            assert work is not None  # of a process that is a member of the group
+            work.wait()
+
+    def gather(self, value: Any) -> list[Any]:
+        from torch import distributed
+
+        values: list[Any] = [None] * self.size
+        distributed.all_gather_object(values, value)
+        return values
+
+    def share(self, value: Any) -> Any:
+        from torch import distributed
+
+        box = [value if self.first else None]
+        distributed.broadcast_object_list(box, src=0)
+        return box[0]
+
+
+def join(rank: int, size: int, meet: str, device: str = "cpu") -> World:
+    """Meet the other processes; returns once all `size` are there. One alone meets nobody.
+
+    meet: where, as torch.distributed says it: "file:///a/new/file", or "env://" under torchrun
+    """
+    if size == 1:
+        return ONE
+    from torch import distributed
+
+    backend = "nccl" if device.startswith("cuda") else "gloo"
+    distributed.init_process_group(backend, init_method=meet, rank=rank, world_size=size, timeout=WAIT)
+    return Ranks(rank, size)

@@ -1,0 +1,63 @@
+"""Reinforcement learning in several processes: the first plays, scores and packs a step, and sends what is to be learned
+from it to the others.
+
+What it sends are the vectors of a step, tokens and numbers per token: a conversation is played once, whoever samples
+it, and no piece knows that there are others. A critic learns between the play and the policy's batches, so its batch is
+sent when its turn comes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from training.learner.loop import Source
+from training.learner.pack import to
+from training.learner.world import World
+from training.types import Batch
+
+POLICY, CRITIC = "policy", "critic"
+
+
+def send(world: World, role: str, batches: Sequence[Batch], metrics: Mapping[str, float] = {}) -> None:
+    """What the first process says before `role` learns from these batches."""
+    if world.size > 1:
+        world.share((role, [to(replace(b), "cpu") for b in batches], dict(metrics)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Followed:
+    """The source of the first process: the others get the batches that it gives."""
+
+    source: Source
+    world: World
+
+    def __call__(self, step: int) -> tuple[Iterable[Batch], Mapping[str, float]]:
+        batches, metrics = self.source(step)
+        batches = list(batches)
+        send(self.world, POLICY, batches, metrics)
+        return batches, metrics
+
+
+def followed(source: Source, world: World) -> Source:
+    """A source of the first process, as the others can follow it."""
+    return source if world.size == 1 else Followed(source=source, world=world)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Following:
+    """The source of every other process. beside: role -> what it does with a batch that comes before the policy's."""
+
+    world: World
+    beside: Mapping[str, Callable[[Batch], Any]]
+    device: str
+
+    def __call__(self, step: int) -> tuple[Iterable[Batch], Mapping[str, float]]:
+        while True:
+            role, batches, metrics = self.world.share(None)
+            batches = [to(b, self.device) for b in batches]
+            if role == POLICY:
+                return batches, metrics
+            for batch in batches:
+                self.beside[role](batch)
