@@ -16,7 +16,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, 
 
 from tasks.errors import UserError
 from tasks.export import parity
-from training.model.lora import ADAPTER
+from training.model.lora import ADAPTER, rounded
 from training.model.model import load_model, no_bars, save_model
 from training.model.render import DAY, Renderer
 
@@ -190,6 +190,7 @@ def adapter_check(model: nn.Module, reference: parity.Reference, base: Path | st
         load_model(base)  # one sentence for what is wrong with it
         with no_bars():
             reader = AutoModelForCausalLM.from_pretrained(str(base), dtype=torch.float32, use_safetensors=True)
+        rounded(reader, out)
         reader = PeftModel.from_pretrained(reader, str(out)).eval()
     except (ValueError, OSError, RuntimeError) as e:
         raise UserError(f"peft cannot load the adapter on {base}: {str(e).strip().splitlines()[0]}") from e

@@ -27,12 +27,16 @@ def of_stage(made: Mapping[str, Any], model: Size, **other: Any) -> float:
     """The bytes of one stage; `other` are knobs in the place of its own."""
     p = {**made["params"], **other}
     each = 2 if p["dtype"] == "bfloat16" else 4
+    lora = p.get("lora") or {}
     out = model.training(
         p["tokens_per_microbatch"],
         bytes_each=each,
-        lora=(p.get("lora") or {}).get("rank", 0),
+        lora=lora.get("rank", 0),
+        base=lora.get("base", ""),
         checkpointing=p.get("gradient_checkpointing", False),
     )
+    if lora.get("base"):
+        out = max(out, model.loading(each))
     if "reference" in made.get("needs", ()):
         out += model.parameters * each
     if "prompts_per_step" in p:
@@ -88,11 +92,17 @@ def warnings(plans: Mapping[str, Mapping[str, Any]], model: Size, free: float) -
         lora,
         {**lora, "gradient_checkpointing": True, "tokens_per_microbatch": fewer},
         {**lora, "gradient_checkpointing": True, "tokens_per_microbatch": fewer, "dtype": "bfloat16"},
+        {
+            "lora": {"rank": RANK, "base": "nf4"},
+            "gradient_checkpointing": True,
+            "tokens_per_microbatch": fewer,
+            "dtype": "bfloat16",
+        },
     ]
     ways = [w for w in ways if w.keys() <= made["params"].keys()]
     fits = next((w for w in ways if of_stage(made, model, **w) <= free), None)
     remedy = (
-        " ".join(f"--set {name}.{_flag(k, v)}" for k, v in fits.items())
+        " ".join(f"--set {name}.{flag}" for k, v in fits.items() for flag in _flags(k, v))
         + f" takes about {of_stage(made, model, **fits) / 2**30:.1f}"
         if fits
         else "nothing makes it fit: take a smaller model"
@@ -103,7 +113,7 @@ def warnings(plans: Mapping[str, Mapping[str, Any]], model: Size, free: float) -
     ]
 
 
-def _flag(knob: str, value: Any) -> str:
+def _flags(knob: str, value: Any) -> list[str]:
     if isinstance(value, dict):
-        return f"{knob}.{next(iter(value))}={next(iter(value.values()))}"
-    return f"{knob}={str(value).lower() if isinstance(value, bool) else value}"
+        return [f"{knob}.{k}={v}" for k, v in value.items()]
+    return [f"{knob}={str(value).lower() if isinstance(value, bool) else value}"]

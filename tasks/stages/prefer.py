@@ -28,8 +28,9 @@ from training.learner.learner import Learner, score
 from training.learner.loop import Round, Source
 from training.learner.pack import Row, pack
 from training.learner.rows import pair_rows
-from training.model.lora import adapt
+from training.model.lora import adapt, first_on
 from training.model.model import load_model, n_parameters, save_model
+from training.model.quantised import plain, quantise
 from training.model.render import Renderer
 from training.preference.objective import PairObjective, columns_of
 from training.preference.on_policy_pairs import SampledPairs
@@ -93,7 +94,8 @@ def prefer(
         gradient_checkpointing: computes activations again in the backward pass: less memory for about a third more
             time
         router_loss: weight of the loss that spreads tokens over the experts of a mixture, e.g. 0.001; 0 leaves it out
-        lora: adapters in the place of all weights: rank, alpha, modules, merge (training/model/lora.py); empty trains all
+        lora: adapters in the place of all weights: rank, alpha, modules, merge, base (training/model/lora.py); empty
+            trains all
         max_length: most tokens of a row; longer ones are left out and counted
         optimizer: the optimizer and the schedule of its learning rate
         sft_weight: weight of the next-token loss of the chosen answers
@@ -115,14 +117,18 @@ def prefer(
     begins = opening(stage, envs, knowledge.search(stage))
     pairs = [begins.pair(p) for p in tables.read(stage.input("clean", "pairs.parquet"), PreferencePair)]
     train = [p for p in pairs if p.split == "train"]
-    policy, tokenizer = load_model(stage.input("sft", "model"), dtype=dtype, device=device, longest=max_length)
+    first = first_on(lora, device)
+    policy, tokenizer = load_model(stage.input("sft", "model"), dtype=dtype, device=first, longest=max_length)
     reference = (
         load_model(stage.input("sft", "model"), dtype=dtype, device=device)[0] if "reference" in stage.needs else None
     )
+    if reference is not None and lora.get("base"):  # it says what the policy says before the first step
+        quantise(reference, lora["base"])
+        plain(reference)
     rules = [make() for make in update_rules]
     for rule in rules:
         rule.change_reference(reference, lambda name: load_model(_folder(stage, name), dtype=dtype, device=device)[0])
-    adapt(policy, lora, seed=seed_for(stage.seed, "prefer", "lora"))
+    adapt(policy, lora, seed=seed_for(stage.seed, "prefer", "lora"), device=device)
     renderer = Renderer(tokenizer)
     objective = PairObjective(
         loss=loss,

@@ -25,8 +25,9 @@ from tasks.planning.settings import Critic, Engine, Optimizer, RolloutSampling
 from tasks.runtime.stage import Stage
 from tasks.runtime.train_loop import Curve, drive, make_repeatable, optim
 from tasks.storage import tables
-from training.model.lora import adapt
+from training.model.lora import adapt, first_on
 from training.model.model import load_model, n_parameters, save_model
+from training.model.quantised import quantise
 from training.model.render import Renderer
 from training.rl.ahead import Ahead
 from training.rl.alarm import alarms
@@ -106,7 +107,8 @@ def rl(
         gradient_checkpointing: computes activations again in the backward pass: less memory for about a third more
             time
         router_loss: weight of the loss that spreads tokens over the experts of a mixture, e.g. 0.001; 0 leaves it out
-        lora: adapters in the place of all weights: rank, alpha, modules, merge (training/model/lora.py); empty trains all
+        lora: adapters in the place of all weights: rank, alpha, modules, merge, base (training/model/lora.py); empty
+            trains all
         optimizer: the optimizer and the schedule of its learning rate
         epochs: passes over the rollouts of a step
         minibatches: optimizer steps of one pass
@@ -162,11 +164,14 @@ def rl(
     more = len(problems) if refill == "until_full" else prompts_per_step * refill  # drawn for a step, at most
     answers = steps * samples_per_prompt * (prompts_per_step + (more if filters else 0))
     referee = _referee(stage, judge, problems, [*rewards, *filters, advantage], answers) if judge else None
-    policy, tokenizer = load_model(stage.input("sft", "model"), dtype=dtype, device=device, longest=sampling.max_tokens)
+    first = first_on(lora, device)
+    policy, tokenizer = load_model(stage.input("sft", "model"), dtype=dtype, device=first, longest=sampling.max_tokens)
+    adapt(policy, lora, seed=seed_for(stage.seed, "rl", "lora"), device=device)
     reference = (
-        load_reference(stage, teacher, tokenizer, dtype, device) if teacher or "reference" in stage.needs else None
+        load_reference(stage, teacher, tokenizer, dtype, device, lora)
+        if teacher or "reference" in stage.needs
+        else None
     )
-    adapt(policy, lora, seed=seed_for(stage.seed, "rl", "lora"))
     renderer = Renderer(tokenizer)
     hosts = hosts_of(envs)
     how = asynchrony()
@@ -295,11 +300,13 @@ def _referee(stage: Stage, judge: Mapping[str, Any], problems: list[Problem], re
     return judges.rewarding(stage, judge, problems, answers)
 
 
-def load_reference(stage: Stage, teacher: str, tokenizer: Any, dtype: str, device: str) -> Any:
-    """The model that KL terms compare with: the SFT model, or a teacher. Raises UserError for a teacher that reads
-    other tokens."""
+def load_reference(stage: Stage, teacher: str, tokenizer: Any, dtype: str, device: str, lora: Mapping[str, Any]) -> Any:
+    """The model that KL terms compare with: the SFT model, quantised where the policy's base is, or a teacher. Raises
+    UserError for a teacher that reads other tokens."""
     if not teacher:
-        return load_model(stage.input("sft", "model"), dtype=dtype, device=device)[0]
+        model, _ = load_model(stage.input("sft", "model"), dtype=dtype, device=first_on(lora, device))
+        quantise(model, lora.get("base", ""), device)
+        return model.to(device)
     source = stage.source(teacher)
     model, theirs = load_model(source if source.is_dir() else teacher, dtype=dtype, device=device)
     if theirs.get_vocab() != tokenizer.get_vocab():

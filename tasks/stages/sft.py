@@ -29,7 +29,7 @@ from training.learner.learner import Learner, nll
 from training.learner.loop import Round
 from training.learner.pack import Row
 from training.learner.rows import demonstration_row, weighted
-from training.model.lora import adapt
+from training.model.lora import adapt, first_on
 from training.model.gguf_header import gguf_of
 from training.model.model import load_model, n_parameters, new_model, save_model, train_tokenizer
 from training.model.render import Renderer
@@ -95,7 +95,8 @@ def sft(
         gradient_checkpointing: computes activations again in the backward pass: less memory for about a third more
             time
         router_loss: weight of the loss that spreads tokens over the experts of a mixture, e.g. 0.001; 0 leaves it out
-        lora: adapters in the place of all weights: rank, alpha, modules, merge (training/model/lora.py); empty trains all
+        lora: adapters in the place of all weights: rank, alpha, modules, merge, base (training/model/lora.py); empty
+            trains all
         optimizer: the optimizer and the schedule of its learning rate, of the small model's first training too
         sft_lr_factor: scales the learning rates of fine-tuning
         context_weight: loss weight of the tokens that the model is told rather than says
@@ -120,7 +121,7 @@ def sft(
                 f"sft: {file} is a GGUF file: its weights are taken out of their quantisation into {dtype}",
                 file=sys.stderr,
             )
-        policy, tokenizer = load_model(model, dtype=dtype, device=device, longest=max_length)
+        policy, tokenizer = load_model(model, dtype=dtype, device=first_on(lora, device), longest=max_length)
         renderer = Renderer(tokenizer)
     else:
         passages = tables.read(stage.input("kb", "passages.parquet"), Passage) if stage.reads("kb") else []
@@ -189,7 +190,7 @@ def sft(
         row = demonstration_row(renderer, told(kept[i], step + 1), context_weight, last=last[kept[i]])
         return row if len(row.ids) <= max_length else rows[i]
 
-    adapt(policy, lora, seed=seed_for(stage.seed, "sft", "lora"))
+    adapt(policy, lora, seed=seed_for(stage.seed, "sft", "lora"), device=device)
     scaled = replace(optimizer, lr=optimizer.lr * sft_lr_factor, matrix_lr=optimizer.matrix_lr * sft_lr_factor)
     learner = Learner(
         policy, optim(scaled, steps, final=0.05), gradient_checkpointing=gradient_checkpointing, router_loss=router_loss

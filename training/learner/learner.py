@@ -213,7 +213,8 @@ class Learner:
             {"params": [m for m in rest if m.dim() >= 2], "weight_decay": o.weight_decay},
             {"params": [m for m in rest if m.dim() < 2], "weight_decay": 0.0},
         ]
-        self.optimizers = [torch.optim.AdamW([g for g in groups if g["params"]], lr=o.lr, betas=o.betas, fused=True)]
+        groups = [g for g in groups if g["params"]]  # none where Muon has all: adapters are matrices
+        self.optimizers = [torch.optim.AdamW(groups, lr=o.lr, betas=o.betas, fused=True)] if groups else []
         if any(hidden):
             matrices = [m for m, h in zip(self.master, hidden, strict=True) if h]
             self.optimizers.append(Muon(matrices, lr=o.matrix_lr, momentum=0.95, weight_decay=o.weight_decay))

@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from training.learner.pack import shared_tokens
+from training.model.quantised import n_quantised
 from training.types import Batch
 
 MEASURED = ("seconds", "per_second", "mfu", "peak_mb")  # how the names of such metrics end
@@ -58,7 +59,7 @@ def flops(model: nn.Module) -> Callable[[Batch], float]:
     inner = [
         p for n, p in model.named_parameters() if p.dim() == 2 and "embed" not in n and not n.startswith("lm_head")
     ]
-    each = sum((6 if p.requires_grad else 4) * p.numel() for p in inner)
+    each = sum((6 if p.requires_grad else 4) * p.numel() for p in inner) + 4 * n_quantised(model)
     width = config.num_attention_heads * getattr(config, "head_dim", config.hidden_size // config.num_attention_heads)
     pairs = 6 * config.num_hidden_layers * width
     top = (6 if head.weight.requires_grad else 4) * head.weight.numel()

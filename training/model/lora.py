@@ -4,6 +4,8 @@
 They are put into a model in place, so that learner, sampler and attention see the model they know. A saved model has
 them folded into its weights: what loads it (the next stage, transformers, vLLM, `espalier chat`) need not know of them.
 With `merge: false` they are kept beside the folded weights too, as peft and vLLM load them: `espalier export --to adapter`.
+With `base: nf4` what they are trained on is frozen in four bits (`training/model/quantised.py`); what is saved is that base
+as it was seen, taken out of its quantisation, with the adapters folded in.
 Such a folder, of ours or of peft, is a model like others: `load_model` folds it into the base that it names.
 """
 
@@ -17,19 +19,29 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-KNOBS = ("rank", "alpha", "modules", "merge")
+from training.model import quantised
+
+KNOBS = ("rank", "alpha", "modules", "merge", "base")
 NAME = "default"
+BASE = "base.json"  # beside adapters of a quantised base: how it was quantised
 ADAPTER = "adapter"  # folder within a saved model that holds the adapters alone
 
 
-def adapt(model: nn.Module, lora: Mapping[str, Any], *, seed: int = 0) -> None:
+def first_on(lora: Mapping[str, Any], device: str) -> str:
+    """Where a model is loaded that `adapt` brings to `device`: a base that will be quantised must not fill it before.
+    Raises ValueError for a base that cannot be quantised."""
+    quantised.check(lora.get("base", ""))
+    return "cpu" if lora.get("base") else device
+
+
+def adapt(model: nn.Module, lora: Mapping[str, Any], *, seed: int = 0, device: str = "") -> None:
     """Put adapters into `model`, in place, and freeze all else; an empty mapping leaves it as it is.
 
     lora: rank; alpha (2 x rank where it is not given); modules, the last parts of the names of the linear layers that
     get one (all of them within the layers, where it is not given; never the head), and of the weights of a mixture's
-    experts, of which each expert gets its own; merge, false where the adapters are kept beside the saved model. B begins
-    as 0: the model says what it said. A router is not adapted. Raises ValueError for other keys, a rank below 1 and names
-    that the model does not have.
+    experts, of which each expert gets its own; merge, false where the adapters are kept beside the saved model; base, nf4
+    where all other weights of the layers are quantised to that first. B begins as 0: the model says what it said. A router
+    is not adapted. device: where the model goes, if it is not there. Raises ValueError for other keys, a rank below 1 and names that the model does not have.
     """
     if not lora:
         return
@@ -50,6 +62,8 @@ def adapt(model: nn.Module, lora: Mapping[str, Any], *, seed: int = 0) -> None:
         )
     if not isinstance(lora.get("merge", True), bool):
         raise ValueError(f"lora.merge is {lora['merge']!r}: it is true (the default) or false")
+    quantised.quiet()
+    quantised.quantise(model, lora.get("base", ""), device)
     from peft import LoraConfig, inject_adapter_in_model  # here: it takes a second to import, and few runs need it
 
     with torch.random.fork_rng(devices=[]):
@@ -74,6 +88,8 @@ def adapt(model: nn.Module, lora: Mapping[str, Any], *, seed: int = 0) -> None:
         )
     language_model: Any = model
     language_model.keeps_adapters = not lora.get("merge", True)
+    if device:
+        model.to(device)
 
 
 def adapted(model: nn.Module) -> bool:
@@ -84,7 +100,8 @@ def adapted(model: nn.Module) -> bool:
 def folded(model: nn.Module) -> dict[str, Tensor]:
     """The weights under their own names, adapters added to them: those of a model without adapters that says the
     same."""
-    if not adapted(model):
+    packed = {f"{n}.weight".replace(".base_layer", ""): m for n, m in quantised.layers(model)}
+    if not adapted(model) and not packed:
         return model.state_dict()
     from peft.tuners.tuners_utils import BaseTunerLayer
 
@@ -98,6 +115,11 @@ def folded(model: nn.Module) -> dict[str, Tensor]:
         if ".lora_" in name:
             continue
         name = name.replace(".base_layer", "")
+        owner, _, last = name.rpartition(".")
+        if f"{owner}.weight" in packed:
+            if last == "scale":
+                continue
+            value = packed[name].unpacked() if name in packed else value
         if name in layers:
             value = (value.float() + layers[name].get_delta_weight(NAME).detach().float()).to(value.dtype)
         out[name] = value
@@ -123,6 +145,17 @@ def save_adapters(model: nn.Module, folder: Path) -> None:
     (folder / "adapter_config.json").write_text(
         json.dumps(plain, indent=2, sort_keys=True, default=str) + "\n", encoding="utf-8"
     )
+    if any(quantised.layers(model)):
+        (folder / BASE).write_text(json.dumps({"quantised": "nf4"}) + "\n", encoding="utf-8")
+
+
+def rounded(model: nn.Module, folder: Path) -> None:
+    """Round the weights of a base, in place, to those that the adapters of a folder were trained on, where it was
+    quantised."""
+    file = folder / BASE
+    if file.is_file():
+        quantised.quantise(model, json.loads(file.read_text(encoding="utf-8")).get("quantised", ""))
+        quantised.plain(model)
 
 
 def base_of(path: str | Path) -> str | None:
@@ -154,6 +187,7 @@ def with_adapters(model: nn.Module, folder: Path) -> nn.Module:
     file = folder / "adapter_model.safetensors"
     if not file.is_file():
         raise ValueError(f"{folder} has no {file.name} (a .bin file is a pickle and is never loaded: convert it)")
+    rounded(model, folder)
     try:
         adapted = PeftModel.from_pretrained(model, str(folder), adapter_name=NAME)
     except (RuntimeError, ValueError) as e:

@@ -31,6 +31,7 @@ from training.model.attention import NAME, CachedRows, PackedRows, SharedRows, o
 from training.model.gguf_header import config_of, gguf_of
 from training.model.lora import ADAPTER, base_of, folded, save_adapters, with_adapters
 from training.model.native import layers as native
+from training.model.quantised import n_quantised
 from training.model.size import weights_of
 
 END = "<|im_end|>"
@@ -375,7 +376,8 @@ def _probe(model: nn.Module, path: str | Path) -> None:
 
 
 def n_parameters(model: nn.Module) -> int:
-    return sum(p.numel() for p in model.parameters())
+    floats = sum(p.numel() for p in model.parameters() if p.is_floating_point())
+    return floats + n_quantised(model)
 
 
 def head_weight(model: nn.Module) -> Tensor:

@@ -12,6 +12,8 @@ from typing import Any
 from training.model.gguf_header import gguf_of, read_header
 
 CHUNK = 1 << 25  # float32 logits that a CPU holds at once (training/lm_head/logprob.py)
+BLOCK = 64  # weights of a quantised base that share a float32 scale
+NF4 = 0.5 + 4 / BLOCK  # bytes of one of them
 PROCESS = 0.9e9  # bytes of python, torch and transformers themselves
 
 
@@ -34,9 +36,18 @@ class Size:
         h, q, kv, i = self.hidden, self.heads * self.head_dim, self.kv_heads * self.head_dim, self.intermediate
         return 2 * (h + q) + 2 * (h + kv) + 3 * (h + i)
 
-    def training(self, tokens: int, *, bytes_each: int = 4, lora: int = 0, checkpointing: bool = False) -> float:
+    @property
+    def linear(self) -> int:
+        """Numbers in the weight matrices of the layers, which are what a base of four bits quantises."""
+        h, q, kv, i = self.hidden, self.heads * self.head_dim, self.kv_heads * self.head_dim, self.intermediate
+        return self.layers * (2 * h * q + 2 * h * kv + 3 * h * i)
+
+    def training(
+        self, tokens: int, *, bytes_each: int = 4, lora: int = 0, base: str = "", checkpointing: bool = False
+    ) -> float:
         """Bytes that a step over `tokens` tokens at once takes: weights, gradients, AdamW's two moments, float32 copies of
-        half-precision weights, activations, logits. lora: its rank; 0 trains all weights."""
+        half-precision weights, activations, logits. lora: its rank; 0 trains all weights. base: nf4 where what adapters
+        are trained on is quantised."""
         trained = lora * self.matrix * self.layers if lora else self.parameters
         masters = 4 if bytes_each < 4 else 0
         # numbers of a token and layer that the backward pass needs
@@ -45,8 +56,16 @@ class Size:
             kept += 3 * self.hidden + 2 * self.kv_heads * self.head_dim + 2 * self.intermediate
         layer = kept if not checkpointing else self.hidden + kept / self.layers
         logits = 3 * 4 * min(CHUNK, tokens * self.vocabulary)
-        state = self.parameters * bytes_each + trained * (12 + masters)
+        if base:  # adapters are float32; the largest matrix is unpacked for its product
+            held = (self.parameters - self.linear) * bytes_each + self.linear * NF4 + trained * 4
+            state = held + trained * 12 + self.hidden * self.intermediate * bytes_each
+        else:
+            state = self.parameters * bytes_each + trained * (12 + masters)
         return PROCESS + state + tokens * self.layers * layer * bytes_each + logits
+
+    def loading(self, bytes_each: int = 4) -> float:
+        """Bytes of the machine's memory while the weights are loaded, before they are quantised."""
+        return PROCESS + self.parameters * bytes_each
 
     def cache(self, conversations: int, tokens: int, bytes_each: int = 4) -> float:
         """Bytes of the keys and values of conversations that are sampled at once."""

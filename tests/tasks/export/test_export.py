@@ -217,6 +217,23 @@ def test_adapters_that_were_kept_are_loaded_by_peft(made, tmp_path):
         folders.adapter_check(reader, asked, path, tmp_path / "out")
 
 
+def test_an_adapter_of_a_quantised_base_is_checked_on_that_base_rounded(made, tmp_path):
+    pytest.importorskip("bitsandbytes", reason="pip install 'espalier[qlora]'")
+    path, _, tokenizer, _ = made
+    model, _ = load_model(path)
+    adapt(model, {"rank": 4, "merge": False, "base": "nf4"}, seed=1)
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            if "lora_B" in name:
+                p.normal_(0.0, 0.3, generator=torch.Generator().manual_seed(len(name)))
+    save_model(model, tokenizer, tmp_path / "tuned")
+    found = quietly(tmp_path, tmp_path / "tuned", "adapter", tmp_path / "out", base=str(path))
+    assert found[0].differ == 0 and found[0].reader.startswith("peft")
+    whole, alone = load_model(tmp_path / "tuned")[0].state_dict(), load_model(tmp_path / "out")[0].state_dict()
+    for name, value in whole.items():
+        torch.testing.assert_close(alone[name], value, rtol=0, atol=1e-6)
+
+
 def test_a_folder_of_adapters_alone_is_a_model_like_others(made, tmp_path):
     path, _, tokenizer, _ = made
     model, _ = load_model(path)

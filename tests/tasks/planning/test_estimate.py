@@ -1,5 +1,8 @@
 """What a run from a pretrained model takes, said from the model's files alone."""
 
+import re
+from pathlib import Path
+
 import exported
 import pytest
 import tiny
@@ -92,6 +95,54 @@ def test_what_takes_less_takes_less():
     assert BIG.training(512, lora=16) < BIG.training(512) / 2
     half = BIG.training(0, bytes_each=2) - size.PROCESS
     assert half == BIG.parameters * (2 + 12 + 4), "float32 copies and gradients beside half-precision weights"
+
+
+def test_a_quantised_base_is_counted_by_its_bits():
+    """Of 8 billion weights, 36 x (2 x 4096 x 4096 + 2 x 4096 x 1024 + 3 x 4096 x 12288) are quantised."""
+    assert BIG.linear == 36 * 192_937_984
+    half, four = (BIG.training(0, bytes_each=2, lora=16, base=base) - size.PROCESS for base in ("", "nf4"))
+    adapters = 16 * BIG.matrix * BIG.layers
+    assert half == BIG.parameters * 2 + adapters * (12 + 4)
+    held = (BIG.parameters - BIG.linear) * 2 + BIG.linear * 4.5 / 8
+    assert four == held + adapters * (4 + 12) + 4096 * 12288 * 2, "one matrix is unpacked at a time"
+    assert BIG.loading(2) == size.PROCESS + BIG.parameters * 2 > four
+
+
+def test_a_stage_with_a_quantised_base_takes_what_loading_takes_at_least(plans):
+    lora = {"rank": 16, "base": "nf4"}
+    made = plans(sft={"lora": lora, "dtype": "bfloat16", "tokens_per_microbatch": 512})
+    assert estimate.memory(made, BIG)["sft"] == BIG.loading(2)
+    made = plans(rl={"lora": {"rank": 16}})
+    needed = estimate.of_stage(
+        made["rl"], BIG, dtype="bfloat16", gradient_checkpointing=True, tokens_per_microbatch=512
+    )
+    (line,) = estimate.warnings(plans(), BIG, needed)
+    assert "--set rl.lora.rank=16 --set rl." in line
+
+
+def known(name):
+    """Sizes by the models' config.json."""
+    shape = ("parameters", "layers", "hidden", "intermediate", "heads", "kv_heads", "head_dim", "vocabulary")
+    numbers = {
+        "SmolLM2-135M": (134_515_008, 30, 576, 1536, 9, 3, 64, 49_152),
+        "Qwen3-0.6B": (596_049_920, 28, 1024, 3072, 16, 8, 128, 151_936),
+        "Qwen3-1.7B": (1_720_574_976, 28, 2048, 6144, 16, 8, 128, 151_936),
+        "Qwen3-8B": (8_190_735_360, 36, 4096, 12_288, 32, 8, 128, 151_936),
+    }
+    return size.Size(**dict(zip(shape, numbers[name], strict=True)))
+
+
+def test_the_table_of_the_page_is_this_arithmetic():
+    text = (Path(__file__).parents[3] / "docs/real-model.md").read_text()
+    rows = [r.strip("| ").split(" | ") for r in text.splitlines() if re.match(r"\| (SmolLM2|Qwen3)-", r)]
+    assert len(rows) == 4
+    for name, *cells in rows:
+        model = known(name)
+        ways = [{}, {"bytes_each": 2}, {"bytes_each": 2, "lora": 16}, {"bytes_each": 2, "lora": 16, "base": "nf4"}]
+        want = [model.training(4096, checkpointing=True, **way) / 2**30 for way in ways]
+        said = [f"{x:.1f}" for x in want]
+        said[3] += f" / {model.loading(2) / 2**30:.1f}"
+        assert cells == said, " | ".join([name, *said])
 
 
 def test_too_little_memory_is_said_before_the_run_with_what_fits(plans):

@@ -7,6 +7,8 @@ import json
 import math
 import re
 import shutil
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import small
@@ -20,9 +22,11 @@ from tasks.errors import UserError
 from tasks.planning import pieces, plan
 from tasks.planning.resolve import overlaid
 from tasks.runtime.stage import Stage, load
+from tasks.stages.rl import load_reference
 from tasks.storage import commit, tables
 from training.model.attention import PackedRows
 from training.model.model import head_weight, hidden_states, load_model
+from training.model.quantised import layers
 from training.model.render import Renderer
 
 DATA = ("kb", "questions", "problems", "demonstrations")
@@ -222,6 +226,21 @@ def test_rows_longer_than_a_sliding_window_are_refused_when_the_model_is_loaded(
     commit.seal(folder)
     with pytest.raises(ValueError, match="looks back 16 tokens only .sliding window.*to 16 or less"):
         play(project, name)
+
+
+def test_adapters_learn_on_a_base_of_four_bits_in_every_stage(project):
+    pytest.importorskip("bitsandbytes", reason="pip install 'espalier[qlora]'")
+    lora = {"rank": 2, "base": "nf4", "merge": False}
+    play(project, "sft", lora=lora, model=str(project / "artifacts/sft/model"), **QUICK["sft"])
+    for name in ("prefer", "rl"):
+        play(project, name, lora=lora, **QUICK[name])
+    for name in ("sft", "prefer", "rl"):
+        assert (project / f"artifacts/{name}/model/adapter/base.json").exists()
+        load_model(project / f"artifacts/{name}/model")
+    assert abs(float(curve(project, "prefer")[0]["margin"])) < 1e-3, "policy and reference are the same four bits"
+    folder = SimpleNamespace(input=lambda *where: project / "artifacts" / Path(*where))
+    reference = load_reference(folder, "", None, "float32", "cpu", lora)
+    assert any(layers(reference)) and not any(layers(load_reference(folder, "", None, "float32", "cpu", {})))
 
 
 def test_a_model_path_without_a_tokenizer(project, tmp_path):

@@ -83,6 +83,15 @@ def test_a_saved_model_has_them_folded_in_and_loads_anywhere(tmp_path, dtype):
     assert float((states[0] - states[1]).norm()) <= (1e-5 if dtype == "float32" else 0.05) * float(states[0].norm())
 
 
+def test_muon_alone_trains_them_where_it_is_asked_for():
+    model = lora()
+    before = {n: p.detach().clone() for n, p in model.named_parameters() if p.requires_grad}
+    learner = Learner(model, Optim(kind="muon", lr=1e-2, matrix_lr=1e-2, warmup=0))
+    for t in range(2):
+        learner.step(pack(rows(seed=t)), nll)
+    assert all(not torch.equal(p, before[n]) for n, p in model.named_parameters() if n in before)
+
+
 def test_with_recompute_a_step_is_the_same_to_the_bit():
     assert equal(trained().state(), trained(gradient_checkpointing=True).state())
 
