@@ -117,6 +117,8 @@ def _ratio(r: Mapping[str, Any]) -> str:
 
 
 def _number(x: float) -> str:
+    if isinstance(x, int):  # a count
+        return f"{x:,}"
     return f"{x:,.0f}" if abs(x) >= 100 else f"{x:.2f}" if abs(x) >= 10 else f"{x:.3f}"
 
 
