@@ -1,4 +1,4 @@
-"""`espalier kb build` and `kb show`: a knowledge base from files of your own, without a pipeline. docs/knowledge.md"""
+"""`espalier kb build`, `kb show` and `kb review`: a knowledge base from files of your own, without a pipeline. docs/knowledge.md"""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def add(commands: Any) -> None:
     p = commands.add_parser(
         "kb", help="make a knowledge base of documents, tables or triples, and see what questions it can carry"
     )
-    kinds = p.add_subparsers(required=True, metavar="build|show")
+    kinds = p.add_subparsers(required=True, metavar="build|show|review")
     b = kinds.add_parser("build", help="read sources; write tables, postings, a search index and a schema to edit")
     b.add_argument("sources", nargs="*", metavar="SOURCE", type=Path, help="files and folders; their kinds are guessed")
     b.add_argument(
@@ -35,12 +35,17 @@ def add(commands: Any) -> None:
     )
     s.add_argument("--relations", action="store_true", help="list its relations too")
     s.set_defaults(run=show)
+    r = kinds.add_parser("review", help="names that may be one thing, for you to decide in schema.yaml")
+    r.add_argument(
+        "folder", nargs="?", type=Path, default=Path("artifacts/kb"), metavar="DIR", help="default: artifacts/kb"
+    )
+    r.set_defaults(run=review)
 
 
 def build(args: argparse.Namespace) -> int:
     from tasks.errors import UserError
     from tasks.knowledge import bases
-    from tasks.knowledge.schema import read_schema
+    from tasks.knowledge.schema import read_names, read_schema
 
     sources, relations = read_schema(args.schema) if args.schema else ([], {})
     sources = bases.sources_of(args.sources, sources)
@@ -48,7 +53,13 @@ def build(args: argparse.Namespace) -> int:
         raise UserError("there is nothing to read: name a SOURCE, a --schema with sources, or a --world")
     try:
         card = bases.build_base(
-            sources, args.out, relations=relations, countries=args.world, seed=args.seed, bad_rows=args.bad_rows
+            sources,
+            args.out,
+            relations=relations,
+            countries=args.world,
+            seed=args.seed,
+            bad_rows=args.bad_rows,
+            names=read_names(args.schema) if args.schema else None,
         )
     except ValueError as error:
         raise UserError(str(error)) from error
@@ -67,4 +78,25 @@ def show(args: argparse.Namespace) -> int:
         kb = bases.load(args.folder)
         relations, facts = list(kb.relations.values()), Counter(f.relation for f in kb.facts.values())
     print("\n".join(bases.summary(card, relations, facts)))
+    return 0
+
+
+def review(args: argparse.Namespace) -> int:
+    import yaml
+
+    from tasks.knowledge import bases
+
+    pairs = bases.doubtful(args.folder)
+    if not pairs:
+        print("no two names may be one thing")
+        return 0
+    decided: dict[str, dict[str, str]] = {}
+    for pair in pairs:
+        print(f"{pair.type}: {pair.name} = {pair.other}?   {pair.why}")
+        decided.setdefault(pair.type, {})[pair.other] = pair.name
+    print(
+        f"\nadd to {args.folder / 'schema.yaml'} what is one thing (or a name to itself, where it is not) and build again "
+        "with --schema:\n"
+    )
+    print(yaml.safe_dump({"names": decided}, sort_keys=False, allow_unicode=True), end="")
     return 0

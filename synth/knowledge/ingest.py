@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from synth.knowledge.kb import KB, Entity, Fact, Relation
+from synth.knowledge.names import Same, resolve
 from synth.knowledge.text import tidy
 from synth.types import Quarantined, digest
 
@@ -82,13 +83,15 @@ class Reading:
 @dataclass(frozen=True, kw_only=True)
 class Built:
     """A knowledge base and the account of its rows: produced = accepted + len(quarantined). `listed`: the relations
-    that are complete because every record of a table has a value (`_listed_completely`)."""
+    that are complete because every record of a table has a value (`_listed_completely`); `doubtful`: names that may be
+    one, for a person to decide."""
 
     kb: KB
     quarantined: tuple[Quarantined, ...]
     produced: int
     accepted: int
     listed: frozenset[str] = frozenset()
+    doubtful: tuple[Same, ...] = ()
 
     @property
     def bad(self) -> list[Quarantined]:
@@ -308,17 +311,23 @@ def build(
     *,
     known: Iterable[Relation] = (),
     edited: Mapping[str, Mapping[str, object]] | None = None,
+    names: Mapping[str, Mapping[str, str]] | None = None,
 ) -> Built:
     """A knowledge base of all rows that can be facts; every other row in quarantine.
 
     Of two objects under a functional relation (a duplicate key) the first row stands and the second is quarantined, its
     evidence naming both places. `known`: relations that bare rows of the same name take on; `edited`: fields of
-    relations that stand whatever else is said (`schema_of`).
+    relations that stand whatever else is said (`schema_of`). `names`: type -> name -> the name that it stands for, as
+    a person decided; other spellings of one name are made one where that is certain (`synth.knowledge.names.resolve`),
+    and stay as aliases.
 
     Of a table the records are taken as all there are, and a value that is missing as unknown: a relation that every
     record of its table has is complete, unless something says whether it is.
     """
     relations = schema_of(readings, known, edited)
+    merged, doubtful = _one_name(readings, relations, names or {})
+    if merged:
+        relations = schema_of(readings, known, edited)
     said = {r.name for r in known} | {n for n, given in (edited or {}).items() if "complete" in given}
     said |= {n for reading in readings for n, given in reading.schema.items() if "complete" in given}
     refused: set[str] = set()  # relations with a row that is none of their facts
@@ -356,13 +365,11 @@ def build(
             for e in (subject, target):
                 if e is not None:
                     entities.setdefault(e.id, e)
-    for reading in readings:
-        for (type_, name), names in reading.aliases.items():
-            e = entities.get(f"{type_}:{name}")
-            if e is not None:
-                entities[e.id] = Entity(
-                    id=e.id, name=e.name, type=e.type, aliases=tuple(dict.fromkeys(e.aliases + names)), source=e.source
-                )
+    aliases = [item for reading in readings for item in reading.aliases.items()]
+    for (type_, name), others in [*aliases, *(((t, one), (other,)) for (t, other), one in merged.items())]:
+        e = entities.get(f"{type_}:{name}")
+        if e is not None:
+            entities[e.id] = replace(e, aliases=tuple(dict.fromkeys(e.aliases + others)))
     if produced != len(facts) + len(quarantined):
         raise AssertionError(f"{produced} rows came in, {len(facts)} were accepted and {len(quarantined)} quarantined")
     listed = _listed_completely(readings, relations, entities.values(), facts.values(), said | refused)
@@ -370,10 +377,42 @@ def build(
     return Built(
         kb=KB(entities.values(), (r for r in relations.values() if len(r.name) <= LONGEST), facts.values()),
         listed=listed,
+        doubtful=tuple(doubtful),
         quarantined=tuple(quarantined),
         produced=produced,
         accepted=len(facts),
     )
+
+
+def _one_name(
+    readings: Sequence[Reading], relations: Mapping[str, Relation], decided: Mapping[str, Mapping[str, str]]
+) -> tuple[dict[tuple[str, str], str], list[Same]]:
+    """Replace the names of entities in the rows by the one that they are one with; (what was replaced, what is
+    doubtful)."""
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    own: dict[str, set[str]] = defaultdict(set)
+    for reading in readings:
+        for type_, names in reading.listed.items():
+            own[type_] |= names
+        titles = {d.title for d in reading.documents}
+        for row in reading.rows:
+            if row.relation in relations and row.subject and row.object:
+                relation = relations[row.relation]
+                counts[relation.domain][row.subject] += 1
+                if row.subject in titles:
+                    own[relation.domain].add(row.subject)
+                if not relation.literal:
+                    counts[relation.range][row.object] += 1
+    merged, doubtful = resolve(counts, own, decided)
+    for reading in readings if merged else ():
+        for i, row in enumerate(reading.rows):
+            if row.relation in relations:
+                relation = relations[row.relation]
+                subject = merged.get((relation.domain, row.subject), row.subject)
+                object = row.object if relation.literal else merged.get((relation.range, row.object), row.object)
+                if (subject, object) != (row.subject, row.object):
+                    reading.rows[i] = replace(row, subject=subject, object=object)
+    return merged, doubtful
 
 
 def _listed_completely(

@@ -16,7 +16,10 @@ from synth.quantities import MONTHS, find_date
 
 LEAD = 3000  # characters from the beginning that are read
 _SMALL = r"(?:of|the|de|la|le|du|des|von|van|der|den|da|di|del|al|bin|ibn)"
-NAME = rf"[A-Z\u00c0-\u00de][\w.'\u2019-]*(?:[ ](?:{_SMALL}[ ]){{0,2}}[A-Z\u00c0-\u00de0-9][\w.'\u2019-]*){{0,5}}"
+NAME = (
+    r"[A-Z\u00c0-\u00de][\w.'\u2019-]*"
+    rf"(?:[ ](?:{_SMALL}[ ]){{0,2}}(?:[dDlL]['\u2019])?[A-Z\u00c0-\u00de0-9][\w.'\u2019-]*){{0,5}}"
+)
 _END_OF_NAME = (
     r"(?=\s*[.,;:()\"\u201d]|\s*$"
     r"|\s+(?:in|on|and|at|for|with|as|from|to|who|which|that|by|of|his|her|its|starring|based|during|after|when|where|until|aged)\b)"

@@ -7,15 +7,17 @@ entities, relations, facts, passages, quarantine .parquet, relations.csv        
 kb.sqlite, postings.npz                      the same facts as tables and as sorted integers
 documents.parquet                            the documents themselves, where there are any
 index/                                       the search engine over documents and over a page for each entity
+doubtful.csv                                 names that may be one, for `espalier kb review`
 card.json                                    counts, reasons, density, and the depth of questions that it carries
 """
 
 from __future__ import annotations
 
+import csv
 import json
 import shutil
 import sqlite3
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from collections import Counter
 from dataclasses import fields
 from pathlib import Path
@@ -23,8 +25,9 @@ from typing import Any
 
 import yaml
 
-from synth.knowledge.ingest import Reading, build, write_schema
+from synth.knowledge.ingest import Built, Reading, build, write_schema
 from synth.knowledge.kb import KB, Entity, Fact, Passage, Relation, merge, passages
+from synth.knowledge.names import Same
 from synth.knowledge.postings import Postings
 from synth.knowledge.sources import read_source
 from synth.knowledge.sources.sqlite_tables import tables_of
@@ -36,6 +39,7 @@ from tasks.knowledge.guess import guess
 from tasks.knowledge.knowledge import kb_at, pages_in, pages_of_both
 from tasks.storage import commit, tables
 
+DOUBTFUL = "doubtful.csv"  # names that may be one: type, name, other, why
 REMEDY = "build it anew with `espalier kb build`"
 
 
@@ -61,17 +65,18 @@ def build_base(
     countries: int = 0,
     seed: int = 0,
     bad_rows: int | None = None,
+    names: Mapping[str, Mapping[str, str]] | None = None,
 ) -> dict[str, Any]:
     """Read `sources`, write the folder `out` (whole or not at all), and return its card.
 
     relations   edited fields of relations   countries   of a fictional world beside the sources   bad_rows   how many
-    may be quarantined; None: any number. Raises UserError where no fact is left or too many rows are quarantined,
+    may be quarantined; None: any number   names   type -> name -> the name that it stands for. Raises UserError where no fact is left or too many rows are quarantined,
     ValueError as the readers.
     """
     readings = [_read(source) for source in sources]
-    built = build(readings, known=RELATIONS if countries else (), edited=relations)
-    names = {e.name for e in built.kb.entities.values()}
-    kb = merge([built.kb] + ([world(countries=countries, seed=seed, avoid=names)] if countries else []))
+    built = build(readings, known=RELATIONS if countries else (), edited=relations, names=names)
+    used = {e.name for e in built.kb.entities.values()}
+    kb = merge([built.kb] + ([world(countries=countries, seed=seed, avoid=used)] if countries else []))
     if not kb.facts:
         first = f", the first: {built.quarantined[0].evidence[:300]}" if built.quarantined else ""
         raise UserError(
@@ -86,9 +91,13 @@ def build_base(
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)
     card = write(part, kb, built.quarantined, readings)
+    with (part / DOUBTFUL).open("w", encoding="utf-8", newline="") as out_file:
+        csv.writer(out_file, lineterminator="\n").writerows([Same._fields, *built.doubtful])
+    card |= {"doubtful": len(built.doubtful)} if built.doubtful else {}
     card |= {"produced": built.produced, "accepted": built.accepted, "world": len(kb.facts) - built.accepted}
     described = [{**_understood(s), "path": str(s["path"])} for s in sources]
-    schema = {"sources": described, "relations": {r.name: _stated(r, built.listed) for r in kb.relations.values()}}
+    schema = {"sources": described, "relations": {r.name: _stated(r, built) for r in kb.relations.values()}}
+    schema |= {"names": {t: dict(some) for t, some in names.items()}} if names else {}
     (part / "schema.yaml").write_text(
         yaml.safe_dump(schema, sort_keys=False, allow_unicode=True, width=140), encoding="utf-8"
     )
@@ -109,9 +118,12 @@ def _understood(source: Mapping[str, Any]) -> dict[str, Any]:
     return dict(source)
 
 
-def _stated(relation: Relation, listed: Collection[str]) -> dict[str, Any]:
-    """A relation for a person to edit; whether a table lists it completely is seen anew in each build."""
-    left_out = {"name", "complete"} if relation.name in listed else {"name"}
+def _stated(relation: Relation, built: Built) -> dict[str, Any]:
+    """A relation for a person to edit. What is seen anew in each build is left out: whether a table lists it
+    completely, and how many objects one has where names may turn out to be one."""
+    left_out = {"name", "complete"} if relation.name in built.listed else {"name"}
+    if {relation.domain, relation.range} & {pair.type for pair in built.doubtful}:
+        left_out |= {"functional", "inverse_functional"}
     return {f.name: getattr(relation, f.name) for f in fields(relation) if f.name not in left_out}
 
 
@@ -176,6 +188,15 @@ def card(folder: Path) -> dict[str, Any]:
     return commit.read_object(folder / "card.json", remedy="`espalier kb build` writes it anew")
 
 
+def doubtful(folder: Path) -> list[Same]:
+    """The names of a knowledge base that may be one."""
+    _known(folder)
+    if not (folder / DOUBTFUL).is_file():
+        return []
+    with (folder / DOUBTFUL).open(encoding="utf-8", newline="") as lines:
+        return [Same(*row) for row in list(csv.reader(lines))[1:]]
+
+
 def _known(folder: Path) -> None:
     if not (folder / "facts.parquet").is_file():
         raise UserError(
@@ -211,6 +232,8 @@ def summary(
     if card.get("missing"):
         texts = ", ".join(f"{n:,} {text!r}" for text, n in list(card["missing"].items())[:6])
         lines.append(f"{_count(sum(card['missing'].values()), 'value')} missing: {texts}")
+    if card.get("doubtful"):
+        lines.append(f"{_count(card['doubtful'], 'pair')} of names may be one thing: `espalier kb review` lists them")
     walks = ", ".join(f"{share:.0%} of {hops}" for hops, share in density["walks"].items())
     lines.append(
         f"density: {density['edges_per_entity']} edges per entity; entities that begin an unambiguous walk of so many hops: {walks}"

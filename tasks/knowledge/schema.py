@@ -12,16 +12,35 @@ from synth.knowledge.kb import Relation
 from tasks.errors import UserError, nearest
 
 
-def read_schema(path: Path) -> tuple[list[dict[str, Any]], dict[str, dict[str, Any]]]:
-    """(sources, relations) of a schema.yaml. Raises UserError where it is none."""
+def read_names(path: Path) -> dict[str, dict[str, str]]:
+    """`names` of a schema.yaml: type -> name -> the name that it stands for (itself where it stands alone). Raises
+    UserError for another form."""
+    names = _mapping(path).get("names") or {}
+    fits = isinstance(names, dict) and all(
+        isinstance(some, dict) and all(isinstance(v, str) for pair in some.items() for v in pair)
+        for some in names.values()
+    )
+    if not fits:
+        raise UserError(f"{path}: `names` must say {{type: {{name: the name that it stands for}}}}: fix it")
+    return names
+
+
+def _mapping(path: Path) -> dict[str, Any]:
     try:
         data = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise UserError(f"{path} cannot be read ({' '.join(str(error).split())[:300]}): fix it") from error
-    if not isinstance(data, dict) or set(data) - {"sources", "relations"}:
+    if not isinstance(data, dict) or set(data) - {"sources", "relations", "names"}:
         raise UserError(
-            f"{path} must hold `sources` and `relations` and nothing else: `espalier kb build` writes one to begin with"
+            f"{path} must hold `sources` and `relations`, perhaps `names`, and nothing else: `espalier kb build` writes one to "
+            "begin with"
         )
+    return data
+
+
+def read_schema(path: Path) -> tuple[list[dict[str, Any]], dict[str, dict[str, Any]]]:
+    """(sources, relations) of a schema.yaml. Raises UserError where it is none."""
+    data = _mapping(path)
     sources, relations = data.get("sources") or [], data.get("relations") or {}
     for i, source in enumerate(sources):
         if (

@@ -11,7 +11,7 @@ from synth.knowledge.world import RELATIONS, world
 from synth.search.index import Page, pages_of
 from synth.types import Quarantined
 from tasks.errors import UserError
-from tasks.knowledge.schema import read_schema
+from tasks.knowledge.schema import read_names, read_schema
 from tasks.runtime.stage import Stage
 from tasks.storage import tables
 
@@ -38,7 +38,8 @@ def kb(
     listed, relations = read_schema(stage.source(schema)) if schema else ([], {})
     sources = sources or listed
     readings = [_read(stage, i, source) for i, source in enumerate(sources)]
-    built = build(readings, known=RELATIONS if world_countries else (), edited=relations)
+    decided = read_names(stage.source(schema)) if schema else None
+    built = build(readings, known=RELATIONS if world_countries else (), edited=relations, names=decided)
     tables.write(stage.out / "quarantine.parquet", built.quarantined, Quarantined)
     _refuse(stage, built, bad_rows, asked=bool(sources))
     names = {e.name for e in built.kb.entities.values()}

@@ -57,8 +57,9 @@ def read_source(path: Path | str, kind: str, *, name: str = "", **options: Any) 
         if option not in allowed:
             listed = ", ".join(dict.fromkeys((*allowed, "missing")))
             raise ValueError(f"a source of kind {kind!r} has no option {option!r}: its options are {listed}")
-    given = {"missing": words} if "missing" in allowed else {}
-    reading = reader(Path(path), name or str(path), **options, **given)
+    if "missing" in allowed:
+        options["missing"] = words
+    reading = reader(Path(path), name or str(path), **options)
     drop_missing(reading, words)
     return reading
 

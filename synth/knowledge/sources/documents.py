@@ -14,7 +14,7 @@ from synth.knowledge.documents import SUFFIXES, Document, read_document
 from synth.knowledge.ingest import LONGEST, Reading, Row
 from synth.knowledge.missing import MISSING, stated
 from synth.knowledge.patterns import LABELS, also_known_as, statements
-from synth.knowledge.sources.records import names
+from synth.knowledge.names import names, plain_value
 from synth.knowledge.text import tidy
 from synth.quantities import date, quantity, without_note, year
 
@@ -23,6 +23,7 @@ _PAIR = re.compile(
 )
 _ABOUT = {"LICENSE", "LICENCE", "NOTICE", "COPYING"}  # files that speak of the collection, not of the world
 _NO_KEY = re.compile(r"https?$|\bnote\b|\brefers? to$", re.IGNORECASE)
+_THINGS = {"river", "lake", "sea", "ocean", "mountain", "island", "port", "airport", "language", "religion", "desert"}
 _MOST = 0.6  # share of the values of a key that decides what the key is about
 _WORDS = 8  # of a text that can be a value; longer is prose, which the document still says
 
@@ -219,9 +220,12 @@ def _settle(
     domain = types[some[0].document.title]
     if kind == "number" and unit:
         label = f"{label} ({unit})" if unit[0] in "%$" else f"{label} in {unit}"
+    thing = _thing(label) if kind in ("name", "text") and some[0].kind == "pair" else ""
+    if thing and thing not in types.values():
+        kind, known = "things", {}
     pages = Counter(types[known[x.lower()]] for s in some for x in (s.value, *names(s.value)) if x.lower() in known)
     ranges = {"number": "number", "year": "year", "date": "date", "text": "string"}
-    range_ = ranges.get(kind) or (pages.most_common(1)[0][0] if pages else type)
+    range_ = ranges.get(kind) or (thing if kind == "things" else pages.most_common(1)[0][0] if pages else type)
     reading.schema[relation] = {"domain": domain, "label": label, "range": range_}
     if kind == "date":
         reading.schema[f"{relation}_year"] = {
@@ -233,7 +237,8 @@ def _settle(
     for s in some:
         for suffix, value in _values(s, kind, unit, known, reading):
             key = s.document.title, relation + suffix, value
-            if key in seen or value == s.document.title:  # said twice, or of itself: nothing new
+            itself = value == s.document.title and kind != "things"
+            if key in seen or itself:  # said twice, or of itself: nothing new
                 continue
             seen.add(key)
             span, place = s.document.text[s.start : s.end], f"{s.document.id} chars {s.start}-{s.end}"
@@ -252,6 +257,13 @@ def _settle(
                     span=span[:500],
                 )
             )
+
+
+def _thing(label: str) -> str:
+    """The kind of thing that the last word of a label says: "major rivers (by length)" -> river; "" for another
+    word. Rivers called Niger and Senegal are not the countries that have pages."""
+    head = re.split(r" \(| - | (?:of|in|by|at|on|for) |, ", label.lower())[0].split(" ")[-1]
+    return head if head in _THINGS else head.removesuffix("s") if head.removesuffix("s") in _THINGS else ""
 
 
 def _kind(some: list[_Said], known: Mapping[str, str]) -> tuple[str, str]:
@@ -299,10 +311,14 @@ def _values(s: _Said, kind: str, unit: str, known: Mapping[str, str], reading: R
             )
             return []
         return [("", day), ("_year", str(int(day[:4])))]
-    if kind == "name":
+    if kind in ("name", "things"):
         return [("", known.get(x.lower(), x)) for x in names(s.value) if x[:1].isupper() and len(x.split()) <= _WORDS]
-    text = tidy(without_note(s.value)).strip(" .")
-    return [("", text)] if text and len(text.split()) <= _WORDS else []
+    parts = without_note(s.value).split(";")
+    short = len(parts) <= _WORDS and all(len(part.split()) <= _WORDS for part in parts)  # else it is prose
+    texts = plain_value(s.value) if short else []
+    if short and not texts:
+        reading.quarantine("unclear", place, f"{s.key!r} does not say one answer: write the name alone", span)
+    return [("", text) for text in texts if len(text.split()) <= _WORDS]
 
 
 def attested(value: str, span: str, known: Mapping[str, str]) -> bool:

@@ -15,27 +15,20 @@ from synth.knowledge.ingest import Reading, Row
 from synth.knowledge.kb import Relation
 from synth.knowledge.missing import MISSING, says_nothing
 from synth.knowledge.missing import missing as values_missing
+from synth.knowledge.names import names, plain_value
 from synth.knowledge.text import tidy
-from synth.quantities import date, quantity, without_note, year
+from synth.quantities import date, quantity, year
 
 _STATED = {f.name for f in dataclass_fields(Relation)} - {"name", "domain"}
 _OWN = {"path", "by_key", "read", "split", "pattern"}
-_COUNTED = re.compile(r"\s*[(\[][^()\[\]]{0,120}[)\]]|\s+-?[\d.,]+\s?(?:%|km|m|mi|sq km)?\s*$")
 READ = {  # how the text of a field becomes objects
     "text": lambda text: [tidy(text)],
-    "plain": lambda text: [tidy(without_note(text))],
+    "plain": lambda text: plain_value(text),
     "quantity": lambda text: [q.number] if (q := quantity(text)) else [],
     "date": lambda text: [d] if (d := date(text)) else [],
     "year": lambda text: [y] if (y := year(text)) else [],
     "names": lambda text: names(text),
 }
-
-
-def names(text: str) -> list[str]:
-    """The names of a list: "Andorra 55 km; Belgium (2) 556 km" -> Andorra, Belgium; "Germany 11%, Italy 9% (2023)" ->
-    Germany, Italy."""
-    parts = re.split(r"\s*;\s*" if ";" in text else r",\s+", without_note(text)) if len(text) < 20_000 else []
-    return [x for part in parts if (x := tidy(_COUNTED.sub("", _COUNTED.sub("", part))).strip(" .")) and len(x) <= 80]
 
 
 @dataclass(frozen=True)
@@ -121,13 +114,13 @@ def read_records(
     )
     seen: dict[str, str] = {}
     named = [[tidy(plain(scalar(v))) for v in follow(r, id)] if isinstance(r, dict) else [] for _, r in records]
-    nameless = values_missing((n for names in named for n in names), missing)
-    for (place, record), names in zip(records, named, strict=True):
-        if len(names) != 1 or names[0] in nameless or not names[0]:
+    nameless = values_missing((n for own in named for n in own), missing)
+    for (place, record), own in zip(records, named, strict=True):
+        if len(own) != 1 or own[0] in nameless or not own[0]:
             why = f"the record has no single name at {id!r}: give one, or state its path as `id`"
             reading.quarantine("missing_name", place, why, json.dumps(record, ensure_ascii=False))
             continue
-        subject = names[0]
+        subject = own[0]
         if subject in seen:
             why = f"the name {subject!r} is already that of {seen[subject]}: merge the two records, or tell their names apart"
             reading.quarantine("duplicate_record", place, why, json.dumps(record, ensure_ascii=False))

@@ -340,7 +340,7 @@ def test_factbook_as_documents():
     assert (
         len(reading.documents) == 78
         and built.accepted > 15_000
-        and set(Counter(q.reason for q in built.quarantined)) == {"not_a_quantity", "other_unit"}
+        and set(Counter(q.reason for q in built.quarantined)) == {"not_a_quantity", "other_unit", "unclear"}
     )
     assert built.kb.forward("country:Albania", "total_area") == ("28748",)
     assert "country:Greece" in built.kb.forward("country:Albania", "land_boundaries_border_countries")

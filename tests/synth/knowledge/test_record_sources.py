@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from synth.knowledge.ingest import build
+from synth.knowledge.names import names
 from synth.knowledge.sources import read_source
-from synth.knowledge.sources.records import names
 from synth.knowledge.sources.sqlite_tables import _open, inferred, snake
 
 DATA = Path(__file__).parents[4] / "shared" / "data"

@@ -224,7 +224,7 @@ def test_what_a_source_is(tmp_path):
 @pytest.mark.skipif(not DATA.is_dir(), reason="the real data are not beside this checkout (../shared/data)")
 @pytest.mark.parametrize(
     "name, facts, quarantined, depth",
-    [("countries", 3_000, set(), 2), ("factbook", 18_000, {"not_a_quantity", "other_unit"}, 3)],
+    [("countries", 3_000, set(), 2), ("factbook", 18_000, {"not_a_quantity", "other_unit", "unclear"}, 4)],
 )
 def test_the_examples_of_the_documents(name, facts, quarantined, depth, tmp_path, monkeypatch):
     monkeypatch.chdir(EXAMPLES.parents[1])

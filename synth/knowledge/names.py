@@ -1,0 +1,197 @@
+"""Names as sources write them: lists with notes and measures, values with remarks, and when two spellings are one name.
+
+list   =  item { ";" item }  |  item { ", " item }          a comma inside brackets separates nothing
+item   =  name { note | measure } [ "and" item ]            "and" only behind a note or a measure, so that
+note   =  "(" text ")"  |  "[" text "]"                     Trinidad and Tobago is one name
+measure = number unit, or a number with a point or commas    so that Apollo 11 is one name
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from synth.knowledge.text import tidy
+from synth.quantities import without_note
+
+_NOTE = r"[(\[][^()\[\]]{0,120}[)\]]"
+_MEASURE = (
+    r"(?:[-\N{EN DASH}]\s?)?(?:\d+(?:,\d{3})+|\d+\.\d+|\d[\d.,]*\s?(?:%|(?:sq |square |cubic )?(?:km|m|mi|ft|miles|metres|meters|feet|kilometres|kilometers|ha|nm)))"
+    r"(?:\s?(?:%|(?:sq )?(?:km|m|mi)))?"
+)
+_TAIL = re.compile(rf"(?:\s*{_NOTE}|\s+{_MEASURE})\s*$")
+_AND = re.compile(rf"(?:{_NOTE}|\s{_MEASURE})\s+and\s+(?=[^\W\d_])")
+_LONGEST = 80  # characters of a name in a list
+_UNCLEAR = re.compile(r"\w\([^()]{0,20}\)|[()\[\]{}]|\bor\b|\band/or\b|/\s|;")
+
+
+def names(text: str) -> list[str]:
+    """The names of a list: "Andorra 55 km; Belgium (2) 556 km" -> Andorra, Belgium; "Germany 11%, Italy 9% (2023)" ->
+    Germany, Italy; "Russia (northeast) 4,133 km and Russia (northwest) 46 km" -> Russia."""
+    if len(text) >= 20_000:
+        return []
+    text = re.split(r"\s*\bnotes?\s?[:-]\s", text, maxsplit=1)[0]
+    text = re.sub(r"\s*\[[^()\[\]]{0,40}\]", "", text)
+    listed = without_note(text) if "," in text or ";" in text else text
+    parts = [
+        bare for part in _parts(listed) for item in _items(part) if (bare := _bare(item)) and len(bare) <= _LONGEST
+    ]
+    return list(dict.fromkeys(parts))
+
+
+def _parts(text: str) -> Iterator[str]:
+    """The text cut at its semicolons, else at its commas, outside brackets."""
+    mark, begun, depth = (";" if ";" in text else ","), 0, 0
+    for i, c in enumerate(text):
+        depth = max(0, depth + (c in "([") - (c in ")]"))
+        if c == mark and not depth and (mark == ";" or text[i + 1 : i + 2].isspace()):
+            yield text[begun:i]
+            begun = i + 1
+    yield text[begun:]
+
+
+def _items(part: str) -> list[str]:
+    ends = [m for m in _AND.finditer(part)]
+    starts = [0, *(m.end() for m in ends)]
+    return [part[a : b if b is None else b.end()] for a, b in zip(starts, [*ends, None], strict=True)]
+
+
+def _bare(item: str) -> str:
+    item = re.sub(r"\s+and\s*$", "", item)
+    for _ in range(4):  # a few notes and measures; no loop that hostile text could keep busy
+        shorter = _TAIL.sub("", item[-200:])
+        if len(shorter) == len(item[-200:]):
+            break
+        item = item[:-200] + shorter
+    return tidy(re.sub(_NOTE, "", item)).strip(" .-\N{EN DASH}")
+
+
+def plain_value(text: str) -> list[str]:
+    """The answers that a text gives, each without notes and, behind a name, without its measure: "Pretoria
+    (administrative); Cape Town (legislative)" -> Pretoria, Cape Town; "Inyangani 2,592 m" -> Inyangani. Empty where it
+    is not clear what the answer is: "Lao(s) or Laotian". A text that begins with no letter is left as it is."""
+    text = without_note(text)
+    out = []
+    for part in (item for some in (_parts(text) if ";" in text else [text]) for item in _items(some)):
+        word = re.match(r"\s*[^\W\d_]", part)
+        bare = re.sub(rf"\s+{_NOTE}(?=\s)", "", _bare(part)) if word else tidy(without_note(part)).strip(" .")
+        if word and _UNCLEAR.search(bare):
+            return []
+        out += [bare] if bare else []
+    return list(dict.fromkeys(out))
+
+
+# ---- two spellings of one name
+
+
+def fold(name: str) -> str:
+    """What spellings of a name share: no accents, small letters, no marks that join or shorten, no article in front;
+    "Congo, Democratic Republic of the" is put back into its order."""
+    parts = name.split(", ")
+    if len(parts) == 2 and re.search(r"\b(?:of|the|Republic|Islands|States?|Federation)\b", parts[1]):
+        name = f"{parts[1]} {parts[0]}"
+    plain = "".join(c for c in unicodedata.normalize("NFKD", name) if not unicodedata.combining(c))
+    plain = re.sub(r"['\N{RIGHT SINGLE QUOTATION MARK}`.,-]+", " ", plain.replace("&", " and ")).casefold()
+    return re.sub(r"^the ", "", " ".join(plain.split()))
+
+
+_SMALL = {"of", "the", "and", "for", "in", "de", "la", "du", "des", "di", "da", "del", "a", "an"}
+_STATE = _SMALL | {
+    "republic",
+    "kingdom",
+    "federation",
+    "democratic",
+    "people s",
+    "peoples",
+    "islamic",
+    "state",
+    "union",
+}
+
+
+def initials(name: str) -> set[str]:
+    """The acronyms of a name of two words or more: with its small words and without."""
+    words = fold(name).split()
+    big = [w for w in words if w not in _SMALL]
+    return {"".join(w[0] for w in some) for some in (words, big) if len(big) > 1}
+
+
+class Same(NamedTuple):
+    """Two names of one type that may be one thing."""
+
+    type: str
+    name: str
+    other: str
+    why: str
+
+
+def resolve(
+    counts: Mapping[str, Mapping[str, int]],
+    listed: Mapping[str, Collection[str]],
+    decided: Mapping[str, Mapping[str, str]],
+) -> tuple[dict[tuple[str, str], str], list[Same]]:
+    """((type, name) -> the name it is one with, what is doubtful).
+
+    counts    type -> name -> in how many rows
+    listed    type -> names that have a record or a page of their own: two of these are never made one
+    decided   type -> name -> the name that it stands for; itself where it stands alone
+
+    Names of one type are one where they differ in accents, case, marks or the order around a comma alone, or one is the
+    only acronym (three letters or more) of the other. The name stands that has a record, else the most frequent.
+    Doubtful are acronyms of two letters, two records that differ so little, and names that differ in words of states
+    alone ("Republic of Moldova").
+    """
+    out: dict[tuple[str, str], str] = {}
+    doubtful: list[Same] = []
+    for type_, some in counts.items():
+        own, given = listed.get(type_, ()), decided.get(type_, {})
+        order = sorted(some, key=lambda n: (n not in own, -some[n], n))
+        for name, stands_for in given.items():
+            if name in some and name != stands_for:
+                out[type_, name] = stands_for
+        free = [n for n in order if n not in given]
+        for group in _grouped(free, fold):
+            for other in group[1:]:
+                if other in own or (len(other) <= 3 and other.casefold() == group[0].casefold()):
+                    doubtful.append(Same(type_, group[0], other, "they differ in accents, case or marks alone"))
+                else:
+                    out[type_, other] = group[0]
+        left = [n for n in free if (type_, n) not in out]
+        doubtful += _acronyms(type_, left, own, out)
+        left = [n for n in left if (type_, n) not in out]
+        for group in _grouped(left, _without_state):
+            others = [n for n in group[1:] if fold(n) != fold(group[0])]
+            doubtful += [Same(type_, group[0], n, "they differ in words of states alone") for n in others]
+    return out, doubtful
+
+
+def _acronyms(
+    type_: str, names_: Sequence[str], own: Collection[str], out: dict[tuple[str, str], str]
+) -> Iterator[Same]:
+    of: dict[str, list[str]] = defaultdict(list)
+    short = [n for n in names_ if re.fullmatch(r"(?:[A-Z]\.?){2,6}", n)]
+    for name in names_ if short else ():
+        for letters in initials(name):
+            of[letters].append(name)
+    for name in short:
+        letters = name.replace(".", "").casefold()
+        longer = of.get(letters, [])
+        if len(longer) == 1 and len(letters) > 2 and name not in own:
+            out[type_, name] = longer[0]
+        else:
+            yield from (Same(type_, n, name, "one may be the acronym of the other") for n in longer)
+
+
+def _without_state(name: str) -> str:
+    return " ".join(w for w in fold(name).split() if w not in _STATE and w != "people" and w != "s")
+
+
+def _grouped(names_: Iterable[str], key: Callable[[str], str]) -> list[list[str]]:
+    groups: dict[str, list[str]] = defaultdict(list)
+    for name in names_:
+        if k := key(name):
+            groups[k].append(name)
+    return [g for g in groups.values() if len(g) > 1]

@@ -1,0 +1,125 @@
+"""Names as sources write them: lists with notes and measures, answers, and when two spellings are one name."""
+
+import csv
+
+import pytest
+import yaml
+
+from flows.cli import main
+from synth.knowledge.ingest import build
+from synth.knowledge.names import Same, fold, initials, names, plain_value, resolve
+from synth.knowledge.sources import read_source
+from tasks.errors import UserError
+from tasks.knowledge import bases
+from tasks.knowledge.schema import read_names
+
+LISTS = {
+    "Russia (northeast) 4,133 km and Russia (northwest) 46 km": ["Russia"],
+    "China 1,782 km and Myanmar 238 km; Laos (2) 7 km": ["China", "Myanmar", "Laos"],
+    "Bosnia and Herzegovina 956 km, Croatia (a, b) 3 km": ["Bosnia and Herzegovina", "Croatia"],
+    "Trinidad and Tobago": ["Trinidad and Tobago"],
+    "Rhine (shared with A [s], B, and C [m]) - 1,233 km; Loire - 1,012 km note: [s] after": ["Rhine", "Loire"],
+    "Apollo 11, Boeing 747": ["Apollo 11", "Boeing 747"],
+    "Muslim 56.7%, Roman Catholic 10.1%": ["Muslim", "Roman Catholic"],
+}
+ANSWERS = {
+    "Pretoria (administrative capital); Cape Town (legislative capital)": ["Pretoria", "Cape Town"],
+    "Sucre (constitutional) and La Paz (administrative)": ["Sucre", "La Paz"],
+    "Inyangani 2,592 m": ["Inyangani"],
+    "Mount Everest 8,849 m (highest peak)": ["Mount Everest"],
+    "Apollo 11": ["Apollo 11"],
+    "Lao(s) or Laotian": [],
+    "Suomi (Finnish)/ Finland (Swedish)": [],
+    "[1] (202) 516": ["[1] (202) 516"],
+}
+
+
+@pytest.mark.parametrize("text", LISTS)
+def test_lists(text):
+    assert names(text) == LISTS[text]
+
+
+@pytest.mark.parametrize("text", ANSWERS)
+def test_answers(text):
+    assert plain_value(text) == ANSWERS[text]
+
+
+def test_hostile_texts_cost_linear_time():
+    for text in ("(" * 19_000, "a and " * 3_000, "1 km " * 3_000, ") and (" * 2_000):
+        names(text), plain_value(text)
+
+
+def test_spellings():
+    assert fold("Côte d'Ivoire") == fold("Cote d\N{RIGHT SINGLE QUOTATION MARK}Ivoire") == "cote d ivoire"
+    assert fold("Congo, Democratic Republic of the") == fold("Democratic Republic of the Congo")
+    assert fold("C++") != fold("C#") != fold("C") and fold("Paris, Texas") == "paris texas"
+    assert initials("Democratic Republic of the Congo") == {"drotc", "drc"} and initials("Congo") == set()
+
+
+def test_what_is_one_and_what_is_doubtful():
+    some = {"Côte d'Ivoire": 1, "Cote d'Ivoire": 5, "DRC": 2, "Democratic Republic of the Congo": 1, "UK": 1}
+    some |= {"United Kingdom": 1, "Moldova": 3, "Republic of Moldova": 1, "Niger": 1, "Nigeria": 1}
+    counts = {"country": some, "river": {"Niger": 1}, "gas": {"CO": 1, "Co": 1}}
+    merged, doubtful = resolve(counts, {"country": {"Côte d'Ivoire"}}, {})
+    assert merged == {
+        ("country", "Cote d'Ivoire"): "Côte d'Ivoire",
+        ("country", "DRC"): "Democratic Republic of the Congo",
+    }
+    assert {(s.type, s.name, s.other) for s in doubtful} == {
+        ("country", "United Kingdom", "UK"),
+        ("country", "Moldova", "Republic of Moldova"),
+        ("gas", "CO", "Co"),
+    }
+    decided = {"country": {"UK": "United Kingdom", "DRC": "DRC", "Republic of Moldova": "Republic of Moldova"}}
+    merged, doubtful = resolve(counts, {}, decided)
+    assert merged == {("country", "Côte d'Ivoire"): "Cote d'Ivoire", ("country", "UK"): "United Kingdom"}
+    assert [s.type for s in doubtful] == ["gas"]
+
+
+def test_two_records_are_never_made_one():
+    merged, doubtful = resolve({"song": {"Help!": 1, "HELP": 1, "Help": 1}}, {"song": {"HELP", "Help"}}, {})
+    assert merged == {} and doubtful == [Same("song", "HELP", "Help", "they differ in accents, case or marks alone")]
+
+
+def test_one_entity_with_its_aliases(tmp_path):
+    text = "subject,relation,object,subject_type,object_type\n"
+    text += "Ghana,border,Côte d'Ivoire,country,country\nMali,border,Cote d'Ivoire,country,country\n"
+    text += "Mali,border,Niger,country,country\nMali,river,Niger,country,river\n"
+    (tmp_path / "t.csv").write_text(text)
+    kb = build([read_source(tmp_path / "t.csv", "csv_triples", name="t.csv")]).kb
+    assert kb.forward("country:Ghana", "border") == ("country:Cote d'Ivoire",)
+    assert kb.entities["country:Cote d'Ivoire"].aliases == ("Côte d'Ivoire",)
+    assert {"country:Niger", "river:Niger"} <= set(kb.entities) and len(kb.entities) == 5
+
+
+def test_rivers_are_not_the_countries_that_have_pages(tmp_path):
+    for name, rivers in (("Niger", "Niger 4,200 km"), ("Senegal", "Senegal 1,641 km; Gambia"), ("Gambia", "Gambia")):
+        (tmp_path / f"{name}.md").write_text(f"# {name}\n\n- Major rivers: {rivers}\n- Border: Senegal\n")
+    kb = build([read_source(tmp_path, "documents", name="d", type="country")]).kb
+    assert kb.forward("country:Senegal", "major_rivers") == ("river:Senegal", "river:Gambia")
+    assert kb.forward("country:Niger", "border") == ("country:Senegal",)
+
+
+def test_a_person_decides(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    with open("t.csv", "w", newline="") as out:
+        rows = [("subject", "relation", "object"), ("Ann", "home", "UK"), ("Bob", "home", "United Kingdom")]
+        csv.writer(out).writerows([*rows, ("UK", "king", "Cid")])
+        out.write("United Kingdom,area,5\n")
+    assert main(["kb", "build", "t.csv", "--out", "kb"]) == 0
+    assert "1 pair of names may be one thing: `espalier kb review`" in capsys.readouterr().out
+    assert main(["kb", "review", "kb"]) == 0
+    said = capsys.readouterr().out
+    assert "UK = United Kingdom?" in said or "United Kingdom = UK?" in said
+    schema = yaml.safe_load(open("kb/schema.yaml")) | {"names": {"thing": {"UK": "United Kingdom"}}}
+    (tmp_path / "edited.yaml").write_text(yaml.safe_dump(schema))
+    assert main(["kb", "build", "--schema", "edited.yaml", "--out", "kb"]) == 0
+    kb = bases.load(tmp_path / "kb")
+    assert kb.forward("thing:Ann", "home") == ("thing:United Kingdom",) == kb.forward("thing:Bob", "home")
+    assert kb.entities["thing:United Kingdom"].aliases == ("UK",)
+    capsys.readouterr()
+    assert main(["kb", "review", "kb"]) == 0 and "no two names" in capsys.readouterr().out
+    assert yaml.safe_load(open("kb/schema.yaml"))["names"] == schema["names"]
+    (tmp_path / "bad.yaml").write_text("names: {thing: [UK]}\n")
+    with pytest.raises(UserError, match="the name that it stands for"):
+        read_names(tmp_path / "bad.yaml")
