@@ -1,14 +1,18 @@
-"""`espalier audit FILE`: copies, contradictions, cycles and length in a JSON lines file of preference pairs, a million
-rows in minutes."""
+"""`espalier audit FILE`: copies, contradictions, cycles and length in preference pairs, in every layout that `espalier
+clean` reads; a million rows in minutes."""
 
 from __future__ import annotations
 
 import argparse
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from flows.cli._rows import add_rows, reader_of
 from flows.cli._text import count
+
+if TYPE_CHECKING:
+    from tasks.pairs.audit import Audit
 
 
 def add(commands: Any) -> None:
@@ -16,7 +20,7 @@ def add(commands: Any) -> None:
         "audit",
         help="copies, contradictions, cycles and length in a large file of preference pairs; nothing is changed",
     )
-    p.add_argument("file", metavar="FILE", type=Path, help="JSON lines, in any layout that `espalier clean` reads")
+    add_rows(p)
     p.add_argument(
         "--threshold",
         type=float,
@@ -32,14 +36,17 @@ def add(commands: Any) -> None:
 
 def audit(args: argparse.Namespace) -> int:
     from tasks.errors import UserError
-    from tasks.pairs.audit import audit as examine
+    from tasks.pairs.audit import audit_rows
+    from tasks.pairs.files import LINES
     from tasks.runtime.progress import Progress
 
     if not 0 < args.threshold <= 1:
         raise UserError(f"--threshold {args.threshold} must lie in (0, 1]")
-    size = args.file.stat().st_size if args.file.exists() else None
+    path = Path(args.file)
+    size = path.stat().st_size if path.is_file() and path.suffix in LINES else None
     with Progress(size, "audit") as progress:
-        report = examine(args.file, threshold=args.threshold, processes=args.processes, done=progress.update)
+        knobs = {"split": args.split, "threshold": args.threshold, "processes": args.processes}
+        report = audit_rows(args.file, reader_of(args), done=progress.update, **knobs)
     card = report.card
     print(
         f"{card['lines']:,} lines, {card['pairs']:,} pairs of {card['prompts']:,} prompts, {sum(card['words'].values()):,} words"
@@ -54,12 +61,18 @@ def audit(args: argparse.Namespace) -> int:
     if args.out:
         args.out.mkdir(parents=True, exist_ok=True)
         with (args.out / "faults.jsonl").open("w", encoding="utf-8") as file:
-            file.writelines(
-                json.dumps({"line": line, "reason": code, "other_line": other or None}) + "\n"
-                for line, code, other in report.faults
-            )
+            file.writelines(json.dumps(_fault(report, line, code, other)) + "\n" for line, code, other in report.faults)
         with (args.out / "quarantine.jsonl").open("w", encoding="utf-8") as file:
             file.writelines(json.dumps(vars(q), ensure_ascii=False) + "\n" for q in report.quarantined)
         (args.out / "card.json").write_text(json.dumps(card, indent=1, sort_keys=True) + "\n", encoding="utf-8")
         print(f"wrote faults.jsonl, quarantine.jsonl and card.json to {args.out}")
     return 0
+
+
+def _fault(report: Audit, line: int, code: str, other: int) -> dict[str, Any]:
+    """A row of faults.jsonl: numbers of lines or rows, with their files where several could be meant."""
+    (name, at), (beside, to) = report.place(line), report.place(other or line)
+    out = {"line": at, "reason": code, "other_line": to if other else None}
+    if report.files:
+        out |= {"file": name.rpartition(" ")[0], "other_file": beside.rpartition(" ")[0] if other else None}
+    return out

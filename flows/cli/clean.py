@@ -7,40 +7,20 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from flows.cli._text import count
+from flows.cli._rows import add_rows, reader_of
 
 
 def add(commands: Any) -> None:
     p = commands.add_parser("clean", help="clean a file, folder or Hub dataset of preference pairs of your own")
-    p.add_argument(
-        "file",
-        metavar="FILE",
-        help="JSON lines, JSON, CSV, Parquet or Arrow, a folder of them, or owner/name on the Hub",
-    )
+    add_rows(p)
     p.add_argument("--recipe", default="", help="one that sets the stage clean (default: preference-cleaning)")
     p.add_argument("--out", type=Path, help="folder to write into (default: FILE.cleaned beside it)")
-    p.add_argument("--split", default="train", help="of a dataset that has several (default: train)")
-    p.add_argument(
-        "--columns",
-        default="",
-        metavar="OURS=YOURS,...",
-        help="your columns: prompt=question,chosen=better,rejected=worse",
-    )
-    p.add_argument(
-        "--scale", default="", metavar="WORDS", help="words of a rating scale, the worst first: bad,fair,good"
-    )
     p.add_argument(
         "--protect",
         action="append",
         default=[],
         metavar="FILE",
         help="texts that must not be trained on; may be repeated",
-    )
-    p.add_argument(
-        "--limit",
-        type=count,
-        default=200_000,
-        help="characters of a prompt or side; longer rows are quarantined (default: 200000)",
     )
     p.add_argument(
         "--reviews",
@@ -52,24 +32,11 @@ def add(commands: Any) -> None:
 
 
 def clean(args: argparse.Namespace) -> int:
-    from tasks.errors import UserError
     from tasks.pairs.clean import FILES, clean_file
 
-    columns = dict(part.split("=", 1) for part in args.columns.split(",") if "=" in part)
-    if len(columns) != len([part for part in args.columns.split(",") if part]):
-        raise UserError(
-            f"--columns {args.columns!r}: write OURS=YOURS, separated by commas, such as prompt=question,chosen=better"
-        )
     out = args.out or Path(f"{Path(args.file).name.partition('.')[0]}.cleaned")
-    scale = [word.strip() for word in args.scale.split(",") if word.strip()]
-    knobs = {
-        "recipe": args.recipe,
-        "split": args.split,
-        "protect": args.protect,
-        "limit": args.limit,
-        "reviews": args.reviews,
-    }
-    cleaned = clean_file(args.file, out, columns=columns, scale=scale, **knobs)
+    knobs = {"recipe": args.recipe, "split": args.split, "protect": args.protect, "reviews": args.reviews}
+    cleaned = clean_file(args.file, out, reader=reader_of(args), **knobs)
     card = cleaned.card
     counts = card["pairs"]
     print(

@@ -17,6 +17,9 @@ arrays:
 Of the first of several that are the same nothing is said; both sides of a contradiction are named. In a band that more
 than `NEIGHBOURS` rows share (one prompt asked ten thousand times), each row is compared with that many before it.
 Memory: about 700 bytes a row.
+
+One JSON lines file is read where it lies. Whatever else `espalier clean` reads (CSV, Parquet, Arrow, JSON, folders, the
+Hub) is written out once as JSON lines, into a file that is deleted afterwards; rows keep the numbers of their files.
 """
 
 from __future__ import annotations
@@ -24,9 +27,11 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import tempfile
+from bisect import bisect
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -34,9 +39,11 @@ import numpy as np
 
 from synth.preferences.cleaners._grams import bands, densified, gram_sets, hashed, jaccard
 from synth.preferences.cleaners._length import longer_wins
-from synth.preferences.imported import Reader
+from synth.preferences.imported import Reader, Row
 from synth.types import PreferencePair, Quarantined
 from tasks.errors import UserError
+from tasks.pairs.files import LINES
+from tasks.pairs.files import rows as rows_of
 
 PIECE = 8 << 20  # bytes of the file that a worker reads at once
 NEIGHBOURS = 50
@@ -59,11 +66,72 @@ class Rows:
 @dataclass(frozen=True)
 class Audit:
     """What was found: `faults` as (line, code, line of the other row or 0), `quarantined` rows that are no pairs, `card` the
-    counts."""
+    counts. `files`: what was read one after the other, as (lines before it, "FILE line" or "FILE row"); none for one JSON
+    lines file."""
 
     faults: list[tuple[int, str, int]]
     quarantined: list[Quarantined]
     card: dict[str, Any]
+    files: list[tuple[int, str]] = field(default_factory=list)
+
+    def place(self, line: int) -> tuple[str, int]:
+        """("FILE line" or "FILE row", number in it)."""
+        if not self.files:
+            return "line", line
+        before, name = self.files[bisect(self.files, line - 1, key=lambda file: file[0]) - 1]
+        return name, line - before
+
+
+def audit_rows(
+    where: str,
+    reader: Reader,
+    *,
+    split: str = "train",
+    threshold: float = 0.7,
+    processes: int = 0,
+    done: Callable[[int], None] = lambda n: None,
+) -> Audit:
+    """Audit whatever `espalier clean` reads, by the same reader of rows. Raises UserError as `audit` does."""
+    path = Path(where)
+    if path.is_file() and path.suffix in LINES:
+        return audit(path, reader, threshold=threshold, processes=processes, done=done)
+    with tempfile.TemporaryDirectory(prefix="espalier-audit-") as folder:
+        spool = Path(folder) / "rows.jsonl"
+        files, broken = _spooled(rows_of(where, split=split), spool)
+        if not files:
+            raise UserError(f"{where} has no pair: it is empty")
+        found = audit(spool, reader, threshold=threshold, processes=processes, done=done)
+    whole = Audit(faults=found.faults, quarantined=[], card=found.card, files=files)
+    named = [
+        Quarantined(**{**vars(q), "id": "{} {}".format(*whole.place(int(q.id.removeprefix("line "))))})
+        for q in found.quarantined
+    ]
+    reasons = Counter(q.reason for q in (*broken, *named))
+    card = {**found.card, "quarantined": dict(sorted(reasons.items()))}
+    return Audit(faults=found.faults, quarantined=[*broken, *named], card=card, files=files)
+
+
+def _spooled(items: Iterable[Row | Quarantined], spool: Path) -> tuple[list[tuple[int, str]], list[Quarantined]]:
+    """Write rows as JSON lines, each on the line that its file's beginning and its number make; (files, rows that could not
+    be read)."""
+    files: list[tuple[int, str]] = []
+    broken: list[Quarantined] = []
+    lines = 0
+    with spool.open("w", encoding="utf-8") as file:
+        for item in items:
+            place = item.id if isinstance(item, Quarantined) else item[0]
+            name, _, number = place.rpartition(" ")
+            if not files or files[-1][1] != name or files[-1][0] + int(number) <= lines:
+                files.append((lines, name))
+            at = files[-1][0] + int(number)
+            file.write("\n" * (at - 1 - lines))
+            if isinstance(item, Quarantined):
+                broken.append(item)
+                file.write("\n")
+            else:
+                file.write(json.dumps(item[1], default=str) + "\n")
+            lines = at
+    return files, broken
 
 
 def audit(
@@ -76,13 +144,8 @@ def audit(
 ) -> Audit:
     """Audit a JSON lines file. done: called with the bytes of each piece that is read.
 
-    Raises UserError where the file is not there or is no JSON lines file, where its columns make no pairs, and where no
-    row is a pair.
+    Raises UserError where its columns make no pairs, and where no row is a pair.
     """
-    if path.suffix not in (".jsonl", ".ndjson") or not path.is_file():
-        raise UserError(
-            f"{path} is no JSON lines file that exists: `espalier audit` reads .jsonl and .ndjson; convert it"
-        )
     reader = reader or Reader(name=path.name)
     pieces = [
         (str(path), start, min(PIECE, path.stat().st_size - start), reader)
@@ -105,7 +168,9 @@ def audit(
             else None
         )
         if rows is None or not len(rows.at):
-            raise UserError(f"{path} has no pair: {dict(Counter(q.reason for q in quarantined)) or 'it is empty'}")
+            raise UserError(
+                f"{reader.name} has no pair: {dict(Counter(q.reason for q in quarantined)) or 'it is empty'}"
+            )
         del tables
         faults = judge(rows, lambda wanted: _sets(pool, path, rows, wanted, reader), threshold)
     faults.sort()

@@ -134,17 +134,15 @@ def clean_file(
     where: str,
     out: Path,
     *,
+    reader: Reader | None = None,
     recipe: str = "",
     split: str = "train",
-    columns: Mapping[str, str] | None = None,
-    scale: Sequence[str] = (),
     protect: Sequence[str] = (),
-    limit: int = 200_000,
     reviews: Path | None = None,
 ) -> Cleaned:
     """Clean a file, folder or dataset and write what came of it into `out`. Raises UserError; then nothing is
     written."""
-    reader = Reader(name=Path(where).name, rename=dict(columns or {}), scale=tuple(scale), limit=limit)
+    reader = reader or Reader(name=Path(where).name)
     texts = [text for one in protect for text in texts_of(one)]
     if reviews is not None and not reviews.is_file():
         raise UserError(f"{reviews} does not exist: `espalier review {out}/asked.jsonl --to {reviews}` writes it")

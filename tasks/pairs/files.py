@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from synth.preferences.imported import Row
+from synth.preferences.imported import Reader, Row
 from synth.types import Quarantined
 from tasks.errors import UserError
 
@@ -51,6 +51,19 @@ def rows(
     if where.count("/") == 1 and not where.startswith((".", "/")) and not path.suffix:
         return _hub(where, split, config, revision)
     raise UserError(f"{where} does not exist: give a file, a folder, or the name of a dataset on the Hub as owner/name")
+
+
+def reader_of(where: str, *, columns: str = "", scale: str = "", limit: int = 200_000) -> Reader:
+    """How rows become pairs, from what a command line says: columns as "prompt=question,chosen=better", scale as words, the
+    worst first. Raises UserError for columns that are not written so."""
+    given = [part for part in columns.split(",") if part]
+    if not all("=" in part for part in given):
+        raise UserError(
+            f"--columns {columns!r}: write OURS=YOURS, separated by commas, such as prompt=question,chosen=better"
+        )
+    words = tuple(word.strip() for word in scale.split(",") if word.strip())
+    rename = dict(part.split("=", 1) for part in given)
+    return Reader(name=Path(where).name, rename=rename, scale=words, limit=limit)
 
 
 def _lines(paths: list[Path]) -> Iterator[Row | Quarantined]:

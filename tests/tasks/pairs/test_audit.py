@@ -1,10 +1,12 @@
 """Gram hashes and MinHash against plain Python and datasketch; the audit on planted faults, in pieces of any size."""
 
+import csv
 import json
 from random import Random
 
 import numpy as np
 import pytest
+from datasets import Dataset
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -229,10 +231,64 @@ def test_the_command(tmp_path, capsys):
     }
 
 
+def as_csv(folder, rows):
+    with (folder / "x.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, ["question", "better", "worse"])
+        writer.writeheader()
+        writer.writerows(dict(zip(writer.fieldnames, r.values(), strict=True)) for r in rows)
+    return folder / "x.csv"
+
+
+def as_parquet(folder, rows):
+    Dataset.from_list(rows).to_parquet(folder / "x.parquet")
+    return folder / "x.parquet"
+
+
+def as_folder(folder, rows):
+    (folder / "x" / "a").mkdir(parents=True)
+    (folder / "x" / "b").mkdir()
+    write(folder / "x" / "a" / "rows.jsonl", rows[:2])
+    path = write(folder / "x" / "b" / "rows.jsonl", rows[2:])
+    path.write_text("\n{broken\n" + path.read_text())
+    return folder / "x"
+
+
+@pytest.mark.parametrize(
+    ("made", "columns", "numbers"),
+    [
+        (as_csv, "prompt=question,chosen=better,rejected=worse", (3, 1)),
+        (as_parquet, "", (3, 1)),
+        (as_folder, "", (3, 1)),  # the third line of the second file copies the first line of the first
+    ],
+)
+def test_every_layout_that_clean_reads_is_audited_by_its_own_numbers(tmp_path, capsys, made, columns, numbers):
+    rows = [pair("q one", "a b c", "d e f"), pair("q two", "same", "same"), pair("q one", "a b c", "d e f")]
+    path, out = made(tmp_path, rows), tmp_path / "out"
+    options = ["--columns", columns] if columns else []
+    assert main(["audit", str(path), "--out", str(out), "--processes", "1", *options]) == 0
+    assert "exact_duplicate 1" in capsys.readouterr().out
+    fault = json.loads((out / "faults.jsonl").read_text())
+    assert (fault["line"], fault["other_line"], fault["reason"]) == (*numbers, "exact_duplicate")
+    assert fault["file"] == fault["other_file"] == (path.name if path.is_file() else "rows.jsonl")
+    aside = [json.loads(line) for line in (out / "quarantine.jsonl").read_text().splitlines()]
+    same = "rows.jsonl line 2" if path.is_dir() else f"{path.name} row 2"
+    broken = [("rows.jsonl line 2", "not_json")] if path.is_dir() else []
+    assert [(q["id"], q["reason"]) for q in aside] == [*broken, (same, "identical_sides")]
+    assert sum(json.loads((out / "card.json").read_text())["quarantined"].values()) == len(aside)
+
+
+def test_clean_and_audit_read_by_the_same_options(tmp_path, capsys):
+    path = str(as_csv(tmp_path, [pair("q one", "a b c", "d e f")]))
+    for command in ("audit", "clean"):
+        assert main([command, path, "--out", str(tmp_path / "out"), "--columns", "prompt"]) != 0
+        assert "write OURS=YOURS" in capsys.readouterr().err
+        assert main([command, str(tmp_path / "none.csv"), "--out", str(tmp_path / "out")]) != 0
+        assert "does not exist" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("name", "text", "sentence"),
     [
-        ("x.csv", "a,b", "is no JSON lines file"),
         ("x.jsonl", '{"good": 1, "bad": 2}\n', "has the columns good, bad, which make no pairs"),
         ("x.jsonl", "[1]\n", r"has no pair: \{'not_an_object': 1\}"),
         ("x.jsonl", "", "has no pair: it is empty"),
