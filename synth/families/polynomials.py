@@ -93,14 +93,14 @@ def pose(spec: tuple[str, list[Poly]]) -> dict[str, Any]:
     }
 
 
-def _read(text: str) -> list[tuple[int, int]]:
+def read(text: str) -> list[tuple[int, int]]:
     """(coefficient, power) of every term."""
     return [(int(f"{s}{n or 1}"), int(k) if k else bool(x)) for s, n, x, k in _TERM.findall(text) if n or x]
 
 
 def solve(question: str) -> str:
     kind, text = parsed(_TEXT, question).groups()
-    factors = [_read(t) for t in (re.findall(r"\(([^)]+)\)", text) if kind == "Expand" else [text])]
+    factors = [read(t) for t in (re.findall(r"\(([^)]+)\)", text) if kind == "Expand" else [text])]
     degree = sum(max(k for _, k in f) for f in factors)
     points = [Fraction(x) for x in range(degree + 1)]
     table = [prod((sum(c * x**k for c, k in f) for f in factors), start=Fraction(1)) for x in points]

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
+from synth.families._networks import Edge, draw_network, read_network, write_network
 from synth.families._sample import Refused, item, parsed
 from synth.types import Problem, Quarantined, Split
 
@@ -22,8 +23,6 @@ LADDER = (
 )
 CERTIFICATE = ("Dijkstra on the values", "Bellman-Ford over the text")
 _TEXT = re.compile(r"Roads: (.+)\. Find the shortest path from ([A-Z]) to ([A-Z])\.")
-_ROAD = re.compile(r"([A-Z])-([A-Z]) (\d+)")
-Edge = tuple[str, str, int]
 Spec = tuple[list[Edge], str, str]
 
 
@@ -44,13 +43,8 @@ def shortest_path(seed: int, split: Split, index: int, *, levels: Sequence[int] 
 
 
 def draw(rng: Random, *, nodes: int, edges: int, cost: int) -> tuple[str, Spec]:
-    names = rng.sample("ABCDEFGHJKLMNPQRSTUVWXYZ", nodes)
-    pairs = {
-        tuple(sorted((names[i], rng.choice(names[:i])))) for i in range(1, nodes)
-    }  # a tree, so that every place can be reached
-    while len(pairs) < edges:
-        pairs.add(tuple(sorted(rng.sample(names, 2))))
-    roads = [(a, b, rng.randint(1, cost)) for a, b in sorted(pairs)]
+    names, roads = draw_network(rng, nodes, edges, cost)
+    pairs = {(a, b) for a, b, _ in roads}
     start, goal = rng.sample(names, 2)
     while (min(start, goal), max(start, goal)) in pairs and edges < nodes * (nodes - 1) / 2 and rng.random() < 0.8:
         start, goal = rng.sample(names, 2)  # neighbours are the easy case
@@ -76,7 +70,7 @@ def pose(spec: Spec) -> dict[str, Any]:
                 if node not in done:
                     heapq.heappush(waiting, (cost + more, [*walk, node]))
     return {
-        "prompt": f"Roads: {', '.join(f'{a}-{b} {c}' for a, b, c in roads)}. Find the shortest path from {start} to {goal}.",
+        "prompt": f"Roads: {write_network(roads)}. Find the shortest path from {start} to {goal}.",
         "answer": " ".join(walk),
         "verifier": "path",
         "args": {"edges": [list(r) for r in roads], "start": start, "goal": goal, "cost": cost},
@@ -86,7 +80,7 @@ def pose(spec: Spec) -> dict[str, Any]:
 
 def solve(question: str) -> str:
     text, start, goal = parsed(_TEXT, question).groups()
-    roads = [(a, b, int(c)) for a, b, c in _ROAD.findall(text)]
+    roads = read_network(text)
     roads += [(b, a, c) for a, b, c in roads]
     cost: dict[str, int] = {start: 0}
     came: dict[str, str] = {}

@@ -85,7 +85,7 @@ def number(p: Problem) -> tuple[Forms, Forms]:
     whole, integer = below == 1, p.args.get("kind") == "integer"
     text = p.answer.removeprefix("-")
     grouped = f"{above:,}"
-    counted = re.search(r"How many (\w+)", p.question)
+    counted = re.search(r"\bhow (?:many|much) (\w+)", p.question, re.IGNORECASE)
     one = re.fullmatch(r"Solve(?: for x)?:? .*", p.question) and (
         "x" if "for x" in p.question or "x" in p.question else None
     )
