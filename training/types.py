@@ -38,6 +38,8 @@ class Segment:
     context_reset     of an env segment: the history was rewritten. What follows sees this segment and nothing before
                       it, and is a row of its own
     extras    per-token arrays [n] that a piece asked for
+    experts   [tokens of its row up to its end, layers, k] int16: which experts the sampler's routers chose for each; where
+              they are to be replayed (training/model/router.py)
     """
 
     ids: np.ndarray
@@ -50,6 +52,7 @@ class Segment:
     reward: float | None = None
     context_reset: bool = False
     extras: Mapping[str, np.ndarray] = field(default_factory=dict)
+    experts: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         if (self.logp is not None) != (self.role == "model"):

@@ -29,6 +29,7 @@ from training.model.lora import adapt, first_on
 from training.model.model import load_model, n_parameters, save_model
 from training.model.quantised import quantise
 from training.model.render import Renderer
+from training.model.router import Replay
 from training.rl.ahead import Ahead
 from training.rl.alarm import alarms
 from training.rl.compose import compose
@@ -64,6 +65,7 @@ def rl(
     tokens_per_microbatch: int = 16384,
     gradient_checkpointing: bool = False,
     router_loss: float = 0.0,
+    router_replay: bool = False,
     lora: dict = {},  # noqa: B006
     optimizer: Optimizer = Optimizer(lr=1e-3, warmup=5),
     epochs: int = 1,
@@ -107,6 +109,8 @@ def rl(
         gradient_checkpointing: computes activations again in the backward pass: less memory for about a third more
             time
         router_loss: weight of the loss that spreads tokens over the experts of a mixture, e.g. 0.001; 0 leaves it out
+        router_replay: whether the learner takes the experts that the sampler's routers chose for each token of a mixture,
+            in the place of its own choice; with engine.name torch
         lora: adapters in the place of all weights: rank, alpha, modules, merge, base (training/model/lora.py); empty
             trains all
         optimizer: the optimizer and the schedule of its learning rate
@@ -167,6 +171,12 @@ def rl(
     first = first_on(lora, device)
     policy, tokenizer = load_model(stage.input("sft", "model"), dtype=dtype, device=first, longest=sampling.max_tokens)
     adapt(policy, lora, seed=seed_for(stage.seed, "rl", "lora"), device=device)
+    if router_replay:
+        if engine.name != "torch":
+            raise UserError(
+                f"rl: router_replay is on, and the experts that {engine.name} chooses are not known here: set engine.name=torch, or leave router_replay out"
+            )
+        Replay.of(policy)
     reference = (
         load_reference(stage, teacher, tokenizer, dtype, device, lora)
         if teacher or "reference" in stage.needs

@@ -25,7 +25,7 @@ from training.learner.world import ONE, World
 from training.lm_head.fused_loss import fused_policy_loss, plan
 from training.lm_head.logprob import Head, fused_logprob, limits
 from training.model.model import checkpointed_layers, head_weight, hidden_states
-from training.model.router import balance
+from training.model.router import balance, replay_of
 from training.types import Batch, Metrics, Terms, TokenStats
 
 Objective = Callable[[TokenStats, Batch], Iterable[Terms]]
@@ -88,6 +88,8 @@ class Targets:
     def of(model: nn.Module, batch: Batch) -> Targets:
         """What rows begin with in common is computed once; index_select adds up the gradients of all who read it."""
         stream = Stream.of(batch)
+        if (routers := replay_of(model)) is not None:
+            routers.chosen = stream.experts
         hidden = hidden_states(model, stream.ids, stream.position, stream.rows)
         at = batch.trainable.nonzero().squeeze(1)
         before, ids = stream.at(at - 1), batch.ids.index_select(0, at)

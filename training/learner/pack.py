@@ -13,19 +13,20 @@ from torch import Tensor
 
 from training.learner.prefix_tree import Path, part, paths, prefixes, shared
 from training.model.attention import Continued, PackedRows, SharedRows
-from training.types import Advantages, Batch, Group, Rollout
+from training.types import Advantages, Batch, Group, Per, Rollout
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
     """One token sequence: ids [n] int64, trainable [n] bool, the index of its group or pair, per-token columns [n] and
-    scalars by name."""
+    scalars by name; experts [first tokens, layers, k] that the sampler's routers chose, where they are replayed."""
 
     ids: np.ndarray
     trainable: np.ndarray
     group: int = 0
     columns: Mapping[str, np.ndarray] = field(default_factory=dict)
     scalars: Mapping[str, float] = field(default_factory=dict)
+    experts: np.ndarray | None = None
 
 
 def count(rows: Sequence[Row]) -> dict[str, float]:
@@ -63,6 +64,9 @@ def pack(rows: Sequence[Row], *, device: str = "cpu", totals: Mapping[str, float
     }
     scalar_names = sorted({k for r in rows for k in r.scalars})
     columns |= {k: torch.tensor([r.scalars.get(k, 0.0) for r in rows], dtype=torch.float32) for k in scalar_names}
+    per: dict[str, Per] = {**dict.fromkeys(names, "token"), **dict.fromkeys(scalar_names, "row")}
+    if known := [r.experts for r in rows if r.experts is not None]:
+        columns["experts"], per["experts"] = torch.from_numpy(_experts(rows, known[0].shape[1:])), "token"
     batch = Batch(
         ids=torch.from_numpy(np.concatenate([r.ids for r in rows]).astype(np.int64)),
         position=torch.from_numpy(np.concatenate([np.arange(n) for n in lengths])),
@@ -71,11 +75,22 @@ def pack(rows: Sequence[Row], *, device: str = "cpu", totals: Mapping[str, float
         trainable=torch.from_numpy(trainable),
         group=torch.tensor([r.group for r in rows]),
         columns=columns,
-        per={**dict.fromkeys(names, "token"), **dict.fromkeys(scalar_names, "row")},
+        per=per,
         totals=dict(count(rows) if totals is None else totals),
         prefixes=prefixes([r.ids for r in rows], [r.group for r in rows]),
     )
     return to(batch, device)
+
+
+def _experts(rows: Sequence[Row], shape: tuple[int, ...]) -> np.ndarray:
+    """[T, layers, k]: those of each row, and -1 for tokens of which none are known."""
+    out = np.full((sum(len(r.ids) for r in rows), *shape), -1, dtype=np.int16)
+    start = 0
+    for r in rows:
+        if r.experts is not None:
+            out[start : start + len(r.experts)] = r.experts
+        start += len(r.ids)
+    return out
 
 
 def batch_paths(batch: Batch) -> list[Path]:
@@ -92,12 +107,13 @@ def shared_tokens(batch: Batch) -> list[int]:
 class Stream:
     """The tokens of a batch as a model reads them, those that rows begin with in common once: ids, position [S], how
     they attend, and `place` [T], where the state of each of the batch's tokens lies among the S (None: where the token
-    does)."""
+    does), and the experts [S, layers, k] that are replayed, if any are."""
 
     ids: Tensor
     position: Tensor
     rows: PackedRows | SharedRows
     place: Tensor | None = None
+    experts: Tensor | None = None
 
     def at(self, index: Tensor) -> Tensor:
         """Where tokens of the batch lie in the stream."""
@@ -105,9 +121,10 @@ class Stream:
 
     @staticmethod
     def of(batch: Batch) -> Stream:
-        device, begins = batch.ids.device, batch_paths(batch)
+        device, begins, experts = batch.ids.device, batch_paths(batch), batch.columns.get("experts")
         if not any(begins):
-            return Stream(ids=batch.ids, position=batch.position, rows=PackedRows(batch.lengths, device))
+            rows = PackedRows(batch.lengths, device)
+            return Stream(ids=batch.ids, position=batch.position, rows=rows, experts=experts)
         starts = [0, *itertools.accumulate(batch.lengths)]
         own = [starts[i] + shared(path) for i, path in enumerate(begins)]  # where a row's own tokens begin
         whole = [i for i, path in enumerate(begins) if not path]
@@ -129,6 +146,7 @@ class Stream:
             position=batch.position.index_select(0, chosen),
             rows=SharedRows([batch.lengths[i] for i in whole], continued, device),
             place=place.to(device),
+            experts=None if experts is None else experts.index_select(0, chosen),
         )
 
 
@@ -272,6 +290,7 @@ def rollout_row(rollout: Rollout, advantages: float | np.ndarray, group: int) ->
         group=group,
         columns=columns,
         scalars={"reward": value, "off_policy": float(rollout.off_policy)},
+        experts=next((s.experts for s in reversed(rollout.segments) if s.experts is not None), None),
     )
 
 

@@ -1,12 +1,17 @@
 """The routers of a mixture of experts: how evenly they spread tokens, as a loss (Fedus et al. 2021, "Switch
-Transformers", arXiv 2101.03961, equations 4 to 6), by the model's own function in transformers."""
+Transformers", arXiv 2101.03961, equations 4 to 6), by the model's own function in transformers; and which experts they
+chose, written down where tokens are sampled and used again where they are learned from (Ma et al. 2025, "Stabilizing MoE
+Reinforcement Learning by Aligning Training and Inference Routers", arXiv 2510.11370)."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
+from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 
@@ -32,3 +37,71 @@ def balance(model: nn.Module) -> Iterator[Callable[[], Tensor]]:
     finally:
         for hook in hooks:
             hook.remove()
+
+
+class Replay:
+    """Which experts the routers of a model choose: written down in `record`, or taken from `chosen`. `of` gives a model
+    one, and `replay_of` finds it.
+
+    chosen  [S, layers, k] experts of each of the S tokens of the next pass, -1 where the router chooses by itself; None:
+            it chooses all. It stays for the backward pass, which may compute layers again
+    seen    of the last pass, [S, layers, k], where `recording` is set
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        recorder = (getattr(type(model.base_model), "_can_record_outputs", None) or {}).get("router_logits")
+        kind = getattr(recorder, "target_class", ())
+        routers: list[Any] = [m for m in model.modules() if kind and isinstance(m, kind)]
+        if not routers:
+            raise ValueError(
+                f"router_replay: a {type(model).__name__} has no router whose experts could be replayed; leave router_replay out"
+            )
+        self.chosen: Tensor | None = None
+        self.recording = False
+        self._seen: list[Tensor | None] = [None] * len(routers)
+        with torch.no_grad():
+            probe = torch.linspace(-1, 1, 4 * routers[0].hidden_dim, device=routers[0].weight.device)
+            logits, scores, own = routers[0](probe.view(4, -1).to(routers[0].weight.dtype))
+            if not torch.allclose(_weights(routers[0], logits, own).float(), scores.float(), atol=1e-5):
+                raise ValueError(
+                    f"router_replay: the router of a {type(model).__name__} weighs its experts in a way that is not known here; leave router_replay out"
+                )
+        for layer, router in enumerate(routers):
+            router.register_forward_hook(partial(self._routed, layer))
+
+    @staticmethod
+    def of(model: nn.Module) -> Replay:
+        language_model: Any = model
+        language_model.router_replay = Replay(model)
+        return language_model.router_replay
+
+    def _routed(self, layer: int, router: Any, _: Any, out: tuple[Tensor, Tensor, Tensor]) -> Any:
+        logits, scores, own = out
+        if self.recording:
+            self._seen[layer] = own.detach()
+        if self.chosen is None:
+            return None
+        chosen = self.chosen[:, layer].to(own.dtype)
+        experts = torch.where(chosen < 0, own, chosen)
+        return logits, _weights(router, logits, experts).to(scores.dtype), experts
+
+    def seen(self) -> Tensor:
+        """[S, layers, k] int16"""
+        return torch.stack([x for x in self._seen if x is not None], 1).to(torch.int16)
+
+
+def replay_of(model: nn.Module) -> Replay | None:
+    """The model's `Replay`; None where it has none."""
+    return getattr(model, "router_replay", None)
+
+
+def _weights(router: Any, logits: Tensor, experts: Tensor) -> Tensor:
+    """logits [S, experts], experts [S, k] -> what each of the k weighs, [S, k]: the softmax of Qwen and Mixtral or the
+    sigmoid of DeepSeek V3, as transformers computes it for those that the router chose."""
+    if hasattr(router, "e_score_correction_bias"):
+        weights = logits.sigmoid().gather(1, experts)
+        if router.norm_topk_prob:
+            weights = weights / (weights.sum(-1, keepdim=True) + 1e-20)
+        return weights * router.routed_scaling_factor
+    weights = torch.softmax(logits.float(), -1).gather(1, experts)
+    return weights / weights.sum(-1, keepdim=True) if getattr(router, "norm_topk_prob", True) else weights

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -26,6 +26,7 @@ from torch import Tensor, nn
 
 from synth.types import Sampling
 from training.lm_head.logprob import blocks
+from training.model.router import replay_of
 from training.model.decoder import FusedDecoder
 from training.model.kv_cache import CachedRows
 from training.model.model import head_weight, hidden_states
@@ -107,7 +108,14 @@ class TorchSampler:
         """ids, position [rows, n] -> hidden states [rows, n, d]."""
         if self.decoder is not None:
             return self.decoder(ids, position, cache)
-        return hidden_states(self.model, ids, position, cache)
+        routers = replay_of(self.model)
+        if routers is not None:
+            routers.chosen, routers.recording = None, True
+        try:
+            return hidden_states(self.model, ids, position, cache)
+        finally:
+            if routers is not None:
+                routers.recording = False
 
 
 class Session:
@@ -139,6 +147,9 @@ class Session:
         which = np.array([unique.setdefault(key, len(unique)) for key in keys])
         first = np.unique(which, return_index=True)[1]
         device = head_weight(sampler.model).device
+        self.routers = replay_of(sampler.model)
+        self.seen = np.array([len(p) for p in prompts])  # [rows] tokens that each has
+        self.experts: Tensor | None = None  # [rows, tokens, layers, k] that routers chose, where they are replayed
         with torch.inference_mode():
             cache = CachedRows(len(first), device)
             last = self._extend(cache, [prompts[i] for i in first])
@@ -146,6 +157,8 @@ class Session:
             self.last = last.index_select(
                 0, torch.from_numpy(which).to(device)
             )  # [slots, d] hidden state after each row's last token
+            if self.experts is not None:
+                self.experts = self.experts[torch.from_numpy(which).to(device)]
 
     @property
     def path(self) -> str:
@@ -158,10 +171,35 @@ class Session:
     def _forward(self, ids: Tensor, position: Tensor, cache: CachedRows) -> Tensor:
         """ids, position [rows, n] of the window's rows -> hidden states [rows, n, d]."""
         if not self.edits:
-            return self.sampler.forward(ids, position, cache)
+            hidden = self.sampler.forward(ids, position, cache)
+            if self.routers is not None:
+                self._note(self.routers.seen(), position, cache)
+            return hidden
         mine = [self.edits[r] for r in self.row_in[cache.lo : cache.hi]]
         with edited(self.sampler.model, mine, position):
             return hidden_states(self.sampler.model, ids, position, cache)
+
+    def _note(self, seen: Tensor, position: Tensor, cache: CachedRows) -> None:
+        """Write down the experts [rows n, layers, k] of the window's rows. What follows a row's last token is written
+        over by the tokens that come there, or never read."""
+        top = int(position.max()) + 1
+        if self.experts is None or self.experts.shape[1] < top:
+            wider = seen.new_full((len(self.row_in), 2 * top, *seen.shape[1:]), -1)
+            if self.experts is not None:
+                wider[:, : self.experts.shape[1]] = self.experts
+            self.experts = wider
+        rows = torch.from_numpy(self.row_in[cache.lo : cache.hi]).to(position.device)
+        self.experts[rows[:, None], position] = seen.view(*position.shape, *seen.shape[1:])
+
+    def _turned(self, turn: _Turn) -> list[Segment]:
+        """What each row wrote in a turn that is over."""
+        self.turn += 1
+        self.seen += turn.length
+        segments = turn.segments(self.rows)
+        if self.experts is None:
+            return segments
+        known = self.experts.cpu().numpy()
+        return [replace(s, experts=known[r, : self.seen[r]].copy()) for r, s in zip(self.rows, segments, strict=True)]
 
     def _extend(self, cache: CachedRows, new: Sequence[np.ndarray]) -> Tensor:
         """Feed the first rows of a cache their new ids [n], some rows at a time; returns the hidden state [rows, d]
@@ -192,6 +230,7 @@ class Session:
             self.rows = list(rows)
             self._front(rows)
             told = dict(zip(rows, new, strict=True))
+            self.seen[list(rows)] += [len(x) for x in new]
             self.last[: len(rows)] = self._extend(self.cache, [told[r] for r in self.row_in[: len(rows)]])
 
     def _step(self, token: Tensor) -> Tensor:
@@ -200,7 +239,7 @@ class Session:
         if self.graph is not None and self.graph.fits:
             return self.graph(token)
         columns = 0
-        if sampler.graphs and not self.edits and cache.device.type == "cuda":
+        if sampler.graphs and not self.edits and self.routers is None and cache.device.type == "cuda":
             cache.fix(0)
             columns = (cache.depth // COLUMNS + 1) * COLUMNS
             cache.reserve(columns)
@@ -262,8 +301,7 @@ class Session:
             lo, hi = lo + gone, min(n, hi + gone)
             cache.window(lo, hi)
             if lo == n:
-                self.turn += 1
-                return turn.segments(self.rows)
+                return self._turned(turn)
 
     def _compiled(self, turns: TurnDecoder, turn: _Turn) -> list[Segment]:
         """`generate` by compiled code, which comes back for the rows that may have ended."""
@@ -278,8 +316,7 @@ class Session:
                 ]
             )
             slots = slots[~turn.over[rows]]
-        self.turn += 1
-        return turn.segments(self.rows)
+        return self._turned(turn)
 
 
 class _Turn:

@@ -205,6 +205,8 @@ def pieces_of(name, **knobs):
         ("rl", {"sampling": {"temperature": 0.0}}, "temperature is 0.0"),
         ("rl", {"optimizer": {"decay": "steps"}}, "decay is 'steps'"),
         ("rl", {"sampling": {"max_tokens": 20}}, "more than max_tokens = 20"),
+        ("rl", {"router_replay": True}, "router_replay: a Qwen3ForCausalLM has no router"),
+        ("rl", {"router_replay": True, "engine": {"name": "vllm"}}, "router_replay is on, and the experts that vllm"),
     ],
 )
 def test_a_setting_that_cannot_work_is_one_sentence(project, monkeypatch, name, knobs, sentence):
