@@ -61,8 +61,14 @@ def build(args: argparse.Namespace) -> int:
             bad_rows=args.bad_rows,
             names=read_names(args.schema) if args.schema else None,
         )
-    except ValueError as error:
-        raise UserError(str(error)) from error
+    except (ValueError, UserError) as error:
+        if args.schema or not sources:
+            raise UserError(str(error)) from error
+        path, line = bases.write_guess(sources, args.out)
+        raise UserError(
+            f"{error}; how the sources were understood is in {path}: change the line `{line}` there, and build with "
+            f"--schema {path}"
+        ) from error
     print("\n".join(bases.summary(card)))
     print(
         f"written: {args.out}   to change how it was understood, edit {args.out / 'schema.yaml'} and build again with --schema"

@@ -14,19 +14,20 @@ import io
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from synth.knowledge.columns import understand
 from synth.knowledge.kb import KB, Entity, Fact, Relation
 from synth.knowledge.names import Same, resolve
+from synth.knowledge.rows import Reading, Row, quarantine
 from synth.knowledge.text import tidy
-from synth.types import Quarantined, digest
+from synth.types import Quarantined
 
 if TYPE_CHECKING:
-    from synth.knowledge.documents import Document
+    pass
 
-STAGE = "kb"
 THING = "thing"  # the type of an entity whose type nothing states
 BLANK = "all cells of the row are blank: fill it, or remove it"
 LONGEST = 1000  # characters of a name: it stands before every line of its page in the search index
@@ -34,50 +35,6 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _YEAR = re.compile(r"-?\d{1,4}")
 _DATE = re.compile(r"\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])")
 _FLAGS = ("functional", "inverse_functional", "complete")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Row:
-    """One statement as a source makes it: three names (or a literal object), types where stated, the place, and the
-    text found there."""
-
-    subject: str
-    relation: str
-    object: str
-    subject_type: str = ""
-    object_type: str = ""
-    source: str
-    span: str
-
-
-@dataclass(kw_only=True)
-class Reading:
-    """What a reader found in one source.
-
-    rows         statements, in order
-    quarantined  what could not even be read as a statement
-    schema       relation name -> the fields of `Relation` that the source states
-    closed       whether `schema` is the whole schema, so that another relation is a mistake
-    aliases      (type, name) -> other names
-    documents    the pages themselves, where the source has any: for the search engine
-    listed       entity type -> the names of its records, where the source is a table of them: no other is meant
-    none         relation -> subjects of which the source says that they have no object (an empty list)
-    missing      how often a text stood where a value is missing
-    """
-
-    rows: list[Row] = field(default_factory=list)
-    quarantined: list[Quarantined] = field(default_factory=list)
-    schema: dict[str, dict[str, object]] = field(default_factory=dict)
-    closed: bool = False
-    aliases: dict[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
-    documents: list[Document] = field(default_factory=list)
-    listed: dict[str, set[str]] = field(default_factory=dict)
-    none: dict[str, set[str]] = field(default_factory=dict)
-    missing: Counter[str] = field(default_factory=Counter)
-
-    def quarantine(self, reason: str, source: str, why: str, span: str) -> None:
-        """Put a row into the quarantine."""
-        self.quarantined.append(quarantine(reason, source, why, span))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,13 +54,6 @@ class Built:
     def bad(self) -> list[Quarantined]:
         """The quarantined rows that hold something: blank ones are counted, and are no mistake."""
         return [q for q in self.quarantined if q.reason != "blank_row"]
-
-
-def quarantine(reason: str, source: str, why: str, span: str) -> Quarantined:
-    """A row quarantined; `why` is a sentence with its remedy, `span` the row itself, whole."""
-    return Quarantined(
-        id=digest(reason, source, span)[:20], stage=STAGE, reason=reason, evidence=f"{source}: {why} | {span}"
-    )
 
 
 def read_text(path: Path, name: str) -> str:
@@ -324,6 +274,9 @@ def build(
     Of a table the records are taken as all there are, and a value that is missing as unknown: a relation that every
     record of its table has is complete, unless something says whether it is.
     """
+    for reading in readings:
+        if reading.guess:
+            understand(reading, edited)
     relations = schema_of(readings, known, edited)
     merged, doubtful = _one_name(readings, relations, names or {})
     if merged:

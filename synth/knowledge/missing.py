@@ -18,10 +18,8 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from synth.knowledge.ingest import Reading
+from synth.knowledge.rows import Reading
 
 MISSING = (
     *("", "-", "--", "---", "\N{EN DASH}", "\N{EM DASH}", "?", "n/a", "#n/a", "n.a.", "<na>"),

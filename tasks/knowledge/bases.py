@@ -106,6 +106,18 @@ def build_base(
     return card
 
 
+def write_guess(sources: Sequence[Mapping[str, Any]], out: Path) -> tuple[Path, str]:
+    """Write the sources as they were understood beside a base that could not be built; (the file, the line in it that
+    most likely has to change)."""
+    path = out.with_name(f"{out.name}.schema.yaml")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = yaml.safe_dump({"sources": [dict(s) for s in sources]}, sort_keys=False, allow_unicode=True, width=140)
+    path.write_text(text, encoding="utf-8")
+    lines = [line.strip(" -") for line in text.splitlines()]
+    keys = ("id:", "records:", "kind:")
+    return path, next(line for key in keys for line in lines if line.startswith(key))
+
+
 def _read(source: Mapping[str, Any]) -> Reading:
     options = {k: v for k, v in source.items() if k not in ("kind", "path")}
     return read_source(source["path"], source["kind"], name=str(source["path"]), **options)

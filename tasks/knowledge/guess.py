@@ -3,18 +3,25 @@ down, to be edited."""
 
 from __future__ import annotations
 
-import csv
 import json
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from synth.knowledge.documents import SUFFIXES
+from synth.knowledge.ingest import csv_lines
 from synth.knowledge.sources import READERS
+from synth.knowledge.words import label_of, singular
 from tasks.errors import UserError
 
 DATABASES = (".sqlite", ".sqlite3", ".db", ".sql")
+_SOME = 2000  # records that are looked at
+_BYTES = 1 << 22  # of a table, at most
+_PLAIN_LISTS = {"data", "items", "records", "results", "rows", "entries", "list", "values", "docs", "objects"}
+_OTHERS = re.compile(r"\b(?:contact|user|file|host|nick|sur|last|first|middle|ship)\b")
 _PROSE = {".md", ".markdown", ".txt", ".html", ".htm"}
 
 
@@ -39,18 +46,21 @@ def guess(path: Path) -> dict[str, Any]:
         return {"kind": "documents", **source, **({"title": titles[:2]} if titles else {})}
     if suffix in DATABASES:
         return {"kind": "sqlite_tables", **source}
-    if suffix == ".jsonl":
-        return {"kind": "jsonl_triples", **source}
-    if suffix == ".csv":
-        return {
-            "kind": "csv_triples" if {"subject", "relation", "object"} <= set(_header(path)) else "csv_records",
-            **source,
-        }
-    if suffix == ".json" and isinstance(records := _json(path), list):
+    if suffix in (".jsonl", ".ndjson"):
+        some = _lines(path)
+        triples = not some or any(isinstance(r, Mapping) and {"subject", "relation"} <= set(r) for r in some)
+        return {"kind": "jsonl_triples", **source} if triples else _table("json_records", source, path, some)
+    if suffix in (".csv", ".tsv", ".tab"):
+        mark = _delimiter(path)
+        some = _rows(path, mark)
+        if mark == "," and {"subject", "relation", "object"} <= {c.lower() for c in (some[0] if some else {})}:
+            return {"kind": "csv_triples", **source}
+        return _table("csv_records", source | ({"delimiter": mark} if mark != "," else {}), path, some)
+    if suffix == ".json" and (listed := _list(_json(path))):
+        where, records = listed
         first = records[0] if records else None
         if isinstance(first, Mapping) and not {"title", "text"} <= set(first):
-            ids = named(records)
-            return {"kind": "json_records", **source, "type": _singular(path.stem), **({"id": ids[0]} if ids else {})}
+            return _table("json_records", source | ({"records": where} if where else {}), path, records, where)
     if suffix in SUFFIXES:
         return {"kind": "documents", **source}
     raise UserError(
@@ -58,20 +68,68 @@ def guess(path: Path) -> dict[str, Any]:
     )
 
 
-def _singular(stem: str) -> str:
-    """ "countries" -> "country", "songs" -> "song"."""
-    return (
-        f"{stem[:-3]}y"
-        if stem.endswith("ies")
-        else stem[:-1]
-        if stem.endswith("s") and not stem.endswith("ss")
-        else stem
-    )
+def _table(kind: str, source: Mapping[str, Any], path: Path, records: Sequence[Any], where: str = "") -> dict[str, Any]:
+    """A source of records: their type by the list that they stand in, or by the file, and what names them."""
+    stem = where.rsplit(".", 1)[-1] if where and where not in _PLAIN_LISTS else path.stem
+    type_ = re.sub(r"\W+", "_", label_of(re.sub(r"[\W_]*\d+[\W_]*$", "", stem) or stem).lower()).strip("_") or "thing"
+    plain = kind == "json_records" and any(isinstance(r, Mapping) and "name" in r for r in records)
+    ids = named(records, singular(type_)) or (["name"] if plain else unlike(records))
+    return {"kind": kind, **source, "type": singular(type_), **({"id": ids[0]} if ids else {})}
 
 
-def _header(path: Path) -> list[str]:
+def _list(data: Any) -> tuple[str, list[Any]] | None:
+    """(path, the longest list of objects) in a JSON value: the value itself, or below at most three keys."""
+    if isinstance(data, list):
+        return "", data
+    found: list[tuple[int, str, list[Any]]] = []
+
+    def walk(value: Any, path: str, deep: int) -> None:
+        if isinstance(value, list) and len(value) > 1 and all(isinstance(v, Mapping) for v in value):
+            found.append((len(value), path, value))
+        elif isinstance(value, Mapping) and deep:
+            for key, inside in value.items():
+                if "." not in key:
+                    walk(inside, f"{path}.{key}".lstrip("."), deep - 1)
+
+    walk(data, "", 3)
+    if not found:
+        return None
+    _, path, records = max(found, key=lambda f: f[0])
+    return path, records
+
+
+def _lines(path: Path) -> list[Any]:
+    """The first objects of lines of JSON."""
+    out = []
+    with path.open(encoding="utf-8-sig", errors="replace") as lines:
+        for line in islice((x for x in lines if x.strip()), _SOME):
+            try:
+                out.append(json.loads(line))
+            except (ValueError, RecursionError):
+                continue
+    return out
+
+
+def _delimiter(path: Path) -> str:
+    """What separates the cells of the first line: the tab, semicolon or bar where it stands there oftener than the
+    comma."""
     with path.open(encoding="utf-8-sig", errors="replace", newline="") as lines:
-        return [c.strip().lower() for c in next(csv.reader(lines), [])]
+        head = lines.readline()
+    return max(",\t;|", key=head.count)
+
+
+def _rows(path: Path, delimiter: str) -> list[dict[str, str]]:
+    """The first rows of a table, by column."""
+    with path.open(encoding="utf-8-sig", errors="replace", newline="") as lines:
+        head = lines.read(_BYTES)
+    try:
+        rows = [[c.strip() for c in row] for _, row in islice(csv_lines(head, str(path), delimiter=delimiter), _SOME)]
+    except ValueError:  # the reader says it, with its place
+        return []
+    rows = [row for row in rows if row]
+    if len(rows) < 2:
+        return [dict.fromkeys(rows[0], "")] if rows else []
+    return [dict(zip(rows[0], row)) for row in rows[1:]]
 
 
 def _json(path: Path) -> Any:
@@ -81,9 +139,23 @@ def _json(path: Path) -> Any:
         raise UserError(f"{path} is not JSON ({error}): fix it") from error
 
 
-def named(records: Sequence[Any]) -> list[str]:
+def unlike(records: Sequence[Any]) -> list[str]:
+    """Columns that can name records where none says so: the texts of the first differ in all records, and begin with a
+    letter; else whatever differs in all."""
+    some = [r for r in records if isinstance(r, Mapping)]
+    columns = list(dict.fromkeys(k for r in some for k in r if "." not in k))
+    values = {c: [str(r[c]).strip() for r in some if isinstance(r.get(c), str | int)] for c in columns}
+    whole = [
+        c for c, v in values.items() if len(v) == len(some) == len(set(v)) and all(v) and len(max(v, key=len)) <= 80
+    ]
+    texts = [c for c in whole if all(v[:1].isalpha() and len(v) > 2 for v in values[c])]
+    return texts or whole
+
+
+def named(records: Sequence[Any], type: str = "") -> list[str]:
     """The paths at which records have a name: short texts that differ, in nearly all records, under a key that says
-    name or title. The plainest path first, then the shortest texts."""
+    name or title. The plainest path first, then one that says the type, then the shortest texts; a user's, contact's
+    or file's name last."""
     values: dict[str, list[str]] = defaultdict(list)
     some = [r for r in records if isinstance(r, Mapping)]
     for record in some:
@@ -95,6 +167,8 @@ def named(records: Sequence[Any]) -> list[str]:
         place = 0 if parts in (["name"], ["title"]) else 1 if any("name" in p or "title" in p for p in parts) else 2
         mean = sum(map(len, texts)) / len(texts)
         if place < 2 and len(texts) >= 0.9 * len(some) and len(set(texts)) >= 0.9 * len(texts) and 2 < mean <= 60:
+            words = label_of(path.replace(".", " ")).lower()
+            place += (_OTHERS.search(words) is not None) + (place == 1 and (type not in words or not type))
             names.append((place, "short" not in path, len(parts), mean, path))
     return [path for *_, path in sorted(names)]
 

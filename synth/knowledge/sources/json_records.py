@@ -24,7 +24,8 @@ def json_records(
     fields: Mapping[str, Any] | None = None,
     missing: Collection[str] = MISSING,
 ) -> Reading:
-    """Read records: a file with a list of objects, or a folder (its subfolders too) with one object in each *.json.
+    """Read records: a file with a list of objects, lines of objects (*.jsonl), or a folder (its subfolders too) with
+    one object in each *.json.
 
     type      entity type of the records
     id        path of the field that names a record; paths are keys joined by dots, `*` is every value, a list is walked
@@ -44,7 +45,14 @@ def json_records(
     of `fields`.
     """
     wanted = mapping(name, fields)
-    elements = list(_folder(path, name) if path.is_dir() else _records(read_text(path, name), name, records))
+    lines = path.suffix.lower() in (".jsonl", ".ndjson")
+    elements = list(
+        _folder(path, name)
+        if path.is_dir()
+        else _lines(read_text(path, name), name)
+        if lines
+        else _records(read_text(path, name), name, records)
+    )
     if not elements:
         raise ValueError(
             f"{name} holds no file *.json: add some, or take it out of the list of sources"
@@ -65,6 +73,16 @@ def _folder(path: Path, name: str) -> Iterator[tuple[str, Any]]:
                 f"{label} line {error.lineno} column {error.colno} is not JSON ({error.msg}): fix it there"
             ) from error
         yield label, record
+
+
+def _lines(text: str, name: str) -> Iterator[tuple[str, Any]]:
+    """(place, record) of every line that is not blank."""
+    for number, line in enumerate(text.split("\n"), start=1):
+        if line.strip():
+            try:
+                yield f"{name} line {number}", json.loads(line, object_pairs_hook=no_repeated_key)
+            except ValueError as error:
+                raise ValueError(f"{name} line {number} is not JSON ({error}): fix it there") from error
 
 
 def _records(text: str, name: str, records: str) -> Iterator[tuple[str, Any]]:

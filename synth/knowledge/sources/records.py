@@ -99,7 +99,7 @@ def read_records(
 ) -> Reading:
     """The reading of (place, record) pairs; the options are those of `json_records`."""
     wanted = fields or {}
-    reading = Reading(schema={r: {"domain": type, **stated} for r, (_, stated) in wanted.items()})
+    reading = Reading(schema={r: {"domain": type, **stated} for r, (_, stated) in wanted.items()}, guess=fields is None)
     records = list(records)
     by_key = (
         {

@@ -1,0 +1,145 @@
+"""What the columns of a table are about, where nothing says it: numbers with units, points in time, flags, things that
+several records share.
+
+The values of a column decide together; a value that does not fit is quarantined.
+
+    number   nine tenths are numbers, of one unit where they have any ("1,234 km", "$5"): plain numbers, the unit in
+             the words
+    date     nine tenths are dates, or times that begin with one ("2024-05-06T12:30:00Z"); the year is a relation too
+    flag     nothing but yes and no, true and false, or 0 and 1
+    thing    short texts that are no sentences, of which three in ten or more stand in a second record: an entity each
+    text     anything else, as it is
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from synth.knowledge.rows import Reading, Row
+from synth.knowledge.words import thing_of, wording
+from synth.quantities import Quantity, date, quantity
+
+_MOST = 0.9  # share of the values that decides
+_SHARED = 0.3  # share of the records whose value another record has
+_PLAIN = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_TIME = re.compile(r"(\d{4}-\d{2}-\d{2})[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,9})?)?\s?(?:Z|UTC|[+-]\d{2}:?\d{2})?")
+_FLAGS = {"yes": "yes", "no": "no", "true": "yes", "false": "no"}
+_WORDS, _LETTERS = 6, 60  # of a name
+
+
+def understand(reading: Reading, edited: Mapping[str, Mapping[str, object]] | None = None) -> None:
+    """Settle the ranges and words of the relations of a table, in place. A range that is stated, by the source or in
+    `edited`, stands: values are only read as it asks."""
+    columns: dict[str, list[int]] = defaultdict(list)
+    for i, row in enumerate(reading.rows):
+        columns[row.relation].append(i)
+    gone: set[int] = set()
+    for relation, places in columns.items():
+        rows = [reading.rows[i] for i in places]
+        if not any(r.object_type for r in rows):
+            given = {**reading.schema.get(relation, {}), **(edited or {}).get(relation, {})}
+            gone |= _settle(reading, relation, places, rows, str(given.get("range", "")))
+    reading.rows = [row for i, row in enumerate(reading.rows) if i not in gone]
+
+
+def _settle(reading: Reading, relation: str, places: Sequence[int], rows: Sequence[Row], stated: str) -> set[int]:
+    """Rewrite the rows of a column; the places of those that do not fit are returned."""
+    domain = Counter(r.subject_type for r in rows).most_common(1)[0][0]
+    schema = reading.schema.setdefault(relation, {})
+    schema["domain"] = domain
+
+    def say(range_: str, **more: Any) -> None:
+        given = {"range": range_, **wording(relation, domain, range_, **more)}
+        reading.schema[relation] = {**given, **schema}
+
+    values = [r.object for r in rows]
+    flags = {v.lower() for v in values}
+    if stated in ("", "string") and (flags <= _FLAGS.keys() or flags == {"0", "1"}):
+        say("string", flag=True)
+        for i in places:
+            text = reading.rows[i].object.lower()
+            reading.rows[i] = replace(reading.rows[i], object=_FLAGS.get(text) or ("yes" if text == "1" else "no"))
+        return set()
+    days = [_day(v) for v in values] if stated in ("", "date") else []
+    if days and sum(d is not None for d in days) >= _MOST * len(values):
+        say("date")
+        return _dates(reading, relation, domain, places, days)
+    if stated not in ("", "number"):
+        return set()
+    if all(_PLAIN.fullmatch(v) for v in values):
+        year = "year" in relation.lower() and all(re.fullmatch(r"\d{4}", v) for v in values)
+        in_time = all(re.fullmatch(r"1[5-9]\d\d|20\d\d", v) for v in values)
+        founded = wording(relation, domain, "year")["label"]
+        say(
+            "year"
+            if year or (in_time and founded != f"{wording(relation, domain, 'string')['label']} year")
+            else "number"
+        )
+        return set()
+    found = [quantity(v) for v in values]
+    units = Counter(q.unit for q in found if q)
+    if units and sum(units.values()) >= _MOST * len(values):
+        unit = units.most_common(1)[0][0]
+        if units[unit] >= _MOST * sum(units.values()):
+            say("number", unit=unit)
+            return _numbers(reading, relation, unit, places, found)
+    if stated:
+        return set()
+    subjects = reading.listed.get(domain, set())
+    inside = [v in subjects for v in values]
+    if 2 * sum(inside) > len(values):
+        pairs = {(r.subject, r.object) for r in rows}
+        say(domain, both=len(pairs) > 1 and all((y, x) in pairs for x, y in pairs))
+        return set()
+    times = Counter(values)
+    names = all(re.match(r"[^\W\d_]", v) and len(v) <= _LETTERS and len(v.split()) <= _WORDS for v in times)
+    shared = sum(n for n in times.values() if n > 1)
+    if names and len(times) > 1 and shared >= max(2, _SHARED * len(values)):
+        thing = thing_of(relation)
+        thing = thing if thing != domain else f"{thing}_{'kind' if thing != 'kind' else 'group'}"
+        say(thing, single=len({r.subject for r in rows}) == len({(r.subject, r.object) for r in rows}))
+        return set()
+    say("string")
+    return set()
+
+
+def _day(text: str) -> str | None:
+    time = _TIME.fullmatch(text)
+    return date(time[1] if time else text)
+
+
+def _dates(reading: Reading, relation: str, domain: str, places: Sequence[int], days: Sequence[str | None]) -> set[int]:
+    label = str(reading.schema[relation]["label"])
+    year = f"{relation}_year"
+    reading.schema[year] = {"domain": domain, "range": "year", "label": f"{label.removesuffix(' date')} year"}
+    gone = set()
+    for i, day in zip(places, days, strict=True):
+        row = reading.rows[i]
+        if day is None:
+            why = f"{relation!r} is a date elsewhere, here it is not: write 1789-07-14"
+            reading.quarantine("not_a_date", row.source, why, row.span)
+            gone.add(i)
+        else:
+            reading.rows[i] = replace(row, object=day)
+            reading.rows.append(replace(row, relation=year, object=str(int(day[:4]))))
+    return gone
+
+
+def _numbers(
+    reading: Reading, relation: str, unit: str, places: Sequence[int], found: Sequence[Quantity | None]
+) -> set[int]:
+    gone = set()
+    for i, q in zip(places, found, strict=True):
+        row = reading.rows[i]
+        if q is None or q.unit != unit:
+            reason = "not_a_quantity" if q is None else "other_unit"
+            why = f"{relation!r} is in {unit or 'plain numbers'!r} elsewhere: convert it, or mark it as missing"
+            reading.quarantine(reason, row.source, why, row.span)
+            gone.add(i)
+        else:
+            reading.rows[i] = replace(row, object=q.number)
+    return gone

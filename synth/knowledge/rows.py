@@ -1,0 +1,68 @@
+"""What a reader of a source gives: statements as rows of text, what could not be read, and what the source says of
+itself."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from synth.types import Quarantined, digest
+
+if TYPE_CHECKING:
+    from synth.knowledge.documents import Document
+
+STAGE = "kb"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One statement as a source makes it: three names (or a literal object), types where stated, the place, and the
+    text found there."""
+
+    subject: str
+    relation: str
+    object: str
+    subject_type: str = ""
+    object_type: str = ""
+    source: str
+    span: str
+
+
+@dataclass(kw_only=True)
+class Reading:
+    """What a reader found in one source.
+
+    rows         statements, in order
+    quarantined  what could not even be read as a statement
+    schema       relation name -> the fields of `Relation` that the source states
+    closed       whether `schema` is the whole schema, so that another relation is a mistake
+    aliases      (type, name) -> other names
+    documents    the pages themselves, where the source has any: for the search engine
+    listed       entity type -> the names of its records, where the source is a table of them: no other is meant
+    none         relation -> subjects of which the source says that they have no object (an empty list)
+    missing      how often a text stood where a value is missing
+    guess        whether the source is a table of which nobody said what its columns are (`columns.understand`)
+    """
+
+    rows: list[Row] = field(default_factory=list)
+    quarantined: list[Quarantined] = field(default_factory=list)
+    schema: dict[str, dict[str, object]] = field(default_factory=dict)
+    closed: bool = False
+    aliases: dict[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
+    documents: list[Document] = field(default_factory=list)
+    listed: dict[str, set[str]] = field(default_factory=dict)
+    none: dict[str, set[str]] = field(default_factory=dict)
+    missing: Counter[str] = field(default_factory=Counter)
+    guess: bool = False
+
+    def quarantine(self, reason: str, source: str, why: str, span: str) -> None:
+        """Put a row into the quarantine."""
+        self.quarantined.append(quarantine(reason, source, why, span))
+
+
+def quarantine(reason: str, source: str, why: str, span: str) -> Quarantined:
+    """A row quarantined; `why` is a sentence with its remedy, `span` the row itself, whole."""
+    return Quarantined(
+        id=digest(reason, source, span)[:20], stage=STAGE, reason=reason, evidence=f"{source}: {why} | {span}"
+    )

@@ -1,0 +1,232 @@
+"""Words for what a column says: the name of a column as a label, the type of what it holds, and the wording that fits.
+
+a column                   becomes
+Category, category_name    label "category", type "category"
+discoveredBy               label "discoverer"
+founded (years)            label "founding year"
+height (12 m, 13 m)        "a tower with a height of {y} metres"
+country (entities)         "a tower in {y}"
+discontinued (yes, no)     label "discontinued status"
+"""
+
+from __future__ import annotations
+
+import re
+
+_KEPT = {
+    "movies": "movie",
+    "cookies": "cookie",
+    "zombies": "zombie",
+    "calories": "calorie",
+    "pies": "pie",
+    "ties": "tie",
+}
+_IRREGULAR = _KEPT | {
+    **{"people": "person", "persons": "person", "men": "man", "women": "woman", "children": "child"},
+    **{"mice": "mouse", "feet": "foot", "teeth": "tooth", "geese": "goose", "lives": "life", "wives": "wife"},
+    **{"buses": "bus", "gases": "gas", "viruses": "virus", "statuses": "status", "wolves": "wolf", "leaves": "leaf"},
+    **{
+        "indices": "index",
+        "matrices": "matrix",
+        "vertices": "vertex",
+        "criteria": "criterion",
+        "phenomena": "phenomenon",
+    },
+    **{"analyses": "analysis", "bases": "basis", "crises": "crisis", "theses": "thesis", "axes": "axis"},
+}
+_SAME = {
+    "series",
+    "species",
+    "news",
+    "data",
+    "media",
+    "status",
+    "gas",
+    "bus",
+    "lens",
+    "bias",
+    "virus",
+    "campus",
+    "canvas",
+}
+_SAME |= {"physics", "mathematics", "chess", "atlas", "genus", "corpus", "census", "bonus", "iris", "basis", "analysis"}
+
+
+def singular(noun: str) -> str:
+    """One of many: countries, movies, boxes, people -> country, movie, box, person; what is one already stays."""
+    head, gap, last = re.match(r"(.*?)((?:[ _-])?)([^ _-]*)$", noun).groups()  # type: ignore[union-attr]
+    low = last.lower()
+    if low in _IRREGULAR:
+        one = _IRREGULAR[low]
+    elif low in _SAME or not low.endswith("s") or low.endswith(("ss", "us", "is")):
+        one = low
+    elif low.endswith("ies") and len(low) > 4:
+        one = low[:-3] + "y"
+    elif re.search(r"(?:ss|x|z|ch|sh)es$", low):
+        one = low[:-2]
+    else:
+        one = low[:-1]
+    return head + gap + (one[:1].upper() + one[1:] if last[:1].isupper() else one)
+
+
+_AGENTS = {
+    **{"written": "writer", "made": "maker", "built": "builder", "sung": "singer", "drawn": "drawer", "led": "leader"},
+    **{"sold": "seller", "taught": "teacher", "owned": "owner", "invented": "inventor", "created": "creator"},
+    **{"directed": "director", "edited": "editor", "translated": "translator", "illustrated": "illustrator"},
+    **{"narrated": "narrator", "curated": "curator", "operated": "operator", "discovered": "discoverer"},
+    **{"founded": "founder", "designed": "designer", "composed": "composer", "produced": "producer"},
+    **{"published": "publisher", "painted": "painter", "developed": "developer", "performed": "performer"},
+    **{"managed": "manager", "supplied": "supplier", "named": "name giver", "approved": "approver"},
+    **{"posted": "poster", "submitted": "submitter", "recorded": "recorder", "hosted": "host", "sponsored": "sponsor"},
+    **{"coached": "coach", "manufactured": "manufacturer", "distributed": "distributor", "employed": "employer"},
+}
+_EVENTS = {
+    **{"founded": "founding", "born": "birth", "died": "death", "released": "release", "published": "publication"},
+    **{"established": "founding", "built": "construction", "discovered": "discovery", "launched": "launch"},
+    **{"opened": "opening", "closed": "closing", "created": "creation", "updated": "update", "modified": "change"},
+    **{
+        "started": "start",
+        "ended": "end",
+        "ordered": "order",
+        "shipped": "shipping",
+        "hired": "hiring",
+        "signed": "signing",
+    },
+    **{"completed": "completion", "introduced": "introduction", "joined": "joining", "delivered": "delivery"},
+    **{"invented": "invention", "since": "founding", "required": "deadline", "formed": "founding", "expired": "expiry"},
+}
+_GROUPS = {"category", "group", "class", "type", "genre", "family", "department", "league", "team", "club", "order"}
+_GROUPS |= {"phylum", "section", "division", "series", "party", "union", "alliance", "kind", "genus", "tribe", "sector"}
+_PLACES = {"country", "city", "town", "village", "continent", "region", "state", "province", "county", "district"}
+UNITS = {
+    **{"km": "kilometres", "m": "metres", "cm": "centimetres", "mm": "millimetres", "mi": "miles", "ft": "feet"},
+    **{
+        "kg": "kilograms",
+        "g": "grams",
+        "t": "tonnes",
+        "lb": "pounds",
+        "sq km": "square kilometres",
+        "km2": "square kilometres",
+    },
+    **{"km²": "square kilometres", "sq mi": "square miles", "m²": "square metres", "ha": "hectares", "l": "litres"},
+    **{"h": "hours", "min": "minutes", "s": "seconds", "ms": "milliseconds", "kw": "kilowatts", "mw": "megawatts"},
+    **{
+        "km/h": "kilometres an hour",
+        "mph": "miles an hour",
+        "k": "kelvin",
+        "°c": "degrees Celsius",
+        "°f": "degrees Fahrenheit",
+    },
+    **{
+        "%": "percent",
+        "$": "dollars",
+        "€": "euros",
+        "£": "pounds",
+        "usd": "US dollars",
+        "eur": "euros",
+        "kcal": "kilocalories",
+    },
+}
+
+
+def label_of(column: str) -> str:
+    """The name of a column as words: "CompanyName" -> "company name", "GDP" stays."""
+    text = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", " ", column)
+    words = re.sub(r"[\W_]+", " ", text).split() or [column]
+    return " ".join(
+        w if w.isupper() and len(w) <= 5 and len(words) > 1 or w.isupper() and len(w) <= 4 else w.lower() for w in words
+    )
+
+
+def thing_of(column: str) -> str:
+    """The type of what a column of names holds: "category_name" -> "category", "countries" -> "country", "discoveredBy"
+    -> "discoverer"."""
+    label = singular(agent_of(label_of(column)))
+    short = re.sub(r" (?:name|title|id|code|type)$", "", label)
+    return (short or label).lower().replace(" ", "_")
+
+
+def agent_of(label: str) -> str:
+    """ "discovered by" -> "discoverer"; another label stays."""
+    verb = re.fullmatch(r"(?:(?:is|was|been) )?(\w+) by", label)
+    if verb is None:
+        return label
+    return _AGENTS.get(verb[1]) or (f"{verb[1][:-1]}r" if verb[1].endswith("ed") else label)
+
+
+def wording(
+    column: str,
+    domain: str,
+    range: str,
+    *,
+    unit: str = "",
+    flag: bool = False,
+    both: bool = False,
+    single: bool = False,
+) -> dict[str, str]:
+    """The label of a relation and, where its kind has a better one, the templates in place of those of `Relation`.
+
+    range   "number", "year", "date", "string", or a type   unit   of its numbers   flag   whether its values are yes and
+    no   both   whether it holds in both directions (a border)   single   whether a subject has one object at most
+    """
+    label = label_of(column)
+    a_domain = article("{domain}", domain)
+    if range in ("year", "date"):
+        bare = re.sub(r"^(?:year|date)(?: of)? | (?:year|date|at|on|in|time)$", "", label)
+        event = _EVENTS.get(bare, bare)
+        return {"label": label if event == range or bare == "" else f"{event} {range}"}
+    if range == "number" and unit:
+        bare = re.sub(rf" (?:in )?(?:{re.escape(unit.lower())})$", "", label)
+        said = UNITS.get(unit.lower(), unit)
+        return {
+            "label": bare,
+            "passage": f"The {{label}} of {{x}} is {{y}} {said}.",
+            "forward": f"the {{label}} in {said} of {{x}}",
+            "inverse": f"{a_domain} with {article('{label}', bare)} of {{y}} {said}",
+        }
+    if range == "number":
+        return {"label": label}
+    if flag:
+        return {"label": f"{re.sub(r'^(?:is|has) ', '', label)} status"}
+    verb = re.fullmatch(r"(?:(?:is|was) )?(\w+) by", label)
+    label = agent_of(re.sub(r"(?<=\w) (?:name|id)$", "", label) if range != "string" else label)
+    if both:
+        one = singular(label)
+        says = f"{a_domain} that has {{0}} as {article(one, one)}"
+        passage = f"{{x}} has {{y}} as {article(one, one)}."
+        return {
+            "label": one,
+            "passage": passage,
+            "forward": says.replace("{0}", "{x}"),
+            "inverse": says.replace("{0}", "{y}"),
+        }
+    if range == "string" or not single or label.lower().replace(" ", "_") != range:
+        return {"label": label}
+    if verb and (verb[1].endswith("ed") or verb[1] in ("built", "made", "led", "sold", "taught")):
+        return {
+            "label": label,
+            "passage": f"{{x}} was {verb[1]} by {{y}}.",
+            "forward": f"{article('{label}', label)} who {verb[1]} {{x}}",
+            "inverse": f"{a_domain} {verb[1]} by {{y}}",
+        }
+    of, gap = ("belongs to", "in the {label} ") if label.split()[-1] in _GROUPS else ("has", "with the {label} ")
+    of, gap = ("is in", "in ") if label in _PLACES else (of, gap)
+    says = {
+        "belongs to": "{x} belongs to the {label} {y}.",
+        "is in": "{x} is in {y}.",
+        "has": "{x} has the {label} {y}.",
+    }
+    return {
+        "label": label,
+        "passage": says[of],
+        "forward": f"the {{label}} that {{x}} {of}",
+        "inverse": f"{a_domain} {gap}{{y}}",
+    }
+
+
+def article(text: str, noun: str) -> str:
+    """The text with the article of a noun."""
+    an = re.match(r"[aeio]|u(?!ni|se|sa|ti|ra|t[ei])|hour|honou?r|heir|honest", noun.lower()) and not re.match(
+        r"one(?:\b|-)|once|eu|ewe", noun.lower()
+    )
+    return f"{'an' if an else 'a'} {text}"

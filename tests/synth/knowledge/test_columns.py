@@ -1,0 +1,154 @@
+"""Tables of which nobody said what their columns are: what is a number, a day, a flag, a thing; and the words for it."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from flows.cli import main
+from synth.knowledge.ingest import build
+from synth.knowledge.sources import read_source
+from synth.knowledge.words import label_of, singular, thing_of, wording
+from tasks.knowledge import bases
+from tasks.knowledge.guess import guess
+
+KINDS = ("nonmetal", "noble gas", "metal", "halogen")
+NAMES = "Arvium Belon Corite Dulnium Esterium Farion Gorium Halium Ithium Jorium Kelvium Lorium Mirium Norium Ostium "
+NAMES += (
+    "Pellium Quarium Rostium Selium Torium Urdium Velium Wolmium Xerium Yorium Zelium Abrium Brolium Crelium Dorium"
+)
+
+
+def elements() -> list[dict]:
+    """Thirty made-up elements: classes, units, days, flags, gaps."""
+    return [
+        {
+            "symbol": f"{name[0]}{'abcdefghijklmnopqrstuvwxyz'[i % 26]}",
+            "ElementName": name,
+            "category": KINDS[i * 7 % 4],
+            "melting": f"{1_000 + i * i * 13:,} K" if i % 9 else "N/A",
+            "discovered_by": ("Ann Lo", "Bo Ro", "Cy Mo", "Di Go", "unknown")[i * 3 % 5],
+            "found_on": f"{3 + i % 9} May {1700 + i * 7}",
+            "seen_at": f"2024-05-{1 + i % 28:02}T12:30:00Z",
+            "stable": bool(i % 3),
+            "period": 1 + i % 6,
+        }
+        for i, name in enumerate(NAMES.split())
+    ]
+
+
+@pytest.fixture
+def table(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("elements.json").write_text(json.dumps({"source": "a", "data": {"elements": elements()}}))
+    return Path("elements.json")
+
+
+def test_a_flat_table_without_a_schema_gives_questions(table, capsys):
+    assert guess(table) == {
+        "kind": "json_records",
+        "path": "elements.json",
+        "records": "data.elements",
+        "type": "element",
+        "id": "ElementName",
+    }
+    assert main(["kb", "build", "elements.json", "--out", "kb"]) == 0
+    kb = bases.load(Path("kb"))
+    assert {r.name: r.range for r in kb.relations.values()} == {
+        "symbol": "string",
+        "category": "category",
+        "melting": "number",
+        "discovered_by": "discoverer",
+        "found_on": "date",
+        "found_on_year": "year",
+        "seen_at": "date",
+        "seen_at_year": "year",
+        "stable": "string",
+        "period": "number",
+    }
+    assert kb.forward("element:Belon", "melting") == ("1013",) and kb.forward("element:Arvium", "melting") == ()
+    assert kb.forward("element:Belon", "found_on") == ("1707-05-04",)
+    assert kb.forward("element:Belon", "seen_at") == ("2024-05-02",)
+    assert kb.forward("element:Belon", "stable") == ("yes",) and kb.forward("element:Belon", "category") == (
+        "category:halogen",
+    )
+    assert {r.name for r in kb.relations.values() if not r.complete} == {"melting", "discovered_by"}
+    capsys.readouterr()
+    assert main(["questions", "grow", "--kb", "kb", "--out", "q", "--n", "20"]) == 0, "no --closed-world"
+    rows = [json.loads(line) for line in Path("q/questions.jsonl").read_text().splitlines()]
+    assert len(rows) >= 15 and not any("melting" in r["formalization"] for r in rows)
+    assert main(["verify", "q/questions.jsonl", "--kb", "kb"]) == 0
+    assert not any("category of" in r["question"] or " a a " in r["question"] for r in rows)
+    assert main(["kb", "build", "--schema", "kb/schema.yaml", "--out", "again"]) == 0
+    assert bases.load(Path("again")).digest() == kb.digest(), "the schema that was written reads the same"
+
+
+@pytest.mark.parametrize("suffix", ["csv", "tsv", "jsonl"])
+def test_the_same_table_in_other_files(table, suffix):
+    rows = [{**r, "stable": "yes" if r["stable"] else "no"} for r in elements()]
+    if suffix == "jsonl":
+        text = "".join(json.dumps(r) + "\n" for r in rows)
+    else:
+        mark = {"csv": ",", "tsv": "\t"}[suffix]
+        text = "".join(mark.join(f'"{c}"' for c in r) + "\n" for r in [list(rows[0]), *(r.values() for r in rows)])
+    Path(f"elements.{suffix}").write_text(text)
+    kb = bases.build_base([guess(table)], Path("a")), bases.build_base([guess(Path(f"elements.{suffix}"))], Path("b"))
+    assert kb[0]["kb"] == kb[1]["kb"]
+
+
+def test_a_value_that_does_not_fit_its_column_is_set_aside(tmp_path):
+    rows = [{"name": f"N{i}", "width": f"{i} km", "on": f"{1 + i} May 1900"} for i in range(20)]
+    rows[3] |= {"width": "3 miles", "on": "sometime"}
+    (tmp_path / "t.json").write_text(json.dumps(rows))
+    built = build([read_source(tmp_path / "t.json", "json_records", name="t", type="road")])
+    assert sorted(q.reason for q in built.quarantined) == ["not_a_date", "other_unit"]
+    r = built.kb.relations["width"]
+    assert r.sentence("N1", ["1"]) == "The width of N1 is 1 kilometres." and not r.complete
+    assert r.ask_back("5") == "a road with a width of 5 kilometres"
+
+
+def test_a_relation_that_holds_both_ways(tmp_path):
+    rows = [{"name": a, "friends": b} for a, b in (("Ann", ["Bob", "Cy"]), ("Bob", ["Ann"]), ("Cy", ["Ann"]))]
+    (tmp_path / "t.json").write_text(json.dumps(rows))
+    r = build([read_source(tmp_path / "t.json", "json_records", name="t", type="person")]).kb.relations["friends"]
+    assert r.range == "person" and r.ask("A") == "a person that has A as a friend" == r.ask_back("A")
+
+
+def test_what_was_guessed_is_written_when_it_fails(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("things.json").write_text('[{"name": "A"}, {"name": "B"}]')
+    assert main(["kb", "build", "things.json", "--out", "kb"]) == 2
+    said = capsys.readouterr().err
+    assert "no fact can be read" in said and "kb.schema.yaml: change the line `id: name` there" in said
+    assert yaml.safe_load(Path("kb.schema.yaml").read_text())["sources"][0]["type"] == "thing"
+
+
+NOUNS = {"movies": "movie", "countries": "country", "people": "person", "boxes": "box", "classes": "class"}
+NOUNS |= {"series": "series", "status": "status", "glass": "glass", "Order Details": "Order Detail", "movie": "movie"}
+
+
+@pytest.mark.parametrize("noun", NOUNS)
+def test_singular(noun):
+    assert singular(noun) == NOUNS[noun]
+
+
+def test_labels_and_things():
+    assert label_of("CompanyName") == "company name" and label_of("GDP") == "GDP"
+    assert thing_of("category_name") == "category" and thing_of("discoveredBy") == "discoverer"
+    assert wording("founded", "firm", "year")["label"] == "founding year"
+    assert wording("year_discovered", "x", "year")["label"] == "discovery year"
+    assert wording("created_at", "x", "date")["label"] == "creation date"
+    assert wording("isOpen", "shop", "string", flag=True)["label"] == "open status"
+    assert wording("city", "shop", "city", single=True)["inverse"] == "a {domain} in {y}"
+
+
+def test_the_column_that_names(tmp_path):
+    rows = [{"CustomerID": f"X{i}", "ContactName": f"Jo {i}", "CompanyName": f"Firm {i} and Sons"} for i in range(9)]
+    (tmp_path / "Customers.json").write_text(json.dumps(rows))
+    assert (guess(tmp_path / "Customers.json")["id"], guess(tmp_path / "Customers.json")["type"]) == (
+        "CompanyName",
+        "customer",
+    )
+    (tmp_path / "codes.csv").write_text("n,label,x\n1,alpha,5\n2,beta,5\n")
+    assert guess(tmp_path / "codes.csv")["id"] == "label"
