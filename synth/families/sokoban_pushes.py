@@ -1,0 +1,121 @@
+"""The fewest pushes that bring a box to its place.
+
+Certificate: pushes forwards from the values against pulls backwards from the goal of the text. Difficulty axes: size
+of the room, walls, fewest pushes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from collections import deque
+from random import Random
+from typing import Any
+from synth.families._sample import Refused, item
+from synth.families._wordings import Wordings
+from synth.types import Problem, Quarantined, Split
+
+LADDER = (
+    {"size": 4, "walls": 2, "least": 2},
+    {"size": 5, "walls": 5, "least": 3},
+    {"size": 6, "walls": 9, "least": 5},
+    {"size": 8, "walls": 18, "least": 7},
+)
+CERTIFICATE = ("pushes forwards", "pulls backwards from the goal of the text")
+WORDINGS = Wordings(
+    "Sokoban: {room}. You (P) push the box (B) to G. How many pushes are needed at least?",
+    "In the warehouse {room} the worker P must push the box B onto G. What is the fewest number of pushes?",
+    "A robot P can push, never pull, the crate B. Find the least number of pushes that bring it to G: {room}.",
+    "Room: {room}. P walks freely on the floor and pushes B by walking against it. What is the smallest number of pushes until B stands on G?",
+    "The map {room} shows a pusher P, a box B and its target G. Count the pushes of a solution with as few pushes as possible.",
+    answer="Rows are parted by /, # is wall, o is floor; steps without a push do not count. No step is diagonal. Answer with one integer.",
+    room="[#oPBG]+(?:/[#oPBG]+)+",
+)
+Place = tuple[int, int]
+Spec = tuple[list[str], int]
+STEPS = ((0, 1), (1, 0), (0, -1), (-1, 0))
+
+
+def sokoban_pushes(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,)) -> Problem | Quarantined:
+    """Problem `index` of a split: an integer. `levels` are the rungs of the ladder to draw from."""
+    return item(
+        seed,
+        split,
+        index,
+        levels,
+        family="sokoban_pushes",
+        ladder=LADDER,
+        certificate=CERTIFICATE,
+        draw=draw,
+        pose=pose,
+        solve=solve,
+    )
+
+
+def draw(rng: Random, *, size: int, walls: int, least: int) -> tuple[str, Spec]:
+    while True:
+        places = [(r, c) for r in range(size) for c in range(size)]
+        rng.shuffle(places)
+        signs = dict(zip(places, "PBG" + "#" * walls, strict=False))
+        rows = ["".join(signs.get((r, c), "o") for c in range(size)) for r in range(size)]
+        if (pushes := fewest(rows)) >= least:
+            return f"{rows}", (rows, pushes)
+
+
+def fewest(rows: Sequence[str]) -> int:
+    """The least number of pushes, walks being free; -1 where the box cannot get there."""
+    at = {x: (r, c) for r, row in enumerate(rows) for c, x in enumerate(row)}
+    floor = {(r, c) for r, row in enumerate(rows) for c, x in enumerate(row) if x != "#"}
+    best, waiting = {(at["P"], at["B"]): 0}, deque([(at["P"], at["B"])])
+    while waiting:
+        here, box = waiting.popleft()
+        n = best[here, box]
+        if box == at["G"]:
+            return n
+        for r, c in STEPS:
+            there = (here[0] + r, here[1] + c)
+            moved = (there[0] + r, there[1] + c) if there == box else box
+            if there in floor and moved in floor and n + (moved != box) < best.get((there, moved), 1 << 30):
+                best[there, moved] = n + (moved != box)
+                (waiting.append if moved != box else waiting.appendleft)((there, moved))
+    return -1
+
+
+def pose(spec: Spec) -> dict[str, Any]:
+    rows, pushes = spec
+    return {
+        "prompt": WORDINGS.write(room="/".join(rows)),
+        "answer": str(pushes),
+        "verifier": "number",
+        "args": {"kind": "integer"},
+    }
+
+
+def solve(question: str) -> str:
+    rows = WORDINGS.read(question)["room"].split("/")
+    grid = {(r, c): x for r, row in enumerate(rows) for c, x in enumerate(row) if x != "#"}
+    start, box, goal = (next(p for p, x in grid.items() if x == sign) for sign in "PBG")
+
+    def walked(places: set[tuple[Place, Place]]) -> set[tuple[Place, Place]]:
+        """All that can be reached from these without touching the box."""
+        out, waiting = set(places), list(places)
+        while waiting:
+            (r, c), stands = waiting.pop()
+            for there in ((r + 1, c), (r - 1, c), (r, c + 1), (r, c - 1)):
+                if there in grid and there != stands and (there, stands) not in out:
+                    out.add((there, stands))
+                    waiting.append((there, stands))
+        return out
+
+    ring, seen, pulls = walked({(p, goal) for p in grid if p != goal}), set(), 0
+    while (start, box) not in ring:
+        seen |= ring
+        pulled = set()
+        for (r, c), (p, q) in ring:
+            back = (2 * r - p, 2 * c - q)
+            if abs(r - p) + abs(c - q) == 1 and back in grid:
+                pulled.add((back, (r, c)))
+        ring = walked(pulled) - seen
+        pulls += 1
+        if not ring:
+            raise Refused("impossible: the box cannot be brought to the goal")
+    return str(pulls)
