@@ -1,4 +1,4 @@
-"""`espalier clean` on 1,000, 10,000 and 100,000 pairs: `make bench-clean`
+"""`espalier clean` on 1,000, 10,000 and 100,000 pairs, and on labels that are right: `make bench-clean`
 
 The files are those of `make bench-pairs` (benchmarks/pairs.py): prompts of 20 words, sides of 200, five pairs to a prompt,
 with planted exact, near and swapped copies. Each size is one run of the command with its defaults, in a process of its own:
@@ -6,7 +6,13 @@ CPU seconds and greatest memory of that process, and the share of planted copies
 that they copy (of swapped sides either may go). No peer does the same: cleanlab, which finds wrong labels, is given
 probabilities that somebody else has made, and finds no copies.
 
-A size is written when it is done; `--pairs N ...` runs other sizes.
+Gold: what the command does to labels that are right. Three real sets, whose labels their authors checked
+(LLMBar Natural, LLMBar Adversarial but for Neighbor, which is not shipped) or a reference answer decides (GSM8K: a right
+and a wrong solution by the models of Cobbe et al. 2021 to each of 731 questions), as they are: the share that is removed
+or flipped although it is right, and the share that is asked about; and, with 10 % of labels swapped, drawn five times, the
+share of those that is found: removed, flipped or asked about.
+
+A size is written when it is done; `--pairs N ...` runs other sizes, `--pairs` none of them, but gold alone.
 """
 
 from __future__ import annotations
@@ -23,9 +29,16 @@ import numpy as np
 import sklearn
 
 from benchmarks.pairs import write
+from synth.preferences.cleaners._noise import wilson
+from synth.preferences.imported import Reader
+from synth.types import seed_for
+from tasks.pairs.clean import clean_rows
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "clean.json"
+GOLD = ROOT / "benchmarks" / "results" / "clean-gold.json"
+DATA = ROOT.parent / "shared" / "data"
+SWAPPED, DRAWS = 0.1, 5
 SIZES = (1_000, 10_000, 100_000)
 COMMAND = "make bench-clean"
 
@@ -56,6 +69,63 @@ def cleaned(n: int) -> list[dict]:
     return [result(case, *value) for value in values]
 
 
+def gold_sets() -> dict[str, list[tuple[str, str, str]]]:
+    """Name -> (prompt, better side, worse side)."""
+
+    def llmbar(*names: str) -> list[tuple[str, str, str]]:
+        rows = [
+            r for n in names for r in json.loads((DATA / "llmbar" / n / "dataset.json").read_text(encoding="utf-8"))
+        ]
+        return [(r["input"], r[f"output_{r['label']}"], r[f"output_{3 - r['label']}"]) for r in rows]
+
+    solved = []
+    for line in (DATA / "gsm8k" / "example_model_solutions.jsonl").read_text(encoding="utf-8").splitlines():
+        row = json.loads(line)
+        by = {
+            right: [v["solution"] for v in row.values() if isinstance(v, dict) and v["is_correct"] is right]
+            for right in (True, False)
+        }
+        if by[True] and by[False]:
+            solved.append((row["question"], by[True][0], by[False][0]))
+    return {
+        "LLMBar Natural": llmbar("Natural"),
+        "LLMBar Adversarial": llmbar("Adversarial/GPTInst", "Adversarial/GPTOut", "Adversarial/Manual"),
+        "GSM8K solutions": solved,
+    }
+
+
+def judged(rows: list[tuple[str, str, str]], swapped: set[int]) -> tuple[set[int], set[int]]:
+    """(rows removed or flipped, rows asked about) by the defaults of the command."""
+    items = [
+        (f"row {i}", {"prompt": p, "chosen": b if i in swapped else a, "rejected": a if i in swapped else b})
+        for i, (p, a, b) in enumerate(rows)
+    ]
+    cleaned = clean_rows(items, Reader(name="gold"))
+    acted, asked = (
+        {int(p.source.split()[-1]) for p in pairs} for pairs in ((*cleaned.removed, *cleaned.flipped), cleaned.asked)
+    )
+    return acted, asked
+
+
+def gold() -> list[dict]:
+    out = []
+    for name, rows in gold_sets().items():
+        acted, asked = judged(rows, set())
+        found = planted = 0
+        for seed in range(DRAWS):
+            rng = np.random.default_rng(seed_for("clean gold", name, seed))
+            swapped = set(rng.choice(len(rows), round(SWAPPED * len(rows)), replace=False).tolist())
+            found, planted = found + len(swapped & set.union(*judged(rows, swapped))), planted + len(swapped)
+        for metric, k, n, better in [
+            ("right pairs removed or flipped", len(acted), len(rows), "lower"),
+            ("right pairs asked about", len(asked), len(rows), "lower"),
+            ("swapped labels found", found, planted, "higher"),
+        ]:
+            low, high = (round(100 * x, 3) for x in wilson(k, n))
+            out.append(result(name, metric, 100 * k / n, "%", better, n) | {"low": low, "high": high})
+    return out
+
+
 def key(row: dict) -> tuple[str, frozenset[str]]:
     """A pair whichever way its sides stand."""
     prompt = row["prompt"] if isinstance(row["prompt"], str) else row["prompt"][0]["content"]
@@ -77,8 +147,14 @@ def result(case: str, metric: str, value: float, unit: str, better: str, n: int)
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pairs", type=int, nargs="+", default=list(SIZES), metavar="N")
+    parser.add_argument("--pairs", type=int, nargs="*", default=list(SIZES), metavar="N")
     args = parser.parse_args()
+    for r in (measured := gold()):
+        print(
+            f"{r['case']}: {r['metric']} {r['value']:,.4g} {r['unit']} [{r['low']}, {r['high']}] of {r['n']}",
+            flush=True,
+        )
+    GOLD.write_text(json.dumps(measured, indent=1) + "\n", encoding="utf-8")
     known = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else []
     for n in args.pairs:
         new = cleaned(n)

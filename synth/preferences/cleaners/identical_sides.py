@@ -1,6 +1,7 @@
 """Pairs whose two sides say the same: nothing can be learned from the label, whichever it is.
 
-identical_sides    equal after Unicode NFKC, case folding and collapsing of spaces
+identical_sides    equal after Unicode NFKC and trimming
+same_letters       equal but for case and spaces, which may be the task (a title in capitals, indented code); "ask"
 empty_chosen       the chosen side is blank
 same_answer        both sides give the same final answer between <answer> tags: a label about style at best; "ask"
 """
@@ -15,13 +16,14 @@ from synth.types import Decision, PreferencePair
 from synth.verify import extract_answer
 
 
+ASKED = {"same_answer", "same_letters"}
+
+
 def identical_sides(pairs: Sequence[PreferencePair]) -> list[Decision]:
     """Decision "remove" or "ask" with a reason above, else "keep" with sides_differ; score = 1 where it acts."""
     faults = [_fault(pair) for pair in pairs]
     return [
-        verdict(
-            "identical_sides", bool(f), "ask" if f == "same_answer" else "remove", (f, "sides_differ"), float(bool(f))
-        )
+        verdict("identical_sides", bool(f), "ask" if f in ASKED else "remove", (f, "sides_differ"), float(bool(f)))
         for f in faults
     ]
 
@@ -31,7 +33,10 @@ def _fault(pair: PreferencePair) -> str:
     if not chosen:
         return "empty_chosen"
     if chosen == rejected:
-        return "identical_sides"
+        same = (
+            unicodedata.normalize("NFKC", pair.chosen).strip() == unicodedata.normalize("NFKC", pair.rejected).strip()
+        )
+        return "identical_sides" if same else "same_letters"
     answers = [extract_answer(text) for text in (pair.chosen, pair.rejected)]
     return (
         "same_answer"

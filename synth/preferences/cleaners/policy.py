@@ -18,6 +18,16 @@ the log-loss on them; without, T_s = 1, and p is as good as the detectors' own c
                a question, and only what is certain (copies, contradictions, broken text) is removed
     weighted   by 1 - p else, where any detector spoke; 1 where the label is proven right
 
+With `rate: estimated` the probability that is told, and that weighs, begins at the share of wrong labels e of this very
+file: that among the anchors where there are enough, else that of the confident joint (`confident_learning`) of 30 pairs or
+more, within [0.01, 0.49], else the prior. A model of the labels that sees nothing in a pair says 1/2 of either side, and so
+the label is wrong with probability e, not 1/2:
+
+    p      log-odds(e) + log-odds of the mean 1 - score of the models of the labels
+                       + sum over other sources of (log-odds(p_s) - log-odds(prior)) / T_s
+
+Which pairs are flipped, removed or asked about is decided as before.
+
 Nothing is deleted here: the stage keeps what is removed, with this decision and all that led to it.
 """
 
@@ -27,7 +37,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
+import numpy as np
+
 from synth.preferences.cleaners._columns import anchor
+from synth.preferences.cleaners.confident_learning import noise_rate_of_pairs
 from synth.types import Decision, PreferencePair
 
 SOURCES = {
@@ -48,6 +61,7 @@ AGAINST = {  # source -> what it saw, as a person can check it
     "votes": "its annotators, each weighed by how often the others agree with them, are for the rejected side",
     "scores": "its scores are higher for the rejected side",
 }
+LEAST = 30  # pairs that a model of the labels judged, for an estimate of how many labels are wrong
 TEMPERATURES = (0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0)
 THRESHOLDS = (0.5, 0.55, 0.6, 0.65, 0.7)
 
@@ -60,11 +74,14 @@ def policy(
     cost: float = 0.5,
     least: int = 10,
     cautious: bool = False,
+    rate: Literal["assumed", "estimated"] = "assumed",
 ) -> list[Decision]:
     """One decision per pair from `pair.decisions`; score = 1 - p, the probability that the label is right.
 
     prior: share of wrong labels that is assumed. cost: of a right pair removed, where a wrong one kept costs 1.
-    cautious: without anchors a pair is not removed for its label, but asked about. Raises ValueError for a probability outside (0, 1), or a negative cost.
+    cautious: without anchors a pair is not removed for its label, but asked about. rate: what the probability that is told
+    begins at: the prior, or the rate that is estimated of these pairs. Raises ValueError for a probability outside (0, 1), or
+    a negative cost.
     """
     if not 0 < prior < 1 or not 0 < flip_above < 1 or cost < 0:
         raise ValueError(
@@ -76,12 +93,42 @@ def policy(
     enough = len(proven) >= least and len({wrong for _, wrong in proven}) == 2
     heat = {s: _temperature(s, proven, prior) for s in sorted(set(SOURCES.values()))} if enough else {}
     threshold = _threshold(proven, heat, prior, cost) if enough else 0.6
+    share = _rate(pairs, proven if enough else [], prior) if rate == "estimated" else None
+    doubted: Literal["ask", "remove"] = "remove" if enough or not cautious else "ask"
     return [
         _decision(
-            p, e, k, _combined(e, heat, prior), threshold, flip_above, "remove" if enough or not cautious else "ask"
+            p,
+            e,
+            k,
+            _combined(e, heat, prior),
+            threshold,
+            flip_above,
+            doubted,
+            None if share is None else (_told(e, heat, prior, share), share),
         )
         for p, e, k in zip(pairs, evidence, known, strict=True)
     ]
+
+
+def _rate(pairs: Sequence[PreferencePair], proven: Sequence[tuple[Mapping[str, float], bool]], prior: float) -> float:
+    """The share of wrong labels: among the proven ones, else of the confident joint, else the prior."""
+    scores = [d.score for p in pairs for d in p.decisions if d.step == "confident_learning"]
+    if proven:
+        found = sum(wrong for _, wrong in proven) / len(proven)
+    elif len(scores) >= LEAST:
+        found = noise_rate_of_pairs(np.array(scores))
+    else:
+        return prior
+    return min(max(found, 0.01), 0.49)
+
+
+def _told(evidence: Mapping[str, float], heat: Mapping[str, float], prior: float, share: float) -> float:
+    """The probability that the label is wrong where `share` of all are: models of the labels begin at even odds."""
+    base = {"text": 0.0}
+    return _sigmoid(
+        _logit(share)
+        + math.fsum((x - base.get(s, _logit(prior))) / heat.get(s, 1.0) for s, x in sorted(evidence.items()))
+    )
 
 
 def _evidence(pair: PreferencePair) -> dict[str, float]:
@@ -131,14 +178,19 @@ def _decision(
     threshold: float,
     flip_above: float,
     doubted: Literal["ask", "remove"],
+    told: tuple[float, float] | None,
 ) -> Decision:
     against = sorted(s for s, x in evidence.items() if x > 0)
     form = [d for d in pair.decisions if d.step not in SOURCES and d.step != "verified" and d.action == "remove"]
     asks = [d for d in pair.decisions if d.action == "ask"]
     sides = "; ".join(AGAINST[s] for s in against) or "nothing is against it"
-    why = f": {sides} (probability that the label is wrong: {p:.2f})"
+    wrong, share = told or (p, None)
+    among = "" if share is None else f", where {share:.0%} of all labels are"
+    why = f": {sides} (probability that the label is wrong: {wrong:.2f}{among})"
 
-    def say(action: Literal["keep", "weight", "ask", "remove", "flip"], reason: str, score: float = 1 - p) -> Decision:
+    def say(
+        action: Literal["keep", "weight", "ask", "remove", "flip"], reason: str, score: float = 1 - wrong
+    ) -> Decision:
         return Decision(step="policy", action=action, reason=reason, score=score)
 
     if form:

@@ -1,8 +1,8 @@
 """Texts that no label should rest on, by rule: each rule is a reason code, and says on which sides it looks.
 
     encoding     either side   U+FFFD, control characters, or UTF-8 read as Latin-1 ("Ã©", "â€™")
-    pii          any text      an e-mail address, a card number that passes Luhn's check, an IBAN that passes mod 97, a
-                 phone number with +
+    pii          any text      an e-mail address (not of a domain that is reserved for examples), a card number that passes
+                 Luhn's check, an IBAN that passes mod 97, a phone number with +
     refusal      chosen        refuses, while the rejected side does not (for harmful prompts that may be right: "ask")
     truncated    chosen        ends inside a sentence, a code block or a tag, while the rejected side ends well ("ask")
     language     chosen        is mostly in another script than the prompt, while the rejected side is not ("ask")
@@ -22,6 +22,7 @@ from synth.types import Decision, PreferencePair
 
 _BROKEN = re.compile(r"�|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|Ã[\x80-\xbf©¨ª«¤¶¼±³]|â€[™œ\x9d“”˜\x99\x9c]")
 _MAIL = re.compile(r"[\w.+-]{1,64}@[\w-]{1,63}\.[A-Za-z][\w.-]{1,63}")
+_NOBODY = re.compile(r"(?:[\w.-]+\.)?(?:example\.(?:com|net|org)|example|test|invalid|localhost)\.?", re.IGNORECASE)
 _CARD = re.compile(r"(?<![\d.])\d(?:[ -]?\d){12,18}(?![\d.])")
 _IBAN = re.compile(r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){3,7}(?: ?[A-Z0-9]{1,3})?\b")
 _PHONE = re.compile(r"(?<!\w)\+\d{1,3}[ -]?\(?\d{1,4}\)?(?:[ -]?\d{2,4}){2,4}(?!\w)")
@@ -72,7 +73,7 @@ def _pii(pair: PreferencePair) -> bool:
 
 def personal(text: str) -> str:
     """What kind of personal data a text holds: mail, card, iban, phone, or ""."""
-    if "@" in text and _MAIL.search(text):
+    if "@" in text and any(not _NOBODY.fullmatch(m[0].rpartition("@")[2]) for m in _MAIL.finditer(text)):
         return "mail"
     digits = len(text.encode().translate(None, _NO_DIGIT)) if text.isascii() else len(text)
     if digits > 12 and any(_luhn(m[0]) for m in _CARD.finditer(text)):

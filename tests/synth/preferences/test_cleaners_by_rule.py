@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from synth.preferences.cleaners._length import longer_wins
 from synth.preferences.cleaners._noise import estimate, wilson
 from synth.preferences.cleaners._overlap import Protected
+from synth.preferences.cleaners.arithmetic import arithmetic, stated
 from synth.preferences.cleaners.length_balance import length_balance
 from synth.preferences.cleaners.master_keys import is_key, master_keys
 from synth.preferences.cleaners.poisoning import poisoning
@@ -37,7 +38,7 @@ LONG = "one two three four five six seven eight nine ten eleven twelve thirteen 
     [
         ("encoding", {"chosen": "the cafÃ© is open"}, {"chosen": "the café is open, così fan tutte"}),
         ("encoding", {"rejected": "it is � broken"}, {"rejected": "tabs\tand\nlines"}),
-        ("pii", {"chosen": "Write to ann.lee@example.org"}, {"chosen": "Write @ann or ann at example"}),
+        ("pii", {"chosen": "Write to ann.lee@acme.org"}, {"chosen": "Write @ann, ann at example or you@example.org."}),
         (
             "pii",
             {"prompt": "My card is 4111 1111 1111 1111"},
@@ -242,3 +243,40 @@ def test_sources_that_see_the_same_count_once():
 def test_policy_refuses_senseless_knobs():
     with pytest.raises(ValueError, match=r"prior = 0, flip_above = 0.9, cost = 0.5: write probabilities in \(0, 1\)"):
         policy([], prior=0)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("2 plus 7 is 10.", [("2 plus 7", "10", 9)]),
+        ("<<16-3=13>>13, so 4 * 2 + 3 = 11", [("16-3", "13", 13), ("4 * 2 + 3", "11", 11)]),
+        ("$1,000 + $2 = $1,002", [("$1,000 + $2", "$1,002", 1002)]),
+        ("6 / 4 = 1.5", [("6 / 4", "1.5", 1.5)]),
+        ("x + 2 + 3 = 7, (2 + 3) * 4 = 20, 2 + 3 = 5 + 1, a2 + 3 = 9, 3 / 0 = 2", []),
+        ("pages 10-12 is 40, 20% * 50 = 10, 3 1/2 - 2 = 1, 2 + 3 = 5x, 2^3 + 1 = 9", []),
+    ],
+)
+def test_only_whole_sums_are_statements(text, found):
+    assert [(a, b, float(c)) for a, b, c in stated(text)] == found
+
+
+def test_a_wrong_sum_is_asked_about_in_a_sentence_that_a_person_can_check():
+    wrong, right = "2 plus 7 is 10.", "2 plus 7 is 9."
+    said = arithmetic([pair(chosen=a, rejected=b) for a, b in [(wrong, right), (right, wrong), (wrong, wrong)]])
+    assert [d.action for d in said] == ["ask", "keep", "keep"]
+    assert said[0].reason.endswith("says 2 plus 7 is 10, but it is 9; the rejected side has no wrong sum")
+    rounded = arithmetic([pair(chosen="10 / 3 = 3.33 and 7 / 2 = 3", rejected=right)])
+    assert [d.action for d in rounded] == ["keep"]
+
+
+def test_the_probability_that_is_told_begins_at_the_rate_of_this_file():
+    def told(scores, **knobs):
+        given = [pair(i, decisions=said(confident_learning=s)) for i, s in enumerate(scores)]
+        return policy(given, cautious=True, rate="estimated", **knobs)
+
+    # The threshold of 35 scores of 0.9, 5 of 0.2 and 5 of 0.5 is their mean, 34.99 / 45 = 0.78: 35 stay, 5 move (0.8): e = 5 / 40.
+    found = told([0.9] * 35 + [0.2] * 5 + [0.5] * 5)
+    assert found[-1].score == pytest.approx(1 - 5 / 40) and "wrong: 0.12, where 12% of all" in found[-1].reason
+    assert found[0].score == pytest.approx(1 - 1 / (1 + 7 * 9))  # odds 1/7 of the rate, 1/9 of the model
+    assert [d.action for d in found[30:]] == ["weight"] * 5 + ["ask"] * 5 + ["weight"] * 5
+    assert told([0.5] * 5)[0].score == pytest.approx(0.9)  # too few to estimate: the prior

@@ -40,14 +40,16 @@ def test_ten_thousand_pairs_of_one_prompt():
 @pytest.mark.parametrize(
     ("chosen", "rejected", "expected"),
     [
-        ("Yes.", "yes. ", ("remove", "identical_sides")),
+        ("Yes.", "Yes. ", ("remove", "identical_sides")),
+        ("Open Fonts Are Good", "Open fonts are good", ("ask", "same_letters")),
+        ("if x:\n  y", "if x:\ny", ("ask", "same_letters")),
         (" ", "x", ("remove", "empty_chosen")),
         ("x", "", ("keep", "sides_differ")),
         ("<answer>4</answer>", "So <answer> 4</answer>", ("ask", "same_answer")),
         ("<answer>4</answer>", "<answer>5</answer>", ("keep", "sides_differ")),
         ("ab " * 1_700_000, "ab " * 1_700_000 + "c", ("keep", "sides_differ")),
     ],
-    ids=["case", "blank", "empty", "same", "other", "5 MB"],
+    ids=["trimmed", "case", "spaces", "blank", "empty", "same", "other", "5 MB"],
 )
 def test_sides_that_say_the_same(chosen, rejected, expected):
     assert said(identical_sides([pair(chosen, rejected)])) == [expected]
