@@ -4,6 +4,7 @@ part."""
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from synth.families._sample import Refused
@@ -53,6 +54,6 @@ def integers(text: str) -> list[int]:
     return [int(n) for n in re.findall(r"-?[0-9]+", text)]
 
 
-def listed(items: list[str], last: str = "and") -> str:
+def listed(items: Sequence[str], last: str = "and") -> str:
     """ "a", "a and b", "a, b and c"."""
     return f"{', '.join(items[:-1])} {last} {items[-1]}" if len(items) > 1 else items[0]
