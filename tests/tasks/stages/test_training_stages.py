@@ -10,6 +10,7 @@ import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
+import exported
 import pytest
 import small
 import torch
@@ -24,6 +25,7 @@ from tasks.planning.resolve import overlaid
 from tasks.runtime.stage import Stage, load
 from tasks.stages.rl import load_reference
 from tasks.storage import commit, tables
+from training.model import gguf_file
 from training.model.attention import PackedRows
 from training.model.model import head_weight, hidden_states, load_model
 from training.model.quantised import layers
@@ -251,6 +253,18 @@ def test_a_model_path_without_a_tokenizer(project, tmp_path):
         path.unlink()
     with pytest.raises(ValueError, match="has no tokenizer .no tokenizer.json.: copy the tokenizer files"):
         play(project, "sft", model=str(bare))
+
+
+def test_a_gguf_is_taken_with_a_sentence(project, tmp_path, capsys):
+    pytest.importorskip("gguf", reason="pip install 'espalier[gguf]'")
+    model, tokenizer = exported.build("qwen3"), exported.tokenizer()
+    gguf_file.write(model, tokenizer, tmp_path / "a.gguf")
+    play(project, "sft", model=str(tmp_path / "a.gguf"), steps=0)
+    assert (
+        "a.gguf is a GGUF file: its weights are taken out of their quantisation into float32" in capsys.readouterr().err
+    )
+    mine, theirs = load_model(project / "artifacts/sft/model")[0].state_dict(), model.state_dict()
+    assert mine.keys() == theirs.keys() and all(torch.allclose(t, theirs[n]) for n, t in mine.items())
 
 
 def test_truncated_sampling_is_no_setting_of_rl(tmp_path, monkeypatch):
