@@ -37,6 +37,13 @@ _SIDES = {
     "urban",
     "rural",
 }  # said before what they are a side of: "total area"
+_TEMPLATE = re.compile(r"\{\{|\{%|<%|\$\{")
+_LAYOUT = {  # keys of front matter that speak of the page, not of its thing
+    *("layout", "weight", "draft", "slug", "permalink", "url", "date", "lastmod", "updated", "tags", "categories"),
+    *("author", "authors", "description", "template", "toc", "menu", "nav_order", "parent", "has_children", "hide"),
+    *("sidebar", "sidebar_position", "sidebar_label", "keywords", "image", "status", "comments", "published", "order"),
+}
+_HEADS = {"value", "values", "description", "meaning", "type", "default", "details", "notes", "explanation", "example"}
 _NONE = {"", "none", "na", "n/a", "-"}
 _VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track", "wbr"}
 _BLOCK = {"p", "div", "br", "li", "tr", "table", "section", "article", "dl", "dd", "blockquote", "pre", "ul", "ol"} | {
@@ -61,7 +68,8 @@ _MARKUP = re.compile(
 class Document:
     """id: the path below the source, with "#3" for the third of a file; text: plain, lines kept; links: (target title,
     start, end) in `text`; aliases: other names that the page gives itself; facts: (key, value) of its front matter;
-    type: "" where nothing says it."""
+    type: "" where nothing says it; quiet: [start, end) of `text` that search finds and no fact is read from (code,
+    templates, heads of tables)."""
 
     id: str
     title: str
@@ -70,6 +78,7 @@ class Document:
     links: tuple[tuple[str, int, int], ...] = ()
     type: str = ""
     encoding: str = "utf-8"
+    quiet: tuple[tuple[int, int], ...] = ()
 
 
 def harmless(text: str) -> str:
@@ -117,7 +126,14 @@ def read_document(path: Path, name: str, *, titles: Sequence[str] = ("title",)) 
     title = tidy(page.title) or path.stem.replace("_", " ")
     aliases, links = tuple(page.aliases), tuple(page.links)
     yield Document(
-        id=name, title=title, text=page.text, aliases=aliases, links=links, type=page.type, encoding=encoding
+        id=name,
+        title=title,
+        text=page.text,
+        aliases=aliases,
+        links=links,
+        type=page.type,
+        encoding=encoding,
+        quiet=tuple(page.quiet),
     )
 
 
@@ -131,6 +147,7 @@ class _Parts:
     aliases: list[str] = field(default_factory=list)
     links: list[tuple[str, int, int]] = field(default_factory=list)
     type: str = ""
+    quiet: list[tuple[int, int]] = field(default_factory=list)
 
 
 def _plain(raw: str) -> _Parts:
@@ -139,9 +156,9 @@ def _plain(raw: str) -> _Parts:
     return _Parts(text=text, title=first if 0 < len(first) <= 80 and first[-1] not in ".:;,!?" else "")
 
 
-def _markdown(raw: str) -> _Parts:
+def _front(text: str) -> tuple[_Parts, list[str], str]:
+    """(title, type and other names of the front matter, its other keys as lines, the text behind it)."""
     parts, lines = _Parts(), []
-    text = raw.replace("\r\n", "\n").replace("\r", "\n")
     front = re.match(r"---\n(.{0,4000}?)\n---\n", text, re.DOTALL)
     if front:
         text = text[front.end() :]
@@ -153,13 +170,22 @@ def _markdown(raw: str) -> _Parts:
                 parts.type = tidy(value)
             elif key == "aliases":
                 parts.aliases += [a.strip(" \"'") for a in value.strip("[]").split(",") if a.strip(" \"'")]
-            elif key and value:
+            elif key and value and key not in _LAYOUT:
                 lines.append(f"{key}: {value}")
+    return parts, lines, text
+
+
+def _markdown(raw: str) -> _Parts:
+    text = raw.replace("\r\n", "\n").replace("\r", "\n")
+    parts, lines, text = _front(text)
     at, begun, fenced = sum(len(line) + 1 for line in lines), False, False
+    begun_row = 0  # number of the line that the row above became
     for line in text.split("\n"):
         if line.lstrip().startswith(("```", "~~~")):
             fenced = not fenced
             continue
+        if fenced or _TEMPLATE.search(line[:2000]) or "`" in line[:400].partition(":")[0]:
+            parts.quiet.append((at, at + len(line)))
         heading = re.match(r"#{1,6}\s+(.+?)\s*#*$", line) if len(line) < 400 else None
         if heading:
             line = heading[1]
@@ -170,7 +196,11 @@ def _markdown(raw: str) -> _Parts:
         if row and not fenced:
             key, value = row[1].strip(), row[2].strip()
             if not set(key) - set("-: "):
+                above = lines[-1].partition(": ")[2].lower() if begun_row == len(lines) > 0 else ""
+                if above in _HEADS:  # the row above is the head of the table, and not the first row of a box of facts
+                    parts.quiet.append((at - len(lines[-1]) - 1, at))
                 continue
+            begun_row = len(lines) + 1
             line = f"{key.strip('*')}: {value}"
         if not begun and line.strip() and not heading and not row:
             begun = True
@@ -225,7 +255,9 @@ class _Page(HTMLParser):
 
     def __init__(self, raw: str) -> None:
         super().__init__(convert_charrefs=True)
-        self.title, self.type, self.h1 = "", "", ""
+        self.title, self.type, self.h1, self._outer = "", "", "", ""
+        self.quiet: list[tuple[int, int]] = []
+        self._main, self._pre = False, -1
         self.aliases: list[str] = []
         self.links: list[tuple[str, int, int]] = []
         self._out: list[str] = []
@@ -239,7 +271,7 @@ class _Page(HTMLParser):
         self.feed(raw)
         self.close()
         self.text = "".join(self._out)
-        self.title = self.h1 or self.title
+        self.title = self.h1 or self._outer or self.title
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = dict(attrs)
@@ -248,6 +280,10 @@ class _Page(HTMLParser):
         if self._hidden:
             self._hidden += tag not in _VOID
             return
+        if tag in ("main", "article") and not self._main:  # what stands before it is the name of the site
+            self._main, self._outer, self.h1 = True, self.h1, ""
+        if tag == "pre" and self._pre < 0:
+            self._pre = self._at
         style = (given.get("style") or "").replace(" ", "").lower()
         if self._naming == "h1" and tag in _BLOCK:
             self._naming = ""
@@ -282,6 +318,9 @@ class _Page(HTMLParser):
         if self._hidden:
             self._hidden -= tag not in _VOID
             return
+        if tag == "pre" and self._pre >= 0:
+            self.quiet.append((self._pre, self._at))
+            self._pre = -1
         if tag in ("td", "th", "dt", "tr", "table", "dl"):
             self._end_cell()
         if tag in ("tr", "table"):

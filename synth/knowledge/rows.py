@@ -42,6 +42,7 @@ class Reading:
     listed       entity type -> the names of its records, where the source is a table of them: no other is meant
     none         relation -> subjects of which the source says that they have no object (an empty list)
     missing      how often a text stood where a value is missing
+    skipped      files that were not read, and why
     guess        whether the source is a table of which nobody said what its columns are (`columns.understand`)
     """
 
@@ -54,6 +55,7 @@ class Reading:
     listed: dict[str, set[str]] = field(default_factory=dict)
     none: dict[str, set[str]] = field(default_factory=dict)
     missing: Counter[str] = field(default_factory=Counter)
+    skipped: dict[str, str] = field(default_factory=dict)
     guess: bool = False
 
     def quarantine(self, reason: str, source: str, why: str, span: str) -> None:

@@ -164,6 +164,7 @@ def write(folder: Path, kb: KB, quarantined: Sequence[Quarantined], readings: Se
         "passages": len(texts),
         "quarantined": tables.counts(quarantined),
         "missing": dict(sum((r.missing for r in readings), Counter()).most_common()),
+        "skipped": {file: why for r in readings for file, why in r.skipped.items()},
         "documents": len(documents),
         "encodings": _counted(d.encoding for d in documents),
         "index": index.size(),
@@ -241,6 +242,10 @@ def summary(
         lines.append(
             f"{_count(sum(quarantined.values()), 'row')} quarantined: {', '.join(f'{n:,} {r}' for r, n in quarantined.items())} (quarantine.parquet)"
         )
+    if card.get("skipped"):
+        some = [f"{file} ({why})" for file, why in list(card["skipped"].items())[:5]]
+        more = f" and {len(card['skipped']) - 5:,} more (card.json)" if len(card["skipped"]) > 5 else ""
+        lines.append(f"{_count(len(card['skipped']), 'file')} not read: {', '.join(some)}{more}")
     if card.get("missing"):
         texts = ", ".join(f"{n:,} {text!r}" for text, n in list(card["missing"].items())[:6])
         lines.append(f"{_count(sum(card['missing'].values()), 'value')} missing: {texts}")

@@ -11,6 +11,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+from pyarrow import parquet
+
 from synth.knowledge.documents import SUFFIXES
 from synth.knowledge.ingest import csv_lines
 from synth.knowledge.sources import READERS
@@ -50,6 +53,8 @@ def guess(path: Path) -> dict[str, Any]:
         some = _lines(path)
         triples = not some or any(isinstance(r, Mapping) and {"subject", "relation"} <= set(r) for r in some)
         return {"kind": "jsonl_triples", **source} if triples else _table("json_records", source, path, some)
+    if suffix in (".parquet", ".arrow", ".feather"):
+        return _table("arrow_records", source, path, _first_rows(path))
     if suffix in (".csv", ".tsv", ".tab"):
         mark = _delimiter(path)
         some = _rows(path, mark)
@@ -108,6 +113,17 @@ def _lines(path: Path) -> list[Any]:
             except (ValueError, RecursionError):
                 continue
     return out
+
+
+def _first_rows(path: Path) -> list[dict[str, Any]]:
+    """The first rows of a Parquet file; of an Arrow file none, since it has no cheap beginning."""
+    if path.suffix.lower() != ".parquet":
+        return []
+    try:
+        batch = next(parquet.ParquetFile(path).iter_batches(_SOME), None)
+    except (pa.ArrowInvalid, OSError):  # the reader says it
+        return []
+    return batch.to_pylist() if batch is not None else []
 
 
 def _delimiter(path: Path) -> str:

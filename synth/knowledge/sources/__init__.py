@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from synth.knowledge.ingest import Reading
 from synth.knowledge.missing import MISSING, drop_missing
+from synth.knowledge.sources.arrow_records import arrow_records
 from synth.knowledge.sources.csv_records import csv_records
 from synth.knowledge.sources.csv_triples import csv_triples
 from synth.knowledge.sources.documents import documents
@@ -34,7 +35,7 @@ class SourcePiece(Protocol):
 
 READERS = {
     reader.__name__: reader
-    for reader in (csv_triples, jsonl_triples, csv_records, json_records, sqlite_tables, documents)
+    for reader in (csv_triples, jsonl_triples, csv_records, json_records, arrow_records, sqlite_tables, documents)
 }
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import compress
 from pathlib import Path
 
@@ -65,7 +65,7 @@ def documents(
     quarantined; the latter can still be found by search. Raises ValueError where there is no document at all.
     """
     reading = Reading()
-    reading.documents += _pages(path, name, [title] if isinstance(title, str) else title, reading)
+    reading.documents += _told_apart(_pages(path, name, [title] if isinstance(title, str) else title, reading))
     if not reading.documents:
         kinds = ", ".join(SUFFIXES)
         raise ValueError(
@@ -103,6 +103,21 @@ def documents(
     return reading
 
 
+def _told_apart(pages: Iterable[Document]) -> Iterator[Document]:
+    """Pages of files whose titles differ: of two that share one and say something else the second is called by its
+    folder too, or by its file where both lie in one folder."""
+    taken: dict[str, tuple[str, str]] = {}
+    for d in pages:
+        place = Path(d.id)
+        text, folder = taken.get(d.title, (d.text, ""))
+        if text != d.text and "#" not in d.id:
+            own = (place.parent.name if str(place.parent) != folder else "", place.stem)
+            further = (f"{d.title} ({n.replace('_', ' ')})" for n in own if n)
+            d = replace(d, title=next((n for n in further if n not in taken), d.title))
+        taken.setdefault(d.title, (d.text, str(place.parent)))
+        yield d
+
+
 def _first(reading: Reading) -> str:
     return f" that can be read, the first: {reading.quarantined[0].evidence}" if reading.quarantined else ""
 
@@ -110,13 +125,16 @@ def _first(reading: Reading) -> str:
 def _pages(path: Path, name: str, titles: Sequence[str], reading: Reading) -> Iterator[Document]:
     files = sorted(p for p in path.rglob("*") if p.is_file() and not p.is_symlink()) if path.is_dir() else [path]
     for file in files:
-        if (
-            file.suffix.lower() not in SUFFIXES
-            or file.stem.upper() in _ABOUT
-            or any(part.startswith(".") for part in file.relative_to(path).parts)
-        ):
-            continue
         label = f"{name.rstrip('/')}/{file.relative_to(path).as_posix()}" if path.is_dir() else name
+        if any(part.startswith(".") for part in file.relative_to(path).parts):
+            reading.skipped[label] = "a hidden file"
+            continue
+        if file.stem.upper() in _ABOUT:
+            reading.skipped[label] = "it speaks of the collection (a licence)"
+            continue
+        if file.suffix.lower() not in SUFFIXES:
+            reading.skipped[label] = f"no reader of documents knows {file.suffix or 'files without a suffix'}"
+            continue
         try:
             for d in read_document(file, label, titles=titles):
                 if len(d.title) <= LONGEST:
@@ -149,6 +167,8 @@ def _known(titles: Iterable[str], aliases: Mapping[tuple[str, str], tuple[str, .
 
 def _statements(d: Document, known: Mapping[str, str], mentions: bool) -> Iterator[_Said]:
     for m in _PAIR.finditer(d.text):
+        if any(start <= m.start("key") < end for start, end in d.quiet):
+            continue
         key = tidy(m["key"]).strip("*- ")
         if 0 < len(key.split()) <= 9 and not _NO_KEY.search(key) and not d.title.startswith(key):
             value = m["value"]
@@ -167,6 +187,8 @@ def _statements(d: Document, known: Mapping[str, str], mentions: bool) -> Iterat
                 m.end("value"),
             )
     for f in statements(d.text, d.title, d.aliases):
+        if any(start <= f.start < end for start, end in d.quiet):
+            continue
         yield _Said(d, f.relation, f.value, f.kind, f.start, f.end)
     for target, start, end in d.links:
         title = known.get(target.lower()) or known.get(d.text[start:end].lower())

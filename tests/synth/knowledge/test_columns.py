@@ -1,10 +1,15 @@
 """Tables of which nobody said what their columns are: what is a number, a day, a flag, a thing; and the words for it."""
 
 import json
+from datetime import date
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.feather as feather
+import pyarrow.parquet as pq
 import pytest
 import yaml
+from pyarrow import ipc
 
 from flows.cli import main
 from synth.knowledge.ingest import build
@@ -152,3 +157,46 @@ def test_the_column_that_names(tmp_path):
     )
     (tmp_path / "codes.csv").write_text("n,label,x\n1,alpha,5\n2,beta,5\n")
     assert guess(tmp_path / "codes.csv")["id"] == "label"
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "arrow", "feather"])
+def test_tables_of_arrow(tmp_path, suffix):
+    rows = [{"name": f"N{i}", "size": i, "since": date(1900 + i, 2, 3), "tags": ["a", "b"][: i % 3]} for i in range(9)]
+    path, table = tmp_path / f"firms.{suffix}", pa.Table.from_pylist(rows)
+    if suffix == "parquet":
+        pq.write_table(table, path)
+    elif suffix == "feather":
+        feather.write_feather(table, path)
+    else:
+        with ipc.new_stream(path, table.schema) as out:
+            out.write_table(table)
+    assert guess(path)["kind"] == "arrow_records" and guess(path)["type"] == "firm"
+    kb = build([read_source(path, "arrow_records", name="t", type="firm")]).kb
+    assert kb.forward("firm:N4", "since") == ("1904-02-03",) and kb.forward("firm:N4", "size") == ("4",)
+    assert kb.forward("firm:N1", "tags") in (("a",), ("tag:a",)) and kb.relations["tags"].complete
+    path.write_bytes(b"no table at all")
+    with pytest.raises(ValueError, match="is no Parquet or Arrow file"):
+        read_source(path, "arrow_records", name="t")
+
+
+def test_code_templates_and_heads_are_no_facts_and_titles_differ(tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "intro.md").write_text(
+        "---\nlayout: page\nowner: Ann\n---\n# Intro\n\nCapital: Zelton\n\n```yaml\ncity: Danu\n```\n\n"
+        "`key: x` is set\n\nsite: {{ site.name }}\n\n| Field | Value |\n|---|---|\n| River | Selk |\n"
+    )
+    (tmp_path / "intro.md").write_text("# Intro\n\nCapital: Danu\n")
+    (tmp_path / "b.html").write_text(
+        "<header><h1>The Book</h1></header><main><h1>Chapter</h1><pre>mode: fast</pre><p>Owner: Bob</p></main>"
+    )
+    (tmp_path / "c.pdf").write_bytes(b"%PDF")
+    reading = read_source(tmp_path, "documents", name="d")
+    assert {(r.subject, r.relation, r.object) for r in reading.rows} == {
+        ("Intro", "owner", "Ann"),
+        ("Intro", "capital", "Zelton"),
+        ("Intro", "river", "Selk"),
+        ("Intro (d)", "capital", "Danu"),
+        ("Chapter", "owner", "Bob"),
+    }
+    assert not reading.quarantined and reading.skipped == {"d/c.pdf": "no reader of documents knows .pdf"}
+    assert "city: Danu" in reading.documents[0].text, "search still finds it"

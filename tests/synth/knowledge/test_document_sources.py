@@ -214,10 +214,11 @@ def test_files_that_are_no_documents_are_set_aside_and_the_others_go_on(folder):
     (folder / "again.md").write_text("# Norvia\n\nArea: 1 sq km\n")
     (folder / "loop").symlink_to(folder)
     reading, built, facts = read(folder)
-    assert Counter(q.reason for q in reading.quarantined) == {"not_text": 4, "duplicate_title": 1, "other_unit": 1}
+    assert Counter(q.reason for q in reading.quarantined) == {"not_text": 4, "other_unit": 1}
+    assert set(reading.skipped) == {"docs/LICENSE.md", "docs/.hidden.md", "docs/picture.png"}
     assert not any("sq km" in d.text and d.title == "Hidden" for d in reading.documents)
     assert (
-        len([d for d in reading.documents if d.title == "Norvia"]) == 2 and ("Norvia", "country_area", "1") not in facts
+        len([d for d in reading.documents if d.title == "Norvia"]) == 1 and ("Norvia", "country_area", "1") not in facts
     )
     for path in folder.rglob("*"):
         if path.is_file():

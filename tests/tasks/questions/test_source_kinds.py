@@ -7,6 +7,8 @@ import random
 import sqlite3
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import yaml
 
@@ -77,6 +79,13 @@ def json_records(folder: Path) -> list[str]:
     return schema(folder, "json_records", ".json")
 
 
+def arrow_records(folder: Path) -> list[str]:
+    for type_, rows in things().items():
+        keys = dict.fromkeys(k for row in rows for k in row)
+        pq.write_table(pa.table({k: [row.get(k) for row in rows] for k in keys}), folder / f"{type_}.parquet")
+    return schema(folder, "arrow_records", ".parquet")
+
+
 def triples() -> list[tuple[str, str, str]]:
     return [(row["name"], k, v) for rows in things().values() for row in rows for k, v in row.items() if k != "name"]
 
@@ -124,7 +133,7 @@ def documents(folder: Path) -> list[str]:
     return [str(folder / "pages")]
 
 
-KINDS = (csv_records, json_records, csv_triples, jsonl_triples, sqlite_tables, documents)
+KINDS = (csv_records, json_records, arrow_records, csv_triples, jsonl_triples, sqlite_tables, documents)
 
 
 def test_every_kind_of_source_is_here() -> None:
