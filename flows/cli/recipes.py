@@ -108,8 +108,8 @@ def show(args: argparse.Namespace) -> int:
                 f"\n{head.replace('_', ' ')}:\n{textwrap.fill(' '.join(body.split()), 100, initial_indent='  ', subsequent_indent='  ')}"
             )
     root, known = project(), {stage: leaves(knobs(path)) for stage, path in files("stage").items()}
-    bare = plans(root, changed=lambda params: {**params, "recipe": "", "set": {}})
-    full = plans(root, changed=lambda params: {**params, "recipe": args.recipe, "set": {}})
+    bare = plans(root, changed=lambda params: {**params, "recipe": "", "set": {}}, to_run=False)
+    full = plans(root, changed=lambda params: {**params, "recipe": args.recipe, "set": {}}, to_run=False)
     print(f"\nwith the profile {full['_run']['profile']} (values that the recipe changes are marked *):")
     for stage, plan in full.items():
         if "recipe" not in plan or stage == "_run":

@@ -11,7 +11,8 @@ weights      a stage that trains has moved its weights, by its own objective
 parts        every part of a score and every reward of a turn that a piece reads is there in some rollout
 terms        no term is in the loss that the recipe did not ask for
 
-Sizes alone are others than the shipped ones (SIZES): a model of a few thousand weights, three steps, a few prompts. Its turns are
+What a recipe asks of the user, a teacher or a judge, is stood in for: another run of the small model, and a judge that likes right
+answers and then short ones. Sizes alone are others than the shipped ones (SIZES): a model of a few thousand weights, three steps, a few prompts. Its turns are
 those of a script (tasks/lab/script.py), since it has learned nothing.
 """
 
@@ -30,6 +31,7 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import lru_cache, partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -37,19 +39,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from synth.types import Problem, seed_for
+from synth.types import Problem, Scored, seed_for
 from tasks.errors import UserError
 from tasks.lab.script import Script, Scripted
 from tasks.lab.worlds import Room, quiet, run_stage
 from tasks.planning.kinds import settled
 from tasks.planning.parts import TURN, given, reads
 from tasks.planning.pieces import locate
-from tasks.planning.resolve import Resolved, check_params, overlaid, recipe_layers, resolve
+from tasks.planning.resolve import Resolved, asks, check_params, overlaid, recipe_layers, resolve
 from tasks.storage import tables
 from training.learner.learner import Learner, token_stats
 from training.model.model import load_model, new_model, save_model, train_tokenizer
 from training.model.render import Renderer
-from training.types import Group, Terms
+from training.types import Group, Rollout, Terms
 
 ORDER = (
     "kb",
@@ -496,6 +498,9 @@ def planned(name: str, steps: int = STEPS) -> dict[str, Resolved]:
             _put(stages[stage].params, knob, value)
     for stage in ("reward", "prefer", "rl"):
         stages[stage].params["steps"] = steps
+    for at in asks(name):
+        stage, _, knob = at.partition(".")
+        _put(stages[stage].params, knob, STANDS[at]())
     for stage in stages.values():
         for value in (v for v in stage.params.values() if isinstance(v, (list, dict))):
             for spec in value if isinstance(value, list) else [value]:
@@ -515,6 +520,32 @@ def planned(name: str, steps: int = STEPS) -> dict[str, Resolved]:
         trained = [s for s in ("prefer", "rl") if s in named]
         stages["evaluate"].params["models"] = ["base", "sft", *trained]
     return stages
+
+
+STANDS: dict[str, Callable[[], Any]] = {  # what a recipe asks for -> what it gets here
+    "rl.teacher": lambda: str(small_project() / "artifacts" / "sft" / "base"),
+    "rl.judge": lambda: {"url": "http://127.0.0.1:9/v1", "model": "stand-in"},
+}
+
+
+class StandIn:
+    """A judge in the place of the user's: the better of two answers is the right one, of two alike the shorter."""
+
+    endpoint, attacks, spent = SimpleNamespace(model="stand-in"), 0, {}
+
+    def __init__(self, *_: Any) -> None:
+        pass
+
+    def rewarded(self, groups: Sequence[Group]) -> list[Group]:
+        return [replace(g, rollouts=tuple(self._beside(r, g.rollouts) for r in g.rollouts)) for g in groups]
+
+    def _beside(self, one: Rollout, all_: Sequence[Rollout]) -> Rollout:
+        worth = lambda r: (getattr(r.score, "value", 0.0), -r.n_model)  # noqa: E731
+        others = [r for r in all_ if r is not one]
+        won = sum((worth(one) > worth(r)) + 0.5 * (worth(one) == worth(r)) for r in others) / max(len(others), 1)
+        if not isinstance(one.score, Scored):
+            return one
+        return replace(one, score=replace(one.score, parts={**one.score.parts, "judge": won}))
 
 
 def _put(params: dict[str, Any], knob: str, value: Any) -> None:
@@ -642,6 +673,7 @@ def _watching(log: Log, room: Room, script: Callable[[], Script], bits: int) -> 
     with ExitStack() as on:
         on.enter_context(patch.object(Learner, "step", step))
         on.enter_context(patch.object(tables, "read", _read))
+        on.enter_context(patch.object(importlib.import_module("tasks.models.judge"), "rewarding", StandIn))
         for name in ("stages.prefer", "stages.rl", "stages.reward", "stages.evaluate", "models.engines"):
             module = importlib.import_module(f"tasks.{name}")
             for known, other in (("TorchSampler", scripted), ("load_model", _loaded)):

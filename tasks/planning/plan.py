@@ -20,24 +20,28 @@ from tasks.planning import code as src
 from tasks.planning import parts
 from tasks.planning.config import read_yaml
 from tasks.planning.pieces import locate, observed
-from tasks.planning.resolve import check_params, resolve
+from tasks.planning.resolve import check_asked, check_params, resolve
 from tasks.storage import commit
 from tasks.storage.faults import fault
 
 
-def plans(root: Path, changed: Callable[[dict[str, Any]], dict[str, Any]] | None = None) -> dict[str, dict[str, Any]]:
+def plans(
+    root: Path, changed: Callable[[dict[str, Any]], dict[str, Any]] | None = None, *, to_run: bool = True
+) -> dict[str, dict[str, Any]]:
     """Stage -> the content of its plan file, from params.yaml of `root`; under "_run" what concerns the whole run.
     Raises UserError.
 
     changed: params.yaml -> what it is to say instead, for a run that has not been started (`espalier run --set`,
-    `espalier show`).
+    `espalier show`). to_run: whether what a recipe asks of the user must be there.
     """
     path = root / "params.yaml"
     outside = changed and not (root / "dvc.yaml").exists()  # `espalier show` explains a recipe in any folder
     said = {} if outside and not path.exists() else read_yaml(path)
     params = check_params(changed(said) if changed else said, path)
     stages, profile = resolve(params)
-    parts.check(stages)
+    if to_run:
+        check_asked(params["recipe"], stages)
+        parts.check(stages)
     first: dict[str, set[Path]] = {}
     needs: dict[str, list[str]] = {}
     known: src.Imports = {}

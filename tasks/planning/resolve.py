@@ -41,6 +41,7 @@ RECIPE = {
     "checks",
     "behaviour",
     "on_task",
+    "asks",
     "shown",
 }
 PROFILE = {"title", "threads", "stages", "instructions"}
@@ -159,6 +160,27 @@ def recipe_layers(name: str) -> list[Layer]:
         layers.insert(0, Layer(where, _section(recipe.get("stages"), where)))
         name = recipe.get("extends") or ""
     return layers
+
+
+def asks(name: str) -> dict[str, str]:
+    """What a recipe cannot bring, and the user has to: knob ("rl.teacher") -> what it is. That of what it extends first."""
+    asked: dict[str, str] = {}
+    while name:
+        recipe = read_recipe(name)
+        asked = {**(recipe.get("asks") or {}), **asked}
+        name = recipe.get("extends") or ""
+    return asked
+
+
+def check_asked(recipe: str, stages: Mapping[str, Resolved]) -> None:
+    """Raises UserError where a recipe asks for something of the user's, and nothing is set."""
+    for at, what in asks(recipe).items():
+        stage, _, knob = at.partition(".")
+        if not stages[stage].value(knob):
+            raise UserError(
+                f"the recipe {recipe} needs {what}, without which it teaches nothing: set {at} in params.yaml, under "
+                f"`set: {{{stage}: {{{knob}: ...}}}}`"
+            )
 
 
 def check_params(params: Mapping[str, Any], path: Path) -> dict[str, Any]:

@@ -91,6 +91,7 @@ def recipe_schema() -> dict[str, Any]:
         },
         "behaviour": {"type": "object", "description": "the protocol of a comparison in a small world"},
         "on_task": {"type": "object", "description": "the protocol of a comparison on a task of the project's own"},
+        "asks": {"type": "object", "description": "what the user has to bring: knob -> what it is"},
         "shown": {"type": "object", "description": "what tests show, and which"},
     }
     return {

@@ -11,9 +11,6 @@ QUARTERS = 4
 _PARTS = "nothing here gives the parts that it reads, so the plan refuses it"
 KNOWN: dict[str, str] = {  # recipe -> why it does not do all that it says yet; the table only shrinks
     **dict.fromkeys("duoguard guru planner-r1 think-as-locals-carb".split(), _PARTS),
-    "fathom-rapo": "in the small run its reward for calls leaves no group without spread, so the factor is 1 at every step",
-    "on-policy-distillation": "the teacher is the user's; without one the policy learns from itself",
-    "plug-and-play-judge": "the judge is a model of the user's; without one the verifier's value stands for it, on its scale already",
 }
 
 

@@ -4,7 +4,10 @@ sparse.
 "Fathom-DeepResearch: Unlocking Long Horizon Information Retrieval and Synthesis for SLMs", 2025 (RAPO, arXiv
 2509.24107).
 
-    A_i = (r_i - mean(r)) / (std(r) + eps) * min(cap, groups / groups whose rewards differ)
+    A_i = (r_i - mean(r)) / (std(r) + eps) * min(cap, groups / groups that say something)
+
+A group says something where its rewards differ, or, with `of: outcomes`, where some of its answers are right and some
+not: where wrong calls and right ones are paid apart, nearly all rewards differ, and the factor would be 1 for ever.
 
 Shapes: one reward per rollout in, one advantage per rollout out. std is the sample's (n - 1), or the population's. Groups
 without a scored rollout count among neither. The exact factor and its cap are our reading.
@@ -32,8 +35,10 @@ def informative_scale(
     cap: float = 4.0,
     std: Literal["sample", "population"] = "population",
     eps: float = 1e-6,
+    of: Literal["rewards", "outcomes"] = "rewards",
 ) -> Advantages:
-    scored = [r[~np.isnan(r)] for r in rewards]
+    told = rewards if of == "rewards" else [(g.rewards > 0) + 0.0 * g.rewards for g in groups]
+    scored = [r[~np.isnan(r)] for r in told]
     scored = [r for r in scored if len(r)]
     informative = sum(r.min() < r.max() for r in scored)
     factor = min(cap, len(scored) / informative) if informative else 1.0
