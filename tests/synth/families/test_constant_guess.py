@@ -13,7 +13,11 @@ from synth.verify import verify
 
 MOST, PROBLEMS = 0.25, 40
 FEW = {"python_functions": 10, "music_shop_sql": 24}  # scoring takes long
-MANY = {"claims": 300, "critiques": 300}  # of few replies, which forty problems do not tell from a quarter
+MANY = {
+    "claims": 300,
+    "critiques": 300,
+    "local_customs": 300,
+}  # of few replies, which forty problems do not tell from a quarter
 KNOWN = {  # family: (at most this, why)
     "multiple_choice": (0.45, "four letters, and the first problems name B too often"),
     "program_repair": (0.27, "a patch of a line that many of the programs hold, at partial pay"),

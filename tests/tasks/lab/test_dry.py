@@ -71,6 +71,15 @@ def test_what_is_not_small_is_as_shipped():
     assert other <= {*dry.SIZES["rl"], *dry.IF_LARGER["rl"], *dry.FREE["rl"], "steps"}
 
 
+def test_the_judge_that_stands_in_likes_right_answers_and_then_short_ones():
+    from tasks.lab.toy import groups
+
+    (group,) = dry.StandIn().rewarded(groups([[1.0, 0.0, 0.0, float("nan")]], [[3, 3, 5, 2]]))
+    # The right one beats all three. Of the others the shorter one beats the longer, and loses to the one without a score, which is shorter.
+    assert [r.score.parts["judge"] for r in group.rollouts[:3]] == pytest.approx([1, 1 / 3, 0])
+    assert not hasattr(group.rollouts[3].score, "parts")
+
+
 # --- parts are declared, and a plan without a giver is refused ------------------------------------------------------------
 
 

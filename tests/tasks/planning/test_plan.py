@@ -394,6 +394,20 @@ def test_every_shipped_recipe_and_profile_resolves(tmp_path, monkeypatch):
             assert resolve.read_recipe(recipe)["id"] == recipe
 
 
+def test_what_a_recipe_asks_of_the_user_has_to_be_there(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=r"on-policy-distillation needs a teacher .*: set rl.teacher in params.yaml"):
+        made("recipe: on-policy-distillation", tmp_path)
+    assert made("recipe: on-policy-distillation\nset: {rl: {teacher: some/model}}", tmp_path)["rl"]
+    with pytest.raises(UserError, match=r"plug-and-play-judge needs a judge"):
+        made("recipe: plug-and-play-judge", tmp_path)
+    assert plan.plans(tmp_path, lambda params: {**params, "recipe": "plug-and-play-judge"}, to_run=False)
+    own = tmp_path / "pieces/recipes"
+    own.mkdir(parents=True)
+    (own / "mine.yaml").write_text("id: mine\nextends: on-policy-distillation\n")
+    assert list(resolve.asks("mine")) == ["rl.teacher"], "what it extends asks too"
+
+
 def test_yaml():
     assert parse("a: 1e-4\nb: no\nc: 010\nd: 1_000\ne: .5\nf: true\ng:\nh: 1.e3\ni: -3", "x") == {
         "a": 1e-4,
