@@ -36,7 +36,10 @@ from training.rl.compose import compose
 from training.rollout.mismatch import stop_beyond
 from training.rollout.play import Player
 
-ONLY_WITH = {"tasks.models.judge": "judge"}  # imported only where this knob is set: read by the plan
+ONLY_WITH = {
+    "tasks.models.judge": "judge",
+    "tasks.models.ratings": "ratings",
+}  # imported only where this knob is set: read by the plan
 # What a piece's NEEDS may name here, and the knob without which it is not there; "observation": every piece of that kind.
 PROVIDES = {
     "reference": "",
@@ -46,6 +49,7 @@ PROVIDES = {
     "chance": "",
     "distribution": "",
     "value": "critic.loss",
+    "rates": "ratings",
     "observation": "",
 }
 
@@ -84,6 +88,7 @@ def rl(
     group_transforms: Pieces("group_transform") = [],
     envs: Pieces("env") = [{"piece": "search"}, {"piece": "single"}],
     curriculum: Piece("curriculum") = {"piece": "uniform"},
+    ratings: dict = {},  # noqa: B006
     filters: Pieces("filter") = [],
     judge: dict = {},  # noqa: B006
     rewards: Pieces("reward") = [],
@@ -134,6 +139,8 @@ def rl(
         group_transforms: changes of groups after they were played
         envs: environments that problems are played in, with their knobs
         curriculum: which problems come next
+        ratings: two checkpoints that play every problem before training, for filters that read how often each solves it: weak
+            and strong (model folders), tries (16)
         filters: which groups are trained on
         judge: a model behind an endpoint that gives each score the part "judge", how many of the group's other
             answers this one beats; it must stand the attacks before the first rollout (tasks/models/judge.py has the
@@ -207,6 +214,9 @@ def rl(
         max_tokens=sampling.max_tokens,
         sampling=sampling.turn(),
     )
+
+    if ratings:
+        problems = _rated(stage, ratings, problems, player, tokenizer, dtype, device)
 
     def watch(step: int, metrics: Mapping[str, float]) -> None:
         if not metrics.get("lag_max"):  # what older weights wrote differs by what was learned since
@@ -295,6 +305,39 @@ def rl(
         stage.log(
             {f"judge/{name}": float(n) for name, n in referee.spent.items()}
         )  # what was asked again after a kill differs: no output
+
+
+def _rated(
+    stage: Stage,
+    ratings: Mapping[str, Any],
+    problems: list[Problem],
+    player: Player,
+    tokenizer: Any,
+    dtype: str,
+    device: str,
+) -> list[Problem]:
+    """The problems with the rates of two checkpoints, which read the policy's tokens."""
+    from tasks.models.ratings import rated
+
+    def player_of(folder: str) -> Player:
+        model, theirs = load_model(stage.source(folder), dtype=dtype, device=device)
+        if theirs.get_vocab() != tokenizer.get_vocab():
+            raise UserError(
+                f"rl.ratings: {folder} has another tokenizer than the policy: name a checkpoint of the same family"
+            )
+        sampler = engines.sampler(
+            "torch",
+            model,
+            player.renderer.end_id,
+            folder=stage.input("sft", "model"),
+            work=stage.work / "ratings",
+            max_length=player.max_tokens,
+            dtype=dtype,
+            memory=0.0,
+        )
+        return replace(player, sampler=sampler)
+
+    return rated(ratings, problems, player_of, seed_for(stage.seed, "rl", "ratings"))
 
 
 def _referee(stage: Stage, judge: Mapping[str, Any], problems: list[Problem], readers: list[Any], answers: int) -> Any:

@@ -5,9 +5,10 @@ Cheng et al. 2025, "Revisiting Reinforcement Learning for LLM Reasoning from A C
 
     drop where weak >= always ("too_easy"), where strong <= never ("too_hard"), where weak > strong ("mislabelled")
 
-weak and strong are the pass rates of two models, parts of the scores with these names (the mean over the group). A
-program cannot be worse for being stronger: where it is, the label is likely wrong. Shapes: one verdict per group: None
-(keep) or a reason, "unscorable" without a score. A group whose scores lack these parts is kept: nobody rated it.
+weak and strong are the pass rates of two models: those that stand in the problem's lineage under "rates" (the knob `ratings` of the
+stage rl has two checkpoints play every problem before training), or else parts of the scores with these names (the mean over
+the group). A program cannot be worse for being stronger: where it is, the label is likely wrong. Shapes: one verdict per
+group: None (keep) or a reason, "unscorable" without a score. A group that nobody rated is kept.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import numpy as np
 from synth.types import Scored
 from training.types import Group, Rewards
 
-READS = ("weak", "strong")
+NEEDS = ("rates",)
 
 
 def two_models(
@@ -35,7 +36,8 @@ def two_models(
         scores = [r.score for r in group.rollouts if isinstance(r.score, Scored)]
         if not scores:
             return "unscorable"
-        rated = [s.parts for s in scores if {"weak", "strong"} <= s.parts.keys()]
+        told = group.rollouts[0].problem.lineage.get("rates") or {}
+        rated = [x for x in ([told] if told else [s.parts for s in scores]) if {"weak", "strong"} <= x.keys()]
         if not rated:
             return None
         weak, strong = (float(np.mean([p[k] for p in rated])) for k in ("weak", "strong"))
