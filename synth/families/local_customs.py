@@ -18,7 +18,7 @@ from synth.types import Problem, Quarantined, Split
 
 LADDER = ({"traits": 2}, {"traits": 3}, {"traits": 4})
 CERTIFICATE = ("weights of what each reply has", "weights of what each reply lacks, from the text")
-TRAITS = ("brief", "formal", "warm", "frank", "modest", "playful", "exact", "polite")
+TRAITS: tuple[str, ...] = ("brief", "formal", "warm", "frank", "modest", "playful", "exact", "polite")
 CUSTOMS = {  # land -> criterion -> weight in tenths
     "Tamar": {"brief": 5, "formal": 3, "exact": 2},
     "Olvia": {"warm": 5, "polite": 3, "modest": 2},

@@ -20,8 +20,8 @@ LADDER = (
     {"cities": 5, "days": 4, "avoided": 1},
 )
 CERTIFICATE = ("a plan drawn by walking the roads", "search over all plans from the text")
-NAMES = ("Oslo", "Lima", "Rome", "Cairo", "Quito", "Turin", "Bergen", "Delhi", "Porto", "Izmir")
-SIGHTS = (
+NAMES: tuple[str, ...] = ("Oslo", "Lima", "Rome", "Cairo", "Quito", "Turin", "Bergen", "Delhi", "Porto", "Izmir")
+SIGHTS: tuple[str, ...] = (
     "harbour",
     "ruins",
     "museum",

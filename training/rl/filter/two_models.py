@@ -20,7 +20,7 @@ import numpy as np
 from synth.types import Scored
 from training.types import Group, Rewards
 
-NEEDS = ("rates",)
+NEEDS = {"rates"}
 
 
 def two_models(
