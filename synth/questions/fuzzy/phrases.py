@@ -29,6 +29,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from synth.knowledge.kb import Relation
+from synth.knowledge.words import article
 from synth.questions.fuzzy.spans import KINDS
 
 SLOT = "\0"
@@ -63,7 +64,7 @@ class Phrase(NamedTuple):
 
 def indefinite(noun: str) -> str:
     """The noun with its article."""
-    return f"{'an' if noun[:1].lower() in 'aeiou' else 'a'} {noun}"
+    return article(noun, noun)
 
 
 def spoken(type: str) -> str:
