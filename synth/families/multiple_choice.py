@@ -1,4 +1,4 @@
-"""Four statements about numbers, each labelled true or false by computation: which one is true, or which one is false?
+"""Six statements about numbers, each labelled true or false by computation: which one is true, or which one is false?
 
 Certificate: a statement is built to be true or false from drawn numbers; from the text every statement is judged by
 another computation, and exactly one must stand out. The labels are in the worked answer. Difficulty axes: size of the
@@ -23,7 +23,7 @@ LADDER = (
     {"size": 999, "mixed": True},
 )
 CERTIFICATE = ("built to be true or false", "judged from the text by trial division, fractions and enumeration")
-_TEXT = re.compile(r"Which statement is (true|false)\? A\) (.+) B\) (.+) C\) (.+) D\) (.+)")
+_TEXT = re.compile(r"Which statement is (true|false)\? A\) (.+) B\) (.+) C\) (.+) D\) (.+) E\) (.+) F\) (.+)")
 _STATEMENTS = [
     ("prime", re.compile(r"(\d+) is prime")),
     ("divides", re.compile(r"(\d+) divides (\d+)")),
@@ -35,7 +35,7 @@ _STATEMENTS = [
 
 
 def multiple_choice(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,)) -> Problem | Quarantined:
-    """Problem `index` of a split: a letter from A to D. `levels` are the rungs of the ladder to draw from."""
+    """Problem `index` of a split: a letter from A to F. `levels` are the rungs of the ladder to draw from."""
     return item(
         seed,
         split,
@@ -52,9 +52,9 @@ def multiple_choice(seed: int, split: Split, index: int, *, levels: Sequence[int
 
 def draw(rng: Random, *, size: int, mixed: bool) -> tuple[str, tuple[bool, list[tuple[bool, str]]]]:
     kinds = [name for name, _ in _STATEMENTS]
-    kind, largest, place = rng.choice(kinds), rng.random() < 0.5, rng.randrange(4)
+    kind, largest, place = rng.choice(kinds), rng.random() < 0.5, rng.randrange(6)
     options: list[tuple[bool, str]] = []
-    while len(options) < 4:
+    while len(options) < 6:
         label = largest if len(options) == place else not largest
         text = statement(rng, rng.choice(kinds) if mixed else kind, size, label)
         if text not in [t for _, t in options]:
@@ -88,10 +88,10 @@ def statement(rng: Random, kind: str, size: int, label: bool) -> str:
 
 def pose(spec: tuple[bool, list[tuple[bool, str]]]) -> dict[str, Any]:
     largest, options = spec
-    listed = " ".join(f"{letter}) {text}" for letter, (_, text) in zip("ABCD", options, strict=True))
-    answer = "ABCD"[[label for label, _ in options].index(largest)]
+    listed = " ".join(f"{letter}) {text}" for letter, (_, text) in zip("ABCDEF", options, strict=True))
+    answer = "ABCDEF"[[label for label, _ in options].index(largest)]
     working = ", ".join(
-        f"{letter} {'true' if label else 'false'}" for letter, (label, _) in zip("ABCD", options, strict=True)
+        f"{letter} {'true' if label else 'false'}" for letter, (label, _) in zip("ABCDEF", options, strict=True)
     )
     return {
         "prompt": f"Which statement is {'true' if largest else 'false'}? {listed}",
@@ -125,7 +125,7 @@ def judge(text: str) -> bool:
 
 def solve(question: str) -> str:
     wanted, *texts = parsed(_TEXT, question).groups()
-    fits = [letter for letter, text in zip("ABCD", texts, strict=True) if judge(text) == (wanted == "true")]
+    fits = [letter for letter, text in zip("ABCDEF", texts, strict=True) if judge(text) == (wanted == "true")]
     if len(fits) != 1:
         raise Refused(f"not_unique: {' '.join(fits) or 'no option'} fits")
     return fits[0]

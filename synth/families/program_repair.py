@@ -23,11 +23,11 @@ LADDER = (
 )
 CERTIFICATE = ("drawn and broken", "all edits of one line, run on the issue's examples")
 _TEXT = re.compile(
-    r"Mend one line: (x = x [-+*] \d(?:; x = x [-+*] \d)*)\. It should turn ((?:-?\d+ into -?\d+(?:, )?)+)\."
+    r"Mend one line: (x = x [-+*] \d+(?:; x = x [-+*] \d+)*)\. It should turn ((?:-?\d+ into -?\d+(?:, )?)+)\."
 )
-_LINE = re.compile(r"x = x ([-+*]) (\d)")
+_LINE = re.compile(r"x = x ([-+*]) (\d+)")
 Line = tuple[str, int]
-EDITS: tuple[Line, ...] = tuple((o, k) for o in "+-*" for k in range(1, 10) if (o, k) != ("*", 1))
+EDITS: tuple[Line, ...] = tuple((o, k) for o in "+-*" for k in range(1, 20) if (o, k) != ("*", 1))
 
 
 def program_repair(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,)) -> Problem | Quarantined:

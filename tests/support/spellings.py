@@ -337,7 +337,7 @@ def assignment(p: Problem) -> tuple[Forms, Forms]:
 
 def choice(p: Problem) -> tuple[Forms, Forms]:
     gold = p.answer
-    others = [x for x in "ABCD" if x != gold]
+    others = [x for x in "ABCDEF" if x != gold]
     right: Forms = wrapped(gold) | {
         "small": gold.lower(),
         "parentheses": f"({gold})",
@@ -354,10 +354,10 @@ def choice(p: Problem) -> tuple[Forms, Forms]:
         | {
             "two": f"{gold}, {others[0]}",
             "and": f"{gold} and {others[0]}",
-            "none": "E",
+            "none": "G",
             "sharp": f"{gold}#",
             "minus": f"{gold}-",
-            "number": str("ABCD".index(gold) + 1),
+            "number": str("ABCDEF".index(gold) + 1),
             "look-alike": gold.translate({65: 0x410, 66: 0x412, 67: 0x421, 68: 0x44E}),
         }
     )
