@@ -137,7 +137,7 @@ def unnamed_cache(root: Path) -> Iterator[Item]:
 
 def cache_objects(root: Path) -> list[Path]:
     """The files of DVC's cache, whose MD5 is their name."""
-    return sorted(p for p in (root / ".dvc" / "cache" / "files" / "md5").glob("??/*") if p.is_file())
+    return sorted((root / ".dvc" / "cache" / "files" / "md5").glob("??/*"))
 
 
 def old_runs(root: Path) -> Iterator[Item]:
@@ -197,13 +197,21 @@ def damaged(root: Path, *, dry: bool = False) -> list[str]:
             if not dry:
                 commit.remove(folder)
     for path in cache_objects(root):
+        if wrong := _wrong(path):
+            problems.append(f"{path} {wrong}")
+            if not dry:
+                commit.remove(path)
+    return problems
+
+
+def _wrong(path: Path) -> str:
+    """What is wrong with an object of the cache; "" where it is what was written."""
+    try:
         with path.open("rb") as f:
             right = hashlib.file_digest(f, "md5").hexdigest() == path.parent.name + path.name.removesuffix(".dir")
-        if not right:
-            problems.append(f"{path} is not what its name says")
-            if not dry:
-                path.unlink()
-    return problems
+    except OSError as e:
+        return f"cannot be read ({(e.strerror or str(e)).lower()})"
+    return "" if right else "is not what its name says"
 
 
 def outputs(root: Path) -> dict[str, list[Any]]:
@@ -235,9 +243,11 @@ def restored(root: Path, before: Mapping[str, list[Any]]) -> list[str]:
             restored_files.append(f"{str(e).rstrip(': ')}; DVC's cache had it so")
             commit.remove(folder)
             state = Snapshot(root, "", "", "", stages_of(read_text(root / "dvc.lock")))
-            for path in state.objects(stage):
-                if commit.file_md5(path) != path.parent.name + path.name.removesuffix(".dir"):
-                    path.unlink()
+            objects = state.objects(stage)
+            bad = [p for p in objects if commit.file_md5(p) != p.parent.name + p.name.removesuffix(".dir")]
+            # All sound: a damaged list of files was restored, hashed again by DVC, and so has a right name by now.
+            for path in bad or [p for p in objects if p.suffix == ".dir"]:
+                path.unlink()
     return restored_files
 
 

@@ -21,6 +21,7 @@ import yaml
 
 from tasks.errors import UserError, nearest
 from tasks.planning.config import read_text
+from tasks.runtime import dvc
 from tasks.runtime.stage import REMEDY
 from tasks.storage import commit
 from tasks.storage.commit import file_md5
@@ -139,7 +140,8 @@ class Snapshot:
 
 
 def cache(root: Path) -> Path:
-    """DVC's cache: `cache.dir` of its configuration, or .dvc/cache."""
+    """DVC's cache: `cache.dir` of its configuration, or .dvc/cache. Raises UserError where that cannot be read."""
+    dvc.configured(root)
     config = configparser.ConfigParser()
     config.read([root / ".dvc" / "config", root / ".dvc" / "config.local"])
     own = config.get("cache", "dir", fallback="")

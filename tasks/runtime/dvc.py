@@ -40,9 +40,25 @@ def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     return {**os.environ, "PATH": path, "PYTHONUNBUFFERED": "1", **(extra or {})}
 
 
+def configured(root: Path) -> None:
+    """Raises UserError where DVC's settings of the project cannot be read: DVC itself ends in an error of a library."""
+    from configobj import ConfigObj, ConfigObjError
+
+    path = root / ".dvc" / "config"
+    try:
+        if path.exists():
+            ConfigObj(str(path), file_error=True)
+    except (ConfigObjError, OSError, UnicodeDecodeError) as e:
+        why = getattr(e, "strerror", None) or str(e)
+        raise UserError(
+            f"DVC's settings {path} cannot be read ({why}): `git checkout -- .dvc/config` takes them from the last commit"
+        ) from None
+
+
 def run(args: Sequence[str], root: Path, extra: Mapping[str, str] | None = None) -> int:
     """Run `dvc <args>` in `root`, its output on ours, and return its exit code. DVC is ended when we are: its stage
-    then ends itself."""
+    then ends itself. Raises UserError where its settings cannot be read."""
+    configured(root)
     child = subprocess.Popen(process.ending_with_us("dvc", *args), cwd=root, env=environment(extra))
     try:
         return child.wait()
@@ -55,6 +71,7 @@ def run(args: Sequence[str], root: Path, extra: Mapping[str, str] | None = None)
 def ask(args: Sequence[str], root: Path) -> Any:
     """The JSON that `dvc <args> --json` prints. Raises UserError where a run holds DVC's locks, else with DVC's own
     last words."""
+    configured(root)
     done = subprocess.run(
         [sys.executable, "-P", "-m", "dvc", *args, "--json"],
         cwd=root,
@@ -213,6 +230,7 @@ def stage(
         output.append(line)
         each(line)
 
+    configured(root)
     command = process.ending_with_us("dvc", "repro", "-s", name)
     try:
         code = process.run_group(command, cwd=root, env=environment(extra), each=hear, seconds=seconds)
@@ -239,6 +257,7 @@ def stage(
 def save(name: str, message: str, root: Path) -> None:
     """`dvc exp save`: what lies in the checkout becomes an experiment of this name in git; the branch stays as it
     is."""
+    configured(root)
     done = subprocess.run(
         [sys.executable, "-P", "-m", "dvc", "exp", "save", "-q", "-f", "-n", name, "-m", message, "-I", "dvc.lock"],
         cwd=root,
@@ -331,16 +350,20 @@ def alone(root: Path, queue: Callable[[], None] | None = None) -> Iterator[None]
 
 def _mend(root: Path) -> None:
     """A dvc that was killed while it wrote its file of locks leaves half of one, and every later dvc refuses to read
-    it."""
-    path = root / ".dvc" / "tmp" / "rwlock"
-    try:
-        sound = isinstance(json.loads(path.read_bytes()), dict)
-    except FileNotFoundError:
-        return
-    except (OSError, ValueError):
-        sound = False
-    if not sound:
-        state.quarantine(path, "it is no file of DVC's locks", "DVC makes it anew")
+    it; nor does it start where a file that it only locks cannot be opened."""
+    folder = root / ".dvc" / "tmp"
+    for name in ("rwlock", "rwlock.lock", "lock"):
+        path = folder / name
+        try:
+            with path.open("r+b") as f:
+                held = json.load(f) if name == "rwlock" else {}
+                sound = isinstance(held, dict) and held.keys() <= {"read", "write"}
+        except FileNotFoundError:
+            continue
+        except (OSError, ValueError):
+            sound = False
+        if not sound:
+            state.quarantine(path, "it is no file of DVC's locks", "DVC makes it anew")
 
 
 def _locked(file: Any) -> bool:
@@ -353,6 +376,7 @@ def _locked(file: Any) -> bool:
 
 def unnamed(root: Path) -> list[Path]:
     """Objects of the cache that neither the working directory nor a commit nor an experiment names."""
+    configured(root)
     done = subprocess.run(
         [sys.executable, "-P", "-m", "dvc", *_gc(root), "--dry"],
         cwd=root,

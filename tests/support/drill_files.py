@@ -349,6 +349,7 @@ def warm() -> None:
         return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
     def run(args: Sequence[str], root: Path, extra: Mapping[str, str] | None = None) -> int:
+        our_dvc.configured(root)  # as the function that this one stands for
         return forked(args, root, extra, None)
 
     class Subprocess:

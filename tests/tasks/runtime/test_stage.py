@@ -13,6 +13,8 @@ import pytest
 from sealed import seal
 
 from tasks.errors import UserError
+from tasks.results import garbage
+from tasks.results.snapshots import cache
 from tasks.runtime import dvc, process
 from tasks.runtime.progress import Progress
 from tasks.runtime.stage import Stage
@@ -192,6 +194,44 @@ def test_progress_is_quiet_in_a_log_unless_it_lasts(capsys, monkeypatch):
     with Progress(4, "steps") as bar:
         bar.update(2, loss=0.51234)
     assert "2/4" in (said := capsys.readouterr().err) and "loss 0.5123" in said and "\r" not in said
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("rwlock", '{"version": 99}'), ("rwlock", "{"), ("rwlock.lock", None), ("lock", None)]
+)
+def test_lock_files_that_dvc_would_refuse_are_put_aside(root, capsys, name, text):
+    """text: what the file holds; None: a folder is in its place."""
+    path = root / ".dvc/tmp" / name
+    (path if text is None else path.parent).mkdir(parents=True)
+    if text is not None:
+        path.write_text(text)
+    (path.parent / ("lock" if name != "lock" else "rwlock")).write_text("{}")  # a sound one stays
+    with dvc.alone(root):
+        assert not path.exists()
+    assert f"{name} is damaged" in capsys.readouterr().err and len(list(path.parent.iterdir())) == 2
+
+
+@pytest.mark.parametrize("wrong", ["[core]\n    analytics = false\n    check", "{", None])
+def test_settings_of_dvc_that_cannot_be_read_are_one_sentence(root, wrong):
+    path = root / ".dvc/config"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("[core]\n    analytics = false\n")
+    dvc.configured(root)
+    path.unlink()
+    path.mkdir() if wrong is None else path.write_text(wrong)
+    for ask in (lambda: dvc.ask(["status"], root), lambda: dvc.reproduce(root), lambda: cache(root)):
+        with pytest.raises(UserError, match=r"\.dvc/config cannot be read .*git checkout"):
+            ask()
+
+
+def test_objects_of_the_cache_that_cannot_be_read_are_removed(root):
+    folder = root / ".dvc/cache/files/md5"
+    sound, other = folder / "90/0150983cd24fb0d6963f7d28e17f72", folder / "00/aa"  # of "abc"
+    sound.parent.mkdir(parents=True)
+    sound.write_bytes(b"abc")
+    (other / "inside").mkdir(parents=True)
+    (line,) = garbage.damaged(root)
+    assert "00/aa cannot be read (is a directory)" in line and sound.exists() and not other.exists()
 
 
 def test_empty_side_files_stop_nothing(root, capsys):

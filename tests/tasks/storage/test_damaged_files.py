@@ -1,10 +1,12 @@
 """A sample of `make drill-files`: what a run leaves is damaged, and every command that is cheap ends with a sentence."""
 
+import os
 import random
 import shutil
 
 import drill_files
 import pytest
+import yaml
 
 pytestmark = pytest.mark.slow
 SEED, SAMPLE = 5, 6
@@ -39,6 +41,26 @@ def test_a_model_that_was_flipped_in_the_cache_is_made_anew(pristine, tmp_path, 
     said = capfd.readouterr().err
     assert "scores.parquet is not what was written" in said and "made anew now" in said
     assert (root / "artifacts/evaluate/scores.parquet").read_bytes() == right == object_.read_bytes()
+
+
+def test_a_list_of_files_that_was_flipped_in_the_cache_is_made_anew(pristine, tmp_path, capfd):
+    """DVC restored the folder with a file of another name, hashed it again, and gave that to dvc.lock: every later run
+    restored it, whatever was removed."""
+    root = shutil.copytree(pristine, tmp_path / "p", symlinks=True)
+    folder = root / "artifacts/evaluate"
+    right = {p.name: p.read_bytes() for p in folder.iterdir()}
+    md5 = yaml.safe_load((root / "dvc.lock").read_text())["stages"]["evaluate"]["outs"][0]["md5"]
+    listing = root / ".dvc/cache/files/md5" / md5[:2] / md5[2:]
+    at, text = listing.stat(), listing.read_bytes()
+    listing.chmod(0o644)
+    listing.write_bytes(text.replace(b'"scores.parquet"', b'"scoras.parquet"'))
+    os.utime(listing, ns=(at.st_atime_ns, at.st_mtime_ns))
+    listing.chmod(at.st_mode & 0o7777)
+    shutil.rmtree(folder)
+    with drill_files.inside(root):
+        assert drill_files.cli.main(["run", "-q"]) == 0
+    assert "made anew now" in capfd.readouterr().err
+    assert {p.name: p.read_bytes() for p in folder.iterdir()} == right
 
 
 def test_a_run_goes_on_without_the_side_files(pristine):
