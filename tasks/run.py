@@ -9,6 +9,12 @@ import importlib
 import os
 import sys
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tasks.runtime.stage import Stage
 
 
 def run_stage(name: str) -> None:
@@ -26,6 +32,7 @@ def run_stage(name: str) -> None:
 
 def _guarded(name: str) -> None:
     from tasks import errors
+    from tasks.runtime import ranks
     from tasks.runtime import termination as ending
 
     ending.on_sigterm(name)
@@ -37,6 +44,8 @@ def _guarded(name: str) -> None:
         sys.exit(130)
     except Exception as e:
         said = errors.sentence(name, e)
+        if type(e).__name__ == "Lost" and ranks.MEET in os.environ:
+            sys.exit(ranks.LOST)  # whose fault it was, the process knows that started all
         if not said:
             raise
         if os.environ.get("ESPALIER_TRACEBACK"):
@@ -47,18 +56,42 @@ def _guarded(name: str) -> None:
 
 
 def _run(name: str) -> None:
-    from tasks.planning import pieces
-    from tasks.runtime import process
-    from tasks.runtime.stage import Stage, load
+    from tasks.errors import UserError
+    from tasks.planning import pieces, places
+    from tasks.runtime import process, ranks
+    from tasks.runtime.stage import Stage, load, place
     from tasks.tracking import spool
 
     process.end_with_starters()
-    stage = Stage(name, plan=load(name))
+    stage = Stage(name, plan=load(name), place=place(name))
+    if stage.place.get("learners", 1) > 1 and not ranks.started():
+        key = spool.execution()
+        spool.open_execution(stage.root, key)  # of those who started us, not of this process
+        sys.exit(ranks.launch(name, stage.place["learners"], {**os.environ, spool.EXECUTION: key}))
+    if (size := ranks.here().size) > 1:
+        if name not in places.ROWS:
+            raise UserError(f"{name}: this stage runs in one process: start it without torchrun")
+        stage.place["learners"] = size
     os.environ.setdefault(
         "OMP_NUM_THREADS", str(stage.threads)
     )  # before torch is imported; results are bitwise the same per thread count
-    with spool.recording(stage), stage.running():
+    with _kept(stage):
         pieces.open_own()
         stage.params = pieces.bind_all(stage.pieces, stage.params, stage.settings)
         function = getattr(importlib.import_module(f"tasks.stages.{name}"), name)
-        function(stage, **stage.params)
+        function(stage, **stage.params, **stage.place)
+
+
+@contextmanager
+def _kept(stage: Stage) -> Iterator[None]:
+    """Lock, record and outputs of a stage, which are its first process's: the others write nothing."""
+    from tasks.runtime import ranks
+    from tasks.storage import faults
+    from tasks.tracking import spool
+
+    if rank := ranks.here().rank:
+        faults.stage = f"{stage.name}_{rank}"
+        yield
+        return
+    with spool.recording(stage), stage.running():
+        yield

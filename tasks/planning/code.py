@@ -25,7 +25,7 @@ PLUMBING = {
     f"tasks/{name}.py"
     for name in (
         # tables.py is not among them: it writes the bytes
-        "errors paths run runtime/dvc runtime/termination runtime/process runtime/progress runtime/stage "
+        "errors paths run runtime/dvc runtime/termination runtime/process runtime/progress runtime/ranks runtime/stage "
         "planning/config planning/code planning/pieces planning/plan planning/resolve "
         "runtime/prefect_shim results/promote tracking/episodes tracking/observe tracking/spool"
     ).split()
@@ -36,7 +36,7 @@ OPENERS = {"import_module", "find", "bind", "module"}  # calls that import by na
 @dataclass(frozen=True)
 class Knob:
     """One keyword-only argument with a literal default. `piece` is the folder of a `Piece(...)` or `Pieces(...)`
-    annotation, `many` tells the latter, `about` is what the section `Args` of the function's docstring says of it,
+    annotation, `many` tells the latter, `place` that it is annotated `Place()`, `about` is what the section `Args` of the function's docstring says of it,
     `home` the file that declares it. Where the default is a call of a frozen class (tasks/planning/settings.py), `kind`
     is that class as module:name, `fields` are its fields and `default` maps each to its default."""
 
@@ -49,6 +49,7 @@ class Knob:
     about: str = ""
     kind: str = ""
     fields: Mapping[str, Knob] = field(default_factory=dict)
+    place: bool = False
 
 
 @dataclass(frozen=True)
@@ -213,8 +214,12 @@ def _knob(name: str, annotation: ast.expr | None, default: ast.expr, path: Path,
         if settings is not None:
             return _nested(name, annotation, default, settings, path, about)
     folder, many = _piece(annotation)
+    place = isinstance(annotation, ast.Call) and isinstance(annotation.func, ast.Name) and annotation.func.id == "Place"
+    annotation = ast.Name("int") if place else annotation
     value = _plain(_literal(default, path, f"the default of {name}"))
-    return Knob(name=name, default=value, annotation=annotation, home=path, piece=folder, many=many, about=about)
+    return Knob(
+        name=name, default=value, annotation=annotation, home=path, piece=folder, many=many, about=about, place=place
+    )
 
 
 def _nested(

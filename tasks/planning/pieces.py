@@ -34,6 +34,12 @@ class Pieces(Piece):
     """Annotation of a knob that is a list of pieces of `folder`, applied in order."""
 
 
+@dataclass(frozen=True)
+class Place:
+    """Annotation of a stage's knob that says in how many parts it runs, a whole number from 1 on. It is left out of the
+    stage's plan and identity: another place makes nothing anew."""
+
+
 def files(folder: str) -> dict[str, Path]:
     """Name -> file of every piece of a folder. Raises UserError where two folders define one name, or where there is no
     such folder."""

@@ -17,7 +17,7 @@ from typing import Any
 from synth.types import digest
 from tasks.paths import folders, project
 from tasks.planning import code as src
-from tasks.planning import parts
+from tasks.planning import parts, places
 from tasks.planning.config import read_yaml
 from tasks.planning.pieces import locate, observed
 from tasks.planning.resolve import check_asked, check_params, resolve
@@ -67,7 +67,7 @@ def plans(
         out[s.name] = {
             "stage": s.name,
             "seed": params["seed"],
-            "params": s.params,
+            "params": {k: v for k, v in s.params.items() if not s.knobs[k].place},
             "pieces": s.pieces,
             **({"settings": s.settings} if s.settings else {}),
             "needs": needs[s.name],
@@ -78,6 +78,8 @@ def plans(
         if "profile" in s.touched or any(n.startswith("training/") for n in sources):
             out[s.name] |= {"profile": params["profile"], "threads": profile.get("threads", 2)}
     out["_run"] = {k: params[k] for k in ("recipe", "profile", "seed")}
+    if placed := places.of(stages):
+        out["_run"]["place"] = placed
     return out
 
 

@@ -347,6 +347,8 @@ def _typed(knob: src.Knob, value: Any, where: str) -> Any:
     wrong = src.mismatch(knob.annotation, value, knob.home)
     if wrong:
         raise UserError(f"{where} must be {wrong}, not {value!r}" + (f" ({knob.about})" if knob.about else ""))
+    if knob.place and value < 1:
+        raise UserError(f"{where} must be 1 or more, not {value} ({knob.about})")
     if isinstance(value, int) and not isinstance(value, bool):
         if value < 0 and src.counts(knob.annotation):
             raise UserError(f"{where} must be 0 or more, not {value}" + (f" ({knob.about})" if knob.about else ""))

@@ -133,7 +133,7 @@ def _knob(knob: code.Knob, pieces: dict[str, Any]) -> dict[str, Any]:
         )
     else:
         schema = _type(knob.annotation, knob.home)
-        schema |= {"minimum": 0} if code.counts(knob.annotation) else {}
+        schema |= {"minimum": int(knob.place)} if code.counts(knob.annotation) else {}
         if knob.default is None:
             schema = {"anyOf": [schema, {"type": "null"}]}
     return {**schema, "default": knob.default, **({"description": knob.about} if knob.about else {})}

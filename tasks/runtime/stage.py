@@ -65,6 +65,13 @@ def load(name: str, root: Path | str = ".") -> dict[str, Any]:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
+def place(name: str, root: Path | str = ".") -> dict[str, int]:
+    """In how many parts the stage runs, as the plan of the whole run says it: it is no part of the stage's own, for it
+    changes nothing that a stage is asked for."""
+    known = (Path(root) / "artifacts" / "plan" / "_run.json").exists()
+    return dict(load("_run", root).get("place", {}).get(name, {})) if known else {}
+
+
 def measured(path: Path) -> dict[str, float] | None:
     """{"seconds", "peak_rss_mb"} of .espalier/measured/<stage>.json; None where there is none any more."""
     return state.read(
@@ -77,7 +84,7 @@ class Stage:
 
     params   its keyword arguments, resolved by the plan       seed     of the run; derive others with
     `synth.types.seed_for(stage.seed, stage.name, ...)` name, profile, recipe, threads, needs (passes that its pieces
-    ask for) work     folder of this identity, kept until success: checkpoints and finished rows go here out
+    ask for), place (knobs of where it runs, no part of its identity) work     folder of this identity, kept until success: checkpoints and finished rows go here out
     folder to write outputs into; becomes artifacts/<name> on success
     """
 
@@ -88,6 +95,7 @@ class Stage:
         plan: Mapping[str, Any] | None = None,
         root: Path | str = ".",
         deps: Iterable[str] | None = None,
+        place: Mapping[str, int] | None = None,
     ) -> None:
         """plan: the content of artifacts/plan/<name>.json; deps: paths the stage may read, None = those that dvc.yaml
         lists for it."""
@@ -96,6 +104,7 @@ class Stage:
         self.params: dict[str, Any] = dict(plan.get("params", {}))
         self.pieces: dict[str, str] = dict(plan.get("pieces", {}))
         self.settings: dict[str, str] = dict(plan.get("settings", {}))
+        self.place = dict(place or {})
         self.needs = frozenset(plan.get("needs", ()))
         self.seed, self.threads = int(plan.get("seed", 0)), int(plan.get("threads", 2))
         self.profile, self.recipe = plan.get("profile", "cpu"), plan.get("recipe", "")
@@ -261,7 +270,7 @@ class Stage:
     def _record(self, seconds: float) -> None:
         unit = 1 if sys.platform == "darwin" else 1024  # bytes there, KiB on Linux
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**20
-        values = {"seconds": round(seconds, 2), "peak_rss_mb": round(peak, 1)}
+        values = {"seconds": round(seconds, 2), "peak_rss_mb": round(peak, 1), **self.place}
         path = self.root / ".espalier" / "measured" / f"{self.name}.json"
         state.write(path, values)
         self.emit({"kind": "metrics", "step": 0, "metrics": values})

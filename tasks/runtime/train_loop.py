@@ -17,6 +17,7 @@ import torch
 from synth.types import seed_for
 from tasks.errors import UserError
 from tasks.planning.settings import Optimizer
+from tasks.runtime import ranks
 from tasks.runtime.prefect_shim import task
 from tasks.runtime.stage import Stage
 from tasks.storage.checkpoint import Checkpoints
@@ -24,6 +25,7 @@ from tasks.storage.faults import fault
 from training.learner.learner import Learner, Optim
 from training.learner.loop import Round, run
 from training.learner.profile import MEASURED, reached
+from training.learner.world import ONE, World, join
 from training.model.native.build import turn_off, why_not
 
 WATCHED = 10.0  # seconds of steps that make one task
@@ -41,6 +43,27 @@ def make_repeatable(stage: Stage, device: str) -> None:
     torch.use_deterministic_algorithms(device == "cpu")
     # a debugging aid of the line above that costs 3 % of a step
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+
+
+def together(stage: Stage, learners: int, device: str) -> World:
+    """The processes that learn together, once all are there. Raises UserError where they are not as many as the stage
+    was asked for, or where the machine has too few devices."""
+    here = ranks.here()
+    if here.size != learners:
+        raise UserError(
+            f"{stage.name}: learners is {learners}, and this is one of {here.size} processes: start it with `espalier run`, "
+            f"or with `torchrun --nproc-per-node {learners} -m flows.{stage.name}`"
+        )
+    if learners > 1 and device.startswith("cuda"):
+        if device != "cuda":
+            raise UserError(f"{stage.name}: device is {device!r}, one for {learners} learners: write `device: cuda`")
+        if here.local >= torch.cuda.device_count():
+            raise UserError(
+                f"{stage.name}: learners is {learners}, and this machine has {torch.cuda.device_count()} devices: lower it"
+            )
+        torch.cuda.set_device(here.local)
+    torch.set_num_threads(max(1, stage.threads // learners))
+    return join(here.rank, here.size, here.meet, device)
 
 
 def optim(optimizer: Optimizer, steps: int, *, final: float = 0.1) -> Optim:
@@ -174,16 +197,18 @@ def _steps(
 ) -> Iterator[int]:
     """The steps that are left to do; yields how many are done."""
     kept = Checkpoints(curve.stage.work / "checkpoints" / rounds[0].name)
+    world = next((learner.world for learner in roles.values()), ONE)
     done, total = 0, sum(r.steps for r in rounds)
-    if checkpoint := kept.latest():
-        done = checkpoint[0]
-        state.restore(checkpoint[1])
+    # all go on from the step that the first finds, however many wrote it: a checkpoint knows no number of processes
+    if (sound := world.share(kept.sound() if world.first else None)) is not None:
+        done = sound
+        state.restore(kept.at(sound))
         print(f"{curve.stage.name}: going on after step {done} of {total} ({rounds[0].name})", file=sys.stderr)
     for played, _, metrics in run(rounds, roles, done):
         curve.add(metrics, round=played.name)
         done += 1
         fault("train.step")
-        if done % every == 0 and done < total or done == total and last:
+        if world.first and (done % every == 0 and done < total or done == total and last):
             kept.save(done, state.values())
         yield done
 

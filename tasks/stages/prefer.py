@@ -19,11 +19,12 @@ from tasks.models import tools
 from tasks.models.openings import hosts, opening
 from tasks.own_rows.read import own_rows, repeated, too_long
 from tasks.pairs.columns import BY_THE_OBJECTIVE, columns, margins
-from tasks.planning.pieces import Piece, Pieces
+from tasks.planning.pieces import Piece, Pieces, Place
 from tasks.planning.settings import Optimizer, Sampling
 from tasks.runtime.stage import Stage
-from tasks.runtime.train_loop import Curve, drive, make_repeatable, optim, shuffled
+from tasks.runtime.train_loop import Curve, drive, make_repeatable, optim, shuffled, together
 from tasks.storage import tables
+from training.learner.follow import followed
 from training.learner.learner import Learner, score
 from training.learner.loop import Round, Source
 from training.learner.pack import Row, pack
@@ -58,6 +59,7 @@ def prefer(
     *,
     dtype: str = "float32",
     device: str = "cpu",
+    learners: Place() = 1,
     steps: int = 80,
     pairs_per_step: int = 16,
     tokens_per_microbatch: int = 16384,
@@ -88,6 +90,7 @@ def prefer(
     Args:
         dtype: type of the weights: float32 or bfloat16
         device: where models are: cpu, cuda, or cuda:0
+        learners: processes that learn together, each from its share of a step: at most its rows, on CUDA a device each
         steps: optimizer steps
         pairs_per_step: preference pairs of an optimizer step
         tokens_per_microbatch: most tokens of one pass; it changes memory and not the result
@@ -113,6 +116,7 @@ def prefer(
         envs: environments that problems are played in, with their knobs
     """
     make_repeatable(stage, device)
+    world = together(stage, learners, device)
     specs = read(rounds, steps)
     begins = opening(stage, envs, knowledge.search(stage))
     pairs = [begins.pair(p) for p in tables.read(stage.input("clean", "pairs.parquet"), PreferencePair)]
@@ -140,12 +144,14 @@ def prefer(
         needs=frozenset(stage.needs),
         tolerance=1e-4 if dtype == "float32" else 2e-2,
         tokens_per_microbatch=tokens_per_microbatch,
+        world=world,
     )
     learner = Learner(
         policy,
         optim(optimizer, steps),
         gradient_checkpointing=gradient_checkpointing,
         router_loss=router_loss,
+        world=world,
     )
     keeper = Rounds(specs, learner, objective, starts_equal=all(rule.starts_equal for rule in rules))
     problems: dict[str, Problem] = {}
@@ -176,7 +182,7 @@ def prefer(
     sources: list[Source] = []
     for i, spec in enumerate(specs):
         if spec.pairs == "sampled" and sampled is not None:
-            sources.append(_sampled(sampled, loss, spec, known))
+            sources.append(followed(_sampled(sampled, loss, spec, known), world, device))
         else:
             source = offline.source(i, spec)
             for rule in rules:
@@ -215,6 +221,8 @@ def prefer(
         every=checkpoint_every,
         parts={"rounds": keeper},
     )
+    if not world.first:
+        return
     curve.close()
     save_model(policy, tokenizer, stage.out / "model")
     card = {

@@ -24,10 +24,10 @@ from tasks.models.openings import hosts, opening
 from tasks.pairs.columns import columns
 from tasks.pairs.ratings import ratings
 from tasks.own_rows.read import too_long
-from tasks.planning.pieces import Piece, Pieces
+from tasks.planning.pieces import Piece, Pieces, Place
 from tasks.planning.settings import Optimizer, Sampling
 from tasks.runtime.stage import Stage
-from tasks.runtime.train_loop import Curve, drive, make_repeatable, optim, shuffled
+from tasks.runtime.train_loop import Curve, drive, make_repeatable, optim, shuffled, together
 from tasks.storage import tables
 from training.learner.learner import Learner, score, token_stats
 from training.learner.loop import Round
@@ -52,6 +52,7 @@ def reward(
     *,
     dtype: str = "float32",
     device: str = "cpu",
+    learners: Place() = 1,
     steps: int = 80,
     pairs_per_step: int = 16,
     tokens_per_microbatch: int = 16384,
@@ -72,6 +73,7 @@ def reward(
     Args:
         dtype: type of the weights: float32 or bfloat16
         device: where models are: cpu, cuda, or cuda:0
+        learners: processes that learn together, each from its share of a step: at most its rows, on CUDA a device each
         steps: optimizer steps
         pairs_per_step: preference pairs of an optimizer step
         tokens_per_microbatch: most tokens of one pass; it changes memory and not the result
@@ -89,6 +91,7 @@ def reward(
         envs: environments that problems are played in, with their knobs
     """
     make_repeatable(stage, device)
+    world = together(stage, learners, device)
     begins = opening(stage, envs, knowledge.search(stage))
     pairs = [begins.pair(p) for p in tables.read(stage.input("clean", "pairs.parquet"), PreferencePair)]
     known = begins.problems
@@ -120,6 +123,7 @@ def reward(
         trained,
         optim(optimizer, steps),
         read=judge.read,
+        world=world,
     )
     order = shuffled(len(train) // 2, pairs_per_step, seed_for(stage.seed, "reward", "order"))
     curve = Curve(stage, steps, shown=("loss", "accuracy"))
@@ -142,6 +146,8 @@ def reward(
         curve,
         every=checkpoint_every,
     )
+    if not world.first:
+        return
     curve.close()
     _save(stage, trained, model, tokenizer, head, attributes)
     card: dict[str, Any] = {

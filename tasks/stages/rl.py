@@ -20,11 +20,12 @@ from tasks.evaluation import env_audit
 from tasks.knowledge import knowledge
 from tasks.models import engines, tools
 from tasks.models.openings import hosts as hosts_of
-from tasks.planning.pieces import Piece, Pieces
+from tasks.planning.pieces import Piece, Pieces, Place
 from tasks.planning.settings import Critic, Engine, Optimizer, RolloutSampling
 from tasks.runtime.stage import Stage
-from tasks.runtime.train_loop import Curve, drive, make_repeatable, optim
+from tasks.runtime.train_loop import Curve, drive, make_repeatable, optim, together
 from tasks.storage import tables
+from training.learner.follow import followed
 from training.model.lora import adapt, first_on
 from training.model.model import load_model, n_parameters, save_model
 from training.model.quantised import quantise
@@ -63,6 +64,7 @@ def rl(
     include_questions: bool = True,
     dtype: str = "float32",
     device: str = "cpu",
+    learners: Place() = 1,
     steps: int = 110,
     prompts_per_step: int = 16,
     samples_per_prompt: int = 8,
@@ -107,6 +109,8 @@ def rl(
         include_questions: whether questions over the knowledge base are played
         dtype: type of the weights: float32 or bfloat16
         device: where models are: cpu, cuda, or cuda:0
+        learners: processes that learn together, each from its share of a step: at most its rows, on CUDA a device each; the first
+            samples
         steps: steps of play and learning
         prompts_per_step: training questions of a step
         samples_per_prompt: rollouts of each question: a group
@@ -153,6 +157,7 @@ def rl(
         regularisers: losses beside it
     """
     make_repeatable(stage, device)
+    world = together(stage, learners, device)
     if sampling.temperature <= 0:
         raise UserError(
             f"rl: sampling.temperature is {sampling.temperature}: a policy that is always sure has nothing to learn from; sample with 1.0"
@@ -171,10 +176,11 @@ def rl(
         raise UserError(
             f"rl: problems are played in the environment {lacking[0]}, which rl.envs does not hold: add {{piece: {lacking[0]}}}"
         )
-    others = env_audit.gate([p for _, p in known if p.env in held], accept)
+    others = env_audit.gate([p for _, p in known if p.env in held], accept) if world.first else {}
     more = len(problems) if refill == "until_full" else prompts_per_step * refill  # drawn for a step, at most
     answers = steps * samples_per_prompt * (prompts_per_step + (more if filters else 0))
-    referee = _referee(stage, judge, problems, [*rewards, *filters, advantage], answers) if judge else None
+    asked = judge and world.first
+    referee = _referee(stage, judge, problems, [*rewards, *filters, advantage], answers) if asked else None
     first = first_on(lora, device)
     policy, tokenizer = load_model(stage.input("sft", "model"), dtype=dtype, device=first, longest=sampling.max_tokens)
     adapt(policy, lora, seed=seed_for(stage.seed, "rl", "lora"), device=device)
@@ -197,7 +203,7 @@ def rl(
     )  # beside the learner the sampler needs weights of its own
     player = Player(
         sampler=engines.sampler(
-            engine.name,
+            engine.name if world.first else "torch",
             sampled,
             renderer.end_id,
             folder=stage.input("sft", "model"),
@@ -210,7 +216,7 @@ def rl(
         envs=hosts,
         concurrent_batches=engine.concurrent_batches,
         calls=engine.tool_calls,
-        tools=tools.bound(knowledge.search(stage, k=sampling.search_top_k), hosts.values()),
+        tools=tools.bound(knowledge.search(stage, k=sampling.search_top_k), hosts.values()) if world.first else {},
         max_tokens=sampling.max_tokens,
         sampling=sampling.turn(),
     )
@@ -261,21 +267,25 @@ def rl(
         regularisers=regularisers,
         judge=referee.rewarded if referee else None,
         after=watch,
+        world=world,
     )
     experience, curve = (
         composed.experience,
         Curve(stage, steps, shown=("reward", "entropy"), device=device, dtype=dtype),
     )
-    ahead = Ahead(experience, policy, how, steps) if how.staleness else None
+    ahead = Ahead(experience, policy, how, steps) if how.staleness and world.first else None
+    played = {"experience": ahead or experience} if world.first else {}
     with ahead or nullcontext():
         drive(
-            [replace(composed.round, source=ahead) if ahead else composed.round],
+            [replace(composed.round, source=followed(ahead, world, device)) if ahead else composed.round],
             composed.roles,
             curve,
             every=checkpoint_every,
-            parts={**composed.parts, "experience": ahead or experience},
+            parts={**{k: v for k, v in composed.parts.items() if k != "experience"}, **played},
             last=False,  # the last step is always played here: episodes.jsonl shows its rollouts
         )
+    if not world.first:
+        return
     curve.close()
     save_model(policy, tokenizer, stage.out / "model")
     with (stage.out / "episodes.jsonl").open("w", encoding="utf-8") as f:

@@ -20,10 +20,10 @@ from tasks.errors import UserError
 from tasks.knowledge import knowledge
 from tasks.models.openings import opening
 from tasks.own_rows.read import own_rows, repeated, too_long
-from tasks.planning.pieces import Pieces
+from tasks.planning.pieces import Pieces, Place
 from tasks.planning.settings import Optimizer
 from tasks.runtime.stage import Stage
-from tasks.runtime.train_loop import Curve, drive, make_repeatable, optim, shuffled
+from tasks.runtime.train_loop import Curve, drive, make_repeatable, optim, shuffled, together
 from tasks.storage import tables
 from training.learner.learner import Learner, nll
 from training.learner.loop import Round
@@ -56,6 +56,7 @@ def sft(
     base_lists_steps: int = 80,
     base_rows: int = 64,
     base_facts: int = 2,
+    learners: Place() = 1,
     steps: int = 900,
     rows_per_step: int = 16,
     tokens_per_microbatch: int = 16384,
@@ -89,6 +90,7 @@ def sft(
         base_lists_steps: how many of these are on lists of names alone
         base_rows: rows of each of these steps
         base_facts: facts that each page restates
+        learners: processes that learn together, each from its share of a step: at most its rows, on CUDA a device each
         steps: optimizer steps of fine-tuning
         rows_per_step: demonstrations of an optimizer step
         tokens_per_microbatch: most tokens of one pass; it changes memory and not the result
@@ -106,6 +108,7 @@ def sft(
         envs: environments whose opening the demonstrations get, so that a model is trained on the prompts that it plays
     """
     make_repeatable(stage, device)
+    world = together(stage, learners, device)
     demos = [t for t in (_demonstrations(stage) if stage.reads("demonstrations") else []) if t.split == "train"]
     if not demos and steps:
         raise UserError(
@@ -149,6 +152,7 @@ def sft(
             policy,
             optim(optimizer, base_steps, final=0.3),
             gradient_checkpointing=gradient_checkpointing,
+            world=world,
         )
         drive(
             [
@@ -165,7 +169,10 @@ def sft(
             curve,
             every=checkpoint_every,
         )
-    save_model(policy, tokenizer, stage.out / "base")
+    if world.first:
+        save_model(policy, tokenizer, stage.out / "base")
+    if not steps and not world.first:
+        return
     if not steps:  # nothing is fine-tuned: what follows starts from the base model
         save_model(policy, tokenizer, stage.out / "model")
         curve.close()
@@ -193,7 +200,11 @@ def sft(
     adapt(policy, lora, seed=seed_for(stage.seed, "sft", "lora"), device=device)
     scaled = replace(optimizer, lr=optimizer.lr * sft_lr_factor, matrix_lr=optimizer.matrix_lr * sft_lr_factor)
     learner = Learner(
-        policy, optim(scaled, steps, final=0.05), gradient_checkpointing=gradient_checkpointing, router_loss=router_loss
+        policy,
+        optim(scaled, steps, final=0.05),
+        gradient_checkpointing=gradient_checkpointing,
+        router_loss=router_loss,
+        world=world,
     )
     drive(
         [
@@ -210,6 +221,8 @@ def sft(
         curve,
         every=checkpoint_every,
     )
+    if not world.first:
+        return
     save_model(policy, tokenizer, stage.out / "model")
     curve.close()
     stage.card(

@@ -58,6 +58,11 @@ class Checkpoints:
 
     def latest(self) -> tuple[int, Any] | None:
         """(step, state) of the latest sound checkpoint, or None. Raises UserError for one of another version."""
+        step = self.sound()
+        return None if step is None else (step, self.at(step))
+
+    def sound(self) -> int | None:
+        """The step of the latest sound checkpoint; damaged ones are removed."""
         for folder in reversed(self.found()):
             try:
                 commit.check(folder, remedy="it is left out")
@@ -65,15 +70,20 @@ class Checkpoints:
                 print(f"warning: {e}, and the steps since the one before it are taken again", file=sys.stderr)
                 commit.remove(folder)
                 continue
-            head = json.loads((folder / "state.json").read_text(encoding="utf-8"))
-            here, now = (head["version"], head["torch"]), (VERSION, torch.__version__)
-            if here != now:
-                raise UserError(
-                    f"the checkpoint {folder} was written by format {here[0]} with torch {here[1]}, and this is format {now[0]} with torch "
-                    f"{now[1]}: install that torch again to go on from it, or remove {self.folder} to start anew"
-                )
-            return head["step"], _unpack(head["state"], load_file(folder / "tensors.safetensors"))
+            return int(folder.name.removeprefix("step_"))
         return None
+
+    def at(self, step: int) -> Any:
+        """The state of the sound checkpoint of a step. Raises UserError for one of another version."""
+        folder = self.folder / f"step_{step:07d}"
+        head = json.loads((folder / "state.json").read_text(encoding="utf-8"))
+        here, now = (head["version"], head["torch"]), (VERSION, torch.__version__)
+        if here != now:
+            raise UserError(
+                f"the checkpoint {folder} was written by format {here[0]} with torch {here[1]}, and this is format {now[0]} with torch "
+                f"{now[1]}: install that torch again to go on from it, or remove {self.folder} to start anew"
+            )
+        return _unpack(head["state"], load_file(folder / "tensors.safetensors"))
 
 
 def _pack(value: Any, tensors: dict[str, Tensor], names: dict[Any, str], at: str) -> Any:

@@ -163,7 +163,7 @@ def recording(stage: Stage) -> Iterator[None]:
                 lines.flush()
 
         stage.emit = emit
-        params = dict(flat({"seed": stage.seed, **stage.params}))
+        params = dict(flat({"seed": stage.seed, **stage.params, **stage.place}))
         emit(
             {
                 "kind": "begin",

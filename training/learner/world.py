@@ -9,7 +9,8 @@ One process alone is `ONE`: it hands back what it is given, and torch.distribute
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -46,10 +47,26 @@ class World:
 ONE = World()
 
 
+class Lost(ConnectionError):
+    """Another of the processes that learn together is gone, or was waited for in vain."""
+
+
+@contextmanager
+def _others() -> Iterator[None]:
+    """What torch.distributed raises where another process is gone, as `Lost`."""
+    try:
+        yield
+    except RuntimeError as e:
+        raise Lost(
+            f"another process that learns with this one is gone ({str(e).splitlines()[0]}): start all of them again"
+        ) from e
+
+
 class Ranks(World):
     """Several processes, joined through torch.distributed (`join`). Values that are gathered or shared are pickled: by
-    processes of one run, for each other."""
+    processes of one run, for each other. Each method raises Lost where another process is gone."""
 
+    @_others()
     def sum(self, tensors: Sequence[Tensor]) -> None:
         from torch import distributed
 
@@ -57,6 +74,7 @@ class Ranks(World):
             assert work is not None  # of a process that is a member of the group
             work.wait()
 
+    @_others()
     def gather(self, value: Any) -> list[Any]:
         from torch import distributed
 
@@ -64,6 +82,7 @@ class Ranks(World):
         distributed.all_gather_object(values, value)
         return values
 
+    @_others()
     def share(self, value: Any) -> Any:
         from torch import distributed
 

@@ -11,8 +11,9 @@ from typing import Any, Literal
 from torch import nn
 
 from synth.types import Problem
+from training.learner.follow import CRITIC, followed
 from training.learner.learner import Learner, Optim
-from training.learner.loop import Round, Source
+from training.learner.loop import Round
 from training.learner.world import ONE, World
 from training.rl.advantage import AdvantagePiece
 from training.rl.correction import CorrectionPiece
@@ -20,7 +21,6 @@ from training.rl.critic import Critic, ValueModel, value_stats
 from training.rl.curriculum import CurriculumPiece
 from training.rl.experience import Experience
 from training.rl.filter import FilterPiece
-from training.rl.follow import CRITIC, Following, followed
 from training.rl.group_transform import GroupTransformPiece
 from training.rl.objective import PolicyObjective
 from training.rl.observation import observations
@@ -89,7 +89,7 @@ def compose(
     """Names and defaults are those of the stage's knobs (tasks/stages/rl.py).
 
     needs         what the pieces need beside the rollouts: the union of their `NEEDS`
-    world         the processes that learn together: the first plays, and the others follow it (training/rl/follow.py)
+    world         the processes that learn together: the first plays, and the others follow it (training/learner/follow.py)
     body          makes the language model that a critic starts from; wanted, with `critic_optim`, where `critic` is given
 
     Raises ValueError for a critic without them.
@@ -150,9 +150,7 @@ def compose(
         seed=seed,
         device=device,
     )
-    source: Source = followed(experience, world)
-    if not world.first:
-        source = Following(world=world, beside={CRITIC: beside.update} if beside else {}, device=device)
+    source = followed(experience, world, device, {CRITIC: beside.update} if beside else {})
     learned = Round(
         name="rl",
         role="policy",

@@ -15,10 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from training.learner.follow import CRITIC, send
 from training.learner.learner import Learner, Targets, score
 from training.learner.pack import Row, pack, rollout_row
 from training.rl.advantage.gae import lambda_sums, rewards_of
-from training.rl.follow import CRITIC, send
 from training.rl.value_loss import ValueLossPiece
 from training.types import Batch, Group, Rewards, Rollout, Terms, TokenStats
 

@@ -1,5 +1,5 @@
-"""Reinforcement learning in several processes: the first plays, scores and packs a step, and sends what is to be learned
-from it to the others.
+"""Learning in several processes from what one of them plays: the first plays, scores and packs a step, and sends what is
+to be learned from it to the others.
 
 What it sends are the vectors of a step, tokens and numbers per token: a conversation is played once, whoever samples
 it, and no piece knows that there are others. A critic learns between the play and the policy's batches, so its batch is
@@ -40,11 +40,6 @@ class Followed:
         return batches, metrics
 
 
-def followed(source: Source, world: World) -> Source:
-    """A source of the first process, as the others can follow it."""
-    return source if world.size == 1 else Followed(source=source, world=world)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Following:
     """The source of every other process. beside: role -> what it does with a batch that comes before the policy's."""
@@ -61,3 +56,10 @@ class Following:
                 return batches, metrics
             for batch in batches:
                 self.beside[role](batch)
+
+
+def followed(source: Source, world: World, device: str, beside: Mapping[str, Callable[[Batch], Any]] = {}) -> Source:
+    """A source that the first process alone asks, as the source of any of them."""
+    if world.size == 1:
+        return source
+    return Followed(source=source, world=world) if world.first else Following(world=world, beside=beside, device=device)

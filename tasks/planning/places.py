@@ -1,0 +1,34 @@
+"""Where stages run: knobs that are annotated `Place()`, which no plan file of a stage holds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from tasks.errors import UserError
+from tasks.planning.resolve import Resolved
+
+# What the knobs of a stage make together: rows, or pairs of them, of one optimizer step. Each learner needs one.
+ROWS = {
+    "sft": ("rows_per_step",),
+    "reward": ("pairs_per_step",),
+    "prefer": ("pairs_per_step",),
+    "rl": ("prompts_per_step", "samples_per_prompt"),
+}
+
+
+def of(stages: Mapping[str, Resolved]) -> dict[str, dict[str, int]]:
+    """Stage -> its knobs of place, of stages that run in more than one part. Raises UserError for more learners than a
+    step has rows for."""
+    out: dict[str, dict[str, int]] = {}
+    for s in stages.values():
+        values = {k: v for k, v in s.params.items() if s.knobs[k].place}
+        learners = values.get("learners", 1)
+        if s.name in ROWS and learners > (rows := math.prod(s.params[k] for k in ROWS[s.name])):
+            raise UserError(
+                f"{s.name}.learners is {learners}, and a step has {rows} rows or pairs ({' x '.join(ROWS[s.name])}): "
+                f"each learner needs one; set at most {rows}, or raise {ROWS[s.name][0]}"
+            )
+        if any(v > 1 for v in values.values()):
+            out[s.name] = values
+    return out

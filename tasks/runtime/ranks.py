@@ -1,0 +1,136 @@
+"""A stage in several processes: who this one is, and the process that starts the others and ends them.
+
+`python -m flows.sft` with `sft.learners: 2` starts itself twice and waits. The processes find each other by a file of
+this launch; the first (rank 0) is the stage, which holds the lock, writes, and speaks; the others compute. Where one
+ends badly, all end, and one sentence says which. Under `torchrun` the processes are torchrun's, told apart by the same
+variables RANK and WORLD_SIZE.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from tasks.errors import TRANSIENT
+from tasks.runtime.prefect_shim import PARENT
+from tasks.runtime.termination import KEPT
+
+MEET = "ESPALIER_MEET"  # where the processes of a launch of ours meet; under torchrun there is none
+LOST = 76  # exit code of a process that ended because another one was gone
+GRACE = 10.0  # seconds that the first process has to end by itself
+
+
+class Rank(NamedTuple):
+    """rank of size processes; local: among those of this machine."""
+
+    rank: int
+    size: int
+    local: int
+
+    @property
+    def meet(self) -> str:
+        """Where the processes meet, as torch.distributed says it."""
+        return os.environ.get(MEET, "env://")
+
+
+def here() -> Rank:
+    """Which of the processes this one is; 0 of 1 where it is alone."""
+    rank, size, local = (int(os.environ.get(k, d)) for k, d in (("RANK", 0), ("WORLD_SIZE", 1), ("LOCAL_RANK", 0)))
+    return Rank(rank, size, local)
+
+
+def started() -> bool:
+    """Whether a launcher, ours or torchrun, has started this process as one of several."""
+    return "RANK" in os.environ and "WORLD_SIZE" in os.environ
+
+
+def launch(stage: str, size: int, env: Mapping[str, str]) -> int:
+    """Run a stage in `size` processes and return its exit code. None of them is left, however this ends."""
+    safe = ["-P"] if sys.flags.safe_path else []
+    command = [sys.executable, *safe, "-m", f"flows.{stage}"]
+    with tempfile.TemporaryDirectory(prefix="espalier-") as folder:
+        children: list[subprocess.Popen[bytes]] = []
+        said = [Path(folder) / f"{rank}.txt" for rank in range(size)]
+        try:
+            for rank in range(size):
+                with said[rank].open("wb") as log:
+                    quiet = None if rank == 0 else log
+                    mine = _env(env, rank, size, f"file://{folder}/meet")
+                    children.append(subprocess.Popen(command, env=mine, stdout=quiet, stderr=quiet))
+            return _wait(stage, children, said)
+        finally:
+            _end(children)
+
+
+def _env(env: Mapping[str, str], rank: int, size: int, meet: str) -> dict[str, str]:
+    """The environment of one process. All are on this machine, so they talk over its loopback interface."""
+    loopback = "lo0" if sys.platform == "darwin" else "lo"
+    own = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": size, MEET: meet}
+    out = {"GLOO_SOCKET_IFNAME": loopback, **env, **{k: str(v) for k, v in own.items()}}
+    if rank:
+        out.pop(PARENT, None)  # Prefect watches the first
+    return out
+
+
+def _wait(stage: str, children: Sequence[subprocess.Popen[bytes]], said: Sequence[Path]) -> int:
+    """Until the first has ended well, or any has not; then the exit code."""
+    while True:
+        codes = [c.poll() for c in children]
+        if codes[0] == 0:
+            return 0
+        if any(codes):
+            break
+        time.sleep(0.1)
+    until = time.monotonic() + GRACE  # the one that failed may be seen after those that it left alone
+    while time.monotonic() < until and not _at_fault(codes) and None in codes:
+        time.sleep(0.1)
+        codes = [c.poll() for c in children]
+    return _blame(stage, codes, said)
+
+
+def _at_fault(codes: Sequence[int | None]) -> list[int]:
+    """The ranks that ended badly, and not because another was gone."""
+    return [rank for rank, code in enumerate(codes) if code not in (None, 0, LOST)]
+
+
+def _blame(stage: str, codes: Sequence[int | None], said: Sequence[Path]) -> int:
+    """Say which process failed, where it has not said so itself; its exit code, or TRANSIENT where it was ended."""
+    at_fault = _at_fault(codes)
+    if not at_fault:
+        print(f"error: {stage}: its processes lost each other; {KEPT}", file=sys.stderr, flush=True)
+        return TRANSIENT
+    rank, code = at_fault[0], codes[at_fault[0]]
+    assert code is not None  # of those that ended
+    if code < 0:
+        how = signal.Signals(-code).name
+        print(
+            f"error: {stage}: process {rank} of {len(codes)} was ended by {how}, and the others with it; {KEPT}",
+            file=sys.stderr,
+            flush=True,
+        )
+        return TRANSIENT
+    if rank:
+        text = said[rank].read_text(encoding="utf-8", errors="replace").strip()
+        print(text[text.rfind("error: ") if "error: " in text else -4000 :], file=sys.stderr, flush=True)
+    return code
+
+
+def _end(children: Sequence[subprocess.Popen[bytes]]) -> None:
+    """End what is left: the first may finish what it writes; one that waits for another hears no signal but SIGKILL."""
+    for child in children[1:]:
+        child.kill()
+    for child in children[:1]:
+        child.terminate()
+        try:
+            child.wait(GRACE)
+        except subprocess.TimeoutExpired:
+            child.kill()
+    for child in children:
+        child.wait()

@@ -1,0 +1,150 @@
+"""A stage in several processes, as its user starts it: one record, one set of outputs, one sentence where one of them
+ends; and a run that goes on from what another number of processes left."""
+
+import contextlib
+import csv
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+import small
+import yaml
+
+from tasks.errors import TRANSIENT, UserError
+from tasks.planning import plan
+from tasks.runtime import ranks
+from tasks.storage import faults
+from training.learner.profile import MEASURED
+
+CODE = Path(small.__file__).parents[2]
+DATA = ("kb", "questions", "problems", "demonstrations")
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    """A project whose policy was trained by one process."""
+    root = tmp_path_factory.mktemp("ranks") / "alone"
+    small.write_project(root)
+    for stage in (*DATA, "sft", "rl"):
+        small.run(root, stage)
+    return root
+
+
+def planned(alone, root, **learners):
+    """A copy of it that has learned nothing, to be trained by so many processes."""
+    if not root.exists():
+        shutil.copytree(alone, root, ignore=shutil.ignore_patterns("work"))
+    params = yaml.safe_load((root / "params.yaml").read_text())
+    for stage in ("sft", "rl"):
+        params["set"][stage]["learners"] = learners.get(stage, 1)
+    (root / "params.yaml").write_text(yaml.safe_dump(params))
+    before = {s: (root / f"artifacts/plan/{s}.json").read_bytes() for s in ("sft", "rl")}
+    with contextlib.chdir(root):
+        plan.write(root)
+    assert before == {s: (root / f"artifacts/plan/{s}.json").read_bytes() for s in ("sft", "rl")}, "place is identity"
+    for stage in learners:
+        shutil.rmtree(root / "artifacts" / stage, ignore_errors=True)
+    return root
+
+
+def run(root, stage, expect=0, **env):
+    """What the stage said on stderr."""
+    command = [sys.executable, "-P", "-m", f"flows.{stage}"]
+    env = {**os.environ, "PYTHONPATH": str(CODE), **env}
+    done = subprocess.run(command, cwd=root, env=env, capture_output=True, text=True, timeout=300)
+    assert done.returncode == expect, done.stderr
+    return done.stderr
+
+
+def curve(root, stage):
+    """step -> the numbers of curve.csv that no cut of a step changes."""
+    with (root / f"artifacts/{stage}/curve.csv").open() as f:
+        rows = list(csv.DictReader(f))
+    names = [k for k in rows[0] if k not in ("round", "step") and not k.endswith(MEASURED)]
+    return {k: [float(r[k] or "nan") for r in rows] for k in names if not k.startswith(("ess", "ratio_p"))}
+
+
+def same_curve(one, other, stage, most):
+    a, b = curve(one, stage), curve(other, stage)
+    assert a.keys() == b.keys()
+    for name in a:
+        np.testing.assert_allclose(a[name], b[name], rtol=most, atol=most, err_msg=name)
+
+
+@pytest.mark.slow
+def test_two_processes_make_what_one_makes_and_a_killed_one_costs_nothing(alone, tmp_path):
+    two = planned(alone, tmp_path / "two", sft=2)
+    run(two, "sft")
+    same_curve(alone, two, "sft", 2e-4)
+    assert json.loads((two / ".espalier/measured/sft.json").read_text())["value"]["learners"] == 2
+    begun = [p for p in (two / ".espalier/spool").glob("*/sft.jsonl") if '"learners": 2' in p.read_text()]
+    assert len(begun) == 1 and begun[0].read_text().count('"kind": "end"') == 1, "one of the two speaks"
+
+    killed = planned(alone, tmp_path / "killed", sft=2)
+    said = run(killed, "sft", expect=TRANSIENT, **{faults.ARM: "sft_1/train.step:8=kill"})
+    sentences = [line for line in said.splitlines() if line.startswith("error: ")]
+    assert (
+        len(sentences) == 1 and "sft: process 1 of 2 was ended by SIGKILL" in sentences[0] and "Traceback" not in said
+    )
+    assert not [p for p in psutil.process_iter(["cwd"]) if p.info["cwd"] == str(killed)], "nobody is left"
+    one = planned(alone, shutil.copytree(killed, tmp_path / "one"), sft=1)
+    assert "going on after step 2 of 7 (sft)" in run(killed, "sft")
+    assert small.outputs(killed, "sft") == small.outputs(two, "sft")
+    assert "going on after step 2 of 7 (sft)" in run(one, "sft")
+    same_curve(two, one, "sft", 2e-4)
+
+
+@pytest.mark.slow
+def test_the_first_plays_and_the_others_learn_what_it_played(alone, tmp_path):
+    two = planned(alone, tmp_path / "two", rl=2)
+    run(two, "rl")
+    same_curve(alone, two, "rl", 2e-3)
+    assert (two / "artifacts/rl/episodes.jsonl").read_bytes() == (alone / "artifacts/rl/episodes.jsonl").read_bytes()
+
+
+@pytest.mark.slow
+def test_a_mistake_is_said_once_and_a_process_alone_is_not_two(alone, tmp_path):
+    root = planned(alone, tmp_path / "two", sft=2)
+    shutil.rmtree(root / "artifacts/demonstrations")
+    assert run(root, "sft", expect=2).count("artifacts/demonstrations") == 1
+    said = run(root, "sft", expect=2, RANK="0", WORLD_SIZE="1")
+    assert "sft: learners is 2, and this is one of 1 processes: start it with `espalier run`, or with `torchrun" in said
+
+
+@pytest.mark.parametrize(
+    ("knobs", "said"),
+    [
+        ({"learners": 0}, "params.yaml: set.sft.learners must be 1 or more, not 0"),
+        ({"learners": 5}, "sft.learners is 5, and a step has 4 rows or pairs (rows_per_step): each learner needs one"),
+        ({"learners": 1.5}, "params.yaml: set.sft.learners must be int, not 1.5"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_is_spent(tmp_path, monkeypatch, knobs, said):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "params.yaml").write_text(yaml.safe_dump({"set": {"sft": {"rows_per_step": 4, **knobs}}}))
+    with pytest.raises(UserError) as e:
+        plan.plans(tmp_path)
+    assert said in str(e.value)
+
+
+@pytest.mark.parametrize(
+    ("codes", "said", "code"),
+    [
+        ([None, 2], "error: sft: too long", 2),
+        ([ranks.LOST, -9], "error: sft: process 1 of 2 was ended by SIGKILL, and the others with it;", TRANSIENT),
+        ([-15, None], "error: sft: process 0 of 2 was ended by SIGTERM, and the others with it;", TRANSIENT),
+        ([ranks.LOST, ranks.LOST], "error: sft: its processes lost each other;", TRANSIENT),
+        ([2, ranks.LOST], "", 2),
+    ],
+)
+def test_whose_fault_it_was(tmp_path, capfd, codes, said, code):
+    for rank in range(2):
+        (tmp_path / f"{rank}").write_text("warm\nerror: sft: too long\n")
+    assert ranks._blame("sft", codes, [tmp_path / "0", tmp_path / "1"]) == code
+    assert capfd.readouterr().err.startswith(said)
