@@ -334,7 +334,9 @@ def alone(root: Path, queue: Callable[[], None] | None = None) -> Iterator[None]
     Where another run holds it: raises UserError, or, with `queue`, calls that once and waits.
     """
     (root / ".espalier").mkdir(exist_ok=True)
-    with (root / ".espalier" / "lock").open("w") as lock:
+    path = root / ".espalier" / "lock"
+    _put_aside(path, "a new one is made")
+    with path.open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -351,19 +353,22 @@ def alone(root: Path, queue: Callable[[], None] | None = None) -> Iterator[None]
 def _mend(root: Path) -> None:
     """A dvc that was killed while it wrote its file of locks leaves half of one, and every later dvc refuses to read
     it; nor does it start where a file that it only locks cannot be opened."""
-    folder = root / ".dvc" / "tmp"
     for name in ("rwlock", "rwlock.lock", "lock"):
-        path = folder / name
-        try:
-            with path.open("r+b") as f:
-                held = json.load(f) if name == "rwlock" else {}
-                sound = isinstance(held, dict) and held.keys() <= {"read", "write"}
-        except FileNotFoundError:
-            continue
-        except (OSError, ValueError):
-            sound = False
-        if not sound:
-            state.quarantine(path, "it is no file of DVC's locks", "DVC makes it anew")
+        _put_aside(root / ".dvc" / "tmp" / name, "DVC makes it anew")
+
+
+def _put_aside(path: Path, else_: str) -> None:
+    """Rename a file of locks that cannot be opened, or holds what it should not."""
+    try:
+        with path.open("r+b") as f:
+            held = json.load(f) if path.name == "rwlock" else {}
+            sound = isinstance(held, dict) and held.keys() <= {"read", "write"}
+    except FileNotFoundError:
+        return
+    except (OSError, ValueError):
+        sound = False
+    if not sound:
+        state.quarantine(path, "it is no file of locks", else_)
 
 
 def _locked(file: Any) -> bool:

@@ -196,6 +196,13 @@ def test_progress_is_quiet_in_a_log_unless_it_lasts(capsys, monkeypatch):
     assert "2/4" in (said := capsys.readouterr().err) and "loss 0.5123" in said and "\r" not in said
 
 
+def test_a_folder_in_the_place_of_our_lock_is_put_aside(root, capsys):
+    (root / ".espalier/lock/inside").mkdir(parents=True)
+    with dvc.alone(root):
+        assert (root / ".espalier/lock").is_file()
+    assert "lock is damaged" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("name", "text"), [("rwlock", '{"version": 99}'), ("rwlock", "{"), ("rwlock.lock", None), ("lock", None)]
 )
