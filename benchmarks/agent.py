@@ -211,7 +211,7 @@ def unseen(protocol: Protocol, seed: int, root: Path) -> dict[str, list[Any]]:
     from synth.questions.entity_tree import EntityTrees, entity_tree
     from synth.types import seed_for
     from tasks.knowledge import bases, knowledge
-    from tasks.questions import grow
+    from tasks.problems import grow
 
     folder = root / "unseen"
     known = {e.name for e in knowledge.kb_at(root / "artifacts" / "kb").entities.values()}

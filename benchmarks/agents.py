@@ -27,7 +27,7 @@ from pathlib import Path
 import numpy as np
 
 from synth.types import Problem, Sampling, Scored, Unscorable
-from tasks.agents.sessions import Sessions
+from tasks.serving.sessions import Sessions
 from training.env.program import program
 from training.model.model import new_model, train_tokenizer
 from training.model.render import Renderer

@@ -32,7 +32,7 @@ from benchmarks.pairs import write
 from synth.preferences.cleaners._noise import wilson
 from synth.preferences.imported import Reader
 from synth.types import seed_for
-from tasks.pairs.clean import clean_rows
+from tasks.rows.clean import clean_rows
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "clean.json"

@@ -27,7 +27,7 @@ from synth.selfplay.propose.ladder import ladder
 from synth.selfplay.solve.scripted import scripted
 from tasks.pages.plots import lines
 from tasks.planning.pieces import bind
-from tasks.selfplay.loop import registry
+from tasks.problems.selfplay import registry
 from training.rl.curriculum.learnability import learnability
 from training.rl.curriculum.success_band import success_band
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from tasks.knowledge import bases
 from tasks.knowledge.schema import read_schema
-from tasks.questions import grow
+from tasks.problems import grow
 from tasks.results.difficulty import SEARCHERS, measure
 
 ROOT = Path(__file__).resolve().parents[1]

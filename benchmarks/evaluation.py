@@ -32,7 +32,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tasks.paths import CODE as ROOT
+from tasks.core.paths import CODE as ROOT
 
 PROBLEMS, SAMPLES, TIMES, THREADS = 1000, 8, 5, 2
 RESULTS = ROOT / "benchmarks" / "results"

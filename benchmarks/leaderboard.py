@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from tasks.paths import CODE as ROOT
+from tasks.core.paths import CODE as ROOT
 from synth.types import digest, seed_for
 from tasks.lab import starts
 from tasks.lab.arena import measure

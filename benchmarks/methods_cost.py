@@ -17,8 +17,8 @@ from typing import Any
 
 import torch
 
-from tasks.paths import CODE
-from tasks.errors import UserError
+from tasks.core.paths import CODE
+from tasks.core.errors import UserError
 from tasks.lab.behaviour import prepared
 from docs.generators.methods import kinds
 from tasks.planning.resolve import overlaid, read_recipe

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from tasks.paths import CODE as ROOT
+from tasks.core.paths import CODE as ROOT
 from tasks.lab import label_worlds
 from tasks.lab.worlds import Room, plans, quiet, run_stage
 

@@ -34,7 +34,7 @@ import numpy as np
 
 from synth.preferences.cleaners._grams import densified, hashed
 from synth.preferences.imported import Reader
-from tasks.pairs.audit import Audit, audit
+from tasks.rows.audit import Audit, audit
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "pairs.json"

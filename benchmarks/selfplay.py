@@ -34,8 +34,8 @@ from synth.selfplay.propose.weak_skills import weak_skills
 from synth.types import Problem, Sampling, Scored, seed_for
 from tasks.evaluation.interval import half_width
 from tasks.planning.pieces import bind
-from tasks.selfplay.loop import registry
-from tasks.selfplay.trained import Played
+from tasks.problems.selfplay import registry
+from tasks.problems.trained import Played
 from training.env.single import single
 from training.learner.learner import Learner, Optim, nll
 from training.learner.loop import Round, run

@@ -24,7 +24,7 @@ from synth.types import Problem
 from tasks.knowledge import bases, knowledge
 from tasks.knowledge.guess import guess
 from tasks.knowledge.schema import read_schema
-from tasks.questions import grow
+from tasks.problems import grow
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT.parent / "shared" / "data"

@@ -5,7 +5,7 @@ from prefect.client.schemas.objects import State
 from prefect.states import Completed
 
 from flows.pipeline import named, queued, this_run
-from tasks.paths import project
+from tasks.core.paths import project
 from tasks.runtime import dvc
 from tasks.schedule import server
 

@@ -10,8 +10,8 @@ from prefect.states import Completed
 from pydantic import Field
 
 from flows.pipeline import named, this_run
-from tasks.errors import StageError, UserError
-from tasks.paths import project
+from tasks.core.errors import StageError, UserError
+from tasks.core.paths import project
 from tasks.runtime import process
 from tasks.runtime.dvc import environment
 from tasks.schedule import server

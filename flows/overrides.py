@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tasks.errors import UserError
+from tasks.core.errors import UserError
 
 
 def overrides(recipe: str | None, settings: list[str]) -> dict[str, Any]:

@@ -21,8 +21,8 @@ from prefect.states import Completed, Running
 from pydantic import Field
 
 from flows.overrides import blamed, merged, of_profile, overrides
-from tasks.errors import StageError, UserError
-from tasks.paths import project
+from tasks.core.errors import StageError, UserError
+from tasks.core.paths import project
 from tasks.planning import plan
 from tasks.results import garbage
 from tasks.runtime import dvc, prefect_shim, process

@@ -3,11 +3,11 @@ sentence."""
 
 import sys
 
-from tasks.errors import UserError
+from tasks.core.errors import UserError
 from tasks.planning.plan import write
 from tasks.runtime.prefect_shim import flow
 from tasks.runtime.termination import disk_errors
-from tasks.text import terminal
+from tasks.core.text import terminal
 
 
 @flow

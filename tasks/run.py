@@ -24,14 +24,14 @@ def run_stage(name: str) -> None:
     code 75 (`pipeline` tries such a stage again), an error of ours with its traceback and code 1. Ended by SIGTERM:
     code 143.
     """
-    from tasks import text
+    from tasks.core import text
 
     with text.terminal():
         _guarded(name)
 
 
 def _guarded(name: str) -> None:
-    from tasks import errors
+    from tasks.core import errors
     from tasks.runtime import ranks
     from tasks.runtime import termination as ending
 
@@ -56,7 +56,7 @@ def _guarded(name: str) -> None:
 
 
 def _run(name: str) -> None:
-    from tasks.errors import UserError
+    from tasks.core.errors import UserError
     from tasks.planning import pieces, places
     from tasks.runtime import process, ranks
     from tasks.runtime.stage import Stage, load, place

@@ -39,14 +39,14 @@ FLOORS = {
         "demonstrations",
     ),
     "tasks": (
-        "errors paths text services",
-        "storage pages",
+        "core",
+        "storage pages serving",
         "planning",
-        "runtime pairs agents",
-        "knowledge tracking evaluation models own_rows selfplay schedule",
-        "questions run",
+        "runtime",
+        "rows knowledge tracking evaluation models schedule",
+        "problems run",
         "stages",
-        "results lab export serving",
+        "results lab export",
     ),
 }
 HEAVY = {

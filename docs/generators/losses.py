@@ -14,7 +14,7 @@ import re
 import sys
 from pathlib import Path
 
-from tasks.paths import CODE as ROOT
+from tasks.core.paths import CODE as ROOT
 from tasks.lab.checks import load
 from tasks.planning import code
 from tasks.planning.code import name_of

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import yaml
 
-from tasks.paths import CODE as ROOT
-from tasks.paths import package_of
+from tasks.core.paths import CODE as ROOT
+from tasks.core.paths import package_of
 from tasks.planning import code
 from tasks.planning.kinds import NO_PIECES, declared, piece_kinds, slots, variants
 from tasks.planning.pieces import files

@@ -16,7 +16,7 @@ from typing import Any
 
 from tasks.lab.behaviour import changed, evidence_path, outdated, verdict
 from tasks.lab.checks import load
-from tasks.paths import CODE
+from tasks.core.paths import CODE
 from tasks.planning import parts
 from tasks.planning.code import constant, name_of
 from tasks.planning.kinds import settled, slots

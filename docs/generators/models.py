@@ -11,7 +11,7 @@ import re
 import sys
 from pathlib import Path
 
-from tasks.paths import CODE as ROOT
+from tasks.core.paths import CODE as ROOT
 
 PAGE = ROOT / "docs" / "your-model.md"
 BLOCK = re.compile(r"(<!-- (templates|architectures) -->\n).*?(<!-- /\2 -->)", re.DOTALL)

@@ -20,7 +20,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from tasks.paths import CODE as ROOT
+from tasks.core.paths import CODE as ROOT
 
 OUT = ROOT / ".espalier" / "site"
 LINK = re.compile(r"(?<=\]\()([^)\s]+)(?=\))")

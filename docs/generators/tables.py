@@ -31,7 +31,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tasks.paths import CODE as ROOT
+from tasks.core.paths import CODE as ROOT
 
 RESULTS = ROOT / "benchmarks" / "results"
 KEYS = {

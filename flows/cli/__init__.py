@@ -11,9 +11,9 @@ from importlib import import_module
 from pathlib import Path
 
 from flows.cli import _tasks
-from tasks.errors import UserError, nearest
+from tasks.core.errors import UserError, nearest
 from tasks.runtime.termination import disk_errors
-from tasks.text import terminal
+from tasks.core.text import terminal
 
 
 class Parser(argparse.ArgumentParser):

@@ -34,6 +34,6 @@ def add_rows(p: argparse.ArgumentParser) -> None:
 
 def reader_of(args: argparse.Namespace) -> Any:
     """How the rows become pairs (`synth.preferences.imported.Reader`). Raises UserError for --columns that name nothing."""
-    from tasks.pairs.files import reader_of
+    from tasks.rows.files import reader_of
 
     return reader_of(args.file, columns=args.columns, scale=args.scale, limit=args.limit)

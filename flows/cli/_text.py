@@ -7,8 +7,8 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from tasks.text import dumps
-from tasks.text import harmless as plain
+from tasks.core.text import dumps
+from tasks.core.text import harmless as plain
 
 
 def columns(rows: Iterable[Sequence[Any]], indent: str = "  ") -> str:

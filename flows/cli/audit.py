@@ -12,7 +12,7 @@ from flows.cli._rows import add_rows, reader_of
 from flows.cli._text import count
 
 if TYPE_CHECKING:
-    from tasks.pairs.audit import Audit
+    from tasks.rows.audit import Audit
 
 
 def add(commands: Any) -> None:
@@ -35,9 +35,9 @@ def add(commands: Any) -> None:
 
 
 def audit(args: argparse.Namespace) -> int:
-    from tasks.errors import UserError
-    from tasks.pairs.audit import audit_rows
-    from tasks.pairs.files import LINES
+    from tasks.core.errors import UserError
+    from tasks.rows.audit import audit_rows
+    from tasks.rows.files import LINES
     from tasks.runtime.progress import Progress
 
     if not 0 < args.threshold <= 1:

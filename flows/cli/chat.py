@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tasks.paths import project
-from tasks.text import harmless, own
+from tasks.core.paths import project
+from tasks.core.text import harmless, own
 
 PARTS = re.compile(r"<(search|answer)>(.*?)</\1>", re.DOTALL)
 ENDINGS = {
@@ -59,7 +59,7 @@ def add(commands: Any) -> None:
 def chat(args: argparse.Namespace) -> int:
     from rich.console import Console
 
-    from tasks.errors import UserError
+    from tasks.core.errors import UserError
     from tasks.results.chat import Chat
 
     if args.budget and not args.decoder:

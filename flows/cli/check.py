@@ -37,7 +37,7 @@ def add(commands: Any) -> None:
 
 
 def check(args: argparse.Namespace) -> int:
-    from tasks.errors import UserError
+    from tasks.core.errors import UserError
     from tasks.planning.resolve import read_recipe, yaml_files
 
     if bool(args.recipe) == args.all:
@@ -84,7 +84,7 @@ def _run(names: list[str]) -> int:
 
 
 def _numeric(names: list[str]) -> int:
-    from tasks.errors import UserError
+    from tasks.core.errors import UserError
     from tasks.lab.checks import load, run_checks
 
     results = [r for name in names for r in run_checks(load(name))]

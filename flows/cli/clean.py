@@ -32,7 +32,7 @@ def add(commands: Any) -> None:
 
 
 def clean(args: argparse.Namespace) -> int:
-    from tasks.pairs.clean import FILES, clean_file
+    from tasks.rows.clean import FILES, clean_file
 
     out = args.out or Path(f"{Path(args.file).name.partition('.')[0]}.cleaned")
     knobs = {"recipe": args.recipe, "split": args.split, "protect": args.protect, "reviews": args.reviews}

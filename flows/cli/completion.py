@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterable
 from typing import Any
 
-from tasks.paths import project
+from tasks.core.paths import project
 
 SCRIPTS = {
     "bash": """_espalier() {

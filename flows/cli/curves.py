@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from flows.cli._text import columns, dump
-from tasks.errors import UserError
-from tasks.paths import project
+from tasks.core.errors import UserError
+from tasks.core.paths import project
 
 
 def add(commands: Any) -> None:

@@ -73,7 +73,7 @@ def doctor(args: argparse.Namespace) -> int:
 
     print(f"sandbox   {sandbox()}")
     print()
-    from tasks.paths import own, project
+    from tasks.core.paths import own, project
 
     root = project()
     print(

@@ -62,7 +62,7 @@ def audited(args: argparse.Namespace) -> int:
     import dataclasses
     import json
 
-    from tasks.errors import UserError
+    from tasks.core.errors import UserError
     from tasks.evaluation import env_audit
     from tasks.evaluation.env_audit import adapters
     from tasks.planning.pieces import find, open_own
@@ -93,7 +93,7 @@ def _options(words: list[str]) -> dict[str, Any]:
     """`key=value` as YAML reads the value. Raises UserError for another word."""
     import yaml
 
-    from tasks.errors import UserError
+    from tasks.core.errors import UserError
 
     for word in words:
         if "=" not in word:

@@ -8,7 +8,7 @@ from typing import Any
 
 from flows.cli._text import count
 
-from tasks.paths import project
+from tasks.core.paths import project
 
 
 def add(commands: Any) -> None:

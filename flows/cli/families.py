@@ -13,7 +13,7 @@ def add(commands: Any) -> None:
 
 
 def families(args: argparse.Namespace) -> int:
-    from tasks.errors import UserError, nearest
+    from tasks.core.errors import UserError, nearest
     from tasks.planning.families import FOLDER
     from tasks.planning.families import families as every
     from tasks.planning.pieces import files

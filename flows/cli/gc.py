@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from tasks.errors import UserError
-from tasks.paths import project
+from tasks.core.errors import UserError
+from tasks.core.paths import project
 
 
 def add(commands: Any) -> None:

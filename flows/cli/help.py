@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from tasks.errors import UserError, nearest
+from tasks.core.errors import UserError, nearest
 
 
 def add(commands: Any) -> None:

@@ -8,8 +8,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from tasks.errors import UserError
-from tasks.paths import CODE
+from tasks.core.errors import UserError
+from tasks.core.paths import CODE
 
 TEMPLATE = CODE / "flows" / "template"
 # Names that git and DVC would act upon inside our own tree: DVC runs every dvc.yaml that it finds.

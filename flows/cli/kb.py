@@ -43,7 +43,7 @@ def add(commands: Any) -> None:
 
 
 def build(args: argparse.Namespace) -> int:
-    from tasks.errors import UserError
+    from tasks.core.errors import UserError
     from tasks.knowledge import bases
     from tasks.knowledge.schema import read_names, read_schema
 

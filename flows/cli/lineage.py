@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from flows.cli._text import columns, dump, short
-from tasks.paths import project
+from tasks.core.paths import project
 
 
 def add(commands: Any) -> None:

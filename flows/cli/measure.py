@@ -56,9 +56,9 @@ def add(commands: Any) -> None:
 
 
 def measure(args: argparse.Namespace) -> int:
-    from tasks.errors import UserError, nearest
-    from tasks.paths import project
-    from tasks.questions import grow
+    from tasks.core.errors import UserError, nearest
+    from tasks.core.paths import project
+    from tasks.problems import grow
     from tasks.results import difficulty
     from tasks.runtime.progress import Progress
     from tasks.storage import tables

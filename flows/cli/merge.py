@@ -7,8 +7,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from tasks.errors import UserError
-from tasks.paths import project
+from tasks.core.errors import UserError
+from tasks.core.paths import project
 
 
 def add(commands: Any) -> None:

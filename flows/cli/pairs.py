@@ -32,7 +32,7 @@ def add(commands: Any) -> None:
 
 
 def pairs(args: argparse.Namespace) -> int:
-    from tasks.pairs import make as makers
+    from tasks.rows import make as makers
 
     if args.dry_run:
         unasked = makers.Unasked()

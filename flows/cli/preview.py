@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from flows.cli._text import count, dump, plain
-from tasks.paths import project
+from tasks.core.paths import project
 
 
 def add(commands: Any) -> None:

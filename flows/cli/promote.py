@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from tasks.paths import project
+from tasks.core.paths import project
 
 
 def add(commands: Any) -> None:

@@ -96,9 +96,9 @@ def _numbers(text: str) -> list[int]:
 def grow(args: argparse.Namespace) -> int:
     import yaml
 
-    from tasks.errors import UserError
+    from tasks.core.errors import UserError
     from tasks.knowledge import knowledge
-    from tasks.questions import grow
+    from tasks.problems import grow
 
     phrases = yaml.safe_load(args.phrases.read_text(encoding="utf-8")) if args.phrases else {}
     wanted = grow.cells({"train": args.n - args.n // 5, "test": args.n // 5}, args.depths)
@@ -139,8 +139,8 @@ def grow(args: argparse.Namespace) -> int:
 
 
 def rewrite(args: argparse.Namespace) -> int:
-    from tasks.errors import UserError
-    from tasks.questions import grow
+    from tasks.core.errors import UserError
+    from tasks.problems import grow
     from tasks.storage import commit
 
     card = args.folder / "card.json"
@@ -174,10 +174,10 @@ def rewrite(args: argparse.Namespace) -> int:
 
 
 def show(args: argparse.Namespace) -> int:
-    from tasks.errors import UserError
+    from tasks.core.errors import UserError
     from tasks.knowledge import knowledge
     from tasks.pages.questions import lines, markdown, page
-    from tasks.questions import grow
+    from tasks.problems import grow
 
     path = args.folder / "problems.parquet" if args.folder.is_dir() else args.folder
     if not path.exists():

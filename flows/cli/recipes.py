@@ -80,7 +80,7 @@ def _coverage(as_json: bool) -> int:
 
 
 def show(args: argparse.Namespace) -> int:
-    from tasks.paths import project
+    from tasks.core.paths import project
     from tasks.planning.code import knobs, leaves, lookup
     from tasks.planning.pieces import files
     from tasks.planning.plan import changes, plans

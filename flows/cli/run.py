@@ -14,8 +14,8 @@ from typing import Any
 
 from flows.cli._text import dump
 from flows.overrides import blamed, merged, of_profile, overrides
-from tasks.errors import UserError
-from tasks.paths import project
+from tasks.core.errors import UserError
+from tasks.core.paths import project
 
 SHOWN = (
     "pass",

@@ -14,8 +14,8 @@ from typing import Any
 
 from flows.cli._text import count
 
-from tasks.errors import UserError
-from tasks.paths import project
+from tasks.core.errors import UserError
+from tasks.core.paths import project
 
 
 def add(commands: Any) -> None:

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tasks.paths import project
+from tasks.core.paths import project
 
 MODELINE = "# yaml-language-server: $schema={}"
 

@@ -70,7 +70,7 @@ def plain_lines(text: str) -> str:
 def serve(args: argparse.Namespace) -> int:
     from tasks.knowledge import bases
     from tasks.knowledge.service import serve, service
-    from tasks.services.local import LOOPBACK, free
+    from tasks.serving.local import LOOPBACK, free
 
     free(args.port, args.host)
     app = service(bases.index(args.kb), hosts=tuple(args.allow_host), record=args.record)
@@ -85,7 +85,7 @@ def serve(args: argparse.Namespace) -> int:
 
 def replay(args: argparse.Namespace) -> int:
     """Exit code 1 where an answer is another."""
-    from tasks.errors import UserError
+    from tasks.core.errors import UserError
     from tasks.knowledge import bases, recording
 
     if not args.file.is_file():

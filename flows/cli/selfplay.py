@@ -46,10 +46,10 @@ def add(commands: Any) -> None:
 
 def selfplay(args: argparse.Namespace) -> int:
     from flows.overrides import blamed, merged, overrides
-    from tasks.paths import project
+    from tasks.core.paths import project
     from tasks.planning import plan
     from tasks.planning.pieces import bind_all
-    from tasks.selfplay import loop as play
+    from tasks.problems import selfplay as play
     from tasks.storage.commit import make_folder
 
     root = project()
@@ -62,14 +62,14 @@ def selfplay(args: argparse.Namespace) -> int:
     if args.learn:
         return _learn(args, root, params, plans["_run"]["seed"])
     if args.proposer:
-        from tasks.selfplay.trained import ModelProposer
+        from tasks.problems.trained import ModelProposer
 
         params["proposer"] = ModelProposer(args.proposer)
     out = Path(args.out) if args.out else root / ".espalier" / "selfplay" / plans["_run"]["recipe"]
     make_folder(out)
     solver = None
     if params["model"]:
-        from tasks.selfplay.trained import model_solver
+        from tasks.problems.trained import model_solver
 
         solver = model_solver(params["model"])
     running = play.loop(params, seed=plans["_run"]["seed"], ledger=out / "ledger.db", solver=solver)
@@ -90,8 +90,8 @@ def selfplay(args: argparse.Namespace) -> int:
 
 
 def _learn(args: argparse.Namespace, root: Path, params: dict[str, Any], seed: int) -> int:
-    from tasks.errors import UserError
-    from tasks.selfplay.proposing import learn
+    from tasks.core.errors import UserError
+    from tasks.problems.proposing import learn
     from tasks.storage import commit
 
     if not args.model:

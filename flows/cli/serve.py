@@ -6,8 +6,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from tasks.errors import UserError
-from tasks.paths import project
+from tasks.core.errors import UserError
+from tasks.core.paths import project
 
 KEY = ".espalier/serve/key"
 
@@ -30,11 +30,11 @@ def serve(args: argparse.Namespace) -> int:
         raise UserError(
             "name the model: `espalier serve MODEL` is an endpoint now; the schedules of prefect.yaml are started by `espalier schedule`"
         )
-    from tasks.services import local
+    from tasks.serving import local
 
     local.free(args.port)
     from tasks.serving.api import guarded
-    from tasks.serving.model import served
+    from tasks.models.served import served
 
     root = project()
     key = local.secret(root / KEY)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tasks.errors import UserError
+from tasks.core.errors import UserError
 
 KINDS = {"sft": "demonstrations", "prefer": "preferences", "rl": "problems"}  # stage that learns -> stage that reads
 DEFAULT = {"sft": "sft", "prefer": "dpo", "rl": "grpo"}
@@ -44,7 +44,7 @@ def train(args: argparse.Namespace) -> int:
 
     from flows.cli import init, run
     from flows.overrides import blamed, merged, overrides
-    from tasks.own_rows.guess import first
+    from tasks.rows.guess import first
     from tasks.planning import plan
 
     row, n = first(args.data)
@@ -92,7 +92,7 @@ def _fresh(root: Path) -> bool | None:
 
 def _method(wanted: str, row: Mapping[str, Any], data: str) -> tuple[str, str]:
     """(stage that learns, method): as named, or by the columns of the rows."""
-    from tasks.own_rows.guess import fits_of
+    from tasks.rows.guess import fits_of
     from tasks.planning.resolve import recipe_layers
 
     fits = fits_of(row)

@@ -7,7 +7,7 @@ import math
 from typing import Any
 
 from flows.cli._text import columns, dump
-from tasks.paths import project
+from tasks.core.paths import project
 
 
 def add(commands: Any) -> None:

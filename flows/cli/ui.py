@@ -7,7 +7,7 @@ import os
 import sys
 from typing import Any
 
-from tasks.paths import project
+from tasks.core.paths import project
 
 
 def add(commands: Any) -> None:
@@ -27,7 +27,7 @@ def sync(args: argparse.Namespace) -> int:
 
 
 def ui(args: argparse.Namespace) -> int:
-    from tasks.services import local
+    from tasks.serving import local
     from tasks.tracking import observe
     from tasks.tracking import ui as pages
 

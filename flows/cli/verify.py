@@ -31,9 +31,9 @@ def add(commands: Any) -> None:
 
 def verify(args: argparse.Namespace) -> int:
     """0 where every question is proved (or clean), 1 where one is not."""
-    from tasks.errors import UserError
-    from tasks.questions import grow
-    from tasks.questions import verify as play
+    from tasks.core.errors import UserError
+    from tasks.problems import grow
+    from tasks.problems import verify as play
 
     problems, rows, theirs = [], [], []
     if args.file.suffix == ".parquet":

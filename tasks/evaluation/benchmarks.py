@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from synth.types import Message, Problem
-from tasks.errors import UserError, nearest
+from tasks.core.errors import UserError, nearest
 from tasks.evaluation.scored_set import Benchmark, Player, Row
 from tasks.evaluation.testsets import TestSet, load
 from tasks.runtime.stage import Stage

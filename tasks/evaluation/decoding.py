@@ -11,7 +11,7 @@ import pandas as pd
 from synth.types import PreferencePair, Sampling
 from synth.verify import extract_answer
 from synth.verify.exact import normalise
-from tasks.errors import UserError
+from tasks.core.errors import UserError
 from tasks.evaluation.measure import by_problem, over, plain
 from training.decode import DecodingSampler, Engine, Example
 from training.metrics.mean import mean

@@ -30,7 +30,7 @@ from synth.external.parent import adapters as adapters  # for the command
 from synth.external.parent import problem as external_problem
 from synth.types import Problem, Quarantined, Score, Scored, Split, Unscorable, from_row, nearest, to_row
 from synth.verify import verifier, verify
-from tasks.errors import UserError
+from tasks.core.errors import UserError
 from tasks.planning import pieces
 from tasks.storage import tables
 

@@ -16,7 +16,7 @@ from lm_eval.tasks import TaskManager
 from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
 
 from synth.types import Sampling, digest, seed_for
-from tasks.errors import UserError, nearest
+from tasks.core.errors import UserError, nearest
 from tasks.evaluation.scored_set import Benchmark, Player, Row
 from tasks.runtime.stage import Stage
 from training.learner.continuations import continuation_logp

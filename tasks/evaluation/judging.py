@@ -22,7 +22,7 @@ import numpy as np
 from synth.preferences.judge import Case, Verdict
 from synth.testsets.judging import LAYOUTS, Comparison, measured
 from synth.types import Quarantined, digest
-from tasks.errors import UserError, nearest
+from tasks.core.errors import UserError, nearest
 from tasks.evaluation.testsets import hub, read
 from tasks.runtime.stage import Stage
 from training.learner.rows import prompt_ids

@@ -13,7 +13,7 @@ from typing import Any
 
 import pandas as pd
 
-from tasks.errors import UserError, nearest
+from tasks.core.errors import UserError, nearest
 from training.metrics import columns
 from training.metrics._tests import holm, sign_flip
 from training.metrics.calibration import reliability

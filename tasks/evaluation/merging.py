@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from synth.types import seed_for
-from tasks.errors import UserError
+from tasks.core.errors import UserError
 from tasks.evaluation.measure import by_problem, difference, over, plain
 from training.model.model import load_model
 from training.model.render import Renderer

@@ -24,7 +24,7 @@ from typing import Any, cast
 
 from synth.types import Problem, Quarantined, Scored, digest
 from synth.verify import verify
-from tasks.errors import UserError, nearest
+from tasks.core.errors import UserError, nearest
 from tasks.planning.pieces import files, find
 from tasks.runtime.stage import Stage
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import yaml
 
-from tasks.errors import UserError
+from tasks.core.errors import UserError
 from tasks.export.parity import Parity
 from tasks.pages import cards
-from tasks.paths import CODE
+from tasks.core.paths import CODE
 from tasks.runtime.models import MODELS
 
 DATA = {  # model -> the stages whose rows it was trained on

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tasks.errors import UserError, nearest
+from tasks.core.errors import UserError, nearest
 from tasks.export import card, folder, gguf, parity, reward
 from tasks.runtime.models import MODELS, model_path
 from tasks.runtime.stage import REMEDY

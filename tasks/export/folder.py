@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, PreTrainedTokenizerBase
 
-from tasks.errors import UserError
+from tasks.core.errors import UserError
 from tasks.export import parity
 from training.model.lora import ADAPTER, rounded
 from training.model.model import load_model, no_bars, save_model

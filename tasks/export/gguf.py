@@ -10,7 +10,7 @@ import numpy as np
 from torch import nn
 from transformers import PreTrainedTokenizerBase
 
-from tasks.errors import UserError
+from tasks.core.errors import UserError
 from tasks.export import parity
 from training.model import gguf_file
 from training.model.render import DAY

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tasks.errors import UserError, nearest
+from tasks.core.errors import UserError, nearest
 from tasks.evaluation.merging import merged
 from tasks.planning.pieces import bind, find
 from tasks.runtime.models import model_path

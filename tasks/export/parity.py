@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
 from synth.types import Message, Problem, Sampling
-from tasks.errors import UserError
+from tasks.core.errors import UserError
 from tasks.storage import tables
 from training.model.attention import PackedRows
 from training.model.model import head_weight, hidden_states

@@ -13,7 +13,7 @@ import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from synth.types import Message
-from tasks.errors import UserError
+from tasks.core.errors import UserError
 from tasks.export import folder, parity
 from training.learner.learner import score
 from training.learner.pack import Row, pack

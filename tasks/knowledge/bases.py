@@ -34,7 +34,7 @@ from synth.knowledge.sources.sqlite_tables import tables_of
 from synth.knowledge.world import RELATIONS, world
 from synth.search.index import Page, SearchIndex, build_index, open_index, pages_of
 from synth.types import Quarantined
-from tasks.errors import UserError
+from tasks.core.errors import UserError
 from tasks.knowledge.guess import guess
 from tasks.knowledge.knowledge import kb_at, pages_in, pages_of_both
 from tasks.storage import commit, tables

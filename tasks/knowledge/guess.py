@@ -18,7 +18,7 @@ from synth.knowledge.documents import SUFFIXES
 from synth.knowledge.ingest import csv_lines
 from synth.knowledge.sources import READERS
 from synth.knowledge.words import label_of, singular
-from tasks.errors import UserError
+from tasks.core.errors import UserError
 
 DATABASES = (".sqlite", ".sqlite3", ".db", ".sql")
 _SOME = 2000  # records that are looked at

@@ -9,7 +9,7 @@ from typing import cast
 
 from synth.knowledge.kb import KB, Entity, Fact, Passage, Relation
 from synth.search.index import Page, pages_of_kb
-from tasks.errors import UserError
+from tasks.core.errors import UserError
 from tasks.knowledge.search_tool import Blank, Search
 from tasks.runtime.stage import Stage
 from tasks.storage import tables

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from synth.search.index import SearchIndex
-from tasks.errors import UserError
+from tasks.core.errors import UserError
 
 TOOLS = ("search", "open", "find")
 

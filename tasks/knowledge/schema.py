@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from synth.knowledge.kb import Relation
-from tasks.errors import UserError, nearest
+from tasks.core.errors import UserError, nearest
 
 
 def read_names(path: Path) -> dict[str, dict[str, str]]:

@@ -48,7 +48,7 @@ from typing import Any
 import numpy as np
 
 from synth.types import digest, seed_for
-from tasks.errors import UserError, nearest
+from tasks.core.errors import UserError, nearest
 from tasks.evaluation.interval import half_width
 from tasks.planning import code as src
 from tasks.planning.kinds import settled, slots

@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tasks.errors import UserError, nearest
+from tasks.core.errors import UserError, nearest
 from tasks.lab import problem_checks
 from tasks.planning.kinds import declared, settled, slots
 from tasks.planning.pieces import bind

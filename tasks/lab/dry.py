@@ -40,7 +40,7 @@ import torch
 from torch import Tensor
 
 from synth.types import Problem, Scored, seed_for
-from tasks.errors import UserError
+from tasks.core.errors import UserError
 from tasks.lab.script import Script, Scripted
 from tasks.lab.worlds import Room, quiet, run_stage
 from tasks.planning.kinds import settled

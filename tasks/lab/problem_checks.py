@@ -53,7 +53,7 @@ def _propose(piece: Any, given: Mapping[str, Any], recipe: Mapping[str, Any]) ->
     from synth.selfplay.spec import certify
     from synth.types import Problem
     from tasks.planning.pieces import bind
-    from tasks.selfplay.loop import registry
+    from tasks.problems.selfplay import registry
 
     pieces: list[Any] = [bind("family", {"piece": f}) for f in given["families"]]
     families = registry(pieces)

@@ -37,7 +37,7 @@ from synth.verify import extract_answer
 from synth.verify.number import parse
 from tasks.knowledge.search_tool import Search
 from tasks.lab.arena import Arena, Rounding, World
-from tasks.paths import project
+from tasks.core.paths import project
 from training.env.progress import progress
 from training.env.search import search
 from training.env.single import Single

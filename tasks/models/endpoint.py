@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from tasks.errors import UserError
+from tasks.core.errors import UserError
 from training.rollout.endpoint import Budget, Endpoint, Prices
 
 

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from tasks.errors import UserError, nearest
+from tasks.core.errors import UserError, nearest
 from training.rollout.play import Sampler
 from training.rollout.torch_sampler import TorchSampler
 

@@ -22,7 +22,7 @@ from typing import Any
 
 from synth.preferences.judge import RUBRIC, Budget, Case, Judge, Verdict, attacks, trust
 from synth.types import Problem, Scored, Unscorable, digest
-from tasks.errors import UserError, nearest
+from tasks.core.errors import UserError, nearest
 from tasks.runtime.stage import Stage
 from training.metrics import interval
 from training.rollout.endpoint import Endpoint

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from synth.types import Problem
-from tasks.errors import UserError, nearest
+from tasks.core.errors import UserError, nearest
 from training.rollout.play import Player
 
 KEYS = ("weak", "strong", "tries")

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from tasks.errors import UserError
+from tasks.core.errors import UserError
 from training.learner.learner import score
 from training.learner.pack import Row, pack
 from training.model.model import load_model

@@ -1,5 +1,5 @@
 """What environments call beside the search tool: Python in the sandbox, tools of servers that speak the Model Context
-Protocol, who starts agent programs (tasks/agents), and who begins episodes of external environments (synth/external).
+Protocol, who starts agent programs (tasks/serving), and who begins episodes of external environments (synth/external).
 
 A server is a command line, named by the environment `tools` (`servers`). It is started once, speaks over standard input
 and output through the official client, and ends with this process. It is a program of the user's own choice: it runs as
@@ -20,7 +20,7 @@ from typing import Any
 from synth.external.parent import begin
 from synth.knowledge.documents import harmless
 from synth.sandbox import parent as sandbox
-from tasks.errors import UserError
+from tasks.core.errors import UserError
 from training.env.external import External
 from training.env.program import Program
 from training.env.tool import Tool
@@ -54,7 +54,7 @@ def bound(search: Any, hosts: Iterable[Any]) -> dict[str, Any]:
     for command in sorted({c for h in hosts for c in getattr(h, "servers", ())}):
         tools[command] = server(command).tools
     if programs := [h for h in hosts if isinstance(h, Program)]:
-        from tasks.agents.sessions import checked, sessions  # an HTTP server, which few runs need
+        from tasks.serving.sessions import checked, sessions  # an HTTP server, which few runs need
 
         for host in programs:
             checked(host)

@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from tasks.text import words
+from tasks.core.text import words
 
 MODEL_SNIPPET = """from transformers import AutoModelForCausalLM, AutoTokenizer
 

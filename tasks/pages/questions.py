@@ -12,7 +12,7 @@ from synth.questions.pattern import Clue, Named, Node, Nothing, Span, Than, Thir
 from synth.types import Problem
 from tasks.pages.page import page as document
 from tasks.pages.render import Macros
-from tasks.text import escape, harmless
+from tasks.core.text import escape, harmless
 
 
 def facts(p: Problem, kb: KB) -> list[str]:

@@ -1,4 +1,4 @@
-"""HTML and SVG by the templates in `templates/`: what is put into one is escaped by jinja2, and harmless (tasks/text.py).
+"""HTML and SVG by the templates in `templates/`: what is put into one is escaped by jinja2, and harmless (tasks/core/text.py).
 
 A string is text. Markup is what a template made, and only that: nothing outside `templates/` writes a tag.
 """
@@ -12,7 +12,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from tasks.text import harmless, words
+from tasks.core.text import harmless, words
 
 
 def render(template: str, **values: Any) -> Markup:

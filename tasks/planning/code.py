@@ -15,9 +15,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tasks.errors import UserError
-from tasks.paths import CODE, KIND_OF, PACKAGES, own, package_of
-from tasks.paths import folders as places
+from tasks.core.errors import UserError
+from tasks.core.paths import CODE, KIND_OF, PACKAGES, own, package_of
+from tasks.core.paths import folders as places
 from tasks.planning.pieces import locate
 
 # Modules that run, show and record a stage but cannot change a byte of what it writes: editing them re-runs nothing.

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from tasks.errors import UserError
+from tasks.core.errors import UserError
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]

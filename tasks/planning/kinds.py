@@ -15,8 +15,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tasks.errors import UserError
-from tasks.paths import CODE, KINDS, package_of
+from tasks.core.errors import UserError
+from tasks.core.paths import CODE, KINDS, package_of
 from tasks.planning import code
 from tasks.planning.pieces import files
 

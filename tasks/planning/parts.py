@@ -14,8 +14,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from tasks.errors import UserError
-from tasks.paths import CODE
+from tasks.core.errors import UserError
+from tasks.core.paths import CODE
 from tasks.planning import code as src
 from tasks.planning.pieces import files, locate, observed
 from tasks.planning.resolve import Resolved

@@ -17,8 +17,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from tasks.errors import UserError, nearest
-from tasks.paths import CODE, folders, own, package_of
+from tasks.core.errors import UserError, nearest
+from tasks.core.paths import CODE, folders, own, package_of
 
 
 @dataclass(frozen=True)

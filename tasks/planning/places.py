@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from tasks.errors import UserError
+from tasks.core.errors import UserError
 from tasks.planning.resolve import Resolved
 
 # What the knobs of a stage make together: rows, or pairs of them, of one optimizer step. Each learner needs one.

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from synth.types import digest
-from tasks.paths import folders, project
+from tasks.core.paths import folders, project
 from tasks.planning import code as src
 from tasks.planning import parts, places
 from tasks.planning.config import read_yaml

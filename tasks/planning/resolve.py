@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tasks.errors import UserError, nearest
-from tasks.paths import folders
+from tasks.core.errors import UserError, nearest
+from tasks.core.paths import folders
 from tasks.planning import code as src
 from tasks.planning.config import read_yaml
 from tasks.planning.pieces import files, locate
@@ -347,7 +347,7 @@ def _typed(knob: src.Knob, value: Any, where: str) -> Any:
     wrong = src.mismatch(knob.annotation, value, knob.home)
     if wrong:
         raise UserError(f"{where} must be {wrong}, not {value!r}" + (f" ({knob.about})" if knob.about else ""))
-    if knob.place and value < 1:
+    if knob.place and isinstance(value, int) and value < 1:
         raise UserError(f"{where} must be 1 or more, not {value} ({knob.about})")
     if isinstance(value, int) and not isinstance(value, bool):
         if value < 0 and src.counts(knob.annotation):

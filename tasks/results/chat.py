@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from synth.types import Message, PreferencePair, Problem, Sampling, digest
-from tasks.errors import UserError
+from tasks.core.errors import UserError
 from tasks.evaluation.outcome import outcome
 from tasks.knowledge import knowledge
 from tasks.models import tools

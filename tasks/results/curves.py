@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from tasks.errors import UserError
+from tasks.core.errors import UserError
 from tasks.evaluation.interval import half_width
 from tasks.planning.plan import changes
 from tasks.results.compare import code, parameters

@@ -20,7 +20,7 @@ from synth.search.searchers.branch_and_check import branch_and_check
 from synth.search.searchers.oracle import oracle
 from synth.search.searchers.shallow import closed_book, greedy, one_search
 from synth.types import Problem, Scored
-from tasks.errors import UserError
+from tasks.core.errors import UserError
 from tasks.knowledge.knowledge import kb_at
 
 SEARCHERS = {s.__name__: s for s in (closed_book, one_search, greedy, oracle, branch_and_check)}

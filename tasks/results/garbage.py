@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlparse
 
-from tasks.errors import UserError
+from tasks.core.errors import UserError
 from tasks.planning.config import read_text, read_yaml
 from tasks.results.snapshots import Snapshot, stages_of
 from tasks.runtime import dvc, process

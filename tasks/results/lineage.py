@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from synth.types import digest
-from tasks.errors import UserError, nearest
+from tasks.core.errors import UserError, nearest
 from tasks.results.snapshots import Snapshot
 from tasks.runtime.stage import OUT
 

@@ -21,8 +21,8 @@ from typing import Any
 
 from synth.knowledge.kb import Fact
 from synth.types import Demonstration, PreferencePair, Problem, Quarantined
-from tasks import errors
-from tasks.errors import UserError, nearest
+from tasks.core import errors
+from tasks.core.errors import UserError, nearest
 from tasks.knowledge.knowledge import read_kb
 from tasks.planning import pieces, plan
 from tasks.results.proofs import Proof, Proofs, talk

@@ -23,7 +23,7 @@ from urllib.parse import unquote, urlparse
 
 import pyarrow.parquet
 
-from tasks.errors import UserError, nearest
+from tasks.core.errors import UserError, nearest
 from tasks.runtime import dvc
 from tasks.runtime.stage import REMEDY, file_digest
 from tasks.storage import commit

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO, Any, Literal
 
 from synth.types import PreferencePair, digest
-from tasks.errors import UserError
+from tasks.core.errors import UserError
 from tasks.storage import commit
 from tasks.storage.reviews import content, decisions, is_flipped, read
 

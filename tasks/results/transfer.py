@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from tasks.errors import UserError
+from tasks.core.errors import UserError
 from tasks.results.snapshots import Snapshot
 from training.metrics.transfer import transfer as metric
 

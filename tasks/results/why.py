@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tasks.errors import UserError
+from tasks.core.errors import UserError
 from tasks.results.snapshots import Snapshot
 
 TABLES = {  # stage -> tables of rows with an id, in the order in which rows pass through them

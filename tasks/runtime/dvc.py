@@ -21,7 +21,7 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any
 
-from tasks.errors import TRANSIENT, StageError, UserError
+from tasks.core.errors import TRANSIENT, StageError, UserError
 from tasks.planning.config import read_yaml
 from tasks.runtime import process
 from tasks.runtime.stage import OUT, graph

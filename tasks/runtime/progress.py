@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable, Iterator, Sized
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from tasks.text import harmless, own
+from tasks.core.text import harmless, own
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar

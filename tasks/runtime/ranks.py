@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from tasks.errors import TRANSIENT
+from tasks.core.errors import TRANSIENT
 from tasks.runtime.prefect_shim import PARENT
 from tasks.runtime.termination import KEPT
 

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from synth.types import digest
-from tasks.errors import UserError
+from tasks.core.errors import UserError
 from tasks.planning.config import read_yaml
 from tasks.runtime.progress import Progress
 from tasks.storage import commit, faults, state

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NoReturn
 
-from tasks.errors import UserError
+from tasks.core.errors import UserError
 
 KEPT = "what is finished is kept, and the next run goes on from there"
 REMEDIES = {

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from synth.types import seed_for
-from tasks.errors import UserError
+from tasks.core.errors import UserError
 from tasks.planning.settings import Optimizer
 from tasks.runtime import ranks
 from tasks.runtime.prefect_shim import task

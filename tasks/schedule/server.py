@@ -21,10 +21,10 @@ from datetime import datetime, UTC
 from pathlib import Path
 from typing import Any
 
-from tasks.errors import UserError
+from tasks.core.errors import UserError
 from tasks.runtime import process
 from tasks.schedule import app
-from tasks.services import local
+from tasks.serving import local
 from tasks.storage import state
 
 PORT = 4200

@@ -1,1 +1,1 @@
-"""`espalier serve`: a model behind an OpenAI-compatible endpoint of this machine."""
+"""What answers over HTTP: the guard of every local service, the sessions of programs, the OpenAI-compatible API."""

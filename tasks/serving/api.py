@@ -20,8 +20,8 @@ from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from synth.types import Message, Sampling, seed_for
-from tasks.services import local
-from tasks.services.refusal import Refused, error, refusals
+from tasks.serving import local
+from tasks.serving.refusal import Refused, error, refusals
 from tasks.serving.conversations import Conversations, Piece, Request, Token, scored
 
 MOST = 256  # answers that wait or are under way

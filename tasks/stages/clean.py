@@ -22,9 +22,9 @@ from synth.preferences.cleaners._length import report as length_report
 from synth.preferences.cleaning import Judgement, group_of, noise_interval, run_cleaners
 from synth.preferences.label_noise import Planted
 from synth.types import PreferencePair, Quarantined, digest
-from tasks.own_rows.pairs import CLEANED
-from tasks.own_rows.read import OwnRow, own_rows, said
-from tasks.pairs.clean import COMPUTED
+from tasks.rows.pairs import CLEANED
+from tasks.rows.read import OwnRow, own_rows, said
+from tasks.rows.clean import COMPUTED
 from tasks.planning.pieces import Piece, Pieces
 from tasks.runtime.stage import Stage
 from tasks.storage import tables

@@ -15,10 +15,10 @@ from synth.search.searchers import World, run
 from synth.search.searchers.branch_and_check import branch_and_check
 from synth.search.searchers.oracle import oracle as lowest
 from synth.types import Demonstration, Problem, Quarantined, Split, digest, seed_for
-from tasks.errors import UserError, nearest
+from tasks.core.errors import UserError, nearest
 from tasks.knowledge import knowledge
-from tasks.own_rows import read
-from tasks.own_rows.conversations import conversations
+from tasks.rows import read
+from tasks.rows.conversations import conversations
 from tasks.runtime.stage import Stage
 from tasks.storage import tables
 
@@ -59,7 +59,7 @@ def demonstrations(
         max_context: most characters of results in it
         long_calls: calls from which one counts as long
         short: largest share of those that are not long
-        files: conversations of your own: files, folders or data sets of the Hub (tasks/own_rows/read.py has the keys)
+        files: conversations of your own: files, folders or data sets of the Hub (tasks/rows/read.py has the keys)
         mix: whether the demonstrations that are made here are there beside those of `files`; without it they are not made
         protect: files whose texts must not be trained on
     """

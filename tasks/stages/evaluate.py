@@ -21,7 +21,7 @@ import pandera.pandas as pa
 from synth.testsets.contamination import Hit, contaminated
 from synth.types import Demonstration, PreferencePair, Problem, Sampling, Scored, digest
 from synth.verify import extract_answer
-from tasks.errors import UserError, nearest
+from tasks.core.errors import UserError, nearest
 from tasks.evaluation import decoding as by_decoders
 from tasks.evaluation import merging
 from tasks.evaluation import testsets as test_sets

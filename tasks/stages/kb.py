@@ -10,7 +10,7 @@ from synth.knowledge.sources import read_source
 from synth.knowledge.world import RELATIONS, world
 from synth.search.index import Page, pages_of
 from synth.types import Quarantined
-from tasks.errors import UserError
+from tasks.core.errors import UserError
 from tasks.knowledge.schema import read_names, read_schema
 from tasks.runtime.stage import Stage
 from tasks.storage import tables

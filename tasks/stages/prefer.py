@@ -13,12 +13,12 @@ from pathlib import Path
 from torch import nn
 
 from synth.types import PreferencePair, Problem, digest, seed_for
-from tasks.errors import UserError
+from tasks.core.errors import UserError
 from tasks.knowledge import knowledge
 from tasks.models import tools
 from tasks.models.openings import hosts, opening
-from tasks.own_rows.read import own_rows, repeated, too_long
-from tasks.pairs.columns import BY_THE_OBJECTIVE, columns, margins
+from tasks.rows.read import own_rows, repeated, too_long
+from tasks.rows.columns import BY_THE_OBJECTIVE, columns, margins
 from tasks.planning.pieces import Piece, Pieces, Place
 from tasks.planning.settings import Optimizer, Sampling
 from tasks.runtime.stage import Stage

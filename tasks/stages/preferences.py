@@ -27,10 +27,10 @@ from synth.preferences.making import once
 from synth.preferences.noise_kinds import ANNOTATORS
 from synth.preferences.wrong_turns import World, wrong_turns
 from synth.types import Demonstration, PreferencePair, Problem, Quarantined, digest, seed_for
-from tasks.errors import UserError
+from tasks.core.errors import UserError
 from tasks.knowledge import knowledge
-from tasks.own_rows import read
-from tasks.own_rows.pairs import pairs as own_pairs
+from tasks.rows import read
+from tasks.rows.pairs import pairs as own_pairs
 from tasks.planning.pieces import Pieces
 from tasks.planning.settings import RolloutSampling
 from tasks.runtime.stage import Stage
@@ -93,7 +93,7 @@ def preferences(
         makers: further sources of pairs
         n_made: problems with a worked solution, of every family and split, for which makers make pairs
         flaws: probability with which the program that stands for a model errs in each step
-        files: pairs of your own: files, folders or data sets of the Hub (tasks/own_rows/read.py has the keys)
+        files: pairs of your own: files, folders or data sets of the Hub (tasks/rows/read.py has the keys)
         mix: whether the pairs that are made here are there beside those of `files`; without it they are not made
         protect: files whose texts must not be trained on
     """

@@ -16,17 +16,17 @@ from typing import Any
 from synth.external.parent import opened, problem
 from synth.types import Problem, Quarantined, Scored, Split, digest
 from synth.verify import extract_answer, verify
-from tasks.errors import UserError
-from tasks.own_rows import read
-from tasks.own_rows.problems import problems as own_problems
+from tasks.core.errors import UserError
+from tasks.rows import read
+from tasks.rows.problems import problems as own_problems
 from tasks.planning.families import sandbox
 from tasks.planning.pieces import Piece, Pieces
 from tasks.runtime.stage import Stage
 from tasks.storage import tables
 
 ONLY_WITH = {
-    "tasks.selfplay.loop": "rounds",
-    "tasks.selfplay.trained": "model",
+    "tasks.problems.selfplay": "rounds",
+    "tasks.problems.trained": "model",
 }  # imported only where this knob is set: read by the plan
 
 
@@ -78,7 +78,7 @@ def problems(
         solver: who attempts them; none uses the model
         curriculum: which cells of family and level are wanted next
         pay: what a proposal earns
-        files: problems of your own: files, folders or data sets of the Hub (tasks/own_rows/problems.py has the keys)
+        files: problems of your own: files, folders or data sets of the Hub (tasks/rows/problems.py has the keys)
         external: environments of other people, each an `adapter` with its options, and `python`, the interpreter that it
             runs under (docs/environments.md)
         mix: whether the problems of `families` are there beside those of `files` and `external`; without it they are not
@@ -215,11 +215,11 @@ def _twice(p: Problem, known: Problem, place: str = "") -> Quarantined:
 def played(stage: Stage, accepted: dict[str, Problem], quarantined: list[Quarantined]) -> list[dict[str, Any]]:
     """The rounds of self-play; what they certified and quarantined is added. The ledger lies in the work folder,
     so that a run that was killed goes on from it."""
-    from tasks.selfplay import loop
+    from tasks.problems import selfplay as loop
 
     solver = None
     if model := stage.params["model"]:
-        from tasks.selfplay.trained import model_solver
+        from tasks.problems.trained import model_solver
 
         solver = model_solver(model)
     stage.out.mkdir(parents=True, exist_ok=True)

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from synth.questions.entity_tree import EntityTrees, entity_tree
 from synth.types import Problem, Quarantined, Split, digest
 from synth.verify.exact import normalise
-from tasks.errors import UserError
+from tasks.core.errors import UserError
 from tasks.knowledge import knowledge
 from tasks.knowledge.search_tool import Search
-from tasks.questions import grow as fuzzy_trees
+from tasks.problems import grow as fuzzy_trees
 from tasks.runtime.stage import Stage
 from tasks.storage import tables
 

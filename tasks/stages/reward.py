@@ -17,13 +17,13 @@ from torch import Tensor, nn
 
 from synth.knowledge.kb import Passage
 from synth.types import Message, PreferencePair, Problem, digest, seed_for
-from tasks.errors import UserError
+from tasks.core.errors import UserError
 from tasks.knowledge import knowledge
 from tasks.models import tools
 from tasks.models.openings import hosts, opening
-from tasks.pairs.columns import columns
-from tasks.pairs.ratings import ratings
-from tasks.own_rows.read import too_long
+from tasks.rows.columns import columns
+from tasks.rows.ratings import ratings
+from tasks.rows.read import too_long
 from tasks.planning.pieces import Piece, Pieces, Place
 from tasks.planning.settings import Optimizer, Sampling
 from tasks.runtime.stage import Stage

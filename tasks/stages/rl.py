@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from synth.types import Problem, Scored, digest, seed_for
-from tasks.errors import UserError
+from tasks.core.errors import UserError
 from tasks.evaluation import env_audit
 from tasks.knowledge import knowledge
 from tasks.models import engines, tools

@@ -16,10 +16,10 @@ import numpy as np
 from synth.demonstrations.pages import pages
 from synth.knowledge.kb import Entity, Passage
 from synth.types import Demonstration, Message, digest, seed_for
-from tasks.errors import UserError
+from tasks.core.errors import UserError
 from tasks.knowledge import knowledge
 from tasks.models.openings import opening
-from tasks.own_rows.read import own_rows, repeated, too_long
+from tasks.rows.read import own_rows, repeated, too_long
 from tasks.planning.pieces import Pieces, Place
 from tasks.planning.settings import Optimizer
 from tasks.runtime.stage import Stage

@@ -20,7 +20,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from tasks.errors import UserError
+from tasks.core.errors import UserError
 from tasks.storage import commit
 from tasks.storage.faults import fault
 

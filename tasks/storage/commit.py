@@ -26,7 +26,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from tasks.errors import UserError
+from tasks.core.errors import UserError
 from tasks.storage.faults import fault
 
 MANIFEST, VERSION = "manifest.json", 1

@@ -25,7 +25,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from tasks.errors import UserError, nearest
+from tasks.core.errors import UserError, nearest
 
 ARM, LOG = "ESPALIER_FAULT", "ESPALIER_FAULT_LOG"
 POINTS = {

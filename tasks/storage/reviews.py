@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from synth.types import Decision, Message, PreferencePair, digest
-from tasks.errors import UserError
+from tasks.core.errors import UserError
 from tasks.storage import tables
 
 

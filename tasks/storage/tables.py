@@ -20,7 +20,7 @@ import pyarrow
 import pyarrow.parquet
 
 from synth.types import Quarantined, from_row, to_row
-from tasks.errors import UserError
+from tasks.core.errors import UserError
 
 T = TypeVar("T")
 Schema = pa.DataFrameSchema

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from synth.types import digest
-from tasks.errors import UserError
+from tasks.core.errors import UserError
 from tasks.runtime import process
 from tasks.runtime.stage import OUT, REMEDY, Stage, graph, load
 from tasks.storage import commit, state

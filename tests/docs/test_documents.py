@@ -5,7 +5,7 @@ import re
 import pytest
 
 from docs.generators.site import pages
-from tasks.paths import CODE as ROOT
+from tasks.core.paths import CODE as ROOT
 from flows import cli
 
 PAGES = pages()

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from docs.generators.manual import pages
-from tasks.paths import CODE as ROOT
+from tasks.core.paths import CODE as ROOT
 
 GUIDE = [
     p

@@ -9,7 +9,7 @@ import pytest
 from benchmarks import leaderboard
 from docs.generators.tables import KEYS
 from docs.generators import methods as page
-from tasks.paths import CODE
+from tasks.core.paths import CODE
 from tasks.planning.resolve import read_recipe, yaml_files
 
 

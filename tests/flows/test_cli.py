@@ -12,8 +12,8 @@ import pytest
 
 from flows import cli
 from flows.overrides import merged, of_profile, overrides
-from tasks.errors import UserError
-from tasks.paths import CODE
+from tasks.core.errors import UserError
+from tasks.core.paths import CODE
 from tasks.planning import plan
 from tasks.planning.config import read_yaml
 from tasks.runtime import dvc

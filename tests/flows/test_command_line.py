@@ -13,8 +13,8 @@ import pytest
 from flows import cli
 from flows.cli.completion import SCRIPTS, words
 from flows.cli.run import seconds
-from tasks.errors import UserError
-from tasks.paths import CODE
+from tasks.core.errors import UserError
+from tasks.core.paths import CODE
 from tasks.planning.config import read_yaml
 from tasks.planning.resolve import check_params, read_recipe, resolve, yaml_files
 from tasks.planning.schema import recipe_schema, schema

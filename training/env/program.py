@@ -7,7 +7,7 @@ earlier request and the reply to it goes on from the ids that were sampled; one 
 dropped turns, an agent beside the first) is a row of its own. What it answers at the end is scored by the problem's
 verifier, or it says its own score.
 
-Who starts programs and listens to them is given by the stage (tasks/agents): `tools["programs"]`.
+Who starts programs and listens to them is given by the stage (tasks/serving): `tools["programs"]`.
 """
 
 from __future__ import annotations

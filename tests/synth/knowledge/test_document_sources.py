@@ -14,7 +14,7 @@ from synth.knowledge.kb import Relation
 from synth.knowledge.patterns import statements
 from synth.knowledge.sources import read_source
 from synth.knowledge.sources.documents import attested, mentioned
-from tasks.errors import UserError
+from tasks.core.errors import UserError
 from tasks.knowledge.knowledge import load
 from tasks.runtime.stage import Stage
 from tasks.stages.kb import kb as kb_stage

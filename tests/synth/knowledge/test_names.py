@@ -9,7 +9,7 @@ from flows.cli import main
 from synth.knowledge.ingest import build
 from synth.knowledge.names import Same, fold, initials, names, plain_value, resolve
 from synth.knowledge.sources import read_source
-from tasks.errors import UserError
+from tasks.core.errors import UserError
 from tasks.knowledge import bases
 from tasks.knowledge.schema import read_names
 

@@ -14,7 +14,7 @@ from synth.knowledge.kb import Entity, Fact, Relation
 from synth.knowledge.sources import read_source
 from synth.knowledge.world import RELATIONS
 from synth.types import Quarantined
-from tasks.errors import UserError
+from tasks.core.errors import UserError
 from tasks.runtime.stage import Stage
 from tasks.stages.kb import kb as kb_stage
 from tasks.storage import tables

@@ -7,8 +7,8 @@ import pytest
 
 from synth.preferences.imported import Reader
 from synth.types import Message, PreferencePair, Quarantined
-from tasks.errors import UserError
-from tasks.pairs.files import rows
+from tasks.core.errors import UserError
+from tasks.rows.files import rows
 
 ASK = "Name a river."
 

@@ -8,7 +8,7 @@ from synth.knowledge.kb import passages
 from synth.knowledge.world import world
 from synth.search.bm25 import Ranking
 from synth.search.index import LINE, NOTHING, PART, Page, build_index, lines_of, open_index, pages_of_kb
-from tasks.errors import UserError
+from tasks.core.errors import UserError
 from tasks.knowledge.recording import Recorder, replay
 from tasks.knowledge.search_tool import Search
 

@@ -26,9 +26,9 @@ from synth.selfplay.propose.weak_skills import weak_skills
 from synth.selfplay.solve.scripted import scripted
 from synth.selfplay.spec import Spec, certify, read
 from synth.types import Problem, Quarantined
-from tasks.errors import UserError
+from tasks.core.errors import UserError
 from tasks.planning.pieces import bind
-from tasks.selfplay import loop as play
+from tasks.problems import selfplay as play
 from training.rl.curriculum._cells import fold, posterior
 from training.rl.curriculum._stop import stop
 from training.rl.curriculum._weakness import weak

@@ -12,7 +12,7 @@ from synth.testsets.layouts.mbpp import call, mbpp
 from synth.testsets.layouts.plain import plain
 from synth.types import Scored
 from synth.verify import verify
-from tasks.errors import UserError
+from tasks.core.errors import UserError
 from tasks.evaluation import testsets
 from tasks.runtime.stage import Stage
 

@@ -15,7 +15,7 @@ from synth.testsets.layouts.choices import choices
 from synth.testsets.layouts.inspect import inspect
 from synth.types import Scored
 from synth.verify import verify
-from tasks.errors import UserError
+from tasks.core.errors import UserError
 from tasks.evaluation.benchmarks import choice_ids, chosen, load_benchmark, summarised
 from tasks.evaluation.scored_set import Player
 from tasks.runtime.stage import Stage

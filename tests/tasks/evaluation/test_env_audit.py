@@ -9,7 +9,7 @@ import pytest
 from flows.cli import main
 from synth.families.countdown import countdown
 from synth.types import Problem
-from tasks.errors import UserError
+from tasks.core.errors import UserError
 from tasks.evaluation import env_audit
 from tasks.planning import pieces
 from training.env.single import single

@@ -10,7 +10,7 @@ import tiny
 from synth.preferences.judge import Budget, Judge
 from synth.testsets.judging import LAYOUTS, Comparison, measured, scores, ties
 from synth.types import Message
-from tasks.errors import UserError
+from tasks.core.errors import UserError
 from tasks.evaluation.judging import by_judge, by_reward, judged, load_judging
 from tasks.runtime.stage import Stage
 from training.model.render import Renderer

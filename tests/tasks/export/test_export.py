@@ -17,7 +17,7 @@ from transformers import AutoModelForCausalLM, AutoModelForSequenceClassificatio
 
 from flows import cli
 from synth.types import Message
-from tasks.errors import UserError
+from tasks.core.errors import UserError
 from tasks.export import folder as folders
 from tasks.export import gguf as ggufs
 from tasks.export import parity, reward

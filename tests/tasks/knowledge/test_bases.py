@@ -11,7 +11,7 @@ import yaml
 from flows.cli import main
 from synth.knowledge.kb import KB
 from synth.knowledge.postings import Postings
-from tasks.errors import UserError
+from tasks.core.errors import UserError
 from tasks.knowledge import bases
 from tasks.knowledge.guess import guess, named
 from tasks.knowledge.recording import Recorder

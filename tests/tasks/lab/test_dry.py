@@ -4,7 +4,7 @@ import textwrap
 
 import pytest
 
-from tasks.errors import UserError
+from tasks.core.errors import UserError
 from tasks.lab import dry
 from tasks.planning import parts
 from tasks.planning.kinds import settled

@@ -373,7 +373,7 @@ def test_the_interval_is_students():
 
 
 def test_a_malformed_protocol_is_one_sentence(tmp_path, monkeypatch):
-    from tasks.errors import UserError
+    from tasks.core.errors import UserError
     from tasks.lab.behaviour import protocol_of
 
     own = tmp_path / "recipes"
@@ -391,7 +391,7 @@ def test_a_malformed_protocol_is_one_sentence(tmp_path, monkeypatch):
 
 
 def test_impossible_combinations_are_refused_with_an_alternative(tmp_path):
-    from tasks.errors import UserError
+    from tasks.core.errors import UserError
     from tasks.lab.behaviour import knobs_of
 
     for changes, said in (

@@ -12,7 +12,7 @@ import pytest
 import small
 
 from synth.types import Message, Problem, Scored, Unscorable
-from tasks.errors import UserError
+from tasks.core.errors import UserError
 from tasks.models import judge
 from tasks.runtime.stage import Stage
 from tests.tasks.stages.test_training_stages import play

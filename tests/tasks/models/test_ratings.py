@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from tasks.errors import UserError
+from tasks.core.errors import UserError
 from tasks.lab import toy
 from tasks.models.ratings import configured, rated
 from training.rl.filter.two_models import two_models

@@ -16,8 +16,8 @@ from ports import free_port
 from sealed import seal
 from tests.tasks.tracking.test_observe import stage, write_episodes
 
-from tasks.paths import CODE
-from tasks.services import local
+from tasks.core.paths import CODE
+from tasks.serving import local
 from tasks.tracking import observe, spool, ui
 
 pytestmark = [

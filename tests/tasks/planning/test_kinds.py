@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tasks.errors import UserError
+from tasks.core.errors import UserError
 from tasks.lab.checks import RUNNERS
 from tasks.planning import code
 from tasks.planning.kinds import declared, piece_kinds, slots, variants

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from tasks.errors import UserError
+from tasks.core.errors import UserError
 from tasks.planning import pieces
 
 

@@ -9,7 +9,7 @@ import json
 import pytest
 
 from docs.generators import methods
-from tasks.errors import UserError
+from tasks.core.errors import UserError
 from tasks.planning import code, parts, plan, resolve
 from tasks.planning.config import parse, read_yaml
 
@@ -366,7 +366,11 @@ def test_training_concerns_the_stage_problems_only_where_rounds_or_a_model_play(
     sources = lambda text: set(made(text, tmp_path)["problems"]["sources"])  # noqa: E731
     assert not any(n.startswith("training/") for n in sources("recipe: grpo"))
     played = sources("recipe: socratic-zero")
-    assert {"training/rl/curriculum/learnability.py", "training/rl/reward/bell.py", "tasks/selfplay/loop.py"} <= played
+    assert {
+        "training/rl/curriculum/learnability.py",
+        "training/rl/reward/bell.py",
+        "tasks/problems/selfplay.py",
+    } <= played
     assert "training/learner/learner.py" not in played
     assert "training/rollout/torch_sampler.py" in sources("recipe: socratic-zero\nset: {problems: {model: x}}")
 

@@ -7,8 +7,8 @@ import yaml
 
 from synth.types import Problem
 from synth.verify import extract_answer
-from tasks.errors import UserError
-from tasks.paths import CODE
+from tasks.core.errors import UserError
+from tasks.core.paths import CODE
 from tasks.planning import plan, rates, resolve
 from tasks.planning.pieces import bind
 from tasks.tracking import spool

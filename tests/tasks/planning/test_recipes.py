@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks.errors import UserError
+from tasks.core.errors import UserError
 from tasks.lab.checks import load, run_checks
 from tasks.planning.kinds import settled, slots
 from tasks.planning.pieces import bind

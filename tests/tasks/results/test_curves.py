@@ -6,7 +6,7 @@ import pytest
 import states
 
 from flows import cli
-from tasks.errors import UserError
+from tasks.core.errors import UserError
 from tasks.results import curves as task
 from tasks.results import curves_page as pages
 from tasks.results.snapshots import snapshot

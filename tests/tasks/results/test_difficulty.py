@@ -15,7 +15,7 @@ from synth.knowledge.world import world
 from synth.questions.fuzzy_tree import FuzzyTrees, fuzzy_tree
 from synth.search.index import build_index, pages_of_kb
 from synth.types import Demonstration, Problem, Quarantined
-from tasks.errors import UserError
+from tasks.core.errors import UserError
 from tasks.results.difficulty import band, measure, summary
 from tasks.runtime.stage import Stage
 from tasks.stages.demonstrations import demonstrations

@@ -13,7 +13,7 @@ from sealed import seal
 
 from flows import cli
 from synth.types import PreferencePair
-from tasks.errors import UserError
+from tasks.core.errors import UserError
 from tasks.results import differences_page as differences
 from tasks.results import preview as previews
 from tasks.results import review_page

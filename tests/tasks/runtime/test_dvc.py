@@ -13,7 +13,7 @@ import sys
 import pytest
 import toy
 
-from tasks.errors import UserError
+from tasks.core.errors import UserError
 from tasks.runtime import dvc
 
 pytestmark = pytest.mark.slow

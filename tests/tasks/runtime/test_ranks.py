@@ -16,7 +16,7 @@ import pytest
 import small
 import yaml
 
-from tasks.errors import TRANSIENT, UserError
+from tasks.core.errors import TRANSIENT, UserError
 from tasks.planning import plan
 from tasks.runtime import ranks
 from tasks.storage import faults

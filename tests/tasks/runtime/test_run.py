@@ -7,7 +7,7 @@ import types
 import pytest
 
 from tasks import run
-from tasks.paths import CODE
+from tasks.core.paths import CODE
 from tasks.runtime import prefect_shim, termination
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from sealed import seal
 
-from tasks.errors import UserError
+from tasks.core.errors import UserError
 from tasks.results import garbage
 from tasks.results.snapshots import cache
 from tasks.runtime import dvc, process

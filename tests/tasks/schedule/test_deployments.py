@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
-from tasks.errors import StageError, UserError
-from tasks.paths import CODE
+from tasks.core.errors import StageError, UserError
+from tasks.core.paths import CODE
 from tasks.runtime import dvc
 from tasks.schedule import deployments, server
 from tasks.tracking import spool

@@ -12,7 +12,7 @@ from sealed import seal
 
 from synth.knowledge.kb import Passage
 from synth.types import Demonstration, Message, PreferencePair, Problem, Scored, Unscorable
-from tasks.errors import UserError
+from tasks.core.errors import UserError
 from tasks.evaluation.measure import OUTCOMES, by_problem, measure
 from tasks.evaluation.outcome import outcome
 from tasks.lab import toy

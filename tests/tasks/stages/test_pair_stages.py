@@ -20,7 +20,7 @@ from synth.preferences.cleaning import Judgement, judge, out_of_fold, with_colum
 from synth.preferences.label_noise import Planted
 from synth.types import Decision, Message, PreferencePair, Problem, Quarantined
 from synth.verify import extract_answer, verify
-from tasks.errors import UserError
+from tasks.core.errors import UserError
 from tasks.planning.pieces import bind_all
 from tasks.runtime.stage import Stage
 from tasks.stages.clean import clean

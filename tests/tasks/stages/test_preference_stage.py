@@ -9,7 +9,7 @@ import pytest
 import small
 from transformers import AutoModelForSequenceClassification
 
-from tasks.errors import UserError
+from tasks.core.errors import UserError
 from tasks.planning import code, pieces
 from tasks.planning.resolve import overlaid
 from tasks.runtime import train_loop

@@ -19,7 +19,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from synth.knowledge.kb import Entity
 from synth.types import Problem
-from tasks.errors import UserError
+from tasks.core.errors import UserError
 from tasks.planning import pieces, plan
 from tasks.planning.resolve import overlaid
 from tasks.runtime.stage import Stage, load

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.errors import UserError
+from tasks.core.errors import UserError
 from tasks.storage import commit, faults
 from tasks.storage.commit import Damaged
 

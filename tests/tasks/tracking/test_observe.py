@@ -22,7 +22,7 @@ import pytest
 from mlflow.exceptions import MlflowException
 from sealed import seal
 
-from tasks.errors import UserError
+from tasks.core.errors import UserError
 from tasks.results import garbage
 from tasks.results import promote as promotion
 from tasks.results.promote import promote, registered

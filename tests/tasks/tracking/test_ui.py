@@ -14,7 +14,7 @@ from pathlib import Path
 import foreign
 import pytest
 
-from tasks.paths import CODE
+from tasks.core.paths import CODE
 from tasks.runtime.stage import Stage
 from tasks.tracking import spool, ui
 

@@ -15,7 +15,7 @@ import tiny
 from synth.families.text_to_sql import text_to_sql
 from synth.sandbox import parent as sandbox
 from synth.types import Message, Problem, Sampling, Scored
-from tasks.errors import UserError
+from tasks.core.errors import UserError
 from tasks.models import tools as own
 from training.env._tooled import LAST, NEITHER, Budget
 from training.env.calculator import calculator

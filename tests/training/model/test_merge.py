@@ -10,7 +10,7 @@ import tiny
 import torch
 
 from flows import cli
-from tasks.errors import UserError
+from tasks.core.errors import UserError
 from tasks.evaluation.merging import changed, merged
 from tasks.planning.pieces import bind, files, module
 from training.model.merge._deltas import deltas, depths, dropped, elected, trimmed

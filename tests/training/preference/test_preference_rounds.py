@@ -13,9 +13,9 @@ import tiny
 import torch
 
 from synth.types import Decision, Message, PreferencePair, Problem, Sampling, Scored
-from tasks.errors import UserError
+from tasks.core.errors import UserError
 from tasks.lab import toy
-from tasks.pairs import columns
+from tasks.rows import columns
 from training.learner.learner import Learner, Optim, score, token_stats
 from training.learner.pack import Row, pack
 from training.model.averaging import soup

@@ -13,7 +13,7 @@ from synth.selfplay.loop import View, cells
 from synth.selfplay.spec import certify
 from synth.types import Problem, Sampling, Scored, Unscorable, split_of
 from tasks.planning.pieces import bind
-from tasks.selfplay import loop, proposing, trained
+from tasks.problems import selfplay as loop, proposing, trained
 from training.env.propose import propose
 from training.env.single import single
 from training.model.model import save_model

@@ -1,1 +1,0 @@
-"""Agent programs that ask the policy for turns: an address for each episode, and the process behind it."""

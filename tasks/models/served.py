@@ -1,0 +1,43 @@
+"""The model that is served: loaded as `espalier chat` loads it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tasks.core.errors import UserError
+from tasks.models import engines
+from tasks.runtime.models import model_path
+from tasks.serving.api import Served
+from tasks.serving.conversations import Conversations
+from training.model.model import load_model
+from training.model.render import Renderer
+
+
+def served(root: Path, model: str, *, name: str = "", engine: str = "torch", device: str = "") -> Served:
+    """Raises UserError for a model or an engine that cannot be had."""
+    path = model_path(root, model)
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    if device != "cpu" and not torch.cuda.is_available():
+        raise UserError(f"--device {device}: there is no GPU here; leave it out, or say cpu")
+    network: Any
+    try:
+        network, tokenizer = load_model(path, dtype="float32" if device == "cpu" else "bfloat16", device=device)
+        renderer = Renderer(tokenizer)
+    except (ValueError, OSError) as e:
+        raise UserError(f"the model {model} could not be loaded: {str(e).strip().splitlines()[0]}") from e
+    context = int(network.config.max_position_embeddings)
+    network.eval()
+    sampler = engines.sampler(
+        engine,
+        network,
+        renderer.end_id,
+        folder=Path(path),
+        work=root / ".espalier" / "serve",
+        max_length=context,
+        dtype="float32" if device == "cpu" else "bfloat16",
+        memory=1.0 if device == "cpu" else 8.0,
+    )
+    return Served(Conversations(sampler, renderer), name=name or str(model), context=context)

@@ -1,0 +1,1 @@
+"""Where problems come from: trees of questions grown and proved again, and self-play."""

@@ -1,0 +1,303 @@
+"""Fuzzy-tree questions of a knowledge base in a folder: grown in one process or several, counted, written, sampled,
+proved again."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from synth.knowledge.kb import Passage
+from synth.questions.fuzzy.model import ModelWording, rewrite
+from synth.questions.fuzzy_tree import FuzzyTrees, fuzzy_tree
+from synth.questions.publish import OURS, Publisher
+from synth.types import Problem, Quarantined, Sampling, Split, digest, from_row
+from tasks.core.errors import UserError
+from tasks.knowledge import knowledge
+from tasks.knowledge.search_tool import Search
+from tasks.storage import tables
+from training.rollout.endpoint import Endpoint, Estimate
+
+Cells = Mapping[tuple[Split, int], int]  # (split, depth) -> questions wanted
+SHORTCUT_K = 10  # passages of the one search that must not answer a question
+
+
+def maker(folder: Path, **knobs: Any) -> FuzzyTrees:
+    """The questions of the knowledge base in a folder (as the stage `kb` or `espalier kb build` wrote it). `knobs` of
+    FuzzyTrees.
+
+    Raises UserError for a folder that holds none.
+    """
+    kb = knowledge.kb_at(folder)
+    passages = tables.read(folder / "passages.parquet", Passage)
+    search = Search(passages, k=SHORTCUT_K)
+
+    def hits(question: str) -> list[str]:
+        return [f"{p.title}: {p.text}" for p in search.hits(question)]
+
+    try:
+        return FuzzyTrees.of(kb, passages, hits=hits, **knobs)
+    except ValueError as error:
+        raise UserError(f"questions: {error}") from error
+
+
+_here: FuzzyTrees  # of a worker
+
+
+def _start(folder: Path, knobs: dict[str, Any]) -> None:
+    global _here
+    _here = maker(folder, **knobs)
+
+
+def _make(split: Split, depth: int, index: int) -> Problem | Quarantined | None:
+    return _here(split, depth, index)
+
+
+@contextmanager
+def _runner(folder: Path, knobs: dict[str, Any], workers: int) -> Iterator[Callable[..., Iterable]]:
+    """A `map` over other processes that keeps order and looks only a little ahead."""
+    with multiprocessing.get_context("spawn").Pool(workers, _start, (folder, knobs)) as pool:
+
+        def run(make: Callable, *lists: Sequence) -> Iterator:
+            keys = zip(*lists, strict=True)
+            while some := list(islice(keys, 32 * workers)):
+                yield from pool.starmap(make, some, chunksize=8)
+
+        yield run
+        pool.close()
+        pool.join()
+
+
+def grow(
+    folder: Path,
+    wanted: Cells,
+    *,
+    workers: int = 1,
+    tries: int = 8,
+    finished: Callable[[str, Callable[[], Any]], Any] | None = None,
+    **knobs: Any,
+) -> tuple[list[Problem], list[Quarantined]]:
+    """Questions of the knowledge base in a folder, and what was quarantined: the same for any number of workers.
+
+    `finished` remembers items by key, where one process makes them.
+    """
+    if workers > 1:
+        with _runner(folder, knobs, workers) as run:
+            return fuzzy_tree(_make, wanted, tries=tries, run=run)
+    trees = maker(folder, **knobs)
+    if finished is None:
+        return fuzzy_tree(trees, wanted, tries=tries)
+    return fuzzy_tree(lambda s, depth, i: finished(f"{s}/{depth}/{i}", lambda: trees(s, depth, i)), wanted, tries=tries)
+
+
+def cells(sizes: Mapping[Split, int], depths: Sequence[int]) -> dict[tuple[Split, int], int]:
+    """The same number of questions of each depth; the first depths take what is left over. Raises UserError for a depth
+    below 2."""
+    if not depths or min(depths) < 2:
+        raise UserError(
+            f"questions: depths = {list(depths)} must be depths of 2 or more: a tree has no constant beside its root"
+        )
+    return {
+        (s, d): n // len(depths) + (i < n % len(depths)) for s, n in sizes.items() for i, d in enumerate(depths) if n
+    }
+
+
+def counts(accepted: Sequence[Problem], quarantined: Sequence[Quarantined], wanted: Cells) -> dict[str, Any]:
+    """What a card says of trees: counts that add up, cells that came out short, and difficulty by depth and level."""
+    have = Counter((p.split, int(p.difficulty["hops"])) for p in accepted)
+    by: dict[str, list[Problem]] = {}
+    for p in sorted(accepted, key=lambda p: (p.difficulty["hops"], p.difficulty["level"])):
+        by.setdefault(f"depth {p.difficulty['hops']:.0f}, level {p.difficulty['level']:.0f}", []).append(p)
+    return {
+        "produced": len(accepted) + len(quarantined),
+        "accepted": len(accepted),
+        "quarantined": tables.counts(quarantined),
+        "short": {f"{s}, depth {d}": n - have[s, d] for (s, d), n in wanted.items() if have[s, d] < n},
+        "difficulty": {
+            k: {a: _mean(some, a) for a in ("clues", "fuzz", "lookups", "bits")} | {"n": len(some)}
+            for k, some in by.items()
+        },
+        "problems": digest([p.id for p in accepted]),
+    }
+
+
+def _mean(problems: Sequence[Problem], axis: str) -> float:
+    return round(sum(p.difficulty[axis] for p in problems) / len(problems), 2)
+
+
+GATES = {
+    "unique": "the root is the only entity and has one answer, by SQL over names",
+    "on_the_edge": "unique by all that a reader may count in, and no root at an end of what its vague words mean",
+    "necessary": "without each single clue another answer fits too, shown by a witness and checked by SQL",
+    "single_clue": "no clue suffices alone",
+    "guessable": "the most frequent answer to what is asked is right in at most the share max_guess of all cases (card.json, knobs)",
+    "constant_beside": "no constant beside the root",
+    "answer_in_text": "neither the answer nor a hidden name is in the text",
+    "implied": "no constant leads to the answer by one functional relation",
+    "roundtrip": "the text is read back as the pattern alone",
+    "not_answerable": "an oracle finds the answer by opening pages",
+    "duplicate": "no two questions have the same structure, and none has four fifths of the runs of three words of another",
+    "split_leak": "no test root occurs in a question of another split, be it as a clue",
+    "one_search": f"the answer and the root do not stand in the best 3 of {SHORTCUT_K} passages for the question itself",
+}
+
+
+def write(
+    folder: Path, kb: Path, accepted: Sequence[Problem], quarantined: Sequence[Quarantined], card: Mapping[str, Any]
+) -> None:
+    """problems.parquet, quarantine.parquet, card.json; and what is published: questions.jsonl
+    (`synth.questions.publish`) and its data card CARD.md."""
+    folder.mkdir(parents=True, exist_ok=True)
+    tables.write(folder / "problems.parquet", accepted, Problem)
+    tables.write(folder / "quarantine.parquet", quarantined, Quarantined)
+    publisher = Publisher(knowledge.kb_at(kb), card.get("phrases"))
+    with (folder / "questions.jsonl").open("w", encoding="utf-8") as out:
+        for p in accepted:
+            out.write(json.dumps(publisher.row(p), ensure_ascii=False, sort_keys=True) + "\n")
+    (folder / "card.json").write_text(
+        json.dumps(card, indent=1, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8"
+    )
+    (folder / "CARD.md").write_text(data_card(card, accepted), encoding="utf-8")
+
+
+def data_card(card: Mapping[str, Any], accepted: Sequence[Problem]) -> str:
+    """What somebody who finds the file must know, in Markdown: how it was made, what was proved and how to prove it
+    again, its counts."""
+    splits = Counter(p.split for p in accepted)
+    quarantined = [f"| {reason} | {n} |" for reason, n in card["quarantined"].items()]
+    hard = [
+        f"| {cell} | {v['n']} | {v['clues']:g} | {v['fuzz']:g} | {v['lookups']:g} |"
+        for cell, v in card["difficulty"].items()
+    ]
+    wording = (
+        "the words of a model, read back by another prompt" if "model" in card else "templates, read back by a parser"
+    )
+    return "\n".join(
+        [
+            "# Questions about a knowledge base",
+            "",
+            f"{card['accepted']} questions ({', '.join(f'{n} {s}' for s, n in sorted(splits.items()))}) of {card['produced']} that were made; the",
+            "split is that of the root entity, and no question of another split touches a test root. Answers are compared exactly, aliases count.",
+            "",
+            f"- Knowledge base: `{card['kb']}` (digest of its entities, relations and facts). World: {card['world']}.",
+            f"- Text: {wording}. Seed {card.get('knobs', {}).get('seed', '')}; file `{card['problems'][:16]}`.",
+            "- Prove it again: `espalier verify questions.jsonl --kb DIR` needs this file and the knowledge base, nothing else.",
+            "- Licence: that of the sources of the knowledge base; their names and facts are in the questions.",
+            "",
+            "## Gates",
+            "",
+            *(f"- `{name}`: {what}" for name, what in card["gates"].items()),
+            "",
+            "## Difficulty",
+            "",
+            "| cell | questions | clues | mean fuzz level | pages that an oracle opens |\n|---|---:|---:|---:|---:|",
+            *hard,
+            "",
+            "## Quarantined",
+            "",
+            "| reason | questions |\n|---|---:|",
+            *quarantined,
+            "",
+        ]
+    )
+
+
+def reword(
+    folder: Path, problems: Sequence[Problem], endpoint: Endpoint, *, seed: int, dry_run: bool = False, **knobs: Any
+) -> tuple[list[Problem], list[Quarantined]] | Estimate:
+    """The questions in the words of a model (`synth.questions.fuzzy.model`); with `dry_run` what asking would use, at
+    most: reading is as long as writing, and its prompt the schema. `knobs` are those that the questions were grown
+    with. Raises UserError as the endpoint says."""
+    trees = maker(folder, seed=seed, **knobs)
+    wording = ModelWording(endpoint, trees.wording, trees.lexicon)
+    if not dry_run:
+        try:
+            return rewrite(trees, problems, wording, seed=seed)
+        except ValueError as error:
+            raise UserError(str(error)) from error
+    return endpoint.estimate(wording.prompts_of(problems, seed=seed), Sampling(max_tokens=2 * wording.max_tokens))
+
+
+def read(path: Path) -> tuple[list[Problem], list[tuple[str, str]]]:
+    """(our problems, rows of others as (place, JSON text)) of a file .parquet or .jsonl. Raises UserError where it is
+    neither."""
+    if path.suffix == ".parquet":
+        return tables.read(path, Problem), []
+    published, theirs = rows(path)
+    ours = []
+    for i, row in published:
+        try:
+            ours.append(from_row(Problem, row))
+        except (KeyError, TypeError, ValueError) as error:
+            raise UserError(f"{path} line {i} is no row of ours ({error}): publish it again") from error
+    return ours, theirs
+
+
+def rows(path: Path) -> tuple[list[tuple[int, dict[str, Any]]], list[tuple[str, str]]]:
+    """((line, row) of what says that it is ours, rows of others as (place, JSON text)) of a file .jsonl or .json. Raises
+    UserError where it is neither."""
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")  # not splitlines: a question may hold U+2028
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} cannot be read ({error}): name a file of questions, .parquet or .jsonl") from error
+    if path.suffix == ".json":
+        lines = _list(path, lines)
+    ours, theirs = [], []
+    for i, line in enumerate(lines, 1):
+        if line.strip():
+            row = _object(line)
+            if OURS & row.keys():
+                ours.append((i, row))
+            else:
+                theirs.append((f"{path.name} line {i}", line))
+    return ours, theirs
+
+
+def _list(path: Path, lines: Sequence[str]) -> list[str]:
+    try:
+        rows = json.loads("\n".join(lines))
+    except ValueError as error:
+        raise UserError(f"{path} is not JSON ({error}): fix it") from error
+    if not isinstance(rows, list):
+        raise UserError(f"{path} is no list of questions: write [{{...}}, {{...}}], or one per line as .jsonl")
+    return [json.dumps(r, ensure_ascii=False) for r in rows]
+
+
+def _object(line: str) -> dict[str, Any]:
+    try:
+        row = json.loads(line)
+    except ValueError:
+        return {}
+    return row if isinstance(row, dict) else {}
+
+
+def named(schema: Path) -> list[str]:
+    """The relations that a schema.yaml names. Raises UserError where it is none."""
+    try:
+        data = yaml.safe_load(schema.read_text(encoding="utf-8"))
+        return [
+            *(f for source in data.get("sources", ()) for f in source.get("fields", ())),
+            *data.get("relations", ()),
+        ]
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, AttributeError, TypeError) as error:
+        raise UserError(
+            f"{schema} is no schema ({' '.join(str(error).split())[:200]}): `espalier kb build` writes one to begin with"
+        ) from error
+
+
+def rising(problems: Sequence[Problem], n: int = 20, *, seed: int = 0) -> list[Problem]:
+    """`n` questions from the easiest to the hardest: one of each n-th of all, ordered by depth, pages and clues, chosen
+    by hash."""
+    ordered = sorted(
+        problems, key=lambda p: (p.difficulty["hops"], p.difficulty.get("lookups", 0), p.difficulty["clues"], p.id)
+    )
+    n = min(n, len(ordered))
+    parts = [ordered[len(ordered) * i // n : len(ordered) * (i + 1) // n] for i in range(n)]
+    return [min(part, key=lambda p: digest(seed, p.id)) for part in parts]

@@ -1,1 +1,0 @@
-"""Growing and verifying questions from the command line."""

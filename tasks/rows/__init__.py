@@ -1,0 +1,1 @@
+"""Rows that users bring, and preference pairs: read, checked, cleaned, audited, made."""

@@ -1,0 +1,374 @@
+"""What is in a file of pairs, however large: read in pieces by several processes, in one pass and a look back at what
+may be the same.
+
+Per row, in the workers: JSON and schema (`synth.preferences.imported`), hashes of the three texts, MinHash bins,
+lengths. Then, on
+arrays:
+
+    exact_duplicate      the same words in prompt and both sides as an earlier row
+    contradiction        the same with the sides swapped
+    near_duplicate       prompts, chosen and rejected sides each of Jaccard similarity >= threshold over word pairs,
+                         with the same numbers; candidates share a band of the MinHash of the whole pair, and are
+                         compared exactly, from their texts
+    near_contradiction   the same with the sides swapped
+    on_a_cycle           within one prompt a beats b, b beats ..., beats a (strongly connected components over all
+                         prompts at once)
+
+Of the first of several that are the same nothing is said; both sides of a contradiction are named. In a band that more
+than `NEIGHBOURS` rows share (one prompt asked ten thousand times), each row is compared with that many before it.
+Memory: about 700 bytes a row.
+
+One JSON lines file is read where it lies. Whatever else `espalier clean` reads (CSV, Parquet, Arrow, JSON, folders, the
+Hub) is written out once as JSON lines, into a file that is deleted afterwards; rows keep the numbers of their files.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import tempfile
+from bisect import bisect
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from synth.preferences.cleaners._grams import bands, densified, gram_sets, hashed, jaccard
+from synth.preferences.cleaners._length import longer_wins
+from synth.preferences.imported import Reader, Row
+from synth.types import PreferencePair, Quarantined
+from tasks.core.errors import UserError
+from tasks.rows.files import LINES
+from tasks.rows.files import rows as rows_of
+
+PIECE = 8 << 20  # bytes of the file that a worker reads at once
+NEIGHBOURS = 50
+SLACK = 0.2  # candidates whose estimated similarity lies further below the threshold are not compared
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The good rows of a file, in order; n of them. Sides 0 prompt, 1 chosen, 2 rejected."""
+
+    at: np.ndarray  # [n] int64 byte where the row's line begins
+    line: np.ndarray  # [n] int64 number of the line
+    text: np.ndarray  # [n, 3] uint64
+    numbers: np.ndarray  # [n, 3] uint64
+    words: np.ndarray  # [n, 3] int32
+    bins: np.ndarray  # [n, 3, 64] uint16, to estimate similarities by
+    bands: np.ndarray  # [n, 16] uint64
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What was found: `faults` as (line, code, line of the other row or 0), `quarantined` rows that are no pairs, `card` the
+    counts. `files`: what was read one after the other, as (lines before it, "FILE line" or "FILE row"); none for one JSON
+    lines file."""
+
+    faults: list[tuple[int, str, int]]
+    quarantined: list[Quarantined]
+    card: dict[str, Any]
+    files: list[tuple[int, str]] = field(default_factory=list)
+
+    def place(self, line: int) -> tuple[str, int]:
+        """("FILE line" or "FILE row", number in it)."""
+        if not self.files:
+            return "line", line
+        before, name = self.files[bisect(self.files, line - 1, key=lambda file: file[0]) - 1]
+        return name, line - before
+
+
+def audit_rows(
+    where: str,
+    reader: Reader,
+    *,
+    split: str = "train",
+    threshold: float = 0.7,
+    processes: int = 0,
+    done: Callable[[int], None] = lambda n: None,
+) -> Audit:
+    """Audit whatever `espalier clean` reads, by the same reader of rows. Raises UserError as `audit` does."""
+    path = Path(where)
+    if path.is_file() and path.suffix in LINES:
+        return audit(path, reader, threshold=threshold, processes=processes, done=done)
+    with tempfile.TemporaryDirectory(prefix="espalier-audit-") as folder:
+        spool = Path(folder) / "rows.jsonl"
+        files, broken = _spooled(rows_of(where, split=split), spool)
+        if not files:
+            raise UserError(f"{where} has no pair: it is empty")
+        found = audit(spool, reader, threshold=threshold, processes=processes, done=done)
+    whole = Audit(faults=found.faults, quarantined=[], card=found.card, files=files)
+    named = [
+        Quarantined(**{**vars(q), "id": "{} {}".format(*whole.place(int(q.id.removeprefix("line "))))})
+        for q in found.quarantined
+    ]
+    reasons = Counter(q.reason for q in (*broken, *named))
+    card = {**found.card, "quarantined": dict(sorted(reasons.items()))}
+    return Audit(faults=found.faults, quarantined=[*broken, *named], card=card, files=files)
+
+
+def _spooled(items: Iterable[Row | Quarantined], spool: Path) -> tuple[list[tuple[int, str]], list[Quarantined]]:
+    """Write rows as JSON lines, each on the line that its file's beginning and its number make; (files, rows that could not
+    be read)."""
+    files: list[tuple[int, str]] = []
+    broken: list[Quarantined] = []
+    lines = 0
+    with spool.open("w", encoding="utf-8") as file:
+        for item in items:
+            place = item.id if isinstance(item, Quarantined) else item[0]
+            name, _, number = place.rpartition(" ")
+            if not files or files[-1][1] != name or files[-1][0] + int(number) <= lines:
+                files.append((lines, name))
+            at = files[-1][0] + int(number)
+            file.write("\n" * (at - 1 - lines))
+            if isinstance(item, Quarantined):
+                broken.append(item)
+                file.write("\n")
+            else:
+                file.write(json.dumps(item[1], default=str) + "\n")
+            lines = at
+    return files, broken
+
+
+def audit(
+    path: Path,
+    reader: Reader | None = None,
+    *,
+    threshold: float = 0.7,
+    processes: int = 0,
+    done: Callable[[int], None] = lambda n: None,
+) -> Audit:
+    """Audit a JSON lines file. done: called with the bytes of each piece that is read.
+
+    Raises UserError where its columns make no pairs, and where no row is a pair.
+    """
+    reader = reader or Reader(name=path.name)
+    pieces = [
+        (str(path), start, min(PIECE, path.stat().st_size - start), reader)
+        for start in range(0, path.stat().st_size, PIECE)
+    ]
+    tables: list[Rows] = []
+    quarantined: list[Quarantined] = []
+    lines = 0
+    with multiprocessing.get_context("spawn").Pool(min(processes or os.cpu_count() or 1, max(1, len(pieces)))) as pool:
+        for (_, _, size, _), (rows, bad, read, sentence) in zip(pieces, pool.imap(_read, pieces), strict=True):
+            if sentence:
+                raise UserError(sentence)
+            tables.append(Rows(**{**vars(rows), "line": rows.line + lines}))
+            quarantined += [Quarantined(**{**vars(q), "id": f"line {int(q.id) + lines}"}) for q in bad]
+            lines += read
+            done(size)
+        rows = (
+            Rows(**{name: np.concatenate([getattr(r, name) for r in tables]) for name in Rows.__annotations__})
+            if tables
+            else None
+        )
+        if rows is None or not len(rows.at):
+            raise UserError(
+                f"{reader.name} has no pair: {dict(Counter(q.reason for q in quarantined)) or 'it is empty'}"
+            )
+        del tables
+        faults = judge(rows, lambda wanted: _sets(pool, path, rows, wanted, reader), threshold)
+    faults.sort()
+    counts = Counter(code for _, code, _ in faults)
+    card = {
+        "lines": lines,
+        "pairs": len(rows.at),
+        "quarantined": dict(sorted(Counter(q.reason for q in quarantined).items())),
+        "faults": dict(sorted(counts.items())),
+        "words": {name: int(rows.words[:, k].sum()) for k, name in enumerate(("prompt", "chosen", "rejected"))},
+        "prompts": len(np.unique(rows.text[:, 0])),
+        "length": longer_wins(rows.words[:, 1].astype(np.int64) - rows.words[:, 2]),
+    }
+    return Audit(faults=faults, quarantined=quarantined, card=card)
+
+
+def judge(
+    rows: Rows, sets: Callable[[np.ndarray], Mapping[int, tuple[np.ndarray, ...]]], threshold: float
+) -> list[tuple[int, str, int]]:
+    """The faults of rows. sets: indices -> index -> gram sets of prompt, chosen, rejected, for the rows that must be
+    compared exactly."""
+    n = len(rows.at)
+    out: list[tuple[int, str, int]] = []
+    prompt, chosen, rejected = (rows.text[:, k] for k in range(3))
+    first = _first_of(_key(prompt, chosen, rejected))
+    copies = first != np.arange(n)
+    out += [(int(rows.line[i]), "exact_duplicate", int(rows.line[first[i]])) for i in np.flatnonzero(copies)]
+    unordered = _first_of(_key(prompt, np.minimum(chosen, rejected), np.maximum(chosen, rejected)))
+    both = np.zeros((n, 2), bool)
+    both[unordered, (chosen < rejected).astype(int)] = True
+    crossed = both[unordered].all(axis=1) & (chosen != rejected)
+    opposite = _opposites(np.flatnonzero(crossed), unordered, chosen < rejected)
+    out += [(int(rows.line[i]), "contradiction", int(rows.line[opposite[i]])) for i in opposite]
+    out += [(int(rows.line[i]), "on_a_cycle", 0) for i in np.flatnonzero(cycles(prompt, chosen, rejected))]
+    gone = copies.copy()
+    a, b = _candidates(rows, np.flatnonzero(~copies))  # b < a
+    near = _estimated(rows, a, b, threshold - SLACK)
+    a, b = a[near], b[near]
+    grams = sets(np.unique(np.concatenate([a, b])))
+    for i, j in sorted(zip(a.tolist(), b.tolist(), strict=True)):
+        if gone[i] or gone[j] or unordered[i] == unordered[j]:
+            continue
+        same, other = _similar(grams[i], grams[j])
+        if max(same, other) < threshold:
+            continue
+        if other > same:
+            out += [
+                (int(rows.line[i]), "near_contradiction", int(rows.line[j])),
+                (int(rows.line[j]), "near_contradiction", int(rows.line[i])),
+            ]
+        else:
+            gone[i] = True
+            out.append((int(rows.line[i]), "near_duplicate", int(rows.line[j])))
+    return sorted(set(out))
+
+
+def cycles(prompt: np.ndarray, chosen: np.ndarray, rejected: np.ndarray) -> np.ndarray:
+    """[n] bool: pairs whose answers lie in one strongly connected component of their prompt's graph chosen ->
+    rejected."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    n = len(prompt)
+    _, node = np.unique(np.concatenate([_key(prompt, chosen), _key(prompt, rejected)]), return_inverse=True)
+    size = int(node.max()) + 1
+    graph = coo_array((np.ones(n, np.int8), (node[:n], node[n:])), shape=(size, size))
+    _, label = connected_components(graph, directed=True, connection="strong")
+    return (label[node[:n]] == label[node[n:]]) & (node[:n] != node[n:])
+
+
+def _read(piece: tuple[str, int, int, Reader]) -> tuple[Rows, list[Quarantined], int, str]:
+    """(rows, rows quarantined with the number of their line in the piece as id, lines, a sentence where the file is of no
+    use)."""
+    path, start, size, reader = piece
+    at: list[int] = []
+    items: list[Any] = []
+    lines = 0
+    for offset, line in _lines(path, start, size):
+        lines += 1
+        if not line.strip():
+            continue
+        at.append(offset)
+        try:
+            items.append((str(lines), json.loads(line)))
+        except (ValueError, RecursionError) as e:
+            items.append(Quarantined(id=str(lines), stage="import", reason="not_json", evidence=f"{e}: {line[:200]!r}"))
+    begins = {(q.id if isinstance(q, Quarantined) else q[0]): offset for q, offset in zip(items, at, strict=True)}
+    try:
+        read_pairs = list(reader.pairs(items))
+    except ValueError as e:
+        return _rows([], [], []), [], lines, str(e)
+    pairs = [p for p in read_pairs if isinstance(p, PreferencePair)]
+    bad = [Quarantined(**{**vars(q), "id": q.id.partition(",")[0]}) for q in read_pairs if isinstance(q, Quarantined)]
+    numbers = [p.source.partition(",")[0] for p in pairs]
+    return _rows(pairs, [begins[i] for i in numbers], [int(i) for i in numbers]), bad, lines, ""
+
+
+def _lines(path: str, start: int, size: int) -> Iterator[tuple[int, bytes]]:
+    """(offset, line) of the lines that begin within [start, start + size)."""
+    with open(path, "rb") as file:
+        if start:
+            file.seek(start - 1)
+            file.readline()
+        while (offset := file.tell()) < start + size and (line := file.readline()):
+            yield offset, line
+
+
+def _rows(pairs: list[PreferencePair], at: list[int], line: list[int]) -> Rows:
+    sides = [hashed(texts) for texts in _texts(pairs)]
+    whole = np.minimum(np.minimum(sides[0].bins, sides[1].bins), sides[2].bins)
+    return Rows(
+        at=np.array(at, np.int64),
+        line=np.array(line, np.int64),
+        text=np.stack([s.text for s in sides], axis=1),
+        numbers=np.stack([s.numbers for s in sides], axis=1),
+        words=np.stack([s.words for s in sides], axis=1).astype(np.int32),
+        bins=np.stack([densified(s.bins).astype(np.uint16) for s in sides], axis=1),
+        bands=bands(densified(whole)),
+    )
+
+
+def _texts(pairs: list[PreferencePair]) -> tuple[list[str], list[str], list[str]]:
+    prompts = ["\n".join(f"{m.role}: {m.content}" for m in p.prompt) for p in pairs]
+    return prompts, [p.chosen for p in pairs], [p.rejected for p in pairs]
+
+
+def _key(*parts: np.ndarray) -> np.ndarray:
+    """[n] one uint64 of several, the order counting."""
+    out = np.zeros(len(parts[0]), np.uint64)
+    for part in parts:
+        out = (out ^ part) * np.uint64(0x9E3779B97F4A7C15)
+        out ^= out >> np.uint64(29)
+    return out
+
+
+def _first_of(keys: np.ndarray) -> np.ndarray:
+    """[n] index of the first row with the same key."""
+    _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
+    return first[inverse]
+
+
+def _opposites(rows: np.ndarray, group: np.ndarray, direction: np.ndarray) -> dict[int, int]:
+    """Row -> the first row of its group with the sides the other way."""
+    first: dict[tuple[int, bool], int] = {}
+    for i in rows.tolist():
+        first.setdefault((int(group[i]), bool(direction[i])), i)
+    return {i: first[int(group[i]), not bool(direction[i])] for i in rows.tolist()}
+
+
+def _candidates(rows: Rows, among: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(later, earlier) rows that share a band, each couple once."""
+    n = len(rows.at)
+    couples = [np.zeros(0, np.int64)]
+    for band in rows.bands[among].T:
+        order = np.argsort(band, kind="stable")
+        key, row = band[order], among[order]
+        for lag in range(1, NEIGHBOURS + 1):
+            same = np.flatnonzero(key[lag:] == key[:-lag])
+            if not len(same):
+                break
+            couples.append(row[same + lag] * n + row[same])
+    every = np.unique(np.concatenate(couples))
+    return every // n, every % n
+
+
+def _estimated(rows: Rows, a: np.ndarray, b: np.ndarray, least: float, step: int = 1 << 16) -> np.ndarray:
+    """[couples] bool: the numbers agree, and the estimated similarity reaches `least`, side by side or crossed."""
+    out = np.zeros(len(a), bool)
+    for order in ([0, 1, 2], [0, 2, 1]):
+        agree = np.flatnonzero((rows.numbers[a] == rows.numbers[b][:, order]).all(axis=1) & ~out)
+        for part in np.split(agree, range(step, len(agree), step)):
+            alike = rows.bins[a[part]] == rows.bins[b[part]][:, order]
+            out[part] |= alike.mean(axis=2).min(axis=1) >= least
+    return out
+
+
+def _similar(a: tuple[np.ndarray, ...], b: tuple[np.ndarray, ...]) -> tuple[float, float]:
+    prompt = jaccard(a[0], b[0])
+    return min(prompt, jaccard(a[1], b[1]), jaccard(a[2], b[2])), min(prompt, jaccard(a[1], b[2]), jaccard(a[2], b[1]))
+
+
+def _sets(pool: Any, path: Path, rows: Rows, wanted: np.ndarray, reader: Reader) -> dict[int, tuple[np.ndarray, ...]]:
+    """Index -> gram sets of the three texts, read again from the file by the workers."""
+    parts = [part for part in np.array_split(wanted, max(1, len(wanted) // 2000)) if len(part)]
+    jobs = [(str(path), rows.at[part].tolist(), part.tolist(), reader) for part in parts]
+    out: dict[int, tuple[np.ndarray, ...]] = {}
+    for copies in pool.imap(_look_back, jobs):
+        out.update(copies)
+    return out
+
+
+def _look_back(job: tuple[str, list[int], list[int], Reader]) -> dict[int, tuple[np.ndarray, ...]]:
+    path, offsets, names, reader = job
+    items = []
+    with open(path, "rb") as file:
+        for offset, name in zip(offsets, names, strict=True):
+            file.seek(offset)
+            items.append((str(name), json.loads(file.readline())))
+    pairs = [p for p in reader.pairs(items) if isinstance(p, PreferencePair)]
+    sets = [gram_sets(texts) for texts in _texts(pairs)]
+    return {int(p.source.partition(",")[0]): tuple(s[k] for s in sets) for k, p in enumerate(pairs)}

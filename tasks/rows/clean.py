@@ -1,0 +1,308 @@
+"""Cleaning a file of one's own: pairs in any layout go in, and come out cleaned, removed, flipped and asked about, each
+with its reasons.
+
+    cleaned.jsonl      to train on: kept, weighted and flipped pairs (sides already swapped), each with its weight
+    flipped.jsonl      those of them whose sides were swapped, as they were before
+    removed.jsonl, asked.jsonl      not to train on; a person's decision is worth most on the second
+    quarantine.jsonl   rows that are no pairs, with reason and evidence
+    card.json, index.html           counts, estimated noise with its interval, length, reasons; the same as a page with
+                                    plots
+
+Rows read = cleaned + removed + asked + quarantined, where an import makes one pair of a row; the card counts pairs and
+rows apart.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup
+
+from synth.preferences.cleaners._columns import swap_sides
+from synth.preferences.cleaners._length import longer_wins
+from synth.preferences.cleaners._overlap import Protected
+from synth.preferences.cleaning import group_of, noise_interval, run_cleaners
+from synth.preferences.imported import Reader
+from synth.types import Message, PreferencePair, Quarantined
+from tasks.core.errors import UserError
+from tasks.pages import page, plots
+from tasks.pages.render import Macros
+from tasks.rows.files import rows, texts_of
+from tasks.planning.pieces import bind, bind_all
+from tasks.planning.resolve import check_params, resolve
+from tasks.storage import tables
+from tasks.storage.reviews import anchored
+
+HTML = Macros("cleaning.html")
+COMPUTED = {"out_of_fold", "out_of_fold_blind"}
+DEFAULT = "preference-cleaning"
+MORE = (
+    "annotators",
+    "poisoning",
+    "order_bias",
+    "score_gap",
+    "decontamination",
+)  # join the default where a file has what they read
+FILES = ("cleaned", "flipped", "removed", "asked", "quarantine")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cleaned:
+    """What became of a file. `before` is a flipped pair as it was."""
+
+    pairs: list[PreferencePair]
+    removed: list[PreferencePair]
+    asked: list[PreferencePair]
+    quarantined: list[Quarantined]
+    card: dict[str, Any]
+
+    @property
+    def flipped(self) -> list[PreferencePair]:
+        return [p for p in self.pairs if is_flipped(p)]
+
+
+def clean_rows(
+    items: Iterable[Any], reader: Reader, recipe: str = "", *, protect: Sequence[str] = (), reviews: Path | None = None
+) -> Cleaned:
+    """Import, clean, account. protect: texts that must not be trained on; reviews: decisions of `espalier review`.
+    Raises UserError for a recipe or columns that do not fit."""
+    try:
+        imported = list(reader.pairs(items))
+    except ValueError as e:
+        raise UserError(str(e)) from None
+    pairs, quarantined = (
+        [p for p in imported if isinstance(p, PreferencePair)],
+        [q for q in imported if isinstance(q, Quarantined)],
+    )
+    if not pairs:
+        why = ", ".join(f"{n} {reason}" for reason, n in tables.counts(quarantined).items()) or "it is empty"
+        raise UserError(f"{reader.name} has no pair to clean: {why}; fix the file, or name its columns with --columns")
+    if reviews is not None:
+        pairs, reviewed = anchored(reviews, pairs)
+    params = bind_all(*_settings(recipe or DEFAULT))
+    cleaners, left_out = _possible(params["cleaners"], pairs, recipe, bool(protect))
+    folds, notes = params["folds"], []
+    if len({group_of(p) for p in pairs}) < folds:
+        notes.append(
+            f"fewer prompts than {folds} folds: the model of the labels may have seen answers of the same prompt"
+        )
+        pairs = [_alone(p) for p in pairs]
+    if len(pairs) < 2 * folds:
+        notes.append(
+            f"{len(pairs)} pairs are too few to fit a model of the labels: cleaners that need one are left out"
+        )
+        cleaners = [c for c in cleaners if not c.needs & COMPUTED]
+    guard = Protected(protect) if protect else None
+    kept, removed, _ = run_cleaners(
+        pairs, cleaners, params["policy"], folds=folds, c=params["regularisation"], protected=guard
+    )
+    to_ask = [p for p in kept if last(p) == "ask"]
+    kept = [p for p in kept if last(p) != "ask"]
+    decisions = [
+        (d.step, d.action, d.reason.partition(":")[0].partition(" (")[0])
+        for p in [*kept, *removed, *to_ask]
+        for d in p.decisions
+    ]
+    card = {
+        "source": reader.name,
+        "recipe": recipe or DEFAULT,
+        "pairs": {"read": len(pairs), "cleaned": len(kept), "removed": len(removed), "asked": len(to_ask)},
+        "flipped": sum(map(is_flipped, kept)),
+        "quarantined": tables.counts(quarantined),
+        "decisions": _counted(decisions),
+        "cleaners": [c.piece.rpartition("/")[2] for c in cleaners],
+        "left_out": left_out,
+        "notes": notes,
+        **({"reviewed": reviewed} if reviews is not None else {}),
+        "noise": noise_interval([*kept, *removed, *to_ask]),
+        "length": {
+            "before": longer_wins(np.array([len(p.chosen) - len(p.rejected) for p in pairs], dtype=int)),
+            "after": longer_wins(np.array([len(p.chosen) - len(p.rejected) for p in kept], dtype=int)),
+        },
+    }
+    return Cleaned(pairs=kept, removed=removed, asked=to_ask, quarantined=quarantined, card=card)
+
+
+def clean_file(
+    where: str,
+    out: Path,
+    *,
+    reader: Reader | None = None,
+    recipe: str = "",
+    split: str = "train",
+    protect: Sequence[str] = (),
+    reviews: Path | None = None,
+) -> Cleaned:
+    """Clean a file, folder or dataset and write what came of it into `out`. Raises UserError; then nothing is
+    written."""
+    reader = reader or Reader(name=Path(where).name)
+    texts = [text for one in protect for text in texts_of(one)]
+    if reviews is not None and not reviews.is_file():
+        raise UserError(f"{reviews} does not exist: `espalier review {out}/asked.jsonl --to {reviews}` writes it")
+    cleaned = clean_rows(rows(where, split=split), reader, recipe, protect=texts, reviews=reviews)
+    write(cleaned, out)
+    return cleaned
+
+
+def write(cleaned: Cleaned, out: Path) -> None:
+    """The files of the module's docstring; what lay in `out` under their names is replaced."""
+    out.mkdir(parents=True, exist_ok=True)
+    before = [swap_sides(p) for p in cleaned.flipped]
+    written = dict(
+        zip(FILES, (cleaned.pairs, before, cleaned.removed, cleaned.asked, cleaned.quarantined), strict=True)
+    )
+    digests, encode = {}, json.JSONEncoder(ensure_ascii=False).encode
+    for name, values in written.items():
+        lines = [encode({"id": v.id, **as_row(v)} if isinstance(v, PreferencePair) else vars(v)) for v in values]
+        data = "".join(line + "\n" for line in lines).encode()
+        (out / f"{name}.jsonl").write_bytes(data)
+        digests[f"{name}.jsonl"] = hashlib.sha256(data).hexdigest()
+    card = {**cleaned.card, "files": digests}
+    (out / "card.json").write_text(
+        json.dumps(card, indent=1, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8"
+    )
+    (out / "index.html").write_text(html(cleaned), encoding="utf-8")
+
+
+def last(pair: PreferencePair) -> str:
+    """The action that stands: the strongest word of those that were not mere advice to a policy."""
+    spoken = [d.action for d in pair.decisions if d.step == "policy"] or [d.action for d in pair.decisions]
+    return next((a for a in ("remove", "flip", "ask", "weight") if a in spoken), "keep")
+
+
+def is_flipped(pair: PreferencePair) -> bool:
+    return last(pair) == "flip"
+
+
+def weight(pair: PreferencePair) -> float:
+    """The last weight that was given, 1 where none was."""
+    return next((d.score for d in reversed(pair.decisions) if d.action == "weight"), 1.0)
+
+
+def as_row(pair: PreferencePair) -> dict[str, Any]:
+    """A row that trainers read: texts where the prompt is one question, else conversations; with weight and reasons
+    beside."""
+    plain = [m.role for m in pair.prompt] == ["user"]
+    side: Callable[[str], Any] = (
+        (lambda text: text) if plain else (lambda text: [{"role": "assistant", "content": text}])
+    )
+    prompt = pair.prompt[0].content if plain else [_message(m) for m in pair.prompt]
+    return {
+        "prompt": prompt,
+        "chosen": side(pair.chosen),
+        "rejected": side(pair.rejected),
+        "weight": round(weight(pair), 6),
+        "source": pair.source,
+        "reasons": [
+            {"step": d.step, "action": d.action, "reason": d.reason, "score": round(d.score, 6)}
+            for d in pair.decisions
+            if d.action != "keep"
+        ],
+    }
+
+
+def _message(m: Message) -> dict[str, str]:
+    return {"role": m.role, "content": m.content}
+
+
+def _settings(recipe: str) -> tuple[dict[str, str], dict[str, Any]]:
+    """(pieces, params) of the stage `clean` under a recipe. Raises UserError for one that does not clean."""
+    stage = resolve(check_params({"recipe": recipe}, Path("params.yaml")))[0]["clean"]
+    if "recipe" not in stage.touched:
+        raise UserError(
+            f"the recipe {recipe!r} sets nothing of the stage clean: choose one that does (`espalier recipes` lists them)"
+        )
+    return stage.pieces, stage.params
+
+
+def _possible(
+    cleaners: Sequence[Any], pairs: Sequence[PreferencePair], recipe: str, protected: bool
+) -> tuple[list[Any], dict[str, str]]:
+    """Cleaners whose columns are there or can be computed; of the default recipe, those that further columns allow come
+    along."""
+    have = set.intersection(*(set(p.columns) for p in pairs)) | COMPUTED | ({"overlap"} if protected else set())
+    if recipe:
+        lacking = {c.piece.rpartition("/")[2]: sorted(c.needs - have) for c in cleaners if c.needs - have}
+        for name, columns in lacking.items():
+            raise UserError(
+                f"the recipe {recipe!r} uses {name}, which needs the column {columns[0]!r}: add it to every row"
+            )
+        return list(cleaners), {}
+    more = [bind("synth.preferences.cleaners", {"piece": name}) for name in MORE]
+    possible = [c for c in [*cleaners, *more] if not c.needs - have]
+    left = {c.piece.rpartition("/")[2]: f"no column {sorted(c.needs - have)[0]}" for c in more if c.needs - have}
+    return possible, left
+
+
+def _alone(pair: PreferencePair) -> PreferencePair:
+    columns = {**pair.columns, "group": pair.id}
+    return PreferencePair(**{**vars(pair), "columns": columns})
+
+
+def _counted(decisions: Sequence[tuple[str, str, str]]) -> dict[str, dict[str, int]]:
+    """step -> "action: reason" -> number."""
+    out: dict[str, Counter[str]] = {}
+    for step, action, reason in decisions:
+        out.setdefault(step, Counter())[f"{action}: {reason}"] += 1
+    return {step: dict(sorted(c.items())) for step, c in out.items()}
+
+
+def html(cleaned: Cleaned) -> str:
+    """The page: what became of the pairs, why, how likely labels are right, length, examples."""
+    card = cleaned.card
+    counts = card["pairs"]
+    facts = f"{counts['read']:,} pairs read, {sum(card['quarantined'].values()):,} rows quarantined; recipe {card['recipe']}"
+    lead = (
+        f"{counts['cleaned']:,} pairs to train on ({card['flipped']:,} of them flipped), {counts['removed']:,} removed, "
+        f"{counts['asked']:,} to be asked about."
+    )
+    reasons = page.table(
+        ["cleaner", "what it said"], [[step, page.tags(counts)] for step, counts in card["decisions"].items()]
+    )
+    sections = [
+        ("Reasons", HTML.reasons(reasons, card["quarantined"])),
+        ("Noise", _noise(cleaned)),
+        ("Length", _length(card["length"])),
+    ]
+    for name, values in (("Removed", cleaned.removed), ("Flipped", cleaned.flipped), ("Asked", cleaned.asked)):
+        if values:
+            sections.append((name, _examples(values)))
+    return page.page(f"Cleaning {card['source']}", lead, facts, sections)
+
+
+def _noise(cleaned: Cleaned) -> Markup:
+    noise = cleaned.card["noise"]
+    if noise is None:
+        return HTML.noise(None, None)
+    pairs = [*cleaned.pairs, *cleaned.removed, *cleaned.asked]
+    p = sorted(1 - x if is_flipped(q) else x for q in pairs if (x := q.columns.get("out_of_fold")) is not None)
+    share = [(i + 1) / len(p) for i in range(len(p))]
+    curve = plots.lines({"sft": (p, share)}, x="probability that the label is right", y="share of pairs below")
+    return HTML.noise(noise, curve)
+
+
+def _length(length: Mapping[str, Any]) -> Markup:
+    whiskers = []
+    for when, series in (("before", "base"), ("after", "rl")):
+        for name, r in [("all", length[when]), *((f"to {r['to']:,.0f}", r) for r in length[when]["by_size"])]:
+            if r["n"]:
+                whiskers.append((f"{when}: {name}", series, {"mean": r["share"], "low": r["low"], "high": r["high"]}))
+    return HTML.length(plots.whiskers(whiskers, x="the longer side is chosen") if whiskers else None)
+
+
+def _examples(pairs: Sequence[PreferencePair], n: int = 10) -> Markup:
+    def cell(text: str) -> str:
+        return text if len(text) <= 240 else f"{text[:240]} ..."
+
+    def why(pair: PreferencePair) -> str:
+        return "; ".join(f"{d.step}: {d.reason}" for d in pair.decisions if d.action != "keep")
+
+    shown = [[cell(p.prompt[-1].content), cell(p.chosen), cell(p.rejected), why(p)] for p in pairs[:n]]
+    return page.table(["prompt", "chosen", "rejected", "why"], shown)

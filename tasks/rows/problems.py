@@ -1,0 +1,93 @@
+"""Problems of the user's own for the stage `problems`, in the layouts of `synth/testsets/layouts`.
+
+Further keys of an entry: `layout` (plain unless said) and its options: `question` and `answer` name the columns,
+`verifier` and `env` stand for all rows that name none of their own, `ask` is what is added to each question. `name` is
+the family under which the problems are measured (the name of the file), `check: false` keeps rows whose own answer does
+not score 1. A verifier or an environment of the user's own lies in `pieces/verifier` or `pieces/env`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from synth.types import Problem, Quarantined, Scored, seed_for
+from synth.verify import verify
+from tasks.core.errors import UserError, nearest
+from tasks.rows import read
+from tasks.planning import pieces
+from tasks.runtime.stage import Stage
+
+KEYS = {"layout", "check", "name"}
+
+
+def problems(stage: Stage, files: Sequence[Any], protect: Sequence[str] = ()) -> read.ReadRows:
+    """The problems of all files. Raises UserError for a file that makes none, and a layout, verifier or environment
+    that does not exist."""
+    known = {kind: pieces.files(kind) for kind in ("layout", "verifier", "env")}
+    weights = [e.weight for e in read.entries(stage.name, files, KEYS | _options(known["layout"]))]
+
+    def make(entry: read.Entry, rows: Iterable[Any]) -> Iterator[tuple[str, Problem] | Quarantined]:
+        more = entry.more
+        for kind in known:
+            if (name := more.get(kind)) and str(name).replace("-", "_") not in known[kind]:
+                raise UserError(f"{entry.where}: there is no {kind} {name!r}: {nearest(str(name), known[kind])}")
+        layout = pieces.find("layout", str(more.get("layout", "plain")))
+        takes = {p.name for p in inspect.signature(layout).parameters.values() if p.kind is p.KEYWORD_ONLY}
+        if wrong := sorted(set(more) - KEYS - takes):
+            raise UserError(f"{entry.where}: the layout reads no {wrong[0]!r}: {nearest(wrong[0], takes | KEYS)}")
+        knobs = {k: v for k, v in more.items() if k in takes}
+        family = str(more.get("name") or Path(entry.name).stem).replace(",", "_")
+        knobs["name"] = family
+        share = entry.weight / max(weights)
+        for index, item in enumerate(rows):
+            if isinstance(item, Quarantined):
+                yield item
+                continue
+            place, row = item
+            try:
+                if not isinstance(row, Mapping):
+                    raise ValueError(f"not_an_object: {row!r:.200}")
+                problem = layout(row, index, **knobs)
+                _fits(problem, known, bool(more.get("check", True)))
+            except ValueError as e:
+                reason, _, evidence = str(e).partition(":")
+                yield Quarantined(id=place, stage=stage.name, reason=reason, evidence=evidence.strip())
+                continue
+            question = str(problem.lineage.get("question", problem.question))
+            split = read.split_for(entry, row, question)
+            if split == "train" and seed_for(stage.seed, "weight", problem.id) / 2**63 >= share:
+                why = (
+                    f"weight {entry.weight:g} beside {max(weights):g}: {share:.0%} of the rows of this file are played"
+                )
+                yield Quarantined(id=place, stage=stage.name, reason="weight", evidence=why)
+                continue
+            lineage = {**problem.lineage, "root": read.root_of(question), "file": entry.path, "place": place}
+            yield place, replace(problem, family=family, lineage=lineage, split=split)
+
+    return read.read(stage, files, make, Problem, more=KEYS | _options(known["layout"]), protect=protect)
+
+
+def _options(layouts: Mapping[str, Path]) -> set[str]:
+    return {
+        p.name
+        for name in layouts
+        for p in inspect.signature(pieces.find("layout", name)).parameters.values()
+        if p.kind is p.KEYWORD_ONLY
+    } - {"split"}
+
+
+def _fits(problem: Problem, known: Mapping[str, Mapping[str, Path]], check: bool) -> None:
+    """Raises ValueError for a problem whose verifier or environment is not there, or whose own answer is wrong."""
+    for kind, name in (("verifier", problem.verifier), ("env", problem.env)):
+        if name.replace("-", "_") not in known[kind]:
+            raise ValueError(f"unknown_{kind}: {name!r}: {nearest(name, known[kind])}")
+    if check and not problem.lineage.get("unanswered"):
+        score = verify(problem, problem.answer)
+        if not isinstance(score, Scored) or score.value != 1.0:
+            raise ValueError(
+                f"wrong_reference: {problem.verifier} gives {score} to the row's own answer {problem.answer!r:.80}"
+            )

@@ -1,1 +1,0 @@
-"""Self-play against the ledger: the loop, who proposes, what the trained model solves."""
