@@ -364,6 +364,25 @@ def choice(p: Problem) -> tuple[Forms, Forms]:
     return right, wrong
 
 
+def criteria_verdict(p: Problem) -> tuple[Forms, Forms]:
+    criteria, _, gold = p.answer.rpartition(": ")
+    other = "A" if gold != "A" else "B"
+    right: Forms = wrapped(p.answer) | {
+        "verdict alone": gold,
+        "other criteria": f"quite 1: {gold}",
+        "no space": f"{criteria}:{gold}",
+        "too much weight": f"{criteria}, quite 0.9: {gold}",
+    }
+    wrong: Forms = beside(p.answer) | {
+        "another verdict": f"{criteria}: {other}",
+        "another verdict alone": other,
+        "two verdicts": f"{criteria}: {gold} or {other}",
+        "criteria alone": criteria,
+        "small": f"{criteria}: {gold.lower()}",
+    }
+    return right, wrong
+
+
 def moves(p: Problem) -> tuple[Forms, Forms]:
     steps = list(p.answer)
     words = {"U": "up", "D": "down", "L": "left", "R": "right"}
@@ -550,6 +569,30 @@ def clauses(p: Problem) -> tuple[Forms, Forms]:
     return right, wrong
 
 
+def trip_plan(p: Problem) -> tuple[Forms, Forms]:
+    days, gold = json.loads(p.answer), p.answer
+    right: Forms = {
+        "as it is": gold,
+        "spaces": f" \t{gold}\n",
+        "no spaces": json.dumps(days, separators=(",", ":")),
+        "lines": json.dumps(days, indent=2),
+        "fence": f"```json\n{gold}\n```",
+        "fence with CRLF": f"```json\n{gold}\n```".replace("\n", "\r\n"),
+        "backticks": f"`{gold}`",
+    }
+    wrong: Forms = {
+        "in a sentence": f"Go like this: {gold}",
+        "one day less": json.dumps(days[:-1]),
+        "one day more": json.dumps([*days, days[-1]]),
+        "an unknown city": json.dumps([["Nowhere", days[0][1]], *days[1:]]),
+        "an unknown sight": json.dumps([[days[0][0], "nothing"], *days[1:]]),
+        "cities alone": json.dumps([city for city, _ in days]),
+        "single quotes": str(days),
+        "two plans": f"{gold} {gold}",
+    }
+    return right, wrong
+
+
 def patch(p: Problem) -> tuple[Forms, Forms]:
     old, new = (line[2:] for line in p.answer.split("\n"))
     program = list(p.args["program"])
@@ -632,6 +675,7 @@ GRAMMAR: dict[str, Callable[[Problem], tuple[Forms, Forms]]] = {
     "assignment": assignment,
     "choice": choice,
     "clauses": clauses,
+    "criteria_verdict": criteria_verdict,
     "exact": exact,
     "expression": expression,
     "formula": formula,
@@ -647,6 +691,7 @@ GRAMMAR: dict[str, Callable[[Problem], tuple[Forms, Forms]]] = {
     "path": nodes,
     "python_function": program,
     "sql": sql,
+    "trip_plan": trip_plan,
 }
 # (verifier, reference, knobs, question, right answers, wrong answers)
 HAND: tuple[tuple[str, str, dict, str, list[str], list[str]], ...] = (
