@@ -88,8 +88,9 @@ def _wait(stage: str, children: Sequence[subprocess.Popen[bytes]], said: Sequenc
         if any(codes):
             break
         time.sleep(0.1)
-    until = time.monotonic() + GRACE  # the one that failed may be seen after those that it left alone
-    while time.monotonic() < until and not _at_fault(codes) and None in codes:
+    # the one that failed may be seen after those that it left alone, and the first may be about to say the same
+    until = time.monotonic() + GRACE
+    while time.monotonic() < until and (codes[0] is None or not _at_fault(codes) and None in codes):
         time.sleep(0.1)
         codes = [c.poll() for c in children]
     return _blame(stage, codes, said)
