@@ -1,4 +1,4 @@
-"""Documents: pages of Markdown, plain text, HTML or JSON, read into a title, plain text, links and aliases. No model,
+"""Documents: pages of Markdown, plain text, HTML, JSON, PDF or Word, read into a title, plain text, links and aliases. No model,
 no network.
 
 What a document says is data. Scripts, styles, hidden elements and comments are dropped; what looks like an instruction
@@ -21,10 +21,11 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from synth.knowledge import office
 from synth.knowledge.text import tidy
 from synth.quantities import without_note
 
-SUFFIXES = (".md", ".markdown", ".txt", ".html", ".htm", ".json")
+SUFFIXES = (".md", ".markdown", ".txt", ".html", ".htm", ".json", ".pdf", ".docx")
 _MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 _CHARSET = re.compile(rb"<meta[^<>]{0,200}charset\s*=\s*[\"']?([\w-]{2,20})", re.IGNORECASE)
 _DROPPED = {"script", "style", "noscript", "template", "svg", "iframe", "object", "nav", "form", "button", "select"}
@@ -111,18 +112,24 @@ def read_document(path: Path, name: str, *, titles: Sequence[str] = ("title",)) 
     """The documents of one file. `titles`: paths of the title in a JSON object, keys joined by dots
     ("Government.Country name.text"); the first that is there and not "none" stands, without a remark in brackets.
 
-    Raises ValueError where the file is no text or no JSON, or has no text at all.
+    Raises ValueError where the file is no text or no JSON, is damaged, or has no text at all.
     """
-    raw, encoding = decode(path.read_bytes())
     suffix = path.suffix.lower()
-    if suffix == ".json":
-        yield from _json(raw, name, path.stem, titles, encoding)
-        return
-    page = (
-        _Page(raw) if suffix in (".html", ".htm") else _markdown(raw) if suffix in (".md", ".markdown") else _plain(raw)
-    )
+    page: _Parts | _Page
+    if suffix in (".pdf", ".docx"):
+        encoding = suffix[1:]
+        title, text = (office.pdf if suffix == ".pdf" else office.docx)(path, "it")
+        page = _plain(text)
+        page.title = title or page.title
+    else:
+        raw, encoding = decode(path.read_bytes())
+        if suffix == ".json":
+            yield from _json(raw, name, path.stem, titles, encoding)
+            return
+        html_ = suffix in (".html", ".htm")
+        page = _Page(raw) if html_ else _markdown(raw) if suffix in (".md", ".markdown") else _plain(raw)
     if not page.text.strip():
-        raise ValueError("it holds no text")
+        raise ValueError("it holds no text" + (": scanned pages need OCR first" if suffix == ".pdf" else ""))
     title = tidy(page.title) or path.stem.replace("_", " ")
     aliases, links = tuple(page.aliases), tuple(page.links)
     yield Document(

@@ -17,6 +17,8 @@ from pyarrow import parquet
 from synth.knowledge.documents import SUFFIXES
 from synth.knowledge.ingest import csv_lines
 from synth.knowledge.sources import READERS
+from synth.knowledge.sources.rdf_triples import FORMATS
+from synth.knowledge.sources.sheet_records import rows as sheet_rows
 from synth.knowledge.words import label_of, singular
 from tasks.core.errors import UserError
 
@@ -55,6 +57,10 @@ def guess(path: Path) -> dict[str, Any]:
         return {"kind": "jsonl_triples", **source} if triples else _table("json_records", source, path, some)
     if suffix in (".parquet", ".arrow", ".feather"):
         return _table("arrow_records", source, path, _first_rows(path))
+    if suffix in FORMATS:
+        return {"kind": "rdf_triples", **source}
+    if suffix == ".xlsx":
+        return _sheet(source, path)
     if suffix in (".csv", ".tsv", ".tab"):
         mark = _delimiter(path)
         some = _rows(path, mark)
@@ -80,6 +86,19 @@ def _table(kind: str, source: Mapping[str, Any], path: Path, records: Sequence[A
     plain = kind == "json_records" and any(isinstance(r, Mapping) and "name" in r for r in records)
     ids = named(records, singular(type_)) or (["name"] if plain else unlike(records))
     return {"kind": kind, **source, "type": singular(type_), **({"id": ids[0]} if ids else {})}
+
+
+def _sheet(source: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """The first sheet of a spreadsheet; its name is the type unless it is one that programs give."""
+    try:
+        some = list(islice(sheet_rows(path, str(path)), _SOME))
+    except ValueError as error:
+        raise UserError(str(error)) from error
+    cells = [row for *_, row in some if any(row)]
+    title = some[0][0] if some else ""
+    records = [dict(zip(cells[0], row)) for row in cells[1:]] if cells else []
+    own = title if not re.fullmatch(r"(?i)(?:sheet|tabelle|feuille?|hoja|blad)\s*\d*", title) else ""
+    return _table("sheet_records", {**source, **({"sheet": title} if own else {})}, path, records, own)
 
 
 def _list(data: Any) -> tuple[str, list[Any]] | None:

@@ -15,6 +15,8 @@ from synth.knowledge.sources.csv_triples import csv_triples
 from synth.knowledge.sources.documents import documents
 from synth.knowledge.sources.json_records import json_records
 from synth.knowledge.sources.jsonl_triples import jsonl_triples
+from synth.knowledge.sources.rdf_triples import rdf_triples
+from synth.knowledge.sources.sheet_records import sheet_records
 from synth.knowledge.sources.sqlite_tables import sqlite_tables
 
 
@@ -35,7 +37,17 @@ class SourcePiece(Protocol):
 
 READERS = {
     reader.__name__: reader
-    for reader in (csv_triples, jsonl_triples, csv_records, json_records, arrow_records, sqlite_tables, documents)
+    for reader in (
+        csv_triples,
+        jsonl_triples,
+        rdf_triples,
+        csv_records,
+        json_records,
+        arrow_records,
+        sheet_records,
+        sqlite_tables,
+        documents,
+    )
 }
 
 

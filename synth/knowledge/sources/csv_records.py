@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from synth.knowledge.ingest import BLANK, Reading, csv_lines, read_text
+from synth.knowledge.ingest import Reading, csv_lines, read_text
 from synth.knowledge.missing import MISSING
-from synth.knowledge.sources.records import mapping, read_records
-from synth.knowledge.text import tidy
+from synth.knowledge.sources.records import mapping, read_grid
 
 
 def csv_records(
@@ -39,43 +38,16 @@ def csv_records(
     """
     mapped = mapping(name, fields)
     text = read_text(path, name)
-    wrong = Reading()
-
-    def rows() -> Iterator[tuple[str, Any]]:
-        header: list[str] = []
-        for line, cells in csv_lines(text, name, delimiter=delimiter):
-            place = f"{name} line {line}"
-            if not any(c.strip() for c in cells):
-                if header and cells:
-                    wrong.quarantine("blank_row", place, BLANK, delimiter.join(cells))
-                continue
-            if not header:
-                header = [tidy(c) for c in cells]
-                twice = next((c for c in header if header.count(c) > 1), None)
-                if twice is not None:
-                    raise ValueError(f"{name} line 1 has the column {twice!r} twice: tell the two apart")
-                columns.extend(header)
-            elif len(cells) != len(header):
-                why = f"the row has {len(cells)} cells and the header {len(header)}: quote a cell that holds {delimiter!r}"
-                wrong.quarantine("wrong_columns", place, why, delimiter.join(cells))
-            else:
-                yield place, {c: _cell(v, split, c == (id or header[0])) for c, v in zip(header, cells) if v.strip()}
-
-    columns: list[str] = []
-    records = list(rows())
-    if not records and not wrong.quarantined:
-        raise ValueError(
-            f"{name} is a source without rows: add rows below the header, or take it out of the list of sources"
-        )
-    for column in (id, key, aliases, *(how.path for how, _ in (mapped or {}).values())):
-        if column and column not in columns:
-            raise ValueError(f"{name} has no column {column!r}: its columns are {', '.join(columns)}")
-    reading = read_records(
-        records, type=type, id=id or columns[0], key=key, aliases=aliases, fields=mapped, missing=missing
+    lines = ((f"{name} line {n}", cells) for n, cells in csv_lines(text, name, delimiter=delimiter))
+    return read_grid(
+        lines,
+        name,
+        type=type,
+        id=id,
+        key=key,
+        aliases=aliases,
+        split=split,
+        delimiter=delimiter,
+        fields=mapped,
+        missing=missing,
     )
-    reading.quarantined += wrong.quarantined
-    return reading
-
-
-def _cell(text: str, split: str, name: bool) -> Any:
-    return tidy(text) if name or not split else [tidy(x) for x in text.split(split) if x.strip()]

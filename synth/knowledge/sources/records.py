@@ -11,7 +11,7 @@ from dataclasses import fields as dataclass_fields
 from typing import Any
 
 from synth.knowledge.documents import plain
-from synth.knowledge.ingest import Reading, Row
+from synth.knowledge.ingest import BLANK, Reading, Row
 from synth.knowledge.kb import Relation
 from synth.knowledge.missing import MISSING, says_nothing
 from synth.knowledge.missing import missing as values_missing
@@ -225,3 +225,55 @@ def follow(value: Any, path: str) -> Iterator[Any]:
     elif isinstance(value, dict):
         for item in value.values() if step == "*" else [value[step]] if step in value else []:
             yield from follow(item, rest)
+
+
+def read_grid(
+    lines: Iterable[tuple[str, list[str]]],
+    name: str,
+    *,
+    type: str,
+    id: str,
+    key: str,
+    aliases: str,
+    split: str,
+    delimiter: str,
+    fields: Mapping[str, tuple[Mapped, dict[str, Any]]] | None,
+    missing: Collection[str],
+) -> Reading:
+    """Records of a table given as (place, cells): the first row that is not blank is the header. The options are those
+    of `csv_records`; `delimiter` is only written between the cells of a row that is quarantined.
+
+    Raises ValueError for a table without rows, with a column twice, or without a column that an option names.
+    """
+    wrong, columns, records = Reading(), [], []
+    for place, cells in lines:
+        if not any(c.strip() for c in cells):
+            if columns and cells:
+                wrong.quarantine("blank_row", place, BLANK, delimiter.join(cells))
+        elif not columns:
+            columns = [tidy(c) for c in cells]
+            twice = next((c for c in columns if columns.count(c) > 1), None)
+            if twice is not None:
+                raise ValueError(f"{place} has the column {twice!r} twice: tell the two apart")
+        elif len(cells) != len(columns):
+            why = f"the row has {len(cells)} cells and the header {len(columns)}: quote a cell that holds {delimiter!r}"
+            wrong.quarantine("wrong_columns", place, why, delimiter.join(cells))
+        else:
+            cut = {c: _cell(v, split, c == (id or columns[0])) for c, v in zip(columns, cells) if v.strip()}
+            records.append((place, cut))
+    if not records and not wrong.quarantined:
+        raise ValueError(
+            f"{name} is a source without rows: add rows below the header, or take it out of the list of sources"
+        )
+    for column in (id, key, aliases, *(how.path for how, _ in (fields or {}).values())):
+        if column and column not in columns:
+            raise ValueError(f"{name} has no column {column!r}: its columns are {', '.join(columns)}")
+    reading = read_records(
+        records, type=type, id=id or columns[0], key=key, aliases=aliases, fields=fields, missing=missing
+    )
+    reading.quarantined += wrong.quarantined
+    return reading
+
+
+def _cell(text: str, split: str, name: bool) -> Any:
+    return tidy(text) if name or not split else [tidy(x) for x in text.split(split) if x.strip()]

@@ -6,7 +6,9 @@ import json
 import random
 import sqlite3
 from pathlib import Path
+from urllib.parse import quote
 
+import openpyxl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -86,6 +88,16 @@ def arrow_records(folder: Path) -> list[str]:
     return schema(folder, "arrow_records", ".parquet")
 
 
+def sheet_records(folder: Path) -> list[str]:
+    for type_, rows in things().items():
+        book = openpyxl.Workbook()
+        keys = list(dict.fromkeys(k for row in rows for k in row))
+        for cells in (keys, *([row.get(k) for k in keys] for row in rows)):
+            book.active.append([int(c) if isinstance(c, str) and c.isdigit() else c for c in cells])
+        book.save(folder / f"{type_}.xlsx")
+    return schema(folder, "sheet_records", ".xlsx")
+
+
 def triples() -> list[tuple[str, str, str]]:
     return [(row["name"], k, v) for rows in things().values() for row in rows for k, v in row.items() if k != "name"]
 
@@ -100,6 +112,19 @@ def jsonl_triples(folder: Path) -> list[str]:
     path = folder / "mine.jsonl"
     keys = ("subject", "relation", "object")
     path.write_text("".join(json.dumps(dict(zip(keys, t, strict=True))) + "\n" for t in triples()))
+    return [str(path)]
+
+
+def rdf_triples(folder: Path) -> list[str]:
+    names = {row["name"] for rows in things().values() for row in rows}
+    names |= {v for _, k, v in triples() if k not in ("area", "founded")}
+    thing = lambda n: f"<https://example.org/{quote(n)}>"  # noqa: E731
+    lines = [f'{thing(n)} <http://www.w3.org/2000/01/rdf-schema#label> "{n}"@en .' for n in sorted(names)]
+    for subject, relation, value in triples():
+        text = thing(value) if value in names else f'"{value}"'
+        lines.append(f"{thing(subject)} <https://example.org/rel#{relation}> {text} .")
+    path = folder / "mine.nt"
+    path.write_text("\n".join(lines) + "\n")
     return [str(path)]
 
 
@@ -133,7 +158,10 @@ def documents(folder: Path) -> list[str]:
     return [str(folder / "pages")]
 
 
-KINDS = (csv_records, json_records, arrow_records, csv_triples, jsonl_triples, sqlite_tables, documents)
+KINDS = (
+    *(csv_records, json_records, arrow_records, sheet_records),
+    *(csv_triples, jsonl_triples, rdf_triples, sqlite_tables, documents),
+)
 
 
 def test_every_kind_of_source_is_here() -> None:
