@@ -189,7 +189,7 @@ def test_code_templates_and_heads_are_no_facts_and_titles_differ(tmp_path):
     (tmp_path / "b.html").write_text(
         "<header><h1>The Book</h1></header><main><h1>Chapter</h1><pre>mode: fast</pre><p>Owner: Bob</p></main>"
     )
-    (tmp_path / "c.pdf").write_bytes(b"%PDF")
+    (tmp_path / "c.odt").write_bytes(b"PK")
     reading = read_source(tmp_path, "documents", name="d")
     assert {(r.subject, r.relation, r.object) for r in reading.rows} == {
         ("Intro", "owner", "Ann"),
@@ -198,5 +198,5 @@ def test_code_templates_and_heads_are_no_facts_and_titles_differ(tmp_path):
         ("Intro (d)", "capital", "Danu"),
         ("Chapter", "owner", "Bob"),
     }
-    assert not reading.quarantined and reading.skipped == {"d/c.pdf": "no reader of documents knows .pdf"}
+    assert not reading.quarantined and reading.skipped == {"d/c.odt": "no reader of documents knows .odt"}
     assert "city: Danu" in reading.documents[0].text, "search still finds it"
