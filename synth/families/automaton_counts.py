@@ -6,11 +6,12 @@ Difficulty axes: states, length.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from itertools import product
-import re
 from random import Random
 from typing import Any
+
 from synth.families._sample import item
 from synth.families._wordings import Wordings
 from synth.types import Problem, Quarantined, Split

@@ -6,13 +6,13 @@ attacked. Difficulty axes: size of the board, pieces.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 import re
+from collections.abc import Sequence
 from random import Random
 from typing import Any
+
 from synth.families._sample import item
-from synth.families._wordings import Wordings
-from synth.families._wordings import listed
+from synth.families._wordings import Wordings, listed
 from synth.types import Problem, Quarantined, Split
 
 LADDER = ({"size": 4, "pieces": 1}, {"size": 5, "pieces": 2}, {"size": 6, "pieces": 4}, {"size": 8, "pieces": 6})

@@ -7,14 +7,12 @@ Difficulty axes: moduli, their size.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
-from math import gcd
+from math import gcd, prod
 from random import Random
 from typing import Any
+
 from synth.families._sample import item
-from synth.families._wordings import Wordings
-from synth.families._wordings import integers
-from synth.families._wordings import listed
+from synth.families._wordings import Wordings, integers, listed
 from synth.types import Problem, Quarantined, Split
 
 LADDER = ({"moduli": 2, "size": 9}, {"moduli": 3, "size": 9}, {"moduli": 3, "size": 16}, {"moduli": 4, "size": 16})

@@ -6,13 +6,13 @@ words, kinds of ciphers.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 import re
+from collections.abc import Sequence
 from random import Random
 from typing import Any
+
 from synth.families._sample import item
-from synth.families._wordings import Wordings
-from synth.families._wordings import integers
+from synth.families._wordings import Wordings, integers
 from synth.types import Problem, Quarantined, Split
 
 LADDER = ({"words": 1, "kinds": 1}, {"words": 2, "kinds": 2}, {"words": 3, "kinds": 3}, {"words": 5, "kinds": 3})

@@ -6,13 +6,13 @@ Difficulty axes: years, deposits.
 
 from __future__ import annotations
 
-from fractions import Fraction
 from collections.abc import Sequence
+from fractions import Fraction
 from random import Random
 from typing import Any
+
 from synth.families._sample import item
-from synth.families._wordings import Wordings
-from synth.families._wordings import integers
+from synth.families._wordings import Wordings, integers
 from synth.types import Problem, Quarantined, Split
 
 LADDER = (

@@ -6,11 +6,12 @@ text. Difficulty axes: power of the lengths, size of the amount.
 
 from __future__ import annotations
 
-from fractions import Fraction
-from collections.abc import Sequence
 import re
+from collections.abc import Sequence
+from fractions import Fraction
 from random import Random
 from typing import Any
+
 from synth.families._sample import Refused, item
 from synth.families._wordings import Wordings
 from synth.types import Problem, Quarantined, Split

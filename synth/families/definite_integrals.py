@@ -6,14 +6,15 @@ Difficulty axes: degree, size of the coefficients, of the bounds.
 
 from __future__ import annotations
 
-from fractions import Fraction
 from collections.abc import Sequence
+from fractions import Fraction
 from random import Random
 from typing import Any
-from synth.families.polynomials import read
-from synth.families.polynomials import write as written
+
 from synth.families._sample import item
 from synth.families._wordings import Wordings
+from synth.families.polynomials import read
+from synth.families.polynomials import write as written
 from synth.types import Problem, Quarantined, Split
 
 LADDER = (

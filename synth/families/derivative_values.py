@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from math import prod
 from random import Random
 from typing import Any
-from synth.families.polynomials import read
-from synth.families.polynomials import write as written
+
 from synth.families._sample import item
 from synth.families._wordings import Wordings
+from synth.families.polynomials import read
+from synth.families.polynomials import write as written
 from synth.types import Problem, Quarantined, Split
 
 LADDER = (

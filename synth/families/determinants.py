@@ -6,16 +6,16 @@ Difficulty axes: rows, size of the entries.
 
 from __future__ import annotations
 
-from fractions import Fraction
 from collections.abc import Sequence
-from itertools import combinations
-from itertools import permutations
+from fractions import Fraction
+from itertools import combinations, permutations
 from math import prod
 from random import Random
 from typing import Any
-from synth.families.matrix_products import read, write
+
 from synth.families._sample import item
 from synth.families._wordings import Wordings
+from synth.families.matrix_products import read, write
 from synth.types import Problem, Quarantined, Split
 
 LADDER = ({"rows": 2, "size": 9}, {"rows": 3, "size": 5}, {"rows": 3, "size": 12}, {"rows": 4, "size": 6})

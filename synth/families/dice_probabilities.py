@@ -6,11 +6,12 @@ dice, faces.
 
 from __future__ import annotations
 
-from fractions import Fraction
 from collections.abc import Sequence
+from fractions import Fraction
 from itertools import product
 from random import Random
 from typing import Any
+
 from synth.families._sample import item
 from synth.families._wordings import Wordings
 from synth.types import Problem, Quarantined, Split

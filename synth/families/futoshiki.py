@@ -6,12 +6,13 @@ text that counts all. Difficulty axes: size, shown numbers at most.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import permutations
-from functools import cache
 import re
+from collections.abc import Sequence
+from functools import cache
+from itertools import permutations
 from random import Random
 from typing import Any
+
 from synth.families._sample import Refused, item
 from synth.families._wordings import Wordings
 from synth.types import Problem, Quarantined, Split

@@ -7,11 +7,12 @@ explains the text's examples; all must agree. Difficulty axes: size of the grids
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from itertools import permutations
-import re
 from random import Random
 from typing import Any
+
 from synth.families._sample import Refused, item
 from synth.families._wordings import Wordings
 from synth.types import Problem, Quarantined, Split

@@ -6,13 +6,13 @@ the text. Difficulty axes: letters, size of the counts.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 import heapq
+from collections.abc import Sequence
 from random import Random
 from typing import Any
+
 from synth.families._sample import item
-from synth.families._wordings import Wordings
-from synth.families._wordings import integers
+from synth.families._wordings import Wordings, integers
 from synth.types import Problem, Quarantined, Split
 
 LADDER = ({"letters": 3, "size": 9}, {"letters": 4, "size": 20}, {"letters": 6, "size": 40}, {"letters": 8, "size": 90})

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from itertools import permutations
 from random import Random
 from typing import Any
+
 from synth.families._sample import item
-from synth.families._wordings import Wordings
-from synth.families._wordings import integers
+from synth.families._wordings import Wordings, integers
 from synth.types import Problem, Quarantined, Split
 
 LADDER = ({"workers": 3, "size": 9}, {"workers": 4, "size": 15}, {"workers": 5, "size": 30}, {"workers": 6, "size": 60})

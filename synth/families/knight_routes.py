@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from functools import cache
 from random import Random
 from typing import Any
+
 from synth.families._sample import item
 from synth.families._wordings import Wordings
 from synth.types import Problem, Quarantined, Split

@@ -10,10 +10,9 @@ from collections.abc import Sequence
 from math import comb
 from random import Random
 from typing import Any
+
 from synth.families._sample import item
-from synth.families._wordings import Wordings
-from synth.families._wordings import integers
-from synth.families._wordings import listed
+from synth.families._wordings import Wordings, integers, listed
 from synth.types import Problem, Quarantined, Split
 
 LADDER = (

@@ -6,14 +6,13 @@ kinds of letters.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from collections import Counter
-from math import prod
-from math import comb
-from math import factorial
+from collections.abc import Sequence
 from functools import cache
+from math import comb, factorial, prod
 from random import Random
 from typing import Any
+
 from synth.families._sample import item
 from synth.families._wordings import Wordings
 from synth.types import Problem, Quarantined, Split

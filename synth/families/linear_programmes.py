@@ -6,12 +6,13 @@ Difficulty axes: limits, size of the coefficients.
 
 from __future__ import annotations
 
-from fractions import Fraction
-from collections.abc import Sequence
-from itertools import combinations
 import re
+from collections.abc import Sequence
+from fractions import Fraction
+from itertools import combinations
 from random import Random
 from typing import Any
+
 from synth.families._sample import item
 from synth.families._wordings import Wordings
 from synth.types import Problem, Quarantined, Split

@@ -6,10 +6,11 @@ missing numbers, size of the numbers.
 
 from __future__ import annotations
 
-from fractions import Fraction
 from collections.abc import Sequence
+from fractions import Fraction
 from random import Random
 from typing import Any
+
 from synth.families._sample import Refused, item
 from synth.families._wordings import Wordings
 from synth.types import Problem, Quarantined, Split

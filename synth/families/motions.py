@@ -6,13 +6,13 @@ text. Difficulty axes: parts, size of the numbers.
 
 from __future__ import annotations
 
-from fractions import Fraction
 from collections.abc import Sequence
+from fractions import Fraction
 from random import Random
 from typing import Any
+
 from synth.families._sample import item
-from synth.families._wordings import Wordings
-from synth.families._wordings import integers
+from synth.families._wordings import Wordings, integers
 from synth.types import Problem, Quarantined, Split
 
 LADDER = ({"parts": 1, "size": 6}, {"parts": 2, "size": 8}, {"parts": 3, "size": 10}, {"parts": 5, "size": 12})

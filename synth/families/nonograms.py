@@ -7,13 +7,13 @@ text. Difficulty axes: rows and columns.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import product
 from functools import cache
+from itertools import product
 from random import Random
 from typing import Any
+
 from synth.families._sample import Refused, item
-from synth.families._wordings import Wordings
-from synth.families._wordings import integers
+from synth.families._wordings import Wordings, integers
 from synth.types import Problem, Quarantined, Split
 
 LADDER = ({"size": 3}, {"size": 4}, {"size": 5}, {"size": 6})

@@ -6,14 +6,14 @@ Difficulty axes: corners, size of the coordinates.
 
 from __future__ import annotations
 
-from fractions import Fraction
 from collections.abc import Sequence
+from fractions import Fraction
 from math import gcd
 from random import Random
 from typing import Any
+
 from synth.families._sample import item
-from synth.families._wordings import Wordings
-from synth.families._wordings import integers
+from synth.families._wordings import Wordings, integers
 from synth.types import Problem, Quarantined, Split
 
 LADDER = ({"corners": 3, "size": 6}, {"corners": 4, "size": 8}, {"corners": 6, "size": 10}, {"corners": 8, "size": 14})

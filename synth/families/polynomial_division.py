@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 from typing import Any
-from synth.families.polynomials import read
-from synth.families.polynomials import write as written
+
 from synth.families._sample import item
 from synth.families._wordings import Wordings
+from synth.families.polynomials import read
+from synth.families.polynomials import write as written
 from synth.types import Problem, Quarantined, Split
 
 LADDER = (

@@ -6,13 +6,13 @@ tasks, tasks waited for, size of the times.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 import re
+from collections.abc import Sequence
 from random import Random
 from typing import Any
+
 from synth.families._sample import item
-from synth.families._wordings import Wordings
-from synth.families._wordings import listed
+from synth.families._wordings import Wordings, listed
 from synth.types import Problem, Quarantined, Split
 
 LADDER = (

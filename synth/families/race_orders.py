@@ -6,14 +6,13 @@ Difficulty axes: runners.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import permutations
 from random import Random
 from typing import Any
+
 from synth.families._sample import Refused, item
-from synth.families._wordings import Wordings
-from synth.families._wordings import listed
+from synth.families._wordings import Wordings, listed
 from synth.types import Problem, Quarantined, Split
 
 LADDER = ({"runners": 3}, {"runners": 4}, {"runners": 5}, {"runners": 6})

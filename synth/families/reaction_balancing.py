@@ -6,13 +6,13 @@ equations. Difficulty axes: elements, atoms of an element.
 
 from __future__ import annotations
 
-from fractions import Fraction
-from collections.abc import Sequence
-from math import gcd
-from math import lcm
 import re
+from collections.abc import Sequence
+from fractions import Fraction
+from math import gcd, lcm
 from random import Random
 from typing import Any
+
 from synth.families._sample import Refused, item
 from synth.families._wordings import Wordings
 from synth.types import Problem, Quarantined, Split

@@ -7,17 +7,13 @@ places, size of the distances.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import permutations
-from itertools import pairwise
+from itertools import pairwise, permutations
 from random import Random
 from typing import Any
+
+from synth.families._networks import ROADS, Edge, draw_network, read_network, write_network
 from synth.families._sample import item
 from synth.families._wordings import Wordings
-from synth.families._networks import draw_network
-from synth.families._networks import write_network
-from synth.families._networks import read_network
-from synth.families._networks import Edge
-from synth.families._networks import ROADS
 from synth.types import Problem, Quarantined, Split
 
 LADDER = ({"places": 4, "size": 9}, {"places": 5, "size": 20}, {"places": 6, "size": 40}, {"places": 7, "size": 60})

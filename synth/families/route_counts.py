@@ -9,13 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 from typing import Any
+
+from synth.families._networks import PAIRS, Edge, draw_network, read_pairs, write_pairs
 from synth.families._sample import item
 from synth.families._wordings import Wordings
-from synth.families._networks import draw_network
-from synth.families._networks import Edge
-from synth.families._networks import write_pairs
-from synth.families._networks import read_pairs
-from synth.families._networks import PAIRS
 from synth.types import Problem, Quarantined, Split
 
 LADDER = ({"nodes": 5, "edges": 8}, {"nodes": 7, "edges": 14}, {"nodes": 9, "edges": 22}, {"nodes": 11, "edges": 32})

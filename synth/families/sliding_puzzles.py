@@ -6,11 +6,12 @@ from the text. Difficulty axes: fewest slides, most slides.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from collections import deque
+from collections.abc import Sequence
 from functools import cache
 from random import Random
 from typing import Any
+
 from synth.families._sample import Refused, item
 from synth.families._wordings import Wordings
 from synth.types import Problem, Quarantined, Split

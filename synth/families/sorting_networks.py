@@ -6,13 +6,13 @@ the text. Difficulty axes: wires, comparators.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 import re
+from collections.abc import Sequence
 from random import Random
 from typing import Any
+
 from synth.families._sample import item
-from synth.families._wordings import Wordings
-from synth.families._wordings import integers
+from synth.families._wordings import Wordings, integers
 from synth.types import Problem, Quarantined, Split
 
 LADDER = (

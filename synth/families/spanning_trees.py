@@ -9,13 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 from typing import Any
+
+from synth.families._networks import ROADS, Edge, draw_network, read_network, write_network
 from synth.families._sample import item
 from synth.families._wordings import Wordings
-from synth.families._networks import draw_network
-from synth.families._networks import write_network
-from synth.families._networks import read_network
-from synth.families._networks import Edge
-from synth.families._networks import ROADS
 from synth.types import Problem, Quarantined, Split
 
 LADDER = (

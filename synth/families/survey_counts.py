@@ -6,14 +6,14 @@ asked about, size of the regions.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from itertools import combinations
-import re
 from random import Random
 from typing import Any
+
 from synth.families._sample import item
-from synth.families._wordings import Wordings
-from synth.families._wordings import listed
+from synth.families._wordings import Wordings, listed
 from synth.types import Problem, Quarantined, Split
 
 LADDER = (

@@ -6,12 +6,12 @@ thing by thing, from the text. Difficulty axes: kinds, premises, statements.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import permutations
-from itertools import product
 import re
+from collections.abc import Sequence
+from itertools import permutations, product
 from random import Random
 from typing import Any
+
 from synth.families._sample import item
 from synth.families._wordings import Wordings
 from synth.types import Problem, Quarantined, Split

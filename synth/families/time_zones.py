@@ -6,16 +6,14 @@ Difficulty axes: flights, zones of half an hour.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import datetime
-from datetime import timedelta
-from datetime import timezone
 import re
+from collections.abc import Sequence
+from datetime import datetime, timedelta, timezone
 from random import Random
 from typing import Any
+
 from synth.families._sample import item
-from synth.families._wordings import Wordings
-from synth.families._wordings import listed
+from synth.families._wordings import Wordings, listed
 from synth.types import Problem, Quarantined, Split
 
 LADDER = (

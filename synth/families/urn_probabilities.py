@@ -6,17 +6,16 @@ of a colour, balls drawn.
 
 from __future__ import annotations
 
-from fractions import Fraction
-from collections.abc import Sequence
-from collections import Counter
-from math import prod
-from math import comb
 import re
+from collections import Counter
+from collections.abc import Sequence
+from fractions import Fraction
+from math import comb, prod
 from random import Random
 from typing import Any
+
 from synth.families._sample import item
-from synth.families._wordings import Wordings
-from synth.families._wordings import listed
+from synth.families._wordings import Wordings, listed
 from synth.types import Problem, Quarantined, Split
 
 LADDER = (

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from itertools import permutations
 from random import Random
 from typing import Any
+
 from synth.families._sample import item
-from synth.families._wordings import Wordings
-from synth.families._wordings import integers
+from synth.families._wordings import Wordings, integers
 from synth.types import Problem, Quarantined, Split
 
 LADDER = ({"jobs": 3, "size": 9}, {"jobs": 4, "size": 12}, {"jobs": 5, "size": 20}, {"jobs": 6, "size": 40})
