@@ -29,6 +29,7 @@ import psutil
 
 GRACE = 10.0  # seconds between asking a process to end and ending it
 SHELLS = {"sh", "dash", "bash", "zsh", "fish", "ksh", "ash"}
+STARTER = "ESPALIER_STARTER"  # "pid/started" of the last command of `ending_with_us` above a process
 
 
 class Process(NamedTuple):
@@ -93,21 +94,45 @@ def end_with(chain: list[Process], every: float = 1.0, group: bool = False) -> N
 
 def end_with_starters() -> None:
     """What a stage calls first: it ends when those who started it are gone, and at once where DVC was gone before it
-    could look."""
+    could look.
+
+    A DVC that we started left its name in the environment. One that a user started did not: there a stage is alone
+    that has no more than a shell above it, unless process 1, which takes over whom nobody waits for, may be DVC.
+    """
     chain = starters()
-    above = chain[-1] if chain else None
-    first = look(1)  # takes over whom nobody waits for; in a container it may be DVC itself
-    alone = above is None or above.name.lstrip("-") in SHELLS and above.parent <= 1
-    if alone and "DVC_ROOT" in os.environ and not (first and first.name.startswith(("dvc", "python"))):
+    if STARTER in os.environ:
+        dvc = _named(os.environ[STARTER])
+        alone = dvc is None
+        chain += [dvc] if dvc else []
+    else:
+        first = look(1)
+        alone = (
+            "DVC_ROOT" in os.environ
+            and (not chain or chain[-1].name.lstrip("-") in SHELLS)
+            and not (first and first.name.startswith(("dvc", "python")))
+        )
+    if alone:
         os.kill(os.getpid(), signal.SIGTERM)
     end_with(chain)
 
 
 def ending_with_us(module: str, *args: str) -> list[str]:
     """The command `python -m module args` that ends when this process is gone, whenever that is."""
+    return [sys.executable, "-P", "-m", "tasks.runtime.process", _name(), module, *args]
+
+
+def _name() -> str:
+    """This process, as another may look for it: "pid/started"."""
     us = look(os.getpid())
     assert us is not None
-    return [sys.executable, "-P", "-m", "tasks.runtime.process", f"{us.pid}/{us.started}", module, *args]
+    return f"{us.pid}/{us.started}"
+
+
+def _named(name: str) -> Process | None:
+    """The process of that name, None where it is gone."""
+    pid, _, started = name.partition("/")
+    found = look(int(pid))
+    return found if found and found.started == started else None
 
 
 def run_group(
@@ -180,9 +205,8 @@ def _members(group: int) -> bool:
 
 def _begin(starter: str) -> None:
     """End with `starter` ("pid/started"), and with the shells between it and us; at once where it is gone already."""
-    pid, _, started = starter.partition("/")
-    above = look(int(pid))
-    if above is None or above.started != started:
+    above = _named(starter)
+    if above is None:
         os.kill(os.getpid(), signal.SIGTERM)
         return
     end_with(
@@ -192,5 +216,6 @@ def _begin(starter: str) -> None:
 
 if __name__ == "__main__":
     _begin(sys.argv[1])
+    os.environ[STARTER] = _name()
     del sys.argv[:2]
     runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)

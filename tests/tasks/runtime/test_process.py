@@ -96,6 +96,23 @@ def test_a_command_whose_starter_is_gone_before_it_could_look_ends_at_once(tmp_p
     assert subprocess.run(command, cwd=CODE, capture_output=True, timeout=60).returncode == -signal.SIGTERM
 
 
+@pytest.mark.parametrize("gone_already", [True, False])
+def test_a_stage_whose_dvc_is_gone_before_it_could_look_ends_at_once(gone_already):
+    """Whoever waits for orphans here, and whatever the first process of this machine is called."""
+    stage = "from tasks.runtime import process; process.end_with_starters(); import time; time.sleep(.3); print('on')"
+    dvc = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE)
+    name = f"{dvc.pid}/{process.look(dvc.pid).started}"
+    try:
+        if gone_already:
+            dvc.communicate()
+        done = subprocess.run(
+            [sys.executable, "-c", stage], cwd=CODE, env={**os.environ, process.STARTER: name}, capture_output=True
+        )
+    finally:
+        dvc.communicate()
+    assert (done.returncode, done.stdout) == ((-signal.SIGTERM, b"") if gone_already else (0, b"on\n"))
+
+
 def test_alive_knows_a_process_from_a_later_one_with_its_id():
     me = process.look(os.getpid())
     assert (
