@@ -10,6 +10,7 @@ from typing import Any
 from synth.families._sample import Refused
 from synth.types import seed_for
 
+NAMES = tuple("Ann Ben Cleo Dan Eve Finn Gus Hal Ida Jon Kim Lea Max Nora Otto Pia".split())  # the persons of questions
 _FIELD = re.compile(r"\{(\w+)\}")
 
 

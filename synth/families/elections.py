@@ -12,7 +12,7 @@ from random import Random
 from typing import Any
 
 from synth.families._sample import Refused, item
-from synth.families._wordings import Wordings
+from synth.families._wordings import NAMES, Wordings
 from synth.types import Problem, Quarantined, Split
 
 LADDER = (
@@ -36,24 +36,6 @@ WORDINGS = Wordings(
     answer="Answer with one name.",
     ballots=r"\d+ [A-Za-z]+: [A-Z][a-z]+(?: > [A-Z][a-z]+)+(?:; \d+ [A-Za-z]+: [A-Z][a-z]+(?: > [A-Z][a-z]+)+)*",
     rule="|".join(RULES.values()),
-)
-NAMES = (
-    "Ann",
-    "Ben",
-    "Cleo",
-    "Dan",
-    "Eve",
-    "Finn",
-    "Gus",
-    "Hal",
-    "Ida",
-    "Jon",
-    "Kim",
-    "Lea",
-    "Max",
-    "Nora",
-    "Otto",
-    "Pia",
 )
 Spec = tuple[str, Sequence[tuple[int, tuple[str, ...]]], str]
 

@@ -12,12 +12,11 @@ from random import Random
 from typing import Any
 
 from synth.families._sample import item
-from synth.families._wordings import Wordings, integers
+from synth.families._wordings import NAMES, Wordings, integers
 from synth.types import Problem, Quarantined, Split
 
 LADDER = ({"workers": 3, "size": 9}, {"workers": 4, "size": 15}, {"workers": 5, "size": 30}, {"workers": 6, "size": 60})
 CERTIFICATE = ("a table over sets of jobs", "all assignments of the text")
-NAMES = ("Ann", "Ben", "Cleo", "Dan", "Eve", "Finn")
 WORDINGS = Wordings(
     "Hours that each worker needs for job 1, job 2 and so on: {times}. Each does one job and each job is done by one worker. What is the least total of hours?",
     "Every one of {n} workers gets one of {n} jobs, all different. Their times for the jobs, in order: {times}. Find the smallest possible sum of times.",

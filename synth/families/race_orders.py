@@ -12,12 +12,12 @@ from random import Random
 from typing import Any
 
 from synth.families._sample import Refused, item
-from synth.families._wordings import Wordings, listed
+from synth.families._wordings import NAMES, Wordings, listed
 from synth.types import Problem, Quarantined, Split
 
 LADDER = ({"runners": 3}, {"runners": 4}, {"runners": 5}, {"runners": 6})
 CERTIFICATE = ("clues that leave one of all orders", "a search place by place over the text")
-NAMES = ("Ann", "Ben", "Cleo", "Dan", "Eve", "Finn", "Gus", "Hal", "Ida", "Jon", "Kim", "Lea")
+RUNNERS = NAMES[:12]
 WORDINGS = Wordings(
     "{names} ran a race. {clues}. In which order did they finish?",
     "Runners: {names}. {clues}. Give the order of the finish.",
@@ -48,7 +48,7 @@ def race_orders(seed: int, split: Split, index: int, *, levels: Sequence[int] = 
 
 
 def draw(rng: Random, *, runners: int) -> tuple[str, Spec]:
-    order = rng.sample(NAMES, runners)
+    order = rng.sample(RUNNERS, runners)
     at = {name: i for i, name in enumerate(order)}
     told: list[tuple[str, Callable]] = []  # a clue and what it leaves
     for a, b in permutations(order, 2):

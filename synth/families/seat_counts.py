@@ -12,7 +12,7 @@ from random import Random
 from typing import Any
 
 from synth.families._sample import item
-from synth.families._wordings import Wordings, integers, listed
+from synth.families._wordings import NAMES, Wordings, integers, listed
 from synth.types import Problem, Quarantined, Split
 
 LADDER = (
@@ -22,7 +22,6 @@ LADDER = (
     {"guests": 7, "refusals": 12},
 )
 CERTIFICATE = ("inclusion and exclusion", "seats filled one by one from the text")
-NAMES = ("Ann", "Ben", "Cleo", "Dan", "Eve", "Finn", "Gus")
 WORDINGS = Wordings(
     "{names} take the seats 1 to {n}, one each. {rules}. In how many ways can they sit?",
     "The seats 1 to {n} are given to {names}, one seat to each. {rules}. Count the possible seatings.",

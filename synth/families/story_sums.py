@@ -12,7 +12,7 @@ from random import Random
 from typing import Any
 
 from synth.families._sample import Refused, item
-from synth.families._wordings import Wordings, listed
+from synth.families._wordings import NAMES, Wordings, listed
 from synth.types import Problem, Quarantined, Split
 
 LADDER = (
@@ -22,24 +22,6 @@ LADDER = (
     {"persons": 7, "others": 5},
 )
 CERTIFICATE = ("amounts along the chain", "facts of the text used whenever they tell something")
-NAMES = (
-    "Ann",
-    "Ben",
-    "Cleo",
-    "Dan",
-    "Eve",
-    "Finn",
-    "Gus",
-    "Hal",
-    "Ida",
-    "Jon",
-    "Kim",
-    "Lea",
-    "Max",
-    "Nora",
-    "Otto",
-    "Pia",
-)
 THINGS = ("apples", "stamps", "marbles", "books", "coins", "shells", "cards", "pens")
 WORDINGS = Wordings(
     "{facts}. How many {thing} do {who} have together?",

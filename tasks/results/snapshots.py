@@ -8,7 +8,6 @@ its files have left the cache (`dvc fetch` brings them from a remote).
 
 from __future__ import annotations
 
-import configparser
 import json
 import re
 import subprocess
@@ -141,10 +140,7 @@ class Snapshot:
 
 def cache(root: Path) -> Path:
     """DVC's cache: `cache.dir` of its configuration, or .dvc/cache. Raises UserError where that cannot be read."""
-    dvc.configured(root)
-    config = configparser.ConfigParser()
-    config.read([root / ".dvc" / "config", root / ".dvc" / "config.local"])
-    own = config.get("cache", "dir", fallback="")
+    own = dvc.configured(root).get("cache", {}).get("dir", "")
     return (root / ".dvc" / own).resolve() if own else root / ".dvc" / "cache"
 
 

@@ -40,19 +40,24 @@ def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     return {**os.environ, "PATH": path, "PYTHONUNBUFFERED": "1", **(extra or {})}
 
 
-def configured(root: Path) -> None:
-    """Raises UserError where DVC's settings of the project cannot be read: DVC itself ends in an error of a library."""
+def configured(root: Path) -> Mapping[str, Any]:
+    """DVC's settings of the project by section, those of `.dvc/config.local` over those of `.dvc/config`. Raises
+    UserError where they cannot be read: DVC itself ends in an error of a library."""
     from configobj import ConfigObj, ConfigObjError
 
-    path = root / ".dvc" / "config"
-    try:
-        if path.exists():
-            ConfigObj(str(path), file_error=True)
-    except (ConfigObjError, OSError, UnicodeDecodeError) as e:
-        why = getattr(e, "strerror", None) or str(e)
-        raise UserError(
-            f"DVC's settings {path} cannot be read ({why}): `git checkout -- .dvc/config` takes them from the last commit"
-        ) from None
+    settings = ConfigObj()
+    for name, remedy in (
+        ("config", "`git checkout -- .dvc/config` takes them from the last commit"),
+        ("config.local", "mend the file or remove it"),
+    ):
+        path = root / ".dvc" / name
+        try:
+            if path.exists():
+                settings.merge(ConfigObj(str(path), file_error=True))
+        except (ConfigObjError, OSError, UnicodeDecodeError) as e:
+            why = getattr(e, "strerror", None) or str(e)
+            raise UserError(f"DVC's settings {path} cannot be read ({why}): {remedy}") from None
+    return settings
 
 
 def run(args: Sequence[str], root: Path, extra: Mapping[str, str] | None = None) -> int:
@@ -133,8 +138,7 @@ def warn_of_index(root: Path) -> None:
 
 def versioned(root: Path) -> None:
     """Raises UserError where DVC would refuse a folder because no git repository holds it."""
-    config = root / ".dvc" / "config"
-    alone = config.exists() and "no_scm" in config.read_text(encoding="utf-8", errors="replace")
+    alone = str(configured(root).get("core", {}).get("no_scm", "")).lower() == "true"
     if not alone and subprocess.run(["git", "rev-parse", "--git-dir"], cwd=root, capture_output=True).returncode:
         raise UserError(
             f"{root} is not in a git repository, in which DVC keeps what was run: `git init && dvc init -q -f`"

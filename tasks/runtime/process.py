@@ -47,7 +47,7 @@ def look(pid: int) -> Process | None:
             if seen.status() in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD):
                 return None
             return Process(pid, seen.ppid(), seen.name(), _identity(seen))
-    except psutil.NoSuchProcess:  # ZombieProcess is one of them
+    except (psutil.NoSuchProcess, FileNotFoundError):  # ZombieProcess is one of them; its files may go while read
         return None
 
 
