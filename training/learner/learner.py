@@ -241,23 +241,11 @@ class Learner:
         (`_local`); `sync` waits for the device's numbers and publishes master copies.
         """
         device = batch.ids.device
-        clock, work = Clock(device), 0.0
-        for p in (*self.weights, *self.master):
-            p.grad = None
-        (total, lost), sums = (torch.zeros((), dtype=torch.float64, device=device) for _ in range(2)), {}
-        for part in self._mine(batch, tokens_per_microbatch, rows_per_unit):
-            with _fitting(part, tokens_per_microbatch, self.gradient_checkpointing):
-                share = len(part.ids) / len(batch.ids)
-                loss, metrics, nan = self._balanced(part, objective, temperature, clock, share)
-                for one in metrics:
-                    _add(sums, one)
-                if loss.requires_grad:
-                    loss.backward()
-                    self._collect()
-            clock.mark("backward")
-            total, lost = total + loss.detach(), lost + nan
-            if self.read is token_stats:
-                work += self._flops(part)
+        clock = Clock(device)
+        self.drop_gradients()
+        total, lost, work, sums = self._accumulate(
+            batch, objective, tokens_per_microbatch, rows_per_unit, temperature, clock
+        )
         self._share_gradients()
         clock.mark("sync")
         norm = torch.nn.utils.clip_grad_norm_(self.master, self.optim.max_grad_norm)
@@ -301,6 +289,88 @@ class Learner:
                 "peak_mb": peak_mb(device),
             }
         )
+
+    def forward_backward(
+        self,
+        batch: Batch,
+        objective: Objective,
+        *,
+        tokens_per_microbatch: int = 16384,
+        rows_per_unit: int = 1,
+        temperature: float = 1.0,
+    ) -> dict[str, float]:
+        """The first half of `step`: the gradients of a batch are added to those that wait for `optim_step`. Returns its
+        loss and metrics. Raises what `step` raises; all that waited is then dropped."""
+        total, lost, _, sums = self._accumulate(
+            batch, objective, tokens_per_microbatch, rows_per_unit, temperature, Clock(batch.ids.device)
+        )
+        if nan := int(lost):
+            self.drop_gradients()
+            raise FloatingPointError(
+                f"the log-probs of {nan} tokens are nan: lower the learning rate or look at the batch"
+            )
+        return {name: float(s / n) for name, (s, n) in sums.items() if n} | {"loss": float(total)}
+
+    def optim_step(
+        self,
+        *,
+        lr: float,
+        betas: tuple[float, float] = (0.9, 0.95),
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        max_grad_norm: float = math.inf,
+    ) -> dict[str, float]:
+        """The second half of `step`, with settings of its own in the place of a schedule: one update by the gradients
+        that wait, which are dropped. As in `step`, vectors do not decay. Raises FloatingPointError for a gradient that is
+        no number (weights are then unchanged)."""
+        self._share_gradients()
+        norm = float(torch.nn.utils.clip_grad_norm_(self.master, max_grad_norm))
+        if not math.isfinite(norm):
+            self.drop_gradients()
+            raise FloatingPointError(f"the gradient norm is {norm}: lower the learning rate or look at the batch")
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                decay = weight_decay if group["params"][0].dim() >= 2 else 0.0
+                group.update(lr=lr, betas=betas, eps=eps, weight_decay=decay)
+            optimizer.step()
+        self._publish()
+        self.step_count += 1
+        self.drop_gradients()
+        return {"grad_norm": norm, "lr": lr}
+
+    def drop_gradients(self) -> None:
+        """Forget the gradients that wait."""
+        for p in (*self.weights, *self.master):
+            p.grad = None
+
+    def _accumulate(
+        self,
+        batch: Batch,
+        objective: Objective,
+        tokens: int,
+        rows_per_unit: int,
+        temperature: float,
+        clock: Clock,
+    ) -> tuple[Tensor, Tensor, float, dict[str, tuple[Tensor, Tensor]]]:
+        """Add the gradients of this process's micro-batches. The loss, how many log-probs are NaN, the floating-point
+        operations, and sums and counts of the metrics."""
+        device, work = batch.ids.device, 0.0
+        total, lost = (torch.zeros((), dtype=torch.float64, device=device) for _ in range(2))
+        sums: dict[str, tuple[Tensor, Tensor]] = {}
+        for part in self._mine(batch, tokens, rows_per_unit):
+            with _fitting(part, tokens, self.gradient_checkpointing):
+                share = len(part.ids) / len(batch.ids)
+                loss, metrics, nan = self._balanced(part, objective, temperature, clock, share)
+                for one in metrics:
+                    _add(sums, one)
+                if loss.requires_grad:
+                    loss.backward()
+                    self._collect()
+            clock.mark("backward")
+            total, lost = total + loss.detach(), lost + nan
+            if self.read is token_stats:
+                work += self._flops(part)
+        return total, lost, work, sums
 
     def _mine(self, batch: Batch, tokens: int, rows_per_unit: int) -> Iterable[Batch]:
         """The micro-batches that this process computes."""

@@ -12,6 +12,7 @@ Such a folder, of ours or of peft, is a model like others: `load_model` folds it
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -34,8 +35,9 @@ def first_on(lora: Mapping[str, Any], device: str) -> str:
     return "cpu" if lora.get("base") else device
 
 
-def adapt(model: nn.Module, lora: Mapping[str, Any], *, seed: int = 0, device: str = "") -> None:
-    """Put adapters into `model`, in place, and freeze all else; an empty mapping leaves it as it is.
+def adapt(model: nn.Module, lora: Mapping[str, Any], *, seed: int = 0, device: str = "", name: str = NAME) -> None:
+    """Put adapters into `model`, in place, and freeze all else; an empty mapping leaves it as it is. Of several, each has
+    a `name` (training/learner/policies.py).
 
     lora: rank; alpha (2 x rank where it is not given); modules, the last parts of the names of the linear layers that
     get one (all of them within the layers, where it is not given; never the head), and of the weights of a mixture's
@@ -46,7 +48,11 @@ def adapt(model: nn.Module, lora: Mapping[str, Any], *, seed: int = 0, device: s
     if not lora:
         return
     body: Any = model.base_model
-    linear = {n.rpartition(".")[2] for n, m in body.named_modules() if isinstance(m, nn.Linear)}
+    linear = {
+        n.removesuffix(".base_layer").rpartition(".")[2]
+        for n, m in body.named_modules()
+        if isinstance(m, nn.Linear) and ".lora_" not in n
+    }
     experts = {n.rpartition(".")[2]: n for n, p in body.named_parameters() if p.dim() == 3}
     known = sorted(linear | experts.keys())
     rank, modules = lora.get("rank", 0), list(lora.get("modules") or known)
@@ -78,7 +84,9 @@ def adapt(model: nn.Module, lora: Mapping[str, Any], *, seed: int = 0, device: s
             lora_dropout=0.0,
             bias="none",
         )
-        inject_adapter_in_model(config, model, adapter_name=NAME)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Already found a `peft_config`")  # several are what is wanted
+            inject_adapter_in_model(config, model, adapter_name=name)
     # Of a DeepSeek V3, peft takes gate_proj, up_proj and down_proj for its experts' and leaves dense layers out.
     lost = sorted(set(lora.get("modules") or ()) & linear - set(config.target_modules or ()))
     if lost:
@@ -90,6 +98,35 @@ def adapt(model: nn.Module, lora: Mapping[str, Any], *, seed: int = 0, device: s
     language_model.keeps_adapters = not lora.get("merge", True)
     if device:
         model.to(device)
+
+
+def use(model: nn.Module, name: str | None) -> None:
+    """Let the adapters of this name speak and learn alone; None: no adapters, the base."""
+    for layer in _layers(model):
+        layer.set_adapter([] if name is None else [name])
+        layer.enable_adapters(name is not None)
+
+
+def remove(model: nn.Module, name: str) -> None:
+    """Take the adapters of this name out again; none speak then."""
+    use(model, None)
+    for layer in _layers(model):
+        if name in layer._all_available_adapter_names():
+            layer.delete_adapter(name)
+    configs: Any = model.peft_config
+    del configs[name]
+
+
+def weights_of(model: nn.Module, name: str) -> dict[str, nn.Parameter]:
+    """The adapters of this name, under the names that they would have alone."""
+    part = f".{name}."
+    return {n.replace(part, "."): p for n, p in model.named_parameters() if ".lora_" in n and part in n}
+
+
+def _layers(model: nn.Module) -> list[Any]:
+    from peft.tuners.tuners_utils import BaseTunerLayer
+
+    return [m for m in model.modules() if isinstance(m, BaseTunerLayer)]
 
 
 def adapted(model: nn.Module) -> bool:
