@@ -7,6 +7,7 @@ there. In a checkout of Espalier the two are one folder; in a project made by `e
 from __future__ import annotations
 
 import os
+from functools import cache
 from pathlib import Path
 
 CODE = Path(__file__).resolve().parents[2]  # the folder that holds flows/, tasks/, synth/, training/
@@ -71,6 +72,12 @@ def own() -> list[Path]:
 
 def folders(kind: str) -> list[Path]:
     """The folders on disk that together hold one kind of pieces: that of the code, then the user's own."""
+    shipped, of_own = _places(kind)
+    return [p for p in [shipped, *(root / of_own for root in own())] if p.is_dir()]
+
+
+@cache
+def _places(kind: str) -> tuple[Path, Path]:
+    """Where a kind lies in the code, and where in a folder of the user's own. A plan asks thousands of times."""
     inside = Path(*package_of(kind).split("."))
-    of_own = Path(kind) if kind in KINDS else inside
-    return [p for p in [CODE / inside, *(root / of_own for root in own())] if p.is_dir()]
+    return CODE / inside, Path(kind) if kind in KINDS else inside

@@ -400,7 +400,14 @@ def _files_of(module: str) -> list[Path]:
     return [p for p in out if p.is_file()]
 
 
-Imports = dict[Path, list[Path]]  # file -> the files that it imports itself; shared by the closures of one plan
+@dataclass(frozen=True)
+class Imports:
+    """What a plan has looked up already, for all closures of that plan: the next plan sees the disk anew.
+
+    of_file: file -> the files that it imports itself; of_module: module -> the files that importing it executes."""
+
+    of_file: dict[Path, list[Path]] = field(default_factory=dict)
+    of_module: dict[str, list[Path]] = field(default_factory=dict)
 
 
 def closure(start: list[Path], known: Imports) -> set[Path]:
@@ -413,16 +420,20 @@ def closure(start: list[Path], known: Imports) -> set[Path]:
         if path in seen:
             continue
         seen.add(path)
-        if path not in known:
-            known[path] = imported(path)
-        queue += known[path]
+        if path not in known.of_file:
+            known.of_file[path] = imported(path, known)
+        queue += known.of_file[path]
     return seen
 
 
-def imported(path: Path, without: Collection[str] = ()) -> list[Path]:
+def imported(path: Path, known: Imports, without: Collection[str] = ()) -> list[Path]:
     """The files that `path` imports itself, but for the modules `without` and PLUMBING."""
-    files = {p for module in source(path).modules.difference(without) for p in _files_of(module)}
-    return [p for p in files if name_of(p) not in PLUMBING]
+    out: set[Path] = set()
+    for module in source(path).modules.difference(without):
+        if module not in known.of_module:
+            known.of_module[module] = [p for p in _files_of(module) if name_of(p) not in PLUMBING]
+        out.update(known.of_module[module])
+    return list(out)
 
 
 def opened(files: set[Path], spoken: set[str], known: Imports) -> set[Path]:

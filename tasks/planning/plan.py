@@ -44,7 +44,7 @@ def plans(
         parts.check(stages)
     first: dict[str, set[Path]] = {}
     needs: dict[str, list[str]] = {}
-    known: src.Imports = {}
+    known = src.Imports()
     for s in stages.values():
         flow = [f / f"{s.name}.py" for f in folders("flows") if (f / f"{s.name}.py").exists()]
         unused = [module for module, knob in src.constant(s.path, "ONLY_WITH", {}).items() if not s.value(knob)]
@@ -55,7 +55,7 @@ def plans(
             locate("observation", name)
             for name in sorted({n for folder, names in asked for n in observed(folder, names)})
         ]
-        start = [*src.imported(s.path, unused), *flow, *own]
+        start = [*src.imported(s.path, known, unused), *flow, *own]
         first[s.name] = {s.path, *src.closure(start, known)}
     spoken = {t for paths in first.values() for p in paths for t in src.source(p).strings} | set(
         _texts({n: s.params for n, s in stages.items()})
