@@ -2,6 +2,7 @@
 ARCHITECTURE.md."""
 
 import ast
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -203,3 +204,10 @@ def test_drawn_arrows_pass():
     assert not list(
         faults(ROOT / "training/x.py", "from synth.types import Problem\nfrom synth.verify import verify\nimport torch")
     )
+
+
+def test_every_test_file_has_a_name_of_its_own():
+    """pytest imports them by their bare names: of two that share one, the second is an error of collection."""
+    places = sorted((p.name, str(p.relative_to(ROOT))) for p in (ROOT / "tests").rglob("test_*.py"))
+    shared = [(a, b) for (one, a), (two, b) in pairwise(places) if one == two]
+    assert places and not shared, shared
