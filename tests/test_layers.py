@@ -41,7 +41,8 @@ FLOORS = {
     ),
     "tasks": (
         "core",
-        "storage pages serving",
+        "storage pages",
+        "serving",
         "planning",
         "runtime",
         "rows knowledge tracking evaluation models schedule",

@@ -1,4 +1,5 @@
-"""`espalier serve MODEL`: an OpenAI-compatible endpoint on this machine. docs/export.md"""
+"""`espalier serve MODEL`: an OpenAI-compatible endpoint on this machine, or with --training a training API. docs/export.md,
+docs/training-api.md"""
 
 from __future__ import annotations
 
@@ -21,6 +22,9 @@ def add(commands: Any) -> None:
     p.add_argument("--name", default="", help="by which it is asked for (default: MODEL)")
     p.add_argument("--engine", default="torch", metavar="torch|vllm", help="what samples (default: torch)")
     p.add_argument("--device", default="", help="cpu, cuda or cuda:0 (default: a GPU where there is one)")
+    p.add_argument(
+        "--training", action="store_true", help="answer as a training API (forward_backward, optim_step, sample)"
+    )
     p.set_defaults(run=serve)
 
 
@@ -33,6 +37,8 @@ def serve(args: argparse.Namespace) -> int:
     from tasks.serving import local
 
     local.free(args.port)
+    if args.training:
+        return _training(args)
     from tasks.serving.api import guarded
     from tasks.models.served import served
 
@@ -45,4 +51,20 @@ def serve(args: argparse.Namespace) -> int:
         local.run(guarded(model, key), port=args.port)
     finally:
         model.conversations.close()
+    return 0
+
+
+def _training(args: argparse.Namespace) -> int:
+    if args.engine != "torch":
+        raise UserError(f"--training samples with the model that learns: leave out --engine {args.engine}")
+    from tasks.serving import local
+    from tasks.models.served import trained
+    from tasks.serving.training_api import guarded
+
+    root = project()
+    key = local.secret(root / KEY)
+    trainer = trained(root, args.model, name=args.name, device=args.device)
+    print(f"training {trainer.name} at http://127.0.0.1:{args.port}   (Ctrl-C ends it)")
+    print(f"key: {key}   (kept in {Path(KEY)})", flush=True)
+    local.run(guarded(trainer, key), port=args.port)
     return 0

@@ -12,12 +12,13 @@ from tasks.models import engines
 from tasks.runtime.models import model_path
 from tasks.serving.api import Served
 from tasks.serving.conversations import Conversations
+from tasks.serving.training_api import Trainer
 from training.model.model import load_model
 from training.model.render import Renderer
 
 
-def served(root: Path, model: str, *, name: str = "", engine: str = "torch", device: str = "") -> Served:
-    """Raises UserError for a model or an engine that cannot be had."""
+def _loaded(root: Path, model: str, device: str) -> tuple[str, Any, Renderer, str]:
+    """Where it lies, the network, its renderer and its device. Raises UserError where it cannot be had."""
     path = model_path(root, model)
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     if device != "cpu" and not torch.cuda.is_available():
@@ -28,6 +29,20 @@ def served(root: Path, model: str, *, name: str = "", engine: str = "torch", dev
         renderer = Renderer(tokenizer)
     except (ValueError, OSError) as e:
         raise UserError(f"the model {model} could not be loaded: {str(e).strip().splitlines()[0]}") from e
+    return str(path), network, renderer, device
+
+
+def trained(root: Path, model: str, *, name: str = "", device: str = "") -> Trainer:
+    """The model as a base of policies. Raises UserError for a model that cannot be had."""
+    _, network, renderer, _ = _loaded(root, model, device)
+    context = int(network.config.max_position_embeddings)
+    states = root / ".espalier" / "training"
+    return Trainer(network, renderer, name=name or str(model), context=context, states=states)
+
+
+def served(root: Path, model: str, *, name: str = "", engine: str = "torch", device: str = "") -> Served:
+    """Raises UserError for a model or an engine that cannot be had."""
+    path, network, renderer, device = _loaded(root, model, device)
     context = int(network.config.max_position_embeddings)
     network.eval()
     sampler = engines.sampler(

@@ -416,7 +416,7 @@ def _head(served: Served, kind: str, prefix: str) -> dict[str, Any]:
 # --- the guard before it
 
 
-def _told(status: int, why: str) -> tuple[bytes, bytes]:
+def told(status: int, why: str) -> tuple[bytes, bytes]:
     """A refusal of the guard, in the API's shape."""
     if status == 401:
         why = "send the key that `espalier serve` printed, as `Authorization: Bearer KEY`"
@@ -426,4 +426,4 @@ def _told(status: int, why: str) -> tuple[bytes, bytes]:
 
 def guarded(served: Served, key: str) -> local.Asgi:
     """The endpoints for those who know the key, on this machine."""
-    return local.Guard(application(served), token=key, max_body=_BODY, told=_told)  # type: ignore[arg-type]
+    return local.Guard(application(served), token=key, max_body=_BODY, told=told)  # type: ignore[arg-type]
