@@ -3,7 +3,7 @@
 A trace is one conversation: its root span holds question, answer and outcome; below it every turn of the model is a
 span with the messages that it saw, and every call of a tool a span with query and result. Traces of one problem share a
 session, so that what two models did with it stands side by side. The functions take a client: tasks/tracking/observe.py
-is the one file that imports mlflow.
+gives it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Shipping the spool (tasks/tracking/spool.py) to MLflow: the one file that imports mlflow.
+"""Shipping the spool (tasks/tracking/spool.py) to MLflow, with tasks/tracking/models.py the files that import mlflow.
 
 What a pass cannot ship, the next one ships. Each event counts once: the offset moves only after MLflow has taken a
 batch, a batch that is sent again after a crash carries the same time stamps and steps (MLflow keeps one copy), and runs
@@ -19,7 +19,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from tasks.core.errors import UserError
 from tasks.runtime import process
 from tasks.runtime.stage import OUT, REMEDY, Stage, graph, load
 from tasks.storage import commit, state
-from tasks.tracking import episodes
+from tasks.tracking import episodes, models
 from tasks.tracking.spool import ENDED, FACTS, events, executions, flat, spool, streams
 
 EXPERIMENT = "espalier"
@@ -263,7 +263,7 @@ class Shipping:
         from mlflow.exceptions import MlflowException
 
         try:
-            self._log(sent["run"], events)
+            self._log(sent["run"], events, path.stem)
         except MlflowException as e:
             if e.error_code not in ("INVALID_PARAMETER_VALUE", "BAD_REQUEST", "RESOURCE_ALREADY_EXISTS"):
                 raise
@@ -272,7 +272,7 @@ class Shipping:
         sent["offset"] += sum(e["bytes"] for e in events)
         self.sent += len(events)
 
-    def _log(self, run: str, events: list[dict[str, Any]]) -> None:
+    def _log(self, run: str, events: list[dict[str, Any]], stage: str) -> None:
         from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param
 
         first = events[0]
@@ -310,7 +310,24 @@ class Shipping:
         elif first["kind"] == "end":
             if first["reason"]:
                 self.client.set_tag(run, "espalier.error", first["reason"])
+            if first["status"] == "FINISHED":
+                self._models(run, stage)
             self.client.set_terminated(run, first["status"], end_time=first["time"])
+
+    def _models(self, run: str, stage: str) -> None:
+        """The models and the data of a stage, where its output is still the one that the run made."""
+        mine, now = self.client.get_run(run).data.tags.get("espalier.identity"), self._identities()
+        folder = self.root / "artifacts" / stage
+        if mine and now.get(stage) == mine and all(_sound(self.root, p) for p in folder.glob("model")):
+            models.log(self.client, self.experiment, run, self.root, stage, now)
+
+    def _identities(self) -> dict[str, str]:
+        """Stage -> the identity of its output as the plan has it; without those whose plan is not there."""
+        found = {}
+        for stage in graph(self.root):
+            with suppress(commit.Damaged, UserError):
+                found[stage] = Stage(stage, plan=load(stage, self.root), root=self.root).identity
+        return found
 
     def _episodes(self, run: str, path: Path, n: int, at: int, seconds: Mapping[str, Sequence[float]]) -> None:
         """Conversations as traces and as a table; `seconds` as `Stage.episodes` records them. Traces are flushed before
@@ -365,6 +382,12 @@ class Shipping:
             self.client.log_batch(
                 run, metrics=[Metric(_name(k), float(v), about["time"], 0) for k, v in values.items()]
             )
+            by_model = {
+                n: {_name(k[:-5]): float(v) for k, v in flat(of) if k.endswith(".mean") and isinstance(v, int | float)}
+                for n, of in found["models"].items()
+            }
+            judge = _sent(folder / "evaluate.jsonl")["run"]
+            models.measured(self.client, self.experiment, judge, self.root, by_model, self._identities(), about["time"])
             if result := headline(found):
                 self.client.update_run(run, name=f"{_begun(about)}, {result}")
         card = self.root / "reports" / "model_card.md"

@@ -53,7 +53,7 @@ def root(tmp_path, monkeypatch, empty_store):
     return tmp_path
 
 
-def stage(root, name="kb", fail=False, n=5):
+def stage(root, name="kb", fail=False, n=5, model=False):
     """Run one stage in `root` and record it."""
     plan = {"params": {"rows": 3, "piece": {"piece": "x", "k": 2}}, "seed": 7}
     (root / f"artifacts/plan/{name}.json").write_text(json.dumps(plan))
@@ -63,6 +63,9 @@ def stage(root, name="kb", fail=False, n=5):
         for i in range(n):
             s.log({"loss": 1 / (i + 1)}, step=i)
         (s.out / "x.txt").write_text("x")
+        if model:
+            (s.out / "model").mkdir()
+            (s.out / "model/weights").write_text("w")
         audit = {"mine": {"accepted": {"executed": "3 of 5"}}, "sound": {"accepted": {}}}
         s.card({"produced": 3, "accepted": 2, "quarantined": {"duplicate": 1}, "audit": audit})
         s.artifact(s.out / "x.txt")
@@ -142,6 +145,57 @@ def test_any_name_of_a_metric_is_taken(root):
         "models.rl.pass_at_1.mean": 0.5,
     }
     assert re.fullmatch(r"\w+ \d{4}-\d\d-\d\d \d\d:\d\d, rl 0\.500", run.info.run_name)
+
+
+def test_a_trained_model_is_logged_with_its_run_its_data_and_what_was_measured(root):
+    graph = {
+        "stages": {
+            "rl": {"cmd": "x", "deps": ["artifacts/questions"], "outs": ["artifacts/rl"]},
+            "evaluate": {"cmd": "x", "deps": ["artifacts/rl", "artifacts/questions"], "outs": ["artifacts/evaluate"]},
+        },
+        "artifacts": {
+            "model": {"path": "artifacts/rl/model", "type": "model"},
+            "questions": {"path": "artifacts/questions/problems.parquet", "type": "dataset"},
+            "pairs": {"path": "artifacts/clean/pairs.parquet", "type": "dataset"},
+        },
+    }
+    (root / "dvc.yaml").write_text(json.dumps(graph))
+    data = root / "artifacts/questions/problems.parquet"
+    data.parent.mkdir()
+    data.write_text("rows")
+    seal(root)
+    trained = stage(root, "rl", model=True)
+    judged = stage(root, "evaluate")
+    found = {
+        "models": {"rl": {"pass@1": {"mean": 0.5, "low": 0.4}}, "base": {"pass@1": {"mean": 0.1}}},
+        "difference": {},
+    }
+    (judged.target / "metrics.json").write_text(json.dumps(found))
+    seal(root)
+    for _ in range(2):  # all is told once, though it is shipped twice
+        with observe.shipping(root, 60.0) as ship:
+            ship.all()
+            ship.close(root / ".espalier/spool/e1", "")
+        for mark in (root / ".espalier/spool/e1").glob("*.sent"):
+            mark.unlink()
+        about = root / ".espalier/spool/e1/execution.json"
+        state.write(about, {**state.read(about, else_=""), "closed": False})
+    assert ship.problem == ""
+    client = ship.client
+    (model,) = client.search_logged_models([ship.experiment])
+    runs = {r.info.run_name: r for r in client.search_runs([ship.experiment])}
+    assert (model.name, model.source_run_id, model.status) == ("rl", runs["rl"].info.run_id, "READY")
+    assert model.params["piece.k"] == "2" and model.tags["espalier.identity"] == trained.identity
+    assert model.tags["espalier.path"] == "artifacts/rl/model"
+    (measured,) = client.get_logged_model(model.model_id).metrics
+    assert (measured.key, measured.value) == ("pass_at_1", 0.5)
+    (asked,) = [d for d in runs["rl"].inputs.dataset_inputs if d.tags[0].value == "training"]
+    assert asked.dataset.name == measured.dataset_name == "artifacts/questions/problems.parquet"
+    assert asked.dataset.digest == measured.dataset_digest
+    assert [m.model_id for m in runs["rl"].outputs.model_outputs] == [model.model_id]
+    judge = client.get_run(runs["evaluate"].info.run_id)
+    assert [m.model_id for m in judge.inputs.model_inputs] == [model.model_id]
+    assert "eval" in {d.tags[0].value for d in runs["evaluate"].inputs.dataset_inputs}
 
 
 @pytest.mark.parametrize(
