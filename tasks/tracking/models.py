@@ -21,7 +21,7 @@ def outputs(root: Path, kind: str, places: Sequence[str]) -> list[str]:
     """The artifacts of dvc.yaml of a type, `model` or `dataset`, that lie in one of `places` and are there."""
     path = root / "dvc.yaml"
     known = (read_yaml(path).get("artifacts") or {}).values() if path.exists() else ()
-    inside = [a["path"] for a in known if a["type"] == kind and any(a["path"].startswith(f"{p}/") for p in places)]
+    inside = [a["path"] for a in known if a.get("type") == kind and any(a["path"].startswith(f"{p}/") for p in places)]
     return [p for p in inside if (root / p).exists()]
 
 

@@ -157,6 +157,7 @@ def test_a_trained_model_is_logged_with_its_run_its_data_and_what_was_measured(r
             "model": {"path": "artifacts/rl/model", "type": "model"},
             "questions": {"path": "artifacts/questions/problems.parquet", "type": "dataset"},
             "pairs": {"path": "artifacts/clean/pairs.parquet", "type": "dataset"},
+            "mine": {"path": "artifacts/rl/x.txt"},  # DVC asks for no type
         },
     }
     (root / "dvc.yaml").write_text(json.dumps(graph))
