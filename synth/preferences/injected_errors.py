@@ -29,12 +29,14 @@ def injected_errors(
 
     errors: names of error types to draw from, empty for all that fit the problem's verifier (`ERRORS`). The drawn type,
     the span of the edited answer in the rejected text and the severity (share of the answer's items that changed, for
-    numbers the relative change up to 1) are in `columns["error"]`. Raises ValueError where no type of `errors` fits the
-    verifier.
+    numbers the relative change up to 1) are in `columns["error"]`. Quarantined as no_errors where no type is known for the
+    verifier. Raises ValueError where none of `errors` fits it.
     """
     rng = Random(seed_for(seed, "preferences", "injected_errors", problem.id, index))
     name = f"{problem.id}/{index}"
     types = {e: f for e, f in ERRORS.get(problem.verifier, {}).items() if not errors or e in errors}
+    if not types and not errors:
+        return _aside(name, "no_errors", f"no error type is known for the verifier {problem.verifier!r}")
     if not types:
         known = ", ".join(ERRORS.get(problem.verifier, {})) or "none"
         raise ValueError(

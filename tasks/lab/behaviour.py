@@ -131,6 +131,8 @@ OF_PAIRS = {
     "ages",
     "best",
     "lost",
+    "rated",
+    "passes",
 }
 METRICS |= OF_PAIRS
 STAGES = ("preferences", "clean", "reward", "prefer")  # that changes may be by

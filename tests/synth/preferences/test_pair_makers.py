@@ -30,7 +30,8 @@ TALKS = {
     "critical_step",
     "follow_up",
     "by_utility",
-}  # about conversations or thoughts, not about problems with a worked solution
+    "by_principle",
+}  # about conversations, thoughts or programs, not about problems with a worked solution
 PROBLEMS = [f(7, "train", i, levels=[3]) for i in range(15) for f in (linear_equations, prime_factors)]
 PROBLEMS = [p for p in PROBLEMS if isinstance(p, Problem)]
 SOLVER = Flawed(PROBLEMS, error=0.3)

@@ -69,6 +69,8 @@ def test_wrong_solution_and_unfit_errors_are_refused():
     assert injected_errors(1, broken, 0).reason == "no_solution"
     with pytest.raises(ValueError, match="no error type .* fits the verifier 'number'"):
         injected_errors(1, problem, 0, errors=["swapped"])
+    unknown = Problem.make(prompt="?", answer="3", verifier="python_function", family="f", split="train")
+    assert injected_errors(1, unknown, 0).reason == "no_errors"
 
 
 def test_severity():
