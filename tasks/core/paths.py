@@ -18,6 +18,7 @@ KINDS = {
     "advantage": "training.rl.advantage",
     "asynchrony": "training.rl.asynchrony",
     "cleaner": "synth.preferences.cleaners",
+    "control": "training.env.control",
     "correction": "training.rl.correction",
     "curriculum": "training.rl.curriculum",
     "decode": "training.decode",

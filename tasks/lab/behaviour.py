@@ -334,8 +334,9 @@ def prepared(
         steps=steps,
         optim=optim(lr=knobs["optimizer"].lr, steps=steps),
         critic=critic.loss,
-        critic_optim=optim(lr=max(critic.lr, 3e-3), steps=steps),
+        critic_optim=optim(lr=max(critic.lr, 3e-3), steps=steps * critic.passes),
         critic_lambda=critic.lam,
+        critic_passes=critic.passes,
         critic_warmup=critic.warmup,
         **{k: knobs[k] for k in names},
     )

@@ -49,6 +49,7 @@ from tasks.planning.pieces import locate
 from tasks.planning.resolve import Resolved, asks, check_params, overlaid, recipe_layers, resolve
 from tasks.storage import tables
 from training.learner.learner import Learner, token_stats
+from training.model.control import action_stats
 from training.model.model import load_model, new_model, save_model, train_tokenizer
 from training.model.render import Renderer
 from training.types import Group, Rollout, Terms
@@ -321,7 +322,8 @@ class Traced:
         try:
             return _plain(getattr(advantage, "bound", advantage)(groups, rewards, {}, np.random.default_rng(0)))
         except (ValueError, LookupError):  # it wants the critic's values, which come after the rewards
-            return _plain([np.asarray(r) - np.nanmean(r) for r in rewards])
+            mean = np.nanmean(np.concatenate([np.asarray(r) for r in rewards]))  # a critic needs no group
+            return _plain([np.asarray(r) - mean for r in rewards])
 
     def _advantage(self, groups: Any, rewards: Any, state: Any, rng: Any) -> Any:
         from training.rl.advantage.grpo import grpo
@@ -649,7 +651,7 @@ def _watching(log: Log, room: Room, script: Callable[[], Script], bits: int) -> 
     started: dict[int, list[Tensor]] = {}
 
     def step(self: Learner, batch: Any, objective: Any, **more: Any) -> dict[str, float]:
-        policy = self.read is token_stats or log.stage != "rl"
+        policy = self.read in (token_stats, action_stats) or log.stage != "rl"
         if policy and id(self) not in started:
             started[id(self)] = [p.detach().clone() for p in self.weights]
         metrics = plain(self, batch, _Objective(objective, log), **more)

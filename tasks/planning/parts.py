@@ -64,6 +64,9 @@ def given(stages: Mapping[str, Resolved]) -> set[str] | None:
     parts = set(ALWAYS) | ({"judge"} if rl.params["judge"] else set())
     named: list[tuple[str, str, Mapping[str, Any]]] = [("env", e["piece"], e) for e in rl.params["envs"]]
     named += [("group_transform", g["piece"], g) for g in rl.params["group_transforms"]]
+    if world := rl.params["control"]:
+        parts |= {TURN, *src.constant(CODE / "training/rollout/control.py", "GIVES", ())}
+        named.append(("control", world["piece"], world))
     for _, kind, name in rl.used:
         named += [("observation", o, {}) for o in observed(kind, src.constant(locate(kind, name), "NEEDS", ()))]
     if rl.params["include_families"]:

@@ -90,12 +90,14 @@ class Critic:
         loss: its loss; none trains no critic
         lr: its learning rate; the rest of its optimizer is the policy's, with AdamW
         lam: lambda of its returns
+        passes: optimizer steps that it makes with the rollouts of a step
         warmup: first steps in which it learns and the policy waits
     """
 
     loss: Piece("value_loss") = None  # type: ignore[valid-type]
     lr: float = 1e-3
     lam: float = 1.0
+    passes: int = 1
     warmup: int = 0
 
 

@@ -9,7 +9,7 @@ import copy
 import json
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, Literal
@@ -36,8 +36,10 @@ from training.rl.alarm import alarms
 from training.rl.compose import compose
 from training.rollout.mismatch import stop_beyond
 from training.rollout.play import Player
+from training.types import Group
 
 ONLY_WITH = {
+    "tasks.models.control": "control",
     "tasks.models.judge": "judge",
     "tasks.models.ratings": "ratings",
 }  # imported only where this knob is set: read by the plan
@@ -89,6 +91,8 @@ def rl(
     turn_budget: Piece("turn_budget") = None,
     group_transforms: Pieces("group_transform") = [],
     envs: Pieces("env") = [{"piece": "search"}, {"piece": "single"}],
+    control: Piece("control") = None,
+    max_steps: int = 1000,
     curriculum: Piece("curriculum") = {"piece": "uniform"},
     ratings: dict = {},  # noqa: B006
     filters: Pieces("filter") = [],
@@ -142,6 +146,9 @@ def rl(
         turn_budget: tokens of a turn as training goes on, in the place of sampling.max_turn_tokens
         group_transforms: changes of groups after they were played
         envs: environments that problems are played in, with their knobs
+        control: a world of numbers in the place of problems and environments: the policy is then a small network that
+            chooses actions and writes no tokens, and starts from nothing (docs/control.md)
+        max_steps: most steps of an episode; read where control is set
         curriculum: which problems come next
         ratings: two checkpoints that play every problem before training, for filters that read how often each solves it: weak
             and strong (model folders), tries (16)
@@ -162,6 +169,53 @@ def rl(
         raise UserError(
             f"rl: sampling.temperature is {sampling.temperature}: a policy that is always sure has nothing to learn from; sample with 1.0"
         )
+    method: dict[str, Any] = dict(
+        needs=frozenset(stage.needs),
+        seed=stage.seed,
+        device=device,
+        steps=steps,
+        optim=optim(optimizer, steps * epochs * minibatches),
+        prompts_per_step=prompts_per_step,
+        samples_per_prompt=samples_per_prompt,
+        tokens_per_microbatch=tokens_per_microbatch,
+        epochs=epochs,
+        minibatches=minibatches,
+        gradient_checkpointing=gradient_checkpointing,
+        router_loss=router_loss,
+        refill=refill,
+        max_unscorable=max_unscorable,
+        critic=critic.loss,
+        critic_optim=optim(replace(optimizer, kind="adamw", lr=critic.lr), steps * critic.passes),
+        critic_lambda=critic.lam,
+        critic_passes=critic.passes,
+        critic_warmup=critic.warmup,
+        turn_budget=turn_budget,
+        group_transforms=group_transforms,
+        curriculum=curriculum,
+        filters=filters,
+        rewards=rewards,
+        advantage=advantage,
+        ratio=ratio,
+        corrections=corrections,
+        policy_loss=policy_loss,
+        regularisers=regularisers,
+        world=world,
+    )
+    if control is not None:
+        given = dict(
+            teacher=teacher,
+            lora=lora,
+            router_loss=router_loss,
+            router_replay=router_replay,
+            judge=judge,
+            ratings=ratings,
+            turn_budget=turn_budget,
+            group_transforms=group_transforms,
+            gradient_checkpointing=gradient_checkpointing,
+            asynchrony=asynchrony(),
+        )
+        _act(stage, control, method, given, sampling.temperature, max_steps, max_mismatch, checkpoint_every)
+        return
     sources = ["questions"] * include_questions + ["problems"] * include_families
     held = {e.piece.rpartition("/")[2] for e in envs}
     known = [(name, p) for name in sources for p in tables.read(stage.input(name, "problems.parquet"), Problem)]
@@ -224,50 +278,15 @@ def rl(
     if ratings:
         problems = _rated(stage, ratings, problems, player, tokenizer, dtype, device)
 
-    def watch(step: int, metrics: Mapping[str, float]) -> None:
-        if not metrics.get("lag_max"):  # what older weights wrote differs by what was learned since
-            stop_beyond(metrics, step, max_mismatch)
-        for name, said in alarms([*curve.rows, metrics]).items():
-            print(f"warning: rl, step {step}: {said}", file=sys.stderr)
-            stage.log({f"alarm/{name}": 1.0}, step=step)
-
     composed = compose(
         policy=policy,
         reference=reference,
         body=lambda: load_model(stage.input("sft", "model"), dtype=dtype, device=device)[0],
         player=player,
         problems=problems,
-        needs=frozenset(stage.needs),
-        seed=stage.seed,
-        device=device,
-        steps=steps,
-        optim=optim(optimizer, steps * epochs * minibatches),
-        prompts_per_step=prompts_per_step,
-        samples_per_prompt=samples_per_prompt,
-        tokens_per_microbatch=tokens_per_microbatch,
-        epochs=epochs,
-        minibatches=minibatches,
-        gradient_checkpointing=gradient_checkpointing,
-        router_loss=router_loss,
-        refill=refill,
-        max_unscorable=max_unscorable,
-        critic=critic.loss,
-        critic_optim=optim(replace(optimizer, kind="adamw", lr=critic.lr), steps),
-        critic_lambda=critic.lam,
-        critic_warmup=critic.warmup,
-        turn_budget=turn_budget,
-        group_transforms=group_transforms,
-        curriculum=curriculum,
-        filters=filters,
-        rewards=rewards,
-        advantage=advantage,
-        ratio=ratio,
-        corrections=corrections,
-        policy_loss=policy_loss,
-        regularisers=regularisers,
+        **method,
         judge=referee.rewarded if referee else None,
-        after=watch,
-        world=world,
+        after=lambda step, metrics: _watch(stage, curve.rows, max_mismatch, step, metrics),
     )
     experience, curve = (
         composed.experience,
@@ -288,33 +307,116 @@ def rl(
         return
     curve.close()
     save_model(policy, tokenizer, stage.out / "model")
-    with (stage.out / "episodes.jsonl").open("w", encoding="utf-8") as f:
-        for group in experience.groups:
-            for r in group.rollouts:
-                score = r.score.value if isinstance(r.score, Scored) else r.score.reason
-                said = {"judge": r.score.parts.get("judge")} if referee and isinstance(r.score, Scored) else {}
-                shown = {"problem": r.problem.id, "answer": r.problem.answer, "score": score, **said, "text": r.text}
-                f.write(json.dumps(shown, ensure_ascii=False) + "\n")
-    mismatch = curve.mean("mismatch_kl")  # nan where no step had anything to learn
+    _show(stage, experience.groups, judged=referee is not None)
     stage.card(
         {
-            "parameters": n_parameters(policy),
-            "problems": len(problems),
-            "steps": steps,
-            "rollouts": int(sum(r["rollouts"] for r in curve.rows)),
-            "groups_dropped": sum(r["groups_dropped"] for r in curve.rows),
-            "reward_first": round(float(curve.rows[0]["reward"]), 4) if curve.rows else None,
-            "reward_last": round(curve.mean("reward"), 4),
-            "mismatch_kl": None if math.isnan(mismatch) else float(f"{mismatch:.3g}"),
+            **_counted(policy, problems, steps, curve),
             **({"judge": {"model": referee.endpoint.model, "attacks": referee.attacks}} if referee else {}),
             **({"audit": others} if others else {}),
-            "trained_on": digest([p.id for p in problems]),
         }
     )
     if referee:
         stage.log(
             {f"judge/{name}": float(n) for name, n in referee.spent.items()}
         )  # what was asked again after a kill differs: no output
+
+
+def _act(
+    stage: Stage,
+    control: Any,
+    method: dict[str, Any],
+    given: Mapping[str, Any],
+    temperature: float,
+    max_steps: int,
+    max_mismatch: float,
+    checkpoint_every: int,
+) -> None:
+    """The same step of learning for a policy that writes no tokens."""
+    from tasks.models.control import start
+
+    begin = start(
+        control,
+        seed=stage.seed,
+        needs=frozenset(stage.needs),
+        temperature=temperature,
+        device=method["device"],
+        max_steps=max_steps,
+        knobs=given,
+    )
+    composed = compose(
+        policy=begin.policy,
+        reference=begin.reference,
+        body=begin.body,
+        read=begin.read,
+        read_value=begin.read_value,
+        player=begin.player,  # type: ignore[arg-type] (it stands where a Player does)
+        problems=begin.problems,
+        after=lambda step, metrics: _watch(stage, curve.rows, max_mismatch, step, metrics),
+        **{
+            k: v
+            for k, v in method.items()
+            if k not in ("gradient_checkpointing", "router_loss", "turn_budget", "group_transforms")
+        },
+    )
+    curve = Curve(stage, method["steps"], shown=("reward", "entropy"), device=method["device"], dtype="float32")
+    world, parts = method["world"], composed.parts
+    drive(
+        [composed.round],
+        composed.roles,
+        curve,
+        every=checkpoint_every,
+        parts=parts if world.first else {k: v for k, v in parts.items() if k != "experience"},
+        last=False,
+    )
+    if not world.first:
+        return
+    curve.close()
+    begin.save(stage.out / "model")
+    _show(stage, composed.experience.groups)
+    stage.card(
+        {
+            **_counted(begin.policy, begin.problems, method["steps"], curve),
+            "env_steps": int(sum(r["tokens"] for r in curve.rows)),
+        }
+    )
+
+
+def _watch(
+    stage: Stage, rows: Sequence[Mapping[str, float]], max_mismatch: float, step: int, metrics: Mapping[str, float]
+) -> None:
+    """After a step: stop where sampler and learner disagree, and say what looks wrong."""
+    if not metrics.get("lag_max"):  # what older weights wrote differs by what was learned since
+        stop_beyond(metrics, step, max_mismatch)
+    for name, said in alarms([*rows, metrics]).items():
+        print(f"warning: rl, step {step}: {said}", file=sys.stderr)
+        stage.log({f"alarm/{name}": 1.0}, step=step)
+
+
+def _show(stage: Stage, groups: Sequence[Group], *, judged: bool = False) -> None:
+    """The rollouts of the last step, for a person to read."""
+    with (stage.out / "episodes.jsonl").open("w", encoding="utf-8") as f:
+        for group in groups:
+            for r in group.rollouts:
+                score = r.score.value if isinstance(r.score, Scored) else r.score.reason
+                said = {"judge": r.score.parts.get("judge")} if judged and isinstance(r.score, Scored) else {}
+                shown = {"problem": r.problem.id, "answer": r.problem.answer, "score": score, **said, "text": r.text}
+                f.write(json.dumps(shown, ensure_ascii=False) + "\n")
+
+
+def _counted(policy: Any, problems: Sequence[Problem], steps: int, curve: Curve) -> dict[str, Any]:
+    """What every card of the stage says."""
+    mismatch = curve.mean("mismatch_kl")  # nan where no step had anything to learn
+    return {
+        "parameters": n_parameters(policy),
+        "problems": len(problems),
+        "steps": steps,
+        "rollouts": int(sum(r["rollouts"] for r in curve.rows)),
+        "groups_dropped": sum(r["groups_dropped"] for r in curve.rows),
+        "reward_first": round(float(curve.rows[0]["reward"]), 4) if curve.rows else None,
+        "reward_last": round(curve.mean("reward"), 4),
+        "mismatch_kl": None if math.isnan(mismatch) else float(f"{mismatch:.3g}"),
+        "trained_on": digest([p.id for p in problems]),
+    }
 
 
 def _rated(

@@ -149,14 +149,20 @@ def score(
 
 @torch.no_grad()
 def score_together(
-    model: nn.Module, batch: Batch, world: World, *, temperature: float = 1.0, tokens_per_microbatch: int = 16384
+    model: nn.Module,
+    batch: Batch,
+    world: World,
+    *,
+    temperature: float = 1.0,
+    tokens_per_microbatch: int = 16384,
+    read: Read = token_stats,
 ) -> Tensor:
     """[T] the log-probs of `score`, each part computed by one of the processes, all of which ask."""
     if world.size == 1:
-        return score(model, batch, temperature=temperature, tokens_per_microbatch=tokens_per_microbatch).logp
+        return score(model, batch, temperature=temperature, tokens_per_microbatch=tokens_per_microbatch, read=read).logp
     logp = torch.cat(
         [
-            token_stats(model, part, temperature=temperature).logp
+            read(model, part, temperature=temperature).logp
             if owner == world.rank
             else torch.zeros(len(part.ids), device=batch.ids.device)
             for owner, part in dealt(batch, tokens_per_microbatch, 1, world.size)

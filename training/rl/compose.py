@@ -12,7 +12,7 @@ from torch import nn
 
 from synth.types import Problem
 from training.learner.follow import CRITIC, followed
-from training.learner.learner import Learner, Optim
+from training.learner.learner import Learner, Optim, Read, token_stats
 from training.learner.loop import Round
 from training.learner.world import ONE, World
 from training.rl.advantage import AdvantagePiece
@@ -73,8 +73,11 @@ def compose(
     max_unscorable: float = 0.02,
     critic: ValueLossPiece | None = None,
     body: Callable[[], nn.Module] | None = None,
+    read: Read = token_stats,
+    read_value: Read = value_stats,
     critic_optim: Optim | None = None,
     critic_lambda: float = 1.0,
+    critic_passes: int = 1,
     critic_warmup: int = 0,
     turn_budget: TurnBudgetPiece | None = None,
     group_transforms: Sequence[GroupTransformPiece] = (),
@@ -91,6 +94,8 @@ def compose(
     needs         what the pieces need beside the rollouts: the union of their `NEEDS`
     world         the processes that learn together: the first plays, and the others follow it (training/learner/follow.py)
     body          makes the language model that a critic starts from; wanted, with `critic_optim`, where `critic` is given
+    read          how a pass of the policy becomes log-probs; of a policy that writes no tokens another than `token_stats`
+    read_value    how a pass of the critic becomes values; where it is another than `value_stats`, `body` makes the critic itself
 
     Raises ValueError for a critic without them.
     """
@@ -106,6 +111,7 @@ def compose(
         temperature=temperature,
         tokens_per_microbatch=tokens_per_microbatch,
         world=world,
+        read=read,
     )
     pieces = [curriculum, *group_transforms, *filters, *rewards, advantage, ratio, policy_loss, *corrections]
     pieces += [*regularisers, critic]
@@ -116,9 +122,12 @@ def compose(
                 "compose: a critic needs `body` (a function that makes its language model) and `critic_optim`"
             )
         beside = Critic(
-            learner=Learner(ValueModel(body()), critic_optim, read=value_stats, world=world),
+            learner=Learner(
+                ValueModel(body()) if read_value is value_stats else body(), critic_optim, read=read_value, world=world
+            ),
             loss=critic,
             lam=critic_lambda,
+            passes=critic_passes,
             gamma=getattr(advantage, "keywords", {}).get(
                 "gamma", 1.0
             ),  # it learns the returns that the advantage reads
@@ -167,7 +176,12 @@ def compose(
         round=learned,
         roles={
             "policy": Learner(
-                policy, optim, gradient_checkpointing=gradient_checkpointing, router_loss=router_loss, world=world
+                policy,
+                optim,
+                read=read,
+                gradient_checkpointing=gradient_checkpointing,
+                router_loss=router_loss,
+                world=world,
             )
         },
         parts=parts,

@@ -54,11 +54,12 @@ def value_stats(model: ValueModel, batch: Batch, *, temperature: float = 1.0) ->
 
 @dataclass(kw_only=True)
 class Critic:
-    """Values for rollouts (`estimate`), and one step of learning them (`learn`).
+    """Values for rollouts (`estimate`), and a step of learning them (`learn`).
 
     loss     a piece of training/rl/value_loss: f(value [T], batch) -> Terms, of the columns "returns" and "value"
              (before the step)
     lam      of the returns it learns: 1 is what really came
+    passes   updates with the rollouts of a step, towards the same returns
     warmup   steps in which the critic learns and the policy waits
     """
 
@@ -66,8 +67,15 @@ class Critic:
     loss: ValueLossPiece
     lam: float = 1.0
     gamma: float = 1.0
+    passes: int = 1
     warmup: int = 0
     tokens_per_microbatch: int = 16384
+
+    def __post_init__(self) -> None:
+        if self.passes < 1:
+            raise ValueError(
+                f"critic.passes is {self.passes}: a critic that learns makes 1 update with each step's rollouts, or more"
+            )
 
     def _rows(self, groups: Sequence[Group], returns: Callable[[int, int], np.ndarray] | None = None) -> list[Row]:
         rows = []
@@ -89,7 +97,7 @@ class Critic:
             return list(groups)
         batch = pack(rows, device=str(self.learner.weights[0].device))
         values = score(
-            self.learner.model, batch, tokens_per_microbatch=self.tokens_per_microbatch, read=value_stats
+            self.learner.model, batch, tokens_per_microbatch=self.tokens_per_microbatch, read=self.learner.read
         ).extras["value"]
         per_row = iter(np.split(values.cpu().numpy().astype(np.float64), np.cumsum(batch.lengths)[:-1]))
         return [
@@ -98,7 +106,7 @@ class Critic:
         ]
 
     def learn(self, groups: Sequence[Group], rewards: Rewards) -> dict[str, float]:
-        """One update towards the returns of `rewards` (shaped; a rollout whose reward is NaN is left out). Returns
+        """The updates of a step, towards the returns of `rewards` (shaped; a rollout whose reward is NaN is left out). Returns
         metrics."""
 
         def returns(g: int, i: int) -> np.ndarray:
@@ -111,8 +119,10 @@ class Critic:
         if not rows:
             return {}
         batch = pack(rows, device=str(self.learner.weights[0].device))
-        send(self.learner.world, CRITIC, [batch])
-        metrics = self.update(batch)
+        metrics: dict[str, float] = {}
+        for _ in range(self.passes):
+            send(self.learner.world, CRITIC, [batch])
+            metrics = self.update(batch)
         spread = batch.columns["returns"][batch.trainable]
         missed = spread - batch.columns["value"][batch.trainable]
         explained = 1 - float(missed.var()) / max(float(spread.var()), 1e-8) if len(spread) > 1 else 0.0

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from training.learner.learner import score_together
+from training.learner.learner import Read, score_together, token_stats
 from training.learner.world import ONE, World
 from training.rl.correction import CorrectionPiece
 from training.rl.observation import observations
@@ -32,6 +32,7 @@ class PolicyObjective:
     prepare(batch) runs the passes that `needs` names (reference, old), then each piece's own `prepare`, then the
     corrections, on the whole batch; last what pieces observe of the batch (training/rl/observation). temperature is
     that of sampling, for the passes; the learner is told the same. world: the processes that prepare the batch together.
+    read: how a pass of the policy becomes statistics, as the learner reads it.
     """
 
     ratio: RatioPiece
@@ -44,6 +45,7 @@ class PolicyObjective:
     temperature: float = 1.0
     tokens_per_microbatch: int = 16384
     world: World = ONE
+    read: Read = token_stats
 
     @property
     def _pieces(self) -> tuple[Callable[..., Any], ...]:
@@ -97,6 +99,7 @@ class PolicyObjective:
             self.world,
             temperature=self.temperature,
             tokens_per_microbatch=self.tokens_per_microbatch,
+            read=self.read,
         )
 
     def __call__(self, stats: TokenStats, batch: Batch) -> list[Terms]:

@@ -1,0 +1,160 @@
+"""Play worlds of numbers: all episodes of a call step by step in one batch, into scored `Group`s.
+
+It stands where `Player` stands for text. A problem is a seed of the world, so the rollouts of a group begin in the same
+state. A step is a segment of one token, the action, with extras "observation" [1, d] (and "action" [1, k] where actions
+are numbers) and the world's reward as its step reward, so that whatever reads turns reads steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from synth.types import Problem, Sampling, Scored, seed_for
+from training.env.control import World
+from training.model.control import ControlPolicy
+from training.types import Group, Rollout, Segment
+
+GIVES = ("return", "steps", "unpaid", "cut")  # parts of every score, beside those of the world
+
+
+def seeds(n: int, *, seed: int, family: str) -> list[Problem]:
+    """Problems that stand for the seeds of a world."""
+    return [
+        Problem.make(
+            prompt=f"{family}, start {i}",
+            answer="",
+            verifier="control",
+            args={"seed": seed_for(seed, "rl", "control", family, i)},
+            env="control",
+            family=family,
+            split="train",
+        )
+        for i in range(n)
+    ]
+
+
+@dataclass(kw_only=True)
+class ActionSampler:
+    """The policy that acts, and the version of its weights."""
+
+    model: ControlPolicy
+    version: int = 0
+
+
+@dataclass
+class _Episode:
+    """One under way: its place, its own random stream, the world's state, what is seen now, what was done."""
+
+    group: int
+    rng: np.random.Generator
+    state: Any
+    seen: np.ndarray
+    segments: list[Segment]
+    parts: dict[str, float] = field(default_factory=dict)
+    done: bool = False
+    total: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ControlPlayer:
+    """max_steps: of an episode; one that is cut there has the part `cut` 1 and no value for what would have come."""
+
+    sampler: ActionSampler
+    world: World
+    sampling: Sampling = field(default_factory=Sampling)
+    max_steps: int = 1000
+
+    def play(self, problems: Sequence[Problem], samples: int, *seed: Any) -> list[Group]:
+        """`samples` episodes of each problem. Each draws from a stream of its own: who else is played does not matter."""
+        episodes: list[_Episode] = []
+        try:
+            for g, problem in enumerate(problems):
+                for i in range(samples):
+                    state, seen = self.world.start(problem.args["seed"])
+                    rng = np.random.default_rng(seed_for(*seed, problem.id, g, i))
+                    episodes.append(_Episode(g, rng, state, seen, [self._beginning()]))
+            for _ in range(self.max_steps):
+                alive = [e for e in episodes if not e.done]
+                if not alive:
+                    break
+                self._act(alive)
+        finally:
+            for e in episodes:
+                self.world.close(e.state)
+        names = [f"{p.id}/{g}" for g, p in enumerate(problems)]
+        done: list[list[Rollout]] = [[] for _ in problems]
+        for e in episodes:
+            done[e.group].append(_rollout(e, problems[e.group], names[e.group]))
+        return [Group(id=name, rollouts=tuple(r)) for name, r in zip(names, done, strict=True)]
+
+    def _extras(self, seen: np.ndarray, action: np.ndarray | None) -> dict[str, np.ndarray]:
+        extras = {"observation": seen[None]}
+        return extras if action is None else {**extras, "action": action[None]}
+
+    def _beginning(self) -> Segment:
+        """The first entry of a row, which no action stands at."""
+        shape = self.world.shape
+        action = np.zeros(shape.actions) if shape.continuous else None
+        return Segment(
+            ids=np.zeros(1, dtype=np.int64), role="env", extras=self._extras(np.zeros(shape.observation), action)
+        )
+
+    @torch.no_grad()
+    def _act(self, alive: list[_Episode]) -> None:
+        """One step of all that go on."""
+        model, temperature = self.sampler.model, self.sampling.temperature
+        device = next(model.parameters()).device
+        seen = torch.from_numpy(np.stack([e.seen for e in alive])).to(device, torch.float32)
+        out = model(seen)
+        if model.log_deviation is None:
+            log_p = torch.log_softmax(out.float() / temperature, -1)
+            entropy = -(log_p.exp() * log_p).sum(1).cpu().numpy()
+            table = log_p.double().cpu().numpy()
+            drawn = np.array([[e.rng.random()] for e in alive])
+            ids = np.minimum((np.exp(table).cumsum(1) < drawn).sum(1), table.shape[1] - 1)
+            actions: list[np.ndarray | None] = [None] * len(alive)
+            logp = table[np.arange(len(ids)), ids]
+        else:
+            normal = model.normal(out, temperature)
+            noise = torch.from_numpy(np.stack([e.rng.standard_normal(out.shape[1]) for e in alive])).to(out)
+            drawn_action = normal.mean + normal.stddev * noise
+            entropy = normal.entropy().sum(1).cpu().numpy()
+            logp = normal.log_prob(drawn_action).sum(1).cpu().numpy()
+            actions = list(drawn_action.double().cpu().numpy())
+            ids = np.zeros(len(alive), dtype=np.int64)
+        for i, e in enumerate(alive):
+            action = actions[i]
+            step = self.world.step(e.state, int(ids[i]) if action is None else action)
+            e.segments.append(
+                Segment(
+                    ids=ids[i : i + 1].astype(np.int64),
+                    role="model",
+                    logp=logp[i : i + 1].astype(np.float32),
+                    entropy=entropy[i : i + 1].astype(np.float32),
+                    stop="end" if step.done else None,
+                    version=self.sampler.version,
+                    sampling=self.sampling,
+                    reward=step.reward,
+                    extras=self._extras(e.seen, action),
+                )
+            )
+            e.seen, e.done, e.total, e.parts = step.observation, step.done, e.total + step.reward, step.parts
+
+
+def _rollout(e: _Episode, problem: Problem, group: str) -> Rollout:
+    """Its score is the return. The part `unpaid` is what no step was paid for, which is nothing: advantages that add the
+    rewards of steps to the score take it in the place of the score."""
+    n = len(e.segments) - 1
+    score = Scored(
+        value=e.total,
+        parts={**e.parts, "return": e.total, "steps": float(n), "unpaid": 0.0, "cut": float(not e.done)},
+    )
+    text = f"{n} steps, return {e.total:g}: " + (
+        " ".join(str(int(s.ids[0])) for s in e.segments[1:]) if "action" not in e.segments[0].extras else "actions"
+    )
+    return Rollout(problem=problem, group=group, segments=tuple(e.segments), score=score, text=text)
