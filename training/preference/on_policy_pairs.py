@@ -24,7 +24,8 @@ class SampledPairs:
     the highest score, rejected = the lowest; a prompt whose scores are all equal gives no pair. margin [P], the
     difference of scores, is a column.
 
-    rules           of training/preference/update_rule: they may change what is asked, and what a rollout is worth
+    rules           of training/preference/update_rule: they may change what is asked, and what a rollout is worth; the
+                    first that says which two rollouts are compared has its way
     pairs_per_unit  pairs of a prompt in a unit: the best two against the worst two (2); a prompt that has not so many
                     gives one pair twice
     """
@@ -70,6 +71,12 @@ class SampledPairs:
                 for worth in worths:
                     value = worth(value, rollout)
                 values.append((value, rollout))
+        for rule in self.rules:
+            if len(values) > 1 and (two := rule.compared([r for _, r in values])) is not None:
+                values = [values[i] for i in two]
+                if values[0][0] != values[1][0]:
+                    rule.learned(*(r for _, r in sorted(values, key=lambda v: -v[0])))
+                break
         values.sort(key=lambda v: -v[0])  # stable: the first drawn of equals
         if len(values) < 2 or values[0][0] == values[-1][0]:
             return []

@@ -73,6 +73,7 @@ KINDS = {
         "rounds": [{"pairs": "sampled"}],
         "update_rules": [{"piece": "directions", "angles": [-45.0, 45.0]}],
     },
+    "uncertain": {"rounds": [{"pairs": "sampled"}], "update_rules": [{"piece": "uncertain_pairs", "dim": 16}]},
     "attended": {
         "rounds": [{"layers": [0]}],
         "ratio": {"piece": "attended"},

@@ -80,6 +80,14 @@ class UpdateRule:
         step."""
         return [(p, lambda value, rollout: value) for p in problems]
 
+    def compared(self, rollouts: Sequence[Rollout]) -> tuple[int, int] | None:
+        """Which two of the rollouts of a prompt (two at least, in the order in which they were drawn) are compared; None
+        leaves the best against the worst."""
+        return None
+
+    def learned(self, better: Rollout, worse: Rollout) -> None:
+        """What came of that comparison."""
+
     def source(self, round_: OfflineRound) -> Source:
         """The source of a round over cleaned pairs."""
         return round_.source
