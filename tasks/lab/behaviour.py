@@ -109,6 +109,7 @@ OF_PAIRS = {
     "elsewhere",
     "apart",
     "floor",
+    "regret",
     "swap",
     "obeys",
     "steer",
