@@ -33,7 +33,9 @@ from training.types import Rollout
 QUERIES = ("targeted", "optimism", "uniform")
 
 
-class uncertain_pairs(UpdateRule):
+class Differences:
+    """What is known of the rewards of answers from comparisons, and which comparison is asked for next."""
+
     def __init__(self, *, query: str = "targeted", bonus: float = 1.0, l2: float = 0.1, dim: int = 256) -> None:
         if query not in QUERIES:
             raise UserError(f"uncertain_pairs: there is no query {query!r}: {nearest(query, QUERIES)}")
@@ -43,14 +45,6 @@ class uncertain_pairs(UpdateRule):
             )
         self.query, self.bonus, self.dim = query, bonus, dim
         self.theta, self.inverse = np.zeros(dim), np.eye(dim) / l2
-        self.first: dict[str, np.ndarray] = {}  # problem -> c
-
-    def compared(self, rollouts: Sequence[Rollout]) -> tuple[int, int] | None:
-        x = np.stack([self.features(r) for r in rollouts])
-        return self.pick(x, self.first.setdefault(rollouts[0].problem.id, x.mean(0)))
-
-    def learned(self, better: Rollout, worse: Rollout) -> None:
-        self.learn(self.features(better) - self.features(worse))
 
     def features(self, rollout: Rollout) -> np.ndarray:
         """[dim], of length 1."""
@@ -81,6 +75,19 @@ class uncertain_pairs(UpdateRule):
         v, w = self.inverse @ d, p * (1 - p)
         self.inverse -= np.outer(v, v) * (w / (1 + w * float(d @ v)))
         self.theta = self.theta + (1 - p) * (self.inverse @ d)
+
+
+class uncertain_pairs(Differences, UpdateRule):
+    def __init__(self, *, query: str = "targeted", bonus: float = 1.0, l2: float = 0.1, dim: int = 256) -> None:
+        super().__init__(query=query, bonus=bonus, l2=l2, dim=dim)
+        self.first: dict[str, np.ndarray] = {}  # problem -> c
+
+    def compared(self, rollouts: Sequence[Rollout]) -> tuple[int, int] | None:
+        x = np.stack([self.features(r) for r in rollouts])
+        return self.pick(x, self.first.setdefault(rollouts[0].problem.id, x.mean(0)))
+
+    def learned(self, better: Rollout, worse: Rollout) -> None:
+        self.learn(self.features(better) - self.features(worse))
 
     def state(self) -> dict[str, Any]:
         return {"theta": self.theta.copy(), "inverse": self.inverse.copy(), "first": dict(self.first)}
