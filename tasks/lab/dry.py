@@ -43,6 +43,7 @@ from synth.types import Problem, Scored, seed_for
 from tasks.core.errors import UserError
 from tasks.lab.script import Script, Scripted
 from tasks.lab.worlds import Room, quiet, run_stage
+from tasks.planning import code as src
 from tasks.planning.kinds import settled
 from tasks.planning.parts import TURN, given, reads
 from tasks.planning.pieces import locate
@@ -750,11 +751,12 @@ def _stand_in(room: Room, base: Path, models: Sequence[str], ran: Sequence[str])
 
 
 def _tags(stages: Mapping[str, Resolved]) -> Iterator[str]:
-    """Texts that a piece with knobs for tags looks for: the script says them too."""
+    """Texts that a piece with knobs for tags looks for, and those that its file gives as EXAMPLES: the script says them too."""
     for one in stages["rl"].params["rewards"]:
         kinds = one.get("types") or one.get("units") or ()
         if kinds and all(isinstance(k, str) for k in kinds):
             yield from ("".join(f"<{k}>so</{k}>" for k in two) for two in (kinds[:2], kinds[1::-1], kinds[:1] * 2))
+        yield from src.constant(locate("reward", one["piece"]), "EXAMPLES", ())
 
 
 def _traced(

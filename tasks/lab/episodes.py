@@ -31,6 +31,7 @@ from training.env.persuade import persuade
 from training.env.progress import progress
 from training.env.retry import retry
 from training.env.route import route
+from training.env.search import search
 from training.env.single import Single, single
 from training.env.tools import tools
 from training.env.user import user
@@ -261,6 +262,24 @@ def strategies() -> Stage:
     return Stage(_bargains(), lambda p, t, heard: acts, (host,), {"bargain": host})
 
 
+def trails() -> Stage:
+    """Six questions whose answer stands at the end of two searches. One thought in five rests on what was read,
+    and leads to the search that goes on; the others lead to one that finds nothing, after which the answer is wrong."""
+    problems = tuple(_problem(f"who leads {x}", f"Mr {'bcdf'[i % 4]}", "search") for i, x in enumerate("ghjkmn"))
+    known = {x: f"{x} is in v{x}" for x in "ghjkmn"} | {f"v{p.question[-1]}": f"led by {p.answer}" for p in problems}
+
+    def says(p: Problem, t: int, heard: str) -> Mapping[str, float]:
+        turn = lambda thought, then: f"<think><plan>{thought}</plan></think>{then}"
+        if heard == "nothing" or t == 2:
+            return _even(turn("z z", answer(p.answer if heard != "nothing" else "none")))
+        name = ("v" if t else "") + p.question[-1]
+        return {turn(heard, f"<search>{name}</search>"): 0.2, turn("z", "<search>z</search>"): 0.8}
+
+    host = search(max_calls=2)
+    find = lambda query: known.get(query.strip(), "nothing")
+    return Stage(problems, says, (host,), {"search": host}, {"search": find})
+
+
 def partners() -> Stage:
     """Six questions of which each of two agents sees half. What the first knows is said in few words or in many, and
     the second then answers rightly eight times in ten; one in five answers at once, rightly one time in four."""
@@ -342,6 +361,7 @@ WORLDS: dict[str, Callable[[], Stage]] = {
         flows,
         buyers,
         strategies,
+        trails,
         partners,
         judges,
         benches,

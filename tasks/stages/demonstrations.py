@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from synth.demonstrations.browsing import browsing
+from synth.demonstrations.thoughts import with_thoughts
 from synth.demonstrations.worked_answer import worked_answer
 from synth.questions.oracle import Oracle, replays
 from synth.search.index import build_index, pages_of_kb
@@ -32,6 +33,7 @@ def demonstrations(
     n_valid: int = 100,
     n_family: int = 200,
     detour: float = 0.2,
+    thoughts: bool = False,
     search_top_k: int = 3,
     n_browse: int = 0,
     n_browse_valid: int = 0,
@@ -51,6 +53,7 @@ def demonstrations(
         n_valid: the same of valid, to see when to stop
         n_family: worked answers of each family (train)
         detour: probability that a demonstration contains a query that misses
+        thoughts: whether the turns of games begin with thoughts in units, <plan> and <observation> within <think>
         search_top_k: passages per search
         n_browse: browsing demonstrations of the split train
         n_browse_valid: browsing demonstrations of the split valid
@@ -83,7 +86,7 @@ def demonstrations(
             return Quarantined(
                 id=problem.id, stage="demonstrations", reason="replay_differs", evidence=problem.question
             )
-        return item
+        return with_thoughts(item) if thoughts and isinstance(item, Demonstration) else item
 
     finished = stage.finished("games", Demonstration, Quarantined)
     chosen = draw(problems, "train", n, stage.seed) + draw(problems, "valid", n_valid, stage.seed)

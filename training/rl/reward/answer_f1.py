@@ -19,6 +19,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from synth.types import Problem
 from synth.verify import extract_answer
 from synth.verify.exact import normalise
 from training.types import Group, Rewards
@@ -27,12 +28,13 @@ from training.types import Group, Rewards
 def answer_f1(groups: Sequence[Group], rewards: Rewards, state: dict, rng: np.random.Generator) -> Rewards:
     out = []
     for group, r in zip(groups, rewards, strict=True):
-        paid = [_best(rollout.problem, extract_answer(rollout.text)) for rollout in group.rollouts]
+        paid = [best_f1(rollout.problem, extract_answer(rollout.text)) for rollout in group.rollouts]
         out.append(np.where(np.isnan(r), np.nan, np.array(paid)))
     return out
 
 
-def _best(problem, answer: str | None) -> float:
+def best_f1(problem: Problem, answer: str | None) -> float:
+    """Token F1 with the reference or the alias that is nearest; 0 without an answer."""
     if answer is None:
         return 0.0
     return max(f1(answer, reference) for reference in (problem.answer, *problem.args.get("aliases", ())))

@@ -1,0 +1,52 @@
+"""Demonstrations whose turns begin with thoughts in small units, from which a policy learns the form before it is paid.
+
+    <think><plan>river Danu</plan></think><search>river Danu</search>            ->  The river Danu flows through Norvia.
+    <think><observation>Norvia</observation><plan>capital of Norvia</plan></think><search>capital of Norvia</search>
+    ...
+    <think><observation>Zelton</observation></think><answer>Zelton</answer>
+
+An observation is what the turn says of what was heard last, and was not said before; a plan is what is searched for. What the
+conversation hears stays byte for byte. Leaves out the traces of a larger model, and units of other kinds.
+"""
+
+from __future__ import annotations
+
+import re
+
+from synth.types import Demonstration, Message
+from synth.verify.exact import normalise
+
+_TURN = re.compile(r"<(search|answer)>(.*)</\1>", re.DOTALL)
+
+
+def with_thoughts(demonstration: Demonstration) -> Demonstration:
+    """The same calls and the same answer behind thoughts. Raises ValueError for a turn that is neither a search nor an
+    answer."""
+    messages: list[Message] = []
+    heard, said = "", set[str]()
+    for message in demonstration.messages:
+        if message.role != "assistant":
+            heard = message.content
+            said |= set(normalise(heard).split()) if message.role == "user" else set()
+            messages.append(message)
+            continue
+        match = _TURN.fullmatch(message.content)
+        if match is None:
+            raise ValueError(f"the turn {message.content!r} is neither a search nor an answer: it has no thought")
+        kind, text = match[1], match[2]
+        passage = set(normalise(heard).split())
+        learned = (
+            text.split() if kind == "answer" else [w for w in text.split() if not set(normalise(w).split()) & said]
+        )
+        learned = [w for w in learned if set(normalise(w).split()) & passage]
+        noticed = f"<observation>{' '.join(learned)}</observation>" if learned else ""
+        planned = f"<plan>{text}</plan>" if kind == "search" or not noticed else ""
+        messages.append(Message(role="assistant", content=f"<think>{noticed}{planned}</think>{message.content}"))
+        said |= set(normalise(text).split())
+    return Demonstration.make(
+        problem=demonstration.problem,
+        messages=messages,
+        calls=demonstration.calls,
+        detours=demonstration.detours,
+        split=demonstration.split,
+    )

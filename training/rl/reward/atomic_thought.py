@@ -1,0 +1,93 @@
+"""Thoughts in small units, each rated, handed over to the answer's F1 as training goes on.
+
+"Atom-Searcher: Enhancing Agentic Deep Research via Fine-Grained Atomic Thought Reward", 2025 (arXiv 2508.12800).
+
+    R = a_t R_atom + (1 - a_t) F1,        a_t = alpha (1 - min(1, t / steps)),        R = format where the form is broken
+    R_atom = mean over the rollout's units of g(unit)
+    g = share of the unit's words that stood in the question or in what was found before it; 0 where its words were a
+    unit before
+
+Shapes: one reward per rollout in (replaced) and out; unscorable stays NaN. The form: every turn of the model begins with
+<think>, which holds units <name>text</name> (the model chooses the names) and nothing else, at least one; the last turn
+answers. F1 is that of `answer_f1`. t are the steps so far: `state["step"]` counts them. With `hand_over` off a_t stays
+alpha. The paper's reasoning reward model, which rates units by reading, is stood in for by the rule g: it knows whether
+a thought rests on what was read, and not whether it leads on, so it can be satisfied by copying.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+from synth.types import Message
+from synth.verify import extract_answer
+from synth.verify.exact import normalise
+from training.rl.reward.answer_f1 import best_f1
+from training.types import Group, Rewards, Rollout
+
+EXAMPLES = ("<think><plan>what is it</plan></think>", "<think><plan>what</plan><observation>z z</observation></think>")
+_THINK = re.compile(r"\s*<think>([^\x00]*?)</think>")
+_UNIT = re.compile(r"\s*<([a-z_]{1,30})>([^<]*)</\1>")
+
+
+def atomic_thought(
+    groups: Sequence[Group],
+    rewards: Rewards,
+    state: dict,
+    rng: np.random.Generator,
+    *,
+    alpha: float = 0.5,
+    steps: int = 110,
+    hand_over: bool = True,
+    format: float = -1.0,
+) -> Rewards:
+    if steps < 1 or not 0 <= alpha <= 1:
+        raise ValueError(f"atomic_thought: steps is {steps} and alpha {alpha}: at least 1, and between 0 and 1")
+    step = state.get("step", 0)
+    state["step"] = step + 1
+    weight = alpha * (1 - min(1.0, step / steps)) if hand_over else alpha
+    out = []
+    for group, r in zip(groups, rewards, strict=True):
+        paid = []
+        for rollout in group.rollouts:
+            rated, answer = ratings(rollout), extract_answer(rollout.text)
+            broken = rated is None or answer is None
+            paid.append(format if broken else weight * np.mean(rated) + (1 - weight) * best_f1(rollout.problem, answer))
+        out.append(np.where(np.isnan(r), np.nan, np.array(paid, dtype=np.float64)))
+    return out
+
+
+def ratings(rollout: Rollout) -> list[float] | None:
+    """g of each unit in order; None where a turn of the model breaks the form."""
+    messages = rollout.info.get("messages") or (
+        Message(role="user", content=rollout.problem.question),
+        Message(role="assistant", content=rollout.text),
+    )
+    read, before, rated = set[str](), set[str](), list[float]()
+    for message in messages:
+        if message.role != "assistant":
+            read.update(normalise(message.content).split())
+            continue
+        texts = units(message.content)
+        if not texts:
+            return None
+        for text in texts:
+            words = normalise(text).split()
+            said = " ".join(words)
+            rated.append(0.0 if said in before or not words else sum(w in read for w in words) / len(words))
+            before.add(said)
+    return rated or None
+
+
+def units(turn: str) -> list[str]:
+    """The texts of the units that a turn begins with; none where its form is broken."""
+    think = _THINK.match(turn)
+    if think is None:
+        return []
+    inside, at, texts = think[1], 0, []
+    while unit := _UNIT.match(inside, at):
+        texts.append(unit[2])
+        at = unit.end()
+    return texts if not inside[at:].strip() else []
