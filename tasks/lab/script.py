@@ -179,8 +179,6 @@ def _search(p: Problem, heard: str, turn: int, rng: np.random.Generator) -> str:
         return ""
     about = p.answer if rng.random() < 0.5 else " ".join(rng.choice(words, min(3, len(words))))
     before = "<think>look it up</think>" if rng.random() < 0.3 else ""
-    if rng.random() < 0.3:
-        before = f"<think><plan>{about}</plan></think>"
     opened = rng.random() < 0.2
     return before + (f"<open>{about}</open>" if opened and "<open>" in heard else f"<search>{about}</search>")
 

@@ -53,8 +53,10 @@ def atomic_thought(
         paid = []
         for rollout in group.rollouts:
             rated, answer = ratings(rollout), extract_answer(rollout.text)
-            broken = rated is None or answer is None
-            paid.append(format if broken else weight * np.mean(rated) + (1 - weight) * best_f1(rollout.problem, answer))
+            if rated is None or answer is None:
+                paid.append(format)
+            else:
+                paid.append(weight * np.mean(rated) + (1 - weight) * best_f1(rollout.problem, answer))
         out.append(np.where(np.isnan(r), np.nan, np.array(paid, dtype=np.float64)))
     return out
 
