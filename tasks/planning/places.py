@@ -29,6 +29,16 @@ def of(stages: Mapping[str, Resolved]) -> dict[str, dict[str, int]]:
                 f"{s.name}.learners is {learners}, and a step has {rows} rows or pairs ({' x '.join(ROWS[s.name])}): "
                 f"each learner needs one; set at most {rows}, or raise {ROWS[s.name][0]}"
             )
+        check_shards(s.name, learners, values.get("shards", 1))
         if any(v > 1 for v in values.values()):
             out[s.name] = values
     return out
+
+
+def check_shards(stage: str, learners: int, shards: int) -> None:
+    """Raises UserError for shards that do not divide the learners."""
+    if learners % shards:
+        raise UserError(
+            f"{stage}.shards is {shards}, and {stage}.learners is {learners}: weights are split among all learners, or "
+            f"among a number that divides them; set {stage}.shards to {learners} or to a divisor of it"
+        )

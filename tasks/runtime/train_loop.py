@@ -16,6 +16,7 @@ import torch
 
 from synth.types import seed_for
 from tasks.core.errors import UserError
+from tasks.planning.places import check_shards
 from tasks.planning.settings import Optimizer
 from tasks.runtime import ranks
 from tasks.runtime.prefect_shim import task
@@ -45,15 +46,16 @@ def make_repeatable(stage: Stage, device: str) -> None:
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
 
 
-def together(stage: Stage, learners: int, device: str) -> World:
+def together(stage: Stage, learners: int, device: str, shards: int = 1) -> World:
     """The processes that learn together, once all are there. Raises UserError where they are not as many as the stage
-    was asked for, or where the machine has too few devices."""
+    was asked for, where weights cannot be split among so many, or where the machine has too few devices."""
     here = ranks.here()
     if here.size != learners:
         raise UserError(
             f"{stage.name}: learners is {learners}, and this is one of {here.size} processes: start it with `espalier run`, "
             f"or with `torchrun --nproc-per-node {learners} -m flows.{stage.name}`"
         )
+    check_shards(stage.name, learners, shards)
     if learners > 1 and device.startswith("cuda"):
         if device != "cuda":
             raise UserError(f"{stage.name}: device is {device!r}, one for {learners} learners: write `device: cuda`")
@@ -63,7 +65,7 @@ def together(stage: Stage, learners: int, device: str) -> World:
             )
         torch.cuda.set_device(here.local)
     torch.set_num_threads(max(1, stage.threads // learners))
-    return join(here.rank, here.size, here.meet, device)
+    return join(here.rank, here.size, here.meet, device, shards)
 
 
 def optim(optimizer: Optimizer, steps: int, *, final: float = 0.1) -> Optim:
@@ -208,8 +210,10 @@ def _steps(
         curve.add(metrics, round=played.name)
         done += 1
         fault("train.step")
-        if world.first and (done % every == 0 and done < total or done == total and last):
-            kept.save(done, state.values())
+        if done % every == 0 and done < total or done == total and last:
+            values = state.values() if world.first or world.mesh is not None else {}  # shares are gathered by all
+            if world.first:
+                kept.save(done, values)
         yield done
 
 

@@ -67,6 +67,7 @@ def rl(
     dtype: str = "float32",
     device: str = "cpu",
     learners: Place() = 1,
+    shards: Place() = 1,
     steps: int = 110,
     prompts_per_step: int = 16,
     samples_per_prompt: int = 8,
@@ -115,6 +116,8 @@ def rl(
         device: where models are: cpu, cuda, or cuda:0
         learners: processes that learn together, each from its share of a step: at most its rows, on CUDA a device each; the first
             samples
+        shards: among how many learners weights, gradients and the optimizer's state are split (FSDP; HSDP where it is fewer
+            than all); 1: each holds all of them
         steps: steps of play and learning
         prompts_per_step: training questions of a step
         samples_per_prompt: rollouts of each question: a group
@@ -164,7 +167,7 @@ def rl(
         regularisers: losses beside it
     """
     make_repeatable(stage, device)
-    world = together(stage, learners, device)
+    world = together(stage, learners, device, shards)
     if sampling.temperature <= 0:
         raise UserError(
             f"rl: sampling.temperature is {sampling.temperature}: a policy that is always sure has nothing to learn from; sample with 1.0"
@@ -252,6 +255,8 @@ def rl(
     renderer = Renderer(tokenizer)
     hosts = hosts_of(envs)
     how = asynchrony()
+    if how.staleness and world.mesh is not None:
+        raise UserError("rl: what plays beside the learner needs whole weights: set shards=1, or asynchrony to sync")
     sampled = (
         copy.deepcopy(policy) if how.staleness else policy
     )  # beside the learner the sampler needs weights of its own
@@ -303,6 +308,7 @@ def rl(
             parts={**{k: v for k, v in composed.parts.items() if k != "experience"}, **played},
             last=False,  # the last step is always played here: episodes.jsonl shows its rollouts
         )
+    composed.roles["policy"].publish()
     if not world.first:
         return
     curve.close()

@@ -57,6 +57,7 @@ def sft(
     base_rows: int = 64,
     base_facts: int = 2,
     learners: Place() = 1,
+    shards: Place() = 1,
     steps: int = 900,
     rows_per_step: int = 16,
     tokens_per_microbatch: int = 16384,
@@ -91,6 +92,8 @@ def sft(
         base_rows: rows of each of these steps
         base_facts: facts that each page restates
         learners: processes that learn together, each from its share of a step: at most its rows, on CUDA a device each
+        shards: among how many learners weights, gradients and the optimizer's state are split (FSDP; HSDP where it is fewer
+            than all); 1: each holds all of them
         steps: optimizer steps of fine-tuning
         rows_per_step: demonstrations of an optimizer step
         tokens_per_microbatch: most tokens of one pass; it changes memory and not the result
@@ -108,7 +111,7 @@ def sft(
         envs: environments whose opening the demonstrations get, so that a model is trained on the prompts that it plays
     """
     make_repeatable(stage, device)
-    world = together(stage, learners, device)
+    world = together(stage, learners, device, shards)
     demos = [t for t in (_demonstrations(stage) if stage.reads("demonstrations") else []) if t.split == "train"]
     if not demos and steps:
         raise UserError(
@@ -169,6 +172,7 @@ def sft(
             curve,
             every=checkpoint_every,
         )
+        learner.publish(every=True)
     if world.first:
         save_model(policy, tokenizer, stage.out / "base")
     if not steps and not world.first:
@@ -221,6 +225,7 @@ def sft(
         curve,
         every=checkpoint_every,
     )
+    learner.publish()
     if not world.first:
         return
     save_model(policy, tokenizer, stage.out / "model")

@@ -12,6 +12,7 @@ from training.learner.learner import Learner, Optim, nll
 from training.learner.loop import Round, run
 from training.learner.pack import Row, count, pack
 from training.learner.rows import weighted
+from training.learner.shard import whole
 from training.model.lora import adapt
 from training.preference.loss.aot import aot
 from training.preference.loss.dpo import dpo
@@ -86,12 +87,12 @@ def learned(world, kind, mean=False, budget=400, n=24, broken=None):
         model = model.to(torch.bfloat16)
     if kind == "lora":
         adapt(model, {"rank": 4}, seed=0)
-    objective, unit = KINDS[kind](world, model)
     read = {}
     if kind == "critic":
         model, read = ValueModel(model), {"read": value_stats}
     optim = Optim(kind="muon" if kind == "muon" else "adamw", warmup=1, matrix_lr=0.01)
     learner = Learner(model, optim, world=world, **read)
+    objective, unit = KINDS[kind](world, learner.model)
 
     def batch(step):
         made = weighted(rows(step, n), "cpu") if objective is nll else pack(rows(step, n))
@@ -116,7 +117,7 @@ def learned(world, kind, mean=False, budget=400, n=24, broken=None):
             {"policy": learner},
         )
         metrics = [m for _, _, m in steps]
-    return metrics, [p.detach().float().numpy() for p in learner.master]
+    return metrics, [whole(p.detach()).float().numpy() for p in learner.master]
 
 
 def _per_rank_means(world):

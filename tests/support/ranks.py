@@ -11,7 +11,7 @@ CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["tasks.stages.rl", "tasks.stages.prefer"])  # what is on the path of any process
 
 
-def together(size, work, *args, folder: Path):
+def together(size, work, *args, folder: Path, shards=1):
     """What `work(world, *args)` returns in each of `size` processes, by rank; the text of what it raised where it did.
     One process is this one."""
     if size == 1:
@@ -20,7 +20,9 @@ def together(size, work, *args, folder: Path):
     pipes, children = [], []
     for rank in range(size):
         mine, theirs = CONTEXT.Pipe(duplex=False)
-        child = CONTEXT.Process(target=_one, args=(theirs, rank, size, f"file://{meet}", work, args), daemon=True)
+        child = CONTEXT.Process(
+            target=_one, args=(theirs, rank, size, shards, f"file://{meet}", work, args), daemon=True
+        )
         child.start()
         theirs.close()
         pipes.append(mine)
@@ -33,12 +35,12 @@ def together(size, work, *args, folder: Path):
             child.join()
 
 
-def _one(pipe, rank, size, meet, work, args):
+def _one(pipe, rank, size, shards, meet, work, args):
     import torch
 
     torch.set_num_threads(1)
     try:
-        pipe.send(work(join(rank, size, meet), *args))
+        pipe.send(work(join(rank, size, meet, shards=shards), *args))
     except BaseException as e:
         traceback.print_exc()
         pipe.send(f"{type(e).__name__}: {e}")

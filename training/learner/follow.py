@@ -28,12 +28,15 @@ def send(world: World, role: str, batches: Sequence[Batch], metrics: Mapping[str
 
 @dataclass(frozen=True, kw_only=True)
 class Followed:
-    """The source of the first process: the others get the batches that it gives."""
+    """The source of the first process: the others get the batches that it gives. publish: what all do before it plays,
+    to bring it the weights of which each holds a share."""
 
     source: Source
     world: World
+    publish: Callable[[], None] = lambda: None
 
     def __call__(self, step: int) -> tuple[Iterable[Batch], Mapping[str, float]]:
+        self.publish()
         batches, metrics = self.source(step)
         batches = list(batches)
         send(self.world, POLICY, batches, metrics)
@@ -47,8 +50,10 @@ class Following:
     world: World
     beside: Mapping[str, Callable[[Batch], Any]]
     device: str
+    publish: Callable[[], None] = lambda: None
 
     def __call__(self, step: int) -> tuple[Iterable[Batch], Mapping[str, float]]:
+        self.publish()
         while True:
             role, batches, metrics = self.world.share(None)
             batches = [to(b, self.device) for b in batches]
@@ -58,8 +63,16 @@ class Following:
                 self.beside[role](batch)
 
 
-def followed(source: Source, world: World, device: str, beside: Mapping[str, Callable[[Batch], Any]] = {}) -> Source:
+def followed(
+    source: Source,
+    world: World,
+    device: str,
+    beside: Mapping[str, Callable[[Batch], Any]] = {},
+    publish: Callable[[], None] = lambda: None,
+) -> Source:
     """A source that the first process alone asks, as the source of any of them."""
     if world.size == 1:
         return source
-    return Followed(source=source, world=world) if world.first else Following(world=world, beside=beside, device=device)
+    if world.first:
+        return Followed(source=source, world=world, publish=publish)
+    return Following(world=world, beside=beside, device=device, publish=publish)

@@ -9,7 +9,7 @@ and accumulates gradients: how a batch is split changes nothing but memory.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -19,9 +19,10 @@ import torch
 from torch import Tensor, nn
 
 from training.learner.muon import Muon
-from training.learner.pack import Stream, dealt, split
+from training.learner import shard
+from training.learner.pack import Stream, dealt, select, split
 from training.learner.profile import Clock, flops, peak_mb
-from training.learner.world import ONE, World
+from training.learner.world import ONE, World, talking
 from training.lm_head.fused_loss import fused_policy_loss, plan
 from training.lm_head.logprob import Head, fused_logprob, limits
 from training.model.model import checkpointed_layers, head_weight, hidden_states
@@ -160,16 +161,42 @@ def score_together(
     """[T] the log-probs of `score`, each part computed by one of the processes, all of which ask."""
     if world.size == 1:
         return score(model, batch, temperature=temperature, tokens_per_microbatch=tokens_per_microbatch, read=read).logp
-    logp = torch.cat(
-        [
-            read(model, part, temperature=temperature).logp
-            if owner == world.rank
-            else torch.zeros(len(part.ids), device=batch.ids.device)
-            for owner, part in dealt(batch, tokens_per_microbatch, 1, world.size)
-        ]
-    )
+    parts = dealt(batch, tokens_per_microbatch, 1, world.size)
+    with talking(world):
+        logp = torch.cat(
+            [
+                read(model, part, temperature=temperature).logp
+                if owner == world.rank
+                else torch.zeros(len(part.ids), device=batch.ids.device)
+                for owner, part in parts
+            ]
+        )
+        if shard.is_split(model):
+            for _ in range(_fewer(parts, world)):
+                _anchor(model, batch)
     world.sum([logp])
     return logp
+
+
+def _fewer(parts: Sequence[tuple[int, Batch]], world: World) -> int:
+    """How many micro-batches this process has fewer than the one with most."""
+    each = [sum(owner == rank for owner, _ in parts) for rank in range(world.size)]
+    return max(each) - each[world.rank]
+
+
+def _anchor(model: nn.Module, batch: Batch) -> Tensor:
+    """0 with a gradient of zeros, by a pass of one short row: of a model that is split every process gives its share
+    each time that one computes, whether it has a micro-batch or not."""
+    row = min(range(batch.rows), key=batch.lengths.__getitem__)
+    part = select(batch, row, row + 1)
+    stream = Stream.of(part)
+    reached = hidden_states(model, stream.ids, stream.position, stream.rows).sum()
+    for (
+        p
+    ) in model.parameters():  # of the root, gathered until the backward pass: the head of a model is not in its body
+        if p.requires_grad and not shard.is_split(p):
+            reached = reached + p.flatten()[:1].sum()
+    return reached * 0
 
 
 @dataclass
@@ -189,6 +216,9 @@ class Learner:
     router_loss  weight of the loss that balances the experts of a mixture (`training.model.router.balance`): of each
              micro-batch by itself, weighed by its share of the tokens
     world    the processes that learn together: all call `step` with the same batch, and each computes its share of it
+    whole    the model that was given. It is `model`, but where the world splits weights: there `model` is a copy of
+             which each process holds a share (training/learner/shard.py), `publish` brings what was learned to `whole`,
+             and until then only the first process keeps the weights of `whole`
 
     Dropout is off, in training too: the policy that learns is the policy that sampled.
     """
@@ -201,6 +231,7 @@ class Learner:
     gradient_checkpointing: bool = False
     router_loss: float = 0.0
     world: World = ONE
+    whole: nn.Module = field(init=False)
     weights: list[Tensor] = field(init=False)
     master: list[Tensor] = field(init=False)
     optimizers: list[torch.optim.Optimizer] = field(init=False)
@@ -208,6 +239,11 @@ class Learner:
     def __post_init__(self) -> None:
         o = self.optim
         self.model.eval()
+        self.whole = self.model
+        if self.world.mesh is not None:
+            self.model = shard.split(self.whole, self.world)
+            if not self.world.first:
+                shard.let_go(self.whole)
         names, self.weights = map(
             list, zip(*((n, p) for n, p in self.model.named_parameters() if p.requires_grad), strict=True)
         )
@@ -246,6 +282,12 @@ class Learner:
         Of the times, `head` is head and loss, with their backward pass where the two are worked off together
         (`_local`); `sync` waits for the device's numbers and publishes master copies.
         """
+        with talking(self.world):
+            return self._step(batch, objective, tokens_per_microbatch, rows_per_unit, temperature)
+
+    def _step(
+        self, batch: Batch, objective: Objective, tokens_per_microbatch: int, rows_per_unit: int, temperature: float
+    ) -> dict[str, float]:
         device = batch.ids.device
         clock = Clock(device)
         self.drop_gradients()
@@ -254,7 +296,7 @@ class Learner:
         )
         self._share_gradients()
         clock.mark("sync")
-        norm = torch.nn.utils.clip_grad_norm_(self.master, self.optim.max_grad_norm)
+        norm = shard.whole(torch.nn.utils.clip_grad_norm_(self.master, self.optim.max_grad_norm))
         clock.mark("optimizer")
         names = list(sums)
         numbers = torch.stack(
@@ -330,7 +372,7 @@ class Learner:
         that wait, which are dropped. As in `step`, vectors do not decay. Raises FloatingPointError for a gradient that is
         no number (weights are then unchanged)."""
         self._share_gradients()
-        norm = float(torch.nn.utils.clip_grad_norm_(self.master, max_grad_norm))
+        norm = float(shard.whole(torch.nn.utils.clip_grad_norm_(self.master, max_grad_norm)))
         if not math.isfinite(norm):
             self.drop_gradients()
             raise FloatingPointError(f"the gradient norm is {norm}: lower the learning rate or look at the batch")
@@ -363,7 +405,8 @@ class Learner:
         device, work = batch.ids.device, 0.0
         total, lost = (torch.zeros((), dtype=torch.float64, device=device) for _ in range(2))
         sums: dict[str, tuple[Tensor, Tensor]] = {}
-        for part in self._mine(batch, tokens, rows_per_unit):
+        mine, fewer = self._mine(batch, tokens, rows_per_unit)
+        for part in mine:
             with _fitting(part, tokens, self.gradient_checkpointing):
                 share = len(part.ids) / len(batch.ids)
                 loss, metrics, nan = self._balanced(part, objective, temperature, clock, share)
@@ -376,18 +419,22 @@ class Learner:
             total, lost = total + loss.detach(), lost + nan
             if self.read is token_stats:
                 work += self._flops(part)
+        for _ in range(fewer):
+            _anchor(self.model, batch).backward()
         return total, lost, work, sums
 
-    def _mine(self, batch: Batch, tokens: int, rows_per_unit: int) -> Iterable[Batch]:
-        """The micro-batches that this process computes."""
+    def _mine(self, batch: Batch, tokens: int, rows_per_unit: int) -> tuple[Iterable[Batch], int]:
+        """The micro-batches that this process computes, and how many anchors after them."""
         if self.world.size == 1:
-            return split(batch, tokens, rows_per_unit)
+            return split(batch, tokens, rows_per_unit), 0
         parts = dealt(batch, tokens, rows_per_unit, self.world.size)
-        return [part for owner, part in parts if owner == self.world.rank]
+        mine = [part for owner, part in parts if owner == self.world.rank]
+        return mine, _fewer(parts, self.world) if self.world.mesh is not None else 0
 
     def _share_gradients(self) -> None:
-        """Put in the place of each gradient its sum over the processes. What no process reached keeps none."""
-        if self.world.size == 1:
+        """Put in the place of each gradient its sum over the processes. What no process reached keeps none. Of weights that
+        are split the backward pass has summed them."""
+        if self.world.size == 1 or self.world.mesh is not None:
             return
         reached = [any(has) for has in zip(*self.world.gather([m.grad is not None for m in self.master]), strict=True)]
         shared = [m for m, has in zip(self.master, reached, strict=True) if has]
@@ -484,8 +531,18 @@ class Learner:
             if m is not p:
                 p.copy_(m)
 
+    def publish(self, every: bool = False) -> None:
+        """Bring what was learned to `whole`, where it is another model than `model`: all processes call it. every: in
+        each of them, and not only in the first."""
+        if self.world.mesh is not None:
+            with talking(self.world):
+                shard.publish(self.model, self.whole, keep=every or self.world.first)
+
     def state(self) -> dict[str, Any]:
-        """Everything that a resumed run needs, by reference: tensors and plain values, to be saved at once."""
+        """Everything that a resumed run needs, by reference: tensors and plain values, to be saved at once. Of weights that
+        are split it is what the first process says, all of which ask: as if one process held all."""
+        if self.world.mesh is not None:
+            return self._state_of_shares()
         copies = [m for p, m in zip(self.weights, self.master, strict=True) if m is not p]
         return {
             "step_count": self.step_count,
@@ -498,6 +555,8 @@ class Learner:
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Go on from a `state` of a learner of the same model and settings."""
         self.step_count = state["step_count"]
+        if self.world.mesh is not None:
+            return self._load_shares(state)
         self.model.load_state_dict(state["model"])
         for m, saved in zip(
             (m for p, m in zip(self.weights, self.master, strict=True) if m is not p), state["master"], strict=True
@@ -505,6 +564,43 @@ class Learner:
             m.copy_(saved)
         for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(saved)
+
+    def _state_of_shares(self) -> dict[str, Any]:
+        """`state`, as one process that learned the same would give it."""
+        self.publish()
+
+        def gathered(x: Any) -> Any:
+            """The first keeps what is gathered, one tensor at a time."""
+            if not shard.is_split(x):
+                return x
+            full = shard.whole(x)
+            return full.cpu() if self.world.first else full.new_empty(0)
+
+        optimizers = [o.state_dict() for o in self.optimizers]
+        for saved in optimizers:
+            saved["state"] = {i: {k: gathered(v) for k, v in held.items()} for i, held in saved["state"].items()}
+        half = next(self.whole.parameters()).dtype.itemsize < 4
+        with torch.no_grad():
+            copies = [gathered(m) for m in self.master] if half else []
+        model = self.whole.state_dict()
+        return {"step_count": self.step_count, "model": model, "master": copies, "optimizers": optimizers}
+
+    def _load_shares(self, state: Mapping[str, Any]) -> None:
+        """`load_state`: each process takes its share of what all read."""
+        if self.world.first:
+            self.whole.load_state_dict(state["model"])
+        for name, p in self.model.named_parameters():
+            p.copy_(shard.like(state["model"][name].to(p.dtype), p))
+        if state["master"]:
+            for m, saved in zip(self.master, state["master"], strict=True):
+                m.copy_(shard.like(saved, m))
+        for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
+            params = [p for group in optimizer.param_groups for p in group["params"]]
+            shares = {
+                i: {k: shard.like(v, params[i]) if v.shape == params[i].shape else v for k, v in held.items()}
+                for i, held in saved["state"].items()
+            }
+            optimizer.load_state_dict({**saved, "state": shares})
 
 
 @contextmanager

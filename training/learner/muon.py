@@ -20,6 +20,8 @@ from collections import defaultdict
 import torch
 from torch import Tensor
 
+from training.learner.shard import like, of_shares, own
+
 
 class Muon(torch.optim.Muon):
     """`torch.optim.Muon` (its settings, its state), for `adjust_lr_fn` "original" only; raises ValueError for
@@ -40,23 +42,24 @@ class Muon(torch.optim.Muon):
             for p in matrices:
                 if "momentum_buffer" not in self.state[p]:
                     self.state[p]["momentum_buffer"] = torch.zeros_like(p.grad)
-            grads, buffers = [p.grad for p in matrices], [self.state[p]["momentum_buffer"] for p in matrices]
+            # of a matrix that is split over processes each keeps its share of the momentum, and all orthogonalise the whole
+            grads = [own(p.grad) for p in matrices]
+            buffers = [own(self.state[p]["momentum_buffer"]) for p in matrices]
             torch._foreach_lerp_(buffers, grads, 1 - group["momentum"])
             updates = torch._foreach_lerp(grads, buffers, group["momentum"]) if group["nesterov"] else buffers
-            torch._foreach_mul_(matrices, 1 - group["lr"] * group["weight_decay"])
+            torch._foreach_mul_([own(p) for p in matrices], 1 - group["lr"] * group["weight_decay"])
             alike: dict[tuple[int, int], list[int]] = defaultdict(list)
             for i, p in enumerate(matrices):
                 alike[min(p.shape), max(p.shape)].append(i)
             for places in alike.values():
-                wide = torch.stack(
-                    [updates[i] if updates[i].shape[0] <= updates[i].shape[1] else updates[i].T for i in places]
-                )
+                full = [of_shares(updates[i], matrices[i]) for i in places]
+                wide = torch.stack([u if u.shape[0] <= u.shape[1] else u.T for u in full])
                 for i, x in zip(
                     places, orthogonal(wide, group["ns_coefficients"], group["ns_steps"], group["eps"]), strict=True
                 ):
                     p = matrices[i]
-                    p.add_(
-                        x if p.shape[0] <= p.shape[1] else x.T,
+                    own(p).add_(
+                        own(like(x if p.shape[0] <= p.shape[1] else x.T, p)),
                         alpha=-group["lr"] * math.sqrt(max(1, p.shape[0] / p.shape[1])),
                     )
 

@@ -22,10 +22,14 @@ WAIT = timedelta(hours=6)  # for the others, who may wait for a process that sam
 
 @dataclass(frozen=True)
 class World:
-    """`rank` of `size` processes; here the only one."""
+    """`rank` of `size` processes; here the only one.
+
+    mesh  how torch.distributed lays them out where each holds a share of the weights; None where each holds all
+    """
 
     rank: int = 0
     size: int = 1
+    mesh: Any = None
 
     @property
     def first(self) -> bool:
@@ -57,9 +61,26 @@ def _others() -> Iterator[None]:
     try:
         yield
     except RuntimeError as e:
-        raise Lost(
-            f"another process that learns with this one is gone ({str(e).splitlines()[0]}): start all of them again"
-        ) from e
+        raise _lost(e) from e
+
+
+def _lost(e: RuntimeError) -> Lost:
+    return Lost(
+        f"another process that learns with this one is gone ({str(e).splitlines()[0]}): start all of them again"
+    )
+
+
+@contextmanager
+def talking(world: World) -> Iterator[None]:
+    """Around what talks to the other processes somewhere within, as a pass of a model that is split does: what it raises
+    where one of them is gone, as `Lost`; its own faults as they are."""
+    try:
+        yield
+    except RuntimeError as e:
+        of_transport = type(e).__name__.startswith("Dist") or "gloo" in str(e) or "NCCL" in str(e)
+        if world.mesh is None or not of_transport:
+            raise
+        raise _lost(e) from e
 
 
 class Ranks(World):
@@ -91,10 +112,12 @@ class Ranks(World):
         return box[0]
 
 
-def join(rank: int, size: int, meet: str, device: str = "cpu") -> World:
+def join(rank: int, size: int, meet: str, device: str = "cpu", shards: int = 1) -> World:
     """Meet the other processes; returns once all `size` are there. One alone meets nobody.
 
-    meet: where, as torch.distributed says it: "file:///a/new/file", or "env://" under torchrun
+    meet    where, as torch.distributed says it: "file:///a/new/file", or "env://" under torchrun
+    shards  among how many of them the weights are split: all (FSDP), a divisor of `size` (HSDP: processes that follow
+            each other make a group, and each group holds the whole), or 1, and each holds the whole
     """
     if size == 1:
         return ONE
@@ -102,4 +125,9 @@ def join(rank: int, size: int, meet: str, device: str = "cpu") -> World:
 
     backend = "nccl" if device.startswith("cuda") else "gloo"
     distributed.init_process_group(backend, init_method=meet, rank=rank, world_size=size, timeout=WAIT)
-    return Ranks(rank, size)
+    if shards == 1:
+        return Ranks(rank, size)
+    from torch.distributed.device_mesh import init_device_mesh
+
+    shape, names = ((size,), ("shard",)) if shards == size else ((size // shards, shards), ("replicate", "shard"))
+    return Ranks(rank, size, init_device_mesh(device.partition(":")[0], shape, mesh_dim_names=names))

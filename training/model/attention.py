@@ -274,6 +274,13 @@ def own_forward(model: nn.Module, ids: Tensor, position: Tensor, rows: PackedRow
     flat = ids.dim() == 1
     if flat:
         ids, position = ids[None], position[None]
-    body: Any = model.base_model
-    out = body(input_ids=ids, position_ids=position, rows=rows, use_cache=False).last_hidden_state
+    split: Any = model  # a model that is split over processes is entered by its root (training/learner/shard.py)
+    enter = getattr(split, "enter", None)
+    out = enter(ids, position, rows) if enter is not None else through_body(model, ids, position, rows)
     return out[0] if flat else out
+
+
+def through_body(model: nn.Module, ids: Tensor, position: Tensor, rows: Any) -> Tensor:
+    """What the layers of a model make of [B, n] ids."""
+    body: Any = model.base_model
+    return body(input_ids=ids, position_ids=position, rows=rows, use_cache=False).last_hidden_state

@@ -100,12 +100,21 @@ def compose(
     Raises ValueError for a critic without them.
     """
     temperature = player.sampling.temperature
+    compared = Compared.of(policy, player.sampler)
+    learner = Learner(
+        policy,
+        optim,
+        read=read,
+        gradient_checkpointing=gradient_checkpointing,
+        router_loss=router_loss,
+        world=world,
+    )
     objective = PolicyObjective(
         ratio=ratio,
         policy_loss=policy_loss,
         corrections=corrections,
         regularisers=regularisers,
-        policy=policy,
+        policy=learner.model,
         reference=reference,
         needs=needs,
         temperature=temperature,
@@ -153,13 +162,19 @@ def compose(
         epochs=epochs,
         minibatches=minibatches,
         advantage_only=objective.advantage_only,
-        compared=Compared.of(policy, player.sampler),
+        compared=compared,
         skip_zero=objective.row_local,
         max_unscorable=max_unscorable,
         seed=seed,
         device=device,
     )
-    source = followed(experience, world, device, {CRITIC: beside.update} if beside else {})
+    learners = [learner, *([beside.learner] if beside else [])]
+
+    def publish() -> None:
+        for one in learners:
+            one.publish()
+
+    source = followed(experience, world, device, {CRITIC: beside.update} if beside else {}, publish)
     learned = Round(
         name="rl",
         role="policy",
@@ -174,15 +189,6 @@ def compose(
     parts = {"experience": experience} | ({"critic": beside} if beside else {})
     return Training(
         round=learned,
-        roles={
-            "policy": Learner(
-                policy,
-                optim,
-                read=read,
-                gradient_checkpointing=gradient_checkpointing,
-                router_loss=router_loss,
-                world=world,
-            )
-        },
+        roles={"policy": learner},
         parts=parts,
     )

@@ -97,7 +97,7 @@ class Critic:
             return list(groups)
         batch = pack(rows, device=str(self.learner.weights[0].device))
         values = score(
-            self.learner.model, batch, tokens_per_microbatch=self.tokens_per_microbatch, read=self.learner.read
+            self.learner.whole, batch, tokens_per_microbatch=self.tokens_per_microbatch, read=self.learner.read
         ).extras["value"]
         per_row = iter(np.split(values.cpu().numpy().astype(np.float64), np.cumsum(batch.lengths)[:-1]))
         return [

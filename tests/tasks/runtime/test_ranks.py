@@ -36,13 +36,14 @@ def alone(tmp_path_factory):
     return root
 
 
-def planned(alone, root, **learners):
-    """A copy of it that has learned nothing, to be trained by so many processes."""
+def planned(alone, root, shards=1, **learners):
+    """A copy of it that has learned nothing, to be trained by so many processes, among which weights may be split."""
     if not root.exists():
         shutil.copytree(alone, root, ignore=shutil.ignore_patterns("work"))
     params = yaml.safe_load((root / "params.yaml").read_text())
     for stage in ("sft", "rl"):
         params["set"][stage]["learners"] = learners.get(stage, 1)
+        params["set"][stage]["shards"] = shards if stage in learners else 1
     (root / "params.yaml").write_text(yaml.safe_dump(params))
     before = {s: (root / f"artifacts/plan/{s}.json").read_bytes() for s in ("sft", "rl")}
     with contextlib.chdir(root):
@@ -101,6 +102,26 @@ def test_two_processes_make_what_one_makes_and_a_killed_one_costs_nothing(alone,
 
 
 @pytest.mark.slow
+def test_weights_that_are_split_make_what_whole_ones_make_and_go_on_from_each_other(alone, tmp_path):
+    split = planned(alone, tmp_path / "split", shards=2, sft=2)
+    said = run(split, "sft", expect=TRANSIENT, **{faults.ARM: "sft_1/train.step:8=kill"})
+    assert "sft: process 1 of 2 was ended by SIGKILL" in said and "Traceback" not in said
+    whole = planned(alone, shutil.copytree(split, tmp_path / "whole"), sft=1)
+    assert "going on after step 2 of 7 (sft)" in run(split, "sft")
+    same_curve(alone, split, "sft", 2e-4)
+    assert "going on after step 2 of 7 (sft)" in run(whole, "sft")
+    same_curve(split, whole, "sft", 2e-4)
+
+
+@pytest.mark.slow
+def test_the_first_plays_with_whole_weights_what_all_learn_by_shares(alone, tmp_path):
+    split = planned(alone, tmp_path / "split", shards=2, rl=2)
+    run(split, "rl")
+    same_curve(alone, split, "rl", 2e-3)
+    assert (split / "artifacts/rl/episodes.jsonl").read_bytes() == (alone / "artifacts/rl/episodes.jsonl").read_bytes()
+
+
+@pytest.mark.slow
 def test_the_first_plays_and_the_others_learn_what_it_played(alone, tmp_path):
     two = planned(alone, tmp_path / "two", rl=2)
     run(two, "rl")
@@ -122,6 +143,10 @@ def test_a_mistake_is_said_once_and_a_process_alone_is_not_two(alone, tmp_path):
     [
         ({"learners": 0}, "params.yaml: set.sft.learners must be 1 or more, not 0"),
         ({"learners": 5}, "sft.learners is 5, and a step has 4 rows or pairs (rows_per_step): each learner needs one"),
+        (
+            {"learners": 3, "shards": 2},
+            "sft.shards is 2, and sft.learners is 3: weights are split among all learners, or",
+        ),
         ({"learners": 1.5}, "params.yaml: set.sft.learners must be int, not 1.5"),
     ],
 )

@@ -1,0 +1,124 @@
+"""A learner's model split over processes: each holds a share of every weight, of its gradient and of what the optimizer
+keeps of it, and gathers a layer's weights for as long as the layer computes.
+
+This is torch's `fully_shard` (FSDP2; Zhao et al. 2023, arXiv 2304.11277), layer by layer and then what is left. Over a
+mesh of two dimensions (HSDP) weights are split within a group of processes and repeated over the groups. Gradients are
+summed, never averaged: denominators are of the whole step (training/learner/world.py).
+
+The model that was given stays as it is, for whoever samples from it or saves it, and `publish` brings to it what was
+learned. Torch.distributed is imported only where a model is split.
+"""
+
+from __future__ import annotations
+
+import copy
+from types import MethodType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers.modeling_layers import GradientCheckpointingLayer
+
+from training.learner.world import World
+from training.model.attention import through_body
+from training.model.quantised import n_quantised
+
+
+def is_split(x: Any) -> bool:
+    """Whether a tensor, or a model, is one of which this process holds a share."""
+    return hasattr(x, "enter") if isinstance(x, nn.Module) else hasattr(x, "full_tensor")
+
+
+def whole(x: Tensor) -> Tensor:
+    """The tensor that the shares make: all processes ask for it."""
+    split: Any = x
+    return split.full_tensor() if is_split(x) else x
+
+
+def own(x: Tensor) -> Tensor:
+    """The share of this process, without a copy; under no_grad."""
+    split: Any = x
+    return split.to_local() if is_split(x) else x
+
+
+def like(x: Tensor, target: Tensor) -> Tensor:
+    """A whole tensor, which every process has, split as `target` is; nothing is sent."""
+    if not is_split(target) or is_split(x):
+        return x
+    from torch.distributed.tensor import distribute_tensor
+
+    goal: Any = target
+    x = x.to(goal.device)
+    return distribute_tensor(x, goal.device_mesh, goal.placements, src_data_rank=None)
+
+
+def of_shares(share: Tensor, target: Tensor) -> Tensor:
+    """The whole of shares that lie as those of `target` do: all processes ask for it."""
+    if not is_split(target):
+        return share
+    from torch.distributed.tensor import DTensor
+
+    goal: Any = target
+    shape, stride = target.shape, target.stride()
+    return DTensor.from_local(
+        share, goal.device_mesh, goal.placements, run_check=False, shape=shape, stride=stride
+    ).full_tensor()
+
+
+def split(model: nn.Module, world: World) -> nn.Module:
+    """A copy of the model, of which each process holds a share; the model is not touched. Half-precision weights become
+    float32 ones, which are rounded when they are gathered. Raises ValueError for a model that cannot be split."""
+    from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard, register_fsdp_forward_method
+
+    name, body = type(model).__name__, model.base_model
+    if n_quantised(model):
+        raise ValueError(f"shards: a {name} whose base is quantised cannot be split: leave lora.base or shards out")
+    if any(p.dim() == 3 for p in model.parameters()):
+        raise ValueError(f"shards: the experts of a {name} cannot be split yet: leave shards out")
+    if len(kinds := {p.dtype for p in model.parameters()}) > 1:
+        said = " and ".join(sorted(str(k).removeprefix("torch.") for k in kinds))
+        raise ValueError(f"shards: a {name} with weights of {said} cannot be split: load it in one dtype")
+    # the copies share the memory of the weights until they are split
+    alias = {id(p): nn.Parameter(p.detach(), requires_grad=p.requires_grad) for p in model.parameters()}
+    whole_device = next(model.parameters()).device
+    out: Any = copy.deepcopy(model, dict(alias))
+    layers = [m for m in out.base_model.modules() if isinstance(m, GradientCheckpointingLayer)]
+    if not layers:
+        raise ValueError(f"shards: a {type(body).__name__} has no layers that it could be split by: leave shards out")
+    (kind,) = kinds
+    settings: dict[str, Any] = {"mesh": world.mesh}
+    if kind.itemsize < 4:
+        settings["mp_policy"] = MixedPrecisionPolicy(
+            param_dtype=kind, reduce_dtype=torch.float32, cast_forward_inputs=False
+        )
+    for part in (*layers, out):
+        if kind.itemsize < 4:
+            part.float()
+        fully_shard(part, **settings)
+    for module in out.modules():
+        if isinstance(module, FSDPModule):
+            module.set_gradient_divide_factor(1.0)
+            module.set_force_sum_reduction_for_comms(True)
+    out.enter = MethodType(through_body, out)
+    register_fsdp_forward_method(out, "enter")
+    assert whole_device.type in ("cpu", "cuda")  # a mesh is of one of these
+    return out.eval()
+
+
+@torch.no_grad()
+def publish(learned: nn.Module, model: nn.Module, keep: bool = True) -> None:
+    """Write what was learned into the model that was split, weight by weight; all processes call it. keep: False in a
+    process that only gives its share."""
+    for p, q in zip(learned.parameters(), model.parameters(), strict=True):
+        full = whole(p)
+        if keep:
+            if q.shape == full.shape:
+                q.copy_(full)
+            else:  # it was let go
+                q.data = full.to(q.dtype)
+
+
+def let_go(model: nn.Module) -> None:
+    """Give back the memory of a model's weights, until `publish`."""
+    for p in model.parameters():
+        p.data = p.data.new_empty(0)
