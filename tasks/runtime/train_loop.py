@@ -65,6 +65,8 @@ def together(stage: Stage, learners: int, device: str, shards: int = 1) -> World
             )
         torch.cuda.set_device(here.local)
     torch.set_num_threads(max(1, stage.threads // learners))
+    if shards > 1:  # a reference that rounds otherwise than the policy gives a gradient where there is none
+        without_compiled("weights are split over processes")
     return join(here.rank, here.size, here.meet, device, shards)
 
 
