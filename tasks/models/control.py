@@ -28,6 +28,7 @@ OF_TEXT: dict[str, Any] = {
     "turn_budget": None,
     "group_transforms": [],
     "gradient_checkpointing": False,
+    "shards": 1,
 }
 
 

@@ -215,6 +215,7 @@ def rl(
             turn_budget=turn_budget,
             group_transforms=group_transforms,
             gradient_checkpointing=gradient_checkpointing,
+            shards=shards,
             asynchrony=asynchrony(),
         )
         _act(stage, control, method, given, sampling.temperature, max_steps, max_mismatch, checkpoint_every)

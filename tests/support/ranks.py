@@ -28,7 +28,7 @@ def together(size, work, *args, folder: Path, shards=1):
         pipes.append(mine)
         children.append(child)
     try:
-        return [pipe.recv() if pipe.poll(120) else None for pipe in pipes]
+        return [pipe.recv() if pipe.poll(900) else None for pipe in pipes]
     finally:
         for child in children:
             child.kill()

@@ -18,8 +18,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from training.learner.muon import Muon
 from training.learner import shard
+from training.learner.muon import Muon
 from training.learner.pack import Stream, dealt, select, split
 from training.learner.profile import Clock, flops, peak_mb
 from training.learner.world import ONE, World, talking
@@ -191,9 +191,8 @@ def _anchor(model: nn.Module, batch: Batch) -> Tensor:
     part = select(batch, row, row + 1)
     stream = Stream.of(part)
     reached = hidden_states(model, stream.ids, stream.position, stream.rows).sum()
-    for (
-        p
-    ) in model.parameters():  # of the root, gathered until the backward pass: the head of a model is not in its body
+    # those of the root, gathered until the backward pass: the head of a model is not in its body
+    for p in model.parameters():
         if p.requires_grad and not shard.is_split(p):
             reached = reached + p.flatten()[:1].sum()
     return reached * 0
@@ -542,7 +541,8 @@ class Learner:
         """Everything that a resumed run needs, by reference: tensors and plain values, to be saved at once. Of weights that
         are split it is what the first process says, all of which ask: as if one process held all."""
         if self.world.mesh is not None:
-            return self._state_of_shares()
+            with talking(self.world):
+                return self._state_of_shares()
         copies = [m for p, m in zip(self.weights, self.master, strict=True) if m is not p]
         return {
             "step_count": self.step_count,

@@ -58,7 +58,7 @@ def run(root, stage, expect=0, **env):
     """What the stage said on stderr."""
     command = [sys.executable, "-P", "-m", f"flows.{stage}"]
     env = {**os.environ, "PYTHONPATH": str(CODE), **env}
-    done = subprocess.run(command, cwd=root, env=env, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, cwd=root, env=env, capture_output=True, text=True, timeout=1200)
     assert done.returncode == expect, done.stderr
     return done.stderr
 
