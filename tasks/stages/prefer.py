@@ -60,6 +60,7 @@ def prefer(
     dtype: str = "float32",
     device: str = "cpu",
     learners: Place() = 1,
+    shards: Place() = 1,
     steps: int = 80,
     pairs_per_step: int = 16,
     tokens_per_microbatch: int = 16384,
@@ -91,6 +92,8 @@ def prefer(
         dtype: type of the weights: float32 or bfloat16
         device: where models are: cpu, cuda, or cuda:0
         learners: processes that learn together, each from its share of a step: at most its rows, on CUDA a device each
+        shards: among how many learners weights, gradients and the optimizer's state are split (FSDP; HSDP where it is fewer
+            than all); 1: each holds all of them
         steps: optimizer steps
         pairs_per_step: preference pairs of an optimizer step
         tokens_per_microbatch: most tokens of one pass; it changes memory and not the result
@@ -116,7 +119,7 @@ def prefer(
         envs: environments that problems are played in, with their knobs
     """
     make_repeatable(stage, device)
-    world = together(stage, learners, device)
+    world = together(stage, learners, device, shards)
     specs = read(rounds, steps)
     begins = opening(stage, envs, knowledge.search(stage))
     pairs = [begins.pair(p) for p in tables.read(stage.input("clean", "pairs.parquet"), PreferencePair)]
@@ -130,27 +133,29 @@ def prefer(
         quantise(reference, lora["base"])
         plain(reference)
     rules = [make() for make in update_rules]
+    if world.mesh is not None:
+        _check_split(specs, rules)
     for rule in rules:
         rule.change_reference(reference, lambda name: load_model(_folder(stage, name), dtype=dtype, device=device)[0])
     adapt(policy, lora, seed=seed_for(stage.seed, "prefer", "lora"), device=device)
     renderer = Renderer(tokenizer)
+    learner = Learner(
+        policy,
+        optim(optimizer, steps),
+        gradient_checkpointing=gradient_checkpointing,
+        router_loss=router_loss,
+        world=world,
+    )
     objective = PairObjective(
         loss=loss,
         reference=reference,
-        policy=policy,
+        policy=learner.model,
         rules=rules,
         ratio=ratio,
         sft=sft_weight,
         needs=frozenset(stage.needs),
         tolerance=1e-4 if dtype == "float32" else 2e-2,
         tokens_per_microbatch=tokens_per_microbatch,
-        world=world,
-    )
-    learner = Learner(
-        policy,
-        optim(optimizer, steps),
-        gradient_checkpointing=gradient_checkpointing,
-        router_loss=router_loss,
         world=world,
     )
     keeper = Rounds(specs, learner, objective, starts_equal=all(rule.starts_equal for rule in rules))
@@ -182,7 +187,7 @@ def prefer(
     sources: list[Source] = []
     for i, spec in enumerate(specs):
         if spec.pairs == "sampled" and sampled is not None:
-            sources.append(followed(_sampled(sampled, loss, spec, known), world, device))
+            sources.append(followed(_sampled(sampled, loss, spec, known), world, device, publish=learner.publish))
         else:
             source = offline.source(i, spec)
             for rule in rules:
@@ -221,6 +226,7 @@ def prefer(
         every=checkpoint_every,
         parts={"rounds": keeper},
     )
+    learner.publish()
     if not world.first:
         return
     curve.close()
@@ -240,6 +246,20 @@ def prefer(
     if valid:
         card["valid_accuracy"] = round(pair_accuracy(policy, reference, valid, device, tokens_per_microbatch), 4)
     stage.card(card)
+
+
+def _check_split(specs: Sequence[RoundSpec], rules: Sequence[UpdateRule]) -> None:
+    """Raises UserError for what reads or changes whole weights while they are split over processes."""
+    for i, spec in enumerate(specs):
+        if spec.protect or spec.layers:
+            raise UserError(
+                f"prefer.rounds[{i}]: protect and layers hold updates of whole weights within bounds: leave them out, or set shards=1"
+            )
+    for rule in rules:
+        if any(getattr(type(rule), name) is not getattr(UpdateRule, name) for name in ("rows", "source", "begin")):
+            raise UserError(
+                f"prefer: the update rule {type(rule).__name__} reads the policy's whole weights: leave it out, or set shards=1"
+            )
 
 
 class _Offline:

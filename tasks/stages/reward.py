@@ -53,6 +53,7 @@ def reward(
     dtype: str = "float32",
     device: str = "cpu",
     learners: Place() = 1,
+    shards: Place() = 1,
     steps: int = 80,
     pairs_per_step: int = 16,
     tokens_per_microbatch: int = 16384,
@@ -74,6 +75,8 @@ def reward(
         dtype: type of the weights: float32 or bfloat16
         device: where models are: cpu, cuda, or cuda:0
         learners: processes that learn together, each from its share of a step: at most its rows, on CUDA a device each
+        shards: among how many learners weights, gradients and the optimizer's state are split (FSDP; HSDP where it is fewer
+            than all); 1: each holds all of them
         steps: optimizer steps
         pairs_per_step: preference pairs of an optimizer step
         tokens_per_microbatch: most tokens of one pass; it changes memory and not the result
@@ -91,7 +94,7 @@ def reward(
         envs: environments that problems are played in, with their knobs
     """
     make_repeatable(stage, device)
-    world = together(stage, learners, device)
+    world = together(stage, learners, device, shards)
     begins = opening(stage, envs, knowledge.search(stage))
     pairs = [begins.pair(p) for p in tables.read(stage.input("clean", "pairs.parquet"), PreferencePair)]
     known = begins.problems
@@ -119,6 +122,8 @@ def reward(
             "reward: no cleaned pair of the split train is left (or all are longer than max_length): see artifacts/clean/card.json"
         )
     trained = model if scorer is None else scorer.begin(model, lambda: judge.fit(model, train, sides["train"], marks))
+    if world.mesh is not None and trained is not model:
+        raise UserError("reward: this head learns beside a body that does not, of which nothing is split: set shards=1")
     learner = Learner(
         trained,
         optim(optimizer, steps),
@@ -146,6 +151,7 @@ def reward(
         curve,
         every=checkpoint_every,
     )
+    learner.publish()
     if not world.first:
         return
     curve.close()

@@ -6,6 +6,7 @@ from unittest import mock
 import numpy as np
 import tiny
 import torch
+from transformers import AutoModelForSequenceClassification
 
 import training.learner.learner as learner_module
 from training.learner.learner import Learner, Optim, nll
@@ -14,10 +15,14 @@ from training.learner.pack import Row, count, pack
 from training.learner.rows import weighted
 from training.learner.shard import whole
 from training.model.lora import adapt
+from training.model.attention import NAME
 from training.preference.loss.aot import aot
+from training.preference.loss.bradley_terry import bradley_terry
 from training.preference.loss.dpo import dpo
 from training.preference.loss.kto import kto
 from training.preference.objective import PairObjective
+from training.preference.reward_head.ensemble import ensemble
+from training.preference.reward_model import RewardObjective
 from training.rl.critic import ValueModel, value_stats
 from training.rl.objective import PolicyObjective
 from training.rl.policy_loss.clip import clip
@@ -71,6 +76,7 @@ KINDS = {  # name -> (world, model) -> objective, rows that stay together
     "kto": lambda world, model: (_pairs(world, model, kto, needs=frozenset({"mismatched"})), 2),
     "aot": lambda world, model: (_pairs(world, model, aot), 24),
     "critic": lambda world, model: (_values, 1),
+    "rewards": lambda world, model: (RewardObjective(loss=bradley_terry, head=ensemble(heads=2)), 2),
 }
 
 
@@ -90,6 +96,11 @@ def learned(world, kind, mean=False, budget=400, n=24, broken=None):
     read = {}
     if kind == "critic":
         model, read = ValueModel(model), {"read": value_stats}
+    if kind == "rewards":
+        model.config.num_labels, model.config.pad_token_id = ensemble(heads=2).outputs, 0
+        made = AutoModelForSequenceClassification.from_config(model.config, attn_implementation=NAME)
+        made.base_model.load_state_dict(model.base_model.state_dict())
+        model, read = made, {"read": ensemble.read}
     optim = Optim(kind="muon" if kind == "muon" else "adamw", warmup=1, matrix_lr=0.01)
     learner = Learner(model, optim, world=world, **read)
     objective, unit = KINDS[kind](world, learner.model)

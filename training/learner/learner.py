@@ -241,8 +241,7 @@ class Learner:
         self.whole = self.model
         if self.world.mesh is not None:
             self.model = shard.split(self.whole, self.world)
-            if not self.world.first:
-                shard.let_go(self.whole)
+            self.let_go()
         names, self.weights = map(
             list, zip(*((n, p) for n, p in self.model.named_parameters() if p.requires_grad), strict=True)
         )
@@ -536,6 +535,11 @@ class Learner:
         if self.world.mesh is not None:
             with talking(self.world):
                 shard.publish(self.model, self.whole, keep=every or self.world.first)
+
+    def let_go(self) -> None:
+        """Give back the memory of `whole` where it is another model than `model`, in all processes but the first."""
+        if self.world.mesh is not None and not self.world.first:
+            shard.let_go(self.whole)
 
     def state(self) -> dict[str, Any]:
         """Everything that a resumed run needs, by reference: tensors and plain values, to be saved at once. Of weights that

@@ -117,7 +117,9 @@ class Rounds:
 
     def _renew(self) -> None:
         if self.objective.reference is not None:
-            self.objective.reference.load_state_dict(folded(self.learner.model))
+            self.learner.publish(every=True)  # of weights that are split each process needs the whole, for a moment
+            self.objective.reference.load_state_dict(folded(self.learner.whole))
+            self.learner.let_go()
             self.objective.state["equal"] = self.renewed = True
 
     def after(self, i: int, step: int, metrics: Mapping[str, float]) -> None:

@@ -15,6 +15,7 @@ import psutil
 import pytest
 import small
 import yaml
+from safetensors.numpy import load_file
 
 from tasks.core.errors import TRANSIENT, UserError
 from tasks.planning import plan
@@ -23,6 +24,7 @@ from tasks.storage import faults
 from training.learner.profile import MEASURED
 
 CODE = Path(small.__file__).parents[2]
+LEARN = ("sft", "reward", "prefer", "rl")
 DATA = ("kb", "questions", "problems", "demonstrations")
 
 
@@ -41,14 +43,14 @@ def planned(alone, root, shards=1, **learners):
     if not root.exists():
         shutil.copytree(alone, root, ignore=shutil.ignore_patterns("work"))
     params = yaml.safe_load((root / "params.yaml").read_text())
-    for stage in ("sft", "rl"):
+    for stage in LEARN:
         params["set"][stage]["learners"] = learners.get(stage, 1)
         params["set"][stage]["shards"] = shards if stage in learners else 1
     (root / "params.yaml").write_text(yaml.safe_dump(params))
-    before = {s: (root / f"artifacts/plan/{s}.json").read_bytes() for s in ("sft", "rl")}
+    before = {s: (root / f"artifacts/plan/{s}.json").read_bytes() for s in LEARN}
     with contextlib.chdir(root):
         plan.write(root)
-    assert before == {s: (root / f"artifacts/plan/{s}.json").read_bytes() for s in ("sft", "rl")}, "place is identity"
+    assert before == {s: (root / f"artifacts/plan/{s}.json").read_bytes() for s in LEARN}, "place is identity"
     for stage in learners:
         shutil.rmtree(root / "artifacts" / stage, ignore_errors=True)
     return root
@@ -119,6 +121,31 @@ def test_the_first_plays_with_whole_weights_what_all_learn_by_shares(alone, tmp_
     run(split, "rl")
     same_curve(alone, split, "rl", 2e-3)
     assert (split / "artifacts/rl/episodes.jsonl").read_bytes() == (alone / "artifacts/rl/episodes.jsonl").read_bytes()
+
+
+@pytest.mark.slow
+def test_pairs_are_learned_by_shares_in_rounds_that_renew_the_reference_and_sample(alone, tmp_path):
+    whole = shutil.copytree(alone, tmp_path / "whole")
+    params = yaml.safe_load((whole / "params.yaml").read_text())
+    params["set"]["prefer"]["rounds"] = [{"every": 2}, {"pairs": "sampled", "renew": True}]
+    params["set"]["reward"]["head"] = {"piece": "ensemble", "heads": 2}
+    (whole / "params.yaml").write_text(yaml.safe_dump(params))
+    with contextlib.chdir(whole):
+        plan.write(whole)
+    for stage in ("preferences", "clean"):
+        small.run(whole, stage)
+    split = planned(whole, tmp_path / "split", shards=2, reward=2, prefer=2)
+    for stage in ("reward", "prefer"):
+        small.run(whole, stage)
+        run(split, stage)
+        same_curve(whole, split, stage, 2e-3)
+        cards = [json.loads((root / f"artifacts/{stage}/card.json").read_text()) for root in (whole, split)]
+        assert cards[0].keys() == cards[1].keys()
+        assert cards[0]["trained_on"] == cards[1]["trained_on"] and cards[0]["pairs"] == cards[1]["pairs"]
+        saved = [load_file(root / f"artifacts/{stage}/model/model.safetensors") for root in (whole, split)]
+        assert saved[0].keys() == saved[1].keys()
+        for name in saved[0]:
+            np.testing.assert_allclose(saved[0][name], saved[1][name], atol=2e-4, err_msg=name)
 
 
 @pytest.mark.slow

@@ -14,6 +14,7 @@ from tasks.planning import code, pieces
 from tasks.planning.resolve import overlaid
 from tasks.runtime import train_loop
 from tasks.runtime.stage import Stage, load
+from training.learner.world import World
 
 pytestmark = pytest.mark.slow
 
@@ -126,6 +127,25 @@ def test_a_stage_that_died_goes_on_to_the_same_bytes(kind, project, monkeypatch)
 def test_what_cannot_be_is_a_sentence(other, said, project):
     with pytest.raises(UserError, match=said):
         play(project, "prefer", **QUICK | other)
+
+
+@pytest.mark.parametrize(
+    ("stage", "other", "said"),
+    [
+        ("prefer", {"rounds": [{}, {"protect": True}]}, r"prefer.rounds\[1\]: protect and layers hold updates"),
+        ("prefer", {"rounds": [{"layers": [0]}]}, r"prefer.rounds\[0\]: protect and layers hold updates"),
+        (
+            "prefer",
+            {"update_rules": [{"piece": "length_penalty"}, {"piece": "earlier_policies"}]},
+            "the update rule earlier_policies reads the policy's whole weights: leave it out, or set shards=1",
+        ),
+        ("reward", {"head": {"piece": "gated"}}, "this head learns beside a body that does not, .* set shards=1"),
+    ],
+)
+def test_what_needs_whole_weights_is_refused_where_they_are_split(stage, other, said, project, monkeypatch):
+    monkeypatch.setattr(f"tasks.stages.{stage}.together", lambda *how: World(mesh="of two"))
+    with pytest.raises(UserError, match=said):
+        play(project, stage, **QUICK | other if stage == "prefer" else {"steps": 3, "pairs_per_step": 4, **other})
 
 
 @pytest.mark.parametrize("head", ["scalar", "ensemble", "gated"])

@@ -20,7 +20,7 @@ from training.model.lora import adapt
 # Float32 sums in another order, after four steps of a rate of 1e-3; in bfloat16 a rounding more is seen at once.
 ALLOWED = {"bfloat16": (2e-3, 5e-3)}
 METRICS, WEIGHTS, WRONG = 1e-5, 5e-5, 1e-3
-KINDS = ("sft", "muon", "lora", "bfloat16", "grpo with old and reference", "dpo", "critic")
+KINDS = ("sft", "muon", "lora", "bfloat16", "grpo with old and reference", "dpo", "kto", "critic", "rewards")
 
 
 @pytest.fixture(scope="module")
