@@ -288,7 +288,7 @@ def from_row(cls: type[T], row: Mapping[str, Any]) -> T:
     """The inverse of `to_row`. Raises ValueError for a row of another schema version."""
     if row.get("schema_version") != SCHEMA_VERSION:
         raise ValueError(
-            f"a {cls.__name__} row has schema version {row.get('schema_version')!r}, this code reads {SCHEMA_VERSION}: re-run the stage that wrote it"
+            f"a {cls.__name__} row has schema version {row.get('schema_version')!r}, this code reads {SCHEMA_VERSION}"
         )
     out: dict[str, Any] = {}
     for f in fields(cls):  # type: ignore[arg-type]

@@ -44,7 +44,12 @@ class Ledger:
         """run: what makes a run what it is (seed, settings). A ledger of another run is refused, never mixed with."""
         self.path, self.said = Path(path), ""
         self._lock = None if str(path) == ":memory:" else _hold(self.path)
-        self._db = sqlite3.connect(self.path, isolation_level=None)
+        try:
+            self._db = sqlite3.connect(self.path, isolation_level=None)
+        except sqlite3.OperationalError as e:  # a folder, or a file of somebody else
+            if self._lock is not None:
+                self._lock.close()
+            raise ValueError(f"{path} cannot be opened ({e}): remove it, or name another file") from e
         try:
             self._open()
             wrong, upto = self._damage()

@@ -72,9 +72,7 @@ def _drawn(stage: Stage, source: str, table: str, cls: type) -> list[Any]:
 
 
 def _ids(path: Any) -> list[str]:
-    import pyarrow.parquet
-
-    return pyarrow.parquet.read_table(path, columns=["id"]).column("id").to_pylist()
+    return tables.raw(path, ["id"]).column("id").to_pylist()
 
 
 def _sums(model: Any, rows: Sequence[Row], device: str, reduce: Callable[[Any, Any], Any]) -> np.ndarray:

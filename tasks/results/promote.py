@@ -21,12 +21,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlparse
 
-import pyarrow.parquet
 
 from tasks.core.errors import UserError, nearest
 from tasks.runtime import dvc
 from tasks.runtime.stage import REMEDY, file_digest
-from tasks.storage import commit
+from tasks.storage import commit, tables
 from tasks.tracking import observe, spool
 from training.metrics.paired import paired
 
@@ -270,9 +269,8 @@ def _card(root: Path) -> dict[str, Any]:
 def held_out_scores(root: Path, model: str) -> dict[str, list[float]]:
     """Problem id -> scores of the model's samples on the held-out questions (its run of the stage `evaluate`), NaN
     where unscorable."""
-    table = pyarrow.parquet.read_table(
-        root / "artifacts" / "evaluate" / "scores.parquet", columns=["run", "problem", "score"]
-    )
+    path = root / "artifacts" / "evaluate" / "scores.parquet"
+    table = tables.raw(path, ["run", "problem", "score"])
     out: dict[str, list[float]] = {}
     for row in table.to_pylist():
         if row["run"] == model:

@@ -200,21 +200,30 @@ def write(path: Path, values: Iterable[T], cls: type[T]) -> int:
     return len(rows)
 
 
-def read(path: Path, cls: type[T]) -> list[T]:
-    """The values of a file written by `write`. Raises UserError where the file is missing, unreadable, of another
-    version, or breaks the schema."""
+def raw(path: Path, columns: list[str] | None = None) -> pyarrow.Table:
+    """A Parquet file as it lies there. Raises UserError where it is missing or unreadable."""
     try:
-        table = pyarrow.parquet.read_table(path)
+        return pyarrow.parquet.read_table(path, columns=columns)
     except FileNotFoundError:
         raise UserError(f"{path} does not exist: run the stage that writes it (`dvc repro`)") from None
     except (pyarrow.ArrowException, OSError) as e:  # pages that were changed are an OSError without a number
         if getattr(e, "errno", None):
             raise
         raise UserError(f"{path} is not a Parquet file ({e}): re-run the stage that writes it (`dvc repro`)") from None
+
+
+def read(path: Path, cls: type[T]) -> list[T]:
+    """The values of a file written by `write`. Raises UserError where the file is missing, unreadable, of another
+    version, or breaks the schema."""
+    table = raw(path)
     _sound(table, cls, path, "was read")
-    return [
-        from_row(cls, {k: tuple(v) if isinstance(v, list) else v for k, v in row.items()}) for row in table.to_pylist()
-    ]
+    rows = [{k: tuple(v) if isinstance(v, list) else v for k, v in row.items()} for row in table.to_pylist()]
+    try:
+        return [from_row(cls, row) for row in rows]
+    except (ValueError, TypeError, KeyError) as e:
+        raise UserError(
+            f"{path}: {e}: it is damaged or of another version; re-run the stage that writes it (`dvc repro`)"
+        ) from None
 
 
 def _sound(table: pyarrow.Table, cls: type, path: Path, when: str) -> None:

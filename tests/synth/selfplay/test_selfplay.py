@@ -379,6 +379,9 @@ def test_a_row_is_written_once_and_never_changed(tmp_path):
     (tmp_path / "text.db").write_text("no database at all, but long enough to be read as one")
     with pytest.raises(ValueError, match="no ledger"):
         Ledger(tmp_path / "text.db", {})
+    (tmp_path / "folder.db").mkdir()
+    with pytest.raises(ValueError, match="folder.db cannot be opened .*: remove it, or name another file"):
+        Ledger(tmp_path / "folder.db", {})
 
 
 def damaged(path, change):
