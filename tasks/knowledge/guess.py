@@ -21,6 +21,7 @@ from synth.knowledge.sources.rdf_triples import FORMATS
 from synth.knowledge.sources.sheet_records import rows as sheet_rows
 from synth.knowledge.words import label_of, singular
 from tasks.core.errors import UserError
+from tasks.core.cells import delimiter
 
 DATABASES = (".sqlite", ".sqlite3", ".db", ".sql")
 _SOME = 2000  # records that are looked at
@@ -62,7 +63,7 @@ def guess(path: Path) -> dict[str, Any]:
     if suffix == ".xlsx":
         return _sheet(source, path)
     if suffix in (".csv", ".tsv", ".tab"):
-        mark = _delimiter(path)
+        mark = delimiter(path)
         some = _rows(path, mark)
         if mark == "," and {"subject", "relation", "object"} <= {c.lower() for c in (some[0] if some else {})}:
             return {"kind": "csv_triples", **source}
@@ -145,20 +146,12 @@ def _first_rows(path: Path) -> list[dict[str, Any]]:
     return batch.to_pylist() if batch is not None else []
 
 
-def _delimiter(path: Path) -> str:
-    """What separates the cells of the first line: the tab, semicolon or bar where it stands there oftener than the
-    comma."""
-    with path.open(encoding="utf-8-sig", errors="replace", newline="") as lines:
-        head = lines.readline()
-    return max(",\t;|", key=head.count)
-
-
-def _rows(path: Path, delimiter: str) -> list[dict[str, str]]:
+def _rows(path: Path, mark: str) -> list[dict[str, str]]:
     """The first rows of a table, by column."""
     with path.open(encoding="utf-8-sig", errors="replace", newline="") as lines:
         head = lines.read(_BYTES)
     try:
-        rows = [[c.strip() for c in row] for _, row in islice(csv_lines(head, str(path), delimiter=delimiter), _SOME)]
+        rows = [[c.strip() for c in row] for _, row in islice(csv_lines(head, str(path), delimiter=mark), _SOME)]
     except ValueError:  # the reader says it, with its place
         return []
     rows = [row for row in rows if row]

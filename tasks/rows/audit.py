@@ -42,7 +42,7 @@ from synth.preferences.cleaners._length import longer_wins
 from synth.preferences.imported import Reader, Row
 from synth.types import PreferencePair, Quarantined
 from tasks.core.errors import UserError
-from tasks.rows.files import LINES
+from tasks.rows.files import LINES, parsed
 from tasks.rows.files import rows as rows_of
 
 PIECE = 8 << 20  # bytes of the file that a worker reads at once
@@ -168,9 +168,10 @@ def audit(
             else None
         )
         if rows is None or not len(rows.at):
-            raise UserError(
-                f"{reader.name} has no pair: {dict(Counter(q.reason for q in quarantined)) or 'it is empty'}"
-            )
+            reasons = Counter(q.reason for q in quarantined)
+            why = ", ".join(f"{n} {reason}" for reason, n in sorted(reasons.items())) or "it is empty"
+            first = f"; the first: {quarantined[0].id}: {quarantined[0].evidence}" if quarantined else ""
+            raise UserError(f"{reader.name} has no pair: {why}{first}")
         del tables
         faults = judge(rows, lambda wanted: _sets(pool, path, rows, wanted, reader), threshold)
     faults.sort()
@@ -253,10 +254,7 @@ def _read(piece: tuple[str, int, int, Reader]) -> tuple[Rows, list[Quarantined],
         if not line.strip():
             continue
         at.append(offset)
-        try:
-            items.append((str(lines), json.loads(line)))
-        except (ValueError, RecursionError) as e:
-            items.append(Quarantined(id=str(lines), stage="import", reason="not_json", evidence=f"{e}: {line[:200]!r}"))
+        items.append(parsed(str(lines), line))
     begins = {(q.id if isinstance(q, Quarantined) else q[0]): offset for q, offset in zip(items, at, strict=True)}
     try:
         read_pairs = list(reader.pairs(items))

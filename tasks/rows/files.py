@@ -15,6 +15,7 @@ from typing import Any
 from synth.preferences.imported import Reader, Row
 from synth.types import Quarantined
 from tasks.core.errors import UserError
+from tasks.core.cells import delimiter
 
 KINDS = {".json": "json", ".csv": "csv", ".tsv": "csv", ".parquet": "parquet", ".arrow": "arrow"}
 LINES = (".jsonl", ".ndjson")
@@ -73,19 +74,22 @@ def _lines(paths: list[Path]) -> Iterator[Row | Quarantined]:
                 place = f"{path.name} line {number}"
                 if not line.strip():
                     continue
-                try:
-                    yield place, json.loads(line)
-                except UnicodeDecodeError as e:
-                    yield Quarantined(
-                        id=place, stage="import", reason="not_utf8", evidence=f"byte {e.start}: {line[:200]!r}"
-                    )
-                except (ValueError, RecursionError) as e:
-                    yield Quarantined(id=place, stage="import", reason="not_json", evidence=f"{e}: {line[:200]!r}")
+                yield parsed(place, line)
+
+
+def parsed(place: str, line: bytes) -> Row | Quarantined:
+    """(place, value) of one line of JSON; a Quarantined that says why where it is none."""
+    try:
+        return place, json.loads(line)
+    except (ValueError, RecursionError) as e:
+        encoded = f"byte {e.start}" if isinstance(e, UnicodeDecodeError) else "a zero byte" if b"\0" in line else ""
+        why, where = ("not_utf8", f"{encoded}: save the file as UTF-8") if encoded else ("not_json", str(e))
+        return Quarantined(id=place, stage="import", reason=why, evidence=f"{where}: {line[:200]!r}")
 
 
 def _loaded(where: str, files: list[Path], split: str) -> Iterator[Row]:
     kind = KINDS[files[0].suffix]
-    knobs = {"sep": "\t"} if files[0].suffix == ".tsv" else {}
+    knobs = {"sep": "\t" if files[0].suffix == ".tsv" else delimiter(files[0])} if kind == "csv" else {}
     return _from(
         where,
         lambda d: d.load_dataset(kind, data_files=[str(f) for f in files], split="train", streaming=True, **knobs),

@@ -188,6 +188,22 @@ def test_broken_lines_are_set_aside(tmp_path):
     ]
 
 
+def test_a_file_in_another_encoding_is_named(tmp_path):
+    path = tmp_path / "x.jsonl"
+    text = json.dumps({**PAIR, "prompt": "é"}, ensure_ascii=False) + "\n"
+    for encoding in ("latin-1", "utf-16-le"):
+        path.write_bytes(text.encode(encoding) * 2)
+        first = next(rows(str(path)))
+        assert first.reason == "not_utf8" and "save the file as UTF-8" in first.evidence, encoding
+
+
+@pytest.mark.parametrize("mark", [";", "|", "\t"])
+def test_cells_of_a_csv_are_separated_by_what_its_first_line_says(tmp_path, mark):
+    lines = [[*PAIR], ["a, b, c", *list(PAIR.values())[1:]]]
+    (tmp_path / "x.csv").write_text("".join(mark.join(line) + "\n" for line in lines))
+    assert [list(row.values()) for _, row in rows(str(tmp_path / "x.csv"))] == lines[1:]
+
+
 def test_what_is_not_there_is_a_sentence(tmp_path):
     with pytest.raises(UserError, match="does not exist: give a file, a folder"):
         rows(str(tmp_path / "none.jsonl"))

@@ -290,7 +290,7 @@ def test_clean_and_audit_read_by_the_same_options(tmp_path, capsys):
     ("name", "text", "sentence"),
     [
         ("x.jsonl", '{"good": 1, "bad": 2}\n', "has the columns good, bad, which make no pairs"),
-        ("x.jsonl", "[1]\n", r"has no pair: \{'not_an_object': 1\}"),
+        ("x.jsonl", "[1]\n", "has no pair: 1 not_an_object; the first: line 1: "),
         ("x.jsonl", "", "has no pair: it is empty"),
     ],
 )
