@@ -333,11 +333,12 @@ def _table(root: Path) -> None:
             heads = list(dict.fromkeys(name for values in values_of.values() for name in values))
             cells = [[m, *(_cell(_first(values.get(h, {}))) for h in heads)] for m, values in values_of.items()]
             _aligned([[what, *heads], *cells] if heads else [])
-    trained = next((s for s in ("rl", "prefer", "sft") if (root / "artifacts" / s / "model").exists()), "rl")
-    print(
-        "Look next:  reports/index.html (curves, episodes, what was dropped)   espalier ui (MLflow)   "
-        f"espalier chat artifacts/{trained}/model"
-    )
+    models = [f"artifacts/{s}/model" for s in ("rl", "prefer", "sft")]
+    ways = ["reports/index.html (curves, episodes, what was dropped)"] * (root / "reports" / "index.html").exists()
+    ways.append("espalier ui (MLflow)")
+    # a policy of actions has no tokenizer and no words
+    ways += [f"espalier chat {m}" for m in models if (root / m / "tokenizer_config.json").exists()][:1]
+    print("Look next:  " + "   ".join(ways))
 
 
 def _first(metrics: dict[str, Any]) -> Any:

@@ -12,7 +12,7 @@ import pytest
 
 from flows import cli
 from flows.cli.completion import SCRIPTS, words
-from flows.cli.run import seconds
+from flows.cli.run import _table, seconds
 from tasks.core.errors import UserError
 from tasks.core.paths import CODE
 from tasks.planning.config import read_yaml
@@ -202,3 +202,17 @@ sys.exit(main(["run", sys.argv[1]]))
         assert done.returncode == 0, done.stderr
         assert "dvc says something" in done.stderr
         assert json.loads(done.stdout) == {"models": {}} if mode == "--json" else done.stdout == ""
+
+
+def test_the_end_of_a_run_names_what_is_there(tmp_path, capsys):
+    def end():
+        _table(tmp_path)
+        return capsys.readouterr().out.splitlines()[-1]
+
+    for stage, file in (("sft", "tokenizer_config.json"), ("rl", "config.json")):  # rl: a policy of actions
+        (tmp_path / "artifacts" / stage / "model").mkdir(parents=True)
+        (tmp_path / "artifacts" / stage / "model" / file).write_text("{}")
+    assert end() == "Look next:  espalier ui (MLflow)   espalier chat artifacts/sft/model"
+    (tmp_path / "reports").mkdir()
+    (tmp_path / "reports" / "index.html").write_text("")
+    assert "reports/index.html" in end()
