@@ -732,7 +732,8 @@ def dry(name: str, steps: int = STEPS, without: int | None = None) -> tuple[Log,
         if "evaluate" in ran:
             _stand_in(room, base, stages["evaluate"].params["models"], ran)
         prefixes = tuple(_tags(stages))
-        script = lambda: Script(_problems(room.root), prefixes=prefixes)  # noqa: E731
+        opens = any("open" in str(one.get("formula", "")) for one in stages["rl"].params["rewards"])
+        script = lambda: Script(_problems(room.root), prefixes=prefixes, opens=opens)  # noqa: E731
         bits = 6 if stages["rl"].params["corrections"] else 0
         with _watching(log, room, script, bits):
             for stage in ran:

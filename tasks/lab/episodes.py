@@ -82,6 +82,28 @@ class Noted(Single):
         return reply, over, score
 
 
+@dataclass(frozen=True)
+class Readings(Single):
+    """Up to four calls, each a search or a page, then one answer. Part `kept`: something was searched, a page was
+    opened right after every search, and the answer is right."""
+
+    def start(self, problem: Problem, tools: Mapping[str, Any]) -> tuple[dict, list[Message]]:
+        state, messages = super().start(problem, tools)
+        return {**state, "acts": ""}, messages
+
+    def step(self, state: dict, text: str) -> tuple[list[Message], bool, Score | None]:
+        act = {"<search>": "s", "<open>": "o"}.get(text[: text.find(">") + 1])
+        if act and len(state["acts"]) < 4:
+            state["acts"] += act
+            return [Message(role="tool", content=f"t{len(state['acts'])}")], False, None
+        reply, over, score = super().step(state, text)
+        if isinstance(score, Scored):
+            acts = state["acts"]
+            read = "s" in acts and not acts.replace("so", "o").count("s")
+            score = Scored(value=score.value, parts={**score.parts, "kept": float(read and score.value == 1.0)})
+        return reply, over, score
+
+
 def _problem(prompt: str, right: str, env: str, verifier: str = "exact", **more: Any) -> Problem:
     return Problem.make(
         prompt=prompt, answer=right, verifier=verifier, env=env, family=more.pop("family", env), split="train", **more
@@ -280,6 +302,20 @@ def trails() -> Stage:
     return Stage(problems, says, (host,), {"search": host}, {"search": find})
 
 
+def readers() -> Stage:
+    """Six questions, six in ten of whose answers are right, after up to four calls: a search or a page alike, and one
+    turn in five answers."""
+    problems = tuple(_problem(f"q{x}", "bcdf"[i % 4], "readings") for i, x in enumerate("bcdfgh"))
+
+    def says(p: Problem, t: int, heard: str) -> Mapping[str, float]:
+        left = 1.0 if t == 4 else 0.2
+        calls = {} if t == 4 else {"<search>z</search>": 0.4, "<open>z</open>": 0.4}
+        return calls | {answer(x): left * (0.6 if x == p.answer else 0.4 / 3) for x in "bcdf"}
+
+    host = Readings(0.0, "")
+    return Stage(problems, says, (host,), {"readings": host})
+
+
 def partners() -> Stage:
     """Six questions of which each of two agents sees half. What the first knows is said in few words or in many, and
     the second then answers rightly eight times in ten; one in five answers at once, rightly one time in four."""
@@ -362,6 +398,7 @@ WORLDS: dict[str, Callable[[], Stage]] = {
         buyers,
         strategies,
         trails,
+        readers,
         partners,
         judges,
         benches,

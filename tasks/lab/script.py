@@ -102,11 +102,13 @@ class Script:
     actions, turns before the answer take them.
 
     problems   those that may be asked       words   of the working        prefixes   other texts that may stand before an answer
+    opens      whether a search is followed by a page, as a declared formula wants it
     """
 
     problems: Sequence[Problem]
     words: str = "so that we can see what it is and find the way from here"
     prefixes: Sequence[str] = ()
+    opens: bool = False
     _of: dict[str, Problem] = field(default_factory=dict)
 
     def __call__(self, heard: str, turn: int, seed: int) -> str:
@@ -115,6 +117,8 @@ class Script:
         env = next((env for words, env in SAID.items() if words in heard), problem.env if problem else "")
         act = ACTS.get(env)
         problem = problem or (self.problems[0] if self.problems else None)
+        if self.opens and problem and heard.rfind("</search>") > heard.rfind("</open>") and rng.random() < 0.8:
+            return f"<open>{problem.answer}</open>"
         if act is not None and problem is not None and (text := act(problem, heard, turn, rng)):
             return text
         return self.working(rng) + self.answer(problem, rng, told=problem is not None and _told(problem, heard))
