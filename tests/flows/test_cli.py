@@ -254,6 +254,7 @@ def test_run_asks_dvc_and_prints_the_table(project, capsys, monkeypatch):
             }
         )
     )
+    (project / "reports/index.html").write_text("<html></html>")
     commit.seal(project / "reports")
     text = said(capsys, "run")
     assert asked[0][0] == ["repro"] and asked[0][1]["ESPALIER_EXECUTION"].startswith("run-")

@@ -12,9 +12,9 @@ the reward so far is at least 0.5.
     outer_nonlinear   the group's mean J_k of x_k = share of the turns in which name k of `over` holds is worth u(J) = sum_k log(J_k +
                       eps) or min_k J_k; R = sum_k x_k du/dJ_k, the first order of it
 
-Shapes: one reward per rollout in (replaced) and out; unscorable stays NaN. Raises ValueError for an objective that lacks its
-declaration or cannot be read. Regularised objectives are the stage's `regularisers`. Leaves out limit averages, orders of
-trajectories and policies, and the translation of one formalism into another.
+What is not declared asks for the right answer alone. Shapes: one reward per rollout in (replaced) and out; unscorable stays
+NaN. Raises ValueError for an objective that cannot be read. Regularised objectives are the stage's `regularisers`. Leaves out
+limit averages, orders of trajectories and policies, and the translation of one formalism into another.
 """
 
 from __future__ import annotations
@@ -50,14 +50,13 @@ def declared(
     utility: Literal["log", "min"] = "log",
     eps: float = 0.01,
 ) -> Rewards:
-    needed = {"markov": "weights", "reward_machine": "machine", "ltl": "formula", "outer_nonlinear": "over"}
-    if (
-        spec not in needed
-        or not {"weights": weights, "machine": machine, "formula": formula, "over": over}[needed[spec]]
-    ):
-        raise ValueError(
-            f"declared: spec is {spec} and its knob {needed.get(spec, 'none')} is empty: declare the objective there"
-        )
+    weights, machine, over = (
+        weights or {"right": 1.0},
+        machine or (("start", "right", "end", 1.0),),
+        over or ("right",),
+    )
+    if not formula:
+        raise ValueError("declared: the formula is empty: write one, such as 'F right'")
     out = []
     for group, r in zip(groups, rewards, strict=True):
         traces = [trace(rollout, x) for rollout, x in zip(group.rollouts, r, strict=True)]
@@ -69,7 +68,7 @@ def declared(
         elif spec == "reward_machine":
             paid = [run(machine, t) for t in traces]
         else:
-            paid = [sum(float((weights or {}).get(p, 0.0)) for names in t for p in names) for t in traces]
+            paid = [sum(float(weights.get(p, 0.0)) for names in t for p in names) for t in traces]
         out.append(np.where(np.isnan(r), np.nan, np.array(paid, dtype=np.float64)))
     return out
 
