@@ -95,6 +95,12 @@ def test_right_holds_in_the_last_turn_alone_and_unscorable_stays():
     assert paid[0] == 0.5 and np.isnan(paid[1])  # the mean is of those that are scored
 
 
+@pytest.mark.parametrize("spec", ["markov", "reward_machine", "ltl", "outer_nonlinear"])
+def test_what_is_not_declared_asks_for_the_right_answer_alone(spec):
+    paid = pay(["ab", "a"], [1.0, 0.0], spec=spec)
+    assert paid[0] > 0.0 and paid[1] == 0.0
+
+
 @pytest.mark.parametrize(
     ("knobs", "said"),
     [
@@ -102,8 +108,7 @@ def test_right_holds_in_the_last_turn_alone_and_unscorable_stays():
         ({"formula": "a b"}, "cannot be read at 'b'"),
         ({"formula": "a & U"}, "cannot be read at 'U'"),
         ({"formula": "a + b"}, r"has '\+' in it"),
-        ({"formula": ""}, "its knob formula is empty"),
-        ({"spec": "markov"}, "its knob weights is empty"),
+        ({"formula": ""}, "the formula is empty"),
         ({"spec": "reward_machine", "machine": [["u", "a", 1.0]]}, "give all four"),
     ],
 )
