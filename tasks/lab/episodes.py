@@ -11,13 +11,14 @@ from __future__ import annotations
 import copy
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
 
+from synth.families.translations import translations
 from synth.types import Message, Problem, Sampling, Score, Scored, seed_for
 from tasks.lab.arena import Arena, World, answer
 from training.env import Env
@@ -316,6 +317,23 @@ def readers() -> Stage:
     return Stage(problems, says, (host,), {"readings": host})
 
 
+def velic() -> Stage:
+    """Six sentences to be translated. Who does what to whom is right one time in four each, independently, so that a
+    whole sentence is right one time in sixty-four; one text in ten has no thoughts before it."""
+    made = (translations(0, "train", i) for i in range(12))
+    problems = tuple(replace(p, env="single") for p in made if isinstance(p, Problem))[:6]
+    others = [p.answer.split() for p in problems]  # the who does the what
+
+    def says(p: Problem, t: int, heard: str) -> Mapping[str, float]:
+        own = p.answer.split()
+        kinds = [[own[k], *[x for x in dict.fromkeys(o[k] for o in others) if x != own[k]][:3]] for k in (1, 2, 4)]
+        texts = [answer(f"the {a} {b} the {c}") for a, b, c in product(*kinds)]
+        return dict.fromkeys(("<think>so</think>" + x for x in texts), 0.9) | dict.fromkeys(texts, 0.1)
+
+    host = single()
+    return Stage(problems, says, (host,) * 4, {"single": host})
+
+
 def partners() -> Stage:
     """Six questions of which each of two agents sees half. What the first knows is said in few words or in many, and
     the second then answers rightly eight times in ten; one in five answers at once, rightly one time in four."""
@@ -399,6 +417,7 @@ WORLDS: dict[str, Callable[[], Stage]] = {
         strategies,
         trails,
         readers,
+        velic,
         partners,
         judges,
         benches,

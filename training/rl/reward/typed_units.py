@@ -44,7 +44,7 @@ def typed_units(
     for group, r in zip(groups, rewards, strict=True):
         paid = []
         for rollout, x in zip(group.rollouts, r, strict=True):
-            written = units(_last(rollout), types)
+            written = units(last_turn(rollout), types)
             order = (
                 float(written[:1] == [first]) + float(all(a != b for a, b in zip(written, written[1:], strict=False)))
             ) / 2
@@ -63,6 +63,6 @@ def units(text: str, types: Sequence[str]) -> list[str]:
     return spans if not before[at:].strip() and set(spans) <= set(types) else []
 
 
-def _last(rollout: Rollout) -> str:
+def last_turn(rollout: Rollout) -> str:
     """The last turn of the model."""
     return next((m.content for m in reversed(rollout.info.get("messages", ())) if m.role == "assistant"), rollout.text)
