@@ -6,7 +6,7 @@ verb in the past, "ne" joins two sentences. English puts the before each noun an
     "tomu gar lo sela pik", tomu = dog, gar = old, sela = cat, pik = help   ->   the old dog helps the cat
 
 Certificate: both sentences made from the drawn words against the sentence parsed and put into English by the words of the
-text. Difficulty axes: sentences, adjectives, kinds of endings. `glosses` reads what a scorer without a reference needs.
+text. Difficulty axes: sentences, adjectives, kinds of endings.
 """
 
 from __future__ import annotations
@@ -104,14 +104,6 @@ def _velic(phrase: Phrase) -> str:
 def _english(phrase: Phrase) -> str:
     noun, adjective, plural = phrase
     return " ".join(["the", *([ADJECTIVES[adjective]] if adjective else []), NOUNS[noun] + ("s" if plural else "")])
-
-
-def glosses(question: str) -> list[str]:
-    """The English of every word of the sentence, endings left out, in the order of Velic. Raises Refused for a text of
-    another family."""
-    found = WORDINGS.read(question)
-    words = dict(pair.split(" = ") for pair in found["words"].split(", "))
-    return [_looked_up(word, words)[0] for word in found["text"].split() if word not in ("lo", "ne")]
 
 
 def _looked_up(word: str, words: dict[str, str]) -> tuple[str, bool]:

@@ -5,10 +5,10 @@ import sys
 import numpy as np
 import pytest
 
-from synth.families.translations import GRAMMAR, WORDINGS, glosses, solve
+from synth.families.translations import GRAMMAR, WORDINGS, solve, translations
 from synth.types import Problem
 from training.rl.reward import translation_quality as piece
-from training.rl.reward.translation_quality import adequacy, lexical, translation_quality
+from training.rl.reward.translation_quality import adequacy, glosses, lexical, translation_quality
 
 WORDS = "gar = old, pik = help, sela = cat, tomu = dog"
 QUESTION = WORDINGS.write(text="tomuri gar lo sela pikta", grammar=GRAMMAR, words=WORDS)
@@ -38,6 +38,12 @@ def test_the_grammar_by_hand():
     assert solve(QUESTION) == RIGHT and glosses(QUESTION) == ["dog", "old", "cat", "help"]
     two = WORDINGS.write(text="sela lo tomuri pik ne sela lo sela pik", grammar=GRAMMAR, words=WORDS)
     assert solve(two) == "the cat helps the dogs and the cat helps the cat"
+
+
+@pytest.mark.parametrize("level", [1, 2, 3, 4])
+def test_a_right_translation_is_adequate_in_every_wording(level):
+    made = [translations(3, "train", i, levels=[level]) for i in range(40)]
+    assert all(adequacy(p.answer, p) == 1.0 for p in made)
 
 
 def test_sentence_bleu_by_hand():
@@ -74,7 +80,7 @@ def test_modes_add_up_behind_the_gate():
 
 def test_a_problem_without_words_is_a_sentence():
     other = Said("<think>a</think><answer>b</answer>", problem("What is 2 + 2?"))
-    with pytest.raises(ValueError, match="none of the family translations.*set mode to lex"):
+    with pytest.raises(ValueError, match="lists no words.*set mode to lex"):
         translation_quality([Of(other)], [np.zeros(1)], {}, np.random.default_rng(0))
 
 

@@ -9,9 +9,9 @@
           (each once, with or without an English ending, in any order)
 
 Shapes: one reward per rollout in (replaced) and out; unscorable stays NaN. The form: <think>, then <answer>, nothing beside
-them. Raises ValueError where sacreBLEU is not installed, and in the modes sem and mix for a problem of a family other than
-`translations`, whose text lists the words. The paper's reference-free model (COMETKiwi) is stood in for by Sem, which
-knows words and neither order nor endings: alone, it is satisfied by a list of words.
+them. Raises ValueError where sacreBLEU is not installed, and in the modes sem and mix for a problem whose text lists no
+words with their translations, as those of the family `translations` do. The paper's reference-free model (COMETKiwi) is
+stood in for by Sem, which knows words and neither order nor endings: alone, it is satisfied by a list of words.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ from typing import Literal
 
 import numpy as np
 
-from synth.families.translations import glosses
 from synth.types import Problem
 from training.rl.reward.typed_units import last_turn
 from training.types import Group, Rewards
 
 _FORM = re.compile(r"\s*<think>[^<]*</think>\s*<answer>([^<]*)</answer>\s*")
+_LISTED = re.compile(r"\b([a-z]+) = ([a-z]+)\b")
+_WORD = re.compile(r"\b([a-z]+?)(?:ri|ta)?\b(?! =)")
 _SMALL = {"the", "and"}
 
 
@@ -78,12 +79,11 @@ def _metric(name: Literal["bleu", "chrf"]) -> Callable[[str, Sequence[str]], flo
 
 def adequacy(answer: str, problem: Problem) -> float:
     """Sem of an answer. Raises ValueError for a problem whose text lists no words."""
-    try:
-        wanted = glosses(problem.question)
-    except ValueError:
+    wanted = glosses(problem.question)
+    if not wanted:
         raise ValueError(
-            f"translation_quality: problem {problem.id} is none of the family translations, whose text lists the words: set mode to lex"
-        ) from None
+            f"translation_quality: problem {problem.id} lists no words with their translations (one = other), as those of the family translations do: set mode to lex"
+        )
     said = [word for word in answer.split() if word not in _SMALL]
     left = list(wanted)
     for word in said:
@@ -91,3 +91,11 @@ def adequacy(answer: str, problem: Problem) -> float:
         if stem is not None:
             left.remove(stem)
     return 2 * (len(wanted) - len(left)) / (len(wanted) + len(said))
+
+
+def glosses(question: str) -> list[str]:
+    """The English of every word of the sentence in a question, endings left out, in its order; none where no words are
+    listed."""
+    words = dict(_LISTED.findall(question))
+    found = (words.get(m[0]) or words.get(m[1]) for m in _WORD.finditer(question))
+    return [english for english in found if english is not None]
