@@ -148,7 +148,7 @@ def exact(p: Problem) -> tuple[Forms, Forms]:
     gold = p.answer
     right: Forms = wrapped(gold) | {
         "capitals": gold.upper(),
-        "article": f"the {gold}",
+        "article": None if gold.startswith("the ") else f"the {gold}",
         "full-width": "".join(chr(ord(c) + 0xFEE0) if "!" <= c <= "~" else c for c in gold),
     }
     wrong: Forms = beside(gold) | {
