@@ -14,6 +14,10 @@ BROWSER = next(
 )
 
 
+class Leaving(AssertionError):
+    """The page went elsewhere while it was asked."""
+
+
 class Page:
     def __init__(self, socket):
         self.socket, self.n = socket, 0
@@ -24,6 +28,8 @@ class Page:
         while True:
             answer = json.loads(self.socket.recv(timeout=240))
             if answer.get("id") == self.n:
+                if answer.get("error", {}).get("code") == -32000:
+                    raise Leaving(answer)
                 assert "error" not in answer, answer
                 return answer["result"]
 
@@ -38,8 +44,9 @@ class Page:
 
     def wait(self, until, seconds=60):
         for _ in range(seconds * 5):
-            if self.run(f"!!({until})"):
-                return
+            with contextlib.suppress(Leaving):  # a page that is just leaving shows nothing yet: the next one is asked
+                if self.run(f"!!({until})"):
+                    return
             time.sleep(0.2)
         raise AssertionError(f"never true: {until}; the page says: {self.text()[:1500]}")
 
