@@ -44,6 +44,7 @@ test-fast: $(STAMP) ## every test function that is not slow, the first and last 
 lint: $(STAMP) ## what pre-commit checks, over everything: style, and the subject of the last commit
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	@! git grep -nE '^(<<<<<<<|>>>>>>>)( |$$)' || { echo "error: a conflict of a merge was left in these files: keep what is right and delete the marks" >&2; exit 1; }
 	@if git rev-parse -q --verify HEAD >/dev/null; then git log -1 --format=%B | .ci/commit-msg -; fi
 
 types: $(STAMP) ## pyright over the folders that pyproject.toml lists
