@@ -9,7 +9,8 @@ from typing import Any
 
 def add(commands: Any) -> None:
     p = commands.add_parser(
-        "check", help="run the checks of recipes: hand-computed numbers, and what a policy does in a small world"
+        "check",
+        help="run the checks of recipes: hand-computed numbers; with --behaviour what a policy does in a small world",
     )
     p.add_argument("recipe", metavar="RECIPE", nargs="*", default=[])
     p.add_argument("--all", action="store_true", help="every recipe")
@@ -17,11 +18,9 @@ def add(commands: Any) -> None:
     kind.add_argument(
         "--numeric",
         action="store_true",
-        help="the hand-computed numbers alone (all that --all runs unless told otherwise)",
+        help="the hand-computed numbers: what runs unless told otherwise",
     )
-    kind.add_argument(
-        "--behaviour", action="store_true", help="the behavioural protocols alone: seconds to minutes each"
-    )
+    kind.add_argument("--behaviour", action="store_true", help="the behavioural protocols: seconds to minutes each")
     kind.add_argument(
         "--run",
         dest="whole",  # `run` is what the command calls
@@ -30,9 +29,9 @@ def add(commands: Any) -> None:
         "a second each",
     )
     p.add_argument(
-        "--on-task", action="store_true", help="of the behavioural protocols, those on the project's own tasks alone"
+        "--on-task", action="store_true", help="with --behaviour: only the protocols on the project's own tasks"
     )
-    p.add_argument("--record", action="store_true", help="write what was seen to flows/recipes/evidence")
+    p.add_argument("--record", action="store_true", help="with --behaviour: write the result to flows/recipes/evidence")
     p.set_defaults(run=check)
 
 
@@ -42,18 +41,19 @@ def check(args: argparse.Namespace) -> int:
 
     if bool(args.recipe) == args.all:
         raise UserError("name recipes to check, or give --all (`espalier recipes` lists them)")
+    if (args.on_task or args.record) and not args.behaviour:
+        raise UserError(f"{'--on-task' if args.on_task else '--record'} is for protocols: add --behaviour")
     names = sorted(yaml_files("recipes")) if args.all else args.recipe
     if args.whole:
         return 1 if _run(names) else 0
-    with_protocol = [n for n in names if any(read_recipe(n).get(where) for where in ("behaviour", "on_task"))]
-    failed = 0 if args.behaviour else _numeric(names)
-    if args.behaviour or not (args.numeric or args.all):
-        if args.behaviour and not with_protocol:
-            raise UserError(
-                f"no protocol in {', '.join(names)}: write one under the key `behaviour` (docs/recipes.md says how)"
-            )
-        failed += _behaviour(with_protocol, args.record, ("on_task",) if args.on_task else ("behaviour", "on_task"))
-    return 1 if failed else 0
+    if not args.behaviour:
+        return 1 if _numeric(names) else 0
+    keys = ("on_task",) if args.on_task else ("behaviour", "on_task")
+    if not (with_protocol := [n for n in names if any(read_recipe(n).get(key) for key in keys)]):
+        raise UserError(
+            f"no protocol in {', '.join(names)}: write one under the key `{keys[0]}` (docs/recipes.md says how)"
+        )
+    return 1 if _behaviour(with_protocol, args.record, keys) else 0
 
 
 def _run(names: list[str]) -> int:

@@ -7,6 +7,7 @@ well under half a second; importing torch alone takes longer.
 from __future__ import annotations
 
 import ast
+import copy
 import hashlib
 import re
 from collections.abc import Collection, Iterator, Mapping
@@ -135,8 +136,12 @@ def _opened(args: list[ast.expr], modules: set[str], folders: set[str]) -> None:
 
 
 def source(path: Path) -> Source:
+    return _parsed(path, _stamp(path))
+
+
+def _stamp(path: Path) -> tuple[int, int]:
     stat = path.stat()
-    return _parsed(path, (stat.st_mtime_ns, stat.st_size))
+    return stat.st_mtime_ns, stat.st_size
 
 
 def digest(path: Path) -> str:
@@ -173,7 +178,27 @@ def _literal(node: ast.expr, path: Path, name: str) -> Any:
 
 def knobs(path: Path) -> dict[str, Knob]:
     """Name -> Knob of the function named as the file. A keyword-only argument without a default is no knob: the code
-    passes it."""
+    passes it. Read once for each state of the files that declare them."""
+    known, stamps = _KNOWN.get(path, ({}, {}))
+    if not stamps or any(_stamp(file) != stamp for file, stamp in stamps.items()):
+        known = _knobs(path)
+        homes = {path, *(one.home for _, one in leaves(known))}
+        _KNOWN[path] = known, {file: _stamp(file) for file in homes}
+    return {name: _fresh(knob) for name, knob in known.items()}
+
+
+_KNOWN: dict[Path, tuple[dict[str, Knob], dict[Path, tuple[int, int]]]] = {}  # and the stamps of the files they are in
+
+
+def _fresh(knob: Knob) -> Knob:
+    """The knob with a default that its reader may change."""
+    if not isinstance(knob.default, list | dict):
+        return knob
+    fields = {name: _fresh(one) for name, one in knob.fields.items()}
+    return replace(knob, default=copy.deepcopy(knob.default), fields=fields)
+
+
+def _knobs(path: Path) -> dict[str, Knob]:
     tree = source(path).tree
     function = next(
         (n for n in tree.body if isinstance(n, ast.FunctionDef | ast.ClassDef) and n.name == path.stem), None
@@ -381,11 +406,16 @@ def _fits(node: ast.expr, value: Any, path: Path) -> bool:
     return name not in kinds or (isinstance(value, kinds[name]) and not (name == "int" and isinstance(value, bool)))
 
 
+@cache
+def _below_code(path: Path) -> str | None:
+    return path.relative_to(CODE).as_posix() if path.is_relative_to(CODE) else None
+
+
 def name_of(path: Path) -> str:
     """A file's name in a plan: relative to the code, or to the folder of the user's own pieces; the same on every
     machine."""
-    if path.is_relative_to(CODE):
-        return path.relative_to(CODE).as_posix()
+    if (ours := _below_code(path)) is not None:
+        return ours
     return next((f"own/{path.relative_to(p).as_posix()}" for p in own() if path.is_relative_to(p)), path.name)
 
 

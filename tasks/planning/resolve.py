@@ -9,8 +9,10 @@ mapping without the key `piece` changes knobs of the piece in use. Knobs that be
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -111,11 +113,17 @@ def yaml_files(dotted: str) -> dict[str, Path]:
     does not hide an earlier one."""
     out: dict[str, Path] = {}
     for place in folders(dotted):
-        for path in sorted(place.rglob("*.yaml")):
+        for path in _sorted(tuple(f"{at}/{name}" for at, _, names in os.walk(place) for name in names)):
             if path.stem in out:
                 raise UserError(f"{path} and {out[path.stem]} have the same name: rename yours")
             out[path.stem] = path
     return out
+
+
+@cache
+def _sorted(names: tuple[str, ...]) -> list[Path]:
+    """The YAML files among these, in order. A recipe that extends another asks for the same ones again and again."""
+    return sorted(Path(name) for name in names if name.endswith(".yaml"))
 
 
 def _named(dotted: str, name: str, what: str) -> Path:

@@ -101,3 +101,16 @@ def test_the_command_line_runs_them(capsys, tmp_path, monkeypatch):
     monkeypatch.setenv("ESPALIER_PATH", str(tmp_path))
     assert main(["check", "mine"]) == 1
     assert "advantages[0][0] is 1, expected 2 within 1e-06" in capsys.readouterr().out
+
+
+def test_protocols_run_only_where_they_are_asked_for(capsys, monkeypatch):
+    from flows.cli import check, main
+
+    ran = []
+    monkeypatch.setattr(check, "_behaviour", lambda names, record, keys: ran.append((names, record, keys)) or 0)
+    assert main(["check", "kimi-k1.5"]) == 0 and not ran
+    assert main(["check", "kimi-k1.5", "--behaviour", "--record"]) == 0
+    assert ran == [(["kimi-k1.5"], True, ("behaviour", "on_task"))]
+    assert main(["check", "kimi-k1.5", "--record"]) == 2
+    assert "--record is for protocols: add --behaviour" in capsys.readouterr().err
+    assert main(["check", "kimi-k1.5", "--on-task"]) == 2
