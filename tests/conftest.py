@@ -10,6 +10,11 @@ processes that they start inherit that.
 import os
 import signal
 
+# Read when torch is loaded: threads that wait sleep. By default they spin, which costs many times the work itself where
+# two workers of two threads each share two cores.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+os.environ.setdefault("KMP_BLOCKTIME", "0")
+
 import pytest
 import torch
 from hypothesis import settings
