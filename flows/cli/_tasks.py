@@ -10,7 +10,7 @@ from collections.abc import Mapping
 TASKS = {
     "start here": "init preview run | help doctor completion schema",
     "your data": "kb clean | audit review pairs questions measure search verify families env selfplay",
-    "train": "train recipes | show check",
+    "train": "train recipes | estimate show check",
     "look": "compare why chat | lineage curves transfer ui",
     "operate": "schedule | deploy status stop promote merge export serve sync gc",
 }

@@ -1,14 +1,28 @@
-"""What a run from a pretrained model will take, before anything is loaded: memory of each stage, and time on a CPU."""
+"""What a run from a pretrained model will take, before anything is loaded: memory of each stage, its parts, and time.
+
+Memory is arithmetic over the model's shape (`Size.parts` of training/model/size.py; tests compare it with what torch's
+tracker counts on fake tensors). Time on a CPU goes by a product that is measured; on devices by data sheets and by
+shares of them that are assumed here, and is called predicted.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from training.model.size import Size, size_of
+from tasks.core.errors import UserError
+from tasks.planning.devices import NETWORK, Machines
+from training.model.size import Size, size_by_config, size_of
 
 TRAINED = ("sft", "reward", "prefer", "rl")
+METHODS = ("full", "lora", "qlora")
 LEARNING, SAMPLING = 0.6, 0.3  # of the operations a second that a large product reaches, measured on SmolLM2
+OF_SHEET = 0.4  # of the operations a second that a data sheet names, assumed of training steps
+OF_LINK = 0.7  # of a link's or a memory's bytes a second, assumed
+LAUNCHED = 20 * 6e-6  # seconds a layer takes at least for a token that is sampled: kernels that are launched one by one
+FREE = 0.92  # of a device's memory that a step may be predicted to take: the rest is lost between blocks
 RANK = 16
 
 
@@ -18,29 +32,194 @@ def size(plans: Mapping[str, Mapping[str, Any]]) -> Size | None:
     return size_of(named) if named else None
 
 
+def size_named(name: str) -> Size:
+    """The size of a model of which no weight need be here. Raises UserError."""
+    try:
+        return size_of(name) or size_by_config(name)
+    except ValueError as e:
+        raise UserError(f"estimate: {e}") from e
+
+
 def memory(plans: Mapping[str, Mapping[str, Any]], model: Size) -> dict[str, float]:
-    """Stage that trains -> the bytes that it takes at most."""
-    return {n: of_stage(plans[n], model) for n in TRAINED if n in plans and plans[n]["params"].get("steps")}
+    """Stage that trains -> the bytes that it takes at most: of a device, or on a CPU of all its processes."""
+    out = {}
+    place = (plans.get("_run") or {}).get("place", {})
+    for name in (n for n in TRAINED if n in plans and plans[n]["params"].get("steps")):
+        p, at = plans[name]["params"], place.get(name, {})
+        learners, shards = at.get("learners", 1), at.get("shards", 1)
+        out[name] = of_stage(plans[name], model, shards=shards)
+        if p["device"] == "cpu":
+            out[name] += (learners - 1) * sum(
+                v for k, v in parts(plans[name], model, shards=shards).items() if k not in OF_FIRST
+            )
+    return out
 
 
-def of_stage(made: Mapping[str, Any], model: Size, **other: Any) -> float:
-    """The bytes of one stage; `other` are knobs in the place of its own."""
+OF_FIRST = ("whole model of the first process", "cache")  # parts that the first of several processes has alone
+
+
+def parts(made: Mapping[str, Any], model: Size, *, shards: int = 1, **other: Any) -> dict[str, float]:
+    """Part of a stage -> the bytes that it takes of the process that takes most; `other` are knobs in the place of its
+    own."""
     p = {**made["params"], **other}
     each = 2 if p["dtype"] == "bfloat16" else 4
-    lora = p.get("lora") or {}
-    out = model.training(
-        p["tokens_per_microbatch"],
-        bytes_each=each,
-        lora=lora.get("rank", 0),
-        base=lora.get("base", ""),
-        checkpointing=p.get("gradient_checkpointing", False),
-    )
-    if lora.get("base"):
-        out = max(out, model.loading(each))
+    lora, gpu = p.get("lora") or {}, p["device"] != "cpu"
+    tokens, checkpointing = p["tokens_per_microbatch"], p.get("gradient_checkpointing", False)
+    how = {"bytes_each": each, "checkpointing": checkpointing, "shards": shards, "gpu": gpu}
+    out = model.parts(tokens, lora=lora.get("rank", 0), base=lora.get("base", ""), **how)
     if "reference" in made.get("needs", ()):
-        out += model.parameters * each
-    if "prompts_per_step" in p:
-        out += model.cache(p["prompts_per_step"] * p["samples_per_prompt"], p["sampling"]["max_tokens"], each)
+        frozen = model.parts(0, lora=1, base=lora.get("base", ""), bytes_each=each)["weights"]
+        out["reference"] = frozen if lora.get("base") and "prompts_per_step" in p else model.parameters * each
+    if (p.get("critic") or {}).get("loss"):
+        state = model.parts(0, bytes_each=each, shards=shards)
+        out["critic"] = sum(v for k, v in state.items() if k != "process")
+    if "prompts_per_step" in p and (engine := p["engine"]["name"]) in ("torch", "vllm"):
+        conversations = p["prompts_per_step"] * p["samples_per_prompt"]
+        kept = model.cache(conversations, p["sampling"]["max_tokens"], each)
+        out["cache"] = kept if engine == "torch" else p["engine"]["memory"] * 2**30 + model.parameters * each
+    return out
+
+
+def of_stage(made: Mapping[str, Any], model: Size, *, shards: int = 1, **other: Any) -> float:
+    """The bytes of one stage, of the process that takes most; `other` are knobs in the place of its own."""
+    p = {**made["params"], **other}
+    held = parts(made, model, shards=shards, **other)
+    out = sum(held.values())
+    if p.get("asynchrony", {}).get("piece") == "sync":  # it samples, gives back the cache, and then learns
+        out -= min(held.get("cache", 0.0), sum(held.get(k, 0.0) for k in ("gathered", "activations", "head")))
+    each = 2 if p["dtype"] == "bfloat16" else 4
+    if (p.get("lora") or {}).get("base") and p["device"] == "cpu":  # elsewhere it is loaded into the machine's memory
+        out = max(out, model.loading(each))
+    if shards > 1:  # each process loads all, before it lets go of what is not its share
+        out = max(out, model.loading(each) + 4 * model.parameters / shards + 4 * max(model.root, model.layer))
+    return out
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """How a stage is run: its knobs of place, and `knobs` that take the place of the plan's. `memory` and `time`: part ->
+    bytes of a device, seconds of a step; both predicted."""
+
+    stage: str
+    method: str
+    learners: int
+    shards: int
+    knobs: Mapping[str, Any]
+    memory: Mapping[str, float]
+    total: float
+    time: Mapping[str, float]
+
+    def flags(self, made: Mapping[str, Any]) -> list[str]:
+        """What is to be set, as `espalier run` takes it; what is as planned is left out."""
+        p = made["params"]
+        place = {k: v for k, v in (("learners", self.learners), ("shards", self.shards)) if v > 1}
+        lora = {k: v for k, v in (self.knobs.get("lora") or {}).items() if (p.get("lora") or {}).get(k) != v}
+        own = {k: v for k, v in self.knobs.items() if k != "lora" and p.get(k) != v}
+        said = {**place, **own, **({"lora": lora} if lora else {})}
+        return [f"--set {self.stage}.{flag}" for k, v in said.items() for flag in _flags(k, v)]
+
+
+def settings(name: str, made: Mapping[str, Any], model: Size, at: Machines, method: str) -> Iterator[Setting]:
+    """Every setting that fits of a stage and a method, on at most so many devices."""
+    p = made["params"]
+    own = p.get("lora") or {}
+    lora = {"lora": {"rank": own.get("rank", RANK)} | ({"base": "nf4"} if method == "qlora" else {})}
+    lora = {"lora": {}} if method == "full" else {"lora": {**own, **lora["lora"]}}
+    if "lora" not in p:  # the stage knows no adapters
+        if method != "full":
+            return
+        lora = {}
+    knob = "gradient_checkpointing"
+    ways: list[dict[str, Any]] = [{knob: v} for v in dict.fromkeys([p[knob], True])] if knob in p else [{}]
+    longest = p.get("max_length") or p["sampling"]["max_tokens"]
+    budgets = [t for t in (p["tokens_per_microbatch"] >> i for i in range(6)) if t >= longest] or [longest]
+    for learners in range(1, min(at.devices, rows_of(name, p)) + 1):
+        if at.devices % learners:
+            continue
+        for shards in range(1, learners + 1):
+            if learners % shards or (shards > 1 and method == "qlora") or (shards > at.each and shards % at.each):
+                continue
+            for tokens in budgets:
+                for again in ways:
+                    knobs = {**lora, "tokens_per_microbatch": tokens, **again}
+                    total = of_stage(made, model, shards=shards, **knobs)
+                    if total <= FREE * at.device.memory:
+                        yield Setting(
+                            stage=name,
+                            method=method,
+                            learners=learners,
+                            shards=shards,
+                            knobs=knobs,
+                            memory=parts(made, model, shards=shards, **knobs),
+                            total=total,
+                            time=step(name, {**p, **knobs}, made.get("needs", ()), model, at, learners, shards),
+                        )
+
+
+def smallest(found: list[Setting]) -> Setting | None:
+    """The setting on fewest devices; of these the quickest, and then the one that changes least."""
+    return min(found, key=lambda s: (s.learners, round(sum(s.time.values()), 2), s.shards), default=None)
+
+
+def quickest(found: list[Setting]) -> Setting | None:
+    """The setting whose step takes least time."""
+    return min(found, key=lambda s: (round(sum(s.time.values()), 2), s.learners, s.shards), default=None)
+
+
+def rows_of(name: str, p: Mapping[str, Any]) -> int:
+    """Rows of a step."""
+    rows = {"sft": p.get("rows_per_step", 0), "rl": p.get("prompts_per_step", 0) * p.get("samples_per_prompt", 0)}
+    return rows.get(name, 2 * p.get("pairs_per_step", 0))
+
+
+def step(
+    name: str, p: Mapping[str, Any], needs: Any, model: Size, at: Machines, learners: int, shards: int
+) -> dict[str, float]:
+    """Part of a step -> its seconds, with every row as long as it may be.
+
+    compute  products, forward and backward (6 operations a weight and token, 4 where weights are frozen, 2 more where
+             layers are computed again), attention over pairs of tokens, the reference's pass
+    waiting  what gathering split weights and summing gradients takes beyond the compute of a micro-batch, and the sum of
+             gradients of weights that are whole everywhere
+    optimizer  reading and writing weights, gradients and moments
+    sampling   of the first process: per token of a conversation the weights and the cache are read once
+    """
+    each = 2 if p["dtype"] == "bfloat16" else 4
+    rate = (at.device.half if each == 2 else at.device.single) * OF_SHEET
+    lora = p.get("lora") or {}
+    trained = lora["rank"] * model.matrix * model.layers if lora else model.parameters
+    longest = p.get("max_length") or p["sampling"]["max_tokens"]
+    rows, width = rows_of(name, p), model.heads * model.head_dim
+    passes = p.get("epochs", 1)
+    again = bool(p.get("gradient_checkpointing"))
+    inner = model.parameters - model.root
+    weights = ((4 if lora else 6) + 2 * again) * inner + (4 if lora else 6) * model.vocabulary * model.hidden
+    pairs = (6 + 2 * again) * model.layers * width * longest  # causal: half of 2 x 2 x 3
+    per_token = passes * (weights + pairs) + ("reference" in needs) * 2 * model.parameters
+    micro = max(1, math.ceil(rows * longest / p["tokens_per_microbatch"]))
+    share = math.ceil(micro / learners) / micro  # of the step that the process with most computes
+    compute = rows * longest * per_token * share / rate
+    link = at.link(shards) * OF_LINK
+    if shards > 1:
+        part = (shards - 1) / shards
+        sent = (2 * each * (model.parameters + trained * bool(lora)) + 4 * trained) * part
+        apart = 2 * 4 * trained / shards / (at.link(learners) * OF_LINK) if learners > shards else 0.0
+        moved = passes * math.ceil(micro / learners) * (sent / link + apart)
+        waiting = max(0.0, moved - compute)
+    else:
+        waiting = 2 * 4 * trained * (learners - 1) / learners / (at.link(learners) * OF_LINK) if learners > 1 else 0.0
+    out = {
+        "compute": compute,
+        "waiting": waiting,
+        "optimizer": passes * 34 * trained / shards / (at.device.bandwidth * OF_LINK),
+    }
+    if name == "rl":
+        tokens, fast = p["sampling"]["max_tokens"], at.device.bandwidth * OF_LINK
+        read = model.parameters * each + model.cache(rows, tokens // 2, each)
+        turn = max(read / fast, 2 * model.parameters * rows / rate, model.layers * LAUNCHED)
+        out["sampling"] = tokens * turn
+        if shards > 1:
+            out["sampling"] += 4 * model.parameters / min(link, NETWORK)  # what was learned is brought to the first
     return out
 
 
@@ -51,8 +230,7 @@ def work(plans: Mapping[str, Mapping[str, Any]], model: Size) -> dict[str, float
         if name not in plans:
             continue
         p, needs = plans[name]["params"], plans[name].get("needs", ())
-        rows = {"sft": p.get("rows_per_step", 0), "rl": p.get("prompts_per_step", 0) * p.get("samples_per_prompt", 0)}
-        n = rows.get(name, 2 * p.get("pairs_per_step", 0))
+        n = rows_of(name, p)
         longest = p.get("max_length") or p["sampling"]["max_tokens"]
         passes = 3 * p.get("epochs", 1) + ("reference" in needs) + bool(p.get("gradient_checkpointing"))
         if name == "rl":

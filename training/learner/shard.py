@@ -68,9 +68,9 @@ def of_shares(share: Tensor, target: Tensor) -> Tensor:
 def split(model: nn.Module, world: World) -> nn.Module:
     """A copy of the model, of which each process holds a share; the model is not touched. Half-precision weights become
     float32 ones, which are rounded when they are gathered. Raises ValueError for a model that cannot be split."""
-    from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard, register_fsdp_forward_method
+    from torch.distributed.fsdp import register_fsdp_forward_method
 
-    name, body = type(model).__name__, model.base_model
+    name = type(model).__name__
     if n_quantised(model):
         raise ValueError(f"shards: a {name} whose base is quantised cannot be split: leave lora.base or shards out")
     if any(p.dim() == 3 for p in model.parameters()):
@@ -82,27 +82,36 @@ def split(model: nn.Module, world: World) -> nn.Module:
     alias = {id(p): nn.Parameter(p.detach(), requires_grad=p.requires_grad) for p in model.parameters()}
     whole_device = next(model.parameters()).device
     out: Any = copy.deepcopy(model, dict(alias))
-    layers = [m for m in out.base_model.modules() if isinstance(m, GradientCheckpointingLayer)]
-    if not layers:
-        raise ValueError(f"shards: a {type(body).__name__} has no layers that it could be split by: leave shards out")
     (kind,) = kinds
-    settings: dict[str, Any] = {"mesh": world.mesh}
-    if kind.itemsize < 4:
-        settings["mp_policy"] = MixedPrecisionPolicy(
-            param_dtype=kind, reduce_dtype=torch.float32, cast_forward_inputs=False
-        )
-    for part in (*layers, out):
-        if kind.itemsize < 4:
-            part.float()
-        fully_shard(part, **settings)
-    for module in out.modules():
-        if isinstance(module, FSDPModule):
-            module.set_gradient_divide_factor(1.0)
-            module.set_force_sum_reduction_for_comms(True)
+    into_shares(out, world.mesh, kind)
     out.enter = MethodType(through_body, out)
     register_fsdp_forward_method(out, "enter")
     assert whole_device.type in ("cpu", "cuda")  # a mesh is of one of these
     return out.eval()
+
+
+def into_shares(model: nn.Module, mesh: Any, kind: torch.dtype) -> None:
+    """Split a model in place, layer by layer and then what is left; it computes in `kind`. Raises ValueError for a model
+    without layers."""
+    from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+
+    body: Any = model.base_model
+    layers = [m for m in body.modules() if isinstance(m, GradientCheckpointingLayer)]
+    if not layers:
+        raise ValueError(f"shards: a {type(body).__name__} has no layers that it could be split by: leave shards out")
+    settings: dict[str, Any] = {"mesh": mesh}
+    if kind.itemsize < 4:
+        settings["mp_policy"] = MixedPrecisionPolicy(
+            param_dtype=kind, reduce_dtype=torch.float32, cast_forward_inputs=False
+        )
+    for part in (*layers, model):
+        if any(p.dtype.itemsize < 4 for p in part.parameters()):
+            part.float()
+        fully_shard(part, **settings)
+    for module in model.modules():
+        if isinstance(module, FSDPModule):
+            module.set_gradient_divide_factor(1.0)
+            module.set_force_sum_reduction_for_comms(True)
 
 
 @torch.no_grad()

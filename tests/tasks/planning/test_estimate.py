@@ -94,7 +94,9 @@ def test_what_takes_less_takes_less():
     assert BIG.training(4096, checkpointing=True) < full and BIG.training(512) < full
     assert BIG.training(512, lora=16) < BIG.training(512) / 2
     half = BIG.training(0, bytes_each=2) - size.PROCESS
-    assert half == BIG.parameters * (2 + 12 + 4), "float32 copies and gradients beside half-precision weights"
+    assert half == BIG.parameters * (2 + (2 + 4) + 12), (
+        "gradients of a micro-batch and their float32 sum, moments and copies"
+    )
 
 
 def test_a_quantised_base_is_counted_by_its_bits():
@@ -102,7 +104,7 @@ def test_a_quantised_base_is_counted_by_its_bits():
     assert BIG.linear == 36 * 192_937_984
     half, four = (BIG.training(0, bytes_each=2, lora=16, base=base) - size.PROCESS for base in ("", "nf4"))
     adapters = 16 * BIG.matrix * BIG.layers
-    assert half == BIG.parameters * 2 + adapters * (12 + 4)
+    assert half == BIG.parameters * 2 + adapters * (2 + (2 + 4) + 12)
     held = (BIG.parameters - BIG.linear) * 2 + BIG.linear * 4.5 / 8
     assert four == held + adapters * (4 + 12) + 4096 * 12288 * 2, "one matrix is unpacked at a time"
     assert BIG.loading(2) == size.PROCESS + BIG.parameters * 2 > four
@@ -117,7 +119,7 @@ def test_a_stage_with_a_quantised_base_takes_what_loading_takes_at_least(plans):
         made["rl"], BIG, dtype="bfloat16", gradient_checkpointing=True, tokens_per_microbatch=512
     )
     (line,) = estimate.warnings(plans(), BIG, needed)
-    assert "--set rl.lora.rank=16 --set rl." in line
+    assert "--set prefer.lora.rank=16 --set prefer." in line
 
 
 def known(name):
@@ -151,11 +153,15 @@ def test_too_little_memory_is_said_before_the_run_with_what_fits(plans):
     assert set(needed) == {"sft", "reward", "prefer", "rl"} and needed["rl"] > needed["sft"], "it has a reference too"
     assert not estimate.warnings(made, BIG, max(needed.values()))
     (line,) = estimate.warnings(made, BIG, 0.8 * max(needed.values()))
-    assert "rl takes about" in line and "8.00 billion weights" in line and "--set rl.lora.rank=16 takes about" in line
+    assert (
+        "prefer takes about" in line
+        and "8.00 billion weights" in line
+        and "--set prefer.lora.rank=16 takes about" in line
+    )
     (line,) = estimate.warnings(made, BIG, 1e9)
     assert "take a smaller model" in line
     (line,) = estimate.warnings(made, BIG, max(needed.values()) - 1)
-    assert "--set rl.gradient_checkpointing=true takes about" in line, "what changes least comes first"
+    assert "--set prefer.gradient_checkpointing=true takes about" in line, "what changes least comes first"
 
 
 def test_a_dry_run_says_time_and_memory_of_a_pretrained_model(folder, tmp_path, capsys, monkeypatch):
