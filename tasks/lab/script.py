@@ -54,7 +54,7 @@ class _Session:
     def __init__(self, sampler: Scripted, model: Any, prompts: Sequence[np.ndarray], seeds: Sequence[int]) -> None:
         self.sampler, self.model, self.seeds = sampler, model, list(seeds)
         self.ids = [np.asarray(p, dtype=np.int64) for p in prompts]
-        self.rows, self.turn = list(range(len(prompts))), 0
+        self.rows, self.turns = list(range(len(prompts))), np.zeros(len(prompts), dtype=np.int64)
 
     def observe(self, rows: Sequence[int], new: Sequence[np.ndarray]) -> None:
         self.rows = list(rows)
@@ -68,9 +68,9 @@ class _Session:
             seed = 0 if sampling.temperature == 0 else self.seeds[r]  # the likeliest turn is always the same
             heard = render.decode(self.ids[r])
             if sampling.choices:
-                text = sampling.choices[seed_for(seed, "choice", self.turn) % len(sampling.choices)]
+                text = sampling.choices[seed_for(seed, "choice", int(self.turns[r])) % len(sampling.choices)]
             else:
-                text = sampler.say(heard, self.turn, seed)
+                text = sampler.say(heard, int(self.turns[r]), seed)
             ids = render.turn(text)[: sampling.max_tokens]
             turns.append(ids)
             whole = np.concatenate([self.ids[r], ids])
@@ -81,7 +81,7 @@ class _Session:
         assert stats.entropy is not None
         logp, entropy = (x[batch.trainable].numpy().astype(np.float32) for x in (stats.logp, stats.entropy))
         cuts = np.cumsum([len(t) for t in turns])[:-1]
-        self.turn += 1
+        self.turns[self.rows] += 1
         return [
             Segment(
                 ids=ids,

@@ -70,6 +70,7 @@ class Scripted:
 class _Session:
     def __init__(self, sampler, prompts, seeds):
         self.sampler, self.seeds, self.rows = sampler, list(seeds), list(range(len(prompts)))
+        self.turns = np.zeros(len(prompts), dtype=np.int64)
         self.seen = [sampler.renderer.decode(p) for p in prompts]
 
     def observe(self, rows, new):

@@ -46,7 +46,7 @@ class _Session:
     def __init__(self, sampler: DecodingSampler, prompts: Sequence[np.ndarray], seeds: Sequence[int]) -> None:
         self.sampler, self.seeds = sampler, list(seeds)
         self.ids = [np.asarray(p, dtype=np.int64) for p in prompts]
-        self.rows, self.turn = list(range(len(prompts))), 0
+        self.rows, self.turns = list(range(len(prompts))), np.zeros(len(prompts), dtype=np.int64)
 
     def observe(self, rows: Sequence[int], new: Sequence[np.ndarray]) -> None:
         self.rows = list(rows)
@@ -59,7 +59,7 @@ class _Session:
         asks = [
             Ask(
                 prompt=self.ids[r],
-                seed=seed_for(self.seeds[r], "decode", self.turn),
+                seed=seed_for(self.seeds[r], "decode", int(self.turns[r])),
                 max_tokens=sampling.max_tokens,
                 forward_tokens=sampler.forward_tokens,
             )
@@ -73,5 +73,5 @@ class _Session:
             self.ids[r] = np.concatenate([self.ids[r], segment.ids])
             sampler.hear(done.account)
             out.append(replace(segment, extras={**segment.extras, "forward_tokens": cost}))
-        self.turn += 1
+        self.turns[self.rows] += 1
         return out

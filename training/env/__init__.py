@@ -57,7 +57,7 @@ class Env(Protocol):
 class LiveEnv(Env, Protocol):
     """An environment whose episodes are programs at work that ask for turns (training/env/program.py).
 
-    A player starts all of a batch beside each other, lets each step wait for its program, and closes every episode,
+    A player has `at_once` of them at work, each in a thread that waits for its program, and closes every episode,
     however it ended. `step` also gets turns that ran into their limit, for the program sees them; state["segment"] is
     the turn as it was sampled, state["prompt_tokens"] the number of those before it. Beside what every environment may leave in the state:
 

@@ -57,6 +57,33 @@ class CachedRows:
         keys, values = ({i: x[:, :, :longest] for i, x in cache.items()} for cache in (self.keys, self.values))
         return CachedRows(len(prompt), self.device, Prefix(keys=keys, values=values, length=self.held.copy()), prompt)
 
+    def join(self, prefix: Prefix, prompt: np.ndarray, keep: np.ndarray) -> None:
+        """Lay rows behind the prompts `prefix`, `prompt` [B'] says which, after the rows of the slots `keep` [K]; the
+        others are let go, and so are prompts that nobody has any more. `window` has to be called after it."""
+        mine = self.prefix
+        assert mine is not None, "a cache that shares no prompts"
+        known, of = np.unique(self.prompt[keep], return_inverse=True)
+        length = np.concatenate([mine.length[known], prefix.length])
+        chosen, longest = torch.from_numpy(known).to(self.device), int(length.max())
+
+        def both(old: dict[int, Tensor], new: dict[int, Tensor]) -> dict[int, Tensor]:
+            out = {}
+            for i, x in new.items():
+                out[i] = x.new_zeros(len(length), x.shape[1], longest, x.shape[3])
+                here = min(longest, old[i].shape[2])
+                out[i][: len(known), :, :here] = old[i].index_select(0, chosen)[:, :, :here]
+                out[i][len(known) :, :, : x.shape[2]] = x
+            return out
+
+        self.prefix = Prefix(keys=both(mine.keys, prefix.keys), values=both(mine.values, prefix.values), length=length)
+        self.prompt = np.concatenate([of, prompt + len(known)])
+        self.held = np.concatenate([self.held[keep], np.zeros(len(prompt), dtype=np.int64)])
+        slots = torch.from_numpy(np.asarray(keep, dtype=np.int64)).to(self.device)
+        for cache in (self.keys, self.values):
+            for i, x in cache.items():
+                cache[i] = x.new_zeros(len(self.held), *x.shape[1:])
+                cache[i][: len(keep)] = x.index_select(0, slots)
+
     def reserve(self, columns: int) -> None:
         """Make room for so many columns now, so that no pass has to move what is held."""
         self.capacity = max(self.capacity, -(-columns // 16) * 16)

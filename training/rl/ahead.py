@@ -116,7 +116,7 @@ class _Following:
         self.told: Sequence[np.ndarray] | None = None  # what the environment said to the rows, not read yet
         self.session: Session | None = None
         self.names: list[int] = []  # rows as the session knows them
-        self.version, self.turn = -1, 0
+        self.version, self.turns = -1, np.zeros(len(prompts), dtype=np.int64)
 
     def observe(self, rows: Sequence[int], new: Sequence[np.ndarray]) -> None:
         """Kept until the next turn: reading it is work of that turn, and in vain where newer weights come first."""
@@ -130,17 +130,17 @@ class _Following:
         if source.mailbox is not None:
             source.mailbox.take(source.sampler)
         if (
-            self.session is None or source.sampler.version != self.version
-        ):  # taken now, or by another session of the sampler
+            self.session is None or source.sampler.version != self.version or not set(self.rows) <= set(self.names)
+        ):  # taken now, or by another session of the sampler; or rows waited while others took them
             prompts = [np.concatenate(self.said[r]) for r in self.rows]
             self.session, self.names = source.sampler.open(prompts, [self.seeds[r] for r in self.rows]), list(self.rows)
-            self.session.turn = self.turn  # a turn has draws of its own, whoever samples it
+            self.session.turns[:] = self.turns[self.rows]  # a turn has draws of its own, whoever samples it
             self.version = source.sampler.version
         elif self.told is not None:
             self.session.observe([self.names.index(r) for r in self.rows], self.told)
         self.told = None
         sampled = self.session.generate(sampling)
-        self.turn += 1
+        self.turns[self.rows] += 1
         for r, segment in zip(self.rows, sampled, strict=True):
             self.said[r].append(segment.ids)
         return sampled

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from synth.types import Message, Problem, Score, Scored, Unscorable
+from synth.types import Message, Problem, Score, Scored, Unscorable, seed_for
 from training.env import Env, is_live
 from training.model.render import Renderer
 from training.types import Rollout, Segment
@@ -53,6 +53,11 @@ class Conversation:
     @property
     def live(self) -> bool:
         return is_live(self.env)
+
+    @property
+    def fork_seed(self) -> int:
+        """Of the row that begins now."""
+        return seed_for(self.seed, "fork", len(self.segments))
 
     def start(self, tools: Any) -> None:
         self.state, shown = self.env.start(self.problem, tools)

@@ -11,6 +11,7 @@ no policy that the learner knows.
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Protocol
@@ -82,6 +83,7 @@ class EngineSampler:
     renderer: Renderer | None = None
     held: int | None = field(default=None, init=False)
     lost: list[int] = field(default_factory=lambda: [0, 0], init=False)
+    _one: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
 
     @property
     def elsewhere(self) -> bool:
@@ -95,25 +97,27 @@ class EngineSampler:
     def complete(
         self, prompts: Sequence[Sequence[int]], seeds: Sequence[int], sampling: Sampling
     ) -> list[Completion | None]:
-        """One completion per prompt with the weights of `version`; None where it was lost twice. Raises
-        WrongVersion."""
+        """One completion per prompt with the weights of `version`; None where it was lost twice. Of an engine elsewhere it
+        may be called from several threads. Raises WrongVersion."""
         done: list[Completion | None] = [None] * len(prompts)
         for again in (False, True):
             waiting = [i for i, d in enumerate(done) if d is None]
             if not waiting:
                 break
             try:
-                if again:
-                    self.held = None  # what was revived may have started from other weights
-                    self.engine.revive()
-                if self.held != self.version:
-                    self.engine.load(self.model, self.version)
-                    self.held = self.version
-                self._agrees()
+                with self._one:
+                    if again:
+                        self.held = None  # what was revived may have started from other weights
+                        self.engine.revive()
+                    if self.held != self.version:
+                        self.engine.load(self.model, self.version)
+                        self.held = self.version
+                    self._agrees()
                 samples = self.engine.complete(
                     [prompts[i] for i in waiting], [seeds[i] for i in waiting], sampling, self.end_id
                 )
-                self._agrees()
+                with self._one:  # not while another thread brings the weights to an engine that was revived
+                    self._agrees()
             except EngineLost as e:
                 samples = [None] * len(waiting)
                 print(
@@ -140,15 +144,26 @@ class EngineSession:
 
     def __init__(self, sampler: EngineSampler, prompts: Sequence[np.ndarray], seeds: Sequence[int]) -> None:
         self.sampler, self.seeds = sampler, list(seeds)
-        self.turn = 0
+        self.turns = np.zeros(len(prompts), dtype=np.int64)
         self.rows = list(range(len(prompts)))
         self.said = [[int(i) for i in p] for p in prompts]
 
     def observe(self, rows: Sequence[int], new: Sequence[np.ndarray]) -> None:
-        """Keep only the conversations `rows` alive and append what the environment said to each."""
+        """Tell each of the conversations `rows` what the environment said; these alone have a turn next."""
         self.rows = list(rows)
         for r, x in zip(rows, new, strict=True):
             self.said[r] += [int(i) for i in x]
+
+    joins = True
+
+    def join(self, keep: Sequence[int], prompts: Sequence[np.ndarray], seeds: Sequence[int]) -> list[int]:
+        """Take in more conversations, beside those that were told something since the last turn; returns their places."""
+        places = list(range(len(self.seeds), len(self.seeds) + len(prompts)))
+        self.seeds += list(seeds)
+        self.said += [[int(i) for i in p] for p in prompts]
+        self.turns = np.concatenate([self.turns, np.zeros(len(prompts), dtype=np.int64)])
+        self.rows += places
+        return places
 
     def generate(self, sampling: Sampling) -> list[Segment]:
         """Sample the next turn of every alive conversation: at most `max_tokens` ids, ending with the end-of-turn id
@@ -159,8 +174,8 @@ class EngineSession:
             ending = Ending.of(
                 sampling, self.sampler.end_id, self.sampler.renderer, len(head_weight(self.sampler.model))
             )
-        seeds = [seed_for(self.seeds[r], self.turn) for r in self.rows]
-        self.turn += 1
+        seeds = [seed_for(self.seeds[r], int(self.turns[r])) for r in self.rows]
+        self.turns[self.rows] += 1
         samples = self.sampler.complete([self.said[r] for r in self.rows], seeds, sampling)
         out = []
         for r, one in zip(self.rows, samples, strict=True):

@@ -17,14 +17,16 @@ from synth.types import Message, Problem, Sampling, Score, seed_for
 from training.env import Env, is_live
 from training.model.render import Renderer
 from training.rollout.conversation import Conversation
+from training.rollout.live import play_live
 from training.types import Group, Rollout, Segment
 
 
 class Session(Protocol):
-    """Conversations under way, named by their place in the prompts: `generate` gives the next turn of each that is
-    alive, `observe` keeps some of them and tells each what the environment said. `turn`: how many there were."""
+    """Conversations under way, named by their place in the prompts: `generate` gives the next turn of each that was told
+    something last (at first of all), `observe` tells some what the environment said. The others wait, or are over.
+    `turns` [rows]: how many each has had. One whose `joins` is true takes in more of them (TorchSampler's Session)."""
 
-    turn: int
+    turns: np.ndarray
 
     def generate(self, sampling: Sampling) -> list[Segment]: ...
 
@@ -50,8 +52,8 @@ class Player:
     batch_size   conversations of one batch
     concurrent_batches        batches in flight: while the tools of one are at work, the sampler writes the turns of another
     calls        environments of a batch that are at work at a time; more than one needs tools that may be called from
-                 several threads. Those that wait for programs (training/env/program.py) are all at
-                 work at a time, and `at_once` of them make a batch
+                 several threads. Those that wait for programs (training/env/program.py) are no batch: `at_once` of them
+                 are at work, and who waits is sampled with whoever waits then (training/rollout/live.py)
     timed        whether `info["seconds"]` of each rollout tells what was measured: wall seconds of each of its
                  messages, for a turn of the model those of the batch that it was sampled in, for a message of an
                  environment those of its step (the first of several has them all), 0 for the prompt
@@ -83,20 +85,23 @@ class Player:
         problem whose environment or tool was not given, and ValueError for a prompt that leaves no room for a turn.
         """
         jobs = [(g, i) for g in range(len(problems)) for i in range(samples)]
-        done: list[list[Rollout]] = [[] for _ in problems]
-        hosts = [self.envs[p.env] for p in problems if p.env in self.envs]
-        size = min([self.batch_size, *(e.at_once for e in hosts if is_live(e))])
         sampling = threading.Lock()  # one turn is sampled at a time, whoever waits
 
-        def one(part: list[tuple[int, int]]) -> list[Rollout]:
-            return self._batch([self._conversation(problems[g], g, i, seed, openings) for g, i in part], sampling)
+        def talks(part: list[tuple[int, int]]) -> list[Conversation]:
+            return [self._conversation(problems[g], g, i, seed, openings) for g, i in part]
 
+        programs = [(g, i) for g, i in jobs if problems[g].env in self.envs and is_live(self.envs[problems[g].env])]
+        alone = set(programs)
+        others = [job for job in jobs if job not in alone]
+        done: dict[tuple[int, int], Rollout] = {}
         with _mapping(self.concurrent_batches) as each:
-            for (g, _), rollout in zip(
-                jobs, (r for batch in each(one, _parts(jobs, size)) for r in batch), strict=True
-            ):
-                done[g].append(rollout)
-        return [Group(id=f"{p.id}/{g}", rollouts=tuple(r)) for g, (p, r) in enumerate(zip(problems, done, strict=True))]
+            played = each(lambda part: self._batch(talks(part), sampling), _parts(others, self.batch_size))
+            done |= zip(others, (r for batch in played for r in batch), strict=True)
+        if programs:
+            done |= zip(programs, play_live(self, talks(programs)), strict=True)
+        return [
+            Group(id=f"{p.id}/{g}", rollouts=tuple(done[g, i] for i in range(samples))) for g, p in enumerate(problems)
+        ]
 
     def _conversation(
         self, problem: Problem, g: int, i: int, seed: Sequence[Any], openings: Sequence[np.ndarray]
@@ -117,13 +122,9 @@ class Player:
 
     def _batch(self, talks: list[Conversation], sampling: threading.Lock) -> list[Rollout]:
         """One rollout of each conversation, turn by turn, all that go on in one batch."""
-        live = [talk for talk in talks if talk.live]
-        # Environments that wait for a program are all at work at a time, the others `calls` of them.
-        with _mapping(self.calls) as each, _mapping(len(live)) as together, _closing(talks):
-            list(together(lambda talk: talk.start(self.tools), live))
+        with _mapping(self.calls) as each:
             for talk in talks:
-                if not talk.live:
-                    talk.start(self.tools)
+                talk.start(self.tools)
             self._prompt(talks)
 
             sessions: list[tuple[Session, dict[int, int]]] = []  # each with its conversations and their places in it
@@ -135,19 +136,15 @@ class Player:
                     turns = [turn for session, rows in sessions for turn in self._turns(session, rows)]
                 said = [(i, talks[i].turn(segment, seconds)) for i, segment, seconds in turns]
                 acted = [(i, text) for i, text in said if text is not None]
-                first = [(talks[i], text) for i, text in acted if talks[i].live]
-                then = [(talks[i], text) for i, text in acted if not talks[i].live]
-                found = dict(zip((id(talk) for talk, _ in first), together(_step, first), strict=True))
-                found |= dict(zip((id(talk) for talk, _ in then), each(_step, then), strict=True))
+                found = list(each(_step, [(talks[i], text) for i, text in acted]))
                 observed: dict[int, np.ndarray] = {}
                 whole: list[tuple[int, np.ndarray, int]] = []  # what no session holds: its ids, and a seed
-                for i, _ in acted:
-                    talk = talks[i]
-                    if (went_on := talk.answered(*found[id(talk)])) is None:
+                for (i, _), answer in zip(acted, found, strict=True):
+                    if (went_on := talks[i].answered(*answer)) is None:
                         continue
                     ids, unheld = went_on
                     if unheld:
-                        whole.append((i, ids, seed_for(talk.seed, "fork", len(talk.segments))))
+                        whole.append((i, ids, talks[i].fork_seed))
                     else:
                         observed[i] = ids
                 kept = [(session, {i: k for i, k in rows.items() if i in observed}) for session, rows in sessions]
@@ -166,7 +163,7 @@ class Player:
             asked = tuple(talk.messages), json.dumps(talk.offered)
             if asked not in rendered:
                 rendered[asked] = self.renderer.prompt(talk.messages, talk.offered)
-            if not talk.prompted(rendered[asked]) and not talk.live:  # what a program asks may be of its own making
+            if not talk.prompted(rendered[asked]):
                 raise ValueError(
                     f"the prompt of problem {talk.problem.id} has {talk.used} tokens: with {self.sampling.max_tokens} for a turn that is more "
                     f"than max_tokens = {self.max_tokens} of a conversation; raise it or leave the problem out"
@@ -190,17 +187,6 @@ def _step(item: tuple[Conversation, str]) -> tuple[Sequence[Message], bool, Scor
     talk, text = item
     begun = time.perf_counter()
     return *talk.env.step(talk.state, text), time.perf_counter() - begun
-
-
-@contextmanager
-def _closing(talks: Sequence[Conversation]) -> Iterator[None]:
-    """Close the episodes of programs that have begun, however the batch ends."""
-    try:
-        yield
-    finally:
-        for talk in talks:
-            if talk.state and is_live(talk.env):
-                talk.env.close(talk.state)
 
 
 def _parts(jobs: list[tuple[int, int]], size: int) -> list[list[tuple[int, int]]]:

@@ -136,16 +136,12 @@ class Session:
                 f"prompt {[len(p) for p in prompts].index(0)} has no tokens: a model needs one to go on from"
             )
         sampler.model.eval()
-        self.turn = 0
+        self.turns = np.zeros(len(prompts), dtype=np.int64)  # [rows] that each has had
         self.graph: StepGraph | None = None
         self.rows = list(range(len(prompts)))  # conversations still alive
         self.lies = np.arange(len(prompts))  # [rows] slot of each
         self.row_in = np.arange(len(prompts))  # [slots] row in each
-        unique: dict[bytes, int] = {}
-        # Rows that are changed share nothing: a change may begin within the prompt.
-        keys = [p.tobytes() + (b"%d" % i if self.edits else b"") for i, p in enumerate(prompts)]
-        which = np.array([unique.setdefault(key, len(unique)) for key in keys])
-        first = np.unique(which, return_index=True)[1]
+        first, which = _alike(prompts, bool(self.edits))
         device = head_weight(sampler.model).device
         self.routers = replay_of(sampler.model)
         self.seen = np.array([len(p) for p in prompts])  # [rows] tokens that each has
@@ -159,6 +155,35 @@ class Session:
             )  # [slots, d] hidden state after each row's last token
             if self.experts is not None:
                 self.experts = self.experts[torch.from_numpy(which).to(device)]
+
+    @property
+    def joins(self) -> bool:
+        """Whether others may join."""
+        return not self.edits and self.routers is None
+
+    @torch.inference_mode()
+    def join(self, keep: Sequence[int], prompts: Sequence[np.ndarray], seeds: Sequence[int]) -> list[int]:
+        """Take in more conversations, beside those that were told something since the last turn; returns their places.
+        keep: the conversations that go on; the others are let go. What each says does not depend on who joins it."""
+        assert self.joins, "rows that are changed, or whose experts are kept, begin together"
+        first, which = _alike(prompts, False)
+        device, places = self.cache.device, list(range(len(self.seeds), len(self.seeds) + len(prompts)))
+        fresh = CachedRows(len(first), device)
+        last = self._extend(fresh, [prompts[i] for i in first])
+        prefix = fresh.share(which).prefix
+        assert prefix is not None
+        slots = self.lies[np.asarray(keep, dtype=np.int64)]
+        self.cache.join(prefix, which, slots)
+        self.last = torch.cat([self.last[torch.from_numpy(slots)], last[torch.from_numpy(which)]])
+        self.row_in = np.array([*keep, *places], dtype=np.int64)
+        self.lies = np.full(len(self.seeds) + len(prompts), -1)
+        self.lies[self.row_in] = np.arange(len(self.row_in))
+        self.seeds += list(seeds)
+        self.turns = np.concatenate([self.turns, np.zeros(len(prompts), dtype=np.int64)])
+        self.seen = np.concatenate([self.seen, [len(p) for p in prompts]])
+        self.rows, self.graph = [*self.rows, *places], None
+        self.cache.window(0, len(self.row_in))
+        return places
 
     @property
     def path(self) -> str:
@@ -193,7 +218,7 @@ class Session:
 
     def _turned(self, turn: _Turn) -> list[Segment]:
         """What each row wrote in a turn that is over."""
-        self.turn += 1
+        self.turns[self.rows] += 1
         self.seen += turn.length
         segments = turn.segments(self.rows)
         if self.experts is None:
@@ -225,9 +250,12 @@ class Session:
         return torch.cat(out)
 
     def observe(self, rows: Sequence[int], new: Sequence[np.ndarray]) -> None:
-        """Keep only the conversations `rows` alive and append what the environment said to each."""
+        """Tell each of the conversations `rows` what the environment said; these alone have a turn next. The others
+        stay as they are, and may be told something later."""
+        self.rows = list(rows)
+        if not self.rows:
+            return
         with torch.inference_mode():
-            self.rows = list(rows)
             self._front(rows)
             told = dict(zip(rows, new, strict=True))
             self.seen[list(rows)] += [len(x) for x in new]
@@ -324,7 +352,7 @@ class _Turn:
     and what was drawn."""
 
     def __init__(self, session: Session, sampling: Sampling) -> None:
-        sampler, device, n, limit = session.sampler, session.cache.device, len(session.row_in), sampling.max_tokens
+        sampler, device, n, limit = session.sampler, session.cache.device, len(session.seeds), sampling.max_tokens
         self.sampling, self.version = sampling, sampler.version
         self.ending = Ending.of(sampling, sampler.end_id, sampler.renderer, len(head_weight(sampler.model)))
         self.choices = None
@@ -335,7 +363,9 @@ class _Turn:
         # matter.
         uniforms = np.zeros((n, limit))
         for r in session.rows:
-            uniforms[r] = np.random.Generator(np.random.Philox(key=[session.seeds[r], session.turn])).random(limit)
+            uniforms[r] = np.random.Generator(np.random.Philox(key=[session.seeds[r], int(session.turns[r])])).random(
+                limit
+            )
         self.uniforms = torch.from_numpy(uniforms).to(device).view(-1)
         self.length, self.over = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=bool)
         self.ids = np.zeros((n, limit + 1), dtype=np.int64)  # the last column takes what is drawn after an end
@@ -408,6 +438,15 @@ class _Turn:
             )
             for r, k in cut
         ]
+
+
+def _alike(prompts: Sequence[np.ndarray], apart: bool) -> tuple[np.ndarray, np.ndarray]:
+    """The first of each set of equal prompts, and [rows] which set each is of. apart: no two are, for rows that are
+    changed share nothing: a change may begin within the prompt."""
+    unique: dict[bytes, int] = {}
+    keys = [p.tobytes() + (b"%d" % i if apart else b"") for i, p in enumerate(prompts)]
+    which = np.array([unique.setdefault(key, len(unique)) for key in keys])
+    return np.unique(which, return_index=True)[1], which
 
 
 def _draw(logits: Tensor, sampling: Sampling, uniform: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -6,6 +6,7 @@ import os
 import re
 import sys
 import textwrap
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -852,3 +853,82 @@ def test_a_history_of_another_s_is_shown_whole():
     assert written.rendered == Message(
         role="assistant", content='I look.\n<tool_call>\n{"name": "search", "arguments": {"query": "x"}}\n</tool_call>'
     )
+
+
+def test_no_program_waits_for_the_slowest(agent, tmp_path):
+    """The first waits, after its first turn, until the second has had all of its turns and has ended."""
+    mark = tmp_path / "ended"
+    env = agent(
+        f"""
+        import pathlib, time
+        first = problem["question"].startswith("first")
+        m = [*problem["prompt"], said(problem["prompt"])]
+        while first and not pathlib.Path({str(mark)!r}).exists():
+            time.sleep(0.01)
+        for k in range(1 if first else 5):
+            m += [user("more")]
+            m += [said(m)]
+        pathlib.Path({str(mark)!r}).touch()
+        print("Zelton")
+        """,
+        seconds=30,
+    )
+    problems = [replace(QUESTION, prompt=(Message(role="user", content=who),)) for who in ("first ?", "second ?")]
+    groups = scripted(lambda seen, seed: "x", env).play(problems, 1, "seed")
+    assert [r.score for g in groups for r in g.rollouts if isinstance(r.score, Unscorable)] == []
+    assert [r.turns for g in groups for r in g.rollouts] == [2, 6]
+
+
+def test_what_is_sampled_does_not_depend_on_who_waits_with_it(agent):
+    """Programs of all paces, forks among them, at work together and one after another: the same rollouts to the bit."""
+    lines = """
+    import random, time
+    a = [*problem["prompt"]]
+    for k in range(3):
+        m = said(a); a += [m, user(f"go on {k}")]
+        time.sleep(random.random() * 0.05)
+    said([user("Summary: " + problem["question"])])
+    said(a[:2] + [user("another way")])
+    print("Zelton")
+    """
+    model, renderer = tiny.build(), Renderer(tiny.tokenizer())
+    made = []
+    for at_once in (6, 1):
+        envs, tools = agent(lines, at_once=at_once)
+        player = Player(
+            sampler=TorchSampler(model, renderer.end_id), renderer=renderer, envs=envs, tools=tools,
+            sampling=Sampling(max_tokens=8), max_tokens=240,
+        )  # fmt: skip
+        made.append(player.play([QUESTION], 6, "seed")[0].rollouts)
+    for a, b in zip(*made, strict=True):
+        assert [s.ids.tolist() for s in a.segments] == [s.ids.tolist() for s in b.segments]
+        assert [s.logp.tobytes() for s in a.segments if s.role == "model"] == [
+            s.logp.tobytes() for s in b.segments if s.role == "model"
+        ]
+
+
+class Elsewhere(Engine):
+    """The same behind a port: it notes how many requests are under way at a time."""
+
+    elsewhere = True
+
+    def __init__(self, end):
+        super().__init__(end)
+        self.under_way, self.most, self.met = 0, 0, threading.Barrier(3)
+
+    def complete(self, prompts, seeds, sampling, end_id):
+        if len(self.asked) < 3:
+            self.met.wait(30)  # three requests are there at once, or this raises
+        return super().complete(prompts, seeds, sampling, end_id)
+
+
+def test_an_engine_that_batches_by_itself_is_asked_at_once(agent):
+    envs, tools = agent("said([*problem['prompt'], said(problem['prompt']), user('more')]); print('Zelton')")
+    renderer = Renderer(tiny.tokenizer())
+    engine = Elsewhere(renderer.end_id)
+    player = Player(
+        sampler=EngineSampler(tiny.build(), renderer.end_id, engine, renderer=renderer), renderer=renderer,
+        envs=envs, tools=tools, sampling=Sampling(max_tokens=9), max_tokens=200,
+    )  # fmt: skip
+    rollouts = player.play([QUESTION], 3, "seed")[0].rollouts
+    assert [r.score.value for r in rollouts] == [1.0] * 3 and len(engine.asked) == 6
