@@ -17,7 +17,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from markupsafe import Markup
 from synth.preferences.cleaners._columns import swap_sides
 from synth.preferences.cleaners._length import longer_wins
 from synth.preferences.cleaners._overlap import Protected
-from synth.preferences.cleaning import group_of, noise_interval, run_cleaners
+from synth.preferences.cleaning import group_of, no_collection, noise_interval, run_cleaners
 from synth.preferences.imported import Reader
 from synth.types import Message, PreferencePair, Quarantined
 from tasks.core.errors import UserError
@@ -37,6 +37,7 @@ from tasks.pages.render import Macros
 from tasks.rows.files import rows, texts_of
 from tasks.planning.pieces import bind, bind_all
 from tasks.planning.resolve import check_params, resolve
+from tasks.runtime.progress import Progress
 from tasks.storage import tables
 from tasks.storage.reviews import anchored
 
@@ -50,6 +51,7 @@ MORE = (
     "score_gap",
     "decontamination",
 )  # join the default where a file has what they read
+WORK, FIT = {"duplicates": 12}, 8  # how long cleaners take beside the others, and the model of the labels (bench-clean)
 FILES = ("cleaned", "flipped", "removed", "asked", "quarantine")
 
 
@@ -74,7 +76,8 @@ def clean_rows(
     """Import, clean, account. protect: texts that must not be trained on; reviews: decisions of `espalier review`.
     Raises UserError for a recipe or columns that do not fit."""
     try:
-        imported = list(reader.pairs(items))
+        with no_collection(), Progress(None, "read") as progress:
+            imported = list(map(progress.counted, reader.pairs(items)))
     except ValueError as e:
         raise UserError(str(e)) from None
     pairs, quarantined = (
@@ -100,9 +103,15 @@ def clean_rows(
         )
         cleaners = [c for c in cleaners if not c.needs & COMPUTED]
     guard = Protected(protect) if protect else None
-    kept, removed, _ = run_cleaners(
-        pairs, cleaners, params["policy"], folds=folds, c=params["regularisation"], protected=guard
-    )
+    with Progress(len(pairs), "clean") as progress:
+        kept, removed, _ = run_cleaners(
+            pairs,
+            _watched(cleaners, progress, len(pairs)),
+            params["policy"],
+            folds=folds,
+            c=params["regularisation"],
+            protected=guard,
+        )
     to_ask = [p for p in kept if last(p) == "ask"]
     kept = [p for p in kept if last(p) != "ask"]
     decisions = [
@@ -239,6 +248,20 @@ def _possible(
     possible = [c for c in [*cleaners, *more] if not c.needs - have]
     left = {c.piece.rpartition("/")[2]: f"no column {sorted(c.needs - have)[0]}" for c in more if c.needs - have}
     return possible, left
+
+
+def _watched(cleaners: Sequence[Any], progress: Progress, n: int) -> Iterator[Any]:
+    """The cleaners in turn; of the n pairs as many are called done as they have taken of the time."""
+    fitted = next((c for c in cleaners if c.needs & COMPUTED), None)
+    work = [WORK.get(c.piece.rpartition("/")[2], 1) + (FIT if c is fitted else 0) for c in cleaners]
+    done = 0
+    for k, cleaner in enumerate(cleaners):
+        progress.update(0, now=cleaner.piece.rpartition("/")[2])
+        yield cleaner
+        now = n * sum(work[: k + 1]) // (sum(work) + 1)  # one for the policy
+        progress.update(now - done)
+        done = now
+    progress.update(0, now="policy")
 
 
 def _alone(pair: PreferencePair) -> PreferencePair:

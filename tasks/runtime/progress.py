@@ -53,6 +53,11 @@ class Progress(Generic[T]):
         if time.monotonic() - self.drawn >= (TERMINAL_EVERY if self.bar else LOG_EVERY):
             self._draw()
 
+    def counted(self, x: T) -> T:
+        """x, counted: for `map`."""
+        self.update()
+        return x
+
     def close(self) -> None:
         if self.bar or self.drawn != self.begin:  # what was over before its first line stays silent in a log
             self._draw()
@@ -67,7 +72,9 @@ class Progress(Generic[T]):
         elif self.plain:
             count = f"{self.done}/{self.total}" if self.total else str(self.done)
             values = f"  {self.shown}" if self.shown else ""
-            line = f"{self.label}  {count}  {self.drawn - self.begin:.0f} s{values}"
+            took = self.drawn - self.begin
+            left = f", {took / self.done * (self.total - self.done):.0f} s left" if self.total and self.done else ""
+            line = f"{self.label}  {count}  {took:.0f} s{left}{values}"
             print(harmless(line), file=own(sys.stderr), flush=True)
 
 

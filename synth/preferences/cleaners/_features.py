@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from operator import sub
 from typing import Any
 
@@ -63,14 +64,18 @@ def differences(
     from scipy.sparse import coo_array
 
     known = {} if known is None else known
-    rows = []
-    for p in pairs:
-        key = (p.prompt, p.chosen, p.rejected)
+    keys = [(p.prompt, p.chosen, p.rejected) for p in pairs]
+    asked: dict[tuple[Message, ...], list[tuple[tuple[Message, ...], str, str]]] = {}
+    for key in keys:
         if key not in known:
-            read = reader(p.prompt)
-            (good, a), (bad, b) = read(p.chosen), read(p.rejected)
-            known[key] = (kind(p.prompt), f"tag {good}", f"tag {bad}", np.array(a) - np.array(b))
-        rows.append(known[key])
+            asked.setdefault(key[0], []).append(key)
+    for prompt, mine in asked.items():  # a prompt, and an answer that several pairs have, are read once
+        read, about = reader(prompt), kind(prompt)
+        said = {text: read(text) for text in dict.fromkeys(text for key in mine for text in key[1:])}
+        for key in mine:
+            (good, a), (bad, b) = said[key[1]], said[key[2]]
+            known[key] = (about, f"tag {good}", f"tag {bad}", np.array(a) - np.array(b))
+    rows = [known[key] for key in keys]
     more = [list(map(sub, extra(p.chosen).values(), extra(p.rejected).values())) for p in pairs] if extra else []
     names = {n for about in {r[0] for r in rows} for name in NAMES for n in (name, f"{about}: {name}")}
     names |= {n for about, tag in {(r[0], t) for r in rows for t in r[1:3]} for n in (tag, f"{about}: {tag}")}
@@ -104,35 +109,37 @@ def differences(
 def reader(prompt: Sequence[Message]) -> Callable[[str], tuple[str, tuple[float, ...]]]:
     """(tag, values of NAMES) of an answer to `prompt`: what they take from the prompt is read once, for both sides of a
     pair."""
-    question = tokens(next((m.content for m in reversed(prompt) if m.role == "user"), ""))
+    asked = tokens(next((m.content for m in reversed(prompt) if m.role == "user"), ""))
     read = [m.content for m in prompt if m.role == "tool"]
-    earlier = tokens(" ".join(m.content for m in prompt if m.role == "assistant"))
+    earlier = set(tokens(" ".join(m.content for m in prompt if m.role == "assistant")))
     last = read[-1].split("\n") if read else []
-    lines = [tokens(line) for line in last]
-    context = tokens(prompt[-2].content) if read else question
-    in_last, in_any = tokens(" ".join(last)), tokens(" ".join(read))
-    told, numbers = question.keys() | earlier.keys() | in_any.keys(), _numbers(question)
+    lines = [set(tokens(line)) for line in last]
+    question, numbers = set(asked), _numbers(asked)
+    context = set(tokens(prompt[-2].content)) if read else question
+    in_last, in_any = set(tokens(" ".join(last))), set(tokens(" ".join(read)))
+    told = question | earlier | in_any
 
     def of(answer: str) -> tuple[str, tuple[float, ...]]:
         tagged = _TAGGED.search(answer)
         tag, payload = (tagged[1], tagged[2]) if tagged else ("", answer)
-        final, working = tokens(payload), tokens(answer[: tagged.start()] if tagged else "")
-        beside = [line for line in lines if final and final.keys() <= line.keys()]
+        words = _TOKEN.findall(payload.lower())
+        final, working = set(words), tokens(answer[: tagged.start()] if tagged else "")
+        beside = [line for line in lines if final and final <= line]
         return tag, (
             len(answer) / 50,
-            final.total() / 5,
+            len(words) / 5,
             share(final, question),
             share(question, final),
-            jaccard(_numbers(final), numbers),
-            share(final, working),
-            jaccard(final, working),
+            jaccard(_numbers(Counter(words)), numbers) if numbers else 0.0,
+            share(final, working.keys()),
+            jaccard(Counter(words), working) if working else 0.0,
             share(final, earlier),
             share(final, in_last),
             share(final, in_any),
             share(final, lines[0]) if lines else 0.0,
             max((share(context, line) for line in beside), default=0.0),
             max((share(question, line) for line in beside), default=0.0),
-            len(final.keys() & told) / len(final) if final else 0.0,
+            len(final & told) / len(final) if final else 0.0,
         )
 
     return of
@@ -155,9 +162,9 @@ def _numbers(words: Counter[str]) -> Counter[str]:
     return Counter({w: n for w, n in words.items() if w.isdigit()})
 
 
-def share(a: Counter[str], b: Counter[str]) -> float:
-    """The share of the distinct words of a that occur in b; 0 where a is empty."""
-    return len(a.keys() & b.keys()) / len(a) if a and b else 0.0
+def share(a: AbstractSet[str], b: AbstractSet[str]) -> float:
+    """The share of the words of a that occur in b; 0 where a is empty."""
+    return len(a & b) / len(a) if a and b else 0.0
 
 
 def jaccard(a: Counter[str], b: Counter[str]) -> float:

@@ -21,6 +21,7 @@ BINS = 64
 BLOCK = 1 << 18  # bytes worked on at once: the arrays of a block stay in the cache
 EMPTY = np.uint32(0xFFFFFFFF)
 _SPACE, _WORD, _MARK = 0, 1, 2
+_HALF = np.uint64(32)
 
 _random = np.random.default_rng(0x5EED)
 _CLASS = np.full(256, _MARK, np.uint8)
@@ -89,8 +90,8 @@ def hashed(texts: Sequence[str]) -> Hashed:
 
 
 def gram_sets(texts: Iterable[str], *, n: int = 2, written: Callable[[str], bytes] = plain) -> list[np.ndarray]:
-    """The sorted distinct hashes of the word n-grams of each text; one shorter than n words is one gram. written: the bytes
-    that the words are read from."""
+    """The sorted distinct hashes (uint32) of the word n-grams of each text; one shorter than n words is one gram. written:
+    the bytes that the words are read from."""
     out: list[np.ndarray] = []
     for first, last, raw, ends in _blocks(texts, written):
         word, owner, _ = _words(raw, ends)
@@ -98,19 +99,19 @@ def gram_sets(texts: Iterable[str], *, n: int = 2, written: Callable[[str], byte
         begin = np.cumsum(count) - count
         size = np.maximum(1, count - n + 1)
         end = np.cumsum(size)
-        gram = np.empty(end[-1], np.uint64)
+        gram = np.empty(end[-1], np.uint32)
         if len(word) >= n:
             whole = np.full(len(word) - n + 1, np.uint64(n))
             for k in range(n):
                 whole = whole * _A + word[k : len(whole) + k]
             inside = owner[n - 1 :] == owner[: len(whole)]
             at = np.flatnonzero(inside)
-            gram[(end - size)[owner[at]] + at - begin[owner[at]]] = mix(whole[inside])
+            gram[(end - size)[owner[at]] + at - begin[owner[at]]] = mix(whole[inside]) >> _HALF
         for short in np.flatnonzero(count < n):
             few = np.full(1, np.uint64(count[short]))
             for k in range(count[short]):
                 few = few * _A + word[begin[short] + k]
-            gram[end[short] - 1] = mix(few)[0]
+            gram[end[short] - 1] = mix(few)[0] >> _HALF
         starts = (end - size).tolist()
         for a, b in zip(starts, end.tolist(), strict=True):
             gram[a:b].sort()
@@ -125,8 +126,10 @@ def gram_sets(texts: Iterable[str], *, n: int = 2, written: Callable[[str], byte
 
 def jaccard(a: np.ndarray, b: np.ndarray) -> float:
     """Of two sorted sets; two empty ones are the same."""
-    both = len(np.intersect1d(a, b, assume_unique=True))
-    return both / (len(a) + len(b) - both) if len(a) or len(b) else 1.0
+    every = np.concatenate((a, b))
+    every.sort()
+    both = int(np.count_nonzero(every[1:] == every[:-1]))
+    return both / (len(every) - both) if len(every) else 1.0
 
 
 def densified(bins: np.ndarray) -> np.ndarray:

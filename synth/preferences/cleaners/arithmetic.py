@@ -25,6 +25,7 @@ _STATED = re.compile(
     re.IGNORECASE,
 )
 _PART = re.compile(rf"{_NUMBER}|plus|minus|times|divided by|multiplied by|[-+*/×÷−]", re.IGNORECASE)
+_WORDS = ("plus", "minus", "times", "divided by", "multiplied by", "equals")  # one of them, or "=", is in a statement
 _BEFORE = re.compile(r"(?:[-+*/×÷−^]|\d\s|plus|minus|times|by|of)\s*$", re.IGNORECASE)
 _SIGNS = {
     "plus": "+",
@@ -51,8 +52,10 @@ def arithmetic(pairs: Sequence[PreferencePair], *, action: Action = "ask") -> li
 
 def stated(text: str) -> list[tuple[str, str, Fraction]]:
     """(what is computed, what is said of it, what it is) of every statement in a text."""
-    if not any(c.isdigit() for c in text):
-        return []
+    if "=" not in text:
+        low = text.lower()
+        if not any(word in low for word in _WORDS):
+            return []
     out = []
     for m in _STATED.finditer(text):
         sum_, said = m[1] or m[2], m[3].rstrip(",")

@@ -4,7 +4,7 @@ Two pairs are near duplicates where the Jaccard similarities of the word n-grams
 rejected sides are *all* at least `threshold`, and the numbers in them are the same (a number means more than its share of
 the words shows). Which pairs are compared is found by the prefix filter (Chaudhuri, Ganti and Kaushik 2006), which loses
 nothing: two texts of similarity t share a gram among the |A| - ceil(t |A|) + 1 rarest of each. Their prompts must meet so,
-and a side of each. A gram is a 64-bit hash of its words; rarest means the fewest in its cell of a table of counts, so
+and a side of each. A gram is a 32-bit hash of its words; rarest means the fewest in its cell of a table of counts, so
 that memory grows with the texts alone and no faster.
 
 The first of a group is kept. Of a contradiction no side can be told right, so both go.
@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -25,10 +25,11 @@ from synth.types import Decision, PreferencePair
 _TAG = re.compile(r"</?\w+>")
 _NUMBER = re.compile(r"\d+")
 _MARK, _BLANK = re.compile(r"[^\w\s\x00-\x7f]"), re.compile(r"[^\S\x00-\x7f]")
-_BLOCK = 1000  # pairs whose grams are worked on at once
-_OFTEN = (1 << 20) - 1  # grams that are more frequent rank alike
-_MANY = 10_000  # pairs that a filter lets through: beyond, reading them all costs more than it saves
-Sides = tuple[np.ndarray, np.ndarray, np.ndarray]
+_BLOCK = 1 << 22  # grams that are worked on at once
+_CELLS = 26  # bits of the greatest table of counts
+_OFTEN = (1 << 31) - 1  # grams that are more frequent rank alike
+_TWICE = np.uint64(2) << np.uint64(32)  # the least rank of a gram that two texts have
+_MORE = 10  # times as many pairs in the one index as in the other: reading them costs more than to compare the few
 
 
 def duplicates(pairs: Sequence[PreferencePair], *, threshold: float = 0.7, ngram: int = 2) -> list[Decision]:
@@ -41,17 +42,15 @@ def duplicates(pairs: Sequence[PreferencePair], *, threshold: float = 0.7, ngram
         raise ValueError(
             f"duplicates: threshold = {threshold}, ngram = {ngram}: they must lie in (0, 1], and be at least 1"
         )
-    sets = gram_sets((text for pair in pairs for text in _texts(pair)), n=ngram, written=_written)
-    sides: list[Sides] = list(zip(sets[0::3], sets[1::3], sets[2::3], strict=True))
-    numbers = [hash(_numbers(pair)) for pair in pairs]
-    answers = _Index([s[1:] for s in sides], numbers, threshold)
-    prompts = _Index([s[:1] for s in sides], numbers, threshold)
+    read = _Read(pairs, ngram)
+    answers = _Index(read, read.sides[:, 1:], threshold)
+    prompts = _Index(read, read.sides[:, :1], threshold)
     decisions: list[Decision | None] = [None] * len(pairs)
     for i in range(len(pairs)):
         for j in _meeting(answers, prompts, i):
-            if numbers[i] != numbers[j]:
+            if read.numbers[i] != read.numbers[j]:
                 continue
-            same, crossed = _similarity(sides[i], sides[j], threshold)
+            same, crossed = _similarity(answers, prompts, i, j, threshold)
             if max(same, crossed) < threshold:
                 continue
             if crossed > same:
@@ -89,83 +88,144 @@ def _written(text: str) -> bytes:
     return out.encode("utf-8", "surrogatepass")
 
 
-def _numbers(pair: PreferencePair) -> tuple:
-    prompt, chosen, rejected = (tuple(sorted(_NUMBER.findall(text))) for text in _texts(pair))
-    return prompt, *sorted((chosen, rejected))
+class _Read:
+    """The distinct texts of n pairs, each read once: five pairs of one prompt have far fewer than fifteen.
 
+    sides [n, 3] int64: the places of prompt, chosen and rejected among the texts; grams: the set of each text; numbers [n]:
+    equal where the prompts and the sides, in either order, hold the same numbers.
+    """
 
-def _similarity(a: Sides, b: Sides, threshold: float) -> tuple[float, float]:
-    """(least similarity side by side, least similarity with the sides of b swapped); 0 where the prompts are below the
-    threshold already."""
-    prompt = jaccard(a[0], b[0])
-    if prompt < threshold:
-        return 0.0, 0.0
-    return min(prompt, jaccard(a[1], b[1]), jaccard(a[2], b[2])), min(prompt, jaccard(a[1], b[2]), jaccard(a[2], b[1]))
+    def __init__(self, pairs: Sequence[PreferencePair], ngram: int) -> None:
+        at: dict[str, int] = {}
+        self.sides = np.array(
+            [[at.setdefault(text, len(at)) for text in _texts(pair)] for pair in pairs], np.int64
+        ).reshape(-1, 3)
+        self.grams = gram_sets(at, n=ngram, written=_written)
+        held: dict[tuple[str, ...], int] = {}
+        of = [held.setdefault(tuple(sorted(_NUMBER.findall(text))), len(held)) for text in at]
+        together: dict[tuple[int, int, int], int] = {}
+        triples = ((of[p], min(of[c], of[r]), max(of[c], of[r])) for p, c, r in self.sides.tolist())
+        self.numbers = [together.setdefault(triple, len(together)) for triple in triples]
 
 
 class _Index:
-    """Which of the pairs added share a rare gram of one of their `texts`, and the numbers."""
+    """Which of the pairs added share one of their texts, or a rare gram of one, and the numbers.
 
-    def __init__(self, texts: Sequence[Sequence[np.ndarray]], numbers: Sequence[int], threshold: float) -> None:
-        total = sum(len(side) for sides in texts for side in sides)
-        shift = np.uint64(64 - min(24, max(10, total.bit_length())))
-        often = np.zeros(1 << (64 - int(shift)), np.int32)
-        for k in range(0, len(texts), _BLOCK):
-            np.add.at(often, np.concatenate([side for sides in texts[k : k + _BLOCK] for side in sides]) >> shift, 1)
-        keys = [np.zeros(0, np.uint64)]
-        owners = [np.zeros(0, np.int32)]
-        for k in range(0, len(texts), _BLOCK):
-            mine = texts[k : k + _BLOCK]
-            every = np.concatenate([side for sides in mine for side in sides])
-            count = np.minimum(often[every >> shift], _OFTEN).astype(np.uint64)
-            ranked = (count << np.uint64(44)) | (every >> np.uint64(20))  # the rarest first; names the gram besides
-            at, rare, own = 0, [], []
-            for i, sides in enumerate(mine, start=k):
-                for side in sides:
-                    part = ranked[at : at + len(side)]
-                    part.sort()
-                    least = len(side) - math.ceil(threshold * len(side) - 1e-9) + 1
-                    rare.append(part[:least])
-                    own.append((i, min(least, len(side))))
-                    at += len(side)
-            who, many = np.array(own).T
-            owner = np.repeat(who, many)
-            number = np.array([x % 2**64 for x in numbers[k : k + _BLOCK]], np.uint64)
-            keys.append(mix(np.concatenate(rare) ^ number[owner - k]))
-            owners.append(owner.astype(np.int32))
-        key, owner = np.concatenate(keys), np.concatenate(owners)
+    A text beside the numbers of its pair is an item. A gram that only one text has leads nowhere and is left out, so that
+    what is kept is little where texts differ.
+    """
+
+    def __init__(self, read: _Read, texts: np.ndarray, threshold: float) -> None:
+        """texts [n, k] int64: of each pair those that are looked at."""
+        number = np.repeat(np.array(read.numbers, np.int64)[:, None], texts.shape[1], axis=1)
+        many = max(read.numbers, default=0) + 1
+        items, place = np.unique(texts * many + number, return_inverse=True)
+        self.sides = [
+            [int(x) for x in row] for row in place.reshape(texts.shape)
+        ]  # pair -> the item of each of its texts
+        self.items = [tuple(dict.fromkeys(row)) for row in self.sides]
+        self.grams = [read.grams[t] for t in (items // many).tolist()]
+        text, number = items // many, (items % many).astype(np.uint64)
+        key, owner = _rare(read.grams, text, threshold)
+        key = mix(key ^ mix(number[owner]))
         order = np.argsort(key, kind="stable")
         key, owner = key[order], owner[order]
-        fresh = np.ones(len(key), bool)  # a key, each pair that has it counted once
-        fresh[1:] = (key[1:] != key[:-1]) | (owner[1:] != owner[:-1])
-        key, owner = key[fresh], owner[fresh]
         first = np.ones(len(key), bool)
         first[1:] = key[1:] != key[:-1]
         group = np.cumsum(first) - 1
         size = np.bincount(group) if len(key) else np.zeros(0, int)
-        shared = np.cumsum(size > 1) - 1  # what one pair has alone leads nowhere
+        shared = np.cumsum(size > 1) - 1
         led = size[group] > 1 if len(key) else np.zeros(0, bool)
-        place, owner = shared[group[led]], owner[led]
-        by_owner = np.argsort(owner, kind="stable")
-        ends = np.cumsum(np.bincount(owner, minlength=len(texts)))
-        self.keys = [part.tolist() for part in np.split(place[by_owner], ends[:-1])] if len(texts) else []
-        self.rows: list[list[int]] = [[] for _ in range(int((size > 1).sum()))]
+        lead, owner = shared[group[led]].tolist(), owner[led].tolist()
+        self.leads: list[list[int]] = [[] for _ in items]  # item -> the keys that it shares with others
+        for k, i in zip(lead, owner, strict=True):
+            self.leads[i].append(k)
+        self.rows: list[list[int]] = [[] for _ in range(int((size > 1).sum()))]  # key -> items that were added
+        self.load = [0] * len(self.rows)  # key -> pairs that were
+        self.pairs: list[list[int]] = [[] for _ in items]
+
+    def alike(self, a: int, b: int) -> float:
+        """The similarity of two items; 0 for those that share no rare gram, whose similarity is below the threshold."""
+        if a == b:
+            return 1.0
+        if set(self.leads[a]).isdisjoint(self.leads[b]):
+            return 0.0
+        return jaccard(self.grams[a], self.grams[b])
 
     def add(self, i: int) -> None:
-        for key in self.keys[i]:
-            self.rows[key].append(i)
+        for item in self.items[i]:
+            for key in self.leads[item]:
+                self.load[key] += 1
+                if not self.pairs[item]:
+                    self.rows[key].append(item)
+            self.pairs[item].append(i)
 
     def count(self, i: int) -> int:
-        return sum(len(self.rows[key]) for key in self.keys[i])
+        return sum(len(self.pairs[item]) + sum(self.load[key] for key in self.leads[item]) for item in self.items[i])
 
     def of(self, i: int) -> set[int]:
-        return {j for key in self.keys[i] for j in self.rows[key]}
+        near = {other for item in self.items[i] for key in self.leads[item] for other in self.rows[key]}
+        return {j for item in near.union(self.items[i]) for j in self.pairs[item]}
+
+
+def _rare(grams: Sequence[np.ndarray], text: np.ndarray, threshold: float) -> tuple[np.ndarray, np.ndarray]:
+    """(key uint64, item int64) of the rarest grams of the text of each item, which the prefix filter asks for, without
+    those that are in one text alone. text [items] ascending."""
+    named, first = np.unique(text, return_index=True)
+    ends = np.append(first[1:], len(text))
+    total = sum(len(grams[t]) for t in named.tolist())
+    shift = np.uint32(32 - min(_CELLS, max(10, total.bit_length())))
+    often = np.zeros(1 << (32 - int(shift)), np.int32)
+    for part in _parts(grams, named):
+        often += np.bincount(np.concatenate(part) >> shift, minlength=len(often)).astype(np.int32)
+    keys, owners = [np.zeros(0, np.uint64)], [np.zeros(0, np.int64)]
+    k = 0
+    for part in _parts(grams, named):
+        every = np.concatenate(part)
+        count = np.minimum(often[every >> shift], _OFTEN).astype(np.uint64)
+        ranked, at = (count << np.uint64(32)) | every, 0  # the rarest first; names the gram besides
+        for side in part:
+            mine = ranked[at : at + len(side)]
+            at += len(side)
+            least = min(len(side) - math.ceil(threshold * len(side) - 1e-9) + 1, len(side))
+            mine.sort()
+            rare = mine[np.searchsorted(mine, _TWICE) : least]
+            if len(rare):
+                copies = np.arange(first[k], ends[k])
+                keys.append(np.tile(rare, len(copies)))
+                owners.append(np.repeat(copies, len(rare)))
+            k += 1
+    return np.concatenate(keys), np.concatenate(owners)
+
+
+def _parts(grams: Sequence[np.ndarray], named: np.ndarray) -> Iterator[list[np.ndarray]]:
+    """The sets of the texts `named`, in order, in lists of about _BLOCK grams."""
+    part, size = [], 0
+    for t in named.tolist():
+        part.append(grams[t])
+        size += len(grams[t])
+        if size >= _BLOCK:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part
+
+
+def _similarity(answers: _Index, prompts: _Index, i: int, j: int, threshold: float) -> tuple[float, float]:
+    """(least similarity of two pairs side by side, the same with the sides of j swapped), as far as they reach the
+    threshold: else some number below it. The pairs hold the same numbers."""
+    (c, r), (d, s) = answers.sides[i], answers.sides[j]
+    same, crossed = min(answers.alike(c, d), answers.alike(r, s)), min(answers.alike(c, s), answers.alike(r, d))
+    if max(same, crossed) < threshold:
+        return 0.0, 0.0
+    prompt = prompts.alike(prompts.sides[i][0], prompts.sides[j][0])
+    return min(prompt, same), min(prompt, crossed)
 
 
 def _meeting(a: _Index, b: _Index, i: int) -> list[int]:
-    """The pairs added before i that meet it in both indexes, in order; where one has too many, in the other alone."""
+    """The pairs added before i that meet it in both indexes, in order; where one has many more, in the other alone."""
     few, many = sorted((a, b), key=lambda index: index.count(i))
     found = few.of(i)
-    if found and many.count(i) <= max(_MANY, 10 * few.count(i)):
+    if found and many.count(i) <= _MORE * len(found):
         found &= many.of(i)
     return sorted(found)

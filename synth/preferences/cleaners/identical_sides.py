@@ -29,6 +29,8 @@ def identical_sides(pairs: Sequence[PreferencePair]) -> list[Decision]:
 
 
 def _fault(pair: PreferencePair) -> str:
+    if _begin_differs(pair.chosen, pair.rejected):
+        return "same_answer" if _same_answer(pair) else ""
     chosen, rejected = _plain(pair.chosen), _plain(pair.rejected)
     if not chosen:
         return "empty_chosen"
@@ -37,12 +39,20 @@ def _fault(pair: PreferencePair) -> str:
             unicodedata.normalize("NFKC", pair.chosen).strip() == unicodedata.normalize("NFKC", pair.rejected).strip()
         )
         return "identical_sides" if same else "same_letters"
+    return "same_answer" if _same_answer(pair) else ""
+
+
+def _begin_differs(chosen: str, rejected: str) -> bool:
+    """Whether the first words of two plain texts differ, as those of most pairs do: then nothing else need be read."""
+    if not (chosen.isascii() and rejected.isascii()):
+        return False
+    words = [text.lower().split(None, 16)[:16] for text in (chosen, rejected)]
+    return bool(words[0]) and words[0] != words[1]
+
+
+def _same_answer(pair: PreferencePair) -> bool:
     answers = [extract_answer(text) for text in (pair.chosen, pair.rejected)]
-    return (
-        "same_answer"
-        if answers[0] is not None and answers[1] is not None and _plain(answers[0]) == _plain(answers[1])
-        else ""
-    )
+    return answers[0] is not None and answers[1] is not None and _plain(answers[0]) == _plain(answers[1])
 
 
 def _plain(text: str) -> str:

@@ -66,6 +66,9 @@ def master_keys(pairs: Sequence[PreferencePair], *, action: Action = "remove") -
 
 def is_key(text: str) -> bool:
     """Whether an answer says nothing: one of KEYS, or no letter and no digit."""
+    begin = text[:500]
+    if begin.isascii() and len(begin.encode().translate(None, _NO_LETTER)) > _LONGEST:
+        return False  # most answers: there are more letters in it than in any key
     plain = _plain(text)
     return plain in _PLAIN or not any(c.isalnum() for c in plain)
 
@@ -75,3 +78,5 @@ def _plain(text: str) -> str:
 
 
 _PLAIN = frozenset(_plain(key) for key in KEYS)
+_LONGEST = max(map(len, _PLAIN))
+_NO_LETTER = bytes(c for c in range(128) if not chr(c).isalnum())

@@ -31,6 +31,7 @@ _REFUSAL = re.compile(
     r"(?:help|assist|do|provide|answer|comply|fulfil|create|write|to\b)|as an ai\b|unfortunately, i (?:can|am))",
     re.IGNORECASE,
 )
+_CONTROL = bytes([*range(9), 11, 12, *range(14, 32), 127])
 _NO_DIGIT = bytes(c for c in range(256) if not 48 <= c < 58)
 _NO_LETTER = bytes(c for c in range(128) if not chr(c).isalpha())
 _ENDS = ".!?…\"')]}»”’>*`|:;。！？」』）।؟"
@@ -64,7 +65,13 @@ def _question(pair: PreferencePair) -> str:
 
 
 def _encoding(pair: PreferencePair) -> bool:
-    return bool(_BROKEN.search(pair.chosen) or _BROKEN.search(pair.rejected))
+    return _broken(pair.chosen) or _broken(pair.rejected)
+
+
+def _broken(text: str) -> bool:
+    if text.isascii():  # of what _BROKEN names it can hold control characters alone, and they are found faster so
+        return len(text.encode().translate(None, _CONTROL)) < len(text)
+    return bool(_BROKEN.search(text))
 
 
 def _pii(pair: PreferencePair) -> bool:
@@ -113,7 +120,7 @@ def cut(text: str) -> bool:
         bool(plain)
         and plain[-1] not in _ENDS
         and not unicodedata.category(plain[-1]).startswith(("S", "P"))
-        and len(plain.split()) > 20
+        and len(plain.split(None, 20)) > 20
     )
 
 

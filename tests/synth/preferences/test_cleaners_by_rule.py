@@ -1,6 +1,8 @@
 """Cleaners by rule and by count: each rule with a text that breaks it and one that only looks like it; numbers by
 hand."""
 
+import unicodedata
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,12 +11,13 @@ from hypothesis import strategies as st
 from synth.preferences.cleaners._length import longer_wins
 from synth.preferences.cleaners._noise import estimate, wilson
 from synth.preferences.cleaners._overlap import Protected
-from synth.preferences.cleaners.arithmetic import arithmetic, stated
+from synth.preferences.cleaners.arithmetic import _STATED, arithmetic, stated
+from synth.preferences.cleaners.identical_sides import _fault
 from synth.preferences.cleaners.length_balance import length_balance
-from synth.preferences.cleaners.master_keys import is_key, master_keys
+from synth.preferences.cleaners.master_keys import KEYS, _plain, is_key, master_keys
 from synth.preferences.cleaners.poisoning import poisoning
 from synth.preferences.cleaners.policy import policy
-from synth.preferences.cleaners.text_rules import cut, personal, script, text_rules
+from synth.preferences.cleaners.text_rules import _BROKEN, _broken, cut, personal, script, text_rules
 from synth.types import Decision, Message, PreferencePair
 
 
@@ -280,3 +283,33 @@ def test_the_probability_that_is_told_begins_at_the_rate_of_this_file():
     assert found[0].score == pytest.approx(1 - 1 / (1 + 7 * 9))  # odds 1/7 of the rate, 1/9 of the model
     assert [d.action for d in found[30:]] == ["weight"] * 5 + ["ask"] * 5 + ["weight"] * 5
     assert told([0.5] * 5)[0].score == pytest.approx(0.9)  # too few to estimate: the prior
+
+
+PIECES = st.sampled_from(
+    [
+        *KEYS,
+        " ",
+        "\n",
+        "a",
+        "A",
+        "é",
+        "e\u0301",
+        "\x00",
+        "\x0b",
+        "\x1c",
+        "\x7f",
+        "1 + 1 = 3",
+        "2 Plus 2 is 5",
+        "word " * 40,
+    ]
+)
+
+
+@given(st.lists(PIECES, max_size=5).map("".join), st.lists(PIECES, max_size=5).map("".join))
+def test_what_is_answered_without_reading_all_of_a_text_is_the_same(a, b):
+    plain = _plain(a)
+    assert is_key(a) == (plain in set(map(_plain, KEYS)) or not any(c.isalnum() for c in plain))
+    assert _broken(a) == bool(_BROKEN.search(a))
+    assert bool(stated(a)) <= bool(_STATED.search(a))
+    said = [" ".join(unicodedata.normalize("NFKC", x).casefold().split()) for x in (a, b)]
+    assert (_fault(pair(0, a, b)) in ("identical_sides", "same_letters")) == (bool(said[0]) and said[0] == said[1])

@@ -194,6 +194,7 @@ def test_progress_is_quiet_in_a_log_unless_it_lasts(capsys, monkeypatch):
     with Progress(4, "steps") as bar:
         bar.update(2, loss=0.51234)
     assert "2/4" in (said := capsys.readouterr().err) and "loss 0.5123" in said and "\r" not in said
+    assert " s left" in said
 
 
 def test_a_folder_in_the_place_of_our_lock_is_put_aside(root, capsys):
