@@ -12,7 +12,7 @@ TASKS = {
     "your data": "kb clean | audit review pairs questions measure search verify families env selfplay",
     "train": "train recipes | estimate show check",
     "look": "compare why chat | lineage curves transfer ui",
-    "operate": "schedule | deploy status stop promote merge export serve sync gc",
+    "operate": "schedule | submit deploy status stop promote merge export serve sync gc",
 }
 
 
