@@ -33,6 +33,7 @@ def run(folder: Path, source: str, *options: str):
     (folder / "test_it.py").write_text(source)
     command = [sys.executable, "-m", "pytest", "-p", "no_skips", "-p", "no:cacheprovider", *options, "test_it.py"]
     env = {"PYTHONPATH": str(Path(no_skips.__file__).parent), "PATH": "/usr/bin:/bin"}
+    env["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # those of other packages take longer to import than the tests to run
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, env=env)
 
 

@@ -23,9 +23,10 @@ def test_file_is_complete(name):
     assert {"title", "citation", "source", "mechanism", "leaves_out", "stages"} <= set(recipe)
     assert {"title", "year"} <= set(recipe["citation"])
     assert len(recipe["mechanism"]) > 150 and recipe["leaves_out"]
+    kinds = slots()
     for stage, knobs in recipe["stages"].items():
         for knob, value in settled(stage, knobs):
-            if kind := slots()[stage].get(knob):
+            if kind := kinds[stage].get(knob):
                 for spec in value if isinstance(value, list) else [value]:
                     bind(kind, {"piece": spec} if isinstance(spec, str) else spec)
 
@@ -88,7 +89,7 @@ def test_a_malformed_check_is_one_sentence(changes, said):
 def test_the_command_line_runs_them(capsys, tmp_path, monkeypatch):
     from flows.cli import main
 
-    assert main(["check", "--all", "--numeric"]) == 0
+    assert main(["check", "qae", "grpo", "--numeric"]) == 0
     assert "ok      qae" in capsys.readouterr().out
     assert main(["check"]) == 2
     assert main(["check", "qaf"]) == 2
@@ -106,9 +107,11 @@ def test_the_command_line_runs_them(capsys, tmp_path, monkeypatch):
 def test_protocols_run_only_where_they_are_asked_for(capsys, monkeypatch):
     from flows.cli import check, main
 
-    ran = []
+    ran, numbers = [], []
     monkeypatch.setattr(check, "_behaviour", lambda names, record, keys: ran.append((names, record, keys)) or 0)
-    assert main(["check", "kimi-k1.5"]) == 0 and not ran
+    monkeypatch.setattr(check, "_numeric", lambda names: numbers.append(names) or 0)
+    assert main(["check", "kimi-k1.5"]) == main(["check", "--all"]) == 0
+    assert numbers == [["kimi-k1.5"], NAMES] and not ran
     assert main(["check", "kimi-k1.5", "--behaviour", "--record"]) == 0
     assert ran == [(["kimi-k1.5"], True, ("behaviour", "on_task"))]
     assert main(["check", "kimi-k1.5", "--record"]) == 2
