@@ -1,10 +1,10 @@
 """`--no-skips` fails on each kind of skip, in tests and while files are imported, and lets the listed reasons pass; `--fast`
 selects what it says."""
 
-import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import fast
 import no_skips
@@ -78,8 +78,26 @@ class TestIn:
     assert "5 passed, 5 deselected" in done.stdout
 
 
-def test_what_fast_leaves_out_exists():
-    names = set(
-        re.findall(r"^ *def (test_\w+)", "\n".join(f.read_text() for f in TESTS.rglob("test_*.py")), re.MULTILINE)
-    )
-    assert fast.LEFT_OUT and fast.LEFT_OUT <= names, sorted(fast.LEFT_OUT - names)
+def test_the_functions_whose_time_is_listed_exist():
+    known = fast.listed()
+    assert len(known) > 50
+    for name in known:
+        path, _, function = name.partition("::")
+        assert f"def {function.rpartition('::')[2]}(" in (TESTS.parent / path).read_text(encoding="utf-8"), (
+            f"{name} is gone: take its line out of tests/support/times.txt"
+        )
+
+
+def test_files_that_take_long_begin_first():
+    def items(*names):
+        return [SimpleNamespace(nodeid=n) for n in names]
+
+    tests = items("a.py::x", "b.py::x", "b.py::y[1]", "c.py::x", "d.py::x")
+    fast.longest_first(tests, {"c.py::x": 9.0, "b.py::x": 5.0, "b.py::y": 6.0})
+    assert [t.nodeid for t in tests] == ["b.py::x", "b.py::y[1]", "c.py::x", "a.py::x", "d.py::x"]
+
+
+def test_times_are_written_of_what_takes_time(tmp_path):
+    path = tmp_path / "times.txt"
+    fast.write({"a.py::x": (0.9, 0.4), "a.py::many": (7.0, 0.1), "b.py::y": (0.6, 0.6)}, path)
+    assert fast.listed(path) == {"a.py::many": (7.0, 0.1), "b.py::y": (0.6, 0.6)}

@@ -1,33 +1,106 @@
-"""`pytest --fast` (`make test-fast`): the quick test functions, the many cases of one by its first and last.
+"""`pytest --fast` (`make test-fast`): the quick test functions, the many cases of one by its first and last; and the order
+of the files, so that the workers end together.
 
-Left out are the tests marked `slow` or `engine`, the functions named in `not_fast.txt` beside this file (over 1.5 seconds
-of one core, measured), and the cases in between. Every package keeps most of its tests; CI runs everything.
+Both read `times.txt` beside this file: seconds of one core that the functions took, where a core is what they use. Left
+out of --fast are the tests marked `slow` or `engine` and the functions whose first and last case took over half a second.
+Files that take long begin first: a worker that begins such a one last keeps the others waiting. Every package keeps most of
+its tests under --fast; CI runs everything.
+
+`pytest -p no:xdist --times FOLDER...` measures these folders and writes their lines anew.
 """
 
+import resource
+import time
+from collections import defaultdict
 from pathlib import Path
 
-LEFT_OUT = frozenset(
-    line.strip()
-    for line in Path(__file__).with_name("not_fast.txt").read_text(encoding="utf-8").splitlines()
-    if line.strip() and not line.startswith("#")
-)
+import pytest
+
+TIMES = Path(__file__).with_name("times.txt")
 CASES = 2  # of one function
+QUICK = 0.5  # seconds
+WORTH = 1.0  # seconds of all cases from which on a function is written down
+HEAD = """\
+# Seconds of one core of all cases of a test function, of its first and last case, and its name (tests/support/fast.py).
+# Written by `pytest -p no:xdist --times`. Functions that take less are not listed.
+"""
+
+
+def listed(path: Path = TIMES) -> dict[str, tuple[float, float]]:
+    """Function -> seconds of all its cases, and of the first and last."""
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    rows = (line.split() for line in lines if line and not line.startswith("#"))
+    return {name: (float(whole), float(ends)) for whole, ends, name in rows}
 
 
 def pytest_addoption(parser):
     parser.addoption(
         "--fast", action="store_true", help="only quick tests, and the first and last case of each test function"
     )
+    parser.addoption(
+        "--times", action="store_true", help="write what the tests that run took to tests/support/times.txt"
+    )
+
+
+def pytest_configure(config):
+    if config.getoption("--times"):
+        config.pluginmanager.register(Stopwatch(), "stopwatch")
 
 
 def pytest_collection_modifyitems(config, items):
-    if not config.getoption("--fast"):
-        return
-    cases: dict[str, list] = {}
-    for item in items:
-        marked = item.get_closest_marker("slow") or item.get_closest_marker("engine")
-        if not marked and getattr(item, "originalname", item.name) not in LEFT_OUT:
-            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
-    kept = {item for found in cases.values() for item in (found[: CASES - 1] + found[-1:])}
-    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
-    items[:] = [item for item in items if item in kept]
+    known = listed()
+    if config.getoption("--fast"):
+        cases: dict[str, list] = {}
+        for item in items:
+            name = item.nodeid.partition("[")[0]
+            marked = item.get_closest_marker("slow") or item.get_closest_marker("engine")
+            if not marked and known.get(name, (0, 0))[1] <= QUICK:
+                cases.setdefault(name, []).append(item)
+        kept = {item for found in cases.values() for item in (found[: CASES - 1] + found[-1:])}
+        config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+        items[:] = [item for item in items if item in kept]
+    longest_first(items, {name: seconds[config.getoption("--fast")] for name, seconds in known.items()})
+
+
+def longest_first(items, seconds):
+    """Sort tests by what their files take by `seconds` of functions; a file stays whole, what is not listed in its order."""
+    of_file: dict[str, float] = defaultdict(float)
+    for name, some in seconds.items():
+        of_file[name.partition("::")[0]] += some
+    items.sort(key=lambda item: -of_file[item.nodeid.partition("::")[0]])
+
+
+class Stopwatch:
+    """What each test takes of a core: its process's time and that of the children it waited for; a fifth of the clock
+    where that is more, for what other processes do."""
+
+    def __init__(self):
+        self.took: dict[str, list[float]] = defaultdict(list)
+
+    @pytest.hookimpl(hookwrapper=True)
+    def pytest_runtest_protocol(self, item):
+        core, clock = _core(), time.monotonic()
+        yield
+        self.took[item.nodeid.partition("[")[0]].append(max(_core() - core, (time.monotonic() - clock) / 5))
+
+    def pytest_sessionfinish(self):
+        files = {name.partition("::")[0] for name in self.took}
+        rows = {name: two for name, two in listed().items() if name.partition("::")[0] not in files}
+        rows |= {
+            name: (sum(each), sum({0: each[0], len(each) - 1: each[-1]}.values())) for name, each in self.took.items()
+        }
+        write(rows)
+
+
+def write(rows: dict[str, tuple[float, float]], path: Path = TIMES) -> None:
+    kept = {name: two for name, two in rows.items() if two[0] >= WORTH or two[1] > QUICK}
+    lines = [
+        f"{whole:.1f} {ends:.1f} {name}\n"
+        for name, (whole, ends) in sorted(kept.items(), key=lambda x: (-x[1][0], x[0]))
+    ]
+    path.write_text(HEAD + "".join(lines), encoding="utf-8")
+
+
+def _core() -> float:
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(u.ru_utime + u.ru_stime for u in used)
