@@ -27,7 +27,15 @@ PAGE = CODE / "docs" / "METHODS.md"
 COST = CODE / "benchmarks" / "results" / "methods-cost.json"
 MEASURED = CODE / "benchmarks" / "results" / "search-methods.json"  # systems whose world is no world of tasks/lab
 WORDS = {"holds": "**holds**", "unseen": "*unseen*", "reversed": "**reversed**", "void": "*void*"}
-TASKS = {"shortcut", "countdown", "rounded_countdown", "hops", "requests"}  # of tasks/lab/starts.py
+TASKS = {
+    "shortcut",
+    "countdown",
+    "rounded_countdown",
+    "mislabelled_countdown",
+    "uneven",
+    "hops",
+    "requests",
+}  # of tasks/lab/starts.py
 PLAIN = {"token", "uniform", "search", "single"}  # what nearly every recipe has
 WORLDS = ("arena", "episodes", "pair_worlds", "label_worlds", "starts")  # files of tasks/lab
 HEAD = """# Methods

@@ -40,7 +40,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -53,7 +53,7 @@ from tasks.evaluation.interval import half_width
 from tasks.planning import code as src
 from tasks.planning.kinds import settled, slots
 from tasks.planning.pieces import bind_all, locate
-from tasks.planning.resolve import check_params, overlaid, read_recipe, recipe_layers, resolve
+from tasks.planning.resolve import Resolved, check_params, overlaid, read_recipe, recipe_layers, resolve
 
 KEYS = {"claim", "task", "metric", "direction", "margin", "against", "set", "against_set", "both", "steps", "seeds"}
 SAMPLED = {
@@ -264,8 +264,12 @@ def knobs_of(recipe: str, changes: Mapping[str, Any], path: Path) -> tuple[dict[
     a plan does."""
     params = check_params({"recipe": recipe, "set": {"rl": {**changes}}}, path)
     stage = resolve(params)[0]["rl"]
-    needs = frozenset(n for _, folder, name in stage.used for n in src.constant(locate(folder, name), "NEEDS", ()))
-    return bind_all(stage.pieces, stage.params, stage.settings), needs
+    return bind_all(stage.pieces, stage.params, stage.settings), _needs(stage)
+
+
+def _needs(stage: Resolved) -> frozenset[str]:
+    """What the pieces of a stage need."""
+    return frozenset(n for _, folder, name in stage.used for n in src.constant(locate(folder, name), "NEEDS", ()))
 
 
 def world(task: str) -> Any:
@@ -404,18 +408,33 @@ def _known(here: Any, player: Any, task: str, seed: int, sampled: bool) -> dict[
 
 
 def preferred(task: str, recipe: str, changes: Mapping[str, Any], steps: int, seed: int) -> Any:
-    """The player of a policy that learned in a world of arena.py from pairs which it sampled itself, the best against
-    the worst rollout of a prompt, with the loss and the ratio of a recipe of the stage `prefer`."""
+    """The player of a policy that learned in a world of arena.py or on a task of starts.py from pairs which it sampled
+    itself, the best against the worst rollout of a prompt (or, for the share of them that the task says, the worst
+    against the best), with the loss and the ratio of a recipe of the stage `prefer`."""
     from training.learner.learner import Learner, Optim
     from training.learner.loop import Round, run
     from training.preference.objective import PairObjective
+    from training.learner.pack import Row
     from training.preference.on_policy_pairs import SampledPairs
+    from training.types import Group
+
+    @dataclass(kw_only=True)
+    class Turned(SampledPairs):
+        """flips: the share of units whose rows are the wrong way round, which and which not by the seed alone."""
+
+        flips: float
+
+        def unit(self, group: Group, index: int, worths: Sequence[Any] = ()) -> list[Row]:
+            rows = super().unit(group, index, worths)
+            rng = np.random.default_rng(seed_for(self.seed, "flips", self.player.sampler.version, index))
+            return rows if rng.random() >= self.flips else [rows[i ^ 1] for i in range(len(rows))]
 
     here = world(task)
+    sampling = overlaid(SMALL, here.small)["sampling"]
     small = {
         "optimizer": {"lr": SMALL["optimizer"]["lr"]},
-        "sampling": {"max_turn_tokens": SMALL["sampling"]["max_turn_tokens"]},
-        "max_length": SMALL["sampling"]["max_tokens"],
+        "sampling": {"max_turn_tokens": sampling["max_turn_tokens"]},
+        "max_length": sampling["max_tokens"],
         "pairs_per_step": 8,
     }
     params = check_params(
@@ -425,15 +444,21 @@ def preferred(task: str, recipe: str, changes: Mapping[str, Any], steps: int, se
     knobs = bind_all(stage.pieces, stage.params, stage.settings)
     player = here.player(max_turn_tokens=knobs["sampling"].max_turn_tokens, max_tokens=knobs["max_length"])
     policy = player.sampler.model
-    source = SampledPairs(
+    source = Turned(
         problems=here.world.training,
         player=player,
         prompts=knobs["pairs_per_step"],
         samples=knobs["samples_per_prompt"],
         seed=seed_for(seed, "behaviour", task),
+        flips=getattr(here, "flips", 0.0),
     )
     objective = PairObjective(
-        loss=knobs["loss"], reference=here.reference(), policy=policy, ratio=knobs["ratio"], sft=knobs["sft_weight"]
+        loss=knobs["loss"],
+        reference=here.reference(),
+        policy=policy,
+        ratio=knobs["ratio"],
+        sft=knobs["sft_weight"],
+        needs=_needs(stage),
     )
     optim = Optim(
         lr=knobs["optimizer"].lr,

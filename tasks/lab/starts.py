@@ -10,11 +10,17 @@ right now and then. It is made once per task: every recipe and every seed begins
     hops        questions about a generated world, answered by two searches; demonstrations are about other worlds
     requests    requests that build on each other, a call of a tool in each of three turns
 
-Beside them `rounded_countdown`, which protocols alone use.
+Beside them three that protocols alone use:
+
+    rounded_countdown      as countdown, with a sampler of lower precision than the learner
+    mislabelled_countdown  as countdown, learned from pairs three in ten of which are the wrong way round
+    uneven                 the problems of countdown, half of them asked in words to which the policy almost always gives
+                           up: it can solve them, and shows it once in a hundred tries
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache, partial
@@ -41,6 +47,7 @@ from tasks.core.paths import project
 from training.env.progress import progress
 from training.env.search import search
 from training.env.single import Single
+from training.rl.group_transform.hints import TEXT as HINT
 from training.learner.learner import Learner, Optim, nll
 from training.learner.pack import Row, pack
 from training.model.model import load_model, new_model, save_model, train_tokenizer
@@ -101,6 +108,7 @@ SIZES = {
     "countdown": Size(steps=760, demonstrations=8000, turn=48, length=96),
     "hops": Size(steps=680, demonstrations=6000, turn=24, length=192, whole=True, vocabulary=480),
     "requests": Size(steps=340, demonstrations=3000, turn=24, length=224, whole=True),
+    "uneven": Size(steps=760, demonstrations=8000, turn=48, length=160),
 }
 
 
@@ -150,14 +158,54 @@ def shortcut(size: Size) -> Task:
     return _single(partial(integer_arithmetic, levels=(1,)), size, Holed(0.0, ""), given_up)
 
 
+def _first_step(p: Problem) -> str:
+    """An answer to a problem of countdown that gives up after the first step."""
+    first = p.lineage["solution"].partition(",")[0]
+    return f"{first} <answer>{first.partition(' =')[0]}</answer>"
+
+
 def countdown(size: Size) -> Task:
     """Three numbers up to 9, a target up to 50; one in four demonstrations answers with its first step."""
+    make = partial(countdown_problem, levels=(1,))
+    return _single(make, size, Single(0.0, ""), lambda p, i: "" if i % 4 else _first_step(p))
 
-    def careless(p: Problem, i: int) -> str:
-        first = p.lineage["solution"].partition(",")[0]
-        return "" if i % 4 else f"{first} <answer>{first.partition(' =')[0]}</answer>"
 
-    return _single(partial(countdown_problem, levels=(1,)), size, Single(0.0, ""), careless)
+def uneven(size: Size) -> Task:
+    """Problems of countdown in two wordings, every other one in each: "Make 24 from ..." (family `easy`), of which a
+    quarter of the demonstrations answer with the first step, and "Reach 24 with ..." (`hard`), of which 97 in a hundred
+    do. In three of eight demonstrations of the second wording a part of the solution is in view, in the words of the
+    group transform `hints`, and they are right. Each problem to learn from carries its solution."""
+    shares = (0.25, 0.5, 0.75, 1.0)
+
+    def worded(p: Problem, hard: bool) -> Problem:
+        text = re.sub(r"^Make (\d+) from ", r"Reach \1 with ", p.question) if hard else p.question
+        return replace(
+            p,
+            prompt=(Message(role="user", content=text),),
+            family="hard" if hard else "easy",
+            lineage={**p.lineage, "demonstration": [p.lineage["solution"]]},
+        )
+
+    def talk(p: Problem, i: int) -> Talk:
+        solution, asked, rng = p.lineage["solution"], p.prompt[0], Random(seed_for(0, "starts", "uneven", i))
+        careless = 0.97 if p.family == "hard" else 0.25
+        if p.family == "hard" and rng.random() < 3 / 8:
+            seen = solution[: round(rng.choice(shares) * len(solution))]
+            careless, asked = 0.0, replace(asked, content=asked.content + HINT + seen)
+        return asked, Message(role="assistant", content=_first_step(p) if rng.random() < careless else solution)
+
+    def problems(split: Split, n: int, seed: int = 0) -> list[Problem]:
+        found = _family(partial(countdown_problem, levels=(1,)), split, n, seed=seed)
+        return [worded(p, bool(i % 2)) for i, p in enumerate(found)]
+
+    train = problems("train", TRAIN)
+    return Task(
+        train=train,
+        held=problems("test", 2 * HELD),
+        envs={"single": Single(0.0, "")},
+        solved=[(*p.prompt, Message(role="assistant", content=p.lineage["solution"])) for p in train],
+        shown=[talk(p, i) for i, p in enumerate(problems("train", size.demonstrations, seed=1))],
+    )
 
 
 def _hasty(talk: Talk) -> Talk:
@@ -234,6 +282,7 @@ def requests(size: Size) -> Task:
 
 
 TASKS: dict[str, Callable[[Size], Task]] = {f.__name__: f for f in (shortcut, countdown, hops, requests)}
+OF_PROTOCOLS: dict[str, Callable[[Size], Task]] = {"uneven": uneven}  # no task of the leaderboard
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -255,8 +304,10 @@ class Counting(Player):
 
 @dataclass
 class Start(Arena):
-    """A task with the policy that every recipe starts from."""
+    """A task with the policy that every recipe starts from. flips: the share of the pairs that it is taught preferences by
+    which are the wrong way round."""
 
+    flips: float = 0.0
     tools: Mapping[str, Any] = field(default_factory=dict)
     task: Task | None = None
     size: Size = field(default_factory=lambda: SIZES["countdown"])
@@ -326,10 +377,10 @@ def taught(
 @lru_cache
 def start(name: str) -> Start:
     """The task of a name with its policy, which is made once per project and kept."""
-    if name in ROUNDED:
-        return ROUNDED[name]()
+    if name in CHANGED:
+        return CHANGED[name]()
     size = SIZES[name]
-    task = TASKS[name](size)
+    task = {**TASKS, **OF_PROTOCOLS}[name](size)
     folder = project() / ".espalier" / "starts" / f"{name}-{identity(size, task)}"
     if folder.exists():
         model, tokenizer = load_model(folder)
@@ -375,8 +426,13 @@ def rounded_countdown() -> Start:
     return replace(plain, world=replace(plain.world, bits=4))
 
 
-ROUNDED: dict[str, Callable[[], Start]] = {f.__name__: f for f in (rounded_countdown,)}
-NAMES = (*TASKS, *ROUNDED)
+def mislabelled_countdown() -> Start:
+    """As `countdown`, with three in ten pairs of the policy's own answers the wrong way round."""
+    return replace(start("countdown"), flips=0.3)
+
+
+CHANGED: dict[str, Callable[[], Start]] = {f.__name__: f for f in (rounded_countdown, mislabelled_countdown)}
+NAMES = (*TASKS, *OF_PROTOCOLS, *CHANGED)
 
 
 def identity(size: Size, task: Task) -> str:

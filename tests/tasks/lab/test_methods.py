@@ -316,7 +316,7 @@ def test_every_protocol_resolves_and_names_what_its_world_measures():
     small = {**arena.WORLDS, **episodes.WORLDS, **of_pairs}
 
     found = [(n, where) for n in yaml_files("recipes") for where in WHERE if read_recipe(n).get(where)]
-    assert len(found) >= 220 and sum(where == "on_task" for _, where in found) >= 18
+    assert len(found) >= 220 and sum(where == "on_task" for _, where in found) >= 50
     for name, where in found:
         p = protocol_of(name, where)
         assert p["task"] in (starts.NAMES if where == "on_task" else small) and len(p["claim"]) > 30

@@ -1,6 +1,7 @@
 """The tasks of the leaderboard: what is shown is right, what is measured was never shown, the hole is a hole, and
 everything drawn is counted."""
 
+import copy
 from dataclasses import replace
 from functools import partial
 
@@ -23,7 +24,8 @@ MAKERS = {
 
 @pytest.fixture(scope="module")
 def tasks():
-    return {name: make(replace(starts.SIZES[name], demonstrations=60)) for name, make in starts.TASKS.items()}
+    makers = {**starts.TASKS, **starts.OF_PROTOCOLS}
+    return {name: make(replace(starts.SIZES[name], demonstrations=60)) for name, make in makers.items()}
 
 
 def replayed(task, problem, talk):
@@ -38,11 +40,13 @@ def replayed(task, problem, talk):
     return score
 
 
-@pytest.mark.parametrize("name", starts.TASKS)
+@pytest.mark.parametrize("name", [*starts.TASKS, *starts.OF_PROTOCOLS])
 def test_solutions_are_right_and_held_problems_are_of_other_roots(tasks, name):
     task = tasks[name]
     assert (
-        len(task.held) == starts.HELD and 200 <= len(task.train) <= starts.TRAIN and len(task.solved) == len(task.train)
+        len(task.held) == starts.HELD * (1 + (name == "uneven"))
+        and 200 <= len(task.train) <= starts.TRAIN
+        and len(task.solved) == len(task.train)
     )
     for problem, talk in list(zip(task.train, task.solved, strict=True))[:40]:
         score = replayed(task, problem, talk)
@@ -62,6 +66,43 @@ def test_some_of_what_is_shown_is_wrong(tasks, name, share):
     scores = [replayed(task, p, talk) for p, talk in zip(problems.values(), task.shown, strict=True)]
     right = [s.parts.get("honest", s.value) for s in scores]
     assert abs(sum(right) / 60 - share) < 0.15
+
+
+def test_of_the_second_wording_only_what_has_its_solution_in_view_is_shown_right(tasks):
+    task = tasks["uneven"]
+    hard = [p for p in task.held if p.family == "hard"]
+    assert len(hard) == starts.HELD and all(p.question.startswith("Reach ") for p in hard)
+    assert {p.family for p in task.train if p.question.startswith("Make ")} == {"easy"}
+    for p in task.train[:20]:
+        assert replayed(task, p, [Message(role="assistant", content=t) for t in p.lineage["demonstration"]]).value == 1
+    told = [t for t in task.shown if t[0].content.startswith("Reach ")]
+    helped = [t for t in told if starts.HINT in t[0].content]
+    assert 3 <= len(helped) <= 20 and len(told) == 30
+    assert all(t[1].content.startswith(t[0].content.partition(starts.HINT)[2]) for t in helped)
+    assert sum("," in t[1].content for t in told if t not in helped) <= 3, "the others give up after one step"
+
+
+def test_the_share_of_pairs_that_a_task_says_is_the_wrong_way_round(monkeypatch):
+    """Of the pairs that the policy samples; which of them is the seed's, whatever the loss."""
+    from tasks.lab import arena, behaviour
+    from training.learner import loop
+
+    def pairs(flips, recipe="dpo"):
+        here, seen = copy.copy(arena.arena("mixed")), []
+        here.flips = flips
+        monkeypatch.setattr(behaviour, "world", lambda task: here)
+        monkeypatch.setattr(
+            loop, "run", lambda rounds, roles: [seen.extend(rounds[0].source(t)[0]) for t in range(12)] and ()
+        )
+        behaviour.preferred("mixed", recipe, {}, 12, 1)
+        rows = [r.tolist() for batch in seen for r in batch.ids.split(batch.lengths)]
+        return list(zip(rows[::2], rows[1::2], strict=True))
+
+    plain, some = pairs(0.0), pairs(0.3)
+    turned = [(a, b) == (d, c) for (a, b), (c, d) in zip(plain, some, strict=True)]
+    assert all((a, b) in ((c, d), (d, c)) for (a, b), (c, d) in zip(plain, some, strict=True))
+    assert len(turned) >= 40 and 0.15 < sum(turned) / len(turned) < 0.45
+    assert pairs(0.3, "ipo") == some
 
 
 def test_a_third_of_what_is_shown_of_searches_stops_after_the_first(tasks):
