@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from synth.knowledge.kinds import NATIONS
 from synth.quantities import MONTHS, find_date
 
 LEAD = 3000  # characters from the beginning that are read
@@ -76,6 +77,46 @@ _PATTERNS = tuple(
         ("written_by", "writer", "name", rf"\bwritten (?:and \w+ )?by (?P<y>{NAME}){_END_OF_NAME}"),
         ("produced_by", "producer", "name", rf"\bproduced (?:and \w+ )?by (?P<y>{NAME}){_END_OF_NAME}"),
         ("composed_by", "composer", "name", rf"\bcomposed by (?P<y>{NAME}){_END_OF_NAME}"),
+        (
+            "performed_by",
+            "performer",
+            "name",
+            r"\b(?:song|single|album|track|ballad|EP|performed|recorded|sung)(?: \w+)? by (?:the )?"
+            rf"(?:[\w-]+ ){{0,4}}?(?P<y>{NAME}){_END_OF_NAME}",
+        ),
+        (
+            "author",
+            "author",
+            "name",
+            rf"^.{{0,80}}? (?:is|was) an? [^.,]{{0,40}}?(?:novel|book|memoir|novella) by (?:[\w-]+ ){{0,3}}?(?P<y>{NAME}){_END_OF_NAME}",
+        ),
+        (
+            "place",
+            "place",
+            "name",
+            r"\b(?:village|town|city|municipality|commune|hamlet|suburb|river|lake|mountain|island|county|castle|church|"
+            rf"school|university|museum|college|station)(?: and [a-z]+)? (?:in|on) (?:the )?(?P<y>{NAME}){_END_OF_NAME}",
+        ),
+        (
+            "headquarters",
+            "headquarters",
+            "name",
+            rf"\b(?:headquartered|based) in (?:the )?(?P<y>{NAME}){_END_OF_NAME}",
+        ),
+        ("music_by", "composer", "name", rf"\bmusic (?:is |was )?(?:composed )?by (?P<y>{NAME}){_END_OF_NAME}"),
+        (
+            "screenplay_by",
+            "screenwriter",
+            "name",
+            rf"\bscreenplay (?:is |was )?(?:written )?by (?P<y>{NAME}){_END_OF_NAME}",
+        ),
+        (
+            "school",
+            "school",
+            "name",
+            rf"\b(?:educated at|studied at|attended|graduated from|graduate of) (?:the )?(?P<y>{NAME}){_END_OF_NAME}",
+        ),
+        ("sibling", "sibling", "name", rf"\b(?:brother|sister) of (?:[a-z]+ ){{0,2}}?(?P<y>{NAME}){_END_OF_NAME}"),
         ("parent", "parent", "name", rf"\b(?:son|daughter|child) of (?:\w+ ){{0,2}}?(?P<y>{NAME}){_END_OF_NAME}"),
         (
             "spouse",
@@ -85,8 +126,57 @@ _PATTERNS = tuple(
         ),
     )
 )
-LABELS = {relation: label for relation, label, _, _ in _PATTERNS}
+_STARRING = re.compile(
+    rf"\b(?:starring|stars|featuring) (?P<y>{NAME}(?:(?:, and |, | and ){NAME}){{0,9}})(?=\s*[.,;()]|\s*$|\s+(?:in|as|with|who)\b)"
+)
+_BOTH = re.compile(
+    rf"\b(?:son|daughter|child) of (?:[a-z]+ ){{0,2}}?{NAME} and (?:his wife |her husband )?(?P<y>{NAME}){_END_OF_NAME}"
+)
+LABELS = {"starring": "actor", "nationality": "nationality", "genre": "genre", "occupation": "occupation"} | {
+    relation: label for relation, label, _, _ in _PATTERNS
+}
+OF_PEOPLE = frozenset(("born", "died", "born_in", "died_in", "parent", "spouse", "sibling", "school"))
+OF_WORKS = frozenset(
+    ("directed_by", "written_by", "produced_by", "composed_by", "music_by", "screenplay_by", "performed_by", "author")
+) | {"starring"}
+OF_THINGS = OF_WORKS | {"headquarters", "place", "located_in", "founded_year", "released_year", "part_of", "flows_into"}
+RANGES = dict.fromkeys(OF_WORKS | {"parent", "spouse", "sibling", "founded_by"}, "person") | dict.fromkeys(
+    ("born_in", "died_in", "located_in", "place", "headquarters", "flows_into"), "place"
+)
+RANGES |= {"performed_by": "artist", "school": "school"}
+# What is said with a relation, where "the {label} of {x}" is not what people say: passage, forward, inverse.
+TEMPLATES = {
+    "directed_by": ("{x} was directed by {y}.", "the person who directed {x}", "{a} {domain} directed by {y}"),
+    "written_by": ("{x} was written by {y}.", "the writer of {x}", "{a} {domain} written by {y}"),
+    "produced_by": ("{x} was produced by {y}.", "the person who produced {x}", "{a} {domain} produced by {y}"),
+    "composed_by": ("{x} was composed by {y}.", "the person who composed {x}", "{a} {domain} composed by {y}"),
+    "music_by": ("The music of {x} is by {y}.", "the composer of the music of {x}", "{a} {domain} with music by {y}"),
+    "screenplay_by": (
+        "The screenplay of {x} is by {y}.",
+        "the screenwriter of {x}",
+        "{a} {domain} with a screenplay by {y}",
+    ),
+    "performed_by": ("{x} was performed by {y}.", "the artist who performed {x}", "{a} {domain} performed by {y}"),
+    "author": ("{x} was written by {y}.", "the author of {x}", "{a} {domain} written by {y}"),
+    "founded_by": ("{x} was founded by {y}.", "the founder of {x}", "{a} {domain} founded by {y}"),
+    "starring": ("{x} stars {y}.", "an actor who plays in {x}", "{a} {domain} that stars {y}"),
+    "born_in": ("{x} was born in {y}.", "the place of birth of {x}", "{a} {domain} who was born in {y}"),
+    "died_in": ("{x} died in {y}.", "the place of death of {x}", "{a} {domain} who died in {y}"),
+    "located_in": ("{x} is located in {y}.", "the location of {x}", "{a} {domain} located in {y}"),
+    "place": ("{x} is in {y}.", "the place of {x}", "{a} {domain} in {y}"),
+    "headquarters": ("{x} is based in {y}.", "the headquarters of {x}", "{a} {domain} based in {y}"),
+    "flows_into": ("{x} flows into {y}.", "the place that {x} flows into", "{a} {domain} that flows into {y}"),
+    "part_of": ("{x} is part of {y}.", "the whole that {x} is part of", "{a} {domain} that is part of {y}"),
+    "school": ("{x} studied at {y}.", "the school of {x}", "{a} {domain} who studied at {y}"),
+    "parent": ("{x} is a child of {y}.", "a parent of {x}", "{a} {domain} who is a child of {y}"),
+    "sibling": ("{x} is a sibling of {y}.", "a sibling of {x}", "{a} {domain} who is a sibling of {y}"),
+    "spouse": ("{x} is married to {y}.", "the spouse of {x}", "{a} {domain} who is married to {y}"),
+    "genre": ("{x} belongs to the genre {y}.", "the genre of {x}", "{a} {domain} in the genre {y}"),
+    "nationality": ("{x} is {y}.", "the nationality of {x}", "{a} {domain} that is {y}"),
+    "occupation": ("The occupation of {x} is {y}.", "the occupation of {x}", "{a} {domain} whose occupation is {y}"),
+}
 _FIRST_ONLY = {"kind"}  # a later "he was a ..." is as often about a year of somebody's life
+_SEVERAL = {"starring", "parent"}
 _LIFE = re.compile(r"\(\s*(?:born )?(?P<a>[\w ,.]{8,24}?)\s*[\u2013\u2014-]\s*(?P<b>[\w ,.]{8,24}?)\s*\)")
 _ALSO = re.compile(
     rf"\b(?:also (?:known|called)|better known|formerly known|abbreviated) (?:as )?(?:the )?(?P<y>{NAME}){_END_OF_NAME}"
@@ -128,7 +218,7 @@ def statements(text: str, title: str, aliases: tuple[str, ...] = ()) -> Iterator
         if i and not sentence.startswith(words) and not _PRONOUN.match(sentence):
             continue
         for relation, value, kind in _of(sentence, first=i == 0):
-            if relation not in seen and value:
+            if value and (relation not in seen or relation in _SEVERAL):
                 seen.add(relation)
                 yield Found(relation, value, kind, start, end)
 
@@ -150,9 +240,27 @@ def _of(sentence: str, *, first: bool) -> Iterator[tuple[str, str, str]]:
         if kind == "date":
             date = find_date(value)
             value = date[0] if date and date[1] <= 4 else ""
-        elif kind == "name" and value.partition(" ")[0].lower() in MONTHS:  # "born in April 1950"
-            continue
+        elif kind == "name":
+            if value.partition(" ")[0].lower() in MONTHS:  # "born in April 1950"
+                continue
+            if RANGES.get(relation) in ("person", "artist"):
+                value = _whole(value, sentence)
         yield relation, value, kind
+    if (cast := _STARRING.search(sentence)) is not None:
+        for name in re.split(r", and |, | and ", cast["y"]):
+            yield "starring", name.strip(" .,'\u2019"), "name"
+    if (second := _BOTH.search(sentence)) is not None:
+        yield "parent", second["y"].strip(" .,'\u2019"), "name"
+
+
+def _whole(name: str, sentence: str) -> str:
+    """A person's name as the sentence first has it: "written by Raffill" after "directed by Stewart Raffill"; "" for what
+    begins with a nationality, which is no name."""
+    first, _, rest = name.partition(" ")
+    if first in NATIONS and first not in ("Roman", "German"):
+        return ""
+    longer = re.search(rf"((?:[A-Z][\w.'-]* ){{1,2}}{re.escape(name)})\b", sentence) if not rest else None
+    return longer[1] if longer and longer[1].split(" ")[0] not in NATIONS else name
 
 
 def also_known_as(text: str) -> list[str]:

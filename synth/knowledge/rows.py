@@ -43,6 +43,7 @@ class Reading:
     none         relation -> subjects of which the source says that they have no object (an empty list)
     missing      how often a text stood where a value is missing
     skipped      files that were not read, and why
+    columns      relation -> the column that it was read from, where its name differs
     guess        whether the source is a table of which nobody said what its columns are (`columns.understand`)
     """
 
@@ -56,6 +57,7 @@ class Reading:
     none: dict[str, set[str]] = field(default_factory=dict)
     missing: Counter[str] = field(default_factory=Counter)
     skipped: dict[str, str] = field(default_factory=dict)
+    columns: dict[str, str] = field(default_factory=dict)
     guess: bool = False
 
     def quarantine(self, reason: str, source: str, why: str, span: str) -> None:

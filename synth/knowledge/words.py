@@ -80,6 +80,17 @@ _AGENTS = {
     **{"posted": "poster", "submitted": "submitter", "recorded": "recorder", "hosted": "host", "sponsored": "sponsor"},
     **{"coached": "coach", "manufactured": "manufacturer", "distributed": "distributor", "employed": "employer"},
 }
+PEOPLE = frozenset(  # types that are a "who"
+    {
+        *("person", "artist", "author", "employee", "customer", "actor", "director", "player", "writer", "scientist"),
+        *("musician", "singer", "politician", "athlete", "poet", "painter", "student", "teacher", "doctor", "patient"),
+        *("manager", "contact", "user", "member", "monarch", "king", "queen", "pilot", "philosopher", "architect"),
+        *(
+            set(_AGENTS.values())
+            - {"publisher", "manufacturer", "distributor", "operator", "maker", "supplier", "host"}
+        ),
+    }
+)
 _EVENTS = {
     **{"founded": "founding", "born": "birth", "died": "death", "released": "release", "published": "publication"},
     **{"established": "founding", "built": "construction", "discovered": "discovery", "launched": "launch"},
@@ -93,7 +104,13 @@ _EVENTS = {
         "signed": "signing",
     },
     **{"completed": "completion", "introduced": "introduction", "joined": "joining", "delivered": "delivery"},
-    **{"invented": "invention", "since": "founding", "required": "deadline", "formed": "founding", "expired": "expiry"},
+    **{
+        "invented": "invention",
+        "since": "founding",
+        "required": "required delivery",
+        "formed": "founding",
+        "expired": "expiry",
+    },
 }
 _GROUPS = {"category", "group", "class", "type", "genre", "family", "department", "league", "team", "club", "order"}
 _GROUPS |= {"phylum", "section", "division", "series", "party", "union", "alliance", "kind", "genus", "tribe", "sector"}
@@ -129,12 +146,25 @@ UNITS = {
 }
 
 
+_LONG = {
+    **{"melt": "melting point", "boil": "boiling point", "qty": "quantity", "dob": "date of birth", "lat": "latitude"},
+    **{"lng": "longitude", "lon": "longitude", "pop": "population", "elev": "elevation", "temp": "temperature"},
+    **{"desc": "description", "dept": "department", "addr": "address", "tel": "telephone", "amt": "amount"},
+    **{"phone": "phone number", "fax": "fax number"},
+    **{"pct": "percentage", "avg": "average", "num": "number", "wt": "weight", "ht": "height", "yr": "year"},
+}
+
+
 def label_of(column: str) -> str:
-    """The name of a column as words: "CompanyName" -> "company name", "GDP" stays."""
+    """The name of a column as words: "CompanyName" -> "company name", "qty" -> "quantity", "GDP" stays."""
     text = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", " ", column)
     words = re.sub(r"[\W_]+", " ", text).split() or [column]
+    words = words[1:] + words[:1] if words[0].lower() == "name" and len(words) == 2 else words  # name.official
     return " ".join(
-        w if w.isupper() and len(w) <= 5 and len(words) > 1 or w.isupper() and len(w) <= 4 else w.lower() for w in words
+        w
+        if w.isupper() and len(w) <= 5 and len(words) > 1 or w.isupper() and len(w) <= 4
+        else _LONG.get(w.lower(), w.lower())
+        for w in words
     )
 
 
@@ -142,6 +172,8 @@ def thing_of(column: str) -> str:
     """The type of what a column of names holds: "category_name" -> "category", "countries" -> "country", "discoveredBy"
     -> "discoverer"."""
     label = singular(agent_of(label_of(column)))
+    if label.split()[-1] in _PLACES:  # "billing city" and "home city" are cities
+        return label.split()[-1]
     short = re.sub(r" (?:name|title|id|code|type)$", "", label)
     return (short or label).lower().replace(" ", "_")
 
@@ -171,6 +203,8 @@ def wording(
     """
     label = label_of(column)
     a_domain = article("{domain}", domain)
+    if re.match(r"units? (?:in|on) ", label):
+        label = f"number of {label}"
     if range in ("year", "date"):
         bare = re.sub(r"^(?:year|date)(?: of)? | (?:year|date|at|on|in|time)$", "", label)
         event = _EVENTS.get(bare, bare)
@@ -187,9 +221,19 @@ def wording(
     if range == "number":
         return {"label": label}
     if flag:
-        return {"label": f"{re.sub(r'^(?:is|has) ', '', label)} status"}
+        says = {"passage": "{x} is {y}.", "inverse": f"{a_domain} that is {{y}}"} if adjective(label) else {}
+        return {"label": f"{re.sub(r'^(?:is|has) ', '', label)} status", **says}
     verb = re.fullmatch(r"(?:(?:is|was) )?(\w+) by", label)
     label = agent_of(re.sub(r"(?<=\w) (?:name|id)$", "", label) if range != "string" else label)
+    if range != "string" and label.split()[-1] in _PREPOSITIONS:  # "ship via", "reports to"
+        label = "manager" if label == "reports to" and domain == range else range.replace("_", " ")
+    if range == domain and singular(label) in ("border", "neighbour", "neighbor"):
+        return {
+            "label": "neighbour",
+            "passage": "{x} borders {y}.",
+            "forward": f"{a_domain} that borders {{x}}",
+            "inverse": f"{a_domain} that borders {{y}}",
+        }
     if both:
         one = singular(label)
         says = f"{a_domain} that has {{0}} as {article(one, one)}"
@@ -206,22 +250,39 @@ def wording(
         return {
             "label": label,
             "passage": f"{{x}} was {verb[1]} by {{y}}.",
-            "forward": f"{article('{label}', label)} who {verb[1]} {{x}}",
+            "forward": f"the {{label}} who {verb[1]} {{x}}",
             "inverse": f"{a_domain} {verb[1]} by {{y}}",
         }
-    of, gap = ("belongs to", "in the {label} ") if label.split()[-1] in _GROUPS else ("has", "with the {label} ")
-    of, gap = ("is in", "in ") if label in _PLACES else (of, gap)
-    says = {
-        "belongs to": "{x} belongs to the {label} {y}.",
-        "is in": "{x} is in {y}.",
-        "has": "{x} has the {label} {y}.",
-    }
+    if label in _PLACES:
+        says, of, gap = "{x} is in {y}.", "is in", "in "
+    elif label.split()[-1] in _GROUPS:
+        says, of, gap = "{x} belongs to the {label} {y}.", "belongs to", "in the {label} "
+    else:
+        return {"label": label}
     return {
         "label": label,
-        "passage": says[of],
+        "passage": says,
         "forward": f"the {{label}} that {{x}} {of}",
         "inverse": f"{a_domain} {gap}{{y}}",
     }
+
+
+_PREPOSITIONS = {"via", "to", "by", "of", "from", "at", "in", "on", "for", "with"}
+_ADJECTIVE = re.compile(r"\w{2,}(?:ed|able|ible|ive|ous|ful|less|ant|ent|ary|ic|ical|locked)")
+_ADJECTIVES = {"active", "open", "closed", "free", "new", "public", "private", "stable", "male", "female", "available"}
+_ADJECTIVES |= {"alive", "dead", "married", "edible", "wild", "rare", "extinct", "official", "domestic", "global"}
+
+
+def adjective(label: str) -> str:
+    """The adjective that a column of yes and no is about: "is discontinued" -> "discontinued"; "" where it is none."""
+    word = re.sub(r"^is ", "", label)
+    return word if " " not in word and (word in _ADJECTIVES or _ADJECTIVE.fullmatch(word)) else ""
+
+
+def role(column: str, domain: str, range: str) -> dict[str, str]:
+    """The words of a column that refers to another record: "SupplierID" -> "the supplier of {x}"."""
+    said = wording(re.sub(r"(?i)(?<=.)[_ ]?id$", "", column), domain, range, single=True)
+    return said | {"label": agent_of(said["label"])}
 
 
 def article(text: str, noun: str) -> str:

@@ -154,6 +154,17 @@ def inner(clue: Clue | Named) -> str | Node | None:
     return target if isinstance(target, str | Node) else None
 
 
+def hub(clue: Clue | Named) -> str | Node | None:
+    """The term that a clue only shares something with: "in the same category as Neon" leads through the category to
+    Neon by one relation, there and back. None for another clue."""
+    if not isinstance(clue, Clue) or not clue.forward or not isinstance(clue.target, Node):
+        return None
+    (back,) = clue.target.clues if len(clue.target.clues) == 1 else (None,)
+    if not isinstance(back, Clue) or back.relation != clue.relation or back.forward:
+        return None
+    return back.target if isinstance(back.target, str | Node) else None
+
+
 def steps(clue: Clue | Named) -> int:
     """How soon a clue leads to a constant: 0 at once, `FAR` never. A span is almost as far: only an index of values
     finds its members."""
@@ -164,6 +175,13 @@ def steps(clue: Clue | Named) -> int:
     if isinstance(clue.target, str):
         return 0
     return min((min(FAR, 1 + steps(c)) for c in clue.target.clues), default=FAR)
+
+
+def nesting(term: str | Node) -> int:
+    """How many variables stand in each other."""
+    if isinstance(term, str):
+        return 0
+    return 1 + max((nesting(t) for c in term.clues if (t := inner(c)) is not None), default=0)
 
 
 def nodes(term: str | Node) -> Iterator[Node]:

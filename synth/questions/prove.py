@@ -22,10 +22,12 @@ from synth.questions.pattern import (
     Than,
     Third,
     deletions,
+    nesting,
     steps,
     to_json,
 )
 
+_DEEP = 3  # variables in each other that are found before they are checked: SQLite parses few EXISTS in each other
 _LAST_OF_THIRD = "MAX(0, (SELECT COUNT(*) FROM quantity WHERE relation = ?) / 3 - 1)"
 
 
@@ -63,26 +65,37 @@ class Prover:
             CREATE INDEX IF NOT EXISTS quantity_subject ON quantity(subject, relation, value);
             """
         )
+        self._named: list[tuple[str, list[str | float]]] = []  # SELECTs of the query being written, and their values
 
     def answers(self, pattern: Pattern, *, limit: int = -1) -> set[str]:
         """The distinct answers, at most `limit` of them where it is not negative."""
-        values: list[str | float] = []
+        values: list[str | float] = [pattern.relation]
         column, end = ("COALESCE(a.object, a.literal)", "a.subject") if pattern.forward else ("a.subject", "a.object")
-        values.append(pattern.relation)
-        text = f"SELECT DISTINCT {column} FROM fact a WHERE a.relation = ? AND {self._among(pattern.root, end, values)} LIMIT {int(limit)}"
-        return {row[0] for row in self.connection.execute(text, values)}
+        self._named = []
+        among = self._among(pattern.root, end, values)
+        text = f"SELECT DISTINCT {column} FROM fact a WHERE a.relation = ? AND {among} LIMIT {int(limit)}"
+        return {row[0] for row in self._run(text, values)}
+
+    def _run(self, text: str, values: list[str | float]) -> sqlite3.Cursor:
+        """A query behind the SELECTs that it names: each in the other they would be too deep for SQLite to parse."""
+        if self._named:
+            named = ", ".join(f"n{i}(id) AS ({inside})" for i, (inside, _) in enumerate(self._named))
+            text, values = f"WITH {named} {text}", [v for _, some in self._named for v in some] + values
+        return self.connection.execute(text, values)
 
     def members(self, node: Node, *, limit: int = -1) -> set[str]:
         """The ids of the entities that satisfy a node."""
         values: list[str | float] = []
-        return {row[0] for row in self.connection.execute(f"{self._select(node, values)} LIMIT {int(limit)}", values)}
+        self._named = []
+        return {row[0] for row in self._run(f"{self._select(node, values)} LIMIT {int(limit)}", values)}
 
     def holds(self, node: Node, entity: str) -> bool:
         """Whether an entity satisfies a node."""
         values: list[str | float] = [entity, node.type]
+        self._named = []
         tests = [self._test(clue, "x0", 1, values) for clue in node.clues]
         text = " AND ".join(["SELECT 1 FROM entity x0 WHERE x0.id = ? AND x0.type = ?", *tests])
-        return self.connection.execute(text, values).fetchone() is not None
+        return self._run(text, values).fetchone() is not None
 
     def refute(self, pattern: Pattern, answer: str) -> tuple[str, str] | None:
         """None where `answer` is the only one and every clue is needed for that; else the reason code and the
@@ -174,7 +187,10 @@ class Prover:
     def _among(self, term: str | Node, column: str, values: list, depth: int = 0) -> str:
         """The condition that a column holds one of a term's members, from the end."""
         if isinstance(term, Node):
-            return f"{column} IN ({self._select(term, values, depth)})"
+            own: list[str | float] = []
+            text = self._select(term, own, depth)
+            self._named.append((text, own))
+            return f"{column} IN (SELECT id FROM n{len(self._named) - 1})"
         return self._constant(term, column, values)
 
     def _constant(self, value: str, column: str, values: list) -> str:
@@ -203,6 +219,8 @@ class Prover:
         start = f"EXISTS (SELECT 1 FROM fact {f} WHERE {f}.{mine} = {x}.id AND {f}.relation = ?"
         if isinstance(target, str):
             return f"{start} AND {self._constant(target, f'{f}.{other}', values)})"
+        if nesting(target) >= _DEEP:
+            return f"{start} AND {self._among(target, f'{f}.{other}', values, depth + 1)})"
         values.append(target.type)
         y = f"x{depth}"
         tests = [self._test(c, y, depth + 1, values) for c in target.clues]

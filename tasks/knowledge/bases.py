@@ -30,6 +30,7 @@ from synth.knowledge.kb import KB, Entity, Fact, Passage, Relation, merge, passa
 from synth.knowledge.names import Same
 from synth.knowledge.postings import Postings
 from synth.knowledge.sources import read_source
+from synth.knowledge.sources.csv_tables import tables_of as csv_tables_of
 from synth.knowledge.sources.sqlite_tables import tables_of
 from synth.knowledge.world import RELATIONS, world
 from synth.search.index import Page, SearchIndex, build_index, open_index, pages_of
@@ -127,6 +128,9 @@ def _understood(source: Mapping[str, Any]) -> dict[str, Any]:
     """A source with what was inferred of it and can be edited."""
     if source["kind"] == "sqlite_tables" and "tables" not in source:
         return {**source, "tables": tables_of(Path(source["path"]), str(source["path"]))}
+    if source["kind"] == "csv_tables" and "tables" not in source:
+        mark = source.get("delimiter", ",")
+        return {**source, "tables": csv_tables_of(Path(source["path"]), str(source["path"]), mark)}
     return dict(source)
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from synth.knowledge.ingest import csv_lines
 from synth.knowledge.sources import READERS
 from synth.knowledge.sources.rdf_triples import FORMATS
 from synth.knowledge.sources.sheet_records import rows as sheet_rows
+from synth.knowledge.naming import named, unlike
 from synth.knowledge.words import label_of, singular
 from tasks.core.errors import UserError
 from tasks.core.cells import delimiter
@@ -26,8 +26,18 @@ from tasks.core.cells import delimiter
 DATABASES = (".sqlite", ".sqlite3", ".db", ".sql")
 _SOME = 2000  # records that are looked at
 _BYTES = 1 << 22  # of a table, at most
+_NAME_OF = re.compile(r"(?i)([^\W\d_]+)[ _-]names?")  # "Country name" names countries
+_ALIASES = {
+    "aliases",
+    "alias",
+    "altspellings",
+    "alternativenames",
+    "alternatenames",
+    "aka",
+    "alsoknownas",
+    "othernames",
+}
 _PLAIN_LISTS = {"data", "items", "records", "results", "rows", "entries", "list", "values", "docs", "objects"}
-_OTHERS = re.compile(r"\b(?:contact|user|file|host|nick|sur|last|first|middle|ship)\b")
 _PROSE = {".md", ".markdown", ".txt", ".html", ".htm"}
 
 
@@ -42,14 +52,21 @@ def guess(path: Path) -> dict[str, Any]:
         if ".csv" in suffixes and not suffixes & (
             _PROSE - {".md"}
         ):  # a README beside tables is no collection of documents
-            return {"kind": "csv_triples", **source}
+            files = sorted(path.glob("*.csv"))
+            heads = [{c.lower() for c in (_rows(f, delimiter(f)) or [{}])[0]} for f in files[:20]]
+            triples = all(len(h) < 2 or {"subject", "relation", "object"} <= h for h in heads)
+            mark = delimiter(files[0]) if files else ","
+            marked = {"delimiter": mark} if mark != "," else {}
+            return {"kind": "csv_triples", **source} if triples else {"kind": "csv_tables", **source, **marked}
         if not suffixes & set(SUFFIXES):
             kinds = ", ".join(SUFFIXES)
             raise UserError(
                 f"{path} holds neither documents ({kinds}) nor triples (.csv): name a file, or say its kind in a schema.yaml"
             )
         titles = named([_json(p) for p in sorted(path.rglob("*.json"))[:200]])
-        return {"kind": "documents", **source, **({"title": titles[:2]} if titles else {})}
+        about = next((m[1] for t in titles[:2] for p in t.split(".") if (m := _NAME_OF.fullmatch(p))), "")
+        type_ = {"type": singular(label_of(about)).lower().replace(" ", "_")} if about else {}
+        return {"kind": "documents", **source, **type_, **({"title": titles[:2]} if titles else {})}
     if suffix in DATABASES:
         return {"kind": "sqlite_tables", **source}
     if suffix in (".jsonl", ".ndjson"):
@@ -86,7 +103,10 @@ def _table(kind: str, source: Mapping[str, Any], path: Path, records: Sequence[A
     type_ = re.sub(r"\W+", "_", label_of(re.sub(r"[\W_]*\d+[\W_]*$", "", stem) or stem).lower()).strip("_") or "thing"
     plain = kind == "json_records" and any(isinstance(r, Mapping) and "name" in r for r in records)
     ids = named(records, singular(type_)) or (["name"] if plain else unlike(records))
-    return {"kind": kind, **source, "type": singular(type_), **({"id": ids[0]} if ids else {})}
+    columns = dict.fromkeys(k for r in records if isinstance(r, Mapping) for k in r)
+    others = next((c for c in columns if re.sub(r"[\W_]+", "", c).lower() in _ALIASES), "")
+    more = {**({"id": ids[0]} if ids else {}), **({"aliases": others} if others and kind == "json_records" else {})}
+    return {"kind": kind, **source, "type": singular(type_), **more}
 
 
 def _sheet(source: Mapping[str, Any], path: Path) -> dict[str, Any]:
@@ -165,47 +185,3 @@ def _json(path: Path) -> Any:
         return json.loads(path.read_bytes())
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path} is not JSON ({error}): fix it") from error
-
-
-def unlike(records: Sequence[Any]) -> list[str]:
-    """Columns that can name records where none says so: the texts of the first differ in all records, and begin with a
-    letter; else whatever differs in all."""
-    some = [r for r in records if isinstance(r, Mapping)]
-    columns = list(dict.fromkeys(k for r in some for k in r if "." not in k))
-    values = {c: [str(r[c]).strip() for r in some if isinstance(r.get(c), str | int)] for c in columns}
-    whole = [
-        c for c, v in values.items() if len(v) == len(some) == len(set(v)) and all(v) and len(max(v, key=len)) <= 80
-    ]
-    texts = [c for c in whole if all(v[:1].isalpha() and len(v) > 2 for v in values[c])]
-    return texts or whole
-
-
-def named(records: Sequence[Any], type: str = "") -> list[str]:
-    """The paths at which records have a name: short texts that differ, in nearly all records, under a key that says
-    name or title. The plainest path first, then one that says the type, then the shortest texts; a user's, contact's
-    or file's name last."""
-    values: dict[str, list[str]] = defaultdict(list)
-    some = [r for r in records if isinstance(r, Mapping)]
-    for record in some:
-        for path, text in _texts(record):
-            values[path].append(text)
-    names = []
-    for path, texts in values.items():
-        parts = [p for p in path.lower().split(".") if p != "text"]
-        place = 0 if parts in (["name"], ["title"]) else 1 if any("name" in p or "title" in p for p in parts) else 2
-        mean = sum(map(len, texts)) / len(texts)
-        if place < 2 and len(texts) >= 0.9 * len(some) and len(set(texts)) >= 0.9 * len(texts) and 2 < mean <= 60:
-            words = label_of(path.replace(".", " ")).lower()
-            place += (_OTHERS.search(words) is not None) + (place == 1 and (type not in words or not type))
-            names.append((place, "short" not in path, len(parts), mean, path))
-    return [path for *_, path in sorted(names)]
-
-
-def _texts(record: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, str]]:
-    for key, value in record.items():
-        if "." in key:  # a dot joins keys
-            continue
-        if isinstance(value, Mapping):
-            yield from _texts(value, f"{path}{key}.")
-        elif isinstance(value, str) and value.strip():
-            yield f"{path}{key}", value.strip()

@@ -11,6 +11,7 @@ from synth.knowledge.ingest import Reading
 from synth.knowledge.missing import MISSING, drop_missing
 from synth.knowledge.sources.arrow_records import arrow_records
 from synth.knowledge.sources.csv_records import csv_records
+from synth.knowledge.sources.csv_tables import csv_tables
 from synth.knowledge.sources.csv_triples import csv_triples
 from synth.knowledge.sources.documents import documents
 from synth.knowledge.sources.json_records import json_records
@@ -46,6 +47,7 @@ READERS = {
         arrow_records,
         sheet_records,
         sqlite_tables,
+        csv_tables,
         documents,
     )
 }

@@ -13,9 +13,20 @@ from pathlib import Path
 from synth.knowledge.documents import SUFFIXES, Document, read_document
 from synth.knowledge.ingest import LONGEST, Reading, Row
 from synth.knowledge.missing import MISSING, stated
-from synth.knowledge.patterns import LABELS, also_known_as, statements
+from synth.knowledge.kinds import Kind, kind_of
+from synth.knowledge.patterns import (
+    LABELS,
+    OF_PEOPLE,
+    OF_THINGS,
+    OF_WORKS,
+    RANGES,
+    TEMPLATES,
+    also_known_as,
+    statements,
+)
 from synth.knowledge.names import names, plain_value
 from synth.knowledge.text import tidy
+from synth.knowledge.words import PEOPLE, article
 from synth.quantities import date, quantity, without_note, year
 
 _PAIR = re.compile(
@@ -24,6 +35,7 @@ _PAIR = re.compile(
 _ABOUT = {"LICENSE", "LICENCE", "NOTICE", "COPYING"}  # files that speak of the collection, not of the world
 _NO_KEY = re.compile(r"https?$|\bnote\b|\brefers? to$", re.IGNORECASE)
 _THINGS = {"river", "lake", "sea", "ocean", "mountain", "island", "port", "airport", "language", "religion", "desert"}
+PAGE = "page"  # the type of a page of which nothing says what it is about
 _MOST = 0.6  # share of the values of a key that decides what the key is about
 _WORDS = 8  # of a text that can be a value; longer is prose, which the document still says
 
@@ -44,7 +56,7 @@ def documents(
     path: Path,
     name: str,
     *,
-    type: str = "page",
+    type: str = PAGE,
     title: str | Sequence[str] = "title",
     folders: bool = False,
     mentions: bool = False,
@@ -73,9 +85,14 @@ def documents(
         )
     titles: dict[str, Document] = {}
     types: dict[str, str] = {}  # of every title
+    about: dict[str, Kind | None] = {}  # of titles whose type nothing states: what the first sentence says
     for d in reading.documents:
         first = titles.setdefault(d.title, d)
-        types.setdefault(d.title, d.type or (Path(d.id).parent.name if folders else "") or type)
+        own = d.type or (Path(d.id).parent.name if folders else "") or (type if type != PAGE else "")
+        if not own and d.title not in about:
+            about[d.title] = _told_kind(d)
+        told = about.get(d.title)
+        types.setdefault(d.title, own or (told.type if told else type))
         if first is not d:
             reading.quarantine(
                 "duplicate_title",
@@ -95,7 +112,8 @@ def documents(
     by_key: dict[str, list[_Said]] = defaultdict(list)
     for d in titles.values():
         for s in _statements(d, known, mentions):
-            by_key[s.key].append(s)
+            for part in _parts(s, about[d.title]) if d.title in about else (s,):
+                by_key[part.key].append(part)
     for key, some in by_key.items():
         by_key[key] = list(compress(some, stated(reading, (s.value for s in some), missing)))
     for relation, label, some in _by_type(by_key, types):
@@ -200,6 +218,32 @@ def _statements(d: Document, known: Mapping[str, str], mentions: bool) -> Iterat
                 yield _Said(d, "mention", title, "link", start, end)
 
 
+def _told_kind(d: Document) -> Kind | None:
+    """What the first sentences say a page is about: by its kind, else by what is said of people alone, or of works."""
+    said = list(statements(d.text, d.title, d.aliases))
+    found = next((kind_of(f.value) for f in said if f.relation == "kind"), None)
+    if found is not None:
+        return found
+    relations = {f.relation for f in said}
+    if relations & OF_PEOPLE and not relations & OF_WORKS:
+        return Kind("person", "", (), "")
+    return Kind("film", "", (), "") if relations & {"directed_by", "starring"} and not relations & OF_PEOPLE else None
+
+
+def _parts(s: _Said, kind: Kind | None) -> Iterator[_Said]:
+    """A statement about a page of which only its first sentence says what it is: a kind part by part; nothing of what
+    its kind cannot have (a film is not born)."""
+    person = kind is not None and kind.type == "person"
+    if s.kind in ("pair", "link") or (s.key != "kind" and s.key not in (OF_THINGS if person else OF_PEOPLE)):
+        yield s
+    elif s.key == "kind" and kind is not None:
+        about = "occupation" if person else "genre"
+        said = [("released_year", kind.year, "year"), *(("nationality", n, "thing") for n in kind.nationalities)]
+        for key, value, how in (*said, (about, kind.about, "thing")):
+            if value:
+                yield replace(s, key=key, value=value, kind=how)
+
+
 def mentioned(text: str, known: Mapping[str, str], *, longest: int = 8) -> Iterator[tuple[int, int, str]]:
     """(start, end, title) of the names of pages in a text, the longest first: "New York City" is not "New York". Names
     of one short word, or without a capital letter, are no mentions. Linear: one look-up per place and length."""
@@ -245,10 +289,18 @@ def _settle(
     thing = _thing(label) if kind in ("name", "text") and some[0].kind == "pair" else ""
     if thing and thing not in types.values():
         kind, known = "things", {}
+    if kind == "thing":  # of a kind: a nationality, a genre
+        kind, thing, known = "things", some[0].key, {}
     pages = Counter(types[known[x.lower()]] for s in some for x in (s.value, *names(s.value)) if x.lower() in known)
     ranges = {"number": "number", "year": "year", "date": "date", "text": "string"}
     range_ = ranges.get(kind) or (thing if kind == "things" else pages.most_common(1)[0][0] if pages else type)
+    if type == PAGE and range_ not in ranges.values():  # what a sentence is about decides, not what pages there are
+        range_ = RANGES.get(some[0].key, range_) if some[0].kind == "name" else range_
     reading.schema[relation] = {"domain": domain, "label": label, "range": range_}
+    if some[0].kind != "pair" and (said := TEMPLATES.get(some[0].key)):
+        that = "who" if domain in PEOPLE else "that"
+        texts = (t.replace("{a}", article("", domain).strip()).replace(" that ", f" {that} ") for t in said)
+        reading.schema[relation] |= zip(("passage", "forward", "inverse"), texts)
     if kind == "date":
         reading.schema[f"{relation}_year"] = {
             "domain": domain,

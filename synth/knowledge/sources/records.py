@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from dataclasses import fields as dataclass_fields
@@ -17,6 +18,7 @@ from synth.knowledge.missing import MISSING, says_nothing
 from synth.knowledge.missing import missing as values_missing
 from synth.knowledge.names import names, plain_value
 from synth.knowledge.text import tidy
+from synth.knowledge.words import singular
 from synth.quantities import date, quantity, year
 
 _STATED = {f.name for f in dataclass_fields(Relation)} - {"name", "domain"}
@@ -112,6 +114,8 @@ def read_records(
         if key
         else {}
     )
+    maps = _maps(r for _, r in records) if fields is None else frozenset()
+    told: set[tuple[str, str, str]] = set()
     seen: dict[str, str] = {}
     named = [[tidy(plain(scalar(v))) for v in follow(r, id)] if isinstance(r, dict) else [] for _, r in records]
     nameless = values_missing((n for own in named for n in own), missing)
@@ -139,7 +143,10 @@ def read_records(
         if others:
             reading.aliases[type, subject] = others
         if fields is None:
-            reading.rows += all_rows(record, subject, type, id, "", place)
+            for row in all_rows(record, subject, type, id, "", place, maps, aliases):
+                if (fact := (row.subject, row.relation, row.object)) not in told:  # a nested thing is said again
+                    told.add(fact)
+                    reading.rows.append(row)
         for relation, (how, _) in wanted.items():
             _field(reading, relation, how, record, subject, type, place, by_key, key, missing)
     return reading
@@ -180,25 +187,77 @@ def _field(
             )
 
 
-def all_rows(record: Mapping[str, Any], subject: str, type: str, id: str, prefix: str, place: str) -> list[Row]:
+_LANGUAGE = re.compile(r"[a-z]{2,3}|[A-Z]{2,3}")
+_CODES = 6  # keys of an object that is a map: fewer may be fields
+
+
+def _maps(records: Iterable[Any]) -> frozenset[str]:
+    """The paths of objects whose keys are no fields but codes ({"EUR": {...}, "USD": {...}}): of many keys none stands
+    in half of the objects, or all hold objects of the same fields."""
+    keys: dict[str, Counter[str]] = defaultdict(Counter)
+    times: Counter[str] = Counter()
+    inside: dict[str, set[frozenset[str] | None]] = defaultdict(set)
+
+    def walk(value: Any, path: str, deep: int) -> None:
+        if isinstance(value, list):
+            for item in value:
+                walk(item, path, deep)
+        elif isinstance(value, dict) and deep:
+            times[path] += 1
+            keys[path].update(value.keys())
+            inside[path] |= {frozenset(v) if isinstance(v, dict) else None for v in value.values()}
+            for key, item in value.items():
+                walk(item, f"{path}.{key}" if path else key, deep - 1)
+
+    for record in records:
+        walk(record, "", 3)
+    return frozenset(
+        path
+        for path, some in keys.items()
+        if path
+        and len(some) >= (2 if all(_LANGUAGE.fullmatch(k) for k in some) else _CODES)
+        and (2 * max(some.values()) < times[path] or (len(inside[path]) == 1 and None not in inside[path]))
+    )
+
+
+def all_rows(
+    record: Mapping[str, Any],
+    subject: str,
+    type: str,
+    id: str,
+    prefix: str,
+    place: str,
+    maps: Collection[str] = (),
+    aliases: str = "",
+    path: str = "",
+) -> list[Row]:
     """A row for every leaf of a record (see `json_records`); relations of nested entities begin with the field that
-    holds them."""
+    holds them. `maps`: paths of objects whose keys say nothing."""
     rows: list[Row] = []
     for field, value in record.items():
-        if field == id:
+        here = f"{path}{field}"
+        if here in (id, aliases):
             continue
         relation = prefix + field
+        if here in maps and isinstance(value, dict):  # the codes are no part of the relation
+            value = [v for item in value.values() for v in (item if isinstance(item, list) else [item])]
         for item in value if isinstance(value, list) else [value]:
             row = {"subject": subject, "subject_type": type, "relation": relation, "source": place}
-            if isinstance(item, dict) and isinstance(item.get(id), str) and item[id].strip():
-                named = tidy(item[id])
-                rows.append(Row(object=named, object_type=field, span=f"{subject} {relation} = {named}", **row))
-                rows += all_rows(item, named, field, id, f"{field}_", place)
+            own = next((item[k] for k in (id, "name") if _names(item, k)), None) if isinstance(item, dict) else None
+            if own is not None:
+                thing, entity = tidy(own), singular(field)
+                rows.append(Row(object=thing, object_type=entity, span=f"{subject} {relation} = {thing}", **row))
+                rest = {k: v for k, v in item.items() if v != own}
+                rows += all_rows(rest, thing, entity, id, f"{field}_", place)
             elif isinstance(item, dict):
-                rows += all_rows(item, subject, type, id, f"{relation}_", place)
+                rows += all_rows(item, subject, type, id, f"{relation}_", place, maps, path=f"{here}.")
             elif item is not None and not isinstance(item, list):
                 rows.append(Row(object=tidy(scalar(item)), span=f"{subject} {relation} = {scalar(item)}", **row))
     return rows
+
+
+def _names(item: Mapping[str, Any], key: str) -> bool:
+    return isinstance(item.get(key), str) and bool(item[key].strip())
 
 
 def scalar(value: Any) -> str:

@@ -20,13 +20,14 @@ from typing import Any
 from urllib.parse import quote
 
 from synth.knowledge.ingest import Reading, Row, read_text
+from synth.knowledge.naming import named
 from synth.knowledge.sources.records import scalar
 from synth.knowledge.text import tidy
+from synth.knowledge.words import PEOPLE, article, role, singular
 
 _NAMES = (("name",), ("full_name",), ("first_name", "last_name"), ("firstname", "lastname"), ("title",), ("label",))
 _STEPS = 500_000_000  # of SQLite's machine for one script; what needs more is no set of tables
 _DENIED = {sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH, sqlite3.SQLITE_CREATE_VTABLE}
-_DAY = re.compile(r"(\d{4})-\d{2}-\d{2}")
 
 
 def sqlite_tables(path: Path, name: str, *, tables: Mapping[str, Any] | None = None) -> Reading:
@@ -35,21 +36,26 @@ def sqlite_tables(path: Path, name: str, *, tables: Mapping[str, Any] | None = N
 
     A row is named by the columns `name`; where two rows of a table share a name, by what their first foreign key refers
     to in brackets, and after that by their key. NULL states nothing; a reference to no row and a value that is no text
-    or number are quarantined. A date also gives the relation `..._year`. Raises ValueError for a file that is no database
-    or script, for a wrong entry of `tables`, and where there is no row.
+    or number are quarantined. What a column is about is decided by its values (`synth.knowledge.columns`). Raises
+    ValueError for a file that is no database or script, for a wrong entry of `tables`, and where there is no row.
     """
     with _open(path, name) as connection:
-        known = inferred(connection)
-        wanted = dict(tables) if tables is not None else known
-        for table, entry in wanted.items():
-            _check(connection, name, table, entry, known)
-        reading = Reading()
-        names = {t: _names(connection, t, e) for t, e in wanted.items() if "type" in e}
-        for t in list(names):  # a second time: the names that tell rows apart may come from a table further down
-            names[t] = _tell_apart(connection, t, wanted[t], names)
-            reading.listed.setdefault(wanted[t]["type"], set()).update(names[t].values())
-        for table, entry in wanted.items():
-            (_link if "link" in entry else _facts)(connection, table, entry, wanted, names, reading, name)
+        return read_tables(connection, name, tables)
+
+
+def read_tables(connection: sqlite3.Connection, name: str, tables: Mapping[str, Any] | None) -> Reading:
+    """The reading of the tables of a database."""
+    known = inferred(connection)
+    wanted = dict(tables) if tables is not None else known
+    for table, entry in wanted.items():
+        _check(connection, name, table, entry, known)
+    reading = Reading(guess=True)
+    names = {t: _names(connection, t, e) for t, e in wanted.items() if "type" in e}
+    for t in list(names):  # a second time: the names that tell rows apart may come from a table further down
+        names[t] = _tell_apart(connection, t, wanted[t], names)
+        reading.listed.setdefault(wanted[t]["type"], set()).update(names[t].values())
+    for table, entry in wanted.items():
+        (_link if "link" in entry else _facts)(connection, table, entry, wanted, names, reading, name)
     if not reading.rows:
         raise ValueError(f"{name} holds no row that states anything: add rows, or take it out of the list of sources")
     return reading
@@ -108,19 +114,19 @@ def snake(name: str) -> str:
     return re.sub(r"\W+", "_", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)).strip("_").lower()
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
 def _columns(connection: sqlite3.Connection, table: str) -> list[tuple[str, str, int]]:
     """(name, declared type, place in the primary key or 0)."""
-    return [(r[1], (r[2] or "").upper(), r[5]) for r in connection.execute(f"PRAGMA table_info({_quoted(table)})")]
+    return [(r[1], (r[2] or "").upper(), r[5]) for r in connection.execute(f"PRAGMA table_info({quoted(table)})")]
 
 
 def references(connection: sqlite3.Connection, table: str) -> dict[str, tuple[str, str]]:
     """Column -> (table, column) of the foreign keys of one column. Where no column is named, the primary key is
     meant."""
-    rows = connection.execute(f"PRAGMA foreign_key_list({_quoted(table)})").fetchall()
+    rows = connection.execute(f"PRAGMA foreign_key_list({quoted(table)})").fetchall()
     whole = Counter(r[0] for r in rows)
     return {r[3]: (r[2], r[4] or _key(connection, r[2])) for r in rows if whole[r[0]] == 1}
 
@@ -132,7 +138,11 @@ def _key(connection: sqlite3.Connection, table: str) -> str:
 
 
 def inferred(connection: sqlite3.Connection) -> dict[str, dict[str, Any]]:
-    """Table -> {type, name, facts} or {link: ...}, as far as the database says it."""
+    """Table -> {type, name, facts} or {link: ...}, as far as the database says it.
+
+    A table is a link where it has two foreign keys and nothing else that is no number (an order's lines, with price and
+    quantity), and no pair of them twice. What names a row is a column that says so, or one that says it of the table
+    ("CompanyName" of "Customers"; `synth.knowledge.naming`)."""
     listed = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name"
     tables = [r[0] for r in connection.execute(listed)]
     used: Counter[str] = Counter()
@@ -140,24 +150,37 @@ def inferred(connection: sqlite3.Connection) -> dict[str, dict[str, Any]]:
     for table in tables:
         columns, refers = _columns(connection, table), references(connection, table)
         rest = [c for c, _, place in columns if c not in refers and not place]
-        if len(refers) == 2 and not rest:
-            subject, object = (c for c, _, _ in columns if c in refers)
-            out[table] = {"link": {"relation": snake(table), "subject": subject, "object": object}}
+        ends = [c for c, _, _ in columns if c in refers]
+        if len(refers) == 2 and (not rest or _lines(connection, table, ends, rest)):
+            out[table] = {"link": {"relation": snake(table), "subject": ends[0], "object": ends[1]}}
             continue
+        type_ = singular(snake(table))
         by_name = {snake(c): c for c in rest}
-        named = next(([by_name[n] for n in names] for names in _NAMES if all(n in by_name for n in names)), [])
+        named_ = next(([by_name[n] for n in names] for names in _NAMES if all(n in by_name for n in names)), [])
+        if not named_ and rest:
+            some = f"SELECT {', '.join(map(quoted, rest))} FROM {quoted(table)} LIMIT 2000"
+            named_ = named([dict(zip(rest, row)) for row in connection.execute(some)], type_)[:1]
         facts = {}
         for column, kind, place in columns:
-            if column in named or (place and column not in refers) or "BLOB" in kind:
+            if column in named_ or (place and column not in refers) or "BLOB" in kind:
                 continue
             relation = snake(column)
             facts[relation.removesuffix("_id") if column in refers else relation] = column
-        out[table] = {"type": snake(table), "name": named, "facts": facts}
+        out[table] = {"type": type_, "name": named_, "facts": facts}
         used.update(list(facts))
     for entry in out.values():  # one relation has one domain
         if "facts" in entry:
             entry["facts"] = {f"{entry['type']}_{r}" if used[r] > 1 else r: c for r, c in entry["facts"].items()}
     return out
+
+
+def _lines(connection: sqlite3.Connection, table: str, ends: list[str], rest: list[str]) -> bool:
+    """Whether rows are lines of something: beside two references only numbers, each pair once."""
+    numbers = " + ".join(f"(typeof({quoted(c)}) IN ('text', 'blob'))" for c in rest)
+    pair = " || '/' || ".join(map(quoted, ends))
+    counts = f"SELECT sum({numbers}), count(*), count(DISTINCT {pair}) FROM {quoted(table)}"
+    texts, rows, pairs = connection.execute(counts).fetchone()
+    return bool(rows) and not texts and rows == pairs
 
 
 def _check(connection: sqlite3.Connection, name: str, table: str, entry: Any, known: Mapping[str, Any]) -> None:
@@ -195,8 +218,8 @@ def _check(connection: sqlite3.Connection, name: str, table: str, entry: Any, kn
 
 def _rows(connection: sqlite3.Connection, table: str, columns: list[str]) -> list[tuple[Any, ...]]:
     key = _key(connection, table)
-    selected = ", ".join(f"{_quoted(c)}" if c != "rowid" else "rowid" for c in (key, *columns))
-    return connection.execute(f"SELECT {selected} FROM {_quoted(table)} ORDER BY 1").fetchall()
+    selected = ", ".join(f"{quoted(c)}" if c != "rowid" else "rowid" for c in (key, *columns))
+    return connection.execute(f"SELECT {selected} FROM {quoted(table)} ORDER BY 1").fetchall()
 
 
 def _names(connection: sqlite3.Connection, table: str, entry: Mapping[str, Any]) -> dict[Any, str]:
@@ -237,10 +260,11 @@ def _facts(
     refers = {c: t for c, (t, _) in references(connection, table).items() if t in names}
     facts = dict(entry.get("facts", {}))
     for relation, column in facts.items():
-        label = relation.removeprefix(f"{entry['type']}_").replace("_", " ")
-        reading.schema[relation] = {"domain": entry["type"], "functional": True, "label": label}
+        reading.schema[relation] = {"domain": entry["type"], "functional": True}
+        reading.columns[relation] = column
         if column in refers:
-            reading.schema[relation]["range"] = wanted[refers[column]]["type"]
+            range_ = wanted[refers[column]]["type"]
+            reading.schema[relation] |= {"range": range_, **role(column, entry["type"], range_)}
     for key, *cells in _rows(connection, table, list(facts.values())):
         subject, place = names[table][key], f"{name} {table} {key}"
         for (relation, column), cell in zip(facts.items(), cells):
@@ -262,16 +286,7 @@ def _facts(
                 )
             else:
                 text = tidy(scalar(cell).removesuffix(" 00:00:00"))
-                day = _DAY.fullmatch(text)
                 reading.rows.append(Row(object=text, **row))
-                if day:
-                    stated = reading.schema[relation]
-                    reading.schema[f"{relation}_year"] = {
-                        **stated,
-                        "range": "year",
-                        "label": f"year of the {stated['label']}",
-                    }
-                    reading.rows.append(Row(object=str(int(day[1])), **{**row, "relation": f"{relation}_year"}))
 
 
 def _link(
@@ -294,7 +309,7 @@ def _link(
         "domain": subject,
         "range": object,
         "label": label,
-        "passage": f"{{x}} has the {label} {{y}}.",
+        **_includes(subject, object),
     }
     linked = _rows(connection, table, [link["subject"], link["object"]])
     without = names[ends[0]].keys() - {x for _, x, _ in linked}
@@ -307,6 +322,16 @@ def _link(
             reading.quarantine("unknown_reference", place, why, span)
         else:
             _refer(reading, names[ends[1]], y, {"subject": names[ends[0]][x], **row})
+
+
+def _includes(subject: str, object: str) -> dict[str, str]:
+    if object in PEOPLE:
+        return {"passage": "{x} has the {label} {y}."}
+    return {
+        "passage": "{x} includes the {label} {y}.",
+        "forward": f"{article('{label}', object)} that {{x}} includes",
+        "inverse": f"{article('{domain}', subject)} that includes {{y}}",
+    }
 
 
 def _refer(reading: Reading, parent: Mapping[Any, str], cell: Any, row: dict[str, str]) -> None:

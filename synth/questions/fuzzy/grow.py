@@ -22,11 +22,12 @@ import numpy as np
 
 from synth.questions.fuzzy.graph import Graph, Rows
 from synth.questions.fuzzy.spans import span
-from synth.questions.pattern import Clue, Named, Node, Nothing, Pattern, Span, Than, Third, deletions, inner
+from synth.questions.pattern import Clue, Named, Node, Nothing, Pattern, Span, Than, Third, deletions, hub, inner
 
 NAMED, THAN, NOTHING = 2, 2, 3  # fuzz levels of these kinds
 _TRIES = 3  # branches to choose from: at a high level the one that leaves most entities
 _CHOICE = 3  # clues to choose from
+_FEW = 8  # members of a hub that one of them may be told among
 
 
 class Grown(NamedTuple):
@@ -179,15 +180,24 @@ class Grower:
         clues.sort(key=lambda f: f[0])
         return clues[(len(clues) - 1) * (shape.level - 2) // 2 if shape.level > 2 else 0][1] if clues else None
 
-    def _branch(self, x: int, wanted: str, depth: int, path: Closed, rng: random.Random) -> Clue | None:
+    def _branch(
+        self, x: int, wanted: str, depth: int, path: Closed, rng: random.Random, *, but: tuple[str, bool] = ("", True)
+    ) -> Clue | None:
         """A clue of x that leads through depth - 1 variables to a constant; the asked fact is not used, no entity
-        twice."""
+        twice, nor the side `but`, unless both ends are of one type (a border)."""
         for relation, forward, ends in self._sides(x, wanted, rng):
+            if (relation, forward) == but and not self._within(relation):
+                continue
             ends = [e for e in ends if e not in path]
             if not ends:
                 continue
             y = rng.choice(ends)
-            clue = self._anchor(y, path | {y}, rng) if depth == 2 else self._branch(y, "", depth - 1, path | {y}, rng)
+            back = (relation, not forward)  # there and back again is no way down
+            if depth == 2:
+                clue = self._anchor(y, path | {y}, rng, but=back)
+            else:
+                clue = self._branch(y, "", depth - 1, path | {y}, rng, but=back)
+            clue = clue or self._beside(y, depth, back, path | {y}, rng)
             if clue is not None:
                 return Clue(
                     relation=relation,
@@ -206,10 +216,39 @@ class Grower:
             if ends:
                 yield relation, forward, ends
 
-    def _anchor(self, x: int, path: Closed, rng: random.Random) -> Clue | None:
-        """A clue of x with a constant that few share."""
+    def _within(self, relation: str) -> bool:
+        r = self.graph.columns[relation].relation
+        return r.domain == r.range
+
+    def _beside(self, x: int, depth: int, back: tuple[str, bool], path: Closed, rng: random.Random) -> Clue | None:
+        """A clue of a hub x (a category, a maker): another of its members, which leads on, or is told by a constant of
+        its own and, where many share that, by values."""
+        relation, forward = back
+        ends = [e for e in self.graph.columns[relation].rows(forward).list(x) if e not in path] if not forward else []
+        if not ends or self._within(relation):
+            return None
+        y = rng.choice(ends)
+        type_, around, there = self.graph.types[self.graph.type_of[y]], path | {y}, (relation, True)
+        if depth > 2:
+            inside = self._branch(y, "", depth - 1, around, rng, but=there)
+            clues: list[Clue] = [inside] if inside else []
+        else:
+            anchor = self._anchor(y, around, rng, but=there)
+            clues = [anchor] if anchor else []
+            for other in rng.sample(self._ordered[type_], len(self._ordered[type_])) if anchor else ():
+                if len(self.graph.extension(Node(type=type_, clues=tuple(clues)))) <= _FEW or len(clues) > 2:
+                    break
+                value = self._value(y, other, 1, around, rng)
+                clues += [value] if value else []
+        node = Node(type=type_, clues=tuple(clues))
+        return Clue(relation=relation, forward=False, target=node) if clues else None
+
+    def _anchor(self, x: int, path: Closed, rng: random.Random, *, but: tuple[str, bool] = ("", True)) -> Clue | None:
+        """A clue of x with a constant that few share; not by the side `but`, unless both ends are of one type."""
         sides = self._links[self.graph.types[self.graph.type_of[x]]]
         for relation, forward in rng.sample(sides, len(sides)):
+            if (relation, forward) == but and not self._within(relation):
+                continue
             column = self.graph.columns[relation]
             ends = column.rows(forward).list(x)
             if not (forward and column.relation.literal):
@@ -294,6 +333,8 @@ class Grower:
             inside = rng.choice(values or [self._anchor(y, path | {y}, rng)])
         elif level < 4:
             inside = self._class(y, up=level - 2, path=path, rng=rng)
+        if inside is None and column.relation.functional and forward:
+            return None  # "was born in some place" says nothing of a person
         clues = () if inside is None else (inside,)
         return Clue(relation=relation, forward=forward, target=Node(type=type_, clues=clues))
 
@@ -338,9 +379,13 @@ class Grower:
             if self._alone(type_, rest, root):
                 kept = rest
         for i, clue in enumerate(kept):
-            while isinstance(target := inner(clue), Node) and clue is not first:
+            deep = depth(Node(type=type_, clues=(clue,))) if clue is first else 0  # the branch stays as deep as it is
+            while isinstance(target := inner(clue), Node):
                 smaller = (
-                    t for t in deletions(target) if self._alone(type_, [*kept[:i], _led(clue, t), *kept[i + 1 :]], root)
+                    t
+                    for t in deletions(target)
+                    if (not deep or depth(Node(type=type_, clues=(_led(clue, t),))) == deep)
+                    and self._alone(type_, [*kept[:i], _led(clue, t), *kept[i + 1 :]], root)
                 )
                 lighter = next(smaller, None)
                 if lighter is None:
@@ -374,12 +419,12 @@ def _near(level: int, rng: random.Random) -> int:
 
 
 def depth(term: str | Node) -> int:
-    """Edges from a variable to the furthest clue that leads to a term or value."""
-    return (
-        0
-        if isinstance(term, str)
-        else 1 + max((depth(t) if (t := inner(c)) is not None else 0 for c in term.clues), default=0)
-    )
+    """Edges from a variable to the furthest clue that leads to a term or value. There and back by one relation ("in the
+    same category as") is one edge: who knows the one knows the other."""
+    if isinstance(term, str):
+        return 0
+    ends = (hub(c) or inner(c) for c in term.clues)
+    return 1 + max((depth(t) for t in ends if t is not None), default=0)
 
 
 def level(clue: Clue | Named) -> int:

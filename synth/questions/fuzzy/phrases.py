@@ -29,13 +29,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from synth.knowledge.kb import Relation
-from synth.knowledge.words import article
+from synth.knowledge.words import PEOPLE, article
 from synth.questions.fuzzy.spans import KINDS
 
 SLOT = "\0"
-PEOPLE = frozenset(
-    {"person", "artist", "author", "employee", "customer", "actor", "director", "player", "writer", "scientist"}
-)
 NUMBERS = ("", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 _ARTICLE = re.compile(r"(?:a|an|the) ")
 _NO_PLURAL = frozenset(
@@ -46,7 +43,7 @@ _NO_PLURAL = frozenset(
 class Phrase(NamedTuple):
     """Words around one slot, for a clue about a variable of `type`.
 
-    kind      what fills the slot: "name", "description" (or a name that says its type itself: no "the river Rio Grande
+    kind      what fills the slot: "same" (a name or description of what shares something with the variable), "name", "description" (or a name that says its type itself: no "the river Rio Grande
               river"), "none" (the words say that there is nothing: no slot), "span", "third" (no slot), "than" (a
               description), "initial"
     flag      of a third or comparison: top, more; of a name: how many words
@@ -153,6 +150,8 @@ def phrases(r: Relation, forward: bool, extra: Sequence[str] = ()) -> Iterator[t
         for sentence, some in ((False, texts.clauses), (True, texts.sentences)):
             for text in some:
                 bare = re.sub(rf"\b[Tt]he (?:{re.escape(spoken(other))} )?{SLOT}", SLOT, text)
+                if not value and re.search(rf"\b(?:is|are) {SLOT}$", text) and owned is None:
+                    bare = _equal(r, sentence, w)  # "is American", but "has the nationality of ..."
                 for kind, words in (("span", text),) if value else (("name", text), ("description", bare)):
                     before, _, after = words.partition(SLOT)
                     yield sentence, Phrase(before, after, kind, type_, r.name, forward)
@@ -162,6 +161,11 @@ def phrases(r: Relation, forward: bool, extra: Sequence[str] = ()) -> Iterator[t
                         sentence,
                         Phrase(none[:1].upper() + none[1:] if sentence else none, "", "none", type_, r.name, forward),
                     )
+    if forward and not value and not r.literal and r.domain != r.range:
+        shared = _shared(r, base, w)
+        for sentence, some in ((False, shared.clauses), (True, shared.sentences)):
+            for text in some:
+                yield sentence, Phrase(text, "", "same", type_, r.name, forward)
     if value or owned is not None:
         label = r.label if many(r.label) else indefinite(r.label)
         for text in (f"without {label}", f"{w.that} has no {r.label}", f"{w.which} has no {r.label}"):
@@ -170,6 +174,25 @@ def phrases(r: Relation, forward: bool, extra: Sequence[str] = ()) -> Iterator[t
             yield True, Phrase(text, "", "none", type_, r.name, forward)
     if value and r.range == "number":
         yield from _ranked(r, w, type_)
+
+
+def _equal(r: Relation, sentence: bool, w: Words) -> str:
+    return f"{w.owner} {r.label} is {SLOT}" if sentence else f"whose {r.label} is {SLOT}"
+
+
+def _shared(r: Relation, base: str, w: Words) -> _Said:
+    """There and back by one relation: what a variable has in common with another of its type."""
+    label, several = r.label, many(r.label)
+    if not r.functional:
+        one = f"shares one of {w.its} {label} with " if several else f"has {indefinite(label)} in common with "
+        return _Said([f"{w.that} {one}", f"{w.which} {one}"], [f"{w.subject} {one}", f"{w.other_subject} {one}"])
+    place = base == f"{w.that} is in {SLOT}"
+    verb = "belongs to" if base == f"{w.that} is in the {label} {SLOT}" else "is in" if place else "has"
+    same = f"{verb} the same {label} as "
+    clauses = [f"{w.that} {same}", f"{w.which} {same}"]
+    clauses += [f"with the same {label} as ", f"whose {label} is also that of "] if verb == "has" else []
+    clauses += [same.removeprefix("is ")] if place else []
+    return _Said(clauses, [f"{w.subject} {same}", f"{w.other_subject} {same}"])
 
 
 def names(type_: str) -> Iterator[tuple[bool, Phrase]]:
@@ -192,6 +215,10 @@ def _clause(noun: str, type_: str, w: Words, definite: bool) -> str:
     """A noun phrase as a clause."""
     rest = _ARTICLE.sub("", noun, count=1)
     if not rest.startswith(f"{type_} ") or rest.startswith(f"{type_} of "):
+        if rest.startswith(
+            f"{type_} of {SLOT}"
+        ):  # "a nationality of Ann Lo", not "a nationality that is one of Ann Lo"
+            return f"of {SLOT}"
         one = "one of the" if many(rest) else indefinite(rest).split()[0]
         return f"{w.that} is {'the' if definite else one} {rest}"
     rest = rest.removeprefix(f"{type_} ")
@@ -202,6 +229,9 @@ def _clause(noun: str, type_: str, w: Words, definite: bool) -> str:
 
 def _variants(clause: str, w: Words) -> _Said:
     """The paraphrases of one clause that is no "whose L is Y"; "next door to Y" is "that is next door to Y"."""
+    if clause == f"of {SLOT}":
+        ways = [f"{w.that} is that of {SLOT}", f"{w.which} is that of {SLOT}"]
+        return _Said([clause, *ways], [f"{w.subject} is that of {SLOT}", f"{w.other_subject} is that of {SLOT}"])
     if not re.match(r"(with|where|in which|whose|who|that|which) ", clause):
         clause = f"{w.that} is {clause}"
     first, _, rest = clause.partition(" ")
@@ -232,7 +262,8 @@ def _around_term(base: str, owned: re.Match[str] | None, single: bool, w: Words)
     clauses = [f"with {SLOT} as {role}", f"{w.that} has {SLOT} as {role}"]
     sentences = [f"{w.subject} has {SLOT} as {role}"]
     if single:
-        clauses += [f"whose {label} {are} {SLOT}", f"{w.of_which} the {label} {are} {SLOT}"]
+        clauses += [f"whose {label} {are} {SLOT}"]
+        clauses += [f"of which the {label} {are} {SLOT}"] if w.it == "it" else []
         sentences += [f"{w.owner} {label} {are} {SLOT}", f"{w.other_owner} {label} {are} {SLOT}"]
     else:
         of = f"one of the {label}" if several else indefinite(label)
@@ -245,7 +276,7 @@ def _around_term(base: str, owned: re.Match[str] | None, single: bool, w: Words)
 def _around_value(r: Relation, owned: bool, base: str, w: Words) -> _Said:
     """A value in words: "in the 1990s" follows a verb, "about 1,300" a noun too."""
     label, are = _measure(r.label)
-    clauses = [f"whose {label} {are} {SLOT}", f"{w.of_which} the {label} {are} {SLOT}"]
+    clauses = [f"whose {label} {are} {SLOT}"] + ([f"of which the {label} {are} {SLOT}"] if w.it == "it" else [])
     sentences = [f"{w.owner} {label} {are} {SLOT}", f"{w.other_owner} {label} {are} {SLOT}"]
     if r.range != "number":
         return _Said([*clauses, f"whose {label} falls {SLOT}"], [*sentences, f"{w.owner} {label} falls {SLOT}"])

@@ -26,7 +26,20 @@ from typing import Protocol
 from synth.knowledge.kb import Relation
 from synth.questions.fuzzy.phrases import PEOPLE, SLOT, Phrase, check, counted, indefinite, many, names, phrases, spoken
 from synth.questions.fuzzy.spans import KINDS, read_span
-from synth.questions.pattern import Clue, Named, Node, Nothing, Pattern, Span, Than, Third, canonical, inner, to_json
+from synth.questions.pattern import (
+    Clue,
+    Named,
+    Node,
+    Nothing,
+    Pattern,
+    Span,
+    Than,
+    Third,
+    canonical,
+    hub,
+    inner,
+    to_json,
+)
 
 OPENINGS = (
     "I have {a} in mind.",
@@ -38,7 +51,9 @@ ASKS = ("{what} {np}?", "Name {np}.", "Tell me {np}.", "Can you name {np}?")
 ASKS_VALUE = ("{what} {np}?", "Give {np}.", "Tell me {np}.", "Can you give {np}?")  # a number is not named
 _ASKED = re.compile(
     r"(?:(?:What|Who) (?:is|are)|Can you (?:name|give)) (?P<a>the .+)\?|(?:Name|Tell me|Give) (?P<b>the .+)\."
+    r"|Who (?P<c>(?!is |are ).+)\?"
 )
+_WHO = re.compile(r"the [a-z]+ who (?=[a-z]+ed )")  # "the discoverer who discovered {x}": "Who discovered {x}?"
 _LANDS = frozenset({"country", "state", "territory", "region", "subregion"})
 _THE = re.compile(
     r"^(?:United|Isle of|Republic of|(?:\w+ )+Republic of|Federated|Kingdom of|Commonwealth of|State of|Union of) |"
@@ -47,7 +62,7 @@ _THE = re.compile(
     r"^(?:UAE|UK|US|USA|EU)$"
 )
 _STARTS = re.compile(
-    r"(?:, | and )(?=(?:that|which|who|whose|with|without|where|in which|of which|for which|for whom) )"
+    r"(?:, | and )(?=(?:of|that|which|who|whose|with|without|where|in which|of which|for which|for whom) )"
 )
 
 
@@ -121,7 +136,8 @@ class Realiser:
         type_ = spoken(root.type)
         clues = rng.sample(root.clues, len(root.clues))
         clues.sort(key=nested)  # what is plain comes first
-        if sum(map(nested, clues)) <= 1 and len(clues) <= 3 and rng.random() < 0.5:
+        whole = not self._asks[pattern.relation][1]  # "the place where the person whose ... studied" is hard to follow
+        if whole and sum(map(nested, clues)) <= 1 and len(clues) <= 3 and rng.random() < 0.5:
             return self._ask(pattern.relation, f"the {type_} {self._joined(clues, root.type, rng)}", rng)
         opening = rng.choice(OPENINGS).format(a=indefinite(type_), t=type_)
         told = [
@@ -136,6 +152,8 @@ class Realiser:
             "Who is" if range_ in PEOPLE else "What are" if many(before.removeprefix("the ")) else "What is",
             before + root + after,
         )
+        if who := _WHO.match(np):
+            return f"Who {np[who.end() :]}?"
         frame = rng.choice(ASKS_VALUE if range_ in KINDS else ASKS)
         return _stopped(frame[:-1].format(what=what, np=np)) if frame.endswith(".") else frame.format(what=what, np=np)
 
@@ -156,7 +174,7 @@ class Realiser:
 
     def _usable(self, clue: Clue | Named, type_: str, sentence: bool) -> list[Phrase]:
         """What a clue can be said with, as a clause or a sentence. Raises ValueError where nothing can."""
-        kind, flag = _kind(clue)
+        kind, flag = self._kind(clue)
         key = (type_, True, kind) if isinstance(clue, Named) else (clue.relation, clue.forward, kind)
         usable = [p for s, p in self.phrases[key] if s == sentence and p.flag == flag and p.type == type_]
         if nested(clue):  # a description is easier to follow where it ends the sentence
@@ -177,8 +195,9 @@ class Realiser:
     ) -> str:
         """One clue as a clause or a sentence (without its stop); the clause begins with the word `begins`, where one is
         given, and with none of `avoid`, where it can."""
-        kind, _ = _kind(clue)
+        kind, _ = self._kind(clue)
         usable = [p for p in self._usable(clue, type_, sentence) if not begins or p.before.split(" ")[0] == begins]
+        usable = [p for p in usable if p.before == "of "] or usable  # the shortest: "a nationality of Ann Lo"
         p = rng.choice([p for p in usable if p.before.split(" ")[0] not in avoid] or usable)
         filled = self._filled(clue, rng)
         if (
@@ -189,6 +208,8 @@ class Realiser:
             p = p._replace(before=p.before.removesuffix(f"the {spoken(self._other(p))} "))  # no "the lake Lake Chad"
         if kind == "name" and re.search(rf"\bthe (?:{re.escape(spoken(self._other(p)))} )?$", p.before):
             filled = filled.removeprefix("the ")  # no "the the Netherlands"
+        if kind == "description" and re.search(r"\b(?:is|are) $", p.before):  # "whose nationality is that of Ann Lo"
+            filled = re.sub(rf"^(?:a|an) {re.escape(spoken(self._other(p)))} of ", "that of ", filled)
         text = p.before + filled + p.after
         return text[:1].upper() + text[1:] if sentence else text
 
@@ -198,15 +219,21 @@ class Realiser:
         target = clue.target
         if isinstance(target, Span):
             return target.said
-        term = inner(clue)
+        same = self._kind(clue)[0] == "same"
+        term = hub(clue) if same else inner(clue)
         if term is None:
             return ""
         if isinstance(term, str):
-            return with_article(self.name(term), self._of(clue))
+            return with_article(self.name(term), self.relations[clue.relation].domain if same else self._of(clue))
         noun = spoken(term.type)
         if not term.clues:
             return f"some {noun}"
         return f"{f'the {noun}' if isinstance(target, Than) else indefinite(noun)} {self._joined(term.clues, term.type, rng)}"
+
+    def _kind(self, clue: Clue | Named) -> tuple[str, bool | int]:
+        if hub(clue) is not None and self.phrases.get((clue.relation, True, "same")):  # type: ignore[union-attr]
+            return "same", False
+        return _kind(clue)
 
     def _of(self, clue: Clue | Named) -> str:
         """The type of what a clue about a relation leads to."""
@@ -232,7 +259,7 @@ class Realiser:
         for relation, (before, after) in self._asks.items():
             type_ = self.relations[relation].domain
             head = f"{before}the {spoken(type_)} "
-            for phrase in [match["a"]] if match["a"] else _unstopped(match["b"] + "."):
+            for phrase in self._asked(match, before):
                 if phrase.startswith(head) and phrase.endswith(after):
                     middle = phrase[len(head) : len(phrase) - len(after)]
                     out += [
@@ -241,16 +268,25 @@ class Realiser:
                     ]
         return out
 
+    @staticmethod
+    def _asked(match: re.Match[str], before: str) -> list[str]:
+        """What a question may ask for, as the noun phrase that begins with `before`."""
+        if match["c"]:
+            who = _WHO.match(before)
+            return [who[0] + match["c"]] if who else []
+        return [match["a"]] if match["a"] else [*_unstopped(match["b"] + ".")]
+
     def _told(self, text: str) -> list[Pattern]:
         parts = re.split(r"(?<=\.) ", text)
         match = _ASKED.fullmatch(parts[-1]) if len(parts) > 2 else None
         if not match:
             return []
-        question, out = match["a"] or match["b"], []
+        out = []
         for relation, (before, after) in self._asks.items():
             type_ = self.relations[relation].domain
             openings = (o.format(a=indefinite(spoken(type_)), t=spoken(type_)) for o in OPENINGS)
-            if question == f"{before}this {spoken(type_)}{after}" and parts[0] in openings:
+            asked = f"{before}this {spoken(type_)}{after}"
+            if asked in self._asked(match, before) and parts[0] in openings:
                 for clues in self._sentences(parts[1:-1], type_):
                     out.append(Pattern(relation=relation, forward=True, root=Node(type=type_, clues=clues)))
         return out
@@ -299,21 +335,24 @@ class Realiser:
             return [_clue(p, Span(low=bounds[0], high=bounds[1], said=slot))] if bounds else []
         if p.kind == "than":
             return [_clue(p, Than(larger=bool(p.flag), other=t)) for t in self._described(p.type, slot, "the", last)]
-        r, type_ = self.relations[p.relation], self._other(p)
+        r, type_ = self.relations[p.relation], p.type if p.kind == "same" else self._other(p)
         where = r.name if p.forward and r.literal else type_
         readings: list[str | Node] = list(self.find(where, slot))
         bare = re.sub(r"^[Tt]he ", "", slot)
         if bare != slot and with_article(bare, type_) != bare:
             readings += [x for x in self.find(where, bare) if x not in readings]
-        if p.kind == "description" and not r.literal:
+        if p.kind in ("description", "same") and not r.literal:
             readings += self._described(type_, slot, indefinite(spoken(type_)).split()[0], last)
+        if p.kind == "same":
+            back = (Clue(relation=r.name, forward=False, target=t) for t in readings)
+            return [_clue(p, Node(type=r.range, clues=(c,))) for c in back]
         return [_clue(p, t) for t in readings]
 
     def _described(self, type_: str, text: str, article: str, last: bool) -> list[str | Node]:
         text = text[:1].lower() + text[1:]  # a description may begin a sentence
         if text == f"some {spoken(type_)}":
             return [Node(type=type_, clues=())]
-        head = f"{article} {spoken(type_)} "
+        head = "that " if text.startswith("that of ") and article != "the" else f"{article} {spoken(type_)} "
         return (
             [Node(type=type_, clues=c) for c in self._clauses(text.removeprefix(head), type_)]
             if last and text.startswith(head)
@@ -369,7 +408,7 @@ def misread(
 
 def nested(clue: Clue | Named) -> bool:
     """Whether a clue leads to a description with clues of its own: its clause comes last."""
-    term = inner(clue)
+    term = hub(clue) or inner(clue)
     return isinstance(term, Node) and bool(term.clues)
 
 

@@ -50,7 +50,7 @@ def folder(tmp_path):
     (root / "norvia.md").write_text(NORVIA)
     (root / "cities" / "zelton.html").write_text(ZELTON)
     (root / "danu.txt").write_text(
-        "Danu\n\nThe Danu is a river. It was founded in 1650. It flows into Halia.\nArea: 300 acres\n"
+        "Danu\n\nThe Danu is old. It was founded in 1650. It flows into Halia.\nArea: 300 acres\n"
     )
     (root / "halia.md").write_text(
         "# Halia\n\nHalia is a country in the east.\n\nArea: 11,000 sq km\nFounded: 1 May 1900\nNeighbours: Norvia\n"
@@ -82,10 +82,8 @@ def test_the_facts_of_a_hand_made_folder(folder):
         ("Norvia", "link", "Danu"),
         ("Zelton", "page_area", "120"),
         ("Zelton", "population", "1200000"),
-        ("Zelton", "page_kind", "old capital"),
         ("Zelton", "capital_of", "Norvia"),
         ("Zelton", "page_link", "Norvia"),
-        ("Danu", "page_kind", "river"),
         ("Danu", "founded_year", "1650"),
         ("Danu", "flows_into", "Halia"),
     }
@@ -287,7 +285,7 @@ def test_json_objects_are_lines(tmp_path):
         ),
         (
             "The Hill is a 1965 film directed by Sidney Lumet and starring Sean Connery.",
-            {"kind": "1965 film", "directed_by": "Sidney Lumet"},
+            {"kind": "1965 film", "directed_by": "Sidney Lumet", "starring": "Sean Connery"},
         ),
         ("Ann was born in New York City, and died in April 1950.", {"born_in": "New York City"}),
         ("Ann is a queen. The mother of Bob was the daughter of King Carl.", {"kind": "queen"}),  # not about Ann
@@ -352,8 +350,8 @@ def test_factbook_as_documents():
 def test_2wiki_paragraphs():
     built = build([read_source(DATA / "2wiki", "documents", name="2wiki")])
     kb = built.kb
-    assert built.accepted > 10_000 and kb.forward("page:Teutberga", "kind") == ("queen",)
-    assert kb.forward("page:Victor Saville", "born") == ("1895-09-25",) and kb.density()["walks"][2] > 0.3
+    assert built.accepted > 10_000 and kb.forward("person:Teutberga", "occupation") == ("occupation:queen",)
+    assert kb.forward("person:Victor Saville", "born") == ("1895-09-25",) and kb.density()["walks"][2] > 0.3
 
 
 @pytest.mark.parametrize(

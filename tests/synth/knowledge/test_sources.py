@@ -99,8 +99,8 @@ def test_json_records_without_a_mapping(tmp_path):
     ]
     (tmp_path / "r.json").write_text(json.dumps(data))
     kb = build([read_source(tmp_path / "r.json", "json_records", type="country")]).kb
-    assert kb.forward("country:Norvia", "rivers") == ("rivers:Danu", "rivers:Selk") and kb.forward(
-        "rivers:Selk", "rivers_length"
+    assert kb.forward("country:Norvia", "rivers") == ("river:Danu", "river:Selk") and kb.forward(
+        "river:Selk", "rivers_length"
     ) == ("80",)
     assert kb.forward("country:Norvia", "tags") == ("old", "cold") and kb.forward("country:Norvia", "shape_form") == (
         "round",

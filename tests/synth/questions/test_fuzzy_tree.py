@@ -439,7 +439,7 @@ LAND = "country:Isle of Man"
                 forward=True,
                 target=Node(type="currency", clues=(Clue(relation="currency", forward=False, target=LAND),)),
             ),
-            {"It pays in a currency that is used in the Isle of Man."},
+            {"It has a currency in common with the Isle of Man."},
             "the a",
         ),
     ],

@@ -62,6 +62,8 @@ def rows(kb: KB, trees: FuzzyTrees) -> list[Row]:
     grown, _ = fuzzy_tree(trees, {("train", 2): 240, ("train", 3): 60, ("test", 2): 20})
     letters = re.compile("(begin|start)s with")  # the easiest clue, which would crowd out all others
     grown = sorted(grown, key=lambda p: letters.search(p.question) is not None)
+    thirds = [p for p in grown if "bottom third" in p.question][:2]
+    grown = [*thirds, *(p for p in grown if p not in thirds)]
     grown = grown[:80] + grown[-20:]
     chains, _ = entity_tree(
         EntityTrees(kb, Search(passages(kb), k=3), seed=0), {("train", 1): 10, ("train", 2): 20, ("test", 3): 20}

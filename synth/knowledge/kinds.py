@@ -1,0 +1,125 @@
+"""What the first sentence of a page says its thing is: "1952 American musical comedy film" is a film, of a year, a
+nationality and a genre.
+
+    kind = [year] { nationality } words head        the head decides the type: film, person, album, village, ...
+
+What has no head that is known here is no kind: "the second son", "a member of the band".
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from synth.knowledge.words import singular
+
+_WORKS = {  # head -> type
+    **dict.fromkeys(("film", "movie", "documentary", "picture", "anime film"), "film"),
+    **dict.fromkeys(("album", "soundtrack"), "album"),
+    **dict.fromkeys(("song", "single"), "song"),
+    **dict.fromkeys(("novel", "book", "novella", "memoir"), "book"),
+    **dict.fromkeys(("band", "duo", "trio", "orchestra"), "band"),
+    **dict.fromkeys(("company", "manufacturer", "airline", "bank", "brewery", "label"), "company"),
+    **{"magazine": "magazine", "newspaper": "newspaper", "opera": "opera", "play": "play", "painting": "painting"},
+}
+_TWO = {
+    **{"television series": "series", "tv series": "series", "web series": "series", "video game": "game"},
+    **{"sitcom": "series", "television film": "film", "record label": "company", "railway station": "station"},
+    **{"football club": "club", "secondary school": "school", "high school": "school"},
+}
+_PLACES = ("village", "town", "city", "municipality", "commune", "hamlet", "suburb", "river", "lake", "mountain")
+_PLACES += ("island", "county", "province", "district", "neighbourhood", "neighborhood", "castle", "church", "station")
+_PLACES += ("university", "school", "college", "museum", "club", "stadium", "bridge", "creek", "valley", "park")
+_PERSONS = frozenset(
+    "king queen prince princess duke duchess count countess emperor empress nobleman noblewoman saint bishop archbishop "
+    "pope monk nun abbot abbess priest knight actor actress singer songwriter director producer screenwriter writer "
+    "author poet playwright novelist journalist editor politician lawyer judge diplomat soldier officer general admiral "
+    "footballer cricketer player athlete swimmer boxer wrestler cyclist sprinter golfer coach manager referee jockey "
+    "composer conductor pianist guitarist drummer violinist cellist organist musician rapper dancer choreographer "
+    "painter sculptor architect photographer illustrator cartoonist designer filmmaker cinematographer animator "
+    "scientist physicist chemist biologist mathematician astronomer engineer inventor physician surgeon psychologist "
+    "philosopher historian economist theologian linguist archaeologist businessman businesswoman entrepreneur banker "
+    "activist model comedian presenter broadcaster anchor philanthropist socialite explorer pilot astronaut teacher "
+    "professor educator academic scholar critic translator publisher statesman noble baron baroness earl marquess "
+    "margrave landgrave elector sultan shah caliph ruler monarch regent chieftain empress consort heiress aristocrat "
+    "racer skier skater gymnast rower fencer tennis fighter sailor preacher rabbi imam minister senator governor mayor "
+    "president chancellor librarian botanist zoologist geologist entomologist orator screenplay vocalist soprano tenor "
+    "baritone bassist saxophonist trumpeter lyricist impresario".split()
+) - {"screenplay", "tennis"}
+NATIONS = frozenset(
+    "Afghan Albanian Algerian American Andorran Angolan Argentine Argentinian Armenian Australian Austrian Azerbaijani "
+    "Bangladeshi Belarusian Belgian Bengali Bolivian Bosnian Brazilian British Bulgarian Burmese Byzantine Cambodian "
+    "Cameroonian Canadian Catalan Chilean Chinese Colombian Congolese Croatian Cuban Cypriot Czech Czechoslovak Danish "
+    "Dutch Ecuadorian Egyptian Emirati English Estonian Ethiopian Filipino Finnish Flemish French Frankish Georgian "
+    "German Ghanaian Greek Guatemalan Haitian Hungarian Icelandic Indian Indonesian Iranian Iraqi Irish Israeli Italian "
+    "Jamaican Japanese Jordanian Kazakh Kazakhstani Kenyan Korean Kosovar Kuwaiti Latvian Lebanese Lithuanian "
+    "Luxembourgish Macedonian Malaysian Maltese Mexican Moldovan Mongolian Moroccan Nepalese Nepali Nigerian Norwegian "
+    "Ottoman Pakistani Palestinian Panamanian Paraguayan Persian Peruvian Polish Portuguese Prussian Roman Romanian "
+    "Russian Rwandan Saudi Scottish Senegalese Serbian Singaporean Slovak Slovene Slovenian Somali Soviet Spanish "
+    "Sudanese Swedish Swiss Syrian Taiwanese Tanzanian Thai Tunisian Turkish Ugandan Ukrainian Uruguayan Uzbek "
+    "Venezuelan Vietnamese Welsh Yugoslav Zambian Zimbabwean".split()
+)
+_TWO_NATIONS = {
+    "New Zealand",
+    "South Korean",
+    "North Korean",
+    "South African",
+    "Sri Lankan",
+    "Hong Kong",
+    "East German",
+}
+_TWO_NATIONS |= {"West German", "Saudi Arabian", "Costa Rican", "Puerto Rican", "Dominican"}
+_ABOUT = {"person", "film", "album", "song", "book", "series", "game", "band", "opera"}  # have genre or occupation
+_LEFT_OUT = frozenset(
+    "the a an former retired late famous noted notable prominent upcoming professional popular first second third fourth "
+    "fifth sixth seventh eighth ninth tenth last only eldest youngest female male current longtime".split()
+)
+
+
+class Kind(NamedTuple):
+    """type: of the thing; year: of a work, or ""; nationalities; about: genre of a work, occupation of a person, or
+    ""; as the text has them."""
+
+    type: str
+    year: str
+    nationalities: tuple[str, ...]
+    about: str
+
+
+def kind_of(text: str) -> Kind | None:
+    """The parts of a kind; None where its head is no thing that is known here."""
+    words = re.sub(r"\s*[-\N{EN DASH}]\s*", "-", text.replace(",", " ")).split()
+    year = words.pop(0) if words and re.fullmatch(r"1[6-9]\d\d|20[0-2]\d", words[0]) else ""
+    nations: list[str] = []
+    rest: list[str] = []
+    i = 0
+    while i < len(words):
+        pair = " ".join(words[i : i + 2])
+        if pair in _TWO_NATIONS:
+            nations.append(pair)
+            i += 2
+            continue
+        parts = re.sub(r"-(?:born|based|language)$", "", words[i]).split("-")
+        if parts[0] in NATIONS and all(p in NATIONS for p in parts):
+            nations += parts if not words[i].endswith(("-born", "-language")) else []
+        elif words[i].lower() not in _LEFT_OUT and not words[i].endswith("-language"):
+            rest.append(words[i])
+        i += 1
+    if not rest:
+        return None
+    head, two = singular(rest[-1].lower()), " ".join(rest[-2:]).lower()
+    if two in _TWO:
+        type_, about = _TWO[two], rest[:-2]
+    elif head in _WORKS:
+        type_, about = _WORKS[head], rest[:-1] if head != "documentary" else rest
+    elif head in _PLACES:
+        type_, about = head, []
+    elif rest[-1].lower() in _PERSONS:
+        type_, about = "person", rest
+    else:
+        return None
+    if type_ not in _ABOUT:
+        about = []
+    # a capital letter begins a name that the pattern cut: "film Casablanca"; "Telugu" is a language
+    said = " ".join(about) if all(w[:1].islower() or w[:1].isdigit() for w in about) and len(about) <= 4 else ""
+    return Kind(type_, year, tuple(dict.fromkeys(nations)), said)
