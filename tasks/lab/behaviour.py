@@ -8,7 +8,8 @@ A protocol is written beside the recipe, under the key `behaviour`, and committe
                 the test split); or, for
                 recipes of preference data, of pair_worlds.py and label_worlds.py beside them: the metric is then one
                 that the docstring of `measure` names there, and changes are by stage, {prefer: {optimizer: {lr: 1e-3}}}. With such
-                changes a world of arena.py or episodes.py is learned from pairs that the policy samples in it
+                changes a world of arena.py or episodes.py is learned from pairs that the policy samples in it.
+                `control`: the world of numbers of the recipe, changes under {rl: ...}, and a metric of control_worlds.py
     metric      a number of `arena.measure` (samples) or `arena.exactly` (no samples) at the end; `part.NAME`, the mean
                 of a part of the scores (samples); or of the steps: "auc" (mean reward), "spread" (mean gradient norm),
                 "mute" (share of groups whose rewards are all equal), "signal" (share of the groups trained on that have
@@ -135,8 +136,9 @@ OF_PAIRS = {
     "rated",
     "passes",
 }
-METRICS |= OF_PAIRS
-STAGES = ("preferences", "clean", "reward", "prefer")  # that changes may be by
+OF_CONTROL = {"success", "stage", "return", "env_steps"}
+METRICS |= OF_PAIRS | OF_CONTROL
+STAGES = ("preferences", "clean", "reward", "prefer", "rl")  # that changes may be by
 SMALL = {
     "prompts_per_step": 8,
     "samples_per_prompt": 8,

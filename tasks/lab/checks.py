@@ -301,6 +301,7 @@ def _group_transform(piece: Any, given: Mapping[str, Any], recipe: Mapping[str, 
     return {
         "rewards": [[float(x) for x in g.rewards] for g in out],
         "off_policy": [[r.off_policy for r in g.rollouts] for g in out],
+        "steps": [[[s.reward for s in r.segments if s.role == "model"] for r in g.rollouts] for g in out],
         "asked": table.asked,
     }
 

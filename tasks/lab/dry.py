@@ -109,7 +109,10 @@ FREE = {
     "prefer": {"sampling.max_turn_tokens": 160},
     "evaluate": {"sampling.max_turn_tokens": 160},
 }
-PACE: dict[str, dict[str, Any]] = {"heat": {"window": 2, "steps": 4}}  # of pieces: after how many steps they act
+PACE: dict[str, dict[str, Any]] = {  # of pieces: after how many steps they act, and how soon a world pays
+    "heat": {"window": 2, "steps": 4},
+    "key_door": {"size": 5},
+}
 SPREAD = 3.0  # nats
 SAME = 1e-5  # two directions that differ by less are one
 
@@ -478,11 +481,16 @@ def _by_token(groups: Sequence[Group], advantages: Any) -> np.ndarray:
 
 
 def _written(groups: Sequence[Group]) -> list[tuple[str, str]]:
-    """Per rollout to what it is an answer, what was said, and the parts of its score; for comparison alone."""
+    """Per rollout to what it is an answer, what was said, the parts of its score and what its turns were paid; for
+    comparison alone."""
     return [
         (
             r.problem.id,
-            hashlib.sha256(r.ids.tobytes() + repr(sorted(getattr(r.score, "parts", {}).items())).encode()).hexdigest(),
+            hashlib.sha256(
+                r.ids.tobytes()
+                + repr(sorted(getattr(r.score, "parts", {}).items())).encode()
+                + repr([s.reward for s in r.segments]).encode()
+            ).hexdigest(),
         )
         for g in groups
         for r in g.rollouts

@@ -39,6 +39,7 @@ def groups(
     texts: Sequence[Sequence[str]] | None = None,
     off_policy: Sequence[Sequence[bool]] | None = None,
     infos: Sequence[Sequence[Mapping[str, Any]]] | None = None,
+    extras: Sequence[Sequence[Mapping[str, Sequence[Any]]]] | None = None,
     greedy: Sequence[float] | None = None,
     families: Sequence[str] | None = None,
 ) -> list[Group]:
@@ -47,7 +48,8 @@ def groups(
     Per rollout: `lengths` are the numbers of tokens the model wrote (3), `entropies`, `values`, `logps`, `regions` and
     `divergences` theirs (0, 0, -1, 2, 0; a number or a list), `parts` those of the score (none), `turns` how often the
     model spoke (once; the tokens are in the last turn but one each), `steps` the rewards of the turns (none), `seen` a
-    number per turn for what the environment showed before it (0), `texts`, `off_policy` (False), `infos` (none). Per
+    number per turn for what the environment showed before it (0), `texts`, `off_policy` (False), `infos` (none), `extras`,
+    a value per turn under each name, which all tokens of the turn have (none). Per
     group: the reward of the `greedy` answer (0), the problem's family ("toy").
     """
 
@@ -67,8 +69,9 @@ def groups(
         more: Mapping[str, Any],
         region: Any,
         divergence: Any,
+        extra: Mapping[str, Sequence[Any]],
     ) -> Rollout:
-        spoke = len(step) or len(shown) or spoke
+        spoke = len(step) or len(shown) or max(map(len, extra.values()), default=0) or spoke
         h, v, p, g, d = (
             np.broadcast_to(np.asarray(x, dtype=np.float32), n) for x in (entropy, value, logp, region, divergence)
         )
@@ -83,7 +86,10 @@ def groups(
                     role="model",
                     logp=p[a:b],
                     entropy=h[a:b],
-                    extras={"value": v[a:b], "region": g[a:b], "divergence": d[a:b]},
+                    extras={
+                        **{"value": v[a:b], "region": g[a:b], "divergence": d[a:b]},
+                        **{k: np.array([x[i]] * (b - a)) for k, x in extra.items()},
+                    },
                     reward=step[i] if len(step) else None,
                 ),
             )
@@ -110,6 +116,7 @@ def groups(
         given(infos, {}),
         given(regions, 2.0),
         given(divergences, 0.0),
+        given(extras, {}),
         strict=True,
     )
     asked_problems = [
@@ -117,7 +124,7 @@ def groups(
     ]
     firsts = greedy or [0.0] * len(asked_problems)
     best = [
-        rollout(p, float(x), 3, 0.0, {}, 1, (), (), 0.0, -1.0, "", False, {}, 2.0, 0.0)
+        rollout(p, float(x), 3, 0.0, {}, 1, (), (), 0.0, -1.0, "", False, {}, 2.0, 0.0, {})
         for p, x in zip(asked_problems, firsts, strict=True)
     ]
     return [

@@ -46,6 +46,7 @@ SMALL = {
         "checkpoint_every": 1000,
         "envs": [{"piece": "single"}],
     },
+    "rl": {"checkpoint_every": 1000},
 }
 
 

@@ -3,6 +3,7 @@ SFT model."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +27,6 @@ OF_TEXT: dict[str, Any] = {
     "judge": {},
     "ratings": {},
     "turn_budget": None,
-    "group_transforms": [],
     "gradient_checkpointing": False,
     "shards": 1,
 }
@@ -62,6 +62,13 @@ def start(
         if knobs[name] != default:
             raise UserError(
                 f"rl: {name} speaks of a model that writes text, and rl.control is set: leave one of them out"
+            )
+    for transform in knobs["group_transforms"]:
+        if not getattr(sys.modules[transform.func.__module__], "STEPS", False):
+            name = transform.piece.rpartition("/")[2]
+            raise UserError(
+                f"rl: group_transforms: {name} asks for texts, and rl.control is set: leave it out, or choose one that pays steps "
+                "(return_decomposition)"
             )
     if knobs["asynchrony"].staleness:
         raise UserError(

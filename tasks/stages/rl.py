@@ -359,11 +359,7 @@ def _act(
         player=begin.player,  # type: ignore[arg-type] (it stands where a Player does)
         problems=begin.problems,
         after=lambda step, metrics: _watch(stage, curve.rows, max_mismatch, step, metrics),
-        **{
-            k: v
-            for k, v in method.items()
-            if k not in ("gradient_checkpointing", "router_loss", "turn_budget", "group_transforms")
-        },
+        **{k: v for k, v in method.items() if k not in ("gradient_checkpointing", "router_loss", "turn_budget")},
     )
     curve = Curve(stage, method["steps"], shown=("reward", "entropy"), device=method["device"], dtype="float32")
     world, parts = method["world"], composed.parts

@@ -2,7 +2,7 @@
 
 It stands where `Player` stands for text. A problem is a seed of the world, so the rollouts of a group begin in the same
 state. A step is a segment of one token, the action, with extras "observation" [1, d] (and "action" [1, k] where actions
-are numbers) and the world's reward as its step reward, so that whatever reads turns reads steps.
+are numbers; "factors" where the world names some) and the world's reward as its step reward, so that whatever reads turns reads steps.
 """
 
 from __future__ import annotations
@@ -92,9 +92,15 @@ class ControlPlayer:
             done[e.group].append(_rollout(e, problems[e.group], names[e.group]))
         return [Group(id=name, rollouts=tuple(r)) for name, r in zip(names, done, strict=True)]
 
-    def _extras(self, seen: np.ndarray, action: np.ndarray | None) -> dict[str, np.ndarray]:
+    def _extras(self, seen: np.ndarray, action: np.ndarray | None, did: Any = None) -> dict[str, np.ndarray]:
+        """did: the action as the world takes it, where there was one."""
         extras = {"observation": seen[None]}
-        return extras if action is None else {**extras, "action": action[None]}
+        if action is not None:
+            extras["action"] = action[None]
+        if (factors := getattr(self.world, "factors", None)) is not None:
+            first = factors(seen, 0 if did is None else did)[None]
+            extras["factors"] = np.zeros_like(first) if did is None else first
+        return extras
 
     def _beginning(self) -> Segment:
         """The first entry of a row, which no action stands at."""
@@ -129,7 +135,8 @@ class ControlPlayer:
             ids = np.zeros(len(alive), dtype=np.int64)
         for i, e in enumerate(alive):
             action = actions[i]
-            step = self.world.step(e.state, int(ids[i]) if action is None else action)
+            did = int(ids[i]) if action is None else action
+            step = self.world.step(e.state, did)
             e.segments.append(
                 Segment(
                     ids=ids[i : i + 1].astype(np.int64),
@@ -140,7 +147,7 @@ class ControlPlayer:
                     version=self.sampler.version,
                     sampling=self.sampling,
                     reward=step.reward,
-                    extras=self._extras(e.seen, action),
+                    extras=self._extras(e.seen, action, did),
                 )
             )
             e.seen, e.done, e.total, e.parts = step.observation, step.done, e.total + step.reward, step.parts

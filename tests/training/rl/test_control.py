@@ -187,7 +187,7 @@ def test_worlds_of_gymnasium():
 
 
 def knobs(**other):
-    return {**OF_TEXT, "asynchrony": bind("asynchrony", {"piece": "sync"})(), **other}
+    return {**OF_TEXT, "group_transforms": [], "asynchrony": bind("asynchrony", {"piece": "sync"})(), **other}
 
 
 def test_knobs_of_text_are_refused():
@@ -199,6 +199,9 @@ def test_knobs_of_text_are_refused():
     ahead = bind("asynchrony", {"piece": "streamed"})()
     with pytest.raises(UserError, match="leave out rl.asynchrony"):
         start(Corridor, **how, knobs=knobs(asynchrony=ahead))
+    heat = bind("group_transform", {"piece": "heat"})
+    with pytest.raises(UserError, match="heat asks for texts"):
+        start(Corridor, **how, knobs=knobs(group_transforms=[heat]))
     with pytest.raises(UserError, match="no environment here"):
         start(bind("control", {"piece": "gymnasium", "id": "NoSuch-v1"}), **how, knobs=knobs())
 

@@ -43,7 +43,11 @@ class Step:
 
 
 class World(Protocol):
-    """A world is stateless, as an environment of conversations is: an episode lives in the state of `start`."""
+    """A world is stateless, as an environment of conversations is: an episode lives in the state of `start`.
+
+    It may have a function `factors(seen, action) -> float64 [k]`: what is worth knowing of a step, which is then kept as
+    the extra "factors" of its segment.
+    """
 
     @property
     def shape(self) -> Shape: ...

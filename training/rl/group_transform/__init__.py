@@ -39,6 +39,7 @@ class GroupTransformPiece(Protocol):
     Check expects:
         rewards: per group the rewards of its rollouts
         off_policy: per group, per rollout whether another than the policy wrote it
+        steps: per group, per rollout the rewards of its turns
         asked: every text that was asked or said
     """
 

@@ -1,0 +1,48 @@
+"""Recipes whose policy writes no tokens, in the world of numbers that they name: the real stage `rl`, then episodes of seeds
+that it never played."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+
+from synth.types import Sampling, Scored, seed_for
+from tasks.lab.worlds import Place, Room
+from tasks.planning.pieces import bind_all
+from training.model.control import load_policy
+from training.rollout.control import ActionSampler, ControlPlayer, seeds
+
+EPISODES = 200
+ALONE = {"teacher": "none"}  # knobs of a world that help while a policy learns, and what they are afterwards
+
+
+def control() -> Place:
+    """One protocol's `steps` are those of the stage. See the head of this file."""
+    return Place(("rl",), lambda room: None, _measure)
+
+
+def _measure(room: Room) -> dict[str, float]:
+    """success: share of EPISODES that the world calls a success, played with what is drawn at temperature 1; return_: their
+    mean return; stage: mean of the part `stage`; env_steps: those that training took."""
+    stage = room.kept["knobs"]["rl"]
+    changed = {k: v for k, v in ALONE.items() if k in stage.params["control"]}
+    alone = replace(stage, params={**stage.params, "control": {**stage.params["control"], **changed}})
+    make = bind_all(alone.pieces, alone.params, alone.settings)["control"]
+    player = ControlPlayer(
+        sampler=ActionSampler(model=load_policy(room.root / "artifacts" / "rl" / "model")),
+        world=make(),
+        sampling=Sampling(temperature=1.0),
+        max_steps=stage.params["max_steps"],
+    )
+    groups = player.play(seeds(EPISODES, seed=seed_for(room.seed, "measure"), family="measure"), 1, room.seed)
+    scores = [r.score for g in groups for r in g.rollouts if isinstance(r.score, Scored)]
+    card = json.loads((room.root / "artifacts" / "rl" / "card.json").read_text(encoding="utf-8"))
+    mean = lambda name: float(np.mean([s.parts.get(name, 0.0) for s in scores]))  # noqa: E731
+    return {
+        "success": mean("success"),
+        "stage": mean("stage"),
+        "return": mean("return"),
+        "env_steps": float(card["env_steps"]),
+    }
