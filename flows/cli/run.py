@@ -15,6 +15,7 @@ from typing import Any
 from flows.cli._text import dump
 from flows.overrides import blamed, merged, of_profile, overrides
 from tasks.core.errors import UserError
+from tasks.core.findings import accepted
 from tasks.core.paths import project
 
 SHOWN = (
@@ -36,6 +37,14 @@ def add(commands: Any) -> None:
         action="append",
         default=[],
         help="change one value, e.g. rl.steps=50 or seed=1; may be repeated",
+    )
+    p.add_argument(
+        "--accept",
+        metavar="FINDING",
+        action="append",
+        default=[],
+        help="train on an environment of other people with this finding of `espalier env audit`; it is recorded with the "
+        "run; may be repeated",
     )
     p.add_argument(
         "--dry-run",
@@ -61,6 +70,7 @@ def run(args: argparse.Namespace) -> int:
     if not (root / "dvc.yaml").exists():
         raise UserError(f"{root} holds no dvc.yaml: change to a project, or make one with `espalier init DIR`")
     dvc.versioned(root)
+    args.set += accepted(args.accept)
     changes = overrides(args.recipe, args.set)
     for key, value in (sized := of_profile(root / "params.yaml", changes)).items():
         print(

@@ -65,6 +65,6 @@ def _training(args: argparse.Namespace) -> int:
     key = local.secret(root / KEY)
     trainer = trained(root, args.model, name=args.name, device=args.device)
     print(f"training {trainer.name} at http://127.0.0.1:{args.port}   (Ctrl-C ends it)")
-    print(f"key: {key}   (kept in {Path(KEY)})", flush=True)
+    print(f"key: {key}   (kept in {Path(KEY)}; Tinker's SDK shows it as tml-{key[:6]}...)", flush=True)
     local.run(guarded(trainer, key), port=args.port)
     return 0

@@ -31,6 +31,7 @@ from synth.external.parent import problem as external_problem
 from synth.types import Problem, Quarantined, Score, Scored, Split, Unscorable, from_row, nearest, to_row
 from synth.verify import verifier, verify
 from tasks.core.errors import UserError
+from tasks.core.findings import NAMES
 from tasks.planning import pieces
 from tasks.storage import tables
 
@@ -38,19 +39,6 @@ MARK = "espalier_audit_mark"
 JUNK = ("", "I do not know.", "?" * 200, "0", "none of them", "<answer></answer>", "\u0000\ud800", f"{MARK}()")
 APART = 20  # problems that are scored in processes of their own
 TURNS = 40  # of an episode that is played
-NAMES = {  # of the checks, as `accept` takes them
-    "reference": "reference answer earns 1",
-    "junk": "junk earns nothing",
-    "episode": "reference answer wins an episode",
-    "shared": "test problems are not trained on",
-    "constant": "a constant is not paid",
-    "question": "the question is not paid",
-    "list": "a list of all answers is not paid",
-    "grader": "a grader that breaks does not say 0",
-    "repeats": "scored again it is the same",
-    "executed": "no answer is executed in this process",
-    "opens": "scoring opens nothing outside",
-}
 MOST = 0.25  # mean score above which an answer that reads no problem counts as paid
 
 
@@ -125,7 +113,8 @@ def gate(problems: Sequence[Problem], accept: Sequence[str], *, n: int = 32) -> 
         if new := [f for f in found if f.name not in accept]:
             raise UserError(
                 f"rl: the environment {name} fails its audit: {new[0].check}: {new[0].text}. See it whole by `espalier env audit`; to "
-                f"train on it all the same, name the finding: rl.accept: [{', '.join(f.name for f in found)}]"
+                f"train on it all the same, name what was found: espalier run {' '.join(f'--accept {f.name}' for f in found)}, or "
+                f"rl.accept: [{', '.join(f.name for f in found)}]"
             )
         said[name] = {"accepted": {f.name: f.text for f in found}, "problems": len(train)}
     return said

@@ -16,13 +16,24 @@ ENGINES = ("torch", "vllm")
 
 
 def sampler(
-    engine: str, model: Any, end_id: int, *, folder: Path, work: Path, max_length: int, dtype: str, memory: float
+    engine: str,
+    model: Any,
+    end_id: int,
+    *,
+    folder: Path,
+    work: Path,
+    max_length: int,
+    dtype: str,
+    memory: float,
+    rank: int = 0,
 ) -> Sampler:
     """A sampler of `model`.
 
     folder      the model that training started from, in Hugging Face layout: an engine reads its architecture there
     work        a folder where weights may be laid for a server
     max_length  tokens of a conversation        memory   GiB for keys and values        dtype   of the engine's weights
+    rank        of the model's adapters, where its other weights are those of the folder: adapters alone are then pushed to
+                vLLM in this process
 
     Raises UserError for an engine that there is not, or that is not installed.
     """
@@ -45,4 +56,5 @@ def sampler(
         )
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
-    return EngineSampler(model, end_id, InProcess(folder, settings(max_length=max_length, dtype=dtype, memory=memory)))
+    made = settings(max_length=max_length, dtype=dtype, memory=memory, rank=rank)
+    return EngineSampler(model, end_id, InProcess(folder, made))

@@ -34,10 +34,10 @@ def _loaded(root: Path, model: str, device: str) -> tuple[str, Any, Renderer, st
 
 def trained(root: Path, model: str, *, name: str = "", device: str = "") -> Trainer:
     """The model as a base of policies. Raises UserError for a model that cannot be had."""
-    _, network, renderer, _ = _loaded(root, model, device)
+    path, network, renderer, _ = _loaded(root, model, device)
     context = int(network.config.max_position_embeddings)
     states = root / ".espalier" / "training"
-    return Trainer(network, renderer, name=name or str(model), context=context, states=states)
+    return Trainer(network, renderer, name=name or str(model), context=context, states=states, tokenizer=path)
 
 
 def served(root: Path, model: str, *, name: str = "", engine: str = "torch", device: str = "") -> Served:

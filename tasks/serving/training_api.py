@@ -22,8 +22,9 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from fastapi import FastAPI, Request as Http
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import StreamingResponse
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from torch import Tensor, nn
 
 from synth.types import Sampling, seed_for
@@ -31,6 +32,7 @@ from tasks.core.errors import UserError
 from tasks.serving import local
 from tasks.serving.api import told
 from tasks.serving.refusal import Refused, refusals
+from tasks.serving.tinker import PREFIX, PROTOCOL_BUFFER, SDK_ALONE, Wire
 from tasks.storage.checkpoint import Checkpoints
 from training.learner.learner import Objective, nll, score
 from training.learner.pack import Row, pack
@@ -145,16 +147,20 @@ class _Session:
 class Trainer:
     """What the endpoints do. One call at a time has the model.
 
-    name     by which the base is asked for      states  where saved states lie
-    context  tokens of a sequence at most
+    name       by which the base is asked for      states  where saved states lie
+    context    tokens of a sequence at most
+    tokenizer  where a program of this machine finds the base's tokenizer: its folder, or a name
     """
 
-    def __init__(self, model: nn.Module, renderer: Renderer, *, name: str, context: int, states: Path) -> None:
+    def __init__(
+        self, model: nn.Module, renderer: Renderer, *, name: str, context: int, states: Path, tokenizer: str = ""
+    ) -> None:
         self.policies, self.renderer = Policies(model), renderer
-        self.name, self.context, self.states = name, context, states
+        self.name, self.context, self.states, self.tokenizer = name, context, states, tokenizer or name
         self.sampler = TorchSampler(model, renderer.end_id, renderer=renderer)
         self.sessions: dict[str, _Session] = {}
         self.lock = threading.Lock()
+        self.wire: Wire | None = None  # to those who ask with Tinker's SDK
 
     def begin(self) -> str:
         session = secrets.token_hex(16)
@@ -352,10 +358,11 @@ class Trainer:
                     param="loss_fn_inputs",
                 )
             targets = [int(t) for t in given["target_tokens"]]
-            if targets[:-1] != tokens[1:]:
+            counts = given[_INPUTS[body.loss_fn][-1]]  # weights or advantages
+            if any(a != b and w for a, b, w in zip(targets, tokens[1:], counts, strict=False)):
                 raise Refused(
-                    f"data.{i}: target_tokens must be the tokens moved by one: the model input is a sequence without its last "
-                    "token, the targets are the same without its first",
+                    f"data.{i}: target_tokens must be the tokens moved by one where weight or advantage is not 0: the model "
+                    "input is a sequence without its last token, the targets are the same without its first",
                     param="loss_fn_inputs",
                 )
             ids = self._ids([*tokens, targets[-1]], 0)
@@ -415,26 +422,36 @@ def _named(name: str) -> str:
     return name
 
 
+async def _done(trainer: Trainer, call: Callable[[Any], dict[str, Any]], body: Any) -> dict[str, Any]:
+    def locked() -> dict[str, Any]:
+        with trainer.lock:
+            try:
+                return call(body)
+            except (ValueError, FloatingPointError, UserError) as e:
+                raise Refused(str(e).strip().splitlines()[0]) from e
+
+    return await asyncio.to_thread(locked)
+
+
+async def _read(http: Http) -> Any:
+    """The body of a request as JSON. Raises Refused."""
+    try:
+        return await http.json()
+    except ValueError as e:
+        raise Refused("the body of the request is no JSON") from e
+
+
+def _checked(kind: type[_Body], given: Any) -> Any:
+    """Raises RequestValidationError."""
+    try:
+        return kind.model_validate(given)
+    except ValidationError as e:
+        raise RequestValidationError([{**x, "loc": ("body", *x["loc"])} for x in e.errors()]) from e
+
+
 def application(trainer: Trainer) -> FastAPI:
     """The endpoints, without a guard."""
     app = FastAPI(title="espalier serve --training", docs_url=None, redoc_url=None, openapi_url=None)
-
-    async def do(call: Callable[[Any], dict[str, Any]], body: Any) -> dict[str, Any]:
-        def locked() -> dict[str, Any]:
-            with trainer.lock:
-                try:
-                    return call(body)
-                except (ValueError, FloatingPointError, UserError) as e:
-                    raise Refused(str(e).strip().splitlines()[0]) from e
-
-        return await asyncio.to_thread(locked)
-
-    def endpoint(kind: type[_Body], call: Callable[[Any], dict[str, Any]]) -> Callable[..., Any]:
-        async def answer(body: Any) -> dict[str, Any]:
-            return await do(call, body)
-
-        answer.__annotations__["body"] = kind
-        return answer
 
     verbs: dict[str, tuple[type[_Body], Callable[[Any], dict[str, Any]]]] = {
         "create_model": (Create, trainer.create),
@@ -448,6 +465,18 @@ def application(trainer: Trainer) -> FastAPI:
         "sample": (Sample, trainer.sample),
     }
 
+    wire = trainer.wire = Wire(trainer, {verb: kind for verb, (kind, _) in verbs.items()})
+
+    async def answer(verb: str, http: Http) -> Any:
+        """A request of our client, or of Tinker's SDK, which sends no JSON or names its type."""
+        kind, call = verbs[verb]
+        if http.headers.get("content-type", "").startswith(PROTOCOL_BUFFER):
+            return await wire.answered(verb, http)
+        given = await _read(http)
+        if isinstance(given, dict) and "type" in given:
+            return await wire.answered(verb, http)
+        return await _done(trainer, call, _checked(kind, given))
+
     @app.get("/health")
     async def health() -> dict[str, str]:
         return {"status": "ok"}
@@ -459,6 +488,9 @@ def application(trainer: Trainer) -> FastAPI:
 
     @app.post("/api/v1/create_session", response_model=None)
     async def session(http: Http) -> Any:
+        if "sdk_version" in (await _read(http) or {}):
+            return await wire.answered("create_session", http)
+
         async def open_until_left() -> AsyncIterator[str]:
             name = trainer.begin()
             try:
@@ -470,13 +502,34 @@ def application(trainer: Trainer) -> FastAPI:
 
         return StreamingResponse(open_until_left(), media_type="application/x-ndjson")
 
-    for verb, (kind, call) in verbs.items():
-        app.post(f"/api/v1/{verb}")(endpoint(kind, call))
+    for verb in verbs:
+        app.post(f"/api/v1/{verb}", response_model=None)(_taking(answer, verb))
+    for path in SDK_ALONE:
+        app.post(f"/api/v1/{path}", response_model=None)(_taking(wire.answered, path))
 
     refusals(app, f"there are create_session, get_server_capabilities, {', '.join(verbs)} in /api/v1 here")
     return app
 
 
+def _taking(call: Callable[[str, Http], Any], name: str) -> Callable[..., Any]:
+    async def answer(http: Http) -> Any:
+        return await call(name, http)
+
+    return answer
+
+
 def guarded(trainer: Trainer, key: str) -> local.Asgi:
-    """The endpoints for those who know the key, on this machine."""
-    return local.Guard(application(trainer), token=key, max_body=_BODY, told=told)  # type: ignore[arg-type]
+    """The endpoints for those who know the key, on this machine. Tinker's SDK shows it with its own prefix, in a header of
+    its own."""
+    app = local.Guard(application(trainer), token=key, max_body=_BODY, told=told)  # type: ignore[arg-type]
+
+    async def shown(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            given = dict(scope["headers"]).get(b"x-api-key", b"")
+            if given.startswith(PREFIX.encode()):
+                bearer = (b"authorization", b"Bearer " + given.removeprefix(PREFIX.encode()))
+                scope = {**scope, "headers": [*scope["headers"], bearer]}
+        await app(scope, receive, send)
+
+    shown.token = key  # type: ignore[attr-defined]
+    return shown

@@ -271,6 +271,7 @@ def rl(
             max_length=sampling.max_tokens,
             dtype=dtype,
             memory=engine.memory,
+            rank=0 if lora.get("base") else lora.get("rank", 0),
         ),
         renderer=renderer,
         envs=hosts,

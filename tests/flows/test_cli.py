@@ -310,3 +310,13 @@ def test_doctor_names_what_is_missing_and_how_to_get_it(project, capsys, monkeyp
         and "to fix: bm25s: run `make install`" in text
         and "schedules would silently not fire" in text
     )
+
+
+def test_accept_names_a_finding_of_the_audit():
+    """The flag is the knob `rl.accept`; what no check can find is refused before anything runs."""
+    from tasks.core.findings import accepted
+
+    assert accepted([]) == [] and accepted(["executed", "grader"]) == ["rl.accept=[executed, grader]"]
+    assert overrides(None, accepted(["executed"])) == {"set.rl.accept": ["executed"]}
+    with pytest.raises(UserError, match="--accept execute: no check of the audit is called so.*executed"):
+        accepted(["execute"])

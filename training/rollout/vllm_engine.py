@@ -17,6 +17,7 @@ import contextlib
 import json
 import shutil
 import sys
+import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -32,7 +33,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from synth.types import Sampling
-from training.model.lora import folded
+from training.model.lora import folded, save_adapters
 from training.rollout.engine import Completion, EngineLost
 
 WORKER = "training.rollout.vllm_worker.Versioned"
@@ -54,10 +55,19 @@ SERVED = {
 }  # dev mode: its weights can be exchanged
 
 
-def settings(*, max_length: int, dtype: str = "float32", memory: float = 1.0, **more: Any) -> dict[str, Any]:
+_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # that vLLM makes room for
+
+
+def settings(
+    *, max_length: int, dtype: str = "float32", memory: float = 1.0, rank: int = 0, **more: Any
+) -> dict[str, Any]:
     """Arguments that both ways start vLLM with: conversations of at most `max_length` tokens, `memory` GiB for their
-    keys and values. `more` is added, or replaces them."""
+    keys and values; rank: of the adapters that are pushed in the place of all weights. `more` is added, or replaces
+    them."""
+    room = next((r for r in _RANKS if r >= rank), None)
+    adapters = {"enable_lora": True, "max_lora_rank": room, "max_loras": 1, "max_cpu_loras": 1} if rank and room else {}
     return {
+        **adapters,
         "max_model_len": max_length,
         "dtype": dtype,
         "kv_cache_memory_bytes": int(memory * 2**30),
@@ -74,8 +84,10 @@ def settings(*, max_length: int, dtype: str = "float32", memory: float = 1.0, **
 class InProcess:
     """vLLM's engine in this process. Raises ValueError where vLLM is not installed.
 
-    folder    a model in Hugging Face layout: its architecture; the weights are pushed before the first turn
+    folder    a model in Hugging Face layout: its architecture; the weights are pushed before the first turn. Of a model with
+              adapters, where `settings` has made room for them, its weights are the base, and adapters alone are pushed
     settings  of `vllm.LLM`, as `settings` gives them
+    pushed    bytes of the last push
     """
 
     elsewhere: ClassVar[bool] = False
@@ -83,6 +95,8 @@ class InProcess:
     folder: Path
     settings: Mapping[str, Any]
     llm: Any = field(default=None, init=False)
+    adapter: Any = field(default=None, init=False, repr=False)
+    pushed: int = field(default=0, init=False)
 
     def _start(self) -> Any:
         try:
@@ -103,10 +117,28 @@ class InProcess:
     def load(self, model: nn.Module, version: int) -> None:
         if self.llm is None:
             self.llm = self._start()
+        if self.settings.get("enable_lora"):
+            return self._swap(model, version)
         weights = [(name, tensor.detach()) for name, tensor in folded(model).items()]
+        self.pushed = sum(t.numel() * t.element_size() for _, t in weights)
         with _losing():
             self.llm.collective_rpc("espalier_load", kwargs={"version": version, "weights": weights})
             self.llm.reset_prefix_cache()  # keys and values of the weights before
+
+    def _swap(self, model: nn.Module, version: int) -> None:
+        """Take the adapters of `model` in the place of those before."""
+        from vllm.lora.request import LoRARequest
+
+        with tempfile.TemporaryDirectory(prefix="espalier-adapter-") as place, _losing():
+            folder = Path(place) / "adapter"
+            save_adapters(model, folder)
+            self.pushed = (folder / "adapter_model.safetensors").stat().st_size
+            if self.adapter is not None:
+                self.llm.llm_engine.remove_lora(self.adapter.lora_int_id)
+            self.adapter = LoRARequest(f"version-{version}", version + 1, str(folder))
+            self.llm.llm_engine.add_lora(self.adapter)  # read now: the folder goes
+            self.llm.collective_rpc("espalier_hold", kwargs={"version": version})
+            self.llm.reset_prefix_cache()
 
     def version(self) -> int | None:
         with _losing():
@@ -121,7 +153,8 @@ class InProcess:
             SamplingParams(**request(sampling, seed, end_id), detokenize=bool(sampling.stop)) for seed in seeds
         ]
         with _losing(), torch.random.fork_rng():  # it draws from torch's own generator, which is the learner's
-            answers = self.llm.generate([{"prompt_token_ids": list(p)} for p in prompts], parameters, use_tqdm=False)
+            asked = [{"prompt_token_ids": list(p)} for p in prompts]
+            answers = self.llm.generate(asked, parameters, use_tqdm=False, lora_request=self.adapter)
         out = []
         for answer in answers:
             (output,) = answer.outputs
@@ -134,7 +167,7 @@ class InProcess:
 
     def close(self) -> None:
         """Free what it holds."""
-        self.llm = None
+        self.llm = self.adapter = None
         from vllm.distributed import cleanup_dist_env_and_memory
 
         cleanup_dist_env_and_memory()

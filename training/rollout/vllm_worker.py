@@ -29,5 +29,10 @@ class Versioned:
         self.espalier_held = int(version)
         return self.espalier_held
 
+    def espalier_hold(self, version: int) -> int:
+        """Call what it has `version`: adapters were exchanged, which vLLM does by itself."""
+        self.espalier_held = int(version)
+        return self.espalier_held
+
     def espalier_version(self) -> int | None:
         return self.espalier_held

@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -24,6 +25,8 @@ from safetensors.torch import load_file
 
 from synth.types import Problem, Sampling, Scored, Unscorable
 from tasks.export.export import Settings, export
+from tasks.serving.sessions import Sessions
+from training.env.program import program
 from training.env.single import Single
 from training.learner.learner import token_stats
 from training.learner.pack import Row, pack
@@ -596,3 +599,79 @@ def test_a_real_server_says_what_the_learner_says_and_takes_its_weights(real_ser
             assert np.abs(want - segment.logp).mean() < 1e-3 and segment.version == version and len(segment.ids) <= 16
     assert real_server.version() == 1
     assert stops_where_the_torch_sampler_does(source) >= {"stop_string", "stop_id"}
+
+
+@installed
+def test_a_program_is_sampled_by_vllm_and_by_its_server(vllm, real_server, tmp_path):
+    """Two turns and a fork of an agent program, asked of vLLM in this process and of a server: the rows are what the learner
+    reads, and it agrees."""
+    agent = tmp_path / "agent.py"
+    agent.write_text(
+        "import json, os, sys, httpx\n"
+        "problem = json.load(sys.stdin)\n"
+        "c = httpx.Client(headers={'authorization': 'Bearer ' + os.environ['OPENAI_API_KEY']}, timeout=120)\n"
+        "def said(m):\n"
+        "    return c.post(os.environ['OPENAI_BASE_URL'] + '/chat/completions', json={'messages': m}).json()['choices'][0]['message']\n"
+        "m = [*problem['prompt'], said(problem['prompt']), {'role': 'user', 'content': 'more'}]\n"
+        "m += [said(m)]\n"
+        "said([{'role': 'user', 'content': 'anew'}])\n"
+        "print('4')\n"
+    )
+    played = Problem.make(prompt="2 + 2 ?", answer="4", verifier="number", env="program", family="f", split="train")
+    running = Sessions()
+    try:
+        for engine in (vllm, real_server):
+            source = sampler(engine, seed=1)
+            player = Player(
+                sampler=source,
+                renderer=source.renderer,
+                envs={"program": program(command=f"{sys.executable} {agent}", seconds=120)},
+                tools={"programs": running},
+                sampling=Sampling(max_tokens=6),
+                max_tokens=120,
+            )
+            for rollout in player.play([played], 3, "seed")[0].rollouts:
+                assert isinstance(rollout.score, Scored) and rollout.score.value == 1.0, rollout.score
+                assert [sum(s.role == "model" for s in row) for row in rollout.forks] == [2, 1]
+                for row in rollout.forks:
+                    before = []
+                    for segment in row:
+                        if segment.role == "model":
+                            want, _ = learned(source.model, np.concatenate(before), segment.ids)
+                            assert np.abs(want - segment.logp).mean() < 1e-3
+                        before.append(segment.ids)
+    finally:
+        running.close()
+
+
+@installed
+def test_adapters_alone_are_pushed(vllm, tmp_path):
+    """Adapters are exchanged while vLLM runs: the learner agrees with each of them to 1e-3, and a push is a small part of
+    the model. One engine at a time: the next test starts its own again."""
+    from training.model.lora import adapt
+
+    vllm.close()
+    build = dict(hidden=256, heads=8, kv_heads=4, layers=4)
+    base = tiny.build(seed=1, **build)
+    save_model(base, tiny.tokenizer(), tmp_path / "model")
+    whole = sum(p.numel() * p.element_size() for p in base.parameters())
+    engine = vllm_engine.InProcess(tmp_path / "model", vllm_engine.settings(max_length=128, memory=0.25, rank=2))
+    adapt(base, {"rank": 2, "modules": ["q_proj", "v_proj"]}, seed=3)
+    source = EngineSampler(base, END, engine, renderer=tiny.Scripted(None).renderer)
+    said = []
+    try:
+        for version in range(3):
+            source.version = version
+            segments = source.open(PROMPTS, range(5)).generate(ASKED)
+            for prompt, segment in zip(PROMPTS, segments, strict=True):
+                want, _ = learned(base, prompt, segment.ids)
+                assert np.abs(want - segment.logp).max() < 1e-3 and segment.version == version
+            said.append([s.logp.tolist() for s in segments])
+            with torch.no_grad():
+                for p in base.parameters():
+                    if p.requires_grad:
+                        p.add_(torch.randn(p.shape, generator=torch.Generator().manual_seed(version)) * 0.2)
+        assert said[0] != said[1] != said[2] and engine.version() == 2
+        assert engine.pushed <= 0.03 * whole, (engine.pushed, whole)
+    finally:
+        engine.close()
