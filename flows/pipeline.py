@@ -3,12 +3,13 @@
 A task runs `dvc repro -s STAGE` in a process group of its own and ends as `Cached` where nothing changed. The run ends
 as a DVC experiment and with promotion. What is tried again: a stage that found DVC's lock held, and one that ended with
 the code of a transient failure (75), after `retry_seconds`; nothing else. One run per checkout (.espalier/lock; a
-second one waits, shown as Queued) and one stage per GPU (the Prefect limit `gpu`).
+second one waits, shown as Queued) and one stage per GPU (the Prefect limit `gpu`). With `pools` a stage runs where a
+worker of its work pool is (flows/elsewhere.py).
 """
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,8 +21,9 @@ from prefect.client.schemas.objects import State
 from prefect.states import Completed, Running
 from pydantic import Field
 
+from flows.elsewhere import asked
 from flows.overrides import blamed, merged, of_profile, overrides
-from tasks.core.errors import StageError, UserError
+from tasks.core.errors import StageError, UserError, nearest
 from tasks.core.paths import project
 from tasks.planning import plan
 from tasks.results import garbage
@@ -53,6 +55,8 @@ def pipeline(
     promote: bool = True,
     stage_minutes: Annotated[float, Field(gt=0)] | None = None,
     retry_seconds: tuple[Annotated[float, Field(ge=0)], ...] = (30.0, 120.0),
+    pools: dict[str, str] | None = None,
+    pool_minutes: Annotated[float, Field(gt=0)] = 60.0,
 ) -> State:
     """Reproduce what has changed, keep it as an experiment, promote the model.
 
@@ -62,8 +66,13 @@ def pipeline(
     stage_minutes      a stage that takes longer is ended with all its processes
     retry_seconds      waits before a stage is tried again after a transient failure; their number is the number of
                        retries
+    pools              work pools whose workers run stages: {gpu: gpu-1, cpu: cpu} by where a stage's models are (its
+                       `device`), or by its name; what is not named runs here
+    pool_minutes       how long a stage waits for a worker of its pool
     """
     root = project()
+    if odd := sorted((pools or {}).keys() - {"cpu", "gpu", *graph(root)}):
+        raise UserError(f"pipeline: pools names {odd[0]!r}: {nearest(odd[0], ['cpu', 'gpu', *graph(root)])}")
     changes = overrides(recipe, list(settings))
     changes |= of_profile(root / "params.yaml", changes)
     with blamed(changes):  # refuses with one sentence before anything starts
@@ -76,7 +85,7 @@ def pipeline(
         limit = None if stage_minutes is None else 60 * stage_minutes
         env = {spool.EXECUTION: key}
         with spool.shipped(root, key, env, get_run_logger().info):
-            ran = _walk(root, env, limit, retry_seconds)
+            ran = _walk(root, env, limit, retry_seconds, pools or {}, 60 * pool_minutes)
         if not ran:
             return Completed(name="Cached", message="nothing has changed")
         summary = f"ran {', '.join(ran)}"
@@ -105,7 +114,14 @@ def queued() -> None:
         )
 
 
-def _walk(root: Path, env: dict[str, str], limit: float | None, waits: Sequence[float]) -> list[str]:
+def _walk(
+    root: Path,
+    env: dict[str, str],
+    limit: float | None,
+    waits: Sequence[float],
+    pools: Mapping[str, str],
+    patience: float,
+) -> list[str]:
     """Bring every stage up to date, each after those that it reads; the names of those that ran. Raises StageError."""
     bring = stage.with_options(retries=len(waits), retry_delay_seconds=list(waits) or 0)
     done = bring.with_options(task_run_name="plan")(root, "plan", True, env, limit)
@@ -116,7 +132,7 @@ def _walk(root: Path, env: dict[str, str], limit: float | None, waits: Sequence[
     for name, above in dvc.order(root).items():
         if name != "plan":
             due = name in moved or bool(above & set(ran) - {"plan"})
-            done = bring.with_options(task_run_name=name)(root, name, due, env, limit)
+            done = bring.with_options(task_run_name=name)(root, name, due, env, limit, pools, patience)
             if done.message not in SAME:
                 ran.append(name)
     return ran
@@ -128,8 +144,16 @@ def transient(_: Any, __: Any, state: State) -> bool:
 
 
 @task(cache_policy=NO_CACHE, retry_condition_fn=transient)
-def stage(root: Path, name: str, due: bool, env: dict[str, str], limit: float | None) -> State:
-    """One stage: what it says goes to the run's log."""
+def stage(
+    root: Path,
+    name: str,
+    due: bool,
+    env: dict[str, str],
+    limit: float | None,
+    pools: Mapping[str, str] = {},
+    patience: float = 0.0,
+) -> State:
+    """One stage: what it says goes to the run's log, or to that of the run below it where another pool's worker runs it."""
     log = get_run_logger()
     if not due:
         return Completed(name="Cached", message=SAME[0])
@@ -142,16 +166,23 @@ def stage(root: Path, name: str, due: bool, env: dict[str, str], limit: float | 
         below = {}
     before = garbage.outputs(root)
     device = str(load(name, root).get("params", {}).get("device", "")) if name in graph(root) and name != "plan" else ""
-    if device.startswith("cuda"):
+    pool = pools.get(name, pools.get("gpu" if device.startswith("cuda") else "cpu", ""))
+
+    def bring() -> str:
+        if pool and name != "plan":
+            with server.client() as api:
+                return asked(api, pool, root, name, env | below, limit, patience)
+        if not device.startswith("cuda"):
+            return dvc.stage(name, root, env | below, log.info, limit)
         from prefect.concurrency.sync import concurrency
 
         with concurrency(server.GPU, strict=True):
-            how = dvc.stage(name, root, env | below, log.info, limit)
-    else:
-        how = dvc.stage(name, root, env | below, log.info, limit)
+            return dvc.stage(name, root, env | below, log.info, limit)
+
+    how = bring()
     if how != "ran" and (bad := garbage.restored(root, before)):
         log.warning("%s: removed, and made anew now", "; ".join(bad))
-        how = dvc.stage(name, root, env | below, log.info, limit)
+        how = bring()
     if how == "ran":
         return Completed()
     return Completed(name="Cached", message="taken from DVC's cache of runs" if how == "restored" else SAME[1])

@@ -26,6 +26,9 @@ def add(commands: Any) -> None:
     p.set_defaults(run=schedule)
     p = commands.add_parser("deploy", help="put the deployments of prefect.yaml on the server that runs")
     p.set_defaults(run=deploy)
+    p = commands.add_parser("worker", help="take the stages of a work pool on this machine, until Ctrl-C")
+    p.add_argument("pool", metavar="POOL", help="a pool that `pools` of a deployment of `pipeline` names")
+    p.set_defaults(run=worker)
     p = commands.add_parser("status", help="what is scheduled, what runs, how the last runs ended")
     p.add_argument("--last", type=count, default=10, metavar="N", help="runs to show (default: 10)")
     p.set_defaults(run=status)
@@ -52,8 +55,7 @@ def schedule(args: argparse.Namespace) -> int:
         with server.client() as api:
             lines = [*deployments.apply(api, root), *server.tidy(api, root)]
         print("\n".join(["", *lines, ""]), flush=True)
-        worker = ["worker", "start", "--pool", server.POOL, "--type", "process", "--limit", "1", "--name", "espalier"]
-        with server.beside(root, "worker", "prefect", *worker) as child:
+        with server.beside(root, "worker", "prefect", *server.worker(server.POOL)) as child:
             print(
                 f"Prefect: {server.link(root, url)} (end with Ctrl-C)   `espalier status` says what runs and when",
                 flush=True,
@@ -75,6 +77,30 @@ def deploy(args: argparse.Namespace) -> int:
     with server.client() as api:
         print("\n".join(deployments.apply(api, root)))
     return 0
+
+
+def worker(args: argparse.Namespace) -> int:
+    """Until Ctrl-C or SIGTERM, which also end the stage under way."""
+    from tasks.core.errors import nearest
+    from tasks.schedule import server
+
+    root = project()
+    server.connect(root)
+    with server.client() as api:
+        known = [p.name for p in api.read_work_pools()]
+    if args.pool not in known:
+        raise UserError(
+            f"there is no work pool {args.pool!r} on the server: {nearest(args.pool, known)}; `espalier deploy` makes those that prefect.yaml names"
+        )
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    with server.beside(root, f"worker-{args.pool}", "prefect", *server.worker(args.pool)) as child:
+        print(f"waiting for stages of {args.pool} (end with Ctrl-C)", flush=True)
+        try:
+            while child.poll() is None:
+                time.sleep(1.0)
+        except KeyboardInterrupt:
+            return 0
+    raise UserError(f"the worker ended by itself; {server.home(root) / f'worker-{args.pool}.log'} says why")
 
 
 def status(args: argparse.Namespace) -> int:

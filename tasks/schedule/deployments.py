@@ -109,7 +109,12 @@ def apply(api: Any, root: Path) -> list[str]:
 
     server.prepare(api)
     lines = []
-    for entry in read(root):
+    entries = read(root)
+    # a stage that a run sends to another pool is a deployment of that pool
+    for pool in sorted({p for e in entries for p in ((e.get("parameters") or {}).get("pools") or {}).values()}):
+        server.pool(api, pool)
+        entries.append(_below(pool))
+    for entry in entries:
         flow = entry["flow"]
         pool = (entry.get("work_pool") or {}).get("name", server.POOL)
         api.create_deployment(
@@ -130,6 +135,15 @@ def apply(api: Any, root: Path) -> list[str]:
         when = ", ".join(str(said_of(s.schedule)) for s in entry["schedules"]) or "no schedule"
         lines.append(f"{flow.name}/{entry['name']}: {when}")
     return lines
+
+
+def _below(pool: str) -> dict[str, Any]:
+    """The deployment by which the workers of a pool run one stage for a run of `pipeline`."""
+    from prefect.utilities.importtools import import_object
+
+    entrypoint = "flows.elsewhere.elsewhere"
+    flow = import_object(entrypoint)
+    return {"name": pool, "entrypoint": entrypoint, "flow": flow, "schedules": [], "work_pool": {"name": pool}}
 
 
 def said_of(schedule: Any) -> str:

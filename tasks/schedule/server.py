@@ -163,14 +163,24 @@ def client() -> Any:
 
 def prepare(api: Any) -> None:
     """The limit on the device and the work pool, made where they are missing."""
+    api.upsert_global_concurrency_limit_by_name(GPU, 1)
+    pool(api, POOL)
+
+
+def pool(api: Any, name: str) -> None:
+    """A work pool whose workers run processes, made where it is missing."""
     from prefect.client.schemas.actions import WorkPoolCreate
     from prefect.exceptions import ObjectAlreadyExists
 
-    api.upsert_global_concurrency_limit_by_name(GPU, 1)
     try:
-        api.create_work_pool(WorkPoolCreate(name=POOL, type="process"))
+        api.create_work_pool(WorkPoolCreate(name=name, type="process"))
     except ObjectAlreadyExists:
         pass
+
+
+def worker(pool: str) -> list[str]:
+    """The words behind `prefect` that start a worker of a pool, which takes one run at a time."""
+    return ["worker", "start", "--pool", pool, "--type", "process", "--limit", "1", "--name", f"espalier-{pool}"]
 
 
 def tidy(api: Any, root: Path) -> list[str]:

@@ -351,3 +351,29 @@ def test_prefect_s_page_shows_the_stages(served, tmp_path):
         page.wait("document.body.innerText.split('Cached').length > 5", 240)
         for folder in filter(None, (kept(), os.environ.get("ESPALIER_PICTURES"))):
             page.picture(Path(folder) / "prefect.png")
+
+
+def test_stages_go_to_the_pool_of_their_machine(served):
+    """Two process pools: `rl`, whose model is said to be on a GPU, is run by the worker of the one, all else that has
+    changed by that of the other, and `plan` by the run itself."""
+    text = deployments().replace("promote: false,", "promote: false, pools: {cpu: cpu, gpu: gpu-1}, pool_minutes: 60,")
+    (served.root / "prefect.yaml").write_text(text)
+    served.espalier("deploy")
+    said = served.espalier("worker", "gpu-2", code=2)
+    assert "there is no work pool 'gpu-2' on the server: did you mean 'gpu-1'" in said
+    run = [sys.executable, "-c", "import sys; from flows.cli import main; sys.exit(main())", "worker"]
+    workers = [subprocess.Popen([*run, p], cwd=served.root, env=served.env) for p in ("cpu", "gpu-1")]
+    try:
+        run = served.ended(served.begin(settings=["rl.device=cuda"]))
+    finally:
+        for worker in workers:
+            worker.terminate()
+        for worker in workers:
+            worker.wait(PATIENCE)
+    assert run["state"]["type"] == "COMPLETED", served.said(run["id"])
+    sent = served.runs("elsewhere")
+    pools = {r["name"]: r["work_pool_name"] for r in sent}
+    assert pools == {"rl": "gpu-1", "evaluate": "cpu", "report": "cpu"}
+    (rl,) = (r for r in sent if r["name"] == "rl")
+    served.until(lambda: "rl: at work" in served.said(rl["id"]))
+    assert toy.processes(served.root) == []
