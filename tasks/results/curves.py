@@ -27,15 +27,15 @@ STAGES = ("sft", "reward", "prefer", "rl")  # those that write a curve.csv
 MOST = 6  # groups on one page: it has no more colours
 
 
-def curves(states: Sequence[Snapshot]) -> dict[str, Any]:
+def curves(states: Sequence[Snapshot], most: int = MOST) -> dict[str, Any]:
     """{"groups": [{"name", "recipe", "seeds", "states"}], "curves": {stage: {column: {group: {"step", "values"
     [seeds][steps], "mean", "low", "high"}}}}, "scores": {run: {metric: {group: {"values", "mean", "low", "high"}}}},
     "copies", "missing"}; "low" and "high" are None of one seed. `copies` are states left out because another of the
     same group has their seed.
 
-    Raises UserError where a state has no plan that can be had, and where there are more than MOST groups.
+    Raises UserError where a state has no plan that can be had, and where there are more than `most` groups.
     """
-    groups, copies = grouped(states)
+    groups, copies = grouped(states, most)
     missing: list[str] = []
     drawn: dict[str, dict[str, dict[str, Any]]] = {}
     scores: dict[str, dict[str, dict[str, Any]]] = {}
@@ -69,7 +69,7 @@ def over(values: Sequence[Sequence[float]] | Sequence[np.ndarray]) -> dict[str, 
     return {"mean": mean.tolist(), "low": (mean - half).tolist(), "high": (mean + half).tolist()}
 
 
-def grouped(states: Sequence[Snapshot]) -> tuple[list[dict[str, Any]], list[str]]:
+def grouped(states: Sequence[Snapshot], most: int = MOST) -> tuple[list[dict[str, Any]], list[str]]:
     """States whose plans differ in the seed alone, together, each seed once; and what was left out as a copy."""
     groups: dict[str, dict[str, Any]] = {}
     copies = []
@@ -89,9 +89,9 @@ def grouped(states: Sequence[Snapshot]) -> tuple[list[dict[str, Any]], list[str]
             continue
         for key, value in (("seeds", seed), ("states", s.name), ("members", s)):
             group[key].append(value)
-    if len(groups) > MOST:
+    if len(groups) > most:
         raise UserError(
-            f"{len(groups)} settings are more than the {MOST} that one page can tell apart: name fewer states"
+            f"{len(groups)} settings are more than the {most} that one page can tell apart: name fewer states"
         )
     out = list(groups.values())
     _named(out)

@@ -18,10 +18,12 @@ HTML = Macros("curves.html")
 COLOURS = ("rl", "sft", "prefer", "other", "bad", "base")  # in the order of the groups
 
 
-def page(curves: Mapping[str, Any]) -> str:
-    """One self-contained page of what tasks/results/curves.py found."""
+def page(curves: Mapping[str, Any], title: str = "learning curves over seeds") -> str:
+    """One self-contained page of what tasks/results/curves.py found; curves of the first groups alone, where there are
+    more than there are colours."""
     groups = curves["groups"]
-    colour = {g["name"]: c for g, c in zip(groups, COLOURS, strict=False)}
+    colour = {g["name"]: COLOURS[i] if i < len(COLOURS) else COLOURS[-1] for i, g in enumerate(groups)}
+    drawn = {g["name"] for g in groups[: len(COLOURS)]}
     seeds = sum(len(g["seeds"]) for g in groups)
     lead = f"{len(groups)} setting{'s' if len(groups) > 1 else ''}, {seeds} runs. A line is the mean over seeds, the band its 95 % interval."
     facts = "Student's t at every step by itself. The seed decides worlds, questions, weights and samples; one seed has no band."
@@ -33,13 +35,14 @@ def page(curves: Mapping[str, Any]) -> str:
     sections = [("Settings", settings)]
     if curves["scores"]:
         sections.append(("Scores", _scores(curves["scores"], colour)))
+    of = lambda by: {name: m for name, m in by.items() if name in drawn}  # noqa: E731
     order = [s for s in ("rl", *TRAINED) if s in curves["curves"]]
     for s in dict.fromkeys(order):
         columns = curves["curves"][s]
-        sections.append((TRAINED[s], pages.panels(list(columns), lambda c, y, by=columns: plot(by[c], colour, y))))
+        sections.append((TRAINED[s], pages.panels(list(columns), lambda c, y, by=columns: plot(of(by[c]), colour, y))))
     if curves["missing"]:
         sections.append(("Not shown", HTML.missing([[m] for m in curves["missing"]])))
-    return pages.page("Espalier: learning curves over seeds", lead, facts, sections)
+    return pages.page(f"Espalier: {title}", lead, facts, sections)
 
 
 def _scores(scores: Mapping[str, Mapping[str, Mapping[str, Any]]], colour: Mapping[str, str]) -> Markup:

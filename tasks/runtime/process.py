@@ -142,11 +142,12 @@ def run_group(
     env: Mapping[str, str],
     each: Callable[[str], None],
     seconds: float | None = None,
+    stopped: Callable[[], bool] | None = None,
 ) -> int:
     """Run a command in a process group of its own, give every line that it prints to `each`, and return its exit code.
 
     However this ends (the end of the command, an exception out of `each`, a signal that raises here), no process of the
-    group is left. Raises TimeoutError when `seconds` are over.
+    group is left. Raises TimeoutError when `seconds` are over, and InterruptedError once `stopped` says so.
     """
     child = subprocess.Popen(
         command,
@@ -162,9 +163,14 @@ def run_group(
     until = None if seconds is None else time.monotonic() + seconds
     try:
         while True:
+            if stopped is not None and stopped():
+                raise InterruptedError
+            left = None if until is None else max(0.0, until - time.monotonic())
             try:
-                line = lines.get(timeout=None if until is None else max(0.0, until - time.monotonic()))
+                line = lines.get(timeout=left if stopped is None else min(0.5, 0.5 if left is None else left))
             except queue.Empty:
+                if until is None or time.monotonic() < until:
+                    continue
                 raise TimeoutError(
                     f"it did not end within {seconds:g} seconds, and was ended with all that it had started"
                 ) from None

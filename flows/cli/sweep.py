@@ -1,0 +1,109 @@
+"""`espalier sweep`: the graph for every value of a grid, several at a time, and one page with intervals. docs/scaling.md"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from typing import Any
+
+from flows.cli._text import columns, count, dump
+from flows.overrides import blamed, merged, of_profile, overrides
+from tasks.core.errors import UserError
+from tasks.core.paths import project
+
+
+def add(commands: Any) -> None:
+    p = commands.add_parser("sweep", help="run every value of a grid, several at a time, and compare them")
+    p.add_argument(
+        "grid", nargs="+", metavar="KEY=VALUES", help="rl.optimizer.lr=1e-3,3e-4 or seed=1..5: all combinations are run"
+    )
+    p.add_argument("--workers", type=count, default=2, metavar="N", help="how many at a time (default 2)")
+    p.add_argument("--recipe", metavar="NAME", help="the recipe of all of them")
+    p.add_argument(
+        "--set", metavar="STAGE.KNOB=VALUE", action="append", default=[], help="a value that holds for all of them"
+    )
+    p.add_argument("--dry-run", action="store_true", help="list the values and which are there, and stop")
+    p.add_argument("--json", action="store_true", help="print the numbers as JSON")
+    p.set_defaults(run=sweep)
+
+
+def sweep(args: argparse.Namespace) -> int:
+    from tasks.planning import plan
+    from tasks.planning.resolve import PARAMS
+    from tasks.results import snapshots
+    from tasks.results import sweep as task
+    from tasks.runtime import termination
+
+    root = project()
+    if not (root / "dvc.yaml").exists():
+        raise UserError(f"{root} holds no dvc.yaml: change to a project, or make one with `espalier init DIR`")
+    if args.workers < 1:
+        raise UserError("sweep: --workers must be 1 or more")
+    commit = task.clean(root)
+    base = overrides(args.recipe, args.set)
+    base |= of_profile(root / "params.yaml", base)
+    name, points = task.grid(args.grid, commit, base, frozenset(PARAMS))
+    seen: set[tuple[str, str]] = set()
+    plans: dict[str, Any] = {}
+    for p in points:  # each value once, and of the seed the first
+        new = {k for k in p.changes if (k, repr(p.changes[k])) not in seen and (k != "seed" or p is points[0])}
+        if new or not seen:
+            with blamed(p.changes):
+                plans = plan.plans(root, changed=lambda params, p=p: merged(params, dict(p.changes)))
+        seen |= {(k, repr(v)) for k, v in p.changes.items()}
+    if args.dry_run:
+        known = snapshots.experiments(root)
+        print(columns([[p.name, *p.words, "there" if p.name in known else ""] for p in points]))
+        return 0
+    devices = _devices(plans, args.workers)
+    say = lambda line: print(line, file=sys.stderr, flush=True)  # noqa: E731
+    termination.on_sigterm("sweep")
+    with task.alone(root):
+        failed = task.run(root, name, points, commit, workers=args.workers, say=say, devices=devices)
+        there = [p for p in points if p.name in snapshots.experiments(root)]
+        if there:
+            page, found = task.report(root, name, points)
+        if not failed:
+            task.remove(root, name)
+    if there and args.json:
+        dump(found)
+    elif there:
+        print(_table(found))
+        print(
+            f"\nLook next:  {page.relative_to(root)}   espalier compare {there[0].name} {there[-1].name}   dvc exp list"
+        )
+    for experiment, why in failed.items():
+        words = next(" ".join(p.words) for p in points if p.name == experiment)
+        print(f"failed: {words}: {why}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def _devices(plans: dict[str, Any], workers: int) -> int:
+    """How many devices the workers share out, 0 where models are on the CPU. Raises UserError for too few."""
+    wanted = {str(p["params"]["device"]) for p in plans.values() if "device" in p.get("params", {})} - {"cpu"}
+    if not wanted:
+        threads = max((p.get("threads", 1) for p in plans.values()), default=1)
+        if workers * threads > (cores := os.cpu_count() or 1) and workers > 1:
+            print(
+                f"warning: {workers} workers of {threads} threads on {cores} cores slow each other down: "
+                f"--workers {max(1, cores // threads)} is as fast",
+                file=sys.stderr,
+            )
+        return 0
+    import torch
+
+    if (n := torch.cuda.device_count()) < workers:
+        raise UserError(f"sweep: --workers is {workers}, and this machine has {n} devices: each worker needs one")
+    return n
+
+
+def _table(found: dict[str, Any]) -> str:
+    rows: list[list[Any]] = []
+    for run, metrics in found["scores"].items():
+        for metric, by in metrics.items():
+            for group, m in sorted(by.items(), key=lambda x: -x[1]["mean"]):
+                low, high = m["low"], m["high"]
+                interval = "one seed" if low is None else f"[{low:.3f}, {high:.3f}]"
+                rows.append([group, run, metric, f"{m['mean']:.3f}", interval, len(m["values"])])
+    return columns([["setting", "model", "metric", "mean", "95 % interval", "seeds"], *rows], indent="")

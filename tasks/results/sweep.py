@@ -1,0 +1,291 @@
+"""A sweep: the graph for every value of a grid, several at a time, each in a worktree of its own, each an experiment.
+
+A worker is a process group in a git worktree of the project's commit, with the project's cache of DVC: what does not
+depend on the value is made once and taken from there. What is written into the project itself are references of
+experiments, by one process alone. A worker that is killed is begun again in its worktree and goes on from the last
+checkpoint; a sweep that is begun again goes on with the values that have no experiment yet.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import itertools
+import json
+import os
+import queue
+import shlex
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from synth.types import digest
+from tasks.core.errors import TRANSIENT, UserError
+from tasks.planning.config import parse
+from tasks.results import curves, curves_page, snapshots
+from tasks.runtime import dvc, process
+from tasks.storage import state
+
+TRIES = 3  # of a value whose worker is killed, or ends with the code of what may succeed later
+MOST = 10_000  # values of a grid
+
+
+@dataclass(frozen=True)
+class Point:
+    """One value of the grid. name: of its experiment; words: as they were written; changes: dotted key of params.yaml ->
+    value."""
+
+    name: str
+    words: tuple[str, ...]
+    changes: Mapping[str, Any]
+
+
+def axis(word: str) -> tuple[str, list[str]]:
+    """`rl.optimizer.lr=1e-3,3e-4` or `seed=1..5` -> the key and its values as they are written. Raises UserError."""
+    key, equals, text = word.partition("=")
+    if not equals or not all(part.isidentifier() for part in key.split(".")):
+        raise UserError(f"sweep {word}: write STAGE.KNOB=VALUE,VALUE or seed=1..5")
+    values: list[str] = []
+    for part in _split(text):
+        low, dots, high = part.partition("..")
+        if dots and low.isdecimal() and high.isdecimal():
+            values += [str(n) for n in range(int(low), int(high) + 1)]
+        elif part:
+            values.append(part)
+    if not values:
+        raise UserError(f"sweep {word}: {key} has no values: write {key}=VALUE,VALUE or, of whole numbers, {key}=1..5")
+    return key, list(dict.fromkeys(values))
+
+
+def _split(text: str) -> Iterator[str]:
+    """At commas that stand in no bracket."""
+    depth, begin = 0, 0
+    for i, c in enumerate(text):
+        depth += (c in "[{") - (c in "]}")
+        if c == "," and depth <= 0:
+            yield text[begin:i].strip()
+            begin = i + 1
+    yield text[begin:].strip()
+
+
+def grid(words: Sequence[str], commit: str, base: Mapping[str, Any], keys: frozenset[str]) -> tuple[str, list[Point]]:
+    """The name of a sweep and its values: all combinations. keys: those of the top level of params.yaml; base: changes
+    that hold for all. Raises UserError for a key that stands twice, and for more than MOST values."""
+    axes = [axis(w) for w in words]
+    if twice := [k for k, n in ((k, [a[0] for a in axes].count(k)) for k, _ in axes) if n > 1]:
+        raise UserError(f"sweep: {twice[0]} stands twice: write its values behind one another, {twice[0]}=A,B")
+    n = 1
+    for _, values in axes:
+        n *= len(values)
+    if n > MOST:
+        raise UserError(f"sweep: the grid has {n:,} values, more than {MOST:,}: leave some out")
+    name = digest([commit, dict(base), [list(a) for a in axes]])[:8]
+    out = []
+    for i, values in enumerate(itertools.product(*(v for _, v in axes))):
+        said = {k: v for (k, _), v in zip(axes, values, strict=True)}
+        changes = {k if k.split(".")[0] in keys else f"set.{k}": parse(v, f"sweep {k}") for k, v in said.items()}
+        words_of = tuple(f"{k}={v}" for k, v in said.items())
+        out.append(Point(f"sweep-{name}-{i:0{len(str(n))}}", words_of, {**base, **changes}))
+    return name, out
+
+
+@contextmanager
+def alone(root: Path) -> Iterator[None]:
+    """One sweep of a project at a time. Raises UserError where another runs."""
+    path = root / ".espalier" / "sweep" / "lock"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a+") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.seek(0)
+            raise UserError(
+                f"a sweep is already running in {root} (process {lock.read().strip() or '?'}): wait for it, or end it"
+            ) from None
+        lock.truncate(0)
+        lock.write(str(os.getpid()))
+        lock.flush()
+        yield
+
+
+def clean(root: Path) -> str:
+    """The commit that all values start from. Raises UserError where files differ from it: a worktree would not have
+    them."""
+    dvc.committed(root)
+    changed = _git(root, "status", "--porcelain", "--untracked-files=no").splitlines()
+    if changed:
+        raise UserError(
+            f"sweep: {changed[0][3:]} differs from the last commit, and every value starts from that commit: commit it first"
+        )
+    return _git(root, "rev-parse", "HEAD")
+
+
+def run(
+    root: Path,
+    name: str,
+    points: Sequence[Point],
+    commit: str,
+    *,
+    workers: int,
+    say: Callable[[str], None],
+    devices: int = 0,
+) -> dict[str, str]:
+    """Run what has no experiment yet, `workers` at a time; experiment -> why it failed, of those that did. With devices,
+    worker k sees device k modulo their number alone."""
+    folder = root / ".espalier" / "sweep" / name
+    known = snapshots.experiments(root)
+    todo: queue.SimpleQueue[Point] = queue.SimpleQueue()
+    left = [p for p in points if p.name not in known]
+    for p in left:
+        todo.put(p)
+    say(f"sweep {name}: {len(points)} values, {len(points) - len(left)} are there already, {workers} at a time")
+    failed: dict[str, str] = {}
+    errors: list[BaseException] = []
+    git, stop, done = threading.Lock(), threading.Event(), itertools.count(len(points) - len(left) + 1)
+
+    def work(k: int) -> None:
+        try:
+            with git:
+                tree = _worktree(root, folder / f"worker-{k}", commit)
+            env = {"ESPALIER_QUIET": "1"} | ({"CUDA_VISIBLE_DEVICES": str(k % devices)} if devices else {})
+            while not stop.is_set():
+                try:
+                    point = todo.get_nowait()
+                except queue.Empty:
+                    return
+                why = _one(root, tree, point, commit, env, folder / f"{point.name}.log", git, stop)
+                if stop.is_set():
+                    return
+                if why:
+                    failed[point.name] = why
+                say(f"  {next(done)}/{len(points)}  {' '.join(point.words)}{f'  failed: {why}' if why else ''}")
+        except BaseException as e:
+            errors.append(e)
+            stop.set()
+
+    threads = [threading.Thread(target=work, args=(k,), name=f"worker-{k}") for k in range(min(workers, len(left)))]
+    for t in threads:
+        t.start()
+    try:
+        for t in threads:
+            while t.is_alive():
+                t.join(0.5)
+    except BaseException:
+        stop.set()
+        for t in threads:
+            t.join()
+        raise
+    if errors:
+        raise errors[0]
+    return failed
+
+
+def _one(
+    root: Path,
+    tree: Path,
+    point: Point,
+    commit: str,
+    env: Mapping[str, str],
+    log: Path,
+    git: threading.Lock,
+    stop: threading.Event,
+) -> str:
+    """One value in a worktree: why it failed, "" where it did not."""
+    for _ in range(TRIES):
+        lines: list[str] = []
+        with log.open("a", encoding="utf-8") as out:
+
+            def hear(line: str, out: Any = out, lines: list[str] = lines) -> None:
+                out.write(line + "\n")
+                out.flush()
+                lines.append(line)
+
+            _git(tree, "checkout", "-q", "-f", "--detach", commit)
+            try:
+                with dvc.alone(tree), dvc.overridden(point.changes, tree):
+                    code = process.run_group(
+                        process.ending_with_us("dvc", "repro", "-q"),
+                        cwd=tree,
+                        env=dvc.environment(env),
+                        each=hear,
+                        stopped=stop.is_set,
+                    )
+                    if not code:
+                        with git:  # references and objects are the project's
+                            dvc.save(point.name, " ".join(point.words), tree)
+            except InterruptedError:
+                return ""
+            finally:
+                _git(tree, "checkout", "-q", "-f", "--detach", commit)
+        if not code:
+            return ""
+        said = [x.strip().removeprefix("error: ") for x in lines if x.startswith("error: ")]
+        exited = [x for x in lines if f"exited with {TRANSIENT}" in x or "exited with -" in x]
+        if code > 0 and code != TRANSIENT and not exited:
+            return said[-1] if said else (lines[-1].strip() if lines else f"dvc ended with code {code}; see {log}")
+    how = signal.Signals(-code).name if code < 0 else f"code {code}"
+    return f"its worker was ended {TRIES} times ({how}); {log} has what it said"
+
+
+def _worktree(root: Path, place: Path, commit: str) -> Path:
+    """A worktree of the commit with the project's cache; one that is there is used again, with what was half done."""
+    if not (place / ".git").exists():
+        _git(root, "worktree", "prune")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        _git(root, "worktree", "add", "--detach", "-f", str(place), commit)
+    above = _git(root, "rev-parse", "--show-prefix")  # the project may lie below the repository's folder
+    tree = place / above if above else place
+    state.replace(tree / ".dvc" / "config.local", _settings(root).encode())
+    return tree
+
+
+def _settings(root: Path) -> str:
+    """DVC's settings of a worktree: those that the project keeps for itself, and its cache."""
+    from configobj import ConfigObj
+
+    path = root / ".dvc" / "config.local"
+    own = ConfigObj(str(path)) if path.exists() else ConfigObj()
+    own.setdefault("cache", {})["dir"] = str(snapshots.cache(root))
+    own.filename = None
+    return "\n".join(own.write() or []) + "\n"
+
+
+def remove(root: Path, name: str) -> None:
+    """Take a sweep's worktrees away; its experiments stay."""
+    for place in sorted((root / ".espalier" / "sweep" / name).glob("worker-*")):
+        _git(root, "worktree", "remove", "--force", str(place))
+
+
+def report(root: Path, name: str, points: Sequence[Point]) -> tuple[Path, dict[str, Any]]:
+    """Write the page and the numbers of a sweep beside its logs: settings that differ in the seed alone are one row with
+    its interval. The page, and what is on it."""
+    known = snapshots.experiments(root)
+    there = [p for p in points if p.name in known]
+    found = curves.curves([snapshots.snapshot(root, p.name) for p in there], most=MOST)
+    words = {p.name: " ".join(w for w in p.words if not w.startswith("seed=")) for p in there}
+    _named_by(found, {g["name"]: words[g["states"][0]] or "seeds alone" for g in found["groups"]})
+    folder = root / ".espalier" / "sweep" / name
+    page = folder / "index.html"
+    state.replace(page, str(curves_page.page(found, f"sweep {name}")).encode())
+    state.replace(folder / "sweep.json", (json.dumps(found, indent=1, sort_keys=True) + "\n").encode())
+    return page, found
+
+
+def _named_by(found: dict[str, Any], names: Mapping[str, str]) -> None:
+    """Call each group by the values that it was given, in place."""
+    for group in found["groups"]:
+        group["name"] = names[group["name"]]
+    for by in (m for part in ("curves", "scores") for of in found[part].values() for m in of.values()):
+        for old in list(by):
+            by[names[old]] = by.pop(old)
+
+
+def _git(root: Path, *args: str) -> str:
+    done = subprocess.run(["git", *args], cwd=root, capture_output=True, text=True)
+    if done.returncode:
+        raise UserError(f"`git {shlex.join(args)}` failed in {root}: {done.stderr.strip() or 'no message'}")
+    return done.stdout.rstrip("\n")

@@ -1,0 +1,107 @@
+"""Sweeps: every value an experiment, whatever happens to the worker that makes it."""
+
+import fcntl
+import json
+
+import grid
+import pytest
+import toy
+
+from flows import cli
+from tasks.core.errors import UserError
+from tasks.results import snapshots
+from tasks.results import sweep as task
+
+
+@pytest.fixture
+def root(tmp_path, monkeypatch):
+    root = grid.project(tmp_path / "mine")
+    monkeypatch.chdir(root)
+    monkeypatch.delenv("ESPALIER_PATH", raising=False)
+    for key, value in {**toy.WHO, "MARKS": str(tmp_path)}.items():
+        monkeypatch.setenv(key, value)
+    return root
+
+
+def test_values_are_read():
+    assert task.axis("rl.optimizer.lr=1e-3,3e-4") == ("rl.optimizer.lr", ["1e-3", "3e-4"])
+    assert task.axis("seed=1..3,7")[1] == ["1", "2", "3", "7"]
+    assert task.axis("rl.rewards=[{piece: a, b: 1}],[]")[1] == ["[{piece: a, b: 1}]", "[]"]
+    name, points = task.grid(["rl.steps=5,6", "seed=1..2"], "c", {"recipe": "dapo"}, frozenset({"seed"}))
+    assert [p.changes for p in points][1] == {"recipe": "dapo", "set.rl.steps": 5, "seed": 2} and len(points) == 4
+    assert len({p.name for p in points}) == 4 and all(p.name.startswith(f"sweep-{name}-") for p in points)
+    assert task.grid(["rl.steps=5,6", "seed=1..2"], "d", {}, frozenset({"seed"}))[0] != name, (
+        "another commit, another sweep"
+    )
+    with pytest.raises(UserError, match="more than 10,000"):
+        task.grid(["seed=1..20000"], "c", {}, frozenset({"seed"}))
+
+
+@pytest.mark.slow
+def test_a_killed_worker_changes_no_byte_and_a_failed_value_is_the_only_one_to_run_again(root, tmp_path, capsys):
+    sweep = ["sweep", "rl.optimizer.lr=0.25,0.5", "seed=1..2", "--workers", "2"]
+    (tmp_path / "kill-0.5-2").touch()
+    (tmp_path / "fail-0.25-1").touch()
+    assert cli.main(sweep) == 1
+    said = capsys.readouterr()
+    assert "failed: rl.optimizer.lr=0.25 seed=1: evaluate: lr 0.25 does not go" in said.err
+    assert len(snapshots.experiments(root)) == 3 and not (tmp_path / "kill-0.5-2").exists()
+    assert cli.main([*sweep, "--json"]) == 0
+    said = capsys.readouterr()
+    assert "4 values, 3 are there already" in said.err
+    found = json.loads(said.out)
+    scores = found["scores"]["rl"]["pass@1"]
+    assert {k: v["values"] for k, v in scores.items()} == {
+        "rl.optimizer.lr=0.25": pytest.approx([0.26, 0.27]),
+        "rl.optimizer.lr=0.5": pytest.approx([0.51, 0.52]),
+    }
+    low = 0.515 - 12.706 * 0.0070711 / 2**0.5  # Student's t of one degree of freedom
+    assert scores["rl.optimizer.lr=0.5"]["low"] == pytest.approx(low, abs=1e-4)
+    (page,) = (root / ".espalier/sweep").glob("*/index.html")
+    assert "rl.optimizer.lr=0.25" in page.read_text() and not list(page.parent.glob("worker-*"))
+    assert toy.git(root, "status", "--porcelain") == "" and len(toy.git(root, "worktree", "list").splitlines()) == 1
+    (killed,) = (n for n in snapshots.experiments(root) if n.endswith("-3"))
+    bytes_of = snapshots.snapshot(root, killed).path("artifacts/evaluate/metrics.json").read_bytes()
+    (root / "params.yaml").write_text("seed: 2\nset: {rl: {optimizer: {lr: 0.5}}}\n")
+    toy.sh(root, "repro", "-q", "-f")
+    assert (root / "artifacts/evaluate/metrics.json").read_bytes() == bytes_of
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("rl.lrr=1,2", "rl.lrr"),
+        ("rl.steps=2,many", "rl.steps"),
+        ("rl.steps=", "rl.steps has no values"),
+        ("seed=5..1", "seed has no values"),
+        ("seed", "write STAGE.KNOB=VALUE,VALUE or seed=1..5"),
+        ("seed=1 seed=2", "seed stands twice"),
+        ("seed=1..2 --workers 0", "--workers must be 1 or more"),
+        ("rl.device=cuda --workers 64", "--workers is 64, and this machine has"),
+    ],
+)
+def test_a_mistake_is_one_sentence_and_nothing_runs(root, capsys, words, sentence):
+    assert cli.main(["sweep", *words.split()]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("error: ") and sentence in err and err.count("\n") == 1
+    assert not (root / ".espalier/sweep").exists()
+
+
+def test_two_sweeps_and_what_is_not_committed(root, capsys):
+    lock = root / ".espalier/sweep/lock"
+    lock.parent.mkdir(parents=True)
+    with lock.open("w") as held:
+        held.write("77")
+        held.flush()
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert cli.main(["sweep", "seed=1..2"]) == 2
+        assert "a sweep is already running in" in (err := capsys.readouterr().err) and "(process 77)" in err
+    (root / "params.yaml").write_text("seed: 1\nset: {}\n")
+    assert cli.main(["sweep", "seed=1..2"]) == 2
+    assert "params.yaml differs from the last commit" in capsys.readouterr().err
+
+
+def test_a_dry_run_lists_the_values(root, capsys):
+    assert cli.main(["sweep", "seed=1..3", "--dry-run"]) == 0
+    out = capsys.readouterr().out
+    assert [x.split()[1] for x in out.splitlines()] == ["seed=1", "seed=2", "seed=3"] and "there" not in out
