@@ -10,9 +10,9 @@ from collections.abc import Mapping
 TASKS = {
     "start here": "init preview run | help doctor completion schema",
     "your data": "kb clean | audit review pairs questions measure search verify families env selfplay",
-    "train": "train recipes | estimate show check",
+    "train": "train recipes | sweep estimate show check",
     "look": "compare why chat | lineage curves transfer ui",
-    "operate": "schedule | submit deploy status stop promote merge export serve sync gc",
+    "operate": "schedule | submit deploy worker status stop promote merge export serve sync gc",
 }
 
 

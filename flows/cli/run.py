@@ -7,12 +7,12 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from flows.cli._text import dump
+from flows.cli._text import count, dump
 from flows.overrides import blamed, merged, of_profile, overrides
 from tasks.core.errors import UserError
 from tasks.core.findings import accepted
@@ -56,6 +56,14 @@ def add(commands: Any) -> None:
     p.add_argument(
         "--watch", action="store_true", help="run under Prefect: every stage and its steps can be watched in a browser"
     )
+    p.add_argument(
+        "--jobs",
+        type=count,
+        default=1,
+        metavar="N",
+        help="stages that do not read each other at a time, at most (default 1)",
+    )
+    p.add_argument("--cores", type=count, default=0, metavar="N", help="cores that --jobs may use (default: all)")
     p.set_defaults(run=run)
 
 
@@ -86,13 +94,17 @@ def run(args: argparse.Namespace) -> int:
         print(line, file=sys.stderr)
     if args.dry_run:
         return _dry(root, plans)
+    if args.jobs < 1:
+        raise UserError("--jobs must be 1 or more")
     if args.watch:
+        if args.jobs > 1:
+            raise UserError("--watch runs one stage after the other: leave --jobs or --watch out")
         return _watch(root, args)
     if args.quiet:
         os.environ["ESPALIER_QUIET"] = "1"
     with _stdout_is_stderr() if args.json or args.quiet else nullcontext():
         with dvc.alone(root):
-            code = _run(root, changes, quiet=args.quiet)
+            code = _run(root, changes, quiet=args.quiet, jobs=args.jobs, cores=args.cores)
     path = root / "reports" / "summary.json"
     if args.json and code == 0 and path.exists():
         dump(commit.read_json(path.parent, path.name, remedy=REMEDY))
@@ -137,7 +149,7 @@ def _watch(root: Path, args: argparse.Namespace) -> int:
     return 0
 
 
-def _run(root: Path, changes: dict[str, Any], *, quiet: bool = False) -> int:
+def _run(root: Path, changes: dict[str, Any], *, quiet: bool = False, jobs: int = 1, cores: int = 0) -> int:
     from tasks.results import garbage
     from tasks.runtime import dvc, process
     from tasks.runtime import termination as ending
@@ -157,7 +169,10 @@ def _run(root: Path, changes: dict[str, Any], *, quiet: bool = False) -> int:
         try:
             for last in (False, True):
                 before = garbage.outputs(root)
-                code = dvc.experiment(changes, root, env) if changes else dvc.reproduce(root, env)
+                if jobs > 1:
+                    code = _side_by_side(root, changes, env, jobs, cores, say)
+                else:
+                    code = dvc.experiment(changes, root, env) if changes else dvc.reproduce(root, env)
                 bad = [] if code else garbage.restored(root, before)
                 if not bad:
                     break
@@ -178,6 +193,59 @@ def _run(root: Path, changes: dict[str, Any], *, quiet: bool = False) -> int:
         print(f"\nDone in {time.monotonic() - begin:.0f} s.\n")
         _table(root)
     return 0
+
+
+def _side_by_side(
+    root: Path, changes: dict[str, Any], env: dict[str, str], jobs: int, cores: int, say: Callable[[str], None]
+) -> int:
+    """The run with independent stages at the same time. What changes is kept as an experiment, and params.yaml is put
+    back."""
+    from tasks.planning import plan
+    from tasks.runtime import dvc
+    from tasks.runtime import side_by_side as together
+
+    if changes:
+        dvc.committed(root)
+    with dvc.overridden(changes, root):
+        dvc.stage("plan", root, env, say)
+        plans, order = plan.written(root), dvc.order(root)
+        moved, ran = set(dvc.changed_data(root)), set()
+
+        def cost(name: str) -> together.Cost:
+            made = plans.get(name, {})
+            on_device = str(made.get("params", {}).get("device", "cpu")).startswith("cuda")
+            learners = plans.get("_run", {}).get("place", {}).get(name, {}).get("learners", 1)
+            return together.Cost(cores=made.get("threads", 1), devices=learners if on_device else 0)
+
+        def bring(name: str, devices: list[int], stopped: Callable[[], bool]) -> bool:
+            if name not in moved and not order[name] & ran:
+                return False
+            own = {"CUDA_VISIBLE_DEVICES": ",".join(map(str, devices))} if devices else {}
+            how = together.patient(name, root, env | own, lambda line: say(f"{name}: {line}"), stopped)
+            if how != "unchanged":
+                ran.add(name)
+            return how == "ran"
+
+        budget = together.Budget(jobs, cores or os.cpu_count() or 1, _devices(plans))
+        try:
+            began = together.walk(
+                {n: above - {"plan"} for n, above in order.items() if n != "plan"}, bring, cost, budget
+            )
+        except UserError as e:
+            print(f"error: {e}", file=sys.stderr)
+            return 1
+        if changes and began:
+            dvc.save(env["ESPALIER_EXECUTION"], " ".join(f"{k}={json.dumps(v)}" for k, v in changes.items()), root)
+    return 0
+
+
+def _devices(plans: dict[str, Any]) -> int:
+    """How many devices the machine has, where a stage wants one; elsewhere nobody need know."""
+    if not any(str(p.get("params", {}).get("device", "")).startswith("cuda") for p in plans.values()):
+        return 0
+    import torch
+
+    return torch.cuda.device_count()
 
 
 def _free(devices: set[str]) -> float:

@@ -221,12 +221,22 @@ def order(root: Path) -> dict[str, set[str]]:
     return {name: above[name] for name in TopologicalSorter(above).static_order()}
 
 
+class Busy(StageError):
+    """Another DVC holds the lock that a stage needs."""
+
+
 def stage(
-    name: str, root: Path, extra: Mapping[str, str], each: Callable[[str], None], seconds: float | None = None
+    name: str,
+    root: Path,
+    extra: Mapping[str, str],
+    each: Callable[[str], None],
+    seconds: float | None = None,
+    stopped: Callable[[], bool] | None = None,
 ) -> str:
     """`dvc repro -s NAME` in a process group of its own: "ran", "restored" from DVC's cache of runs, or "unchanged".
 
-    `each` gets every line. Raises StageError with the last words of the stage and whether trying again is of use.
+    `each` gets every line. Raises StageError with the last words of the stage and whether trying again is of use (Busy
+    where nothing has begun because another DVC is at work), and InterruptedError once `stopped` says so.
     """
     output: list[str] = []
 
@@ -237,7 +247,7 @@ def stage(
     configured(root)
     command = process.ending_with_us("dvc", "repro", "-s", name)
     try:
-        code = process.run_group(command, cwd=root, env=environment(extra), each=hear, seconds=seconds)
+        code = process.run_group(command, cwd=root, env=environment(extra), each=hear, seconds=seconds, stopped=stopped)
     except TimeoutError as e:
         raise StageError(f"the stage {name} failed: {e}", transient=False) from None
     text = "\n".join(output)
@@ -245,9 +255,11 @@ def stage(
         words = [w for w in output if w.strip() and not w.startswith("Running stage")]
         ours = [w.strip().removeprefix("error: ") for w in words if w.startswith("error: ")]
         exited = re.search(r"exited with (-?\d+)", text)
-        raise StageError(
+        busy = bool(BUSY.search(text))
+        kind = Busy if busy and not ours and exited is None else StageError
+        raise kind(
             f"the stage {name} failed: {ours[-1] if ours else words[-1] if words else f'dvc ended with code {code}'}",
-            transient=bool(BUSY.search(text)) or (exited is not None and int(exited[1]) == TRANSIENT),
+            transient=busy or (exited is not None and int(exited[1]) == TRANSIENT),
         )
     return (
         "ran"
