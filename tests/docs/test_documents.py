@@ -23,6 +23,12 @@ def test_links_lead_somewhere(page):
     assert not missing, f"{page.name} links to what is not there: {missing}"
 
 
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda p: p.stem)
+def test_a_page_begins_with_the_question_that_it_answers(page):
+    title, first = page.read_text(encoding="utf-8").split("\n\n")[:2]
+    assert title.startswith("# ") and re.match(r"Which question this page answers: [^\n]+\?(\n|$)", first), page.name
+
+
 def code(text):
     """What stands in fenced blocks, a line each, and in inline code."""
     fenced = [line for block in re.findall(r"^```.*?\n(.*?)^```", text, re.M | re.S) for line in block.splitlines()]
