@@ -9,8 +9,8 @@ probabilities that somebody else has made, and finds no copies.
 Gold: what the command does to labels that are right. Three real sets, whose labels their authors checked
 (LLMBar Natural, LLMBar Adversarial but for Neighbor, which is not shipped) or a reference answer decides (GSM8K: a right
 and a wrong solution by the models of Cobbe et al. 2021 to each of 731 questions), as they are: the share that is removed
-or flipped although it is right, and the share that is asked about; and, with 10 % of labels swapped, drawn five times, the
-share of those that is found: removed, flipped or asked about.
+or flipped although it is right, and the share that is asked about; and, with 5, 10 and 20 % of labels swapped, drawn five
+times each, the share of those that is found: removed, flipped or asked about. The sets together are one case more.
 
 A size is written when it is done; `--pairs N ...` runs other sizes, `--pairs` none of them, but gold alone.
 """
@@ -38,7 +38,7 @@ ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "clean.json"
 GOLD = ROOT / "benchmarks" / "results" / "clean-gold.json"
 DATA = ROOT.parent / "shared" / "data"
-SWAPPED, DRAWS = 0.1, 5
+SWAPPED, DRAWS = (0.05, 0.1, 0.2), 5
 SIZES = (1_000, 10_000, 100_000)
 COMMAND = "make bench-clean"
 
@@ -108,21 +108,26 @@ def judged(rows: list[tuple[str, str, str]], swapped: set[int]) -> tuple[set[int
 
 
 def gold() -> list[dict]:
-    out = []
+    counted: dict[str, dict[tuple[str, str], np.ndarray]] = {}  # set -> (metric, better) -> [k, n]
     for name, rows in gold_sets().items():
         acted, asked = judged(rows, set())
-        found = planted = 0
-        for seed in range(DRAWS):
-            rng = np.random.default_rng(seed_for("clean gold", name, seed))
-            swapped = set(rng.choice(len(rows), round(SWAPPED * len(rows)), replace=False).tolist())
-            found, planted = found + len(swapped & set.union(*judged(rows, swapped))), planted + len(swapped)
-        for metric, k, n, better in [
-            ("right pairs removed or flipped", len(acted), len(rows), "lower"),
-            ("right pairs asked about", len(asked), len(rows), "lower"),
-            ("swapped labels found", found, planted, "higher"),
-        ]:
-            low, high = (round(100 * x, 3) for x in wilson(k, n))
-            out.append(result(name, metric, 100 * k / n, "%", better, n) | {"low": low, "high": high})
+        mine = counted[name] = {
+            ("right pairs removed or flipped", "lower"): np.array([len(acted), len(rows)]),
+            ("right pairs asked about", "lower"): np.array([len(asked), len(rows)]),
+        }
+        for rate in SWAPPED:
+            found = np.zeros(2, int)
+            for seed in range(DRAWS):
+                rng = np.random.default_rng(seed_for("clean gold", name, rate, seed))
+                swapped = set(rng.choice(len(rows), round(rate * len(rows)), replace=False).tolist())
+                found += [len(swapped & set.union(*judged(rows, swapped))), len(swapped)]
+            mine[f"found of {rate:.0%} swapped", "higher"] = found
+    counted["all three"] = {m: sum(c[m] for c in counted.values()) for m in counted["GSM8K solutions"]}
+    out = []
+    for name, metrics in counted.items():
+        for (metric, better), (k, n) in metrics.items():
+            low, high = (round(100 * x, 3) for x in wilson(int(k), int(n)))
+            out.append(result(name, metric, 100 * k / n, "%", better, int(n)) | {"low": low, "high": high})
     return out
 
 
