@@ -122,7 +122,7 @@ def gold() -> list[dict]:
                 swapped = set(rng.choice(len(rows), round(rate * len(rows)), replace=False).tolist())
                 found += [len(swapped & set.union(*judged(rows, swapped))), len(swapped)]
             mine[f"found of {rate:.0%} swapped", "higher"] = found
-    counted["all three"] = {m: sum(c[m] for c in counted.values()) for m in counted["GSM8K solutions"]}
+    counted["all three"] = {m: np.sum([c[m] for c in counted.values()], axis=0) for m in counted["GSM8K solutions"]}
     out = []
     for name, metrics in counted.items():
         for (metric, better), (k, n) in metrics.items():

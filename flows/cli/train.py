@@ -58,18 +58,26 @@ def train(args: argparse.Namespace) -> int:
             f"{Path.cwd()} is a project already: add `{'prefer' if kind == 'prefer' else kind}: {{files: [...]}}` to `set` of its "
             "params.yaml and run `espalier run` (docs/own-rows.md), or name a new folder with --out"
         )
+    made = False
+    model = _model(args.model)
     if fresh:
         root = Path.cwd()
     else:
+        made = not root.exists()
         init.make(root)
     where = _brought(args.data, root) if local else args.data
-    settings = _settings(kind, method, where, _model(args.model), n, bool(args.model))
+    settings = _settings(kind, method, where, model, n, bool(args.model))
     changes = overrides(None, args.set)
     params = merged(settings, changes)
     _write(root, params, STAGES[kind], kind, bool(args.model))
     with chdir(root):
-        with blamed(changes):  # refuses with one sentence before anything starts
-            plan.plans(root)
+        try:
+            with blamed(changes):  # refuses with one sentence before anything starts
+                plan.plans(root)
+        except UserError:
+            if made:  # the same command, put right, finds the place free
+                shutil.rmtree(root)
+            raise
         print(f"{method} on {n:,} {ROWS[kind]}, in {root}: params.yaml has the settings.", flush=True)
         if args.no_run:
             return 0
@@ -92,13 +100,14 @@ def _fresh(root: Path) -> bool | None:
 
 def _method(wanted: str, row: Mapping[str, Any], data: str) -> tuple[str, str]:
     """(stage that learns, method): as named, or by the columns of the rows."""
-    from tasks.rows.guess import fits_of
+    from tasks.rows.guess import fault_of, fits_of
     from tasks.planning.resolve import recipe_layers
 
     fits = fits_of(row)
     if not fits:
+        why = fault_of(row)
         raise UserError(
-            f"{data} has the columns {', '.join(map(str, row))}: needed are chosen and rejected (pairs), messages or prompt and "
+            f"{data} has the columns {', '.join(map(str, row))}{f', and no row that can be learned from ({why})' if why else ''}: needed are chosen and rejected (pairs), messages or prompt and "
             "completion (conversations), or question and answer (problems)"
         )
     if not wanted:
@@ -119,8 +128,12 @@ def _method(wanted: str, row: Mapping[str, Any], data: str) -> tuple[str, str]:
 
 
 def _model(model: str) -> str:
-    """A folder by its whole path, for the project lies elsewhere."""
-    return str(Path(model).resolve()) if model and Path(model).exists() else model
+    """A folder by its whole path, for the project lies elsewhere. Raises UserError for one that is not there."""
+    if model and Path(model).exists():
+        return str(Path(model).resolve())
+    if model and (model.startswith((".", "/", "~")) or model.count("/") > 1):
+        raise UserError(f"--model {model} does not exist: give a folder with a model, or owner/name on the Hub")
+    return model
 
 
 def _brought(data: str, root: Path) -> str:

@@ -36,7 +36,7 @@ def rows(
     if path.is_file():
         if path.suffix not in KINDS:
             raise UserError(
-                f"{where} ends in {path.suffix or 'nothing'}: pairs are read from {', '.join([*LINES, *KINDS])}: convert it"
+                f"{where} ends in {path.suffix or 'nothing'}: rows are read from {', '.join([*LINES, *KINDS])}: convert it"
             )
         return _loaded(where, [path], split)
     if path.is_dir() and (path / "dataset_info.json").exists() or (path / "dataset_dict.json").exists():
@@ -44,9 +44,13 @@ def rows(
     if path.is_dir():
         files = sorted(p for p in path.rglob("*") if p.is_file() and p.suffix in (*LINES, *KINDS))
         kinds = {("lines" if p.suffix in LINES else p.suffix) for p in files}
+        if not kinds:
+            raise UserError(
+                f"the folder {where} holds no file that can be read: rows are read from {', '.join([*LINES, *KINDS])}"
+            )
         if len(kinds) != 1:
             raise UserError(
-                f"the folder {where} holds files of the kinds {', '.join(sorted(kinds)) or 'none'}: give it files of one kind"
+                f"the folder {where} holds files of the kinds {', '.join(sorted(kinds))}: give it files of one kind"
             )
         return _lines(files) if kinds == {"lines"} else _loaded(where, files, split)
     if where.count("/") == 1 and not where.startswith((".", "/")) and not path.suffix:
@@ -130,9 +134,8 @@ def _from(where: str, load: Any) -> Iterator[Row]:
         raise
     except (OSError, ValueError, DatasetGenerationError) as e:
         reason = str(e).strip().split("\n")[0]
-        raise UserError(
-            f"{where} cannot be read as a dataset ({type(e).__name__}: {reason}): fix it, or check name and network"
-        ) from None
+        remedy = "fix the file" if Path(where).exists() else "check name and network"
+        raise UserError(f"{where} cannot be read as a dataset ({type(e).__name__}: {reason}): {remedy}") from None
 
 
 def texts_of(where: str) -> list[str]:

@@ -13,19 +13,22 @@ from synth.types import Quarantined
 from tasks.core.errors import UserError
 from tasks.rows import files
 
+LOOKED_AT = 1000  # rows among which one must be fit to learn from
 SHORT = 80  # characters of an answer that a verifier may compare
 
 
 def first(data: str) -> tuple[Mapping[str, Any], int]:
-    """The first row that can be read, and how many there are (of a data set on the Hub: 10,000 are taken for granted)."""
+    """The first row that a stage can learn from (else the first of all), and how many rows there are (of a data set on the
+    Hub: 10,000 are taken for granted)."""
 
-    row, n, wrong = None, 0, ""
+    row, n, wrong, fits = None, 0, "", False
     for item in files.rows(data):
         n += 1
         if isinstance(item, Quarantined):
             wrong = wrong or f"{item.id}: {item.evidence}"
-        elif row is None and isinstance(item[1], Mapping):
-            row = item[1]
+        elif isinstance(item[1], Mapping) and not fits and n <= LOOKED_AT:
+            fits = bool(fits_of(item[1]))
+            row = item[1] if fits or row is None else row
         if n == 10_000 and not Path(data).exists():
             break
     if row is None:
@@ -55,3 +58,14 @@ def fits_of(row: Mapping[str, Any]) -> list[str]:
     except ValueError:
         pass
     return stages if messages or stages else []
+
+
+def fault_of(row: Mapping[str, Any]) -> str:
+    """What keeps a row that has the columns of a layout from being learned from; "" where no layout has its columns."""
+    for read in (conversation, lambda r: plain(r, 0)):
+        try:
+            read(row)
+        except ValueError as e:
+            if not str(e).startswith("missing_"):
+                return str(e)
+    return ""

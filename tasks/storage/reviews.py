@@ -77,8 +77,9 @@ def read(path: Path) -> list[PreferencePair]:
             messages = tuple(Message(role=m["role"], content=m["content"]) for m in prompt)
             sides = [s if isinstance(s, str) else s[-1]["content"] for s in (row["chosen"], row["rejected"])]
         except (ValueError, KeyError, TypeError, IndexError) as e:
+            why = f"it has no {e}" if isinstance(e, KeyError) else str(e)
             raise UserError(
-                f'{path}, line {n}, is no pair ({e!r}): write {{"prompt": ..., "chosen": ..., "rejected": ...}}'
+                f'{path}, line {n}, is no pair ({why}): write {{"prompt": ..., "chosen": ..., "rejected": ...}}'
             ) from None
         pair = PreferencePair.make(
             prompt=messages, chosen=sides[0], rejected=sides[1], source=row.get("source", path.name), split="train"

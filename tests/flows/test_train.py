@@ -73,13 +73,29 @@ def test_the_project_that_it_writes(folder, file, words, method, stages):
         (["--data", "pairs.jsonl", "--method", "dpoo"], "did you mean 'dpo'"),
         (["--data", "odd.jsonl"], "needed are chosen and rejected"),
         (["--data", "empty.jsonl"], "no row to learn from"),
+        (["--data", "boss.jsonl"], "'boss', 'content': 'x'} is no chat message: it needs role (system"),
+        (["--data", "half.jsonl"], "empty: a question and a reference answer are needed"),
+        (["--data", "pairs.jsonl", "--model", "/nowhere"], "--model /nowhere does not exist"),
+        (["--data", "pairs.jsonl", "--set", "prefer.stepps=3"], "did you mean 'steps'"),
     ],
 )
 def test_mistakes_are_sentences(folder, capsys, words, sentence):
     (folder / "odd.jsonl").write_text('{"a": 1}\n')
     (folder / "empty.jsonl").write_text("")
+    (folder / "boss.jsonl").write_text('{"messages": [{"role": "boss", "content": "x"}]}\n')
+    (folder / "half.jsonl").write_text('{"question": "1 + 1?", "answer": ""}\n')
     assert cli.main(["train", *words, "--no-run"]) == 2
     assert sentence in capsys.readouterr().err
+    assert not [p for p in folder.iterdir() if p.is_dir()]  # nothing is in the way of the same command, put right
+
+
+def test_one_bad_row_at_the_top_does_not_hide_the_others(folder):
+    with (folder / "chats.jsonl").open("r+") as f:
+        rest = f.read()
+        f.seek(0)
+        f.write('{"messages": [{"role": "boss", "content": "x"}]}\n' + rest)
+    made(folder, "--data", "chats.jsonl")
+    assert read_yaml(folder / "chats-sft/params.yaml")["recipe"] == ""
 
 
 @pytest.mark.parametrize("file, method", [("pairs", "dpo"), ("chats", "sft"), ("sums", "grpo")])

@@ -208,11 +208,11 @@ def test_what_is_not_there_is_a_sentence(tmp_path):
     with pytest.raises(UserError, match="does not exist: give a file, a folder"):
         rows(str(tmp_path / "none.jsonl"))
     (tmp_path / "x.docx").write_text("")
-    with pytest.raises(UserError, match="ends in .docx: pairs are read from .jsonl"):
+    with pytest.raises(UserError, match="ends in .docx: rows are read from .jsonl"):
         rows(str(tmp_path / "x.docx"))
     (tmp_path / "bad.parquet").write_text("no parquet")
     with pytest.raises(UserError, match="bad.parquet cannot be read as a dataset"):
         list(rows(str(tmp_path / "bad.parquet")))
     (tmp_path / "empty").mkdir()
-    with pytest.raises(UserError, match="holds files of the kinds none"):
+    with pytest.raises(UserError, match="holds no file that can be read: rows are read from .jsonl"):
         rows(str(tmp_path / "empty"))
