@@ -211,12 +211,18 @@ class TokenStats:
     extras         [T] tensors that another reading of a model gives (a critic: value)
     distribution   asked, gives log p [N, V] of the N trainable targets in order: the one tensor of tokens x vocabulary,
                    made only for a piece that NEEDS "distribution"
+    head           asked, gives the hidden states [N, d] before the N trainable targets and the head that reads them, with
+                   gradient (training/lm_head)
+    divergence     asked with its name and mix (training/lm_head/divergence.py), gives the divergence [T] from the
+                   teachers, with gradient; for a piece that NEEDS "teachers"
     """
 
     logp: Tensor
     entropy: Tensor | None = None
     extras: dict[str, Tensor] = field(default_factory=dict)
     distribution: Callable[[], Tensor] | None = None
+    head: Callable[[], tuple[Tensor, Any]] | None = None
+    divergence: Callable[[Any, float], Tensor] | None = None
 
 
 Metrics = dict[str, tuple[Tensor | float, Tensor | float]]

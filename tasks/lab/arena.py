@@ -30,6 +30,7 @@ from training.model.model import new_model, train_tokenizer
 from training.model.render import Renderer
 from training.preference.reward_model import features
 from training.rl.group_transform import asked
+from training.rl.teachers import Teacher, Teachers
 from training.rollout.play import Player
 from training.rollout.torch_sampler import Session, TorchSampler
 from training.types import Group
@@ -58,6 +59,7 @@ class World:
     bits      of the mantissas that the sampler rounds the learner's weights to; 0: it samples with the weights
               themselves
     teacher   what another policy says, the reference of this world; none: the base policy is
+    foreign   whether the teacher has a tokenizer of its own
     ask       text after each question when `exactly` asks what a policy thinks of its answers; training knows the plain
               question
     held      the last so many problems are asked about and never trained on: their family is "away", that of the others
@@ -68,6 +70,7 @@ class World:
     said: tuple[tuple[Said, ...], ...]
     bits: int = 0
     teacher: tuple[tuple[Said, ...], ...] = ()
+    foreign: bool = False
     ask: str = ""
     held: int = 0
 
@@ -404,6 +407,11 @@ def mentored() -> World:
     return replace(world, teacher=tuple(_spread({p.answer: 0.9}) for p in world.problems))
 
 
+def foreign() -> World:
+    """As `mentored`, but the teacher has another tokenizer: it writes `<answer>` and `</answer>` in several pieces."""
+    return replace(mentored(), foreign=True)
+
+
 def criticised() -> World:
     """Six easy questions, half of whose answers are right, and six of which one in a hundred is; told that an answer
     was wrong and what would have been right, the policy gives it 7 times in ten."""
@@ -637,6 +645,7 @@ WORLDS: dict[str, Callable[[], World]] = {
         farm,
         rounded,
         mentored,
+        foreign,
         criticised,
         praised,
         habit,
@@ -672,6 +681,7 @@ class Arena:
         }
     )
     teacher: nn.Module | None = None
+    teacher_renderer: Renderer | None = None  # where its tokenizer is another
     tries: int = 64  # of each problem, when a policy is measured
 
     @property
@@ -703,6 +713,11 @@ class Arena:
 
     def reference(self) -> nn.Module:
         return copy.deepcopy(self.teacher or self.base)
+
+    def teachers(self, temperature: float) -> Teachers:
+        """Those that pieces distil from."""
+        only = Teacher(model=self.reference(), renderer=self.teacher_renderer)
+        return Teachers(each=(only,), temperature=temperature)
 
     @cached_property
     def answers(self) -> list[list[str]]:
@@ -772,14 +787,21 @@ def tokenizer() -> Any:
 
 
 @lru_cache
+def other_tokenizer() -> Any:
+    """Its tags are no tokens: what `tokenizer` writes as one is several here."""
+    texts = ["<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n<answer>"] * 3
+    return train_tokenizer(texts, vocab_size=272, tags=())
+
+
+@lru_cache
 def arena(name: str, steps: int = 160) -> Arena:
     """The world of a name with a base policy that says what the world wants it to say, to within a few parts in a
     hundred."""
     world, renderer = WORLDS[name](), Known(tokenizer())
 
-    def taught(says: World) -> nn.Module:
+    def taught(says: World, renderer: Renderer = renderer) -> nn.Module:
         model = new_model(
-            tokenizer(),
+            renderer.tokenizer,
             hidden=48,
             layers=1,
             heads=2,
@@ -795,8 +817,9 @@ def arena(name: str, steps: int = 160) -> Arena:
             learner.step(batch, nll)
         return model
 
-    teacher = taught(replace(world, said=world.teacher)) if world.teacher else None
-    return Arena(world=world, base=taught(world), renderer=renderer, teacher=teacher)
+    theirs = Known(other_tokenizer()) if world.foreign else None
+    teacher = taught(replace(world, said=world.teacher), theirs or renderer) if world.teacher else None
+    return Arena(world=world, base=taught(world), renderer=renderer, teacher=teacher, teacher_renderer=theirs)
 
 
 def _demonstrations(world: World, renderer: Renderer) -> Any:

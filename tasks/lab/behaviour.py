@@ -332,6 +332,7 @@ def prepared(
     composed = compose(
         policy=policy,
         reference=here.reference() if "reference" in needs else None,
+        teachers=here.teachers(sampling.temperature) if "teachers" in needs else None,
         body=here.copy,
         player=player,
         problems=here.world.training,

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from synth.types import Problem, Scored, Unscorable
 from training.learner.pack import Row, pack
+from training.lm_head.divergence import dense_divergence
 from training.types import Batch, Group, Rollout, Segment, TokenStats
 
 
@@ -203,7 +204,7 @@ def batch(rows: Sequence[Mapping[str, Any]]) -> Toy:
     the sampled `tokens: [n]`. Optional, a number or a list [n] each: advantage (0), old (the given logp), behaviour (old),
     reference (the given logp), trainable (true), sampling_entropy (that of the distribution), chance, value and
     returns (0.5), corrupted (the given logp), turn (1), turn_reward (0) and attention (1); and of the row as a whole
-    reward (0), off_policy (0), group (its own).
+    reward (0), off_policy (0), group (its own). Rows with probs may give those of a `teacher: [n][V]` (the same).
     """
     if len({"probs" in row for row in rows}) != 1:
         raise ValueError("either all rows of a toy batch give probs, or none")
@@ -255,7 +256,13 @@ def batch(rows: Sequence[Mapping[str, Any]]) -> Toy:
     spread = lambda x: torch.zeros(len(out.ids)).index_add(0, at, x)  # noqa: E731
     chosen = full.gather(1, out.ids.index_select(0, at)[:, None]).squeeze(1)
     trained = out.trainable.index_select(0, at)
+    log_q = torch.tensor(
+        np.log(np.concatenate([row.get("teacher", row["probs"]) for row in rows])), dtype=torch.float32
+    )
     stats = TokenStats(
-        logp=spread(chosen), entropy=spread(-(full.exp() * full).sum(-1)), distribution=lambda: full[trained]
+        logp=spread(chosen),
+        entropy=spread(-(full.exp() * full).sum(-1)),
+        distribution=lambda: full[trained],
+        divergence=lambda kind, mix: spread(dense_divergence(full, log_q, kind, mix)),
     )
     return Toy(batch=out, leaf=leaf, stats=stats)

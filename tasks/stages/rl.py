@@ -42,6 +42,7 @@ ONLY_WITH = {
     "tasks.models.control": "control",
     "tasks.models.judge": "judge",
     "tasks.models.ratings": "ratings",
+    "tasks.models.teachers": "teacher",
 }  # imported only where this knob is set: read by the plan
 # What a piece's NEEDS may name here, and the knob without which it is not there; "observation": every piece of that kind.
 PROVIDES = {
@@ -53,6 +54,7 @@ PROVIDES = {
     "distribution": "",
     "value": "critic.loss",
     "rates": "ratings",
+    "teachers": "",
     "observation": "",
 }
 
@@ -87,7 +89,7 @@ def rl(
     accept: list = [],  # noqa: B006
     max_mismatch: float = 0.05,
     checkpoint_every: int = 20,
-    teacher: str = "",
+    teacher: str | list = "",
     critic: Critic = Critic(),
     turn_budget: Piece("turn_budget") = None,
     group_transforms: Pieces("group_transform") = [],
@@ -144,7 +146,8 @@ def rl(
             stops
         checkpoint_every: steps between two checkpoints, from which a killed run goes on
         teacher: model folder or Hub name with the same tokenizer that takes the place of the SFT model as the
-            reference of KL terms
+            reference of KL terms; or a list of teachers for pieces that distil whole distributions, which may have
+            other tokenizers, stand behind endpoints, and weigh for some families more (docs/distillation.md)
         critic: a value model that learns beside the policy
         turn_budget: tokens of a turn as training goes on, in the place of sampling.max_turn_tokens
         group_transforms: changes of groups after they were played
@@ -248,12 +251,14 @@ def rl(
                 f"rl: router_replay is on, and the experts that {engine.name} chooses are not known here: set engine.name=torch, or leave router_replay out"
             )
         Replay.of(policy)
+    single = teacher if isinstance(teacher, str) else ""
     reference = (
-        load_reference(stage, teacher, tokenizer, dtype, device, lora)
-        if teacher or "reference" in stage.needs
+        load_reference(stage, single, tokenizer, dtype, device, lora)
+        if "reference" in stage.needs or (single and "teachers" not in stage.needs)
         else None
     )
     renderer = Renderer(tokenizer)
+    teachers = _taught_by(stage, teacher, tokenizer, dtype, device, sampling.temperature)
     hosts = hosts_of(envs)
     how = asynchrony()
     if how.staleness and world.mesh is not None:
@@ -288,6 +293,7 @@ def rl(
     composed = compose(
         policy=policy,
         reference=reference,
+        teachers=teachers,
         body=lambda: load_model(stage.input("sft", "model"), dtype=dtype, device=device)[0],
         player=player,
         problems=problems,
@@ -467,6 +473,24 @@ def _referee(stage: Stage, judge: Mapping[str, Any], problems: list[Problem], re
             "[{piece: weighted_parts, parts: [value, judge], weights: [1.0, 0.5]}]"
         )
     return judges.rewarding(stage, judge, problems, answers)
+
+
+def _taught_by(stage: Stage, teacher: str | list, tokenizer: Any, dtype: str, device: str, temperature: float) -> Any:
+    """The teachers that pieces distil from, or None. Raises UserError where a list of them is given and nothing reads it."""
+    if "teachers" not in stage.needs:
+        if isinstance(teacher, list):
+            raise UserError(
+                "rl.teacher is a list, which only pieces that distil whole distributions read: add {piece: distil} to "
+                "rl.regularisers, or name one model"
+            )
+        return None
+    if not teacher:
+        raise UserError(
+            "rl.teacher is empty, and {piece: distil} learns from it: name a model folder or a Hub name, or a list of teachers"
+        )
+    from tasks.models.teachers import teachers
+
+    return teachers(stage, teacher, tokenizer, dtype, device, temperature)
 
 
 def load_reference(stage: Stage, teacher: str, tokenizer: Any, dtype: str, device: str, lora: Mapping[str, Any]) -> Any:

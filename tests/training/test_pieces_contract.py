@@ -20,6 +20,7 @@ from tasks.planning import code
 from tasks.planning.kinds import declared
 from tasks.planning.pieces import files, locate, module
 from training.learner.pack import split
+from training.lm_head.divergence import dense_divergence
 from training.metrics import columns
 from training.preference.update_rule import UpdateRule
 from training.types import TokenStats
@@ -335,11 +336,15 @@ def make(rows):
 def stats_of(batch, logp, entropy, logits):
     """Statistics whose distributions [N, 4] belong to no log-prob: only that they are asked for in the same way matters
     here."""
+    distribution = lambda: torch.log_softmax(logits[batch.trainable], -1)
+    teacher = torch.tensor([0.7, 0.1, 0.1, 0.1]).log()
+
+    def divergence(kind, mix):
+        at = batch.trainable.nonzero().squeeze(1)
+        return torch.zeros(len(batch.ids)).index_add(0, at, dense_divergence(distribution(), teacher, kind, mix))
+
     return TokenStats(
-        logp=logp,
-        entropy=entropy,
-        extras={"logits": logits},
-        distribution=lambda: torch.log_softmax(logits[batch.trainable], -1),
+        logp=logp, entropy=entropy, extras={"logits": logits}, distribution=distribution, divergence=divergence
     )
 
 

@@ -126,6 +126,7 @@ def _stats(model: nn.Module, batch: Batch, targets: Targets, temperature: float)
         distribution=lambda: torch.log_softmax(
             (targets.each(targets.before) @ head_weight(model).T).float() / temperature, -1
         ),
+        head=lambda: (targets.each(targets.before), Head(weight=head_weight(model), temperature=temperature)),
     )
 
 

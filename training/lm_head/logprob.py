@@ -154,7 +154,7 @@ def dense_logprob(hidden: Tensor, weight: Tensor, targets: Tensor, temperature: 
 def dense_stats(hidden: Tensor, head: Head, targets: Tensor, wanted: Asked | None = None) -> HeadStats:
     """The reference of everything, by the definition, in float64 and [N, V] tensors."""
     wanted = wanted or Asked()
-    z = _dense_logits(hidden, head)
+    z = dense_logits(hidden, head)
     logp = torch.log_softmax(z, dim=-1)
     weigh = lambda x: torch.where(logp.isinf(), 0.0, logp.exp() * x).sum(-1)  # noqa: E731
     top = logp.topk(wanted.top_k, -1) if wanted.top_k else None
@@ -163,14 +163,15 @@ def dense_stats(hidden: Tensor, head: Head, targets: Tensor, wanted: Asked | Non
         entropy=-weigh(logp),
         lse=z.logsumexp(-1),
         selected=None if wanted.selected is None else logp.gather(1, wanted.selected),
-        kl=weigh(logp - torch.log_softmax(_dense_logits(*wanted.reference), -1)) if wanted.reference else None,
+        kl=weigh(logp - torch.log_softmax(dense_logits(*wanted.reference), -1)) if wanted.reference else None,
         squares=weigh(logp.exp()) if wanted.squares else None,
         top_logp=top and top.values,
         top_ids=top and top.indices,
     )
 
 
-def _dense_logits(hidden: Tensor, head: Head) -> Tensor:
+def dense_logits(hidden: Tensor, head: Head) -> Tensor:
+    """[N, V] float64, by the definition."""
     z = hidden.double() @ head.used.double().T
     if head.bias is not None:
         z = z + head.bias[: z.shape[1]].double()
@@ -494,10 +495,15 @@ def logit_gradient(
             part.mul_(slope)
         if head.temperature != 1.0:
             part.div_(head.temperature)
-    if not log_p.is_cuda or dtype == torch.float32:  # a CPU's products take float32
-        return log_p, None
-    unit = _unit(log_p.abs().amax()) if dtype == torch.float16 else None
-    return (log_p if unit is None else log_p.div_(unit)).to(dtype), unit
+    return as_operand(log_p, dtype)
+
+
+def as_operand(dz: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
+    """A gradient [n, V] float32 in the type in which products take it, and the 0-d unit in which it is then given."""
+    if not dz.is_cuda or dtype == torch.float32:  # a CPU's products take float32
+        return dz, None
+    unit = _unit(dz.abs().amax()) if dtype == torch.float16 else None
+    return (dz if unit is None else dz.div_(unit)).to(dtype), unit
 
 
 def _of_kl(given: Gradient, row: HeadStats | RowStats, log_q: Tensor | None) -> tuple[Tensor, Tensor, Tensor] | None:

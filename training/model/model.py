@@ -11,7 +11,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from importlib.util import find_spec
@@ -42,8 +42,11 @@ CHAT_TEMPLATE = (
 )
 
 
-def train_tokenizer(texts: Iterable[str], vocab_size: int = 1024) -> PreTrainedTokenizerFast:
-    """A byte-level BPE tokenizer with ChatML special tokens; any text round-trips, digits are split one by one."""
+def train_tokenizer(
+    texts: Iterable[str], vocab_size: int = 1024, tags: Sequence[str] = TAGS
+) -> PreTrainedTokenizerFast:
+    """A byte-level BPE tokenizer with ChatML special tokens, and `tags` as one token each; any text round-trips, digits are
+    split one by one."""
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
     tok = Tokenizer(models.BPE())
@@ -56,7 +59,7 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int = 1024) -> PreTrainedT
     tok.decoder = decoders.ByteLevel()
     special = ["<|endoftext|>", "<|im_start|>", END]
     trainer = trainers.BpeTrainer(
-        vocab_size=vocab_size - len(TAGS),
+        vocab_size=vocab_size - len(tags),
         special_tokens=special,
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
@@ -65,7 +68,7 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int = 1024) -> PreTrainedT
     fast = PreTrainedTokenizerFast(
         tokenizer_object=tok, eos_token=END, pad_token="<|endoftext|>", clean_up_tokenization_spaces=False
     )
-    fast.add_tokens(TAGS)  # one token each, yet plain text: they survive decoding
+    fast.add_tokens(list(tags))  # one token each, yet plain text: they survive decoding
     fast.chat_template = CHAT_TEMPLATE
     return fast
 

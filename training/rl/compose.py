@@ -28,6 +28,7 @@ from training.rl.policy_loss import PolicyLossPiece
 from training.rl.ratio import RatioPiece
 from training.rl.regulariser import RegulariserPiece
 from training.rl.reward import RewardPiece
+from training.rl.teachers import Teachers
 from training.rl.turn_budget import TurnBudgetPiece
 from training.rl.value_loss import ValueLossPiece
 from training.rollout.mismatch import Compared
@@ -61,6 +62,7 @@ def compose(
     ratio: RatioPiece,
     policy_loss: PolicyLossPiece,
     reference: nn.Module | None = None,
+    teachers: Teachers | None = None,
     needs: frozenset[str] = frozenset(),
     seed: int = 0,
     device: str = "cpu",
@@ -93,6 +95,7 @@ def compose(
 
     needs         what the pieces need beside the rollouts: the union of their `NEEDS`
     world         the processes that learn together: the first plays, and the others follow it (training/learner/follow.py)
+    teachers      wanted where a piece NEEDS "teachers"
     body          makes the language model that a critic starts from; wanted, with `critic_optim`, where `critic` is given
     read          how a pass of the policy becomes log-probs; of a policy that writes no tokens another than `token_stats`
     read_value    how a pass of the critic becomes values; where it is another than `value_stats`, `body` makes the critic itself
@@ -116,6 +119,7 @@ def compose(
         regularisers=regularisers,
         policy=learner.model,
         reference=reference,
+        teachers=teachers,
         needs=needs,
         temperature=temperature,
         tokens_per_microbatch=tokens_per_microbatch,
@@ -153,7 +157,7 @@ def compose(
         group_transforms=group_transforms,
         judge=judge,
         critic=beside,
-        observations=observations(pieces, "groups"),
+        observations=[*observations(pieces, "groups"), *([teachers.observe] if teachers else [])],
         budget=partial(turn_budget, steps=steps) if turn_budget else None,
         needs=needs,
         prompts_per_step=prompts_per_step,

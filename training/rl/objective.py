@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -21,6 +22,7 @@ from training.rl.observation import observations
 from training.rl.policy_loss import PolicyLossPiece
 from training.rl.ratio import RatioPiece
 from training.rl.regulariser import RegulariserPiece
+from training.rl.teachers import Teachers
 from training.rollout.mismatch import mismatch
 from training.types import Batch, Terms, TokenStats
 
@@ -29,7 +31,7 @@ from training.types import Batch, Terms, TokenStats
 class PolicyObjective:
     """Policy-gradient objective over packed rollouts with columns advantages and sampling_logp.
 
-    prepare(batch) runs the passes that `needs` names (reference, old), then each piece's own `prepare`, then the
+    prepare(batch) runs the passes that `needs` names (reference, old), asks teachers behind an endpoint, then each piece's own `prepare`, then the
     corrections, on the whole batch; last what pieces observe of the batch (training/rl/observation). temperature is
     that of sampling, for the passes; the learner is told the same. world: the processes that prepare the batch together.
     read: how a pass of the policy becomes statistics, as the learner reads it.
@@ -41,6 +43,7 @@ class PolicyObjective:
     regularisers: Sequence[RegulariserPiece] = ()
     policy: nn.Module | None = None
     reference: nn.Module | None = None
+    teachers: Teachers | None = None
     needs: frozenset[str] = frozenset()
     temperature: float = 1.0
     tokens_per_microbatch: int = 16384
@@ -80,6 +83,8 @@ class PolicyObjective:
             batch.add("reference", self._logp(self.reference, batch), "token")
         if "old" in self.needs:
             batch.add("old", self._logp(self.policy, batch), "token")
+        if self.teachers is not None:
+            self.teachers.prepare(batch)
         for piece in self._pieces:
             prepare = getattr(piece, "prepare", None)
             if prepare is not None:
@@ -109,6 +114,8 @@ class PolicyObjective:
         if "weight" in columns:
             main.values = main.values * columns["weight"]
         main.metrics = {**main.metrics, **_mismatch(stats, batch)}
+        if self.teachers is not None:
+            stats = replace(stats, divergence=partial(self.teachers.divergence, stats, batch))
         return [main, *(piece(stats, batch) for piece in self.regularisers)]
 
 

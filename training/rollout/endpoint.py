@@ -3,6 +3,8 @@ estimated before it is asked.
 
     POST {url}/chat/completions  {"model", "messages", "temperature", "top_p", "max_tokens", "stop", "seed"}
     -> {"choices": [{"message": {"content"}, "finish_reason"}], "usage": {"prompt_tokens", "completion_tokens"}}
+    POST {url}/completions  {"model", "prompt": [ids], "max_tokens": 1, "prompt_logprobs": k}, of a teacher (vLLM)
+    -> {"choices": [{"prompt_logprobs": [null, {id: {"logprob"}}, ...]}]}
 
 Answers are kept in a SQLite file under the hash of everything that they depend on (endpoint, model, messages,
 sampling), so a run that died or is repeated pays for nothing twice. 429, 5xx and lost connections are tried again, the
@@ -17,13 +19,14 @@ import json
 import re
 import sqlite3
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
 
 from synth.types import Message, Sampling, digest
 
@@ -161,6 +164,48 @@ class Endpoint:
                         self._keep(running[done], done.result())
         return [str(self._known(k)) for k in keys]
 
+    def top_logprobs(self, rows: Sequence[np.ndarray], k: int) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Per row of ids [n] the k likeliest ids [n, k] of each token, given those before it, and their log-probs [n, k]
+        float32, as vLLM tells them (`prompt_logprobs`, at temperature 1). At the first token, which has no history, they
+        are 0 and -inf. Kept in the cache; each row counts as one request. Raises ValueError and BudgetSpent."""
+        asked = [[int(i) for i in row] for row in rows]
+        keys = [digest(self.url, self.model, "prompt_logprobs", k, ids) for ids in asked]
+        missing = {key: ids for key, ids in zip(keys, asked, strict=True) if self._known(key) is None}
+        self.usage.cached += len(set(keys)) - len(missing)
+        self._afford_prompts(missing.values())
+
+        def ask(client: httpx.Client, ids: list[int]) -> tuple[str, str, int, int, int]:
+            body = {"model": self.model, "prompt": ids, "max_tokens": 1, "temperature": 0.0, "prompt_logprobs": k}
+            data, tried = self._answered(client, "completions", body)
+            ids_of, logp = _top(data, self.url, len(ids), k)
+            return json.dumps([ids_of[1:].tolist(), logp[1:].tolist()]), "stop", len(ids), 1, tried
+
+        with self._client() as client, ThreadPoolExecutor(self.workers) as pool:
+            running = {pool.submit(ask, client, ids): key for key, ids in missing.items()}
+            try:
+                for done in as_completed(running):
+                    self._keep(running.pop(done), done.result())
+            finally:
+                for done in [f for f in running if f.cancel() or not f.exception()]:
+                    if not done.cancelled():
+                        self._keep(running[done], done.result())
+        out = []
+        for key in keys:
+            ids, logp = json.loads(str(self._known(key)))
+            first = np.zeros((1, k)), np.full((1, k), -np.inf)
+            out.append(
+                (
+                    np.concatenate([first[0], np.reshape(ids, (-1, k))]).astype(np.int64),
+                    np.concatenate([first[1], np.reshape(logp, (-1, k))]).astype(np.float32),
+                )
+            )
+        return out
+
+    def _afford_prompts(self, prompts: Collection[Sequence[int]]) -> None:
+        """Raises BudgetSpent where reading these prompts could pass a limit."""
+        prompt, completion = sum(map(len, prompts)), len(prompts)
+        self._check(self.usage.prompt_tokens + prompt, self.usage.completion_tokens + completion, completion)
+
     def estimate(self, conversations: Sequence[Sequence[Message]], sampling: Sampling) -> Estimate:
         """What asking would use, at most."""
         missing = {k: c for c in conversations if self._known(k := self._key(c, sampling)) is None}
@@ -201,10 +246,14 @@ class Endpoint:
         """Raises BudgetSpent where what is under way and the next request could pass a limit."""
         prompt = self.usage.prompt_tokens + sum(map(_tokens, conversations))
         completion = self.usage.completion_tokens + len(conversations) * sampling.max_tokens
+        self._check(prompt, completion, len(conversations))
+
+    def _check(self, prompt: int, completion: int, requests: int) -> None:
+        """Raises BudgetSpent where that many tokens in all, and more requests, pass a limit."""
         after = {
             "tokens": prompt + completion,
             "cost": self.prices.cost(prompt, completion),
-            "requests": self.usage.requests + len(conversations),
+            "requests": self.usage.requests + requests,
         }
         for name, limit in asdict(self.budget).items():
             if limit is not None and after[name] > limit:
@@ -246,7 +295,12 @@ class Endpoint:
             body["stop_token_ids"] = list(sampling.stop_ids)
         if sampling.choices:
             body["structured_outputs"] = {"choice": list(sampling.choices)}
-        url = f"{self.url.rstrip('/')}/chat/completions"
+        data, tried = self._answered(client, "chat/completions", body)
+        return (*_read(data, self.url, conversation), tried)
+
+    def _answered(self, client: httpx.Client, path: str, body: dict[str, Any]) -> tuple[bytes, int]:
+        """The body of the answer to one request, and how often it was tried before. Raises ValueError."""
+        url = f"{self.url.rstrip('/')}/{path}"
         for tried in range(self.retries + 1):
             pause = 0.5 * 2**tried
             try:
@@ -257,7 +311,7 @@ class Endpoint:
                 why = f"cannot be reached ({_shown(str(error) or type(error).__name__)})"
             else:
                 if status == 200:
-                    return (*_read(data, self.url, conversation), tried)
+                    return data, tried
                 shown = _shown(data[:500].decode("utf-8", "replace"))
                 if 300 <= status < 400:
                     place = _shown(headers.get("location", "nowhere"))
@@ -325,6 +379,30 @@ def _read(data: bytes, url: str, conversation: Sequence[Message]) -> tuple[str, 
     prompt = _count(usage.get("prompt_tokens"), _tokens(conversation))
     completion = _count(usage.get("completion_tokens"), int(len(text) / CHARS_PER_TOKEN) + 1)
     return text, finish, prompt, completion
+
+
+def _top(data: bytes, url: str, n: int, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """The k likeliest ids [n, k] of a prompt of n tokens, likeliest first, and their log-probs; 0 and -inf at the first.
+    Raises ValueError for what is no answer of the protocol, and where fewer were told."""
+    ids, logp = np.zeros((n, k), dtype=np.int64), np.full((n, k), -np.inf, dtype=np.float32)
+    try:
+        if len(data) > MOST_BYTES:
+            raise ValueError(f"more than {MOST_BYTES} bytes")
+        told = json.loads(data)["choices"][0]["prompt_logprobs"]
+        if len(told) != n:
+            raise ValueError(f"log-probs of {len(told)} tokens for a prompt of {n}")
+        for t, each in enumerate(told[1:], start=1):
+            best = sorted(((float(x["logprob"]), -int(i)) for i, x in each.items()), reverse=True)[:k]
+            if len(best) < k or not all(-1e9 < x <= 1e-6 for x, _ in best):
+                raise ValueError(f"{len(best)} log-probs of a token, asked for {k}")
+            logp[t], ids[t] = [x for x, _ in best], [-i for _, i in best]
+    except (KeyError, IndexError, TypeError, AttributeError, ValueError, RecursionError, OverflowError) as error:
+        why = _shown(f"{type(error).__name__}: {error}")
+        raise ValueError(
+            f"{url} does not tell the log-probs of a prompt ({why}): serve the teacher with vLLM, `vllm serve MODEL "
+            f"--max-logprobs {k}`, or name the model's folder as the teacher"
+        ) from error
+    return ids, np.minimum(logp, 0.0)
 
 
 def _count(told: object, estimate: int) -> int:

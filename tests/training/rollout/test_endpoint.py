@@ -8,6 +8,7 @@ import socket
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+import numpy as np
 import pytest
 
 from synth.knowledge.kb import passages
@@ -450,3 +451,38 @@ def test_a_writer_who_gives_the_answer_away_is_caught(grown, tmp_path) -> None:
     )
     assert not accepted and [q.reason for q in quarantined] == ["answer_in_text"]
     leaking.http.shutdown()
+
+
+def prompt_logprobs(told) -> bytes:
+    body = json.dumps({"choices": [{"text": "", "prompt_logprobs": told}]}).encode()
+    return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+
+
+def test_a_teacher_tells_the_likeliest_tokens_of_a_prompt_once(raw, tmp_path) -> None:
+    one = {"7": {"logprob": -0.1, "rank": 1}, "3": {"logprob": -3.0, "rank": 2}, "9": {"logprob": -9.0, "rank": 40}}
+    two = {"5": {"logprob": -0.7, "rank": 1}, "2": {"logprob": -0.7, "rank": 2}}
+    url = raw(prompt_logprobs([None, one, two]))
+    teacher = Endpoint(url=url, model="big", cache=tmp_path / "teacher.sqlite")
+    row = np.array([4, 9, 2])
+    for _ in range(2):  # the second time from the cache
+        (ids, logp), (again, _) = teacher.top_logprobs([row, row], 2)
+        assert ids.tolist() == again.tolist() == [[0, 0], [7, 3], [2, 5]]
+        np.testing.assert_allclose(logp, [[-np.inf] * 2, [-0.1, -3.0], [-0.7, -0.7]])
+    assert teacher.usage.requests == 1 and teacher.usage.prompt_tokens == 3
+    path = raw.heard[0].split()[1]
+    assert path.endswith(b"/completions") and b"chat" not in path
+
+
+@pytest.mark.parametrize(
+    "told", [None, [None], [None, {"1": {"logprob": -1.0}}], [None, {"x": {"logprob": 0}}, {}], [None, {"1": 3}]]
+)
+def test_a_teacher_that_does_not_tell_them_is_refused_in_a_sentence(raw, tmp_path, told) -> None:
+    teacher = Endpoint(url=raw(prompt_logprobs(told)), model="big", cache=tmp_path / "teacher.sqlite")
+    with pytest.raises(ValueError, match="does not tell the log-probs of a prompt .* --max-logprobs 2"):
+        teacher.top_logprobs([np.array([4, 9])], 2)
+
+
+def test_a_teacher_is_asked_for_no_more_than_its_budget(tmp_path) -> None:
+    teacher = Endpoint(url="http://127.0.0.1:9/v1", model="big", cache=tmp_path / "t.sqlite", budget=Budget(tokens=10))
+    with pytest.raises(BudgetSpent, match="10 tokens"):
+        teacher.top_logprobs([np.arange(10)], 2)

@@ -1,0 +1,28 @@
+"""The knob rl.teacher: what it may be, and one sentence for what it may not."""
+
+import pytest
+
+from tasks.core.errors import UserError
+from tasks.models.teachers import configured
+
+
+def test_a_name_is_a_teacher_and_a_list_is_several():
+    assert configured("models/big") == [{"model": "models/big", "weights": {}, "url": "", "top_k": 20}]
+    two = configured(["a", {"model": "b", "weights": {"countdown": 2, "": 0.0}}])
+    assert [t["model"] for t in two] == ["a", "b"] and two[1]["weights"] == {"countdown": 2, "": 0.0}
+
+
+@pytest.mark.parametrize(
+    "given, said",
+    [
+        ([3], r"rl.teacher\[0\] is 3: name a model"),
+        ([{"model": "a", "weigths": {}}], "unknown key 'weigths'.*weights"),
+        ([{"weights": {}}], "model is missing"),
+        ([{"model": "a", "top_k": 5}], "add its url"),
+        ([{"model": "a", "url": "http://127.0.0.1:9/v1", "top_k": 0}], "top_k is 0"),
+        ([{"model": "a", "weights": {"x": -1}}], "numbers of 0 or more"),
+    ],
+)
+def test_what_is_no_teacher_is_refused_in_a_sentence(given, said):
+    with pytest.raises(UserError, match=said):
+        configured(given)
