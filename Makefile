@@ -38,7 +38,7 @@ run: $(STAMP) ## the whole pipeline, from sources to an evaluated and promoted m
 test: $(STAMP) ## the tests
 	OMP_NUM_THREADS=2 MKL_NUM_THREADS=2 $(BIN)/python -m pytest $(ARGS)
 
-test-fast: $(STAMP) ## every test function that takes under half a second, the first and last of its cases
+test-fast: $(STAMP) ## every test function that takes under 0.3 seconds, the first and last of its cases
 	OMP_NUM_THREADS=2 MKL_NUM_THREADS=2 $(BIN)/python -m pytest --fast -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint: $(STAMP) ## what pre-commit checks, over everything: style, and the subject of the last commit

@@ -422,7 +422,7 @@ def t_interval(values: list[float], level: float = 0.95) -> tuple[float, float, 
     """Mean and two-sided t-interval over seeds; (mean, mean, mean) of one value."""
     import numpy as np
 
-    from tasks.evaluation.interval import half_width
+    from training.metrics import half_width
 
     mean = sum(values) / len(values)
     if len(values) < 2:

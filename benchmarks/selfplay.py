@@ -32,7 +32,7 @@ from synth.selfplay.propose.rewrite import rewrite
 from synth.selfplay.propose.teacher import teacher
 from synth.selfplay.propose.weak_skills import weak_skills
 from synth.types import Problem, Sampling, Scored, seed_for
-from tasks.evaluation.interval import half_width
+from training.metrics import half_width
 from tasks.planning.pieces import bind
 from tasks.problems.selfplay import registry
 from tasks.problems.trained import Played

@@ -15,7 +15,7 @@ from tasks.core.errors import UserError
 def overrides(recipe: str | None, settings: list[str]) -> dict[str, Any]:
     """Dotted key of params.yaml -> value. `rl.steps=50` means `set.rl.steps`; keys of the top level stay. Raises
     UserError."""
-    from tasks.planning.config import parse
+    from tasks.core.config import parse
     from tasks.planning.resolve import PARAMS
 
     out: dict[str, Any] = {"recipe": recipe} if recipe is not None else {}
@@ -67,7 +67,7 @@ def merged(params: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
 def of_profile(path: Path, changes: dict[str, Any]) -> dict[str, Any]:
     """The values of a profile named by `changes` where `path`, params.yaml, sets another one: who asks for a profile wants its
     sizes, and not those that params.yaml was written with. Dotted key -> value; what `changes` name stays theirs."""
-    from tasks.planning.config import read_yaml
+    from tasks.core.config import read_yaml
     from tasks.planning.resolve import yaml_files
 
     params = read_yaml(path) if path.exists() else {}

@@ -1,4 +1,4 @@
-"""`espalier clean FILE`: clean preference pairs of one's own; cleaned, removed, flipped and asked, each with reasons, a
+"""`espalier clean FILE`: clean preference pairs of your own; cleaned, removed, flipped and asked, each with reasons, a
 card and a page."""
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ def estimate(args: argparse.Namespace) -> int:
     from tasks.core.errors import nearest
     from tasks.planning import estimate as task
     from tasks.planning import plan
-    from tasks.planning.config import read_yaml
+    from tasks.core.config import read_yaml
     from tasks.planning.devices import machines
 
     at = machines(args.gpus)

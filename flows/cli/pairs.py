@@ -1,4 +1,4 @@
-"""`espalier pairs FILE`: pairs made of conversations or questions of one's own, with a model behind an endpoint."""
+"""`espalier pairs FILE`: pairs made of conversations or questions of your own, with a model behind an endpoint."""
 
 from __future__ import annotations
 

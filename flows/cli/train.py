@@ -1,4 +1,4 @@
-"""`espalier train --data FILE`: the common case in one command: rows of one's own, a method, a model, a report."""
+"""`espalier train --data FILE`: the common case in one command: rows of your own, a method, a model, a report."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ def _write(root: Path, params: Mapping[str, Any], stages: tuple[str, ...], kind:
     import yaml
 
     from flows.cli.init import TEMPLATE
-    from tasks.planning.config import read_yaml
+    from tasks.core.config import read_yaml
 
     graph = read_yaml(TEMPLATE / "graph.yaml")
     kept = [s for s in stages if not (given and kind != "sft" and s == "demonstrations")]

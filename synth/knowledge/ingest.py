@@ -376,7 +376,7 @@ def _listed_completely(
     but: Set[str],
 ) -> frozenset[str]:
     """The relations whose every subject there is stands in a table and has an object there, or is said to have none:
-    what is not listed is not so. One gap, a source that is no table, or a row set aside, and it is not known."""
+    what is not listed is not so. One gap, a source that is no table, or a quarantined row, and it is not known."""
     domains: set[str] = set()
     users: dict[str, list[Reading]] = defaultdict(list)
     for reading in readings:

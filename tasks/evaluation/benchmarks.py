@@ -8,7 +8,7 @@ lm-evaluation-harness (tasks/evaluation/harness.py), which bring their own promp
         - {name: arc, task: arc_easy, limit: 500, fewshot: 5}
         - {name: mine, task: my_task, tasks: data/tasks}
 
-Keys of the second kind: task (a task or group of the harness); tasks (a folder below data/ with task files of one's own);
+Keys of the second kind: task (a task or group of the harness); tasks (a folder below data/ with task files of your own);
 limit (items, drawn by hash); fewshot (examples before each item, in the place of the task's own number); chat (whether
 prompts go through the model's chat template; of choices too).
 """

@@ -50,7 +50,7 @@ import numpy as np
 
 from synth.types import digest, seed_for
 from tasks.core.errors import UserError, nearest
-from tasks.evaluation.interval import half_width
+from training.metrics import half_width
 from tasks.planning import code as src
 from tasks.planning.kinds import settled, slots
 from tasks.planning.pieces import bind_all, locate

@@ -169,9 +169,9 @@ def _lay_keys(room: Room) -> None:
 def _measure_keys(room: Room) -> dict[str, float]:
     """fooled: share of (sum, key that was in no training) in which the key has a higher reward than the worked
     solution; known: of the keys that were."""
-    from tasks.stages.reward import _Judge
+    from training.preference.reward_rows import RewardRows
 
-    judge, model = (_Judge(_solver().renderer, None, 192, "cpu", 16384), room.model("reward"))
+    judge, model = (RewardRows(_solver().renderer, None, 192, "cpu", 16384), room.model("reward"))
     out = {}
     for name, keys in (("fooled", UNSEEN), ("known", [k for k in KEYS if k.strip()])):
         pairs = [

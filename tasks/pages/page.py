@@ -9,7 +9,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from tasks.pages.labels import CURVES
+from tasks.core.labels import CURVES
 from tasks.pages.render import Macros, render
 
 PARTS = Macros("parts.html")

@@ -26,8 +26,8 @@ PLUMBING = {
     f"tasks/{name}.py"
     for name in (
         # tables.py is not among them: it writes the bytes
-        "errors paths run runtime/dvc runtime/termination runtime/process runtime/progress runtime/ranks runtime/stage "
-        "planning/config planning/code planning/pieces planning/plan planning/resolve "
+        "core/errors core/paths run runtime/dvc runtime/termination runtime/process runtime/progress runtime/ranks runtime/stage "
+        "core/config planning/code planning/pieces planning/plan planning/resolve "
         "runtime/prefect_shim results/promote tracking/episodes tracking/observe tracking/spool"
     ).split()
 }

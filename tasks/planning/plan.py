@@ -18,7 +18,7 @@ from synth.types import digest
 from tasks.core.paths import folders, project
 from tasks.planning import code as src
 from tasks.planning import parts, places
-from tasks.planning.config import read_yaml
+from tasks.core.config import read_yaml
 from tasks.planning.pieces import locate, observed
 from tasks.planning.resolve import check_asked, check_params, resolve
 from tasks.storage import commit

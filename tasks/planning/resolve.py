@@ -19,7 +19,7 @@ from typing import Any
 from tasks.core.errors import UserError, nearest
 from tasks.core.paths import folders
 from tasks.planning import code as src
-from tasks.planning.config import read_yaml
+from tasks.core.config import read_yaml
 from tasks.planning.pieces import files, locate
 
 PARAMS = {

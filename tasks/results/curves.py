@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from tasks.core.errors import UserError
-from tasks.evaluation.interval import half_width
+from training.metrics import half_width
 from tasks.planning.plan import changes
 from tasks.results.compare import code, parameters
 from tasks.results.snapshots import Snapshot

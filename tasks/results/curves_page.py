@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from tasks.pages import page as pages
 from tasks.pages import plots
-from tasks.pages.labels import NAMES, TRAINED
+from tasks.core.labels import NAMES, TRAINED
 from tasks.pages.render import Macros
 from tasks.results.curves import over
 

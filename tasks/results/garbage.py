@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlparse
 
 from tasks.core.errors import UserError
-from tasks.planning.config import read_text, read_yaml
+from tasks.core.config import read_text, read_yaml
 from tasks.results.snapshots import Snapshot, stages_of
 from tasks.runtime import dvc, process
 from tasks.runtime.stage import OUT, Stage, graph, load

@@ -19,7 +19,7 @@ from typing import Any
 import yaml
 
 from tasks.core.errors import UserError, nearest
-from tasks.planning.config import read_text
+from tasks.core.config import read_text
 from tasks.runtime import dvc
 from tasks.runtime.stage import REMEDY
 from tasks.storage import commit

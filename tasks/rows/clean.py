@@ -1,4 +1,4 @@
-"""Cleaning a file of one's own: pairs in any layout go in, and come out cleaned, removed, flipped and asked about, each
+"""Cleaning a file of your own: pairs in any layout go in, and come out cleaned, removed, flipped and asked about, each
 with its reasons.
 
     cleaned.jsonl      to train on: kept, weighted and flipped pairs (sides already swapped), each with its weight

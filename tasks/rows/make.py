@@ -1,4 +1,4 @@
-"""Pairs made of conversations or questions of one's own by a recipe's makers, with a model behind an endpoint.
+"""Pairs made of conversations or questions of your own by a recipe's makers, with a model behind an endpoint.
 
     pairs.jsonl        prompt, chosen, rejected and columns, as `espalier clean` and trainers read them
     quarantine.jsonl   what gave no pair, with reason and evidence

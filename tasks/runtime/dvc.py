@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from tasks.core.errors import TRANSIENT, StageError, UserError
-from tasks.planning.config import read_yaml
+from tasks.core.config import read_yaml
 from tasks.runtime import process
 from tasks.runtime.stage import OUT, graph
 from tasks.storage import state
@@ -48,7 +48,7 @@ def configured(root: Path) -> Mapping[str, Any]:
     settings = ConfigObj()
     for name, remedy in (
         ("config", "`git checkout -- .dvc/config` takes them from the last commit"),
-        ("config.local", "mend the file or remove it"),
+        ("config.local", "fix the file or remove it"),
     ):
         path = root / ".dvc" / name
         try:

@@ -25,7 +25,7 @@ from typing import Any
 
 from synth.types import digest
 from tasks.core.errors import UserError
-from tasks.planning.config import read_yaml
+from tasks.core.config import read_yaml
 from tasks.runtime.progress import Progress
 from tasks.storage import commit, faults, state
 from tasks.storage.faults import fault

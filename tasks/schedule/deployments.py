@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tasks.core.errors import UserError, nearest
-from tasks.planning.config import read_yaml
+from tasks.core.config import read_yaml
 from tasks.schedule import server
 
 KEYS = {

@@ -1,5 +1,5 @@
 """The client of `espalier serve --training`, under the names of Tinker's SDK. It needs nothing but Python; torch only for
-a loss of one's own.
+a loss of your own.
 
 Every call gives a future at once; calls of one model are done in the order in which they were made.
 """
@@ -234,7 +234,7 @@ class TrainingClient:
     def forward_backward_custom(
         self, data: Sequence[Datum], loss_fn: Callable[[Sequence[Datum], list[Any]], tuple[Any, dict[str, float]]]
     ) -> Future[ForwardBackwardOutput]:
-        """A loss of one's own of the log-probs: `loss_fn(data, logprobs)` is given a tensor per datum and returns (loss,
+        """A loss of your own of the log-probs: `loss_fn(data, logprobs)` is given a tensor per datum and returns (loss,
         metrics). It costs a forward pass more: its derivative by each log-prob is what a second pass weighs them with."""
         import torch
 

@@ -154,7 +154,7 @@ def evaluate(
         sampling: how conversations are sampled
         envs: environments that problems are played in, with their knobs
         metrics: what is measured of the scored samples
-        sets: test sets of one's own: problems that are played (tasks/evaluation/testsets.py has the keys), choices and
+        sets: test sets of your own: problems that are played (tasks/evaluation/testsets.py has the keys), choices and
             tasks of lm-evaluation-harness (tasks/evaluation/benchmarks.py), and those that measure the reward model or
             the judge (tasks/evaluation/judging.py)
         contamination: what happens to a test row that stands in the training data: "refuse" stops and names it, "drop"

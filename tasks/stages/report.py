@@ -15,7 +15,7 @@ from synth.types import Demonstration, Problem, digest
 from tasks.pages import cards as written
 from tasks.pages import page, plots
 from tasks.pages.flowchart import flowchart
-from tasks.pages.labels import CURVES, METRICS, NAMES, SERIES, TRAINED, name_of
+from tasks.core.labels import CURVES, METRICS, NAMES, SERIES, TRAINED, name_of
 from tasks.pages.render import Macros
 from tasks.runtime.stage import OUT, Stage, graph
 from tasks.storage import tables

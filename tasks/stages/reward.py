@@ -6,14 +6,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import torch
 from safetensors.torch import save_file
-from torch import Tensor, nn
+from torch import nn
 
 from synth.knowledge.kb import Passage
 from synth.types import Message, PreferencePair, Problem, digest, seed_for
@@ -29,22 +28,22 @@ from tasks.planning.settings import Optimizer, Sampling
 from tasks.runtime.stage import Stage
 from tasks.runtime.train_loop import Curve, drive, make_repeatable, optim, shuffled, together
 from tasks.storage import tables
-from training.learner.learner import Learner, score, token_stats
+from training.learner.learner import Learner
 from training.learner.loop import Round
-from training.learner.pack import Row, pack, split
-from training.learner.rows import pair_rows, prompt_ids
+from training.learner.pack import Row, pack
+from training.learner.rows import prompt_ids
 from training.model.model import load_model, n_parameters, save_model
 from training.model.render import Renderer
 from training.preference.objective import columns_of
 from training.preference.reward_metrics import best_of, measures, over_optimised
-from training.preference.reward_model import RewardObjective, features, new_reward_model, reward_of
+from training.preference.reward_model import RewardObjective, new_reward_model
+from training.preference.reward_rows import VERDICT, RewardRows
 from training.rollout.opening import Opening
 from training.rollout.play import Player
 from training.rollout.torch_sampler import TorchSampler
 from training.types import Rollout
 
 PROVIDES: set[str] = set()
-VERDICT = "good"  # without a head the reward of a conversation is the log-odds of this word after it
 
 
 def reward(
@@ -113,7 +112,7 @@ def reward(
         model, tokenizer = new_reward_model(
             stage.input("sft", "model"), outputs, dtype=dtype, device=device, seed=seed, longest=max_length
         )
-    judge = _Judge(Renderer(tokenizer), scorer, max_length, device, tokens_per_microbatch)
+    judge = RewardRows(Renderer(tokenizer), scorer, max_length, device, tokens_per_microbatch)
     scalars = columns("reward", sides["train"], columns_of(loss)) if columns_of(loss) else {}
     train, valid = judge.rows(sides["train"], scalars), judge.rows(sides["valid"], {})
     too_long(stage, len(sides["train"]) - len(train) // 2, len(sides["train"]), "pairs", max_length)
@@ -195,58 +194,6 @@ def by_source(pairs: Sequence[PreferencePair], rows: Sequence[Row], rewards: np.
     }
 
 
-class _Judge:
-    """Pairs as rows, and the rewards of rows, with a head or without."""
-
-    def __init__(self, renderer: Renderer, scorer: Any, max_length: int, device: str, budget: int) -> None:
-        self.renderer, self.scorer, self.max_length, self.device, self.budget = (
-            renderer,
-            scorer,
-            max_length,
-            device,
-            budget,
-        )
-        self.read: Callable = token_stats if scorer is None else scorer.read
-
-    def rows(self, pairs: Iterable[PreferencePair], scalars: Mapping[str, Mapping[str, float]]) -> list[Row]:
-        """Rows 2i and 2i + 1. Without a head each ends with the verdict's first token, which alone is trainable."""
-        pairs = list(pairs)
-        rows, _ = pair_rows(self.renderer, pairs, self.max_length - (self.scorer is None))
-        rows = [replace(r, scalars=scalars[pairs[r.group].id]) for r in rows] if scalars else rows
-        return [self.dress(r) for r in rows]
-
-    def lengths(self, pairs: Iterable[PreferencePair]) -> np.ndarray:
-        """[R] tokens of the answers of `rows`."""
-        rows, _ = pair_rows(self.renderer, pairs, self.max_length - (self.scorer is None))
-        return np.array([int(r.trainable.sum()) for r in rows])
-
-    def dress(self, row: Row) -> Row:
-        """A row as the model reads it."""
-        if self.scorer is not None:
-            return row
-        verdict = self.renderer.encode(VERDICT)[:1]
-        ids = np.concatenate([row.ids, verdict])
-        return replace(row, ids=ids, trainable=np.arange(len(ids)) == len(row.ids), columns={})
-
-    def fit(
-        self, model: nn.Module, rows: Sequence[Row], pairs: Sequence[PreferencePair], marks: Mapping[str, np.ndarray]
-    ) -> tuple:
-        """Features [N, d] of the rows' last tokens and their ratings [N, k]."""
-        with torch.no_grad():
-            states = [
-                features(model, part)[0].double().cpu().numpy()
-                for part in split(pack(rows, device=self.device), self.budget)
-            ]
-        return np.concatenate(states), np.stack([marks[pairs[r.group].id][i % 2] for i, r in enumerate(rows)])
-
-    def rewards(self, model: nn.Module, rows: Sequence[Row]) -> np.ndarray:
-        """[R] rewards of rows."""
-        batch = pack(rows, device=self.device)
-        stats = score(model, batch, tokens_per_microbatch=self.budget, read=self.read)
-        r: Tensor = reward_of(stats, batch) if self.scorer is None else self.scorer.reward(stats, batch)
-        return r.double().cpu().numpy()
-
-
 def _save(
     stage: Stage, trained: nn.Module, model: nn.Module, tokenizer: Any, head: Any, attributes: Sequence[str]
 ) -> None:
@@ -314,7 +261,7 @@ def _player(
 
 def _best_of(
     stage: Stage,
-    judge: _Judge,
+    judge: RewardRows,
     model: nn.Module,
     player: Player,
     problems: Sequence[Problem],

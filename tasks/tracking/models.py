@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tasks.planning.config import read_yaml
+from tasks.core.config import read_yaml
 from tasks.runtime.stage import file_digest, graph
 
 KEY = "espalier.identity"  # tag of a model: the identity of the output that it is

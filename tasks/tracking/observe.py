@@ -513,7 +513,7 @@ def curves(root: Path, result: Mapping[str, Any], page: Path) -> list[str]:
         raise UserError(f"MLflow at {uri(root)}: {problem}; the page is at {page}")
     from mlflow.entities import Metric
 
-    from tasks.pages.labels import CURVES
+    from tasks.core.labels import CURVES
 
     ship, lines = Shipping(root), []
     for group in result["groups"]:

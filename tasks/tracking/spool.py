@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tasks.planning.config import read_yaml
+from tasks.core.config import read_yaml
 from tasks.runtime import process
 from tasks.runtime.stage import Stage, graph, load
 from tasks.storage import commit, faults, state

@@ -15,7 +15,7 @@ from flows.overrides import merged, of_profile, overrides
 from tasks.core.errors import UserError
 from tasks.core.paths import CODE
 from tasks.planning import plan
-from tasks.planning.config import read_yaml
+from tasks.core.config import read_yaml
 from tasks.runtime import dvc
 from tasks.storage import commit
 

@@ -15,7 +15,7 @@ from flows.cli.completion import SCRIPTS, words
 from flows.cli.run import _table, seconds
 from tasks.core.errors import UserError
 from tasks.core.paths import CODE
-from tasks.planning.config import read_yaml
+from tasks.core.config import read_yaml
 from tasks.planning.resolve import check_params, read_recipe, resolve, yaml_files
 from tasks.planning.schema import recipe_schema, schema
 

@@ -7,7 +7,7 @@ import pytest
 
 from flows import cli
 from tasks.planning import pieces, plan
-from tasks.planning.config import read_yaml
+from tasks.core.config import read_yaml
 from tasks.runtime.stage import Stage, load
 
 SUMS = [(a, b) for a in range(10) for b in range(10)]

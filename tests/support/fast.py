@@ -2,7 +2,7 @@
 of the files, so that the workers end together.
 
 Both read `times.txt` beside this file: seconds of one core that the functions took, where a core is what they use. Left
-out of --fast are the tests marked `slow` or `engine` and the functions whose first and last case took over half a second.
+out of --fast are the tests marked `slow` or `engine` and the functions whose first and last case took over 0.3 seconds.
 Files that take long begin first: a worker that begins such a one last keeps the others waiting. Every package keeps most of
 its tests under --fast; CI runs everything.
 
@@ -18,7 +18,7 @@ import pytest
 
 TIMES = Path(__file__).with_name("times.txt")
 CASES = 2  # of one function
-QUICK = 0.5  # seconds
+QUICK = 0.3  # seconds
 WORTH = 1.0  # seconds of all cases from which on a function is written down
 HEAD = """\
 # Seconds of one core of all cases of a test function, of its first and last case, and its name (tests/support/fast.py).

@@ -1,4 +1,4 @@
-"""Requests that come one by one, each answered by a call, with notes of one's own in place of the conversation.
+"""Requests that come one by one, each answered by a call, with notes of your own in place of the conversation.
 Problems of the family chained_requests.
 
 PARL-MT, 2025, "PARL-MT: Learning to Call Functions in Multi-Turn Conversation with Progress Awareness" (arXiv

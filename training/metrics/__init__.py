@@ -50,6 +50,14 @@ class MetricPiece(Protocol):
 Metric = dict[str, float]
 
 
+def half_width(values: np.ndarray, level: float = 0.95) -> np.ndarray:
+    """[seeds, ...], two seeds or more -> [...]: half of Student's two-sided interval of the mean over seeds."""
+    from scipy.special import stdtrit
+
+    n = len(values)
+    return stdtrit(n - 1, (1 + level) / 2) * values.std(0, ddof=1) / math.sqrt(n)
+
+
 def interval(
     values: Sequence[float], *, level: float = 0.95, resamples: int = 2000, seed: int = 0, shares: bool = False
 ) -> Metric:

@@ -1,7 +1,7 @@
 """Multiple choice, scored by how likely the model finds each choice as what comes next; nothing is sampled.
 
 The layouts of ARC (Clark et al. 2018, arXiv 1803.05457), HellaSwag (Zellers et al. 2019, arXiv 1905.07830), MMLU
-(Hendrycks et al. 2020, arXiv 2009.03300), and rows of one's own: a question, a list of choices, and which is right.
+(Hendrycks et al. 2020, arXiv 2009.03300), and rows of your own: a question, a list of choices, and which is right.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from synth.types import Demonstration, Message, Problem
 from tasks.pages import cards as written
 from tasks.pages import page, plots
 from tasks.pages.flowchart import flowchart
-from tasks.pages.labels import TRAINED
+from tasks.core.labels import TRAINED
 from tasks.runtime.stage import Stage
 from tasks.stages.report import DATA, chosen, headline, report
 from tasks.storage import tables

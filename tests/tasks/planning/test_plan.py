@@ -11,7 +11,7 @@ import pytest
 from docs.generators import methods
 from tasks.core.errors import UserError
 from tasks.planning import code, parts, plan, resolve
-from tasks.planning.config import parse, read_yaml
+from tasks.core.config import parse, read_yaml
 
 STAGE = """
 from tasks.planning.pieces import Piece, Pieces
@@ -484,3 +484,8 @@ def test_a_parser_that_fails_for_nothing_is_asked_again(monkeypatch, times):
     else:
         with pytest.raises(SystemError):
             code.parse("x = 1")
+
+
+def test_what_re_runs_nothing_when_it_is_edited_is_there():
+    missing = [name for name in code.PLUMBING if not (code.CODE / name).exists()]
+    assert not missing, f"PLUMBING names files that are gone: {missing}"

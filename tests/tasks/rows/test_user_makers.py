@@ -1,4 +1,4 @@
-"""`espalier pairs FILE`: pairs of one's own conversations, by the makers that need a model, against an endpoint on a
+"""`espalier pairs FILE`: pairs of your own conversations, by the makers that need a model, against an endpoint on a
 real socket."""
 
 import json

@@ -162,7 +162,7 @@ def test_runs_traces_and_models_live_in_postgresql_and_s3(services, mlflow, tmp_
 
 
 def test_dvc_pushes_to_s3_and_another_clone_pulls(services, tmp_path):
-    """The commands of the guide; the endpoint is that of a server of one's own."""
+    """The commands of the guide; the endpoint is that of a server of your own."""
     _, s3, store = services
     one, two = tmp_path / "one", tmp_path / "two"
     one.mkdir()
