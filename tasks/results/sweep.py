@@ -195,6 +195,7 @@ def _one(
     stop: threading.Event,
 ) -> str:
     """One value in a worktree: why it failed, "" where it did not."""
+    code = 0
     for _ in range(TRIES):
         lines: list[str] = []
         with log.open("a", encoding="utf-8") as out:
