@@ -56,6 +56,8 @@ def clean(args: argparse.Namespace) -> int:
         print(f"  reviews: a person had decided about {card['reviewed']:,} of these pairs")
     print(f"wrote {', '.join(f'{n}.jsonl' for n in FILES)}, card.json and index.html to {out}")
     if counts["asked"]:
-        again = f"espalier clean {args.file} --out {out} --reviews data/reviews.jsonl"
-        print(f"Look next:  espalier review {out / 'asked.jsonl'}   then `{again}`")
+        to = args.reviews or Path("data/reviews.jsonl")
+        again = f"espalier clean {args.file} --out {out} --reviews {to}"
+        there = f" --to {args.reviews}" if args.reviews else ""
+        print(f"Look next:  espalier review {out / 'asked.jsonl'}{there}   then `{again}`")
     return 0

@@ -41,6 +41,8 @@ def rows(
         return _loaded(where, [path], split)
     if path.is_dir() and (path / "dataset_info.json").exists() or (path / "dataset_dict.json").exists():
         return _saved(where, path, split)
+    if is_cleaned(path):
+        return _lines([path / "cleaned.jsonl"])
     if path.is_dir():
         files = sorted(p for p in path.rglob("*") if p.is_file() and p.suffix in (*LINES, *KINDS))
         kinds = {("lines" if p.suffix in LINES else p.suffix) for p in files}
@@ -56,6 +58,11 @@ def rows(
     if where.count("/") == 1 and not where.startswith((".", "/")) and not path.suffix:
         return _hub(where, split, config, revision)
     raise UserError(f"{where} does not exist: give a file, a folder, or the name of a dataset on the Hub as owner/name")
+
+
+def is_cleaned(folder: Path) -> bool:
+    """Whether a folder is one that `espalier clean` wrote: of it, what is to be trained on is read."""
+    return (folder / "cleaned.jsonl").is_file() and (folder / "removed.jsonl").is_file()
 
 
 def reader_of(where: str, *, columns: str = "", scale: str = "", limit: int = 200_000) -> Reader:

@@ -83,7 +83,7 @@ class Entry:
     def is_cleaned(self, stage: Stage) -> bool:
         """Whether the entry is a folder that `espalier clean` wrote."""
         folder = stage.root / self.path
-        return (folder / "cleaned.jsonl").is_file() and (folder / "removed.jsonl").is_file()
+        return files.is_cleaned(folder)
 
     def rows(self, stage: Stage) -> Iterator[files.Row | Quarantined]:
         """(place, row) of every row; places begin with the name of the file. Raises UserError where there is nothing to
@@ -91,8 +91,6 @@ class Entry:
         path = self.path
         if (stage.root / path).exists() or not _is_hub(path):
             path = str(stage.source(path))
-        if self.is_cleaned(stage):
-            path = str(Path(path) / "cleaned.jsonl")
         options = {"split": self.split, "config": self.config, "revision": self.revision}
         for item in files.rows(path, **options):
             if isinstance(item, Quarantined):

@@ -89,6 +89,14 @@ def test_mistakes_are_sentences(folder, capsys, words, sentence):
     assert not [p for p in folder.iterdir() if p.is_dir()]  # nothing is in the way of the same command, put right
 
 
+def test_what_clean_wrote_is_a_file_to_train_on(folder, capsys):
+    assert cli.main(["clean", "pairs.jsonl", "--out", "cleaned"]) == 0
+    made(folder, "--data", "cleaned")
+    kept = len((folder / "cleaned/cleaned.jsonl").read_text().splitlines())
+    assert f"dpo on {kept} preference pairs" in capsys.readouterr().out
+    assert read_yaml(folder / "cleaned-dpo/params.yaml")["set"]["preferences"]["files"] == ["data/cleaned"]
+
+
 def test_one_bad_row_at_the_top_does_not_hide_the_others(folder):
     with (folder / "chats.jsonl").open("r+") as f:
         rest = f.read()
