@@ -25,7 +25,7 @@ from typing import Any
 
 from synth.types import digest
 from tasks.core.errors import TRANSIENT, UserError
-from tasks.planning.config import parse
+from tasks.core.config import parse
 from tasks.results import curves, curves_page, snapshots
 from tasks.runtime import dvc, process
 from tasks.storage import state
