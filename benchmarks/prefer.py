@@ -1,0 +1,93 @@
+"""Which `prefer` teaches? Variants of the stage from one SFT model, a minute or less each: `python -m benchmarks.prefer`.
+
+Protocol:
+- Of a seed the data stages, `sft`, `preferences` and `clean` run once and are kept below --root; each variant of VARIANTS
+  is the stage `prefer` alone, everything else the default of the project. Without `--variants` all run.
+- Asked: the first N_QUESTIONS held-out questions and PER_FAMILY held-out problems of each verifiable family, SAMPLES
+  samples each at temperature 1 with the same random numbers for all variants.
+- CHOOSE are the seeds that variants may be chosen on, CONFIRM those on which a chosen one is run once. Chosen on seed 0:
+  `sampled, 80 steps`. The claim to be confirmed: at least 6 points of pass@1 over SFT.
+- Every score is kept in benchmarks/runs/prefer/<seed>.jsonl, a line for each variant, whatever it shows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks.learning import Seed, by_family, played
+from training.metrics.pass_at_k import pass_at_k
+
+CHOOSE, CONFIRM = (0,), (1, 2, 3)
+N_QUESTIONS, PER_FAMILY, SAMPLES = 200, 24, 4
+RUNS = Path(__file__).resolve().parent / "runs" / "prefer"
+BEFORE = ("kb", "questions", "problems", "demonstrations", "sft", "preferences", "clean")
+SAMPLED = {"pairs": "sampled"}
+VARIANTS: dict[str, dict[str, Any]] = {  # knobs of the stage in the place of its defaults
+    "shipped": {},
+    "clean, lr 5e-4": {"optimizer": {"lr": 5e-4}},
+    "clean, lr 5e-4, next-token loss 0.2": {"optimizer": {"lr": 5e-4}, "sft_weight": 0.2},
+    "clean, lr 5e-4, next-token loss 1": {"optimizer": {"lr": 5e-4}, "sft_weight": 1.0},
+    "sampled, 40 steps": {"optimizer": {"lr": 1e-3}, "rounds": [SAMPLED], "steps": 40},
+    "sampled, 80 steps": {"optimizer": {"lr": 1e-3}, "rounds": [SAMPLED]},
+    "sampled, 80 steps, lr 2e-3": {"optimizer": {"lr": 2e-3}, "rounds": [SAMPLED]},
+    "sampled, 80 steps, renewed every 20": {"optimizer": {"lr": 1e-3}, "rounds": [{**SAMPLED, "every": 20}]},
+    "clean, then sampled, renewed every 10": {
+        "optimizer": {"lr": 1e-3},
+        "rounds": [{"steps": 40}, {**SAMPLED, "renew": True, "every": 10}],
+    },
+}
+
+
+def measured(here: Seed, model: Path) -> dict[str, Any]:
+    """What a model is right in: scores of every sample, of the questions and of the families."""
+    questions = here.problems("questions", "test")[:N_QUESTIONS]
+    families = [p for f in by_family(here.problems("problems", "test")).values() for p in f[:PER_FAMILY]]
+    return {
+        "questions": played(here.player(model), questions, SAMPLES, here.seed),
+        "families": played(here.player(model), families, SAMPLES, here.seed),
+    }
+
+
+def pass1(case: dict[str, Any], family: str = "") -> float:
+    scores = [s for s, f in zip(case["scores"], case["families"], strict=True) if family in ("", f)]
+    return pass_at_k(scores, ks=[1], resamples=1)["pass@1"]["mean"]
+
+
+def variant(here: Seed, name: str) -> tuple[Path, float]:
+    """The model of a variant, and the CPU seconds that the stage took."""
+    if name == "sft":
+        return here.root / "artifacts" / "sft" / "model", 0.0
+    knobs = dict(VARIANTS[name])
+    if "optimizer" in knobs:
+        knobs["optimizer"] = {**here.params("prefer")["optimizer"], **knobs["optimizer"]}
+    side, begun = here.beside(f"prefer {list(VARIANTS).index(name)}", "sft", "clean"), time.process_time()
+    return here.run("prefer", side, **knobs) / "model", time.process_time() - begun
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--seeds", type=int, nargs="*", default=[*CHOOSE])
+    parser.add_argument("--variants", nargs="*", default=list(VARIANTS), choices=VARIANTS, metavar="NAME")
+    parser.add_argument("--root", type=Path, required=True, help="where the runs lie; a later call goes on there")
+    args = parser.parse_args()
+    for seed in args.seeds:
+        here = Seed(seed, args.root / str(seed))
+        for stage in BEFORE:
+            here.run(stage)
+        RUNS.mkdir(parents=True, exist_ok=True)
+        for name in ("sft", *args.variants):
+            model, cpu = variant(here, name)
+            found = {"seed": seed, "variant": name, "cpu_seconds": round(cpu, 1), **measured(here, model)}
+            with (RUNS / f"{seed}.jsonl").open("a", encoding="utf-8") as f:
+                f.write(json.dumps(found) + "\n")
+            families = found["families"]
+            each = ", ".join(f"{k} {pass1(families, k):.3f}" for k in sorted(set(families["families"])))
+            print(f"seed {seed}  {name}: {pass1(found['questions']):.3f}  ({each}; {cpu:.0f} CPU s)", flush=True)
+
+
+if __name__ == "__main__":
+    main()
