@@ -120,9 +120,10 @@ def _devices() -> None:
     else:
         print(f"gpu       none that this torch ({torch.__version__}) can use; the profile cpu needs none")
     print(f"threads   {torch.get_num_threads()} (a profile fixes its own)")
-    from tasks.runtime.train_loop import compiled
+    from tasks.runtime.train_loop import compiled, multiplied
 
     print(f"compiled  {compiled()}")
+    print(f"products  {multiplied()}")
 
 
 def _features() -> str:

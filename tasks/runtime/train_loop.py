@@ -27,6 +27,7 @@ from training.learner.learner import Learner, Optim
 from training.learner.loop import Round, run
 from training.learner.profile import MEASURED, reached
 from training.learner.world import ONE, World, join
+from training.model import products
 from training.model.native.build import turn_off, why_not
 
 WATCHED = 10.0  # seconds of steps that make one task
@@ -78,11 +79,17 @@ def optim(optimizer: Optimizer, steps: int, *, final: float = 0.1) -> Optim:
 def without_compiled(why: str) -> None:
     """Models run by torch alone in this process, for this reason."""
     turn_off(why)
+    products.turn_off()
 
 
 def compiled() -> str:
     """What of the models runs compiled on this machine's CPU, or why nothing does."""
     return f"nothing: {why}" if (why := why_not()) else "layers and decoding of small models on the CPU"
+
+
+def multiplied() -> str:
+    """What large float32 products of this machine's CPU are given to."""
+    return ", ".join(f"{kind} {way}" for kind, way in products.chosen().items())
 
 
 class Curve:

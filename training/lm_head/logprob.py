@@ -25,6 +25,8 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
+from training.model import products
+
 _FLOOR = -1e4  # exp(-1e4) is 0 in every float type
 _CACHED = 1 << 18  # elements of a block of rows whose passes follow each other while it lies in the processor's cache
 
@@ -333,20 +335,23 @@ def product(a: Tensor, b: Tensor) -> Tensor:
     """a @ b in float32, for operands of any type."""
     if a.is_cuda and a.dtype != torch.float32:
         return torch.mm(a, b, out_dtype=torch.float32)
-    return a.detach().float() @ b
+    return products.input_gradient(a.detach().float(), b)
 
 
-def add_product(to: Tensor, a: Tensor, b: Tensor, beta: int) -> None:
-    """to = beta to + a @ b in float32, for operands of any type; beta 0 does not look at what `to` held."""
-    if a.is_cuda and a.dtype != torch.float32:
-        torch.addmm(to, a, b, beta=beta, out_dtype=torch.float32, out=to)
+def add_product(to: Tensor, dz: Tensor, hidden: Tensor, beta: int) -> None:
+    """to = beta to + dz^T @ hidden in float32, for operands of any type; beta 0 does not look at what `to` held."""
+    if dz.is_cuda and dz.dtype != torch.float32:
+        torch.addmm(to, dz.T, hidden, beta=beta, out_dtype=torch.float32, out=to)
     else:
-        to.addmm_(a.detach().float(), b.detach().float(), beta=beta)
+        products.add_weight_gradient(to, dz.detach().float(), hidden.detach().float(), beta=beta)
 
 
 def logits(hidden: Tensor, matrix: Tensor, head: Head) -> Tensor:
     """[n, V] float32, a fresh buffer."""
-    z = product(hidden, matrix.T)
+    if hidden.is_cuda:
+        z = product(hidden, matrix.T)
+    else:
+        z = products.forward(hidden.detach().float(), matrix)
     if head.bias is not None:
         z += head.bias[: z.shape[1]].detach()
     if head.softcap is not None:
@@ -565,7 +570,7 @@ class Sums:
         if self.d_weight is not None:
             to = self._weight(self.d_weight, used)
             if unit is None:
-                add_product(to, dz.T, hidden, beta=int(self.added))
+                add_product(to, dz, hidden, beta=int(self.added))
             elif self.added:
                 to.addcmul_(product(dz.T, hidden), unit)
             else:

@@ -7,8 +7,9 @@ product, for which the rows of the query and key weights are laid so that the tw
 by side. The weights are copies, taken at `refresh`.
 
 The result is that of the model's own forward but for rounding: `FusedDecoder.of` compares the two on a probe, and gives
-None where they differ, for architectures that it does not know, for weights that are not float32 on a CPU, and for
-models so large that products outweigh all else. Then the model's own forward is used.
+None where they differ, for architectures that it does not know, for weights that are not float32 or bfloat16 on a CPU,
+and for models larger than were ever measured. Then the model's own forward is used. Of a bfloat16 model the products
+alone are in bfloat16, as the learner's are (training/model/native/layers.py).
 """
 
 from __future__ import annotations
@@ -19,10 +20,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from training.model import products
 from training.model.attention import PackedRows
 from training.model.kv_cache import CachedRows
 from training.model.model import hidden_states
+from training.model.native.build import library
 from training.model.native.layers import body, rotations, usable
+
+# parameters of a float32 model: of more, copies of the weights cost what larger operations gain (`make
+# bench-crossover`). Of bfloat16 the gain is in what is not rounded, and in logits.
+LARGEST = 1 << 26
 
 
 @dataclass(kw_only=True)
@@ -63,6 +70,12 @@ class FusedDecoder:
         """None where the model's own forward has to be used."""
         if not usable(model):
             return None
+        # without compiled layers a learner rounds more than products to bfloat16, and its sampler has to as well
+        if body(model).embed_tokens.weight.dtype == torch.float32:
+            if sum(p.numel() for p in model.parameters()) > LARGEST:
+                return None
+        elif library() is None:
+            return None
         decoder = FusedDecoder(model)
         return decoder if decoder.agrees() else None
 
@@ -76,25 +89,29 @@ class FusedDecoder:
             bias = None
             if a.q_proj.bias is not None:
                 bias = torch.cat([self._interleaved(a.q_proj.bias), self._interleaved(a.k_proj.bias), a.v_proj.bias])
+                bias = bias.detach().float()
             turn = None
             if hasattr(a, "q_norm"):
                 turn = torch.cat(
-                    [x.weight[self.order].expand(n, -1) for x, n in ((a.q_norm, self.heads), (a.k_norm, self.kv))]
+                    [
+                        x.weight[self.order].float().expand(n, -1)
+                        for x, n in ((a.q_norm, self.heads), (a.k_norm, self.kv))
+                    ]
                 )
             layers.append(
                 _Layer(
-                    before=layer.input_layernorm.weight.clone(),
+                    before=_float(layer.input_layernorm.weight),
                     qkv=_product([q, k, a.v_proj.weight]),
                     bias=bias,
                     turn=turn,
                     out=_product([a.o_proj.weight]),
-                    after=layer.post_attention_layernorm.weight.clone(),
+                    after=_float(layer.post_attention_layernorm.weight),
                     up=_product([m.gate_proj.weight, m.up_proj.weight]),
                     down=_product([m.down_proj.weight]),
                 )
             )
         self.layers = layers
-        self.embedding, self.norm = self.body.embed_tokens.weight.clone(), self.body.norm.weight.clone()
+        self.embedding, self.norm = self.body.embed_tokens.weight.clone(), _float(self.body.norm.weight)
 
     def _interleaved(self, w: Tensor) -> Tensor:
         """[heads D, ...] with the rows of each head in the order of `order`."""
@@ -134,7 +151,7 @@ class FusedDecoder:
             }
             out |= {f"{at}{name}.weight": w for name, w in rest.items()}
         prefix = f"{self.model.base_model_prefix}."
-        return {prefix + name: w for name, w in out.items()}
+        return {prefix + name: w.to(self.embedding.dtype) for name, w in out.items()}
 
     @torch.no_grad()
     def agrees(self) -> bool:
@@ -146,7 +163,8 @@ class FusedDecoder:
         for part in (ids[None, :6], ids[None, 6:]):
             got.append(self(part, cache.begin(part.shape[1]), cache)[0])
             cache.advance()
-        return torch.allclose(torch.cat(got), want, atol=1e-4 * float(want.abs().max()), rtol=0)
+        near = 1e-4 if want.dtype == torch.float32 else 0.05
+        return torch.allclose(torch.cat(got), want, atol=near * float(want.abs().max()), rtol=0)
 
     def _turned(self, position: Tensor) -> Tensor:
         """[N, 1, D/2] complex: the angles of positions [N]."""
@@ -161,11 +179,11 @@ class FusedDecoder:
     def __call__(self, ids: Tensor, position: Tensor, cache: CachedRows) -> Tensor:
         (rows, n), h, g, d = ids.shape, self.heads, self.kv, self.d
         turn = self._turned(position.reshape(-1))
-        x = self.embedding.index_select(0, ids.reshape(-1))
+        x = self.embedding.index_select(0, ids.reshape(-1)).float()
         width = (x.shape[1],)
         for i, layer in enumerate(self.layers):
             normed = F.rms_norm(x, width, layer.before, self.eps)
-            qkv = torch.mm(normed, layer.qkv) if layer.bias is None else torch.addmm(layer.bias, normed, layer.qkv)
+            qkv = products.input_gradient(normed, layer.qkv, layer.bias)
             qkv = qkv.view(-1, h + 2 * g, d)
             qk = qkv[:, : h + g]
             if layer.turn is not None:
@@ -177,10 +195,15 @@ class FusedDecoder:
             )
             v = qkv[:, h + g :].view(rows, n, g, d).transpose(1, 2)
             y = cache.attend(i, qk[:, :h], qk[:, h:], v, self.scale)
-            x = torch.addmm(x, y.reshape(len(x), -1), layer.out)
-            gate, up = torch.mm(F.rms_norm(x, width, layer.after, self.eps), layer.up).chunk(2, -1)
-            x = torch.addmm(x, F.silu(gate).mul_(up), layer.down)
-        return F.rms_norm(x, width, self.norm, self.eps).view(rows, n, -1)
+            x = products.input_gradient(y.reshape(len(x), -1), layer.out, add=x)
+            gate, up = products.input_gradient(F.rms_norm(x, width, layer.after, self.eps), layer.up).chunk(2, -1)
+            x = products.input_gradient(F.silu(gate).mul_(up), layer.down, add=x)
+        return F.rms_norm(x, width, self.norm, self.eps).view(rows, n, -1).to(self.embedding.dtype)
+
+
+def _float(w: Tensor) -> Tensor:
+    """A copy in float32."""
+    return w.detach().to(torch.float32, copy=True)
 
 
 def _product(weights: list[Tensor]) -> Tensor:

@@ -26,6 +26,7 @@ from torch import Tensor, nn
 
 from synth.types import Sampling
 from training.lm_head.logprob import blocks
+from training.model import products
 from training.model.router import replay_of
 from training.model.decoder import FusedDecoder
 from training.model.kv_cache import CachedRows
@@ -44,6 +45,7 @@ SLOTS = {
 }  # a decoding step of a small model on a CPU is bound by the number of operations, not by their rows
 _PREFILL = 16384  # tokens of prompts in one pass
 _LOGITS = 1 << 18  # elements of logits worked off together
+_ROWS = 64  # and rows that the head's weight, where it is large, is read once for
 _FLOOR = -1e4
 
 
@@ -65,6 +67,7 @@ class TorchSampler:
     graphs: bool = True
     decoder: FusedDecoder | None = field(default=None, init=False, repr=False)
     turns: TurnDecoder | None = field(default=None, init=False, repr=False)
+    head: Tensor | None = field(default=None, init=False, repr=False)  # [V, d] where it is no weight of the model
     _known: bool = field(default=False, init=False, repr=False)
 
     def open(self, prompts: Sequence[np.ndarray], seeds: Sequence[int], edits: Sequence[Edit | None] = ()) -> Session:
@@ -85,6 +88,15 @@ class TorchSampler:
                 self.turns.refresh()
         else:
             self.decoder = self.turns = None
+        weight = head_weight(self.model)
+        # float32 logits on a CPU, as the learner's: rounded to bfloat16 they would lie 0.1 apart
+        half = weight.is_cpu and weight.dtype == torch.bfloat16
+        self.head = weight.detach().float() if half else None
+
+    def logits(self, last: Tensor) -> Tensor:
+        """Of hidden states [n, d]: [n, V]."""
+        head = head_weight(self.model) if self.head is None else self.head
+        return products.forward(last.to(head.dtype), head)
 
     def weights(self) -> dict[str, Tensor]:
         """The weights that it samples with, under the names of the model's own parameters: copies where it works with
@@ -95,9 +107,9 @@ class TorchSampler:
     def logp(self, prompt: np.ndarray, ids: np.ndarray) -> np.ndarray:
         """[n] float32 log-probs at temperature 1 that the sampler, token by token as it samples, gives to the ids
         `said` [n]."""
-        session, head, out = Session(self, [prompt], [0]), head_weight(self.model), []
+        session, out = Session(self, [prompt], [0]), []
         for token in map(int, ids):
-            out.append(torch.log_softmax((session.last @ head.T).float(), -1)[0, token])
+            out.append(torch.log_softmax(self.logits(session.last).float(), -1)[0, token])
             session.last = self.forward(
                 torch.tensor([[token]], device=session.last.device), session.cache.begin(), session.cache
             )[:, 0]
@@ -299,7 +311,6 @@ class Session:
         """Sample the next turn of every alive conversation: at most `max_tokens` ids, ending with the end-of-turn id
         unless cut, or stopped by another id or by a string. Raises ValueError for choices and stops that cannot be."""
         n, limit, sampler, cache = len(self.rows), sampling.max_tokens, self.sampler, self.cache
-        head = head_weight(sampler.model)
         turn = _Turn(self, sampling)
         self._front(self.rows)
         if sampler.turns is not None and turn.plain and not self.edits:
@@ -314,7 +325,7 @@ class Session:
         cache.window(lo, hi)
         while True:
             rows = self.row_in[lo:hi]
-            token = turn.sample(self.last[lo:hi], head, rows)
+            token = turn.sample(self.last[lo:hi], rows)
             self.last[lo:hi] = self._step(token)
             over = turn.over[rows]
             gone = int(over.sum())
@@ -353,8 +364,9 @@ class _Turn:
 
     def __init__(self, session: Session, sampling: Sampling) -> None:
         sampler, device, n, limit = session.sampler, session.cache.device, len(session.seeds), sampling.max_tokens
-        self.sampling, self.version = sampling, sampler.version
-        self.ending = Ending.of(sampling, sampler.end_id, sampler.renderer, len(head_weight(sampler.model)))
+        self.sampling, self.version, self.logits = sampling, sampler.version, sampler.logits
+        self.vocabulary = len(head_weight(sampler.model))
+        self.ending = Ending.of(sampling, sampler.end_id, sampler.renderer, self.vocabulary)
         self.choices = None
         if sampling.choices and sampler.renderer is not None:  # `Ending.of` refuses choices without a renderer
             self.choices = ChoiceTree.of(sampling, sampler.renderer, device)
@@ -372,7 +384,7 @@ class _Turn:
         self.logp, self.entropy = (np.zeros((n, limit + 1), dtype=np.float32) for _ in range(2))
         self.why: dict[int, Stop] = {}
 
-    def sample(self, last: Tensor, head: Tensor, rows: np.ndarray) -> Tensor:
+    def sample(self, last: Tensor, rows: np.ndarray) -> Tensor:
         """The next ids [B] after the hidden states `last` [B, d] of `rows`; what has ended by them is over."""
         limit = self.sampling.max_tokens
         at = np.where(self.over[rows], limit, self.length[rows])
@@ -380,11 +392,12 @@ class _Turn:
         uniform = self.uniforms.index_select(0, index)
         node = self.node[torch.from_numpy(rows)]
         done = []
-        for part in blocks(len(rows), max(16, _LOGITS // len(head))):
-            logits = last[part] @ head.T
+        in_cache = max(16, _LOGITS // self.vocabulary)
+        for part in blocks(len(rows), max(_ROWS, in_cache)):
+            logits = self.logits(last[part])
             if self.choices:
                 logits = self.choices.cut(logits, node[part])
-            done.append(_draw(logits, self.sampling, uniform[part]))
+            done += [_draw(logits[few], self.sampling, uniform[part][few]) for few in blocks(len(logits), in_cache)]
         token, logp, entropy = (torch.cat(x) if len(done) > 1 else x[0] for x in zip(*done, strict=True))
         if self.choices:
             token, self.node[torch.from_numpy(rows)] = self.choices.step(node, token)

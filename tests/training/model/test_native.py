@@ -300,7 +300,8 @@ def test_what_it_does_not_know_is_left_to_the_model():
     assert layers.of(known) is None
     hook.remove()
     assert layers.of(known) is not None
-    assert layers.of(tiny.build().to(torch.bfloat16)) is None
+    assert layers.of(tiny.build().to(torch.bfloat16)) is not None
+    assert layers.of(tiny.build().double()) is None
     adapted_later = tiny.build()
     assert layers.of(adapted_later) is not None
     adapt(adapted_later, {"rank": 2})

@@ -12,6 +12,7 @@ from synth.types import Message, Problem, Sampling, Scored
 from training.learner.learner import Learner, Optim, nll, token_stats
 from training.learner.pack import Row, pack
 from training.model.attention import PackedRows
+from training.model.native.build import library
 from training.model.decoder import FusedDecoder
 from training.model.model import head_weight, hidden_states
 from training.model.render import Renderer
@@ -243,6 +244,20 @@ def test_decoders_of_three_architectures_and_their_weights(kind, more):
         )
 
 
+def test_a_bfloat16_model_samples_what_its_learner_recomputes():
+    """With compiled layers both multiply in bfloat16 and add up in float32; without, both are the model's own."""
+    source = TorchSampler(built("qwen3").bfloat16(), END)
+    out = play(source, PROMPTS, range(5), Sampling(max_tokens=20), TOLD)
+    assert (source.decoder is None) == (library() is None) and source.turns is None
+    assert {n: w.dtype for n, w in source.weights().items()} == {n: p.dtype for n, p in source.model.named_parameters()}
+    batch = pack([as_row(parts) for parts in out])
+    with torch.no_grad():
+        logp = token_stats(source.model, batch).logp
+    torch.testing.assert_close(
+        logp[batch.trainable], batch.columns["logp"][batch.trainable], atol=0.1 if library() is None else 0.02, rtol=0
+    )
+
+
 def test_what_the_decoder_does_not_know_is_left_to_the_model():
     class Adapted(torch.nn.Linear):
         pass
@@ -251,7 +266,7 @@ def test_what_the_decoder_does_not_know_is_left_to_the_model():
     adapted.model.layers[1].mlp.up_proj = Adapted(24, 40, bias=False)
     hooked.model.layers[0].register_forward_hook(lambda *_: None)
     wrong.model.layers[1].self_attn.scaling = 0.5  # nothing shows it but a probe
-    for model in (adapted, hooked, wrong, built("qwen3").bfloat16(), built("qwen3", hidden_act="gelu")):
+    for model in (adapted, hooked, wrong, built("qwen3").double(), built("qwen3", hidden_act="gelu")):
         assert FusedDecoder.of(model) is None
     source = TorchSampler(built("qwen3"), -1)
     source.open(PROMPTS, range(5))

@@ -78,7 +78,7 @@ def _compiled(cc: str, flags: list[str]) -> Path:
     if "clang" in told and "-fopenmp" in flags:
         raise OSError("its threads would be others than torch's")
     texts = [(FOLDER / name).read_text(encoding="utf-8") for name in BESIDE]
-    key = hashlib.sha256("\n".join([*texts, cc, told, *flags, _processor()]).encode()).hexdigest()[:16]
+    key = hashlib.sha256("\n".join([*texts, cc, told, *flags, processor()]).encode()).hexdigest()[:16]
     folder = user_cache_path("espalier")
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -103,7 +103,7 @@ def _compiled(cc: str, flags: list[str]) -> Path:
     return target
 
 
-def _processor() -> str:
+def processor() -> str:
     """What code for this very processor depends on."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()

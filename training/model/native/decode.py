@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
 from training.model.decoder import FusedDecoder
@@ -100,9 +101,9 @@ class TurnDecoder:
 
     @staticmethod
     def of(decoder: FusedDecoder | None) -> TurnDecoder | None:
-        """None without a compiler, and for models that are too large for it."""
+        """None without a compiler, for models that are too large for it, and for those that are not float32."""
         lib = library()
-        if lib is None or decoder is None or _size(decoder.model) > LARGEST:
+        if lib is None or decoder is None or decoder.embedding.dtype != torch.float32 or _size(decoder.model) > LARGEST:
             return None
         return TurnDecoder(decoder, lib)
 

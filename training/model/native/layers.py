@@ -7,8 +7,12 @@ for the backward pass: what enters both halves, the projections, the attention a
 activations are made again as their gradients are.
 
 Values and gradients are those of the model's own forward but for rounding (tests/training/model/test_native.py compares
-them in float64 too). `of` gives None for architectures that it does not know, weights that are not float32 on a CPU,
-hooked or adapted modules, very large models, and where there is no compiler: then the model's own forward is used.
+them in float64 too). `of` gives None for architectures that it does not know, weights that are not on a CPU, or of
+neither float32 nor bfloat16, hooked or adapted modules, very large models, and where there is no compiler: then the
+model's own forward is used.
+
+Of a bfloat16 model only the products are in bfloat16 (training/model/products.py): what lies between them, the states
+of a row through all layers included, is float32.
 """
 
 from __future__ import annotations
@@ -22,12 +26,13 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from training.model import products
 from training.model.attention import PackedRows, SharedRows, Spans, own_forward
 from training.model.native.build import library
 
 KNOWN = {"llama", "qwen2", "qwen3"}
 ROPES = {"default", "linear", "llama3"}  # whose angles depend on the position alone
-LARGEST = 1 << 26  # parameters: of more, products outweigh all else
+LARGEST = 1 << 30  # parameters: the largest that `make bench-crossover` measured
 _CHUNKS = 16  # CHUNKS of layers.c
 _MADE: weakref.WeakKeyDictionary[nn.Module, Layers | None] = weakref.WeakKeyDictionary()
 
@@ -39,7 +44,7 @@ def body(model: nn.Module) -> Any:
 
 def usable(model: nn.Module) -> bool:
     """Whether a model is one whose layers are known here, as it came from transformers: plain linear layers, no hooks,
-    biases of qkv alone, float32 on a CPU."""
+    biases of qkv alone, all float32 or all bfloat16 on a CPU."""
     base = body(model)
     c = getattr(base, "config", None)
     if (
@@ -50,6 +55,9 @@ def usable(model: nn.Module) -> bool:
     ):
         return False
     own, size = [model, base, base.embed_tokens, base.norm, base.rotary_emb], 0
+    dtype = base.embed_tokens.weight.dtype
+    if dtype not in (torch.float32, torch.bfloat16):
+        return False
     for layer in base.layers:
         a, m = layer.self_attn, layer.mlp
         inner = (a.q_proj, a.k_proj, a.v_proj, a.o_proj, m.gate_proj, m.up_proj, m.down_proj)
@@ -64,7 +72,7 @@ def usable(model: nn.Module) -> bool:
             return False
         for p in x._parameters.values():
             if p is not None:
-                if p.dtype != torch.float32 or not p.is_cpu:
+                if p.dtype != dtype or not p.is_cpu:
                     return False
                 size += p.numel()
     return size <= LARGEST
@@ -76,7 +84,8 @@ def rotations(model: nn.Module, top: int, known: int) -> tuple[Tensor, Tensor]:
     known."""
     reach, base = torch.arange(max(top, 2 * known, 256)), body(model)
     cos, sin = (
-        x[0, :, : x.shape[-1] // 2].contiguous() for x in base.rotary_emb(base.embed_tokens.weight[:1], reach[None])
+        x[0, :, : x.shape[-1] // 2].contiguous()
+        for x in base.rotary_emb(base.embed_tokens.weight[:1].float(), reach[None])
     )
     return cos, sin
 
@@ -108,7 +117,8 @@ class Layers:
         ids = torch.arange(1, 13) % body(model).config.vocab_size
         position, rows = torch.cat([torch.arange(7), torch.arange(5)]), PackedRows([7, 5])
         want = own_forward(model, ids, position, rows)
-        return torch.allclose(self(model, ids, position, rows), want, atol=1e-4 * float(want.abs().max()), rtol=0)
+        near = 1e-4 if want.dtype == torch.float32 else 0.05  # bfloat16 rounds each of a layer's results in the other
+        return torch.allclose(self(model, ids, position, rows), want, atol=near * float(want.abs().max()), rtol=0)
 
     def angles(self, model: nn.Module, position: Tensor) -> tuple[Tensor, Tensor]:
         """cos and sin [T, D/2] of positions [T]."""
@@ -120,13 +130,13 @@ class Layers:
     def __call__(self, model: nn.Module, ids: Tensor, position: Tensor, rows: PackedRows | SharedRows) -> Tensor:
         base = body(model)
         kernels = _Kernels(self, *self.angles(model, position), rows.spans, rows.longest)
-        x = base.embed_tokens(ids)
+        x = base.embed_tokens(ids).float()
         for layer in base.layers:
             if "forward" in vars(layer):  # `training.model.model.checkpointed_layers`
                 x = checkpoint(_layer, x, layer, kernels, use_reentrant=False, preserve_rng_state=False)
             else:
                 x = _layer(x, layer, kernels)
-        return _Norm.apply(x, base.norm.weight, kernels)
+        return _Norm.apply(x, base.norm.weight.float(), kernels).to(base.norm.weight.dtype)
 
 
 def _layer(x: Tensor, layer: Any, kernels: _Kernels) -> Tensor:
@@ -134,12 +144,12 @@ def _layer(x: Tensor, layer: Any, kernels: _Kernels) -> Tensor:
     qkv = (a.q_proj, a.k_proj, a.v_proj)
     return _Layer.apply(
         x,
-        layer.input_layernorm.weight,
+        layer.input_layernorm.weight.float(),
         torch.cat([p.weight for p in qkv]),
-        None if a.q_proj.bias is None else torch.cat([p.bias for p in qkv]),
-        *((a.q_norm.weight, a.k_norm.weight) if hasattr(a, "q_norm") else (None, None)),
+        None if a.q_proj.bias is None else torch.cat([p.bias for p in qkv]).float(),
+        *((a.q_norm.weight.float(), a.k_norm.weight.float()) if hasattr(a, "q_norm") else (None, None)),
         a.o_proj.weight,
-        layer.post_attention_layernorm.weight,
+        layer.post_attention_layernorm.weight.float(),
         torch.cat([m.gate_proj.weight, m.up_proj.weight]),
         m.down_proj.weight,
         kernels,
@@ -231,32 +241,33 @@ class _Layer(torch.autograd.Function):
     def forward(ctx, x, before, qkv_w, bias, wq, wk, out, after, up, down, kernels):
         k = kernels
         h, r1 = k.norm(x, before)
-        qkv = torch.mm(h, qkv_w.T) if bias is None else torch.addmm(bias, h, qkv_w.T)
+        qkv = products.forward(h, qkv_w, bias)
         qk, r = k.rotate(qkv, wq, wk)
         y, lse = k.attend(qk, qkv)
-        middle = torch.addmm(x, y, out.T)
+        middle = products.forward(y, out, add=x)
         h, r2 = k.norm(middle, after)
-        both = torch.mm(h, up.T)
+        both = products.forward(h, up)
         ctx.save_for_backward(x, before, qkv_w, wq, wk, out, after, up, down, r1, qkv, qk, r, y, lse, middle, r2, both)
         ctx.kernels, ctx.biased = k, bias is not None
-        return torch.addmm(middle, k.gate(both), down.T)
+        return products.forward(k.gate(both), down, add=middle)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx, dx):
         x, before, qkv_w, wq, wk, out, after, up, down, r1, qkv, qk, r, y, lse, middle, r2, both = ctx.saved_tensors
-        k, dx = ctx.kernels, dx.contiguous()
-        dboth, a = k.gate_back(both, torch.mm(dx, down))
-        d_down = torch.mm(dx.T, a)
-        dx, h, d_after = k.norm_back(middle, after, r2, torch.mm(dboth, up), dx)
-        d_up = torch.mm(dboth.T, h)
-        dqk, dqkv = k.attend_back(qk, qkv, y, lse, torch.mm(dx, out))
-        d_out = torch.mm(dx.T, y)
+        k, dx, dtype = ctx.kernels, dx.contiguous(), out.dtype
+        dboth, a = k.gate_back(both, products.input_gradient(dx, down))
+        d_down = products.weight_gradient(dx, a, dtype)
+        dx, h, d_after = k.norm_back(middle, after, r2, products.input_gradient(dboth, up), dx)
+        d_up = products.weight_gradient(dboth, h, dtype)
+        dqk, dqkv = k.attend_back(qk, qkv, y, lse, products.input_gradient(dx, out))
+        d_out = products.weight_gradient(dx, y, dtype)
         d_norms = k.rotate_back(qkv, wq, wk, r, dqk, dqkv)
         d_bias = dqkv.sum(0) if ctx.biased else None
-        dx, h, d_before = k.norm_back(x, before, r1, torch.mm(dqkv, qkv_w), dx)
+        dx, h, d_before = k.norm_back(x, before, r1, products.input_gradient(dqkv, qkv_w), dx)
         d_wq, d_wk = (None, None) if wq is None else d_norms
-        return dx, d_before, torch.mm(dqkv.T, h), d_bias, d_wq, d_wk, d_out, d_after, d_up, d_down, None
+        d_qkv = products.weight_gradient(dqkv, h, dtype)
+        return dx, d_before, d_qkv, d_bias, d_wq, d_wk, d_out, d_after, d_up, d_down, None
 
 
 class _Norm(torch.autograd.Function):
