@@ -1,9 +1,12 @@
 """The knob rl.teacher: what it may be, and one sentence for what it may not."""
 
+from pathlib import Path
+
 import pytest
 
 from tasks.core.errors import UserError
 from tasks.models.teachers import configured
+from tasks.planning.resolve import check_asked, check_params, resolve
 
 
 def test_a_name_is_a_teacher_and_a_list_is_several():
@@ -26,3 +29,17 @@ def test_a_name_is_a_teacher_and_a_list_is_several():
 def test_what_is_no_teacher_is_refused_in_a_sentence(given, said):
     with pytest.raises(UserError, match=said):
         configured(given)
+
+
+@pytest.mark.parametrize("given", ["models/big", [{"model": "models/big", "weights": {"countdown": 1.0}}]])
+def test_a_plan_takes_one_teacher_or_a_list(given):
+    def planned(teacher):
+        stages = resolve(check_params({"recipe": "gkd", "set": {"rl": {"teacher": teacher}}}, Path("params.yaml")))[0]
+        check_asked("gkd", stages)
+        return stages["rl"].value("teacher")
+
+    assert planned(given) == given
+    with pytest.raises(UserError, match="gkd needs a teacher .* or a list of them"):
+        planned("")
+    with pytest.raises(UserError, match="rl.teacher must be str or list"):
+        planned(3)
