@@ -148,6 +148,19 @@ def sqlite_tables(folder: Path) -> list[str]:
     return [str(path)]
 
 
+def csv_tables(folder: Path) -> list[str]:
+    (database,) = sqlite_tables(folder)
+    out = folder / "tables"
+    out.mkdir()
+    with sqlite3.connect(database) as db:
+        for table in ("capital", "river", "region", "country"):
+            rows = db.execute(f"SELECT * FROM {table}")
+            with (out / f"{table}.csv").open("w", newline="") as file:
+                csv.writer(file).writerows([[c[0] for c in rows.description], *rows])
+    db.close()
+    return [str(out)]
+
+
 def documents(folder: Path) -> list[str]:
     for type_, rows in things().items():
         (folder / "pages" / type_).mkdir(parents=True)
@@ -160,7 +173,7 @@ def documents(folder: Path) -> list[str]:
 
 KINDS = (
     *(csv_records, json_records, arrow_records, sheet_records),
-    *(csv_triples, jsonl_triples, rdf_triples, sqlite_tables, documents),
+    *(csv_triples, jsonl_triples, rdf_triples, sqlite_tables, csv_tables, documents),
 )
 
 
@@ -179,7 +192,7 @@ def base(request, tmp_path_factory) -> Path:
 @pytest.mark.parametrize("world", [["--closed-world"], ["--closed-world", "--levels", "3,4", "--depths", "2"]])
 def test_all_questions_are_proved_again(base: Path, world: list[str], capsys, tmp_path) -> None:
     out = tmp_path / "q"
-    assert main(["questions", "grow", "--kb", str(base / "kb"), "--out", str(out), "--n", "30", *world]) == 0
+    assert main(["questions", "grow", "--kb", str(base / "kb"), "--out", str(out), "--n", "60", *world]) == 0
     for file in ("questions.jsonl", "problems.parquet"):
         capsys.readouterr()
         assert main(["verify", str(out / file), "--kb", str(base / "kb")]) == 0
