@@ -85,9 +85,12 @@ def estimate(args: argparse.Namespace) -> int:
         f"of which {task.FREE:.0%} may be taken.\nEvery number is predicted: memory of the device with most, in GiB, and seconds of a step "
         f"whose rows are all as long as they may be."
     )
-    for title, which in (("The smallest that fits", 0), ("The quickest on all of them", 1)):
+    for title, chosen in (
+        ("The smallest that fits", [(small, stage, method) for small, _, stage, method in rows]),
+        ("The quickest on all of them", [(quick, stage, method) for _, quick, stage, method in rows]),
+    ):
         print(f"\n{title}")
-        print(_table([(r[which], r[2], r[3]) for r in rows]))
+        print(_table(chosen))
     print("\nTo copy (the smallest; all weights where they fit, else adapters):")
     for stage in stages:
         fits = next((s for s, _, n, _ in rows if n == stage and s is not None), None)

@@ -250,7 +250,8 @@ def _settings(root: Path) -> str:
 
     path = root / ".dvc" / "config.local"
     own = ConfigObj(str(path)) if path.exists() else ConfigObj()
-    own.setdefault("cache", {})["dir"] = str(snapshots.cache(root))
+    cache: Any = own.setdefault("cache", {})
+    cache["dir"] = str(snapshots.cache(root))
     own.filename = None
     return "\n".join(own.write() or []) + "\n"
 
