@@ -12,6 +12,7 @@ import contextlib
 import io
 import json
 import os
+import platform
 import random
 import sys
 import tempfile
@@ -21,6 +22,7 @@ from pathlib import Path
 HERE = Path(__file__).parents[1]
 sys.path[:0] = [str(HERE), str(HERE / "tests" / "support")]
 
+import numpy as np  # noqa: E402
 import grid  # noqa: E402
 import toy  # noqa: E402
 
@@ -73,7 +75,28 @@ def main() -> None:
     runs = [one(args.values, args.kills, args.workers, seed) for seed in range(args.runs)]
     print(json.dumps(runs, indent=1))
     command = f"python -m benchmarks.sweep --values {args.values} --kills {args.kills} --runs {args.runs}"
-    RESULT.write_text(json.dumps({"command": command, "workers": args.workers, "runs": runs}, indent=1) + "\n")
+    rows = [
+        {
+            "case": f"{args.values} values on {args.workers} workers, {args.kills} killed once",
+            "metric": metric,
+            "value": float(np.median([r[key] for r in runs])),
+            "unit": unit,
+            "better": better,
+            "low": float(min(r[key] for r in runs)),
+            "high": float(max(r[key] for r in runs)),
+            "n": len(runs),
+            "device": f"{os.cpu_count()} CPU cores",
+            "versions": {"python": platform.python_version()},
+            "command": command,
+            "peers": {},
+            "ratio_to_best_peer": None,
+        }
+        for metric, key, unit, better in (
+            ("experiments with the right bytes", "right", "experiments", "higher"),
+            ("clock", "seconds", "s", "lower"),
+        )
+    ]
+    RESULT.write_text(json.dumps(rows, indent=1) + "\n")
     good = {"code": 0, "experiments": args.values, "right": args.values, "left": 0, "clean": True}
     if bad := [r for r in runs if {k: r[k] for k in good} != good]:
         sys.exit(f"{len(bad)} of {len(runs)} sweeps lost something: {bad}")

@@ -75,7 +75,7 @@ def named(text: str, question: str) -> str:
         units |= {unit.lower() for unit in units if len(unit) > 3} | {
             unit.capitalize() for unit in units if len(unit) > 3
         }
-        units |= {"%", "percent"} if re.search(r"percent|%", question, re.IGNORECASE) else set()
+        units |= {"%", "percent"} if re.search(r"percent|\bin %", question, re.IGNORECASE) else set()
         return match[1] if match[2] in units else text
     return text
 

@@ -7,6 +7,7 @@ import copy
 import inspect
 import math
 import re
+import sys
 import typing
 from functools import partial
 from pathlib import Path
@@ -47,6 +48,11 @@ def modules():
     for folder in FOLDERS:
         for name in files(folder):
             yield folder, module(folder, name), name
+
+
+def pays_steps(f):
+    """Whether it reads what worlds of numbers say of their steps."""
+    return getattr(sys.modules[f.func.__module__], "STEPS", False)
 
 
 def variants(*folders):
@@ -474,14 +480,16 @@ def test_a_schedule_gives_whole_numbers_that_a_turn_can_have(f, _):
 
 @pytest.mark.parametrize(("f", "_"), variants("group_transform"))
 def test_a_guide_keeps_groups_and_never_touches_what_needs_no_help(f, _):
-    given = toy.groups(REWARDS)
+    seen = {"factors": [[0.0, 1.0], [1.0, 0.0]], "observation": [[0.0, 1.0], [1.0, 0.0]]}  # of worlds of numbers
+    more = {"extras": [[seen] * len(r) for r in REWARDS]} if pays_steps(f) else {}
+    given = toy.groups(REWARDS, **more)
     out = f(given, toy.RolloutServices(plays=[[0.0, 1.0, 0.0]] * 20), {}, rng())
     assert [g.id for g in out] == [g.id for g in given] and all(g.rollouts for g in out)
     assert all(r.group == g.id for g in out for r in g.rollouts)
     assert f(toy.groups([[NAN, NAN]]), toy.RolloutServices(), {}, rng())[0].rollouts, (
         "a group without a score is left as it is"
     )
-    again = f(toy.groups(REWARDS), toy.RolloutServices(plays=[[0.0, 1.0, 0.0]] * 20), {}, rng())
+    again = f(toy.groups(REWARDS, **more), toy.RolloutServices(plays=[[0.0, 1.0, 0.0]] * 20), {}, rng())
     assert [[r.score for r in g.rollouts] for g in out] == [[r.score for r in g.rollouts] for g in again]
     state = {}
     f(given, toy.RolloutServices(plays=[[0.0, 1.0, 0.0]] * 20), state, rng())

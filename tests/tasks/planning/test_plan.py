@@ -393,7 +393,9 @@ def test_every_shipped_recipe_and_profile_resolves(tmp_path, monkeypatch):
                     made(f"profile: {profile}\nrecipe: {recipe}", tmp_path)
                 else:
                     params = resolve.check_params({"profile": profile, "recipe": recipe}, tmp_path)
-                    parts.check(resolve.resolve(params)[0])
+                    stages = resolve.resolve(params)[0]
+                    resolve.check_asked(recipe, stages)
+                    parts.check(stages)
                 assert not methods.lacking(recipe), "it is planned, and METHODS.md says that it is refused"
             assert resolve.read_recipe(recipe)["id"] == recipe
 

@@ -173,7 +173,7 @@ def test_reward_models_with_heads(head, project):
 
 def test_a_reward_model_with_facts_reads_them_before_the_question(project, monkeypatch):
     seen = {}
-    from tasks.stages import reward as module
+    from training.preference import reward_rows as module
 
     rows = module.pair_rows
 

@@ -16,6 +16,7 @@ from training.learner.rows import weighted
 from training.learner.shard import is_split, split
 from training.learner.world import ONE
 from training.model.lora import adapt
+from training.model.native import build
 
 # Float32 sums in another order, after four steps of a rate of 1e-3; in bfloat16 a rounding more is seen at once.
 ALLOWED = {"bfloat16": (2e-3, 5e-3)}
@@ -43,7 +44,11 @@ def apart(one, other):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_weights_that_are_split_learn_what_whole_ones_learn(kind, runs):
-    one, most = learned.learned(ONE, kind), ALLOWED.get(kind, (METRICS, WEIGHTS))
+    with pytest.MonkeyPatch.context() as plain:
+        if kind == "bfloat16":  # compiled layers round elsewhere, and split weights have none
+            plain.setattr(build, "_made", lambda: (None, "turned off for a test"))
+        one = learned.learned(ONE, kind)
+    most = ALLOWED.get(kind, (METRICS, WEIGHTS))
     metrics, weights = apart(one, runs[0][kind])
     assert metrics <= most[0] and weights <= most[1], (metrics, weights)
     assert all(np.array_equal(x, y) for x, y in zip(runs[0][kind][1], runs[1][kind][1], strict=True))
