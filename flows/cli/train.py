@@ -42,7 +42,7 @@ def train(args: argparse.Namespace) -> int:
     """Raises UserError for a file that no method can learn from, and a method that learns from other rows."""
     from contextlib import chdir
 
-    from flows.cli import init, run
+    from flows.cli import init, parser, run
     from flows.overrides import blamed, merged, overrides
     from tasks.rows.guess import first
     from tasks.planning import plan
@@ -81,8 +81,7 @@ def train(args: argparse.Namespace) -> int:
         print(f"{method} on {n:,} {ROWS[kind]}, in {root}: params.yaml has the settings.", flush=True)
         if args.no_run:
             return 0
-        given = argparse.Namespace(recipe=None, set=[], dry_run=False, watch=False, quiet=False, json=False)
-        code = run.run(given)
+        code = run.run(parser()[0].parse_args(["run"]))
     if code == 0:
         print(f"The report is {root / 'reports/index.html'}; go on with `cd {root} && espalier run --set ...`")
     return code

@@ -89,6 +89,13 @@ def test_mistakes_are_sentences(folder, capsys, words, sentence):
     assert not [p for p in folder.iterdir() if p.is_dir()]  # nothing is in the way of the same command, put right
 
 
+def test_it_is_run_as_by_the_command(folder, monkeypatch):
+    given = []
+    monkeypatch.setattr("flows.cli.run.run", lambda args: given.append(vars(args)) or 0)
+    assert cli.main(["train", "--data", "pairs.jsonl", "--set", "tracking=off"]) == 0
+    assert given[0].keys() == vars(cli.parser()[0].parse_args(["run"])).keys()
+
+
 def test_what_clean_wrote_is_a_file_to_train_on(folder, capsys):
     assert cli.main(["clean", "pairs.jsonl", "--out", "cleaned"]) == 0
     made(folder, "--data", "cleaned")
