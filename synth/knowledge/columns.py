@@ -137,6 +137,26 @@ def _settle(
     return set()
 
 
+def _reread(
+    reading: Reading,
+    places: Sequence[int],
+    read: Sequence[Any],
+    text: Callable[[Any], str],
+    fault: Callable[[Row, Any], tuple[str, str] | None],
+) -> set[int]:
+    """Write the cells at `places` as the `text` of what was `read` there. Returns where that cannot be: those with a
+    `fault` (reason, and how to fix it) are quarantined."""
+    gone = set()
+    for i, value in zip(places, read, strict=True):
+        row = reading.rows[i]
+        if problem := fault(row, value):
+            reading.quarantine(problem[0], row.source, problem[1], row.span)
+            gone.add(i)
+        else:
+            reading.rows[i] = replace(row, object=text(value))
+    return gone
+
+
 def _refer(
     reading: Reading,
     relation: str,
@@ -146,15 +166,12 @@ def _refer(
     say: Callable[..., None],
 ) -> set[int]:
     """Codes as the records that bear them."""
-    gone = set()
-    for i, name in zip(places, known, strict=True):
-        row = reading.rows[i]
-        if name is None:
-            why = f"it refers to {row.object!r}, which is the code of no record: add that record, or fix the reference"
-            reading.quarantine("unknown_reference", row.source, why, row.span)
-            gone.add(i)
-        else:
-            reading.rows[i] = replace(row, object=name)
+
+    def fault(row: Row, name: str | None) -> tuple[str, str] | None:
+        why = f"it refers to {row.object!r}, which is the code of no record: add that record, or fix the reference"
+        return ("unknown_reference", why) if name is None else None
+
+    gone = _reread(reading, places, known, str, fault)
     rows = [reading.rows[i] for i in places if i not in gone]
     pairs = {(r.subject, r.object) for r in rows}
     single = len({r.subject for r in rows}) == len(pairs)
@@ -171,30 +188,19 @@ def _dates(reading: Reading, relation: str, domain: str, places: Sequence[int], 
     label = str(reading.schema[relation]["label"])
     year = f"{relation}_year"
     reading.schema[year] = {"domain": domain, "range": "year", "label": f"{label.removesuffix(' date')} year"}
-    gone = set()
-    for i, day in zip(places, days, strict=True):
-        row = reading.rows[i]
-        if day is None:
-            why = f"{relation!r} is a date elsewhere, here it is not: write 1789-07-14"
-            reading.quarantine("not_a_date", row.source, why, row.span)
-            gone.add(i)
-        else:
-            reading.rows[i] = replace(row, object=day)
-            reading.rows.append(replace(row, relation=year, object=str(int(day[:4]))))
+    why = f"{relation!r} is a date elsewhere, here it is not: write 1789-07-14"
+    gone = _reread(reading, places, days, str, lambda row, day: ("not_a_date", why) if day is None else None)
+    dated = [reading.rows[i] for i in places if i not in gone]
+    reading.rows.extend(replace(row, relation=year, object=str(int(row.object[:4]))) for row in dated)
     return gone
 
 
 def _numbers(
-    reading: Reading, relation: str, unit: str, places: Sequence[int], found: Sequence[Quantity | None]
+    reading: Reading, relation: str, unit: str, places: Sequence[int], quantities: Sequence[Quantity | None]
 ) -> set[int]:
-    gone = set()
-    for i, q in zip(places, found, strict=True):
-        row = reading.rows[i]
-        if q is None or q.unit != unit:
-            reason = "not_a_quantity" if q is None else "other_unit"
-            why = f"{relation!r} is in {unit or 'plain numbers'!r} elsewhere: convert it, or mark it as missing"
-            reading.quarantine(reason, row.source, why, row.span)
-            gone.add(i)
-        else:
-            reading.rows[i] = replace(row, object=q.number)
-    return gone
+    why = f"{relation!r} is in {unit or 'plain numbers'!r} elsewhere: convert it, or mark it as missing"
+
+    def fault(row: Row, q: Quantity | None) -> tuple[str, str] | None:
+        return ("not_a_quantity", why) if q is None else ("other_unit", why) if q.unit != unit else None
+
+    return _reread(reading, places, quantities, lambda q: q.number, fault)

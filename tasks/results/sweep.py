@@ -8,10 +8,8 @@ checkpoint; a sweep that is begun again goes on with the values that have no exp
 
 from __future__ import annotations
 
-import fcntl
 import itertools
 import json
-import os
 import queue
 import shlex
 import signal
@@ -28,6 +26,7 @@ from tasks.core.errors import TRANSIENT, UserError
 from tasks.core.config import parse
 from tasks.results import curves, curves_page, snapshots
 from tasks.runtime import dvc, process
+from tasks.runtime.stage import only
 from tasks.storage import state
 
 TRIES = 3  # of a value whose worker is killed, or ends with the code of what may succeed later
@@ -98,17 +97,7 @@ def alone(root: Path) -> Iterator[None]:
     """One sweep of a project at a time. Raises UserError where another runs."""
     path = root / ".espalier" / "sweep" / "lock"
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a+") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            lock.seek(0)
-            raise UserError(
-                f"a sweep is already running in {root} (process {lock.read().strip() or '?'}): wait for it, or end it"
-            ) from None
-        lock.truncate(0)
-        lock.write(str(os.getpid()))
-        lock.flush()
+    with only(path, lambda who: f"a sweep is already running in {root} (process {who}): wait for it, or end it"):
         yield
 
 

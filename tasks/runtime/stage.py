@@ -35,6 +35,21 @@ OUT = {"report": "reports"}  # stages whose outputs are not in artifacts/<stage>
 REMEDY = "`espalier gc --damaged` removes what is damaged, `espalier run` makes it anew"
 
 
+@contextmanager
+def only(path: Path, busy: Callable[[str], str]) -> Iterator[None]:
+    """Hold the lock `path`, a file that names the process. Raises UserError(busy(process)) where another holds it."""
+    with path.open("a+") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.seek(0)
+            raise UserError(busy(lock.read().strip() or "?")) from None
+        lock.truncate(0)
+        lock.write(str(os.getpid()))
+        lock.flush()
+        yield
+
+
 def file_digest(path: Path) -> str:
     """SHA-256 of a file's bytes, or of the names and bytes of all files below a folder (`__pycache__` left out)."""
     if path.is_file():
@@ -240,17 +255,8 @@ class Stage:
         """Hold the lock, make the work folder; on success move `out` into place and remove the work folder; on an
         error leave it for the next run."""
         commit.make_folder(self.work.parent)
-        with (self.work.parent / "lock").open("a+") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                lock.seek(0)
-                raise UserError(
-                    f"the stage {self.name} already runs in {self.root} (process {lock.read().strip() or '?'}): wait for it, or end it"
-                ) from None
-            lock.truncate(0)
-            lock.write(str(os.getpid()))
-            lock.flush()
+        already = f"the stage {self.name} already runs in {self.root} (process {{}}): wait for it, or end it"
+        with only(self.work.parent / "lock", already.format):
             commit.make_folder(self.work)
             faults.stage = self.name
             fault("stage.begin")

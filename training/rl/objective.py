@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -31,10 +30,10 @@ from training.types import Batch, Terms, TokenStats
 class PolicyObjective:
     """Policy-gradient objective over packed rollouts with columns advantages and sampling_logp.
 
-    prepare(batch) runs the passes that `needs` names (reference, old), asks teachers behind an endpoint, then each piece's own `prepare`, then the
-    corrections, on the whole batch; last what pieces observe of the batch (training/rl/observation). temperature is
-    that of sampling, for the passes; the learner is told the same. world: the processes that prepare the batch together.
-    read: how a pass of the policy becomes statistics, as the learner reads it.
+    prepare(batch) runs the passes that `needs` names (reference, old), asks teachers behind an endpoint, then each
+    piece's own `prepare`, then the corrections, on the whole batch; last what pieces observe of the batch
+    (training/rl/observation). temperature is that of sampling, for the passes; the learner is told the same. world: the
+    processes that prepare the batch together. read: how a pass of the policy becomes statistics, as the learner reads it.
     """
 
     ratio: RatioPiece
@@ -115,7 +114,7 @@ class PolicyObjective:
             main.values = main.values * columns["weight"]
         main.metrics = {**main.metrics, **_mismatch(stats, batch)}
         if self.teachers is not None:
-            stats = replace(stats, divergence=partial(self.teachers.divergence, stats, batch))
+            stats = self.teachers.told(stats, batch)
         return [main, *(piece(stats, batch) for piece in self.regularisers)]
 
 

@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -97,6 +98,10 @@ class Teachers:
                     batch.add(
                         f"teacher_{name}_{k}", torch.from_numpy(np.concatenate(values)).to(batch.ids.device), "token"
                     )
+
+    def told(self, stats: TokenStats, batch: Batch) -> TokenStats:
+        """Statistics that can tell the divergence from the teachers."""
+        return replace(stats, divergence=partial(self.divergence, stats, batch))
 
     def divergence(self, stats: TokenStats, batch: Batch, kind: Kind, mix: float) -> Tensor:
         """[T] with gradient: that of whole distributions at each trainable token, that of a span at its last one."""
@@ -217,7 +222,7 @@ def _conversation(own: Renderer, theirs: Renderer, rollout: Rollout) -> tuple[np
 
 
 def _each(group: Group, change: Callable[[Rollout], Rollout]) -> Group:
-    return Group(id=group.id, rollouts=tuple(change(r) for r in group.rollouts), greedy=group.greedy)
+    return replace(group, rollouts=tuple(change(r) for r in group.rollouts))
 
 
 def _weighed(rollout: Rollout, k: int, teacher: Teacher) -> Rollout:

@@ -189,7 +189,5 @@ def test_the_trunk_names_no_observation():
     from tasks.stages import rl
 
     for part in (trunk, experience, objective, rl):
-        text = (
-            Path(part.__file__).read_text().replace("divergence=partial(self.teachers.divergence,", "")
-        )  # a teacher's
+        text = Path(part.__file__).read_text()
         assert not [name for name in pieces.files("observation") if name in text], part.__name__

@@ -16,6 +16,7 @@ Leaves out: the language model that writes phi and checks its own drafts; the wo
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -71,12 +72,11 @@ def return_decomposition(
 
         net.learn(loss, lr)
     return [
-        Group(
-            id=g.id,
+        replace(
+            g,
             rollouts=tuple(
                 paid(r, net.values((each_step(r, of) - mean) / scale)) if r.n_model else r for r in g.rollouts
             ),
-            greedy=g.greedy,
         )
         for g in groups
     ]
