@@ -6,6 +6,7 @@ import re
 import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import gymnasium
 import pytest
@@ -312,3 +313,170 @@ def test_an_environment_server_of_openenv_plays_an_episode_for_each_connection()
         assert (said[0][0].content, *said[1:]) == ("right", True, 1.0)
         with pytest.raises(UserError, match="has no field 'gess', but guess: name one"):
             opened({**entry, "action": "gess"})
+
+
+# --- verifiers ---------------------------------------------------------------------------------------------------------
+
+# What the adapter asks of verifiers 0.4, which asks for versions that DVC does not take: the modules that it imports, with an
+# agent's interaction as an environment uses it. Tried by hand with verifiers 0.4.0 itself and the same taskset.
+VERIFIERS = {
+    "__init__": "",
+    "v1/__init__": "",
+    "v1/graph": """
+from types import SimpleNamespace as MessageNode
+""",
+    "v1/types": """
+from dataclasses import dataclass
+
+@dataclass
+class UserMessage:
+    content: str
+    role: str = "user"
+
+@dataclass
+class SystemMessage(UserMessage):
+    role: str = "system"
+
+@dataclass
+class AssistantMessage(UserMessage):
+    role: str = "assistant"
+
+def content_text(content):
+    return content
+""",
+    "v1/trace": """
+from types import SimpleNamespace
+
+class TraceTask(SimpleNamespace):
+    @classmethod
+    def model_construct(cls, **fields):
+        return cls(**fields)
+
+class Trace(TraceTask):
+    reward = property(lambda self: sum(r.value for r in self.rewards.values()))
+    num_turns = property(lambda self: sum(n.sampled for n in self.nodes))
+
+    def record_reward(self, name, value, weight=1.0):
+        self.rewards[name] = SimpleNamespace(value=value * weight)
+""",
+    "v1/episode": "from verifiers.v1.trace import TraceTask as Episode\n",
+    "v1/agent": """
+from dataclasses import dataclass
+
+@dataclass
+class Segment:
+    messages: list
+    root_reply: str
+    terminated: bool = False
+    last_reply = property(lambda self: self.root_reply.strip())
+""",
+    "v1/configs/__init__": "",
+    "v1/configs/agent": "agent_config_fields = lambda config: config.seats\n",
+    "v1/utils/__init__": "",
+    "v1/utils/loaders": """
+from importlib import import_module
+from types import SimpleNamespace
+
+taskset_config_type = lambda name: lambda **given: SimpleNamespace(**given)
+load_taskset = lambda config: import_module(config.id).tasks(config)
+environment_class = lambda name: getattr(import_module(name), "Env", type("SingleAgentEnv", (), {}))
+resolve_env_config = lambda given: SimpleNamespace(seats=import_module(given["taskset"]["id"]).SEATS)
+def load_environment(config):
+    env = environment_class("higher")()
+    env.config = config
+    return env
+""",
+    "higher": """
+from types import SimpleNamespace
+
+SEATS = {"player": None}
+
+class Task:
+    NEEDS_CONTAINER = False
+
+    def __init__(self, i, opens):
+        said = f"Game {i}: a number from 1 to 9." if opens else None
+        self.data = SimpleNamespace(prompt=said, prompt_text=said or "", system_prompt="Say a number.", hidden=i % 9 + 1)
+        self.hash, self.config = str(i), None
+
+    def hooks(self, kind):
+        return []
+
+    def toolsets(self, config):
+        return []
+
+    async def score(self, trace):
+        trace.record_reward("short", 1 / trace.num_turns)
+
+def tasks(config):
+    return [Task(i, getattr(config, "opens", True)) for i in range(40)]
+
+class Env:
+    async def setup(self, agents):
+        pass
+
+    async def run(self, task, agents):
+        async with agents.player.interaction(task) as talk:
+            segment = await (talk.turn() if task.data.prompt else talk.turn("Guess."))
+            for _ in range(3):
+                if int(segment.last_reply) == task.data.hidden:
+                    break
+                segment = await talk.turn("higher" if int(segment.last_reply) < task.data.hidden else "lower")
+        talk.trace.record_reward("right", float(segment.last_reply == str(task.data.hidden)))
+        if task.data.hidden == 9:
+            async with agents.player.interaction(task) as again:
+                await again.turn()
+
+    async def finalize(self, task, episode):
+        episode.traces[0].record_reward("end", 1.0)
+""",
+}
+
+
+@pytest.fixture
+def higher(tmp_path):
+    for name, text in VERIFIERS.items():
+        path = tmp_path / (f"{name}.py" if name == "higher" else f"verifiers/{name}.py")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    (tmp_path / "verifiers-0.4.0.dist-info").mkdir()
+    (tmp_path / "verifiers-0.4.0.dist-info/METADATA").write_text("Name: verifiers\nVersion: 0.4.0\n")
+    return {"adapter": "verifiers", "taskset": "higher", "variables": {"PYTHONPATH": str(tmp_path)}}
+
+
+def numbered(hidden, source):
+    """A problem to train on whose hidden number it is."""
+    drawn = (problem(source, 0, "train", i) for i in range(40))
+    return next(p for p in drawn if p and p.args["item"]["idx"] % 9 + 1 == hidden)
+
+
+def test_an_environment_of_verifiers_is_played_over_several_turns(higher):
+    played = numbered(3, higher)
+    assert played.env == "external" and played.answer == NO_ANSWER
+    assert [m.role for m in played.prompt] == ["system", "user"]
+    episode, other = begin(played), begin(played)
+    assert episode.messages == list(played.prompt)
+    assert [m.content for m in episode.turn("5")[0]] == ["lower"]
+    assert [m.content for m in other.turn("1")[0]] == ["higher"]  # each is on its own
+    assert episode.turn("3") == ([], True, 0.5 + 1.0 + 1.0)  # its task's reward, its own, and that of its end
+    assert other.turn("3") == ([], True, 0.5 + 1.0 + 1.0)
+
+
+def test_an_environment_of_verifiers_may_speak_first(higher):
+    played = problem({**higher, "opens": False}, 0, "train", 0)
+    assert [(m.role, m.content) for m in played.prompt] == [("user", "Guess.")]
+
+
+def test_what_an_environment_of_verifiers_cannot_take_is_no_score(higher):
+    lost = begin(numbered(3, higher)).turn("three")
+    assert isinstance(lost, Unscorable) and lost.reason.startswith("external_failed: ValueError: invalid literal")
+    episode = begin(numbered(9, higher))
+    lost = episode.turn("9")
+    assert isinstance(lost, Unscorable) and "begins a second conversation: play it as a program" in lost.reason
+
+
+def test_an_environment_of_two_agents_is_a_program(higher):
+    there = next(iter(higher["variables"].values()))
+    (Path(there) / "higher.py").write_text(VERIFIERS["higher"].replace('{"player": None}', '{"user": 1, "player": 1}'))
+    with pytest.raises(UserError, match="is played by user and player, and one agent is trained: play it as a program"):
+        opened(higher)
