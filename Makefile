@@ -5,6 +5,8 @@ PYTHON ?= $(shell for p in python3 python3.12 python3.13 python3.11; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && echo $$p && break; done)
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# The tests start hundreds of processes: each would compile the code and the tests anew where bytecode is not kept.
+FOR_TESTS := OMP_NUM_THREADS=2 MKL_NUM_THREADS=2 PYTHONDONTWRITEBYTECODE=
 export PATH := $(abspath $(BIN)):$(PATH)
 .DEFAULT_GOAL := help
 .PHONY: help install models smollm engine-cpu run test test-fast lint types schedule ui drill drill-files drill-power drill-resume drill-services drill-sandbox pictures methods losses leaderboard tables manual docs clean
@@ -36,10 +38,10 @@ run: $(STAMP) ## the whole pipeline, from sources to an evaluated and promoted m
 	$(BIN)/espalier promote
 
 test: $(STAMP) ## the tests
-	OMP_NUM_THREADS=2 MKL_NUM_THREADS=2 $(BIN)/python -m pytest $(ARGS)
+	$(FOR_TESTS) $(BIN)/python -m pytest $(ARGS)
 
 test-fast: $(STAMP) ## every test function that takes under 0.3 seconds, the first and last of its cases
-	OMP_NUM_THREADS=2 MKL_NUM_THREADS=2 $(BIN)/python -m pytest --fast -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(FOR_TESTS) $(BIN)/python -m pytest --fast -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint: $(STAMP) ## what pre-commit checks, over everything: style, and the subject of the last commit
 	$(BIN)/ruff format --check .

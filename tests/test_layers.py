@@ -2,6 +2,7 @@
 ARCHITECTURE.md."""
 
 import ast
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
@@ -80,8 +81,13 @@ SANDBOX = {  # running code is its purpose: the parent sends its own to the chil
 FILES = sorted(p for package in ARROWS for p in (ROOT / package).rglob("*.py"))
 
 
-def imports(tree):
-    """(module, line, whether it runs when the file is imported) of every import."""
+@cache
+def imports(text):
+    """(module, line, whether it runs when the file is imported) of every import of a file; three tests ask of each."""
+    return list(found_imports(ast.parse(text)))
+
+
+def found_imports(tree):
     inside = {
         id(n)
         for f in ast.walk(tree)
@@ -106,7 +112,7 @@ def faults(path, text):
     package = name.split("/")[0]
     allowed = SANDBOX.get(name, set())
     tree = ast.parse(text)
-    for module, line, at_import in imports(tree):
+    for module, line, at_import in imports(text):
         first = module.split(".")[0]
         if first in ARROWS and not any(module == a or module.startswith(f"{a}.") for a in ARROWS[package]):
             yield f"{name}:{line} imports {module}: no arrow from {package} to it"
@@ -141,7 +147,7 @@ def rooms(package):
     out = {}
     for path in (ROOT / package).rglob("*.py"):
         parts = path.relative_to(ROOT / package).parts
-        for module, _, _ in imports(ast.parse(path.read_text(encoding="utf-8"))):
+        for module, _, _ in imports(path.read_text(encoding="utf-8")):
             names = module.split(".")
             room = parts[0].removesuffix(".py")
             if names[0] == package and len(names) > 1 and names[1] != room and room != "__init__":
@@ -165,7 +171,7 @@ def test_a_room_imports_only_from_lower_floors(package):
 def test_no_files_import_each_other_in_a_circle():
     known = {".".join(p.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): p for p in FILES}
     arrows = {
-        name: {m if m in known else m.rpartition(".")[0] for m, _, _ in imports(ast.parse(p.read_text("utf-8")))}
+        name: {m if m in known else m.rpartition(".")[0] for m, _, _ in imports(p.read_text("utf-8"))}
         for name, p in known.items()
     }
     left = {name: {m for m in seen if m in known and m != name} for name, seen in arrows.items()}

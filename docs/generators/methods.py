@@ -165,11 +165,12 @@ def lacking(name: str) -> list[str]:
     """What a recipe asks of the user, and what its pieces read and nobody gives, in words: such a recipe is refused by the plan."""
     if asked := asks(name):
         return [f"it needs {what}: `{knob}`" for knob, what in asked.items()]
+    kinds_of = slots()["rl"]
     named = [
         (kind, one["piece"] if isinstance(one, Mapping) else one)
         for layer in recipe_layers(name)
         for knob, value in (layer.stages.get("rl") or {}).items()
-        if (kind := slots()["rl"].get(knob)) and value
+        if (kind := kinds_of.get(knob)) and value
         for one in (value if isinstance(value, list) else [value])
         if isinstance(one, str) or "piece" in one
     ]

@@ -3,7 +3,10 @@ refuses."""
 
 from __future__ import annotations
 
+import json
 import re
+from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -53,10 +56,20 @@ _Loader.add_constructor(
 )
 
 
+@lru_cache(maxsize=1024)
+def _as_json(text: str) -> str | None:
+    """The value as JSON, from which each reader gets its own copy in little time: one command resolves the same recipes
+    and profiles many times. None where JSON does not hold it (`!!binary`, an alias within itself)."""
+    with suppress(TypeError, ValueError):
+        return json.dumps(yaml.load(text, _Loader))
+    return None
+
+
 def parse(text: str, where: str) -> Any:
     """The value of a YAML text. Raises UserError with `where`, line and column for anything that is not one."""
     try:
-        return yaml.load(text, _Loader)
+        as_json = _as_json(text)
+        return yaml.load(text, _Loader) if as_json is None else json.loads(as_json)
     except yaml.MarkedYAMLError as e:
         mark = e.problem_mark or e.context_mark
         line = mark.line if mark else 0

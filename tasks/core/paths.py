@@ -67,14 +67,15 @@ def project() -> Path:
 def own() -> list[Path]:
     """Folders with the user's own pieces and recipes: those of ESPALIER_PATH, then `pieces/` of the project, each
     holding folders called as a kind: `advantage/`, `recipes/`."""
-    listed = [Path(p) for p in os.environ.get("ESPALIER_PATH", "").split(os.pathsep) if p]
-    return [p.resolve() for p in [*listed, project() / "pieces"] if p.is_dir()]
+    listed = [p for p in os.environ.get("ESPALIER_PATH", "").split(os.pathsep) if p]
+    # Texts, not paths: a plan asks thousands of times.
+    return [Path(p).resolve() for p in [*listed, os.path.join(os.getcwd(), "pieces")] if os.path.isdir(p)]
 
 
 def folders(kind: str) -> list[Path]:
     """The folders on disk that together hold one kind of pieces: that of the code, then the user's own."""
     shipped, of_own = _places(kind)
-    return [p for p in [shipped, *(root / of_own for root in own())] if p.is_dir()]
+    return [p for p in [shipped, *(root / of_own for root in own())] if os.path.isdir(p)]
 
 
 @cache

@@ -7,18 +7,18 @@ well under half a second; importing torch alone takes longer.
 from __future__ import annotations
 
 import ast
-import copy
 import hashlib
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
 from tasks.core.errors import UserError
 from tasks.core.paths import CODE, KIND_OF, PACKAGES, own, package_of
 from tasks.core.paths import folders as places
+from tasks.planning import facts
 from tasks.planning.pieces import locate
 
 # Modules that run, show and record a stage but cannot change a byte of what it writes: editing them re-runs nothing.
@@ -27,11 +27,10 @@ PLUMBING = {
     for name in (
         # tables.py is not among them: it writes the bytes
         "core/errors core/paths run runtime/dvc runtime/termination runtime/process runtime/progress runtime/ranks runtime/stage "
-        "core/config planning/code planning/pieces planning/plan planning/resolve "
+        "core/config planning/code planning/facts planning/pieces planning/plan planning/resolve "
         "runtime/prefect_shim results/promote tracking/episodes tracking/observe tracking/spool"
     ).split()
 }
-OPENERS = {"import_module", "find", "bind", "module"}  # calls that import by name
 
 
 @dataclass(frozen=True)
@@ -55,16 +54,34 @@ class Knob:
 
 @dataclass(frozen=True)
 class Source:
-    """One file: `digest` of its bytes, the `modules` that it names in imports, the `folders` of pieces that it opens
-    by computed names, its `strings`."""
+    """One file: `digest` of its bytes, and the facts that are read from it, parsed where the cache does not know them.
+    The tree is parsed where it is asked for."""
 
     path: Path
-    tree: ast.Module
     digest: str
-    modules: frozenset[str]
-    folders: frozenset[str]
-    strings: frozenset[str]
-    constants: dict[str, ast.expr] = field(compare=False)
+    data: bytes = field(repr=False, compare=False)
+    facts: facts.Facts
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        return _tree(self.path, self.data)
+
+    @property
+    def modules(self) -> frozenset[str]:
+        return self.facts.modules
+
+    @property
+    def folders(self) -> frozenset[str]:
+        return self.facts.folders
+
+    @property
+    def names(self) -> frozenset[str]:
+        return self.facts.names
+
+    @cached_property
+    def constants(self) -> dict[str, ast.expr]:
+        """Of the module, by name."""
+        return facts.constants(self.tree) if self.facts.constants else {}
 
 
 def parse(data: bytes | str, **how: Any) -> Any:
@@ -81,58 +98,23 @@ def parse(data: bytes | str, **how: Any) -> Any:
 @cache
 def _parsed(path: Path, stamp: tuple[int, int]) -> Source:
     data = path.read_bytes()
+    digest = hashlib.sha256(data).hexdigest()
+    known = facts.known(digest)
+    if known is not None:
+        return Source(path, digest, data, known)
+    tree = _tree(path, data)
+    out = Source(path, digest, data, facts.learn(digest, tree))
+    out.__dict__["tree"] = tree  # parsed once
+    return out
+
+
+def _tree(path: Path, data: bytes) -> ast.Module:
     try:
-        tree = parse(data, filename=str(path))
+        return parse(data, filename=str(path))
     except (SyntaxError, ValueError) as e:
         raise UserError(
             f"{path}, line {getattr(e, 'lineno', None) or 1}: not valid Python ({getattr(e, 'msg', e)})"
         ) from None
-    modules, folders, strings = set(), set(), set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            modules |= {a.name for a in node.names}
-        elif isinstance(node, ast.ImportFrom) and not node.level:
-            modules |= {node.module or ""} | {f"{node.module}.{a.name}" for a in node.names}
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            strings.add(node.value)
-        elif isinstance(node, ast.Call) and node.args:
-            name = (
-                node.func.attr
-                if isinstance(node.func, ast.Attribute)
-                else node.func.id
-                if isinstance(node.func, ast.Name)
-                else ""
-            )
-            if name in OPENERS:
-                _opened(node.args, modules, folders)
-    assigned = [
-        (n.targets[0] if isinstance(n, ast.Assign) else n.target, n.value)
-        for n in tree.body
-        if isinstance(n, ast.Assign | ast.AnnAssign)
-    ]
-    constants = {t.id: v for t, v in assigned if isinstance(t, ast.Name) and v is not None}
-    return Source(
-        path,
-        tree,
-        hashlib.sha256(data).hexdigest(),
-        frozenset(modules),
-        frozenset(folders),
-        frozenset(strings),
-        constants,
-    )
-
-
-def _opened(args: list[ast.expr], modules: set[str], folders: set[str]) -> None:
-    """`import_module("a.b.c")`, `find("a.b", "c")` name a module; `import_module(f"a.b.{x}")`, `find("a.b", x)` open a
-    folder."""
-    texts = [a.value if isinstance(a, ast.Constant) and isinstance(a.value, str) else None for a in args]
-    if isinstance(args[0], ast.JoinedStr) and args[0].values and isinstance(args[0].values[0], ast.Constant):
-        folders.add(str(args[0].values[0].value).rstrip("."))
-    elif texts[0] is not None and len(args) > 1:
-        package = package_of(texts[0])
-        modules.add(f"{package}.{texts[1].replace('-', '_')}") if texts[1] is not None else folders.add(package)
-    elif texts[0] is not None:
-        modules.add(texts[0])
 
 
 def source(path: Path) -> Source:
@@ -154,9 +136,10 @@ def digest(path: Path) -> str:
 def constant(path: Path, name: str, default: Any) -> Any:
     """The literal value of a module's constant, or `default` where it has none. `frozenset({...})` and `set(...)` count
     as literals."""
-    node = source(path).constants.get(name)
-    if node is None:
+    of_file = source(path)
+    if name not in of_file.facts.constants:
         return default
+    node = of_file.constants[name]
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("frozenset", "set"):
         return set(ast.literal_eval(node.args[0])) if node.args else set()
     return _literal(node, path, name)
@@ -164,7 +147,7 @@ def constant(path: Path, name: str, default: Any) -> Any:
 
 def defines(path: Path, name: str) -> bool:
     """Whether a module has a function of this name."""
-    return any(isinstance(n, ast.FunctionDef) and n.name == name for n in source(path).tree.body)
+    return name in source(path).facts.functions
 
 
 def _literal(node: ast.expr, path: Path, name: str) -> Any:
@@ -195,7 +178,7 @@ def _fresh(knob: Knob) -> Knob:
     if not isinstance(knob.default, list | dict):
         return knob
     fields = {name: _fresh(one) for name, one in knob.fields.items()}
-    return replace(knob, default=copy.deepcopy(knob.default), fields=fields)
+    return replace(knob, default=_plain(knob.default), fields=fields)
 
 
 def _knobs(path: Path) -> dict[str, Knob]:
@@ -331,7 +314,7 @@ def entries(doc: str, title: str) -> dict[str, str]:
 
 
 def _plain(value: Any) -> Any:
-    """As JSON would hold it: tuples become lists."""
+    """A copy as JSON would hold it: tuples become lists."""
     if isinstance(value, dict):
         return {k: _plain(v) for k, v in value.items()}
     return [_plain(v) for v in value] if isinstance(value, list | tuple) else value

@@ -73,7 +73,7 @@ def given(stages: Mapping[str, Resolved]) -> set[str] | None:
         if stages["problems"].params.get("external"):
             return None
         for family in stages["problems"].params["families"]:
-            spoken = src.source(locate("family", family["piece"])).strings
+            spoken = src.source(locate("family", family["piece"])).names
             named += [("verifier", v, {}) for v in files("verifier") if v in spoken]
     for kind, name, knobs in named:
         path = locate(kind, name)

@@ -57,7 +57,7 @@ def plans(
         ]
         start = [*src.imported(s.path, known, unused), *flow, *own]
         first[s.name] = {s.path, *src.closure(start, known)}
-    spoken = {t for paths in first.values() for p in paths for t in src.source(p).strings} | set(
+    spoken = {t for paths in first.values() for p in paths for t in src.source(p).names} | set(
         _texts({n: s.params for n, s in stages.items()})
     )
     out: dict[str, dict[str, Any]] = {}

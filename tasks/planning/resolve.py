@@ -113,17 +113,18 @@ def yaml_files(dotted: str) -> dict[str, Path]:
     does not hide an earlier one."""
     out: dict[str, Path] = {}
     for place in folders(dotted):
-        for path in _sorted(tuple(f"{at}/{name}" for at, _, names in os.walk(place) for name in names)):
-            if path.stem in out:
-                raise UserError(f"{path} and {out[path.stem]} have the same name: rename yours")
-            out[path.stem] = path
+        for name, path in _named_yaml(tuple(f"{at}/{name}" for at, _, names in os.walk(place) for name in names)):
+            if name in out:
+                raise UserError(f"{path} and {out[name]} have the same name: rename yours")
+            out[name] = path
     return out
 
 
 @cache
-def _sorted(names: tuple[str, ...]) -> list[Path]:
-    """The YAML files among these, in order. A recipe that extends another asks for the same ones again and again."""
-    return sorted(Path(name) for name in names if name.endswith(".yaml"))
+def _named_yaml(files: tuple[str, ...]) -> list[tuple[str, Path]]:
+    """(name, file) of the YAML files among these, in order. A recipe that extends another asks for the same ones again
+    and again."""
+    return [(path.stem, path) for path in sorted(Path(f) for f in files if f.endswith(".yaml"))]
 
 
 def _named(dotted: str, name: str, what: str) -> Path:
