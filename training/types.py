@@ -10,7 +10,7 @@ Conventions, the same everywhere:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -40,6 +40,8 @@ class Segment:
     extras    per-token arrays [n] that a piece asked for
     experts   [tokens of its row up to its end, layers, k] int16: which experts the sampler's routers chose for each; where
               they are to be replayed (training/model/router.py)
+    speaker   where several policies play: the role of the environment that speaks
+    policy    and the policy that played it
     """
 
     ids: np.ndarray
@@ -53,6 +55,8 @@ class Segment:
     context_reset: bool = False
     extras: Mapping[str, np.ndarray] = field(default_factory=dict)
     experts: np.ndarray | None = None
+    speaker: str = ""
+    policy: str = ""
 
     def __post_init__(self) -> None:
         if (self.logp is not None) != (self.role == "model"):
@@ -94,6 +98,25 @@ class Rollout:
         order."""
         cuts = [i for i, s in enumerate(self.segments) if s.context_reset and i]
         return tuple(self.segments[a:b] for a, b in zip([0, *cuts], [*cuts, len(self.segments)], strict=True))
+
+    def spoken(self, speaker: str, policy: str) -> Rollout | None:
+        """The rollout as a policy in one of its roles sees it, None where it did not speak: what others wrote is what it was
+        told, its conversations end with its own words, and the score is that of the role (the part `reward_ROLE`, where
+        there is one)."""
+        segments: list[Segment] = []
+        for fork in self.forks:
+            mine = [s.role == "model" and (s.speaker, s.policy) == (speaker, policy) for s in fork]
+            last = max((i for i, own in enumerate(mine) if own), default=-1)
+            segments += [
+                s if own or s.role == "env" else Segment(ids=s.ids, role="env", context_reset=s.context_reset)
+                for s, own in zip(fork[: last + 1], mine, strict=False)
+            ]
+        if not segments:
+            return None
+        score = self.score
+        if isinstance(score, Scored) and f"reward_{speaker}" in score.parts:
+            score = replace(score, value=score.parts[f"reward_{speaker}"])
+        return replace(self, segments=tuple(segments), score=score)
 
     @property
     def off_policy(self) -> bool:
@@ -161,6 +184,7 @@ class Batch:
     prefixes    the rows in the order of their ids, each with how many tokens it shares with the one before it there
                 (training/learner/prefix_tree.py); empty where little is shared. A model may compute these once, so
                 whoever changes `ids` empties it
+    policy      whose rows they are, where there are several policies
     """
 
     ids: Tensor
@@ -173,6 +197,7 @@ class Batch:
     per: dict[str, Per] = field(default_factory=dict)
     totals: dict[str, float] = field(default_factory=dict)
     prefixes: list[tuple[int, int]] = field(default_factory=list)
+    policy: str = ""
 
     @property
     def rows(self) -> int:

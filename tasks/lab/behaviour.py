@@ -347,7 +347,9 @@ def prepared(
         critic_passes=critic.passes,
         critic_warmup=critic.warmup,
         **{k: knobs[k] for k in names},
+        **({k: knobs[k] for k in ("policies", "exchange", "lora")} if knobs["policies"] else {}),
     )
+    player = composed.experience.player  # it knows who plays which role
     if how.staleness:
         ahead = Ahead(composed.experience, policy, how, steps)
         composed = replace(composed, round=replace(composed.round, source=ahead))
@@ -378,7 +380,10 @@ def train(
     spent, sizes = getattr(player, "spent", None), overlaid(overlaid(SMALL, here.small), changes)
     most = steps * sizes["prompts_per_step"] * sizes["samples_per_prompt"]
     rows, gradients = _steps(composed, lambda: spent is not None and spent["samples"] >= most)
-    player.sampler.model.load_state_dict(composed.roles["policy"].model.state_dict())  # where it sampled from a copy
+    if "policy" in composed.roles:
+        player.sampler.model.load_state_dict(
+            composed.roles["policy"].model.state_dict()
+        )  # where it sampled from a copy
     mean = lambda name: float(np.mean([r[name] for r in rows if name in r] or [math.nan]))  # noqa: E731
     guided = mean("guide_tokens") if rows and "guide_tokens" in rows[0] else 0.0
     curves = {name: mean(name) for name in ("signal", "nonzero_advantage", "practice")} | {
@@ -492,7 +497,8 @@ def _steps(composed: Any, spent: Callable[[], bool] = bool) -> tuple[list[dict[s
 
     seen: list[dict[str, float]] = []
     gradients = []
-    learner = composed.roles["policy"]
+    one = next(iter(composed.roles.values()))
+    learner = getattr(one, "learner", one)  # of several policies, the first
 
     def source(step: int) -> tuple[Any, Mapping[str, float]]:
         batches, metrics = composed.round.source(step)

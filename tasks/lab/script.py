@@ -22,6 +22,7 @@ import torch
 from synth.types import Problem, Sampling, seed_for
 from training.learner.learner import score
 from training.learner.pack import Row, pack
+from training.model import lora
 from training.model.render import Renderer
 from training.rollout.torch_sampler import TorchSampler
 from training.types import Segment
@@ -37,7 +38,13 @@ class Scripted(TorchSampler):
     speaks: Renderer
     bits: int = 0
 
-    def open(self, prompts: Sequence[np.ndarray], seeds: Sequence[int], edits: Sequence[Any] = ()) -> Any:
+    def open(
+        self,
+        prompts: Sequence[np.ndarray],
+        seeds: Sequence[int],
+        edits: Sequence[Any] = (),
+        policies: Sequence[str] = (),
+    ) -> Any:
         if any(e is not None for e in edits):  # a changed model speaks for itself
             return super().open(prompts, seeds, edits)
         model = self.model
@@ -47,12 +54,20 @@ class Scripted(TorchSampler):
                 for p in model.parameters():
                     mantissa, exponent = torch.frexp(p)
                     p.copy_(torch.ldexp((mantissa * 2**self.bits).round() / 2**self.bits, exponent))
-        return _Session(self, model, prompts, seeds)
+        return _Session(self, model, prompts, seeds, policies)
 
 
 class _Session:
-    def __init__(self, sampler: Scripted, model: Any, prompts: Sequence[np.ndarray], seeds: Sequence[int]) -> None:
+    def __init__(
+        self,
+        sampler: Scripted,
+        model: Any,
+        prompts: Sequence[np.ndarray],
+        seeds: Sequence[int],
+        policies: Sequence[str],
+    ) -> None:
         self.sampler, self.model, self.seeds = sampler, model, list(seeds)
+        self.policies = list(policies) or [""] * len(self.seeds)
         self.ids = [np.asarray(p, dtype=np.int64) for p in prompts]
         self.rows, self.turns = list(range(len(prompts))), np.zeros(len(prompts), dtype=np.int64)
 
@@ -76,11 +91,18 @@ class _Session:
             whole = np.concatenate([self.ids[r], ids])
             rows.append(Row(ids=whole, trainable=np.arange(len(whole)) >= len(self.ids[r])))
             self.ids[r] = whole
-        batch = pack(rows)
-        stats = score(self.model, batch, temperature=sampling.temperature or 1.0)
-        assert stats.entropy is not None
-        logp, entropy = (x[batch.trainable].numpy().astype(np.float32) for x in (stats.logp, stats.entropy))
-        cuts = np.cumsum([len(t) for t in turns])[:-1]
+        logp, entropy = ([np.zeros(0, dtype=np.float32)] * len(rows) for _ in range(2))
+        for policy in dict.fromkeys(self.policies[r] for r in self.rows):
+            mine = [i for i, r in enumerate(self.rows) if self.policies[r] == policy]
+            if policy:
+                lora.use(self.model, policy)
+            batch = pack([rows[i] for i in mine])
+            stats = score(self.model, batch, temperature=sampling.temperature or 1.0)
+            assert stats.entropy is not None
+            cuts = np.cumsum([len(turns[i]) for i in mine])[:-1]
+            for known, x in ((logp, stats.logp), (entropy, stats.entropy)):
+                for i, one in zip(mine, np.split(x[batch.trainable].numpy().astype(np.float32), cuts), strict=True):
+                    known[i] = one
         self.turns[self.rows] += 1
         return [
             Segment(
@@ -92,7 +114,7 @@ class _Session:
                 version=sampler.version,
                 sampling=sampling,
             )
-            for ids, a, b in zip(turns, np.split(logp, cuts), np.split(entropy, cuts), strict=True)
+            for ids, a, b in zip(turns, logp, entropy, strict=True)
         ]
 
 

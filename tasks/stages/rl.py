@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from synth.types import Problem, Scored, digest, seed_for
-from tasks.core.errors import UserError
+from tasks.core.errors import UserError, nearest
 from tasks.evaluation import env_audit
 from tasks.knowledge import knowledge
 from tasks.models import engines, tools
@@ -26,14 +26,14 @@ from tasks.runtime.stage import Stage
 from tasks.runtime.train_loop import Curve, drive, make_repeatable, optim, together
 from tasks.storage import tables
 from training.learner.follow import followed
-from training.model.lora import adapt, first_on
+from training.model.lora import NAME, adapt, first_on, save_adapters
 from training.model.model import load_model, n_parameters, save_model
 from training.model.quantised import quantise
 from training.model.render import Renderer
 from training.model.router import Replay
 from training.rl.ahead import Ahead
 from training.rl.alarm import alarms
-from training.rl.compose import compose
+from training.rl.compose import compose, plays
 from training.rollout.mismatch import stop_beyond
 from training.rollout.play import Player
 from training.types import Group
@@ -78,6 +78,8 @@ def rl(
     router_loss: float = 0.0,
     router_replay: bool = False,
     lora: dict = {},  # noqa: B006
+    policies: dict = {},  # noqa: B006
+    exchange: int = 0,
     optimizer: Optimizer = Optimizer(lr=1e-3, warmup=5),
     epochs: int = 1,
     minibatches: int = 1,
@@ -131,6 +133,10 @@ def rl(
             in the place of its own choice; with engine.name torch
         lora: adapters in the place of all weights: rank, alpha, modules, merge, base (training/model/lora.py); empty
             trains all
+        policies: several policies on one base, as adapters: name -> roles (those of the environment that it plays; its own
+            name), lora (that of the stage), optimizer (what differs from that of the stage). Each learns from what it
+            says, with its own baseline; the first is saved as the model, all of them as adapters (docs/agents.md)
+        exchange: steps after which each of the policies plays the next one's roles; 0: never
         optimizer: the optimizer and the schedule of its learning rate
         epochs: passes over the rollouts of a step
         minibatches: optimizer steps of one pass
@@ -175,6 +181,17 @@ def rl(
         raise UserError(
             f"rl: sampling.temperature is {sampling.temperature}: a policy that is always sure has nothing to learn from; sample with 1.0"
         )
+    _several(
+        policies,
+        exchange,
+        {
+            "engine.name": engine.name != "torch",
+            "asynchrony": bool(asynchrony().staleness),
+            "router_replay": router_replay,
+            "control": control is not None,
+            "ratings": bool(ratings),
+        },
+    )
     method: dict[str, Any] = dict(
         needs=frozenset(stage.needs),
         seed=stage.seed,
@@ -206,6 +223,9 @@ def rl(
         policy_loss=policy_loss,
         regularisers=regularisers,
         world=world,
+        policies=policies,
+        lora=lora if policies else {},
+        exchange=exchange,
     )
     if control is not None:
         given = dict(
@@ -244,7 +264,7 @@ def rl(
     referee = _referee(stage, judge, problems, [*rewards, *filters, advantage], answers) if asked else None
     first = first_on(lora, device)
     policy, tokenizer = load_model(stage.input("sft", "model"), dtype=dtype, device=first, longest=sampling.max_tokens)
-    adapt(policy, lora, seed=seed_for(stage.seed, "rl", "lora"), device=device)
+    adapt(policy, {} if policies else lora, seed=seed_for(stage.seed, "rl", "lora"), device=device)
     if router_replay:
         if engine.name != "torch":
             raise UserError(
@@ -260,6 +280,7 @@ def rl(
     renderer = Renderer(tokenizer)
     teachers = _taught_by(stage, teacher, tokenizer, dtype, device, sampling.temperature)
     hosts = hosts_of(envs)
+    _roles_fit(plays(policies), {p.env: getattr(hosts[p.env], "roles", ()) for p in problems})
     how = asynchrony()
     if how.staleness and world.mesh is not None:
         raise UserError("rl: what plays beside the learner needs whole weights: set shards=1, or asynchrony to sync")
@@ -316,15 +337,19 @@ def rl(
             parts={**{k: v for k, v in composed.parts.items() if k != "experience"}, **played},
             last=False,  # the last step is always played here: episodes.jsonl shows its rollouts
         )
-    composed.roles["policy"].publish()
+    if not policies:
+        composed.roles["policy"].publish()
     if not world.first:
         return
     curve.close()
-    save_model(policy, tokenizer, stage.out / "model")
+    save_model(policy, tokenizer, stage.out / "model", adapters=next(iter(policies), NAME))
+    for name in policies:
+        save_adapters(policy, stage.out / "policies" / name, name)
     _show(stage, experience.groups, judged=referee is not None)
     stage.card(
         {
             **_counted(policy, problems, steps, curve),
+            **({"policies": _each(composed.roles, curve)} if policies else {}),
             **({"judge": {"model": referee.endpoint.model, "attacks": referee.attacks}} if referee else {}),
             **({"audit": others} if others else {}),
         }
@@ -409,7 +434,16 @@ def _show(stage: Stage, groups: Sequence[Group], *, judged: bool = False) -> Non
             for r in group.rollouts:
                 score = r.score.value if isinstance(r.score, Scored) else r.score.reason
                 said = {"judge": r.score.parts.get("judge")} if judged and isinstance(r.score, Scored) else {}
-                shown = {"problem": r.problem.id, "answer": r.problem.answer, "score": score, **said, "text": r.text}
+                who = [f"{s.speaker}: {s.policy}" for s in r.segments if s.policy]
+                by = {"turns": who} if who else {}
+                shown = {
+                    "problem": r.problem.id,
+                    "answer": r.problem.answer,
+                    "score": score,
+                    **said,
+                    **by,
+                    "text": r.text,
+                }
                 f.write(json.dumps(shown, ensure_ascii=False) + "\n")
 
 
@@ -426,6 +460,46 @@ def _counted(policy: Any, problems: Sequence[Problem], steps: int, curve: Curve)
         "reward_last": round(curve.mean("reward"), 4),
         "mismatch_kl": None if math.isnan(mismatch) else float(f"{mismatch:.3g}"),
         "trained_on": digest([p.id for p in problems]),
+    }
+
+
+def _several(policies: Mapping[str, Any], exchange: int, alone: Mapping[str, bool]) -> None:
+    """Raises UserError where knobs that know one policy alone are set beside several, or `exchange` beside one."""
+    if not policies and exchange:
+        raise UserError(f"rl.exchange is {exchange}, and there is one policy: name two or more in rl.policies")
+    if odd := [knob for knob, there in alone.items() if policies and there]:
+        raise UserError(
+            f"rl.{odd[0]} works with one policy alone: leave it as it is by default, or leave out rl.policies"
+        )
+
+
+def _roles_fit(played: Mapping[str, str], roles: Mapping[str, Sequence[str]]) -> None:
+    """Raises UserError where a role of an environment has no policy, or a policy no role."""
+    for env, names in roles.items() if played else ():
+        if not names:
+            raise UserError(
+                f"rl.policies: problems are played in the environment {env}, which has no roles: choose environments that have some, and leave "
+                "out the problems of others (include_questions: false)"
+            )
+        if lacking := [name for name in names if name not in played]:
+            raise UserError(
+                f"rl.policies: nobody plays {lacking[0]!r} in the environment {env}: {nearest(lacking[0], played)}"
+            )
+    known = {name for names in roles.values() for name in names}
+    for role, policy in played.items():
+        if role not in known:
+            raise UserError(f"rl.policies: {policy} plays {role!r}, which no environment has: {nearest(role, known)}")
+
+
+def _each(team: Mapping[str, Any], curve: Curve) -> dict[str, Any]:
+    """What the card says of each of several policies."""
+    return {
+        name: {
+            "parameters": sum(p.numel() for p in one.weights.values()),
+            "updates": one.learner.step_count,
+            "reward_last": round(curve.mean(f"{name}/reward"), 4),
+        }
+        for name, one in team.items()
     }
 
 

@@ -50,6 +50,9 @@ class Env(Protocol):
         they are known only when the episode is over; `history`, the messages that the model sees from here on in place
         of all before (what it is told is among them): the conversation so far and what follows are then rows of their
         own, because neither saw the other.
+
+        An environment of several roles names them in `roles`, and keeps in state["speaker"] the one whose turn is next,
+        from `start` on. What they are paid is the value of the score, or the part `reward_ROLE` where there is one.
         """
         ...
 

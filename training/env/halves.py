@@ -1,5 +1,5 @@
-"""Two agents who see half of a question each and must talk: one policy speaks for both, in turn, and each sees its own
-conversation.
+"""Two agents who see half of a question each and must talk: one policy speaks for both, in turn, or one for each
+(`rl.policies`: first, second), and each sees its own conversation.
 
 Optima, Chen et al. 2024, "Optima: Optimizing Effectiveness and Efficiency for LLM-Based Multi-Agent System" (arXiv
 2410.08115): agents with different parts of the context exchange messages until one answers. The words of the question
@@ -31,6 +31,8 @@ class Halves:
     longest: int
     instructions: str
 
+    roles = ("first", "second")
+
     def start(self, problem: Problem, tools: Mapping[str, Any]) -> tuple[dict, list[Message]]:
         words = problem.question.split()
         middle = (len(words) + 1) // 2
@@ -39,7 +41,8 @@ class Halves:
             [*system(self.instructions), Message(role="user", content=f"Your half of the question: {half}")]
             for half in parts
         ]
-        return {"problem": problem, "views": views, "turns": 0, "calls": 0, "said": 0}, list(views[0])
+        state = {"problem": problem, "views": views, "turns": 0, "calls": 0, "said": 0, "speaker": self.roles[0]}
+        return state, list(views[0])
 
     def step(self, state: dict, text: str) -> tuple[list[Message], bool, Score | None]:
         speaker = state["turns"] % 2
@@ -64,6 +67,7 @@ class Halves:
         state["views"][speaker].append(Message(role="assistant", content=text))
         heard = Message(role="user", content=f"The other says: {text[: self.longest]}")
         state["views"][1 - speaker].append(heard)
+        state["speaker"] = self.roles[1 - speaker]
         state["history"] = list(state["views"][1 - speaker])
         return [heard], False, None
 

@@ -2,8 +2,9 @@
 
 After CORY, Ma et al. 2024, "Coevolving with the Other You: Fine-Tuning LLM with Sequential Cooperative Multi-Agent
 Reinforcement Learning" (arXiv 2410.06101): a pioneer answers, an observer reads question and answer and answers too,
-the reward of both is r(pioneer) + r(observer), and they exchange roles. Here one policy plays both in one conversation,
-so that every step is an exchange of roles; the observer's answer is what `value` parts call `observer`.
+the reward of both is r(pioneer) + r(observer), and they exchange roles. Where one policy plays both in one conversation,
+every step is an exchange of roles; with `rl.policies` each role has a policy. The observer's answer is what `value` parts
+call `observer`.
 """
 
 from __future__ import annotations
@@ -27,8 +28,10 @@ class SecondLook:
     weight: float
     instructions: str
 
+    roles = ("pioneer", "observer")
+
     def start(self, problem: Problem, tools: Mapping[str, Any]) -> tuple[dict, list[Message]]:
-        return {"problem": problem, "values": []}, [*system(self.instructions), *problem.prompt]
+        return {"problem": problem, "values": [], "speaker": "pioneer"}, [*system(self.instructions), *problem.prompt]
 
     def step(self, state: dict, text: str) -> tuple[list[Message], bool, Score | None]:
         answer = extract_answer(text)
@@ -37,6 +40,7 @@ class SecondLook:
             return [], True, score
         state["values"].append(score.value)
         if len(state["values"]) == 1:
+            state["speaker"] = "observer"
             shown = answer if answer is not None else "nothing"
             return (
                 [Message(role="user", content=f"{state['problem'].question} Somebody says {shown}. What do you say?")],

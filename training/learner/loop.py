@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from training.learner.learner import Learner, Objective
+from training.learner.policies import Policy
+from training.learner.profile import MEASURED
 from training.types import Batch
 
 # step -> the packed batches of that step (several for minibatches or epochs), and metrics of making them
@@ -21,7 +23,7 @@ Source = Callable[[int], tuple[Iterable[Batch], Mapping[str, float]]]
 
 @dataclass(frozen=True, kw_only=True)
 class Round:
-    """`role` learns for `steps` steps from `source` with `objective`.
+    """`role` learns for `steps` steps from `source` with `objective`; a batch that names a policy is learned by that one.
 
     prepare        run once on each whole batch, before the first update of the step: reference passes, masks and totals
                    that pieces declare
@@ -43,14 +45,13 @@ class Round:
 
 
 def run(
-    rounds: Sequence[Round], roles: Mapping[str, Learner], done: int = 0
+    rounds: Sequence[Round], roles: Mapping[str, Learner | Policy], done: int = 0
 ) -> Iterator[tuple[Round, int, dict[str, float]]]:
     """Play the rounds in order; yields (round, step, metrics) after each step.
 
     The first `done` steps, counted over all rounds, are left out: a run that is resumed has taken them.
     """
     for current in rounds:
-        learner = roles[current.role]
         first = min(done, current.steps)
         done -= first
         for step in range(first, current.steps):
@@ -63,22 +64,23 @@ def run(
                 current.prepare(batch)
             learned: list[dict[str, float]] = []
             for batch in batches:
-                learned.append(
-                    learner.step(
-                        batch,
-                        current.objective,
-                        tokens_per_microbatch=current.tokens_per_microbatch,
-                        rows_per_unit=current.rows_per_unit,
-                        temperature=current.temperature,
-                    )
+                one = roles[batch.policy or current.role].step(
+                    batch,
+                    current.objective,
+                    tokens_per_microbatch=current.tokens_per_microbatch,
+                    rows_per_unit=current.rows_per_unit,
+                    temperature=current.temperature,
                 )
+                own = {f"{batch.policy}/{k}": v for k, v in one.items() if batch.policy and not k.endswith(MEASURED)}
+                learned.append(one | own)
             metrics = dict(produced) | {
                 k: _over(k, [m[k] for m in learned if k in m]) for k in sorted({k for m in learned for k in m})
             }
             if len(learned) > 1 and "mismatch_kl" in learned[0]:
-                metrics["mismatch_kl_first"] = learned[0][
-                    "mismatch_kl"
-                ]  # before the step's updates: the sampler's doing alone
+                firsts = {b.policy: m["mismatch_kl"] for b, m in reversed(list(zip(batches, learned, strict=True)))}
+                metrics["mismatch_kl_first"] = max(
+                    firsts.values()
+                )  # before the step's updates: the sampler's doing alone
             metrics["step_seconds"] = time.monotonic() - began
             current.after(step, metrics)
             yield current, step, metrics

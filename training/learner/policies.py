@@ -1,6 +1,7 @@
 """Several policies on one base: named adapters in one model, each with its own optimizer, gradients and count of steps.
 
-One of them is in use at a time, and what learns or samples asks for it by name. The base is frozen and held once; a
+One of them is in use at a time, and what learns or samples asks for it by name (a sampler may have a batch in which each
+row has its own, `training.model.lora.by_row`). The base is frozen and held once; a
 policy costs its adapters, and once it has learned, their gradient and the two moments of AdamW: 16 bytes for each of
 its weights in float32.
 """
@@ -15,8 +16,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from training.learner.learner import Learner, Optim
+from training.learner.learner import Learner, Objective, Optim
+from training.learner.world import World
 from training.model import lora as adapters
+from training.types import Batch
 
 
 @dataclass
@@ -27,6 +30,15 @@ class Policy:
     lora: Mapping[str, Any]
     learner: Learner
     weights: dict[str, nn.Parameter]
+
+    @property
+    def world(self) -> World:
+        return self.learner.world
+
+    def step(self, batch: Batch, objective: Objective, **how: Any) -> dict[str, float]:
+        """`Learner.step` of this policy, which is in use from then on."""
+        adapters.use(self.learner.model, self.name)
+        return self.learner.step(batch, objective, **how)
 
     def snapshot(self) -> dict[str, Tensor]:
         """A copy of its adapters as they are now."""
@@ -70,15 +82,17 @@ class Policies:
         self.model = model.eval().requires_grad_(False)
         self.named: dict[str, Policy] = {}
 
-    def create(self, name: str, lora: Mapping[str, Any], *, seed: int = 0, **learner: Any) -> Policy:
-        """A new policy, which says what the base says. learner: more of `Learner`'s settings. Raises ValueError for a name
+    def create(
+        self, name: str, lora: Mapping[str, Any], *, seed: int = 0, optim: Optim | None = None, **learner: Any
+    ) -> Policy:
+        """A new policy, which says what the base says. optim: for `step`; learner: more of `Learner`'s settings. Raises ValueError for a name
         that is taken or has a dot, and for `lora` that `adapt` refuses."""
         if name in self.named or "." in name or not name:
             raise ValueError(f"a policy cannot be called {name!r}: the name is taken, empty, or has a dot")
         adapters.adapt(self.model, lora, seed=seed, name=name)
         adapters.use(self.model, name)
         self.named[name] = Policy(
-            name, dict(lora), Learner(self.model, Optim(), **learner), adapters.weights_of(self.model, name)
+            name, dict(lora), Learner(self.model, optim or Optim(), **learner), adapters.weights_of(self.model, name)
         )
         return self.named[name]
 

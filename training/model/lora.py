@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +108,23 @@ def use(model: nn.Module, name: str | None) -> None:
         layer.enable_adapters(name is not None)
 
 
+@contextmanager
+def by_row(model: nn.Module, names: Sequence[str]) -> Iterator[None]:
+    """Within it, row i of a pass over [rows, n] goes through the adapters `names[i]`; the base is computed for all rows at
+    once. For inference: nothing learns here."""
+    told = {"adapter_names": list(names)}
+    hooks = []
+    for layer in _layers(model):
+        if layer.disable_adapters:
+            layer.enable_adapters(True)
+        hooks.append(layer.register_forward_pre_hook(lambda _, x, more: (x, {**more, **told}), with_kwargs=True))
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
 def remove(model: nn.Module, name: str) -> None:
     """Take the adapters of this name out again; none speak then."""
     use(model, None)
@@ -134,9 +152,9 @@ def adapted(model: nn.Module) -> bool:
     return hasattr(model, "peft_config")
 
 
-def folded(model: nn.Module) -> dict[str, Tensor]:
-    """The weights under their own names, adapters added to them: those of a model without adapters that says the
-    same."""
+def folded(model: nn.Module, adapters: str = NAME) -> dict[str, Tensor]:
+    """The weights under their own names, the adapters of that name added to them: those of a model without adapters that
+    says the same."""
     packed = {f"{n}.weight".replace(".base_layer", ""): m for n, m in quantised.layers(model)}
     if not adapted(model) and not packed:
         return model.state_dict()
@@ -158,25 +176,25 @@ def folded(model: nn.Module) -> dict[str, Tensor]:
                 continue
             value = packed[name].unpacked() if name in packed else value
         if name in layers:
-            value = (value.float() + layers[name].get_delta_weight(NAME).detach().float()).to(value.dtype)
+            value = (value.float() + layers[name].get_delta_weight(adapters).detach().float()).to(value.dtype)
         out[name] = value
     return out
 
 
-def save_adapters(model: nn.Module, folder: Path) -> None:
-    """Write the adapters of a model as peft's own folder (adapter_config.json, adapter_model.safetensors), the same bytes
+def save_adapters(model: nn.Module, folder: Path, name: str = NAME) -> None:
+    """Write the adapters of that name as peft's own folder (adapter_config.json, adapter_model.safetensors), the same bytes
     each time. The base is not named: whoever hands it on says where it lies."""
     from peft import get_peft_model_state_dict
     from safetensors.torch import save_file
 
     folder.mkdir(parents=True)
-    weights = get_peft_model_state_dict(model, adapter_name=NAME)
+    weights = get_peft_model_state_dict(model, adapter_name=name)
     save_file(
         {f"base_model.model.{name}": t.detach().cpu().contiguous() for name, t in sorted(weights.items())},
         folder / "adapter_model.safetensors",
     )
     configs: Any = model.peft_config
-    settings = configs[NAME].to_dict()
+    settings = configs[name].to_dict()
     plain = {k: sorted(v) if isinstance(v, set) else v for k, v in settings.items()}
     plain |= {"base_model_name_or_path": None, "inference_mode": True, "task_type": "CAUSAL_LM"}
     (folder / "adapter_config.json").write_text(

@@ -26,7 +26,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenize
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.utils import logging
 
-from training.model import attention
+from training.model import attention, lora
 from training.model.attention import NAME, CachedRows, PackedRows, SharedRows, own_forward
 from training.model.gguf_header import config_of, gguf_of
 from training.model.lora import ADAPTER, base_of, folded, save_adapters, with_adapters
@@ -281,18 +281,20 @@ def _check_memory(folder: Path, dtype: str, device: str) -> None:
         )
 
 
-def save_model(model: nn.Module, tokenizer: PreTrainedTokenizerBase, path: str | Path) -> None:
-    """Write model and tokenizer as one folder, whole or not at all (written beside, then renamed); adapters are folded
-    into the weights, and lie beside them too where they are to be kept."""
+def save_model(
+    model: nn.Module, tokenizer: PreTrainedTokenizerBase, path: str | Path, adapters: str = lora.NAME
+) -> None:
+    """Write model and tokenizer as one folder, whole or not at all (written beside, then renamed); adapters (of several,
+    those of that name) are folded into the weights, and lie beside them too where they are to be kept."""
     path = Path(path)
     part = path.with_name(path.name + ".part")
     shutil.rmtree(part, ignore_errors=True)
     language_model: Any = model
     with no_bars():
-        language_model.save_pretrained(part, state_dict=folded(model))
+        language_model.save_pretrained(part, state_dict=folded(model, adapters))
     tokenizer.save_pretrained(part)
     if getattr(model, "keeps_adapters", False):
-        save_adapters(model, part / ADAPTER)
+        save_adapters(model, part / ADAPTER, adapters)
     config = part / "tokenizer_config.json"
     kept = {
         k: v

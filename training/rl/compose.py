@@ -1,19 +1,21 @@
-"""Pieces and numbers put together as reinforcement learning of one policy: what the stage `rl` runs, and the checks of
-recipes."""
+"""Pieces and numbers put together as reinforcement learning of one policy, or of several on one base: what the stage `rl`
+runs, and the checks of recipes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from contextlib import nullcontext
 from functools import partial
 from typing import Any, Literal
 
 from torch import nn
 
-from synth.types import Problem
+from synth.types import Problem, nearest, seed_for
 from training.learner.follow import CRITIC, followed
 from training.learner.learner import Learner, Optim, Read, token_stats
 from training.learner.loop import Round
+from training.learner.policies import Policies
 from training.learner.world import ONE, World
 from training.rl.advantage import AdvantagePiece
 from training.rl.correction import CorrectionPiece
@@ -33,6 +35,10 @@ from training.rl.turn_budget import TurnBudgetPiece
 from training.rl.value_loss import ValueLossPiece
 from training.rollout.mismatch import Compared
 from training.rollout.play import Player
+from training.types import Batch
+
+
+KEYS = ("roles", "lora", "optimizer")  # of a policy among several
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +46,7 @@ class Training:
     """One round of RL, the learners of its roles, and the parts that have a state beside them."""
 
     round: Round
-    roles: dict[str, Learner]
+    roles: dict[str, Any]  # Learner, or Policy where there are several
     parts: dict[str, Any]
 
     @property
@@ -90,6 +96,9 @@ def compose(
     judge: Callable[..., Any] | None = None,
     after: Callable[..., None] = lambda step, metrics: None,
     world: World = ONE,
+    policies: Mapping[str, Mapping[str, Any]] = {},
+    lora: Mapping[str, Any] = {},
+    exchange: int = 0,
 ) -> Training:
     """Names and defaults are those of the stage's knobs (tasks/stages/rl.py).
 
@@ -100,24 +109,33 @@ def compose(
     read          how a pass of the policy becomes log-probs; of a policy that writes no tokens another than `token_stats`
     read_value    how a pass of the critic becomes values; where it is another than `value_stats`, `body` makes the critic itself
 
-    Raises ValueError for a critic without them.
+    policies      where several policies play: name -> its roles (of its name), its lora (`lora`), and what its optimizer has
+                  of its own; `policy` is then the base of all, which no adapters are in yet
+    exchange      steps after which they exchange their roles
+
+    Raises ValueError for a critic without them, and for policies that cannot be.
     """
     temperature = player.sampling.temperature
-    compared = Compared.of(policy, player.sampler)
-    learner = Learner(
-        policy,
-        optim,
-        read=read,
-        gradient_checkpointing=gradient_checkpointing,
-        router_loss=router_loss,
-        world=world,
-    )
+    compared: Callable[[], dict[str, float]] | None = Compared.of(policy, player.sampler)
+    how: dict[str, Any] = dict(gradient_checkpointing=gradient_checkpointing, router_loss=router_loss)
+    team, learned_model, roles = None, policy, {}
+    if policies:
+        _fits_several(critic, world, group_transforms, teachers)
+        team = Policies(policy)
+        for name, given in policies.items():
+            mine = _one_of(name, given, lora, optim)
+            team.create(name, mine["lora"], seed=seed_for(seed, "rl", "lora", name), optim=mine["optimizer"], **how)
+        player = replace(player, plays=plays(policies))
+        roles, compared = dict(team.named), _compared_each(team, compared)
+    else:
+        learner = Learner(policy, optim, read=read, world=world, **how)
+        learned_model, roles = learner.model, {"policy": learner}
     objective = PolicyObjective(
         ratio=ratio,
         policy_loss=policy_loss,
         corrections=corrections,
         regularisers=regularisers,
-        policy=learner.model,
+        policy=learned_model,
         reference=reference,
         teachers=teachers,
         needs=needs,
@@ -171,20 +189,31 @@ def compose(
         max_unscorable=max_unscorable,
         seed=seed,
         device=device,
+        policies=list(policies),
+        exchange=exchange,
     )
-    learners = [learner, *([beside.learner] if beside else [])]
+    if policies and experience.observations:
+        raise ValueError(
+            "rl.policies: what pieces observe beside the rollouts is asked of one policy: leave out pieces that name an observation in NEEDS"
+        )
+    learners = [*(() if team else roles.values()), *([beside.learner] if beside else [])]
 
     def publish() -> None:
         for one in learners:
             one.publish()
 
     source = followed(experience, world, device, {CRITIC: beside.update} if beside else {}, publish)
+
+    def prepare(batch: Batch) -> None:
+        with team.using(batch.policy) if team else nullcontext():
+            objective.prepare(batch)
+
     learned = Round(
         name="rl",
-        role="policy",
+        role=next(iter(roles)),
         source=source,
         objective=objective,
-        prepare=objective.prepare,
+        prepare=prepare,
         steps=steps,
         temperature=temperature,
         tokens_per_microbatch=tokens_per_microbatch,
@@ -193,6 +222,61 @@ def compose(
     parts = {"experience": experience} | ({"critic": beside} if beside else {})
     return Training(
         round=learned,
-        roles={"policy": learner},
+        roles=roles,
         parts=parts,
     )
+
+
+def plays(policies: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """Role -> the policy that plays it. Raises ValueError where two want the same."""
+    out: dict[str, str] = {}
+    for name, given in policies.items():
+        for role in given.get("roles") or [name]:
+            if role in out:
+                raise ValueError(
+                    f"rl.policies: {out[role]} and {name} both play the role {role!r}: leave it to one of them"
+                )
+            out[role] = name
+    return out
+
+
+def _one_of(name: str, given: Mapping[str, Any], lora: Mapping[str, Any], optim: Optim) -> dict[str, Any]:
+    """lora and optimizer of one policy. Raises ValueError for other keys, and where it has no adapters."""
+    own = given.get("optimizer") or {}
+    known = sorted(f.name for f in fields(Optim) if f.name not in ("steps", "final", "betas"))
+    for where, keys, valid in ((name, given, KEYS), (f"{name}.optimizer", own, known)):
+        if odd := sorted(set(keys) - set(valid)):
+            raise ValueError(f"rl.policies.{where}: unknown key {odd[0]!r}: {nearest(odd[0], valid)}")
+    adapters = dict(given.get("lora") or lora)
+    if not adapters or adapters.get("base") or not adapters.get("merge", True):
+        raise ValueError(
+            f"rl.policies.{name} needs adapters of its own on a base as it is: set rl.lora (for all) or rl.policies.{name}.lora to a rank, "
+            "without base and merge"
+        )
+    return {"lora": adapters, "optimizer": replace(optim, **own)}
+
+
+def _fits_several(critic: Any, world: World, group_transforms: Sequence[Any], teachers: Any) -> None:
+    """Raises ValueError for what knows one policy alone."""
+    for there, knob in (
+        (critic is not None, "rl.critic.loss"),
+        (world.size > 1, "rl.learners"),
+        (bool(group_transforms), "rl.group_transforms"),
+        (teachers is not None, "rl.teacher"),
+    ):
+        if there:
+            raise ValueError(f"{knob} works with one policy alone: leave it out, or rl.policies")
+
+
+def _compared_each(team: Policies, compared: Callable[[], dict[str, float]] | None) -> Any:
+    """The comparison of sampler and learner for each policy, the largest gap of all."""
+
+    def each() -> dict[str, float]:
+        assert compared is not None
+        gaps = []
+        for name in team.named:
+            with team.using(name):
+                gaps.append(compared()["probe_gap"])
+        return {"probe_gap": max(gaps)}
+
+    return each if compared is not None else None

@@ -25,7 +25,7 @@ from training.rl.group_transform import GroupTransformPiece
 from training.rl.observation import observations
 from training.rl.reward import RewardPiece
 from training.rl.rollout_services import RolloutServices
-from training.rollout.mismatch import Compared, check_versions
+from training.rollout.mismatch import check_versions
 from training.rollout.play import Player
 from training.types import Advantages, Batch, Group, Rewards
 
@@ -67,6 +67,10 @@ class Experience:
                           log-probs
     observations          of groups (training/rl/observation): what pieces ask to know beside the rollouts
     needs                 of the pieces: "chance" is a column of uniform random numbers
+    policies              where there are several: their names. Each learns from what it said, with a baseline of its own:
+                          rewards, advantages and the state of their pieces are per policy, and a group is one role on one
+                          prompt
+    exchange              steps after which each plays the next one's roles; 0: never
     """
 
     problems: Sequence[Problem]
@@ -78,7 +82,7 @@ class Experience:
     group_transforms: Sequence[GroupTransformPiece] = ()
     judge: Callable[[Sequence[Group]], list[Group]] | None = None
     critic: Critic | None = None
-    compared: Compared | None = None
+    compared: Callable[[], Mapping[str, float]] | None = None
     budget: Callable[[int], int] | None = None
     observations: Sequence[Callable[..., list[Group]]] = ()
     needs: frozenset[str] = frozenset()
@@ -92,6 +96,8 @@ class Experience:
     max_unscorable: float = 0.05
     seed: int = 0
     device: str = "cpu"
+    policies: Sequence[str] = ()
+    exchange: int = 0
     pieces: dict[str, dict] = field(default_factory=dict)  # the state of each piece, by its name
     groups: list[Group] = field(default_factory=list)  # of the last step, for a look
 
@@ -104,8 +110,9 @@ class Experience:
             again = sum(other.partition("#")[0] == name for _, other in self.names)
             self.names.append((piece, f"{name}#{again + 1}" if again else name))
 
-    def _own(self, piece: Callable[..., Any]) -> dict:
-        return self.pieces.setdefault(next(name for known, name in self.names if known is piece), {})
+    def _own(self, piece: Callable[..., Any], policy: str = "") -> dict:
+        name = next(name for known, name in self.names if known is piece)
+        return self.pieces.setdefault(f"{name} of {policy}" if policy else name, {})
 
     def state(self) -> dict[str, Any]:
         return {"pieces": self.pieces, "version": self.player.sampler.version}
@@ -131,6 +138,8 @@ class Experience:
         player = self.player
         if self.budget is not None:
             player = replace(player, sampling=replace(player.sampling, max_tokens=self.budget(step)))
+        if self.exchange:
+            player = replace(player, plays=exchanged(player.plays, self.policies, step // self.exchange))
         kept, played, dropped, guided = self._collect(player, step, rng)
         return Collected(
             step=step,
@@ -162,6 +171,8 @@ class Experience:
             )
         if not kept:
             return [], metrics
+        if self.policies:
+            return self._each(step, kept, metrics)
         shaped: Rewards = [g.rewards for g in kept]
         for piece in self.rewards:
             shaped = piece(kept, shaped, self._own(piece), rng)
@@ -172,10 +183,27 @@ class Experience:
         metrics |= self.critic.learn(kept, shaped)
         return [] if step < self.critic.warmup else self._batches(kept, advantages, rng), metrics
 
-    def _credit(self, groups: list[Group], shaped: Rewards, rng: np.random.Generator) -> Advantages:
+    def _each(
+        self, step: int, groups: list[Group], metrics: dict[str, float]
+    ) -> tuple[Iterable[Batch], dict[str, float]]:
+        """The batches of each policy, from what it said in each of its roles. What one learns from does not depend on
+        which others there are."""
+        batches: list[Batch] = []
+        for policy in self.policies:
+            rng = np.random.default_rng(seed_for(self.seed, "rl", "step", policy, step))
+            mine = spoken(groups, policy)
+            shaped: Rewards = [g.rewards for g in mine]
+            metrics |= {f"{policy}/reward": _mean(np.concatenate(shaped)) if mine else math.nan}
+            for piece in self.rewards:
+                shaped = piece(mine, shaped, self._own(piece, policy), rng)
+            advantages = self._credit(mine, shaped, rng, policy)
+            batches += [replace(b, policy=policy) for b in self._batches(mine, advantages, rng)]
+        return batches, metrics
+
+    def _credit(self, groups: list[Group], shaped: Rewards, rng: np.random.Generator, policy: str = "") -> Advantages:
         """Shaped rewards to advantage; NaN for an unscorable rollout, which is no evidence: it leaves the step,
         denominators included."""
-        advantages = self.advantage(groups, shaped, self._own(self.advantage), rng)
+        advantages = self.advantage(groups, shaped, self._own(self.advantage, policy), rng)
         for group, group_advantages in zip(groups, advantages, strict=True):
             if not all(
                 np.all(np.isfinite(c))
@@ -185,7 +213,8 @@ class Experience:
                 raise ValueError(
                     f"the advantage estimator gave an advantage that is not finite, for rewards {group.rewards.tolist()}: fix the piece"
                 )
-        latest: dict[str, list[float]] = {}
+        own = self._own(self.curriculum)
+        latest: dict[str, list[float]] = own.get("latest", {}) if policy not in ("", *self.policies[:1]) else {}
         for group, group_advantages in zip(groups, advantages, strict=True):
             sizes = [
                 float(np.mean(np.abs(c)))
@@ -193,7 +222,7 @@ class Experience:
                 if not math.isnan(r) and np.size(c)
             ]
             latest.setdefault(group.rollouts[0].problem.family, []).extend(sizes)
-        self._own(self.curriculum)["latest"] = latest  # what each family taught, for curricula that ask
+        own["latest"] = latest  # what each family taught, for curricula that ask
         return [
             [c if not math.isnan(r) else np.nan for r, c in zip(g.rewards, cs, strict=True)]
             for g, cs in zip(groups, advantages, strict=True)
@@ -279,6 +308,30 @@ class Experience:
                 nonzero_advantage = [r for r in whole if np.any(r.columns["advantages"] != 0)]
                 if nonzero_advantage or (whole and not self.advantage_only):
                     yield pack(nonzero_advantage if self.skip_zero else whole, device=self.device, totals=count(whole))
+
+
+def spoken(groups: Sequence[Group], policy: str) -> list[Group]:
+    """What a policy said, a group for each of its roles on each prompt: the groups of one role, then those of the next."""
+    segments = [s for g in groups for r in g.rollouts for s in r.segments if s.policy == policy and s.role == "model"]
+    out = []
+    for speaker in sorted({s.speaker for s in segments}):
+        for g in groups:
+            seen = [one for r in g.rollouts if (one := r.spoken(speaker, policy)) is not None]
+            if seen:
+                out.append(Group(id=g.id, rollouts=tuple(seen)))
+    return out
+
+
+def exchanged(plays: Mapping[str, str], policies: Sequence[str], times: int) -> dict[str, str]:
+    """Role -> policy after each has taken over the next one's roles so many times."""
+    other = {name: policies[(i + times) % len(policies)] for i, name in enumerate(policies)}
+    return {role: other[name] for role, name in plays.items()}
+
+
+def _mean(values: np.ndarray) -> float:
+    """Of those that are known."""
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if len(known) else math.nan
 
 
 def _judged(groups: Sequence[Group]) -> dict[str, float]:

@@ -7,7 +7,7 @@ never rendered again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -31,6 +31,7 @@ class Conversation:
     seconds  wall seconds of each message
     forks    for each row after the first the message that it begins with, and the turn that it goes on from
     cut      whether the last turn was cut after it was sampled: the sampler holds more than the row
+    plays    role of the environment -> the policy that plays it, where there are several
     """
 
     problem: Problem
@@ -49,6 +50,19 @@ class Conversation:
     seconds: list[float] = field(default_factory=list)
     forks: list[tuple[int, int | None]] = field(default_factory=list)
     cut: bool = False
+    plays: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def policy(self) -> str:
+        """Who speaks next. Raises LookupError for a role that no policy plays."""
+        if not self.plays:
+            return ""
+        if (role := self.state.get("speaker", "")) not in self.plays:
+            raise LookupError(
+                f"the environment {self.problem.env!r} lets {role or 'nobody'!r} speak, and the policies play "
+                f"{', '.join(self.plays)}: name its roles in rl.policies, or choose an environment with these"
+            )
+        return self.plays[role]
 
     @property
     def live(self) -> bool:
@@ -86,6 +100,8 @@ class Conversation:
         segment, text, self.cut = _shortened(
             segment, given, self.state.pop("most", None), self.state.pop("stops", ()), self.renderer
         )
+        if self.plays:
+            segment = replace(segment, speaker=self.state["speaker"], policy=self.policy)
         self.segments.append(segment)
         self.messages.append(Message(role="assistant", content=text))
         self.seconds.append(seconds)
@@ -127,7 +143,7 @@ class Conversation:
         self.segments.append(Segment(ids=ids, role="env", context_reset=fork))
         if fork:
             self.forks.append((shown_from, follows))
-        elif self.cut:
+        elif self.cut or self.policy != wrote.policy:  # the sampler holds what another policy read
             return _row_until(self.segments, len(self.segments) - 1), True
         return ids, fork
 

@@ -57,6 +57,7 @@ class Player:
     timed        whether `info["seconds"]` of each rollout tells what was measured: wall seconds of each of its
                  messages, for a turn of the model those of the batch that it was sampled in, for a message of an
                  environment those of its step (the first of several has them all), 0 for the prompt
+    plays        role of an environment -> the policy that plays it, where there are several (training/learner/policies.py)
     """
 
     sampler: Sampler
@@ -69,6 +70,7 @@ class Player:
     concurrent_batches: int = 1
     calls: int = 1
     timed: bool = False
+    plays: Mapping[str, str] = field(default_factory=dict)
 
     def play(
         self, problems: Sequence[Problem], samples: int, *seed: Any, openings: Sequence[np.ndarray] = ()
@@ -118,6 +120,7 @@ class Player:
             env=self.envs[problem.env],
             renderer=self.renderer,
             room=self.max_tokens - self.sampling.max_tokens,
+            plays=self.plays,
         )
 
     def _batch(self, talks: list[Conversation], sampling: threading.Lock) -> list[Rollout]:
@@ -130,7 +133,7 @@ class Player:
             sessions: list[tuple[Session, dict[int, int]]] = []  # each with its conversations and their places in it
             if alive := [i for i, talk in enumerate(talks) if talk.score is None]:
                 with sampling:
-                    sessions = [self._opened([(i, talks[i].segments[0].ids, talks[i].seed) for i in alive])]
+                    sessions = [self._opened([(i, talks[i].segments[0].ids, talks[i].seed) for i in alive], talks)]
             while sessions:
                 with sampling:
                     turns = [turn for session, rows in sessions for turn in self._turns(session, rows)]
@@ -153,7 +156,7 @@ class Player:
                     for session, rows in sessions:
                         session.observe(list(rows.values()), [observed[i] for i in rows])
                     if whole:
-                        sessions.append(self._opened(whole))
+                        sessions.append(self._opened(whole, talks))
         return [talk.rollout(self.timed) for talk in talks]
 
     def _prompt(self, talks: list[Conversation]) -> None:
@@ -169,9 +172,12 @@ class Player:
                     f"than max_tokens = {self.max_tokens} of a conversation; raise it or leave the problem out"
                 )
 
-    def _opened(self, rows: list[tuple[int, np.ndarray, int]]) -> tuple[Session, dict[int, int]]:
+    def _opened(
+        self, rows: list[tuple[int, np.ndarray, int]], talks: list[Conversation]
+    ) -> tuple[Session, dict[int, int]]:
         """A session of (conversation, ids, seed) each, and where in it each conversation is."""
-        session = self.sampler.open([ids for _, ids, _ in rows], [seed for *_, seed in rows])
+        who: Any = {"policies": [talks[i].policy for i, *_ in rows]} if self.plays else {}
+        session = self.sampler.open([ids for _, ids, _ in rows], [seed for *_, seed in rows], **who)
         return session, {i: place for place, (i, *_) in enumerate(rows)}
 
     def _turns(self, session: Session, rows: dict[int, int]) -> Iterator[tuple[int, Segment, float]]:

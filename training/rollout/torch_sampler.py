@@ -10,6 +10,8 @@ Rows may have their residual stream changed while they are sampled (`edits`, tra
 own layers are used then, and every row stays in the batch until the last has ended, so that what is done to one row
 changes no bit of another in that turn. `Session.path` says which way was taken.
 
+Where the model holds several policies as adapters (`policies`), each row goes through its own, in one batch with the others.
+
 At most `slots` conversations are at work at a time; where one's turn has ended, the next one that waits takes its
 place. What was drawn is read by the host once per step; nothing else is done row by row but for the few rows that end.
 """
@@ -19,6 +21,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -26,7 +29,7 @@ from torch import Tensor, nn
 
 from synth.types import Sampling
 from training.lm_head.logprob import blocks
-from training.model import products
+from training.model import lora, products
 from training.model.router import replay_of
 from training.model.decoder import FusedDecoder
 from training.model.kv_cache import CachedRows
@@ -70,12 +73,19 @@ class TorchSampler:
     head: Tensor | None = field(default=None, init=False, repr=False)  # [V, d] where it is no weight of the model
     _known: bool = field(default=False, init=False, repr=False)
 
-    def open(self, prompts: Sequence[np.ndarray], seeds: Sequence[int], edits: Sequence[Edit | None] = ()) -> Session:
+    def open(
+        self,
+        prompts: Sequence[np.ndarray],
+        seeds: Sequence[int],
+        edits: Sequence[Edit | None] = (),
+        policies: Sequence[str] = (),
+    ) -> Session:
         """Start one conversation per prompt (ids [n]) with one seed each, with the weights as they are now; equal
-        prompts are prefilled once. edits: per conversation how its residual stream is changed, or None. Raises
-        ValueError for a prompt without tokens, and for an edit of a layer that is not there."""
+        prompts are prefilled once. edits: per conversation how its residual stream is changed, or None. policies: per
+        conversation the name of the adapters that speak (training/model/lora.py). Raises ValueError for a prompt without
+        tokens, and for an edit of a layer that is not there."""
         self.sync()
-        return Session(self, prompts, seeds, edits)
+        return Session(self, prompts, seeds, edits, policies)
 
     def sync(self) -> None:
         """Read the model's weights, where the sampler works with copies of them."""
@@ -140,8 +150,9 @@ class Session:
         prompts: Sequence[np.ndarray],
         seeds: Sequence[int],
         edits: Sequence[Edit | None] = (),
+        policies: Sequence[str] = (),
     ) -> None:
-        self.sampler, self.seeds = sampler, list(seeds)
+        self.sampler, self.seeds, self.policies = sampler, list(seeds), list(policies)
         self.edits = list(edits) if any(e is not None for e in edits) else []
         if not all(len(p) for p in prompts):
             raise ValueError(
@@ -153,14 +164,17 @@ class Session:
         self.rows = list(range(len(prompts)))  # conversations still alive
         self.lies = np.arange(len(prompts))  # [rows] slot of each
         self.row_in = np.arange(len(prompts))  # [slots] row in each
-        first, which = _alike(prompts, bool(self.edits))
+        first, which = _alike(prompts, bool(self.edits), self.policies)
         device = head_weight(sampler.model).device
         self.routers = replay_of(sampler.model)
         self.seen = np.array([len(p) for p in prompts])  # [rows] tokens that each has
         self.experts: Tensor | None = None  # [rows, tokens, layers, k] that routers chose, where they are replayed
         with torch.inference_mode():
             cache = CachedRows(len(first), device)
+            if self.policies:  # the slots are prompts for now, and a prompt is read by one policy
+                self.row_in = first
             last = self._extend(cache, [prompts[i] for i in first])
+            self.row_in = np.arange(len(prompts))
             self.cache = cache.share(which)
             self.last = last.index_select(
                 0, torch.from_numpy(which).to(device)
@@ -171,14 +185,14 @@ class Session:
     @property
     def joins(self) -> bool:
         """Whether others may join."""
-        return not self.edits and self.routers is None
+        return not self.edits and not self.policies and self.routers is None
 
     @torch.inference_mode()
     def join(self, keep: Sequence[int], prompts: Sequence[np.ndarray], seeds: Sequence[int]) -> list[int]:
         """Take in more conversations, beside those that were told something since the last turn; returns their places.
         keep: the conversations that go on; the others are let go. What each says does not depend on who joins it."""
-        assert self.joins, "rows that are changed, or whose experts are kept, begin together"
-        first, which = _alike(prompts, False)
+        assert self.joins, "rows that are changed, of several policies, or whose experts are kept, begin together"
+        first, which = _alike(prompts, False, ())
         device, places = self.cache.device, list(range(len(self.seeds), len(self.seeds) + len(prompts)))
         fresh = CachedRows(len(first), device)
         last = self._extend(fresh, [prompts[i] for i in first])
@@ -207,6 +221,9 @@ class Session:
 
     def _forward(self, ids: Tensor, position: Tensor, cache: CachedRows) -> Tensor:
         """ids, position [rows, n] of the window's rows -> hidden states [rows, n, d]."""
+        if self.policies:
+            with lora.by_row(self.sampler.model, [self.policies[r] for r in self.row_in[cache.lo : cache.hi]]):
+                return hidden_states(self.sampler.model, ids, position, cache)
         if not self.edits:
             hidden = self.sampler.forward(ids, position, cache)
             if self.routers is not None:
@@ -453,11 +470,11 @@ class _Turn:
         ]
 
 
-def _alike(prompts: Sequence[np.ndarray], apart: bool) -> tuple[np.ndarray, np.ndarray]:
-    """The first of each set of equal prompts, and [rows] which set each is of. apart: no two are, for rows that are
-    changed share nothing: a change may begin within the prompt."""
-    unique: dict[bytes, int] = {}
-    keys = [p.tobytes() + (b"%d" % i if apart else b"") for i, p in enumerate(prompts)]
+def _alike(prompts: Sequence[np.ndarray], apart: bool, policies: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    """The first of each set of equal prompts that one policy reads, and [rows] which set each is of. apart: no two are,
+    for rows that are changed share nothing: a change may begin within the prompt."""
+    unique: dict[Any, int] = {}
+    keys = [(p.tobytes(), i if apart else 0, policies[i] if policies else "") for i, p in enumerate(prompts)]
     which = np.array([unique.setdefault(key, len(unique)) for key in keys])
     return np.unique(which, return_index=True)[1], which
 

@@ -320,9 +320,8 @@ def test_metrics_of_a_step_of_several_batches():
         ]
     )
     learner = SimpleNamespace(step=lambda batch, objective, **knobs: next(learned))
-    rounds = [
-        Round(name="r", role="policy", source=lambda step: ([None, None], {"reward": 0.25}), objective=None, steps=1)
-    ]
+    batches = [SimpleNamespace(policy="")] * 2
+    rounds = [Round(name="r", role="policy", source=lambda step: (batches, {"reward": 0.25}), objective=None, steps=1)]
     ((_, _, metrics),) = run(rounds, {"policy": learner})
     assert metrics.pop("step_seconds") >= 0
     assert metrics == {"reward": 0.25, "loss": 1.5, "d_max": 3.0, "learn_seconds": 3.0, "clip": 0.5}

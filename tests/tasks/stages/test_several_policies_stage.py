@@ -1,0 +1,94 @@
+"""The stage rl with several policies: a run that was killed ends with the bytes of one that was not; what is saved speaks as
+what was trained; mistakes are sentences."""
+
+import json
+import shutil
+import signal
+
+import pytest
+import small
+import torch
+from safetensors.torch import load_file
+
+from training.model.model import load_model
+
+pytestmark = pytest.mark.slow
+RL = {
+    "include_questions": False,
+    "include_families": True,
+    "envs": [{"piece": "second_look"}],
+    "lora": {"rank": 2},
+    "policies": {"one": {"roles": ["pioneer"]}, "other": {"roles": ["observer"], "optimizer": {"lr": 0.01}}},
+    "exchange": 2,
+}
+
+
+def project(root, **rl):
+    """A project whose problems are played by two, made up to the stage rl."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setitem(small.SIZES, "problems", {**small.SIZES["problems"], "env": "second_look"})
+        # what the toy says is never an answer, and with this baseline it learns from that
+        learns = {"advantage": {"piece": "reinforce", "baseline": 0.5}, "curriculum": {"piece": "uniform"}}
+        turns = {"sampling": {"max_turn_tokens": 24}}
+        patched.setitem(small.SIZES, "rl", {**small.SIZES["rl"], **learns, **turns, **RL, **rl})
+        small.write_project(root)
+    return root
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    root = project(tmp_path_factory.mktemp("several") / "whole")
+    for stage in ("kb", "questions", "problems", "demonstrations", "sft", "rl"):
+        small.run(root, stage)
+    return root
+
+
+def test_killed_in_the_middle_it_ends_with_the_same_bytes(whole, tmp_path):
+    root = shutil.copytree(whole, tmp_path / "project")
+    shutil.rmtree(root / "artifacts/rl")
+    small.run(root, "rl", fault="train.step:4=kill", expect=-signal.SIGKILL)
+    said = small.run(root, "rl")
+    assert "going on after step 2 of 6" in said or "going on after step 4 of 6" in said
+    assert small.outputs(root, "rl") == small.outputs(whole, "rl")
+
+
+def test_what_is_saved(whole):
+    out = whole / "artifacts/rl"
+    card = json.loads((out / "card.json").read_text())
+    assert set(card["policies"]) == {"one", "other"} and all(p["updates"] >= 2 for p in card["policies"].values())
+    base, _ = load_model(whole / "artifacts/sft/model")
+    model, _ = load_model(out / "model")
+    adapters = load_file(out / "policies/one/adapter_model.safetensors")
+    other = load_file(out / "policies/other/adapter_model.safetensors")
+    assert adapters.keys() == other.keys() and any(not torch.equal(w, other[n]) for n, w in adapters.items())
+    name = "model.layers.0.self_attn.q_proj"
+    a, b = (adapters[f"base_model.model.{name}.lora_{x}.weight"] for x in "AB")
+    want = base.state_dict()[f"{name}.weight"] + 2.0 * b @ a  # alpha is twice the rank
+    assert torch.allclose(model.state_dict()[f"{name}.weight"], want, atol=1e-6) and b.abs().max() > 0
+    turns = [json.loads(line).get("turns") for line in (out / "episodes.jsonl").read_text().splitlines()]
+    assert all(t[0] == "pioneer: one" for t in turns)  # steps 0, 1 and 4, 5: the exchange has come twice
+    head = (out / "curve.csv").read_text().splitlines()[0].split(",")
+    assert {"one/reward", "other/reward", "one/entropy", "other/grad_norm"} <= set(head)
+
+
+@pytest.mark.parametrize(
+    "rl, words",
+    [
+        ({"policies": {"pioner": {}, "observer": {}}}, "nobody plays 'pioneer' in the environment second_look"),
+        ({"policies": {"pioneer": {}, "observer": {}, "judge": {}}}, "judge plays 'judge', which no environment has"),
+        (
+            {"envs": [{"piece": "search"}, {"piece": "second_look"}], "include_questions": True},
+            "search, which has no roles",
+        ),
+        ({"policies": {}}, "rl.exchange is 2, and there is one policy"),
+        ({"engine": {"name": "vllm"}}, "rl.engine.name works with one policy alone"),
+        ({"lora": {}}, "needs adapters of its own"),
+        ({"group_transforms": [{"piece": "hints"}]}, "rl.group_transforms works with one policy alone"),
+    ],
+)
+def test_mistakes_are_sentences(whole, tmp_path, rl, words):
+    root = shutil.copytree(whole, tmp_path / "project")
+    project(root, **rl)
+    shutil.rmtree(root / "artifacts/rl")
+    said = small.run(root, "rl", expect=2)
+    assert words in said and "Traceback" not in said
