@@ -10,7 +10,8 @@ imports it. A verifier spends linear time on it, or names `SECONDS` of CPU time,
 
 A file's `FORM` names the reading that its answers get first (`synth.verify._spelling`): wrapping and spelling are taken
 away in one place, for all verifiers alike. Each file also holds `EXAMPLE`, the keyword arguments of a Problem that it verifies, on which the contract test runs its
-negative controls: a new file is tested the moment it exists.
+negative controls: a new file is tested the moment it exists. A file may hold `explain(problem, answer, **args)`: what is
+wrong with an answer, in a sentence, for environments that tell the model.
 """
 
 from __future__ import annotations
@@ -95,6 +96,19 @@ def verify(problem: Problem, answer: str | None) -> Score:
     if hasattr(module, "SECONDS"):
         return shared().score(problem, answer, module.SECONDS)
     return score(problem, answer, **problem.args)
+
+
+def explained(problem: Problem, answer: str) -> str:
+    """What the problem's verifier finds wrong with an answer, in a sentence.
+
+    Raises LookupError for a verifier without `explain`.
+    """
+    module, _ = verifier(problem.verifier)
+    if not hasattr(module, "explain"):
+        raise LookupError(
+            f"the verifier {problem.verifier} of problem {problem.id} explains nothing: do without `checker`"
+        )
+    return module.explain(problem, plain(answer, module.FORM), **problem.args)
 
 
 def missing(text: str) -> Scored:

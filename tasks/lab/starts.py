@@ -10,10 +10,12 @@ right now and then. It is made once per task: every recipe and every seed begins
     hops        questions about a generated world, answered by two searches; demonstrations are about other worlds
     requests    requests that build on each other, a call of a tool in each of three turns
 
-Beside them three that protocols alone use:
+Beside them four that protocols alone use:
 
     rounded_countdown      as countdown, with a sampler of lower precision than the learner
     mislabelled_countdown  as countdown, learned from pairs three in ten of which are the wrong way round
+    proofs                 proofs by rewriting, two steps; a wrong one is met with what the checker finds, and may be repaired
+                           once
     uneven                 the problems of countdown, half of them asked in words to which the policy almost always gives
                            up: it can solve them, and shows it once in a hundred tries
 """
@@ -34,6 +36,7 @@ from synth.demonstrations.renaming import known_names, renamed
 from synth.families.chained_requests import OPERATIONS, chained_requests
 from synth.families.countdown import countdown as countdown_problem
 from synth.families.integer_arithmetic import integer_arithmetic
+from synth.families.rewrite_proofs import rewrite_proofs
 from synth.knowledge.kb import KB, passages
 from synth.knowledge.world import world as generated
 from synth.questions.entity_tree import EntityTrees, entity_tree
@@ -45,6 +48,7 @@ from tasks.knowledge.search_tool import Search
 from tasks.lab.arena import Arena, Rounding, World
 from tasks.core.paths import project
 from training.env.progress import progress
+from training.env.retry import retry
 from training.env.search import search
 from training.env.single import Single
 from training.rl.group_transform.hints import TEXT as HINT
@@ -108,6 +112,7 @@ SIZES = {
     "countdown": Size(steps=760, demonstrations=8000, turn=48, length=96),
     "hops": Size(steps=680, demonstrations=6000, turn=24, length=192, whole=True, vocabulary=480),
     "requests": Size(steps=340, demonstrations=3000, turn=24, length=224, whole=True),
+    "proofs": Size(steps=1000, demonstrations=8000, turn=40, length=192),
     "uneven": Size(steps=760, demonstrations=8000, turn=48, length=160),
 }
 
@@ -208,6 +213,61 @@ def uneven(size: Size) -> Task:
     )
 
 
+def proofs(size: Size) -> Task:
+    """Proofs of two steps, letters apart so that each is a token; the question holds the equations and the two words
+    alone. Half of the demonstrations are wrong first, in one letter of one word or by its last step: half of these hear
+    what the checker finds and half "Try again.", and then they are right."""
+    told = retry(most=2, gamma=1.0, repeat=0.0, checker=True)
+    constant = replace(told, checker=False)
+
+    def apart(text: str) -> str:
+        return re.sub(r"(?<=[abc])(?=[abc])", " ", text)
+
+    def stated(p: Problem) -> Problem:
+        rules = "; ".join(" = ".join(rule) for rule in p.args["equations"])
+        text = apart(f"{rules}. {p.args['first']} = {p.args['last']}")
+        solution = f"<answer>{apart(p.answer)}</answer>"
+        return replace(
+            p,
+            prompt=(Message(role="user", content=text),),
+            env="retry",
+            lineage={**p.lineage, "solution": solution},
+        )
+
+    def slip(p: Problem, rng: Random) -> str:
+        *words, last = p.answer.split(" = ")
+        if rng.random() < 0.3:
+            return f"<answer>{apart(' = '.join(words))}</answer>"
+        k = rng.randrange(1, len(words))
+        at = rng.randrange(len(words[k]))
+        words[k] = words[k][:at] + rng.choice("abc".replace(words[k][at], "")) + words[k][at + 1 :]
+        return f"<answer>{apart(' = '.join([*words, last]))}</answer>"
+
+    def talk(p: Problem, rng: Random | None = None) -> Talk:
+        right = Message(role="assistant", content=p.lineage["solution"])
+        if rng is None or rng.random() < 0.5:
+            return (*p.prompt, right)
+        env = told if rng.random() < 0.5 else constant
+        state, begun = env.start(p, {})
+        wrong = Message(role="assistant", content=slip(p, rng))
+        heard, over, _ = env.step(state, wrong.content)
+        return (*begun, wrong) if over else (*begun, wrong, *heard, right)
+
+    make = partial(rewrite_proofs, levels=(1,))
+    train, shown, held = (
+        [stated(p) for p in _family(make, split, n, seed=seed)]
+        for split, seed, n in (("train", 0, TRAIN), ("train", 1, size.demonstrations), ("test", 0, 2 * HELD))
+    )
+    rng = Random(seed_for(0, "starts", "proofs"))
+    return Task(
+        train=train,
+        held=held,
+        envs={"retry": told},
+        shown=[talk(p, rng) for p in shown],
+        solved=[talk(p) for p in train],
+    )
+
+
 def _hasty(talk: Talk) -> Talk:
     """The conversation of two searches without the second: the name that it would have asked about is the answer."""
     *begun, second, _, _ = talk
@@ -282,7 +342,7 @@ def requests(size: Size) -> Task:
 
 
 TASKS: dict[str, Callable[[Size], Task]] = {f.__name__: f for f in (shortcut, countdown, hops, requests)}
-OF_PROTOCOLS: dict[str, Callable[[Size], Task]] = {"uneven": uneven}  # no task of the leaderboard
+OF_PROTOCOLS: dict[str, Callable[[Size], Task]] = {"proofs": proofs, "uneven": uneven}  # no task of the leaderboard
 
 
 @dataclass(frozen=True, kw_only=True)

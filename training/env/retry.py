@@ -1,8 +1,12 @@
-"""Any question, answered again and again: a wrong answer is met with one constant sentence, and nothing else is told.
+"""Any question, answered again and again: a wrong answer is met with one constant sentence, or with what the checker
+finds wrong with it.
 
 UFO, Liu et al. 2025, "A Simple 'Try Again' Can Elicit Multi-Turn LLM Reasoning" (arXiv 2507.14295).
 
     R = gamma^t [right at turn t, from 0] - repeat (1 - E / T)         E different answers in T turns
+
+With `checker` a wrong answer is met with what its verifier says (its `explain`), as in Leanabell-Prover-V2, Ji et al. 2025,
+whose proofs are checked within the rollout; a turn without an answer is met with `feedback` all the same.
 
 The episode ends with the first right answer, or after `most` turns. A turn without an answer is an attempt like any
 other. Right is a verdict of 1. Parts: `tries`, `distinct` (E / T), `right`.
@@ -15,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from synth.types import Message, Problem, Score, Scored
-from synth.verify import extract_answer, missing, verify
+from synth.verify import explained, extract_answer, missing, verify
 from training.env import system
 
 TOOLS = ""
@@ -30,6 +34,8 @@ class Retry:
     gamma: float
     repeat: float
     feedback: str
+    checker: bool
+    missing: float
     instructions: str
 
     def start(self, problem: Problem, tools: Mapping[str, Any]) -> tuple[dict, list[Message]]:
@@ -44,9 +50,10 @@ class Retry:
         right, turns = score.value == 1.0, len(state["said"])
         if not right and turns < self.most:
             state["calls"] += 1
-            return [Message(role="user", content=self.feedback)], False, None
+            told = explained(state["problem"], answer) if self.checker and answer is not None else self.feedback
+            return [Message(role="user", content=told)], False, None
         distinct = len(set(state["said"])) / turns
-        value = self.gamma ** (turns - 1) * right - self.repeat * (1 - distinct)
+        value = self.gamma ** (turns - 1) * right - self.repeat * (1 - distinct) - self.missing * (answer is None)
         parts = {
             "tries": float(turns),
             "distinct": distinct,
@@ -57,10 +64,21 @@ class Retry:
 
 
 def retry(
-    *, most: int = 5, gamma: float = 0.5, repeat: float = 0.1, feedback: str = "Try again.", instructions: str = ""
+    *,
+    most: int = 5,
+    gamma: float = 0.5,
+    repeat: float = 0.1,
+    feedback: str = "Try again.",
+    checker: bool = False,
+    missing: float = 0.0,
+    instructions: str = "",
 ) -> Retry:
     """At most `most` answers; a right one is worth `gamma` to the number of those before it, less `repeat` times the
-    share of repeated answers."""
+    share of repeated answers, less `missing` where the last turn gave none.
+
+    checker: whether what the problem's verifier finds wrong is told in place of `feedback`; a verifier that explains
+    nothing is an error.
+    """
     if most < 1:
         raise ValueError(f"retry: most is {most}: at least one answer must be allowed")
-    return Retry(most, gamma, repeat, feedback, instructions)
+    return Retry(most, gamma, repeat, feedback, checker, missing, instructions)

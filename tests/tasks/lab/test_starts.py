@@ -44,7 +44,7 @@ def replayed(task, problem, talk):
 def test_solutions_are_right_and_held_problems_are_of_other_roots(tasks, name):
     task = tasks[name]
     assert (
-        len(task.held) == starts.HELD * (1 + (name == "uneven"))
+        len(task.held) == starts.HELD * (1 + (name in starts.OF_PROTOCOLS))
         and 200 <= len(task.train) <= starts.TRAIN
         and len(task.solved) == len(task.train)
     )

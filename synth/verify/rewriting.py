@@ -1,0 +1,70 @@
+"""A proof that two words are equal: a chain of words, each made from the one before by one use of one equation.
+
+`equations` are pairs of words that may stand for each other, either way, anywhere in a word; `first` and `last` are the
+words whose equality is to be proved. The chain is written with "=" between its words; spaces do not count. A gap, "?", is no step: a proof
+with one is refused whatever else it holds, as a theorem prover's "sorry" is.
+
+`explain` says what the checker finds wrong first.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from synth.types import Problem, Score, Unscorable
+from synth.verify import RIGHT, UNPARSABLE, WRONG
+
+MAX_CHARS = 2000
+FORM = "text"
+EXAMPLE = {
+    "prompt": "ab = ba; aa = b. Prove that aab = bb.",
+    "answer": "aab = bb",
+    "args": {"equations": [["ab", "ba"], ["aa", "b"]], "first": "aab", "last": "bb"},
+}
+GAP = "?"
+_WORD = re.compile(r"[a-z]+|\?")
+
+
+def chain(text: str) -> list[str] | None:
+    """The words of a proof; None where it is none."""
+    words = text.replace(" ", "").split("=") if len(text) <= MAX_CHARS else []
+    return words if len(words) > 1 and all(_WORD.fullmatch(w) for w in words) else None
+
+
+def follow(word: str, equations: Sequence[Sequence[str]]) -> Iterator[str]:
+    """All words that one use of one equation makes of a word."""
+    for a, b in equations:
+        for old, new in ((a, b), (b, a)):
+            at = word.find(old)
+            while at >= 0:
+                yield word[:at] + new + word[at + len(old) :]
+                at = word.find(old, at + 1)
+
+
+def fault(words: Sequence[str], equations: Sequence[Sequence[str]], first: str, last: str) -> str:
+    """What is wrong with a chain, "" for a proof."""
+    if GAP in words:
+        return "A gap is left open."
+    if words[0] != first:
+        return f"It begins with {words[0]}, not {first}."
+    for k, (a, b) in enumerate(zip(words, words[1:], strict=False), 1):
+        if b not in follow(a, equations):
+            return f"Step {k}: {a} is not {b}."
+    return "" if words[-1] == last else f"It ends with {words[-1]}, not {last}."
+
+
+def rewriting(problem: Problem, answer: str, *, equations: Sequence[Sequence[str]], first: str, last: str) -> Score:
+    """1 where `answer` proves that `first` = `last`. The reference is checked alike."""
+    gold = chain(problem.answer)
+    if gold is None or fault(gold, equations, first, last):
+        return Unscorable(reason=f"bad_reference: {problem.answer!r} proves nothing")
+    if (words := chain(answer)) is None:
+        return UNPARSABLE
+    return WRONG if fault(words, equations, first, last) else RIGHT
+
+
+def explain(problem: Problem, answer: str, *, equations: Sequence[Sequence[str]], first: str, last: str) -> str:
+    """What the checker says of an answer that is no proof."""
+    words = chain(answer)
+    return "This is no chain of words." if words is None else fault(words, equations, first, last)
