@@ -31,9 +31,9 @@ from synth.types import Sampling
 from training.lm_head.logprob import blocks
 from training.model import lora, products
 from training.model.router import replay_of
-from training.model.decoder import FusedDecoder
 from training.model.kv_cache import CachedRows
 from training.model.model import head_weight, hidden_states
+from training.model.native.cached import CachedLayers
 from training.model.native.decode import Drawn, TurnDecoder
 from training.model.native.layers import usable
 from training.model.render import Renderer
@@ -68,7 +68,7 @@ class TorchSampler:
     renderer: Renderer | None = None
     slots: int = 0
     graphs: bool = True
-    decoder: FusedDecoder | None = field(default=None, init=False, repr=False)
+    cached: CachedLayers | None = field(default=None, init=False, repr=False)
     turns: TurnDecoder | None = field(default=None, init=False, repr=False)
     head: Tensor | None = field(default=None, init=False, repr=False)  # [V, d] where it is no weight of the model
     _known: bool = field(default=False, init=False, repr=False)
@@ -90,14 +90,14 @@ class TorchSampler:
     def sync(self) -> None:
         """Read the model's weights, where the sampler works with copies of them."""
         if not self._known:
-            self.decoder, self._known = FusedDecoder.of(self.model), True
-            self.turns = TurnDecoder.of(self.decoder)
-        elif self.decoder is not None and usable(self.model):  # adapters may have come since
-            self.decoder.refresh()
+            self.cached, self._known = CachedLayers.of(self.model), True
+            self.turns = TurnDecoder.of(self.cached)
+        elif self.cached is not None and usable(self.model):  # adapters may have come since
+            self.cached.refresh()
             if self.turns is not None:
                 self.turns.refresh()
         else:
-            self.decoder = self.turns = None
+            self.cached = self.turns = None
         weight = head_weight(self.model)
         # float32 logits on a CPU, as the learner's: rounded to bfloat16 they would lie 0.1 apart
         half = weight.is_cpu and weight.dtype == torch.bfloat16
@@ -111,7 +111,7 @@ class TorchSampler:
     def weights(self) -> dict[str, Tensor]:
         """The weights that it samples with, under the names of the model's own parameters: copies where it works with
         copies."""
-        return dict(self.model.named_parameters()) | (self.decoder.named() if self.decoder else {})
+        return dict(self.model.named_parameters()) | (self.cached.named() if self.cached else {})
 
     @torch.inference_mode()
     def logp(self, prompt: np.ndarray, ids: np.ndarray) -> np.ndarray:
@@ -128,8 +128,8 @@ class TorchSampler:
 
     def forward(self, ids: Tensor, position: Tensor, cache: CachedRows) -> Tensor:
         """ids, position [rows, n] -> hidden states [rows, n, d]."""
-        if self.decoder is not None:
-            return self.decoder(ids, position, cache)
+        if self.cached is not None:
+            return self.cached(ids, position, cache)
         routers = replay_of(self.model)
         if routers is not None:
             routers.chosen, routers.recording = None, True
@@ -213,11 +213,11 @@ class Session:
 
     @property
     def path(self) -> str:
-        """Which way turns take: "compiled", "fused" (fewer, larger operations) or "own layers" (the model's own
-        forward, which alone can be changed on its way)."""
-        if self.edits or self.sampler.decoder is None:
+        """Which way turns take: "compiled turns" (a whole turn in one call), "compiled layers" or "own layers" (the
+        model's own forward, which alone can be changed on its way)."""
+        if self.edits or self.sampler.cached is None:
             return "own layers"
-        return "fused" if self.sampler.turns is None else "compiled"
+        return "compiled layers" if self.sampler.turns is None else "compiled turns"
 
     def _forward(self, ids: Tensor, position: Tensor, cache: CachedRows) -> Tensor:
         """ids, position [rows, n] of the window's rows -> hidden states [rows, n, d]."""
@@ -435,9 +435,9 @@ class _Turn:
 
     @property
     def plain(self) -> bool:
-        """Whether tokens are drawn from the whole distribution, and a token alone tells whether a turn may end."""
+        """Whether tokens are drawn from the whole distribution."""
         s = self.sampling
-        return not (s.choices or s.stop or s.top_k or s.top_p < 1 or s.min_p > 0)
+        return not (s.choices or s.top_k or s.top_p < 1 or s.min_p > 0)
 
     def drawn(self) -> Drawn:
         """The arrays that compiled code fills."""

@@ -63,7 +63,7 @@ class Counting(TorchSampler):
     passed = 0
 
     def sync(self):
-        self.decoder = self.turns = None
+        self.cached = self.turns = None
 
     def forward(self, ids, position, cache):
         self.passed += ids.numel()

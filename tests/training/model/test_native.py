@@ -23,7 +23,8 @@ from training.model.attention import NAME, PackedRows, SharedRows
 from training.model.lora import adapt
 from training.model.model import hidden_states
 from training.model.native import build, decode, layers
-from training.rollout.torch_sampler import TorchSampler
+from training.model.render import Renderer
+from training.rollout.torch_sampler import TorchSampler, _Turn
 
 pytestmark = pytest.mark.skipif(build.library() is None, reason=f"no compiled code: {build.why_not()}")
 
@@ -161,7 +162,7 @@ def test_other_vectors_give_the_same_numbers(name, cc, flags, tmp_path, monkeypa
     ("name", "temperature"),
     [*((name, 0.7) for name in MODELS), *(("qwen3, odd sizes", t) for t in (0.0, 1.0)), ("llama", 0.0), ("qwen3", 1.0)],
 )
-def test_turns_are_those_of_the_decoder_in_torch(name, temperature, monkeypatch):
+def test_turns_are_those_of_the_models_own_forward(name, temperature, monkeypatch):
     """More conversations than are at work at a time, longer turns than one call decodes, three turns; one head is not
     tied."""
     ours = model(name, tied=name != "llama")
@@ -206,7 +207,7 @@ def test_turns_are_those_of_the_decoder_in_torch(name, temperature, monkeypatch)
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_new_tokens_are_read_as_by_the_decoder_in_torch(name, monkeypatch):
+def test_new_tokens_are_read_as_by_compiled_layers(name, monkeypatch):
     """Prompts of one block of tokens, of several and of one more; then what is told to some of the conversations,
     behind shared prompts."""
     ours = model(name, tied=name != "llama")
@@ -259,6 +260,21 @@ def test_a_conversation_is_the_same_to_the_bit_whoever_shares_its_batch():
         )
 
 
+def test_turns_that_end_at_a_string_are_decoded_in_one_call_too(monkeypatch):
+    """The ids after which a string may be complete are learned while a turn is drawn: the call comes back for each."""
+    calls, real = [], decode.TurnDecoder.__call__
+    monkeypatch.setattr(decode.TurnDecoder, "__call__", lambda self, *args: calls.append(1) or real(self, *args))
+    source = TorchSampler(tiny.build(init_range=0.05), -1, renderer=Renderer(tiny.tokenizer()))
+    (prompt,), sampling = tiny.ids(11), Sampling(max_tokens=40, stop=("e", "o"))
+    together = source.open([prompt] * 20, range(20)).generate(sampling)
+    assert calls and {s.stop for s in together} >= {"stop_string"} and len({len(s.ids) for s in together}) > 3
+    (alone,) = source.open([prompt], [13]).generate(sampling)
+    assert alone.ids.tolist() == together[13].ids.tolist() and alone.logp.tolist() == together[13].logp.tolist()
+    monkeypatch.setattr(_Turn, "plain", False)  # as drawn by torch over the compiled layers
+    for a, b in zip(together, source.open([prompt] * 20, range(20)).generate(sampling), strict=True):
+        assert a.ids.tolist() == b.ids.tolist() and a.stop == b.stop
+
+
 def test_numbers_that_are_none_are_never_hidden():
     """One weight: the step is refused, and nothing is sampled that looks like a number."""
     for at in ("self_attn.k_proj", "mlp.gate_proj", "self_attn.v_proj", "input_layernorm"):
@@ -284,7 +300,7 @@ def test_a_key_that_is_no_number_reaches_all_who_read_it(bits):
     """Also a NaN whose other bits would make an exponent: of such a one exp could come out finite, or 0."""
     of = layers.of(ours := tiny.build())
     rows = PackedRows([20])
-    kernels = layers._Kernels(of, *of.angles(ours, torch.arange(20)), rows.spans, rows.longest)
+    kernels = layers.Kernels(of, *of.angles(ours, torch.arange(20)), rows.spans, rows.longest)
     (h, g, d), generator = kernels.sizes, torch.Generator().manual_seed(0)
     qk, qkv = torch.randn(20, (h + g) * d, generator=generator), torch.randn(20, (h + 2 * g) * d, generator=generator)
     qk.view(torch.int32)[5, h * d + 1] = bits
@@ -397,7 +413,7 @@ def test_a_row_that_memory_does_not_hold_is_said_and_not_a_crash():
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
     assert "does not fit into memory: lower the length of rows" in done.stdout, done.stderr[-500:]
     rows, made = PackedRows([3]), layers.of(tiny.build())
-    of_no_machine = layers._Kernels(
+    of_no_machine = layers.Kernels(
         made, torch.ones(3, 4), torch.ones(3, 4), rows.spans, 1 << 40
     )  # more than addresses reach
     with pytest.raises(

@@ -69,7 +69,7 @@ def test_a_synced_sampler_is_the_learner():
     model = tiny.build()
     sampler = TorchSampler(model, 2, version=4)
     sampler.open(tiny.ids(3), [0])
-    assert sampler.decoder is not None, "the copies are what is compared"
+    assert sampler.cached is not None, "the copies are what is compared"
     assert Compared(model=model, sampler=sampler)(4)["probe_gap"] < 1e-5
 
 

@@ -13,7 +13,7 @@ from training.learner.learner import Learner, Optim, nll, token_stats
 from training.learner.pack import Row, pack
 from training.model.attention import PackedRows
 from training.model.native.build import library
-from training.model.decoder import FusedDecoder
+from training.model.native.cached import CachedLayers
 from training.model.model import head_weight, hidden_states
 from training.model.render import Renderer
 from training.rollout.play import Player
@@ -89,12 +89,12 @@ def test_rows_that_wait_take_the_place_of_those_that_end(slots):
 
 
 @pytest.mark.parametrize("slots", [0, 3])
-def test_the_fused_decoder_and_the_models_own_forward_say_the_same(slots):
+def test_compiled_layers_and_the_models_own_forward_say_the_same(slots):
     own = sampler(slots=slots)
     own._known = True  # as if it had been looked for and not found
-    fused = sampler(slots=slots)
-    a, b = (play(x, PROMPTS, range(5), Sampling(max_tokens=20), TOLD) for x in (own, fused))
-    assert own.decoder is None and fused.decoder is not None
+    compiled = sampler(slots=slots)
+    a, b = (play(x, PROMPTS, range(5), Sampling(max_tokens=20), TOLD) for x in (own, compiled))
+    assert own.cached is None and (compiled.cached is None) == (library() is None)
     for x, y in zip(map(as_row, a), map(as_row, b), strict=True):
         np.testing.assert_array_equal(x.ids, y.ids)
         np.testing.assert_allclose(x.columns["logp"], y.columns["logp"], atol=1e-5)
@@ -193,7 +193,7 @@ def test_a_prompt_without_tokens_is_refused():
         sampler().open([PROMPTS[0], PROMPTS[0][:0]], [0, 1])
 
 
-# --- the fused decoder ------------------------------------------------------------------------------------------------
+# --- compiled layers --------------------------------------------------------------------------------------------------
 
 
 def built(kind, **more):
@@ -225,13 +225,14 @@ def built(kind, **more):
 @pytest.mark.parametrize(
     "kind, more", [("llama", {}), ("qwen2", {}), ("qwen3", {}), ("qwen3", {"tie_word_embeddings": True, "head_dim": 8})]
 )
-def test_decoders_of_three_architectures_and_their_weights(kind, more):
+def test_compiled_layers_of_three_architectures_and_their_weights(kind, more):
     model = built(kind, **more)
-    decoder = FusedDecoder.of(model)
-    named = dict(model.named_parameters())
-    assert decoder is not None and set(decoder.named()) == {n for n in named if n != "lm_head.weight"}
-    for name, w in decoder.named().items():
-        assert torch.equal(w, named[name]) and w.data_ptr() != named[name].data_ptr(), name
+    cached, named = CachedLayers.of(model), dict(model.named_parameters())
+    assert (cached is None) == (library() is None)
+    if cached is not None:
+        assert set(cached.named()) == {n for n in named if n != "lm_head.weight"}
+        for name, w in cached.named().items():
+            assert torch.equal(w, named[name]) and w.data_ptr() != named[name].data_ptr(), name
     source = TorchSampler(model, -1)
     said = play(source, tiny.ids(5, 9, below=40), range(2), Sampling(max_tokens=15))
     batch = pack([as_row(parts) for parts in said])
@@ -248,7 +249,7 @@ def test_a_bfloat16_model_samples_what_its_learner_recomputes():
     """With compiled layers both multiply in bfloat16 and add up in float32; without, both are the model's own."""
     source = TorchSampler(built("qwen3").bfloat16(), END)
     out = play(source, PROMPTS, range(5), Sampling(max_tokens=20), TOLD)
-    assert (source.decoder is None) == (library() is None) and source.turns is None
+    assert (source.cached is None) == (library() is None) and source.turns is None
     assert {n: w.dtype for n, w in source.weights().items()} == {n: p.dtype for n, p in source.model.named_parameters()}
     batch = pack([as_row(parts) for parts in out])
     with torch.no_grad():
@@ -258,7 +259,7 @@ def test_a_bfloat16_model_samples_what_its_learner_recomputes():
     )
 
 
-def test_what_the_decoder_does_not_know_is_left_to_the_model():
+def test_what_compiled_layers_do_not_know_is_left_to_the_model():
     class Adapted(torch.nn.Linear):
         pass
 
@@ -267,13 +268,13 @@ def test_what_the_decoder_does_not_know_is_left_to_the_model():
     hooked.model.layers[0].register_forward_hook(lambda *_: None)
     wrong.model.layers[1].self_attn.scaling = 0.5  # nothing shows it but a probe
     for model in (adapted, hooked, wrong, built("qwen3").double(), built("qwen3", hidden_act="gelu")):
-        assert FusedDecoder.of(model) is None
+        assert CachedLayers.of(model) is None
     source = TorchSampler(built("qwen3"), -1)
     source.open(PROMPTS, range(5))
-    assert source.decoder is not None
+    assert (source.cached is None) == (library() is None)
     source.model.model.layers[1].mlp.up_proj = Adapted(24, 40, bias=False)
     source.open(PROMPTS, range(5))
-    assert source.decoder is None, "adapters that came later"
+    assert source.cached is None, "adapters that came later"
 
 
 # --- stops and choices ------------------------------------------------------------------------------------------------

@@ -54,7 +54,7 @@ def test_steering_one_row_changes_no_bit_of_its_neighbours(row):
 def test_the_compiled_path_steps_aside_and_says_so():
     source = sampler()
     plain, _, usual = told(source, [])
-    assert usual.path == ("compiled" if source.turns else "fused" if source.decoder else "own layers")
+    assert usual.path == ("compiled turns" if source.turns else "compiled layers" if source.cached else "own layers")
     edited, _, session = told(source, [far(source, 0.0)] + [None] * 3)
     assert session.path == "own layers"
     for one, other in zip(plain, edited, strict=True):

@@ -3,8 +3,7 @@
    A thread works on up to ROWS conversations at a time; where one ends, the next that waits takes its place. What a row gets depends on no
    other row, nor on the number of threads: every number is summed in one order.
 
-   H query heads and G key heads of D numbers (of queries and keys the two that turn together stand side by side), N = H + 2 G, hidden size d,
-   gates m, vocabulary V. Weights are [in, out], each row padded with zeros to a multiple of 16 numbers. */
+   H query heads and G key heads of D numbers, N = H + 2 G, hidden size d, gates m, vocabulary V. Weights are [in, out], each row padded with zeros to a multiple of 16 numbers. */
 #include "vectors.h"
 
 #define ROWS 16
@@ -13,12 +12,12 @@
 typedef struct {
     long layers, H, G, D, d, m, V;
     float eps, scale;
-    const float *embedding, *norm, *head, *angles; /* [V, d], [d], [d, V], [positions, D] cos and sin in turns */
+    const float *embedding, *norm, *head, *cs, *sn; /* [V, d], [d], [d, V], cos and sin [positions, D/2] */
 } Model;
 typedef struct {
-    const float *before, *qkv, *bias, *turn, *out, *after, *up, *down; /* bias [N D] and turn [H + G, D] may be NULL */
-    float *keys, *values;                                             /* [slots, G, capacity, D] */
-    const float *shared_keys, *shared_values;                         /* of prompts, by their strides; may be NULL */
+    const float *before, *qkv, *bias, *wq, *wk, *out, *after, *up, *down; /* bias [N D] and norms wq, wk [D] may be NULL */
+    float *keys, *values;                                                /* [slots, G, capacity, D] */
+    const float *shared_keys, *shared_values;                            /* of prompts, by their strides; may be NULL */
 } Layer;
 typedef struct {
     long n, capacity, stride_prompt, stride_head; /* conversations; columns of a slot; between prompts, and their heads */
@@ -176,16 +175,16 @@ static void through(const Model *M, const Layer *layers, const Rows *rows, long 
         for (long r = 0; r < live; r++) {
             long before = at[r].before, held = at[r].held;
             float *p = w.qkv + r * np;
-            const float *angle = M->angles + (before + held) * D;
+            const float *c = M->cs + (before + held) * (D / 2), *s = M->sn + (before + held) * (D / 2);
             if (L->bias)
                 for (long j = 0; j < N * D; j++) p[j] += L->bias[j];
             for (long j = 0; j < H + G; j++) {
                 float *v = p + j * D;
-                if (L->turn) normed(D, M->eps, v, L->turn + j * D, v);
-                for (long k = 0; k < D; k += 2) {
-                    float e = v[k], f = v[k + 1];
-                    v[k] = e * angle[k] - f * angle[k + 1];
-                    v[k + 1] = e * angle[k + 1] + f * angle[k];
+                if (L->wq) normed(D, M->eps, v, j < H ? L->wq : L->wk, v);
+                for (long k = 0; k < D / 2; k++) {
+                    float e = v[k], f = v[k + D / 2];
+                    v[k] = e * c[k] - f * s[k];
+                    v[k + D / 2] = f * c[k] + e * s[k];
                 }
             }
             for (long g = 0; g < G; g++) {

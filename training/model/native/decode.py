@@ -1,4 +1,4 @@
-"""Whole turns decoded, and new tokens read, in one call: the copies of a `FusedDecoder`, laid out for decode.c, and the
+"""Whole turns decoded, and new tokens read, in one call: the copies of `CachedLayers`, laid out for decode.c, and the
 call itself.
 
 A decode step of a small model is some hundred small operations in torch, each of a few microseconds; compiled, a turn
@@ -16,10 +16,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from training.model.decoder import FusedDecoder
 from training.model.kv_cache import CachedRows
 from training.model.model import head_weight
-from training.model.native.build import library
+from training.model.native.cached import CachedLayers
+from training.model.native.layers import body
 
 LARGEST = 1 << 24  # parameters: every 16 rows read all weights; at twice as many nothing is gained any more
 READ = (
@@ -36,7 +36,7 @@ class _Model(ctypes.Structure):
         *((k, _l) for k in ("layers", "H", "G", "D", "d", "m", "V")),
         ("eps", ctypes.c_float),
         ("scale", ctypes.c_float),
-        *((k, _p) for k in ("embedding", "norm", "head", "angles")),
+        *((k, _p) for k in ("embedding", "norm", "head", "cs", "sn")),
     ]
 
 
@@ -47,7 +47,8 @@ class _Layer(ctypes.Structure):
             "before",
             "qkv",
             "bias",
-            "turn",
+            "wq",
+            "wk",
             "out",
             "after",
             "up",
@@ -93,35 +94,34 @@ class Drawn:
 
 
 class TurnDecoder:
-    """Decodes with the weights that its `FusedDecoder` has; `refresh` takes them as they are now."""
+    """Decodes with the weights that its `CachedLayers` have; `refresh` takes them as they are now."""
 
-    def __init__(self, decoder: FusedDecoder, lib: ctypes.CDLL) -> None:
-        self.decoder, self.lib, self.size = decoder, lib, _size(decoder.body.layers)
+    def __init__(self, cached: CachedLayers) -> None:
+        self.cached, self.lib, self.size = cached, cached.compiled.lib, _size(body(cached.model).layers)
         self.refresh()
 
     @staticmethod
-    def of(decoder: FusedDecoder | None) -> TurnDecoder | None:
-        """None without a compiler, for models that are too large for it, and for those that are not float32."""
-        lib = library()
-        if lib is None or decoder is None or decoder.embedding.dtype != torch.float32 or _size(decoder.model) > LARGEST:
+    def of(cached: CachedLayers | None) -> TurnDecoder | None:
+        """None without compiled layers, for models that are too large for it, and for those that are not float32."""
+        if cached is None or cached.embedding.dtype != torch.float32 or _size(cached.model) > LARGEST:
             return None
-        return TurnDecoder(decoder, lib)
+        return TurnDecoder(cached)
 
     def refresh(self) -> None:
-        decoder = self.decoder
-        self.head = _padded(head_weight(decoder.model).detach().T)
+        self.head = _padded(head_weight(self.cached.model).detach().T)
         self.layers = [
             {
                 "before": x.before,
                 "qkv": _padded(x.qkv),
                 "bias": x.bias,
-                "turn": x.turn,
+                "wq": x.wq,
+                "wk": x.wk,
                 "out": _padded(x.out),
                 "after": x.after,
                 "up": _padded(x.up),
                 "down": _padded(x.down),
             }
-            for x in decoder.layers
+            for x in self.cached.layers
         ]
 
     def __call__(self, cache: CachedRows, slots: np.ndarray, rows: np.ndarray, last: Tensor, drawn: Drawn) -> None:
@@ -169,29 +169,30 @@ class TurnDecoder:
         self, call: Callable[..., int], cache: CachedRows, slots: np.ndarray, last: Tensor, more: int, *given: object
     ) -> None:
         """A function of decode.c on the conversations in `slots`, which may grow by `more` tokens."""
-        d = self.decoder
+        c, (h, g, d) = self.cached, self.cached.compiled.sizes
         slots, held = (np.ascontiguousarray(x, dtype=np.int64) for x in (slots, cache.held[slots]))
-        own = cache.room(int(held.max()) + more, len(self.layers), d.kv, d.d)
+        own = cache.room(int(held.max()) + more, len(self.layers), g, d)
         prompt, before = cache.prompt[slots].astype(np.int64), np.zeros(len(slots), dtype=np.int64)
         shared: list[tuple[Tensor | None, Tensor | None]] = [(None, None)] * len(self.layers)
         if cache.prefix is not None:
             before = cache.prefix.length[prompt].astype(np.int64)
             shared = [(cache.prefix.keys[i], cache.prefix.values[i]) for i in range(len(self.layers))]
-        angles = d.reach(int((before + held).max()) + more)
+        cos, sin = c.compiled.reach(c.model, int((before + held).max()) + more)
         model = _Model(
             layers=len(self.layers),
-            H=d.heads,
-            G=d.kv,
-            D=d.d,
-            d=d.embedding.shape[1],
-            m=len(d.layers[0].down),
-            V=len(d.embedding),
-            eps=d.eps,
-            scale=d.scale,
-            embedding=_at(d.embedding),
-            norm=_at(d.norm),
+            H=h,
+            G=g,
+            D=d,
+            d=c.embedding.shape[1],
+            m=len(c.layers[0].down),
+            V=len(c.embedding),
+            eps=c.compiled.eps,
+            scale=c.compiled.scale,
+            embedding=_at(c.embedding),
+            norm=_at(c.norm),
             head=_at(self.head),
-            angles=_at(angles),
+            cs=_at(cos),
+            sn=_at(sin),
         )
         layers = (_Layer * len(self.layers))(
             *(

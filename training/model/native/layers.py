@@ -125,14 +125,23 @@ class Layers:
 
     def angles(self, model: nn.Module, position: Tensor) -> tuple[Tensor, Tensor]:
         """cos and sin [T, D/2] of positions [T]."""
-        top = int(position.max()) + 1
+        cos, sin = self.reach(model, int(position.max()) + 1)
+        return cos.index_select(0, position), sin.index_select(0, position)
+
+    def reach(self, model: nn.Module, top: int) -> tuple[Tensor, Tensor]:
+        """cos and sin [positions, D/2] of `top` positions or more."""
         if top > len(self.cos):
             self.cos, self.sin = rotations(model, top, len(self.cos))
-        return self.cos.index_select(0, position), self.sin.index_select(0, position)
+        return self.cos, self.sin
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """Query heads, key heads, numbers of a head."""
+        return self.heads, self.kv, self.d
 
     def __call__(self, model: nn.Module, ids: Tensor, position: Tensor, rows: PackedRows | SharedRows) -> Tensor:
         base = body(model)
-        kernels = _Kernels(self, *self.angles(model, position), rows.spans, rows.longest)
+        kernels = Kernels(self, *self.angles(model, position), rows.spans, rows.longest)
         x = base.embed_tokens(ids).float()
         for layer in base.layers:
             if "forward" in vars(layer):  # `training.model.model.checkpointed_layers`
@@ -142,7 +151,7 @@ class Layers:
         return _Norm.apply(x, base.norm.weight.float(), kernels).to(base.norm.weight.dtype)
 
 
-def _layer(x: Tensor, layer: Any, kernels: _Kernels) -> Tensor:
+def _layer(x: Tensor, layer: Any, kernels: Kernels) -> Tensor:
     a, m = layer.self_attn, layer.mlp
     qkv = (a.q_proj, a.k_proj, a.v_proj)
     return _Layer.apply(
@@ -160,14 +169,14 @@ def _layer(x: Tensor, layer: Any, kernels: _Kernels) -> Tensor:
 
 
 @dataclass(frozen=True)
-class _Kernels:
+class Kernels:
     """The functions of layers.c for one pass: sizes, angles and spans are the same in every layer."""
 
     of: Layers
     cos: Tensor
     sin: Tensor
-    spans: Spans
-    longest: int
+    spans: Spans | None = None  # of packed rows, which `attend` reads
+    longest: int = 0
 
     def _call(self, name: str, *given: Tensor | int | float | None) -> None:
         if getattr(self.of.lib, name)(*map(_argument, given)):
@@ -188,7 +197,7 @@ class _Kernels:
 
     @property
     def sizes(self) -> tuple[int, int, int]:
-        return self.of.heads, self.of.kv, self.of.d
+        return self.of.sizes
 
     def rotate(self, qkv: Tensor, wq: Tensor | None, wk: Tensor | None) -> tuple[Tensor, Tensor]:
         h, g, d = self.sizes
@@ -206,6 +215,7 @@ class _Kernels:
 
     def _rows(self) -> tuple[int, Tensor, Tensor, Tensor, int]:
         s = self.spans
+        assert s is not None, "attention over a cache is the cache's own"
         return len(s.clusters) - 1, s.clusters, s.spans, s.pieces, self.longest
 
     def attend(self, qk: Tensor, qkv: Tensor) -> tuple[Tensor, Tensor]:
