@@ -39,14 +39,14 @@ def blamed(changes: Mapping[str, Any]) -> Iterator[None]:
 def _blamed(text: str, changes: Mapping[str, Any]) -> str:
     """A sentence that begins with params.yaml and a key that `--set` gave, or with one above it and the part of it that
     is unknown there, begins with `--set` instead."""
-    said = re.match(r"\S*params\.yaml: (.*)", text, re.DOTALL)
-    for key in changes if said else ():
+    refusal = re.match(r"\S*params\.yaml: (.*)", text, re.DOTALL)
+    for key in changes if refusal else ():
         parts = key.split(".")
         for n in range(len(parts), 0, -1):
             at = re.escape(".".join(parts[:n]))
             then = r"[:.\[ ]" if n == len(parts) else rf": unknown \w+ '{re.escape(parts[n])}'"
-            if said and (found := re.match(rf"{at}({then}.*)", said[1], re.DOTALL)):
-                return f"--set {key.removeprefix('set.')}{found[1]}"
+            if refusal and (blamed_part := re.match(rf"{at}({then}.*)", refusal[1], re.DOTALL)):
+                return f"--set {key.removeprefix('set.')}{blamed_part[1]}"
     return text
 
 

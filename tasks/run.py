@@ -43,14 +43,14 @@ def _guarded(name: str) -> None:
         print(f"{name}: interrupted; the next run goes on from here where the stage can resume", file=sys.stderr)
         sys.exit(130)
     except Exception as e:
-        said = errors.sentence(name, e)
+        message = errors.sentence(name, e)
         if type(e).__name__ == "Lost" and ranks.MEET in os.environ:
             sys.exit(ranks.LOST)  # whose fault it was, the process knows that started all
-        if not said:
+        if not message:
             raise
         if os.environ.get("ESPALIER_TRACEBACK"):
             traceback.print_exception(e)
-        print(f"error: {said}", file=sys.stderr, flush=True)
+        print(f"error: {message}", file=sys.stderr, flush=True)
         passing = isinstance(e, ConnectionError | TimeoutError) and not isinstance(e, errors.UserError)
         sys.exit(errors.TRANSIENT if passing else 2)
 

@@ -63,9 +63,9 @@ def estimate(args: argparse.Namespace) -> int:
     rows: list[tuple[Setting | None, Setting | None, str, str]] = []
     for stage in stages:
         for method in task.METHODS:
-            found = list(task.settings(stage, plans[stage], size, at, method))
-            if found or "lora" in plans[stage]["params"] or method == "full":
-                rows.append((task.smallest(found), task.quickest(found), stage, method))
+            fitting = list(task.settings(stage, plans[stage], size, at, method))
+            if fitting or "lora" in plans[stage]["params"] or method == "full":
+                rows.append((task.smallest(fitting), task.quickest(fitting), stage, method))
     if args.json:
         dump(
             {

@@ -212,10 +212,10 @@ def _side_by_side(
         moved, ran = set(dvc.changed_data(root)), set()
 
         def cost(name: str) -> together.Cost:
-            made = plans.get(name, {})
-            on_device = str(made.get("params", {}).get("device", "cpu")).startswith("cuda")
+            planned = plans.get(name, {})
+            on_device = str(planned.get("params", {}).get("device", "cpu")).startswith("cuda")
             learners = plans.get("_run", {}).get("place", {}).get(name, {}).get("learners", 1)
-            return together.Cost(cores=made.get("threads", 1), devices=learners if on_device else 0)
+            return together.Cost(cores=planned.get("threads", 1), devices=learners if on_device else 0)
 
         def bring(name: str, devices: list[int], stopped: Callable[[], bool]) -> bool:
             if name not in moved and not order[name] & ran:

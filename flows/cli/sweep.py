@@ -63,13 +63,13 @@ def sweep(args: argparse.Namespace) -> int:
         failed = task.run(root, name, points, commit, workers=args.workers, say=say, devices=devices)
         there = [p for p in points if p.name in snapshots.experiments(root)]
         if there:
-            page, found = task.report(root, name, points)
+            page, results = task.report(root, name, points)
         if not failed:
             task.remove(root, name)
     if there and args.json:
-        dump(found)
+        dump(results)
     elif there:
-        print(_table(found))
+        print(_table(results))
         print(
             f"\nLook next:  {page.relative_to(root)}   espalier compare {there[0].name} {there[-1].name}   dvc exp list"
         )
@@ -98,9 +98,9 @@ def _devices(plans: dict[str, Any], workers: int) -> int:
     return n
 
 
-def _table(found: dict[str, Any]) -> str:
+def _table(results: dict[str, Any]) -> str:
     rows: list[list[Any]] = []
-    for run, metrics in found["scores"].items():
+    for run, metrics in results["scores"].items():
         for metric, by in metrics.items():
             for group, m in sorted(by.items(), key=lambda x: -x[1]["mean"]):
                 low, high = m["low"], m["high"]

@@ -58,12 +58,12 @@ def train(args: argparse.Namespace) -> int:
             f"{Path.cwd()} is a project already: add `{'prefer' if kind == 'prefer' else kind}: {{files: [...]}}` to `set` of its "
             "params.yaml and run `espalier run` (docs/own-rows.md), or name a new folder with --out"
         )
-    made = False
+    created = False
     model = _model(args.model)
     if fresh:
         root = Path.cwd()
     else:
-        made = not root.exists()
+        created = not root.exists()
         init.make(root)
     where = _brought(args.data, root) if local else args.data
     settings = _settings(kind, method, where, model, n, bool(args.model))
@@ -75,7 +75,7 @@ def train(args: argparse.Namespace) -> int:
             with blamed(changes):  # refuses with one sentence before anything starts
                 plan.plans(root)
         except UserError:
-            if made:  # the same command, put right, finds the place free
+            if created:  # the same command, put right, finds the place free
                 shutil.rmtree(root)
             raise
         print(f"{method} on {n:,} {ROWS[kind]}, in {root}: params.yaml has the settings.", flush=True)

@@ -23,11 +23,11 @@ def with_thoughts(demonstration: Demonstration) -> Demonstration:
     """The same calls and the same answer behind thoughts. Raises ValueError for a turn that is neither a search nor an
     answer."""
     messages: list[Message] = []
-    heard, said = "", set[str]()
+    heard, known_words = "", set[str]()
     for message in demonstration.messages:
         if message.role != "assistant":
             heard = message.content
-            said |= set(normalise(heard).split()) if message.role == "user" else set()
+            known_words |= set(normalise(heard).split()) if message.role == "user" else set()
             messages.append(message)
             continue
         match = _TURN.fullmatch(message.content)
@@ -36,13 +36,15 @@ def with_thoughts(demonstration: Demonstration) -> Demonstration:
         kind, text = match[1], match[2]
         passage = set(normalise(heard).split())
         learned = (
-            text.split() if kind == "answer" else [w for w in text.split() if not set(normalise(w).split()) & said]
+            text.split()
+            if kind == "answer"
+            else [w for w in text.split() if not set(normalise(w).split()) & known_words]
         )
         learned = [w for w in learned if set(normalise(w).split()) & passage]
         noticed = f"<observation>{' '.join(learned)}</observation>" if learned else ""
         planned = f"<plan>{text}</plan>" if kind == "search" or not noticed else ""
         messages.append(Message(role="assistant", content=f"<think>{noticed}{planned}</think>{message.content}"))
-        said |= set(normalise(text).split())
+        known_words |= set(normalise(text).split())
     return Demonstration.make(
         problem=demonstration.problem,
         messages=messages,

@@ -62,24 +62,26 @@ def main() -> None:
         answers.flush()
 
     try:
-        made = opened(given["adapter"], given["options"])
+        environment = opened(given["adapter"], given["options"])
     except BaseException as e:  # noqa: BLE001 (said where it was asked for)
         tell({"refused": sentence(e, given["adapter"])})
         return
-    about = {"actions": list(getattr(made, "actions", ())), "remote": getattr(made, "remote", "")}
-    tell({"turns": bool(made.turns), "name": str(made.name), "version": str(made.version), **about})
+    about = {"actions": list(getattr(environment, "actions", ())), "remote": getattr(environment, "remote", "")}
+    tell(
+        {"turns": bool(environment.turns), "name": str(environment.name), "version": str(environment.version), **about}
+    )
     watch, episodes = None, {}
     for line in sys.stdin.buffer:
-        asked = json.loads(line)
-        for number in asked.get("closed", ()):
+        request = json.loads(line)
+        for number in request.get("closed", ()):
             over = episodes.pop(number, None)
             if hasattr(over, "close"):
                 over.close()
         try:
-            if asked.get("watch"):
+            if request.get("watch"):
                 watch = watch or Watch()
-                watch.mark, watch.executed, watch.opened, watch.on = asked["watch"], False, [], True
-            reply = answered(made, episodes, asked)
+                watch.mark, watch.executed, watch.opened, watch.on = request["watch"], False, [], True
+            reply = answered(environment, episodes, request)
         except MemoryError:
             sys.exit("it needs more memory than memory_mb")
         except Exception as e:  # noqa: BLE001 (an error of the environment is a value for the one who asks)
@@ -129,30 +131,34 @@ def sentence(e, path) -> str:
     return " ".join(str(e).split())[:500] if isinstance(e, ValueError) else f"{type(e).__name__}: {e}"[:500]
 
 
-def answered(made, episodes, asked) -> dict:
-    op = asked["op"]
+def answered(environment, episodes, request) -> dict:
+    op = request["op"]
     if op == "problem":
-        drawn = getattr(made, "problem", None)
-        row = drawn(asked["seed"], asked["split"], asked["index"]) if drawn else seeded(made, asked["seed"])
+        drawn = getattr(environment, "problem", None)
+        row = (
+            drawn(request["seed"], request["split"], request["index"])
+            if drawn
+            else seeded(environment, request["seed"])
+        )
         if row is None:
             return {"none": True}
         prompt = row["prompt"]
         return {**row, "prompt": [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt}
     if op == "score":
-        value = made.score(asked["item"], asked["answer"])
+        value = environment.score(request["item"], request["answer"])
         value, parts = value if isinstance(value, tuple) else (value, {})
         return {"value": number(value), "parts": {k: number(v) for k, v in parts.items()}}
     if op == "start":
-        episodes[asked["episode"]] = made.episode(asked["item"])
-        return {"messages": spoken(episodes[asked["episode"]].start())}
-    messages, over, reward = episodes[asked["episode"]].step(asked["text"])
+        episodes[request["episode"]] = environment.episode(request["item"])
+        return {"messages": spoken(episodes[request["episode"]].start())}
+    messages, over, reward = episodes[request["episode"]].step(request["text"])
     return {"messages": spoken(messages), "over": bool(over), "reward": number(reward)}
 
 
-def seeded(made, seed) -> dict:
+def seeded(environment, seed) -> dict:
     """The problem of an environment that has none of its own, but an episode for each seed: what that says first."""
     item = {"seed": seed % 2**31}
-    episode = made.episode(item)
+    episode = environment.episode(item)
     shown = episode.start()
     episode.close()
     return {"prompt": shown, "answer": "", "item": item, "root": str(item["seed"])}

@@ -123,11 +123,11 @@ class External:
         self._errors = Path(tempfile.mkdtemp(prefix="espalier-external-"))
         atexit.register(self.close)
         try:
-            said = self._start()
+            about = self._start()
         except Lost as e:
             raise UserError(f"the environment {source.adapter} does not start: {str(e).partition(': ')[2]}") from e
-        self.turns, self.name, self.version = bool(said["turns"]), str(said["name"]), str(said["version"])
-        self.actions, self.remote = [str(a) for a in said["actions"]], str(said["remote"])
+        self.turns, self.name, self.version = bool(about["turns"]), str(about["name"]), str(about["version"])
+        self.actions, self.remote = [str(a) for a in about["actions"]], str(about["remote"])
 
     def _start(self) -> dict[str, Any]:
         python = self.source.python or sys.executable
@@ -156,11 +156,11 @@ class External:
             "options": dict(self.source.options),
             "memory_mb": self.source.memory_mb,
         }
-        said = self._reply(first, self.source.start)
-        if "refused" in said:
+        reply = self._reply(first, self.source.start)
+        if "refused" in reply:
             self._end()
-            raise Lost(f"external_start: {said['refused']}")
-        return said
+            raise Lost(f"external_start: {reply['refused']}")
+        return reply
 
     def ask(self, op: str, **more: Any) -> dict[str, Any]:
         """Its answer to a request. Raises Lost."""
@@ -168,16 +168,16 @@ class External:
             if self._child is None:
                 self._start()
             closed, self._closed = self._closed, []
-            said = self._reply({"op": op, "closed": closed, **more}, self.source.seconds)
-        if "failed" in said:
-            raise Lost(f"external_failed: {said['failed']}")
-        return said
+            reply = self._reply({"op": op, "closed": closed, **more}, self.source.seconds)
+        if "failed" in reply:
+            raise Lost(f"external_failed: {reply['failed']}")
+        return reply
 
-    def _reply(self, asked: Mapping[str, Any], seconds: float) -> dict[str, Any]:
+    def _reply(self, request: Mapping[str, Any], seconds: float) -> dict[str, Any]:
         child, until, data = self._child, time.monotonic() + seconds, bytearray()
         assert child is not None and child.stdin is not None and child.stdout is not None
         try:
-            child.stdin.write(json.dumps(asked).encode() + b"\n")
+            child.stdin.write(json.dumps(request).encode() + b"\n")
             child.stdin.flush()
         except BrokenPipeError:
             raise self._crashed() from None
@@ -235,8 +235,8 @@ class External:
         with self._lock:
             self._count += 1
             number = self._count
-            said = self.ask("start", episode=number, item=item)
-            return Episode(self, number, self._life, _messages(said["messages"]))
+            reply = self.ask("start", episode=number, item=item)
+            return Episode(self, number, self._life, _messages(reply["messages"]))
 
     def step(self, number: int, life: int, text: str, **more: Any) -> dict[str, Any]:
         """The answer to a turn of an episode. Raises Lost."""
@@ -260,10 +260,10 @@ class Episode:
     def turn(self, text: str) -> tuple[list[Message], bool, float] | Unscorable:
         """(what it says, whether it is over, the reward of this turn)."""
         try:
-            said = self.external.step(self.number, self.life, text)
+            reply = self.external.step(self.number, self.life, text)
         except Lost as e:
             return Unscorable(reason=str(e))
-        return _messages(said["messages"]), bool(said["over"]), float(said["reward"])
+        return _messages(reply["messages"]), bool(reply["over"]), float(reply["reward"])
 
 
 def _messages(rows: Any) -> list[Message]:
@@ -296,10 +296,10 @@ def begin(problem: Problem) -> Episode | Unscorable:
 def score(source: Mapping[str, Any], item: Any, answer: str) -> Score:
     """What the environment says of an answer; Unscorable where it says nothing."""
     try:
-        said = opened(source).ask("score", item=item, answer=answer)
+        reply = opened(source).ask("score", item=item, answer=answer)
     except Lost as e:
         return Unscorable(reason=str(e))
-    return Scored(value=said["value"], parts=said["parts"])
+    return Scored(value=reply["value"], parts=reply["parts"])
 
 
 def problem(

@@ -84,12 +84,12 @@ def pose(spec: Spec) -> dict[str, Any]:
 
 
 def solve(question: str) -> str:
-    found = WORDINGS.read(question)
-    moves = dict(re.findall(r"([A-F][ab])-([A-F])", found["moves"]))
+    fields = WORDINGS.read(question)
+    moves = dict(re.findall(r"([A-F][ab])-([A-F])", fields["moves"]))
     count = 0
-    for word in product("ab", repeat=int(found["n"])):
+    for word in product("ab", repeat=int(fields["n"])):
         state = "A"
         for c in word:
             state = moves[state + c]
-        count += state in found["final"].split(" or ")
+        count += state in fields["final"].split(" or ")
     return str(count)

@@ -70,8 +70,10 @@ def pose(spec: Spec) -> dict[str, Any]:
 
 def solve(question: str) -> str:
     read = WORDINGS.read(question)
-    found = re.findall(r"for (\d+)% of faulty and (\d+)% of sound machines and gave (one|none)", read["tests"])
-    many = int(read["n"]) * 100 ** len(found)  # machines, so that every group is a whole number
-    faulty = many // int(read["n"]) * prod(int(a) if said == "one" else 100 - int(a) for a, _, said in found)
-    sound = (many - many // int(read["n"])) * prod(int(b) if said == "one" else 100 - int(b) for _, b, said in found)
+    tests = re.findall(r"for (\d+)% of faulty and (\d+)% of sound machines and gave (one|none)", read["tests"])
+    many = int(read["n"]) * 100 ** len(tests)  # machines, so that every group is a whole number
+    faulty = many // int(read["n"]) * prod(int(a) if verdict == "one" else 100 - int(a) for a, _, verdict in tests)
+    sound = (many - many // int(read["n"])) * prod(
+        int(b) if verdict == "one" else 100 - int(b) for _, b, verdict in tests
+    )
     return str(Fraction(faulty, faulty + sound))

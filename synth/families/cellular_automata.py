@@ -79,10 +79,10 @@ def pose(spec: Spec) -> dict[str, Any]:
 
 
 def solve(question: str) -> str:
-    found = WORDINGS.read(question)
-    table = dict(part.split(">") for part in found["rule"].split(", "))
-    row = found["row"]
-    for _ in range(int(found["k"].split()[0])):
+    fields = WORDINGS.read(question)
+    table = dict(part.split(">") for part in fields["rule"].split(", "))
+    row = fields["row"]
+    for _ in range(int(fields["k"].split()[0])):
         wide = f"0{row}0"
         row = "".join(table[wide[i : i + 3]] for i in range(len(row)))
     return row

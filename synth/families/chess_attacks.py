@@ -75,10 +75,10 @@ def pose(spec: Spec) -> dict[str, Any]:
 
 
 def solve(question: str) -> str:
-    found = WORDINGS.read(question)
-    pieces = re.findall(r"(rook|bishop|queen|knight|king) on ([a-h])(\d)", found["pieces"])
+    fields = WORDINGS.read(question)
+    pieces = re.findall(r"(rook|bishop|queen|knight|king) on ([a-h])(\d)", fields["pieces"])
     placed = {(ord(file) - 96, int(rank)): kind for kind, file, rank in pieces}
-    n, count = int(found["n"]), 0
+    n, count = int(fields["n"]), 0
     for square in ((x, y) for x in range(1, n + 1) for y in range(1, n + 1)):
         count += square not in placed and any(_reaches(kind, at, square, placed) for at, kind in placed.items())
     return str(count)

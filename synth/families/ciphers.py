@@ -74,8 +74,8 @@ def pose(spec: Spec) -> dict[str, Any]:
 
 
 def solve(question: str) -> str:
-    found = WORDINGS.read(question)
-    alphabet, rule = "ABCDEFGHIJKLMNOPQRSTUVWXYZ", found["rule"]
+    fields = WORDINGS.read(question)
+    alphabet, rule = "ABCDEFGHIJKLMNOPQRSTUVWXYZ", fields["rule"]
     if "mirror" in rule:
         tables = [dict(zip(alphabet, reversed(alphabet), strict=True))]
     else:
@@ -83,7 +83,7 @@ def solve(question: str) -> str:
         moves = [alphabet.index(c) for c in key[0]] if key else integers(rule)
         tables = [dict(zip(alphabet[m:] + alphabet[:m], alphabet, strict=True)) for m in moves]
     out, used = "", 0
-    for c in found["code"]:
+    for c in fields["code"]:
         out += tables[used % len(tables)].get(c, c)
         used += c != " "
     return out

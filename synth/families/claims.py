@@ -68,9 +68,9 @@ def _statement(rng: Random, value: int, kind: str) -> tuple[str, int, bool]:
 
 def pose(spec: tuple) -> dict[str, Any]:
     text, statements = spec
-    said = ", ".join(f"is {kind} {number}" for kind, number, _ in statements)
+    claimed = ", ".join(f"is {kind} {number}" for kind, number, _ in statements)
     return {
-        "prompt": f"Proved or disproved? {text} {said}. Answer with three words, proved or disproved, in order.",
+        "prompt": f"Proved or disproved? {text} {claimed}. Answer with three words, proved or disproved, in order.",
         "answer": ", ".join("proved" if true else "disproved" for _, _, true in statements),
         "verifier": "ordered_list",
     }

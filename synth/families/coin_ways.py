@@ -77,12 +77,12 @@ def pose(spec: Spec) -> dict[str, Any]:
 
 
 def solve(question: str) -> str:
-    found = WORDINGS.read(question)
-    coins = sorted(integers(found["coins"]), reverse=True)
+    fields = WORDINGS.read(question)
+    coins = sorted(integers(fields["coins"]), reverse=True)
 
     def paid(i: int, left: int) -> int:
         if i == len(coins) - 1:
             return int(left % coins[i] == 0)
         return sum(paid(i + 1, left - k * coins[i]) for k in range(left // coins[i] + 1))
 
-    return str(paid(0, int(found["n"])))
+    return str(paid(0, int(fields["n"])))

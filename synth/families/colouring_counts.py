@@ -83,8 +83,8 @@ def pose(spec: Spec) -> dict[str, Any]:
 
 
 def solve(question: str) -> str:
-    found = WORDINGS.read(question)
-    pairs = read_pairs(found["pairs"])
+    fields = WORDINGS.read(question)
+    pairs = read_pairs(fields["pairs"])
     names = sorted({x for pair in pairs for x in pair})
     near = {x: [b if x == a else a for a, b in pairs if x in (a, b)] for x in names}
 
@@ -94,7 +94,7 @@ def solve(question: str) -> str:
         x = names[len(given)]
         return sum(
             painted({**given, x: colour})
-            for colour in range(int(found["k"]))
+            for colour in range(int(fields["k"]))
             if all(given.get(other) != colour for other in near[x])
         )
 

@@ -79,11 +79,11 @@ def pose(spec: Spec) -> dict[str, Any]:
 
 
 def solve(question: str) -> str:
-    found = WORDINGS.read(question)
-    deposit = integers(found["more"])
-    cents, places = int(found["p"]), 0  # the balance in units of 10^-places
-    for _ in range(int(found["n"])):
-        cents, places = cents * (100 + int(found["r"])), places + 2
+    fields = WORDINGS.read(question)
+    deposit = integers(fields["more"])
+    cents, places = int(fields["p"]), 0  # the balance in units of 10^-places
+    for _ in range(int(fields["n"])):
+        cents, places = cents * (100 + int(fields["r"])), places + 2
         if deposit:
             cents += deposit[0] * 10**places
     return str(Fraction(cents, 10**places))

@@ -99,9 +99,9 @@ def pose(spec: Spec) -> dict[str, Any]:
 
 
 def solve(question: str) -> str:
-    found = WORDINGS.read(question)
-    value = Fraction(int(found["n"]))
-    for unit, away in ((found["a"], False), (found["b"], True)):
+    fields = WORDINGS.read(question)
+    value = Fraction(int(fields["n"]))
+    for unit, away in ((fields["a"], False), (fields["b"], True)):
         above, below = (re.fullmatch(r"([A-Za-z]+)(?:\^(\d))?", part) for part in unit.split("/"))
         if not above or not below or above[1] not in BASE or below[1] not in BASE:
             raise Refused(f"roundtrip: {unit!r} is no known unit")

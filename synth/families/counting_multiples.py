@@ -83,10 +83,10 @@ def pose(spec: Spec) -> dict[str, Any]:
 
 
 def solve(question: str) -> str:
-    found = WORDINGS.read(question)
-    some, _, none = found["named"].partition(" but not of ")
+    fields = WORDINGS.read(question)
+    some, _, none = fields["named"].partition(" but not of ")
     left = 0
-    for x in range(1, int(found["n"]) + 1):
+    for x in range(1, int(fields["n"]) + 1):
         if any(x % k == 0 for k in integers(some)) and all(x % k for k in integers(none)):
             left += 1
     return str(left)

@@ -69,8 +69,8 @@ def pose(spec: Spec) -> dict[str, Any]:
 
 
 def solve(question: str) -> str:
-    found = WORDINGS.read(question)
-    n, k, s = (int(found[name]) for name in "nks")
+    fields = WORDINGS.read(question)
+    n, k, s = (int(fields[name]) for name in "nks")
     circle = deque([*range(s, n + 1), *range(1, s)])
     while len(circle) > 1:
         for _ in range(k - 1):

@@ -49,28 +49,28 @@ def draw(rng: Random, *, terms: int, size: int) -> tuple[str, tuple]:
     slips = [value + rng.choice((-1, 1)), value + rng.choice((-10, 10)), -value]
     slips += [value + sign * far for sign in (-1, 1) for far in rng.sample(range(2, 10), 2)]
     wrong = [s for s in dict.fromkeys(slips) if s != value]
-    found = rng.sample(wrong, PEOPLE)
+    claims = rng.sample(wrong, PEOPLE)
     if (right := rng.randrange(PEOPLE + 1)) < PEOPLE:
-        found[right] = value
-    return write(tree), (tree, value, found)
+        claims[right] = value
+    return write(tree), (tree, value, claims)
 
 
 def pose(spec: tuple) -> dict[str, Any]:
-    tree, value, found = spec
+    tree, value, claims = spec
     steps: list[str] = []
     evaluate(tree, steps)
-    said = f"{', '.join(map(str, found[:-1]))} and {found[-1]}"
+    listed = f"{', '.join(map(str, claims[:-1]))} and {claims[-1]}"
     return {
-        "prompt": f"Four people computed {write(tree)} and found {said}. Which of them is right? Answer 1, 2, 3, 4 or none.",
-        "answer": str(found.index(value) + 1) if value in found else "none",
+        "prompt": f"Four people computed {write(tree)} and found {listed}. Which of them is right? Answer 1, 2, 3, 4 or none.",
+        "answer": str(claims.index(value) + 1) if value in claims else "none",
         "verifier": "exact",
         "working": ", ".join(steps),
     }
 
 
 def solve(question: str) -> str:
-    text, *found = parsed(_TEXT, question).groups()
-    right = [i for i, claimed in enumerate(found, 1) if shunting_yard(text) == int(claimed)]
+    text, *claims = parsed(_TEXT, question).groups()
+    right = [i for i, claimed in enumerate(claims, 1) if shunting_yard(text) == int(claimed)]
     if len(right) > 1:
         raise Refused("not_unique: two people found the same")
     return str(right[0]) if right else "none"

@@ -55,12 +55,12 @@ def draw(rng: Random, *, digits: int) -> tuple[str, Spec]:
         words = ["".join(letters[int(d)] for d in str(n)) for n in (a, b, a + b)]
         truth = {letters[int(d)]: int(d) for d in f"{a}{b}{a + b}"}
         hints: dict[str, int] = {}
-        found = readings(words, hints)
-        while len({_value(words[2], r) for r in found}) > 1:  # the letter that leaves the fewest readings
+        fitting = readings(words, hints)
+        while len({_value(words[2], r) for r in fitting}) > 1:  # the letter that leaves the fewest readings
             left = sorted(set(truth) - set(hints), key=lambda x: (x in words[2], x))
-            name = min(left, key=lambda x: (x in words[2], sum(r[x] == truth[x] for r in found)))
+            name = min(left, key=lambda x: (x in words[2], sum(r[x] == truth[x] for r in fitting)))
             hints[name] = truth[name]
-            found = [r for r in found if r[name] == truth[name]]
+            fitting = [r for r in fitting if r[name] == truth[name]]
         if len(set(words[2]) - set(hints)) > 1:
             return f"{a} {b} {sorted(hints.values())}", (words[0], words[1], words[2], hints)
 
@@ -114,13 +114,13 @@ def pose(spec: Spec) -> dict[str, Any]:
 
 
 def solve(question: str) -> str:
-    found = WORDINGS.read(question)
+    fields = WORDINGS.read(question)
     weights: dict[str, int] = {}
     for name, sign in (("a", 1), ("b", 1), ("c", -1)):
-        for power, letter in enumerate(reversed(found[name])):
+        for power, letter in enumerate(reversed(fields[name])):
             weights[letter] = weights.get(letter, 0) + sign * 10**power
-    given = {x: int(d) for x, d in re.findall(r"([A-J]) = (\d)", found["hints"])}
-    first = {found[name][0] for name in "abc"}
+    given = {x: int(d) for x, d in re.findall(r"([A-J]) = (\d)", fields["hints"])}
+    first = {fields[name][0] for name in "abc"}
     letters = sorted(weights, key=lambda x: -abs(weights[x]))
     room = [9 * sum(abs(weights[x]) for x in letters[i:]) for i in range(len(letters) + 1)]
     values = set()
@@ -129,7 +129,7 @@ def solve(question: str) -> str:
         if abs(total) > room[i]:
             return
         if i == len(letters):
-            values.add("".join(str(known[x]) for x in found["c"]))
+            values.add("".join(str(known[x]) for x in fields["c"]))
             return
         x = letters[i]
         for digit in (given[x],) if x in given else range(int(x in first), 10):

@@ -60,7 +60,7 @@ def cutting(roads: Sequence[Edge]) -> set[str]:
         near.setdefault(a, []).append(b)
         near.setdefault(b, []).append(a)
     depth: dict[str, int] = {}
-    found = set()
+    cut = set()
 
     def visit(here: str, above: str) -> int:
         depth[here] = low = len(depth)
@@ -71,13 +71,13 @@ def cutting(roads: Sequence[Edge]) -> set[str]:
                 below = visit(x, here)
                 low = min(low, below)
                 if (above and below >= depth[here]) or (not above and children > 1):
-                    found.add(here)
+                    cut.add(here)
             elif x != above:
                 low = min(low, depth[x])
         return low
 
     visit(min(near), "")
-    return found
+    return cut
 
 
 def pose(spec: Spec) -> dict[str, Any]:
@@ -91,7 +91,7 @@ def pose(spec: Spec) -> dict[str, Any]:
 def solve(question: str) -> str:
     pairs = read_pairs(WORDINGS.read(question)["pairs"])
     names = sorted({x for pair in pairs for x in pair})
-    found = []
+    cut = []
     for out in names:
         left = [x for x in names if x != out]
         reached, before = {left[0]}, 0
@@ -101,5 +101,5 @@ def solve(question: str) -> str:
                 if out not in (a, b) and reached & {a, b}:
                     reached |= {a, b}
         if len(reached) < len(left):
-            found.append(out)
-    return " ".join(found)
+            cut.append(out)
+    return " ".join(cut)

@@ -70,8 +70,8 @@ def pose(spec: Spec) -> dict[str, Any]:
 
 
 def solve(question: str) -> str:
-    found = WORDINGS.read(question)
-    a, b = int(found["a"]), int(found["b"])
+    fields = WORDINGS.read(question)
+    a, b = int(fields["a"]), int(fields["b"])
     step = Fraction(b - a, 4)
-    values = [sum(c * (a + i * step) ** k for c, k in read(found["p"])) for i in range(5)]
+    values = [sum(c * (a + i * step) ** k for c, k in read(fields["p"])) for i in range(5)]
     return str(2 * step / 45 * sum(w * y for w, y in zip((7, 32, 12, 32, 7), values, strict=True)))

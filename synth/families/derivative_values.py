@@ -75,9 +75,9 @@ def pose(spec: Spec) -> dict[str, Any]:
 
 
 def solve(question: str) -> str:
-    found = WORDINGS.read(question)
-    x, value, slope = int(found["x"]), 1, 0
-    for text in found["p"][1:-1].split(")("):
+    fields = WORDINGS.read(question)
+    x, value, slope = int(fields["x"]), 1, 0
+    for text in fields["p"][1:-1].split(")("):
         here = more = 0
         for c, k in read(text):
             power, rate = 1, 0  # x^k and its derivative, factor by factor

@@ -80,10 +80,10 @@ def _added(shares: dict[int, int], faces: int) -> dict[int, int]:
 
 
 def solve(question: str) -> str:
-    found = WORDINGS.read(question)
-    kind, _, wanted = found["event"].rpartition(" ")
+    fields = WORDINGS.read(question)
+    kind, _, wanted = fields["event"].rpartition(" ")
     good = every = 0
-    for roll in product(range(1, int(found["faces"]) + 1), repeat=int(found["n"])):
+    for roll in product(range(1, int(fields["faces"]) + 1), repeat=int(fields["n"])):
         every += 1
         above = sum(roll) - int(wanted)
         good += above == 0 if kind == "exactly" else above >= 0 if kind == "at least" else above <= 0

@@ -93,9 +93,9 @@ def pose(spec: Spec) -> dict[str, Any]:
 
 
 def solve(question: str) -> str:
-    found = WORDINGS.read(question)
-    kind = next(k for k, text in RULES.items() if text == found["rule"])
-    votes = [(int(n), order.split(" > ")) for n, order in re.findall(r"(\d+) voters?: ([\w >]+)", found["ballots"])]
+    fields = WORDINGS.read(question)
+    kind = next(k for k, text in RULES.items() if text == fields["rule"])
+    votes = [(int(n), order.split(" > ")) for n, order in re.findall(r"(\d+) voters?: ([\w >]+)", fields["ballots"])]
     while kind == "run-off" and len(votes[0][1]) > 1:
         firsts = {a: sum(n for n, order in votes if order[0] == a) for a in votes[0][1]}
         last = sorted(firsts, key=lambda a: firsts[a])

@@ -133,8 +133,8 @@ def solve(question: str) -> str:
 
 
 def _cut(text: str, hundred: str) -> tuple[str, bool, str]:
-    found = re.search(hundred, text)
-    return (text[: found.start()], True, text[found.end() :]) if found else ("", False, text)
+    match = re.search(hundred, text)
+    return (text[: match.start()], True, text[match.end() :]) if match else ("", False, text)
 
 
 def _sum(text: str, parts: str, values: dict[str, int]) -> int:

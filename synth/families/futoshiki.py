@@ -98,11 +98,11 @@ def pose(spec: Spec) -> dict[str, Any]:
 
 
 def solve(question: str) -> str:
-    found = WORDINGS.read(question)
-    n = int(found["n"])
-    given = {cell: int(v) for cell, v in re.findall(r"([a-d][1-4]) = (\d)", found["clues"])}
+    fields = WORDINGS.read(question)
+    n = int(fields["n"])
+    given = {cell: int(v) for cell, v in re.findall(r"([a-d][1-4]) = (\d)", fields["clues"])}
     less = [
-        (a, b) if s == "<" else (b, a) for a, s, b in re.findall(r"([a-d][1-4]) ([<>]) ([a-d][1-4])", found["clues"])
+        (a, b) if s == "<" else (b, a) for a, s, b in re.findall(r"([a-d][1-4]) ([<>]) ([a-d][1-4])", fields["clues"])
     ]
     order = [f"{c}{r}" for r in range(1, n + 1) for c in "abcd"[:n]]
     solutions: list[str] = []

@@ -84,8 +84,8 @@ def pose(spec: Spec) -> dict[str, Any]:
 
 
 def solve(question: str) -> str:
-    found = WORDINGS.read(question)
-    rows = found["board"].split("/")
+    fields = WORDINGS.read(question)
+    rows = fields["board"].split("/")
     signs = {(r, c): x for r, row in enumerate(rows) for c, x in enumerate(row)}
     part = {cell: cell for cell, x in signs.items() if x != "_"}
 
@@ -98,7 +98,7 @@ def solve(question: str) -> str:
         for other in ((r, c + 1), (r + 1, c)):
             if signs.get(other) == signs[r, c]:
                 part[root(other)] = root((r, c))
-    mine = root((int(found["at"][1:]) - 1, ord(found["at"][0]) - 97))
+    mine = root((int(fields["at"][1:]) - 1, ord(fields["at"][0]) - 97))
     count = 0
     for (r, c), x in signs.items():
         near = ((r + 1, c), (r - 1, c), (r, c + 1), (r, c - 1))

@@ -107,12 +107,12 @@ def pose(spec: Spec) -> dict[str, Any]:
 
 
 def solve(question: str) -> str:
-    found = WORDINGS.read(question)
-    pairs = [pair.split(" -> ") for pair in found["pairs"].split(", ")]
+    fields = WORDINGS.read(question)
+    pairs = [pair.split(" -> ") for pair in fields["pairs"].split(", ")]
     answers = set()
-    for rule in permutations(range(6), int(found["k"][0])):
+    for rule in permutations(range(6), int(fields["k"][0])):
         if all(_moved(rule, a) == b for a, b in pairs):
-            answers.add(_moved(rule, found["test"]))
+            answers.add(_moved(rule, fields["test"]))
     if len(answers) != 1:
         raise Refused(f"{'not_unique' if answers else 'impossible'}: {len(answers)} grids follow from the examples")
     return answers.pop()

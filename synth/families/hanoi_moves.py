@@ -74,8 +74,8 @@ def pose(spec: Spec) -> dict[str, Any]:
 
 
 def solve(question: str) -> str:
-    found = WORDINGS.read(question)
-    start, goal = found["pegs"].replace(" ", ""), found["goal"] * len(found["pegs"].split())
+    fields = WORDINGS.read(question)
+    start, goal = fields["pegs"].replace(" ", ""), fields["goal"] * len(fields["pegs"].split())
     steps, waiting = {start: 0}, deque([start])
     while goal not in steps:
         here = waiting.popleft()

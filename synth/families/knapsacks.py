@@ -69,8 +69,8 @@ def pose(spec: Spec) -> dict[str, Any]:
 
 
 def solve(question: str) -> str:
-    found = WORDINGS.read(question)
-    rows = [(int(w), int(v)) for w, v in re.findall(r"(\d+) kg worth (\d+)", found["things"])]
+    fields = WORDINGS.read(question)
+    rows = [(int(w), int(v)) for w, v in re.findall(r"(\d+) kg worth (\d+)", fields["things"])]
 
     def most(i: int, room: int) -> int:
         if i == len(rows):
@@ -79,4 +79,4 @@ def solve(question: str) -> str:
         left = most(i + 1, room)
         return max(left, value + most(i + 1, room - weight)) if weight <= room else left
 
-    return str(most(0, int(found["w"])))
+    return str(most(0, int(fields["w"])))

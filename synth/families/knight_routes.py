@@ -80,8 +80,8 @@ def pose(spec: Spec) -> dict[str, Any]:
 
 
 def solve(question: str) -> str:
-    found = WORDINGS.read(question)
-    n, start = int(found["n"]), (ord(found["a"][0]) - 96, int(found["a"][1]))
+    fields = WORDINGS.read(question)
+    n, start = int(fields["n"]), (ord(fields["a"][0]) - 96, int(fields["a"][1]))
 
     @cache
     def from_start(x: int, y: int, left: int) -> int:
@@ -94,4 +94,4 @@ def solve(question: str) -> str:
                     total += from_start(p, q, left - 1)
         return total
 
-    return str(from_start(ord(found["b"][0]) - 96, int(found["b"][1]), int(found["k"])))
+    return str(from_start(ord(fields["b"][0]) - 96, int(fields["b"][1]), int(fields["k"])))

@@ -82,11 +82,11 @@ def pose(spec: Spec) -> dict[str, Any]:
 
 
 def solve(question: str) -> str:
-    found = WORDINGS.read(question)
-    numbers = integers(found["closed"])
+    fields = WORDINGS.read(question)
+    numbers = integers(fields["closed"])
     closed = set(zip(numbers[::2], numbers[1::2], strict=True))
-    row = [1] + [0] * int(found["w"])
-    for y in range(int(found["h"]) + 1):
+    row = [1] + [0] * int(fields["w"])
+    for y in range(int(fields["h"]) + 1):
         for x in range(len(row)):
             row[x] = 0 if (x, y) in closed else row[x] + (row[x - 1] if x else 0)
     return str(row[-1])

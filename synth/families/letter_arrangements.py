@@ -85,8 +85,8 @@ def pose(spec: Spec) -> dict[str, Any]:
 
 
 def solve(question: str) -> str:
-    found = WORDINGS.read(question)
-    rule, letter = found["rule"], found["rule"][-1:] if "begin" in found["rule"] else ""
+    fields = WORDINGS.read(question)
+    rule, letter = fields["rule"], fields["rule"][-1:] if "begin" in fields["rule"] else ""
     apart = rule.split(" letters ")[1][0] if "side by side" in rule else ""
 
     @cache
@@ -97,4 +97,4 @@ def solve(question: str) -> str:
                 total += grown(left.replace(c, "", 1), c)
         return total
 
-    return str(grown(found["letters"].replace(", ", ""), ""))
+    return str(grown(fields["letters"].replace(", ", ""), ""))

@@ -85,10 +85,10 @@ def pose(spec: Spec) -> dict[str, Any]:
 
 
 def solve(question: str) -> str:
-    found = WORDINGS.read(question)
-    width = found["grid"].index("/") + 1
-    cells = found["grid"] + "/"
-    for _ in range(int(found["k"].split()[0])):
+    fields = WORDINGS.read(question)
+    width = fields["grid"].index("/") + 1
+    cells = fields["grid"] + "/"
+    for _ in range(int(fields["k"].split()[0])):
         after = ""
         for i, x in enumerate(cells):
             alive = sum(

@@ -85,9 +85,9 @@ def pose(spec: Spec) -> dict[str, Any]:
 
 
 def solve(question: str) -> str:
-    found = WORDINGS.read(question)
+    fields = WORDINGS.read(question)
     read = lambda text: [[int(n or 1) for n in row] for row in re.findall(r"(\d*)x \+ (\d*)y(?: <= (\d+))?", text)]  # noqa: E731
-    ((p, q, _),), rows = read(found["goal"]), read(found["limits"])
+    ((p, q, _),), rows = read(fields["goal"]), read(fields["limits"])
     prices = [
         {i: max(Fraction(p, a), Fraction(q, b))} for i, (a, b, _) in enumerate(rows)
     ]  # one limit alone has a price

@@ -86,8 +86,8 @@ def pose(spec: Spec) -> dict[str, Any]:
 
 
 def solve(question: str) -> str:
-    found = WORDINGS.read(question)
-    order, terms = int(found["order"]), integers(found["terms"])
+    fields = WORDINGS.read(question)
+    order, terms = int(fields["order"]), integers(fields["terms"])
     factors = eliminated([terms[i : i + order + 1] for i in range(order)])
     if factors is None or len(terms) != 2 * order:
         raise Refused("not_unique: more than one recurrence makes these terms")

@@ -76,8 +76,8 @@ def solve(question: str) -> str:
     if land not in CUSTOMS:
         raise Refused(f"roundtrip: nothing is known of {land}")
     lacks = {
-        letter: sum(w for name, w in CUSTOMS[land].items() if name not in said.split(", "))
-        for letter, said in _REPLY.findall(listed)
+        letter: sum(w for name, w in CUSTOMS[land].items() if name not in customs.split(", "))
+        for letter, customs in _REPLY.findall(listed)
     }
     best = [letter for letter in lacks if lacks[letter] == min(lacks.values())]
     if len(best) != 1:

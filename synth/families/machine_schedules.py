@@ -68,9 +68,9 @@ def pose(spec: Spec) -> dict[str, Any]:
 
 
 def solve(question: str) -> str:
-    found = WORDINGS.read(question)
-    times = sorted(integers(found["times"]), reverse=True)
-    limit = max(times[0], -(-sum(times) // int(found["m"])))
+    fields = WORDINGS.read(question)
+    times = sorted(integers(fields["times"]), reverse=True)
+    limit = max(times[0], -(-sum(times) // int(fields["m"])))
 
     def fits(i: int, room: list[int]) -> bool:
         if i == len(times):
@@ -80,6 +80,6 @@ def solve(question: str) -> str:
             for k in range(len(room))
         )
 
-    while not fits(0, [limit] * int(found["m"])):
+    while not fits(0, [limit] * int(fields["m"])):
         limit += 1
     return str(limit)

@@ -80,8 +80,8 @@ def eliminated(cells: Sequence[int | None]) -> list[Fraction] | None:
         done += 1
     if any(row[-1] for row in table[done:]):
         return None
-    found = dict(zip(unknown, (row[-1] for row in table), strict=False))
-    return [found[i] if (x := cells[i]) is None else Fraction(x) for i in range(9)]
+    solved = dict(zip(unknown, (row[-1] for row in table), strict=False))
+    return [solved[i] if (x := cells[i]) is None else Fraction(x) for i in range(9)]
 
 
 def pose(spec: Spec) -> dict[str, Any]:
@@ -96,7 +96,7 @@ def pose(spec: Spec) -> dict[str, Any]:
 
 def solve(question: str) -> str:
     cells = [None if x == "?" else int(x) for x in WORDINGS.read(question)["square"].replace("/", " ").split()]
-    found = eliminated(cells)
-    if found is None:
+    whole = eliminated(cells)
+    if whole is None:
         raise Refused("not_unique: the equal sums do not decide every number")
-    return " ".join(str(x) for x, shown in zip(found, cells, strict=True) if shown is None)
+    return " ".join(str(x) for x, shown in zip(whole, cells, strict=True) if shown is None)

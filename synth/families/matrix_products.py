@@ -78,8 +78,8 @@ def pose(spec: Spec) -> dict[str, Any]:
 
 
 def solve(question: str) -> str:
-    found = WORDINGS.read(question)
-    a, b = read(found["a"]), read(found["b"])
+    fields = WORDINGS.read(question)
+    a, b = read(fields["a"]), read(fields["b"])
     total = [[0] * len(b[0]) for _ in a]
     for k, below in enumerate(b):
         for i, row in enumerate(a):

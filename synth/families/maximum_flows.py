@@ -103,11 +103,11 @@ def pose(spec: Spec) -> dict[str, Any]:
 
 
 def solve(question: str) -> str:
-    found = WORDINGS.read(question)
-    pipes = read_network(found["roads"])
-    inner = sorted({x for a, b, _ in pipes for x in (a, b)} - {found["s"], found["t"]})
+    fields = WORDINGS.read(question)
+    pipes = read_network(fields["roads"])
+    inner = sorted({x for a, b, _ in pipes for x in (a, b)} - {fields["s"], fields["t"]})
     cuts = []
     for bits in range(1 << len(inner)):
-        near = {found["s"], *(x for i, x in enumerate(inner) if bits >> i & 1)}
+        near = {fields["s"], *(x for i, x in enumerate(inner) if bits >> i & 1)}
         cuts.append(sum(c for a, b, c in pipes if a in near and b not in near))
     return str(min(cuts))

@@ -89,9 +89,9 @@ def pose(spec: Spec) -> dict[str, Any]:
 
 
 def solve(question: str) -> str:
-    found = WORDINGS.read(question)
-    mass = {e: int(m) for e, m in re.findall(r"([A-Z][a-z]?) (\d+)", found["masses"])}
-    text = found["formula"]
+    fields = WORDINGS.read(question)
+    mass = {e: int(m) for e, m in re.findall(r"([A-Z][a-z]?) (\d+)", fields["masses"])}
+    text = fields["formula"]
     while "(" in text:
         text = re.sub(r"\(([A-Za-z\d]+)\)(\d+)", lambda m: m[1] * 1 if m[2] == "1" else _times(m[1], int(m[2])), text)
     total = 0

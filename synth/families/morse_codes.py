@@ -57,8 +57,8 @@ def morse_codes(seed: int, split: Split, index: int, *, levels: Sequence[int] = 
 
 
 def draw(rng: Random, *, words: int, letters: int) -> tuple[str, Spec]:
-    made = ["".join(rng.choice(list(MORSE)) for _ in range(rng.randint(3, letters))) for _ in range(words)]
-    return " ".join(made), made
+    letters_of = ["".join(rng.choice(list(MORSE)) for _ in range(rng.randint(3, letters))) for _ in range(words)]
+    return " ".join(letters_of), letters_of
 
 
 def pose(spec: Spec) -> dict[str, Any]:

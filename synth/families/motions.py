@@ -77,9 +77,9 @@ def pose(spec: Spec) -> dict[str, Any]:
 
 
 def solve(question: str) -> str:
-    found = WORDINGS.read(question)
-    speed, twice = int(found["u"]), 0
-    for part in found["parts"].split(". "):
+    fields = WORDINGS.read(question)
+    speed, twice = int(fields["u"]), 0
+    for part in fields["parts"].split(". "):
         *change, seconds = integers(part)
         change = [0] if "keeps" in part else [-change[0]] if "slows" in part else change
         for _ in range(seconds):

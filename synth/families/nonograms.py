@@ -91,9 +91,9 @@ def pose(spec: Spec) -> dict[str, Any]:
 
 
 def solve(question: str) -> str:
-    found = WORDINGS.read(question)
-    n = int(found["n"])
-    across, down = ([integers(clue) for clue in found[name].split(", ")] for name in ("rows", "columns"))
+    fields = WORDINGS.read(question)
+    n = int(fields["n"])
+    across, down = ([integers(clue) for clue in fields[name].split(", ")] for name in ("rows", "columns"))
     pictures: list[list[str]] = [[]]
     for clue in across:
         pictures = [p + [line] for p in pictures for line in _laid(clue, n) if _opens([*p, line], down, n)]

@@ -77,8 +77,8 @@ def pose(spec: Spec) -> dict[str, Any]:
 
 
 def solve(question: str) -> str:
-    found = WORDINGS.read(question)
-    p, d = (dict.fromkeys(range(10), 0) | {k: c for c, k in read(found[name])} for name in ("p", "d"))
+    fields = WORDINGS.read(question)
+    p, d = (dict.fromkeys(range(10), 0) | {k: c for c, k in read(fields[name])} for name in ("p", "d"))
     top, low = (max(k for k in poly if poly[k]) for poly in (p, d))
     quotient = []
     for k in range(top - low, -1, -1):

@@ -55,8 +55,8 @@ def draw(rng: Random, *, operations: int, size: int) -> tuple[str, Tree]:
         left = rng.randint(0, n - 1)
         return rng.choice("+-*" if n < 4 else "+-"), tree(left), tree(n - 1 - left)
 
-    made = tree(operations)
-    return said(made), made
+    expression = tree(operations)
+    return said(expression), expression
 
 
 def said(tree: Tree) -> str:

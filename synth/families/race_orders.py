@@ -83,9 +83,9 @@ def pose(spec: Spec) -> dict[str, Any]:
 
 
 def solve(question: str) -> str:
-    found = WORDINGS.read(question)
-    names = found["names"].replace(" and ", ", ").split(", ")
-    clues = [clue.split() for clue in found["clues"].split(". ")]
+    fields = WORDINGS.read(question)
+    names = fields["names"].replace(" and ", ", ").split(", ")
+    clues = [clue.split() for clue in fields["clues"].split(". ")]
     solutions: list[str] = []
 
     def fits(place: dict[str, int]) -> bool:
@@ -93,14 +93,14 @@ def solve(question: str) -> str:
             if a not in place or (last not in place and not last.isdigit()):
                 continue
             gap = place.get(last, 0) - place[a]
-            said = {
+            holds = {
                 "directly": gap == 1,
                 "somewhere": gap > 0,
                 "later": gap < -1,
                 "in": last.isdigit() and place[a] == int(last),
                 "not": last.isdigit() and place[a] != int(last),
             }[words[0]]
-            if not said:
+            if not holds:
                 return False
         return True
 

@@ -80,16 +80,18 @@ def solve(question: str) -> str:
     left, right = ([read(f) for f in side.split(" + ")] for side in WORDINGS.read(question)["reaction"].split(" -> "))
     for fuel in range(1, 9):
         need = {e: fuel * k for e, k in left[0].items()}
-        made = []
+        coefficients = []
         for molecule in right:
             (first, k), *_ = molecule.items()
             if need.get(first, 0) % k:
                 break
-            made.append(need.get(first, 0) // k)
+            coefficients.append(need.get(first, 0) // k)
         else:
-            oxygen = sum(m * molecule.get("O", 0) for m, molecule in zip(made, right, strict=True)) - need.get("O", 0)
+            oxygen = sum(m * molecule.get("O", 0) for m, molecule in zip(coefficients, right, strict=True)) - need.get(
+                "O", 0
+            )
             if oxygen > 0 and oxygen % 2 == 0:
-                return " ".join(map(str, [fuel, oxygen // 2, *made]))
+                return " ".join(map(str, [fuel, oxygen // 2, *coefficients]))
     raise Refused("impossible: no small coefficients balance the reaction")
 
 

@@ -65,17 +65,17 @@ def draw(rng: Random, *, parts: int, words: int) -> tuple[str, Spec]:
         return "".join(word(tree[1]) for _ in range(rng.randint(0, 2 if tree[0] == "*" else 1)))
 
     while True:
-        tree, found = grow(parts), []
+        tree, tried = grow(parts), []
         for _ in range(40):
             w = word(tree)
             if rng.random() < 0.6:
                 at = rng.randint(0, len(w))
                 w = w[:at] + rng.choice(("a", "b", "c", "ab")) + w[at + rng.randint(0, 1) :]
-            if 2 <= len(w) <= 8 and w not in found and len(found) < words:
-                found.append(w)
-        fits = [w for w in found if matches(tree, w)]
-        if len(found) == words and 0 < len(fits) < words:
-            return f"{write(tree)} {sorted(found)}", (tree, found, fits)
+            if 2 <= len(w) <= 8 and w not in tried and len(tried) < words:
+                tried.append(w)
+        fits = [w for w in tried if matches(tree, w)]
+        if len(tried) == words and 0 < len(fits) < words:
+            return f"{write(tree)} {sorted(tried)}", (tree, tried, fits)
 
 
 def empty(tree: Tree) -> bool:
@@ -133,9 +133,9 @@ def pose(spec: Spec) -> dict[str, Any]:
 
 
 def solve(question: str) -> str:
-    found = WORDINGS.read(question)
-    pattern, fits = found["pattern"], []
-    for word in found["words"].replace(" and ", ", ").split(", "):
+    fields = WORDINGS.read(question)
+    pattern, fits = fields["pattern"], []
+    for word in fields["words"].replace(" and ", ", ").split(", "):
 
         def either(at: int, places: set[int], word: str = word) -> tuple[int, set[int]]:
             """Places reached from `places` by the alternatives that begin at `at`, and where these end."""

@@ -78,10 +78,10 @@ def pose(spec: Spec) -> dict[str, Any]:
 
 
 def solve(question: str) -> str:
-    found = WORDINGS.read(question)
-    pairs, waiting, arrived = read_pairs(found["pairs"]), [found["s"]], 0
+    fields = WORDINGS.read(question)
+    pairs, waiting, arrived = read_pairs(fields["pairs"]), [fields["s"]], 0
     while waiting:
         here = waiting.pop()
-        arrived += here == found["t"]
+        arrived += here == fields["t"]
         waiting += [b for a, b in pairs if a == here]
     return str(arrived)

@@ -88,13 +88,13 @@ def pose(spec: Spec) -> dict[str, Any]:
 
 
 def solve(question: str) -> str:
-    found = WORDINGS.read(question)
-    guests = found["names"].replace(" and ", ", ").split(", ")
-    refused = {rule.split()[0]: integers(rule) for rule in found["rules"].split(". ")}
+    fields = WORDINGS.read(question)
+    guests = fields["names"].replace(" and ", ", ").split(", ")
+    refused = {rule.split()[0]: integers(rule) for rule in fields["rules"].split(". ")}
 
     def seated(i: int, free: list[int]) -> int:
         if i == len(guests):
             return 1
         return sum(seated(i + 1, [x for x in free if x != s]) for s in free if s not in refused.get(guests[i], ()))
 
-    return str(seated(0, list(range(1, int(found["n"]) + 1))))
+    return str(seated(0, list(range(1, int(fields["n"]) + 1))))

@@ -74,9 +74,9 @@ def pose(spec: Spec) -> dict[str, Any]:
 
 
 def solve(question: str) -> str:
-    found = WORDINGS.read(question)
-    held = integers(found["seeds"])
-    for pit in integers(found["turns"]):
+    fields = WORDINGS.read(question)
+    held = integers(fields["seeds"])
+    for pit in integers(fields["turns"]):
         hand, at = held[pit - 1], pit - 1
         held[pit - 1] = 0
         while hand:

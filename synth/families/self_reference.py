@@ -98,11 +98,13 @@ def solve(question: str) -> str:
             right = True
             for i, word, k, value in rows:
                 if word == "statement":
-                    said = (int(k) in true) == (value == "true")
+                    claimed = (int(k) in true) == (value == "true")
                 else:
                     count = size if value == "true" else len(rows) - size
-                    said = {"exactly": count == int(k), "at least": count >= int(k), "at most": count <= int(k)}[word]
-                right = right and said == (int(i) in true)
+                    claimed = {"exactly": count == int(k), "at least": count >= int(k), "at most": count <= int(k)}[
+                        word
+                    ]
+                right = right and claimed == (int(i) in true)
             if right:
                 solutions.append(" ".join(map(str, true)))
     if len(solutions) != 1 or not solutions[0]:

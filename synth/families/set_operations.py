@@ -87,11 +87,11 @@ def pose(spec: Spec) -> dict[str, Any]:
 
 
 def solve(question: str) -> str:
-    found = WORDINGS.read(question)
-    held = {n: integers(xs) for n, xs in re.findall(r"([A-E]) = \{([\d, ]+)\}", found["sets"])}
+    fields = WORDINGS.read(question)
+    held = {n: integers(xs) for n, xs in re.findall(r"([A-E]) = \{([\d, ]+)\}", fields["sets"])}
     fits = []
     for x in sorted({x for xs in held.values() for x in xs}):
-        text = re.sub("[A-E]", lambda m, x=x: str(int(x in held[m[0]])), f"({found['term']})")
+        text = re.sub("[A-E]", lambda m, x=x: str(int(x in held[m[0]])), f"({fields['term']})")
         while len(text) > 1:  # the innermost parentheses first
             text = re.sub(
                 r"\((\d) (.) (\d)\)",

@@ -81,8 +81,8 @@ def pose(spec: Spec) -> dict[str, Any]:
 
 
 def solve(question: str) -> str:
-    found = WORDINGS.read(question)
-    start, goal = (found[name].replace("/", "") for name in ("start", "goal"))
+    fields = WORDINGS.read(question)
+    start, goal = (fields[name].replace("/", "") for name in ("start", "goal"))
     if sorted(start) != sorted(goal) or start.count("_") != 1:
         raise Refused("impossible: the two positions do not hold the same tiles")
     at = {tile: divmod(i, 3) for i, tile in enumerate(goal)}

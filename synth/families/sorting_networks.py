@@ -78,9 +78,9 @@ def pose(spec: Spec) -> dict[str, Any]:
 
 
 def solve(question: str) -> str:
-    found = WORDINGS.read(question)
-    items = integers(found["items"])
-    pairs = [(int(a) - 1, int(b) - 1) for a, b in re.findall(r"(\d)-(\d)", found["pairs"])]
+    fields = WORDINGS.read(question)
+    items = integers(fields["items"])
+    pairs = [(int(a) - 1, int(b) - 1) for a, b in re.findall(r"(\d)-(\d)", fields["pairs"])]
     out = [0] * len(items)
     for limit in items:  # a place holds the largest limit that what comes out there still reaches
         bits = [x >= limit for x in items]

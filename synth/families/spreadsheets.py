@@ -76,8 +76,8 @@ def pose(spec: Spec) -> dict[str, Any]:
 
 
 def solve(question: str) -> str:
-    found = WORDINGS.read(question)
-    cells = dict(cell.split(": ") for cell in found["cells"].split("; "))
+    fields = WORDINGS.read(question)
+    cells = dict(cell.split(": ") for cell in fields["cells"].split("; "))
 
     def value(name: str) -> int:
         parts = cells[name].split()
@@ -87,4 +87,4 @@ def solve(question: str) -> str:
         left, right = value(a), value(b)
         return (left * right if sign == "*" else left + right if sign == "+" else left - right) + int(k)
 
-    return str(value(found["goal"]))
+    return str(value(fields["goal"]))

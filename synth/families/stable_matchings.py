@@ -58,12 +58,12 @@ def draw(rng: Random, *, persons: int) -> tuple[str, Spec]:
 def pose(spec: Spec) -> dict[str, Any]:
     left, right = spec
     held: dict[str, str] = {}  # who of the right holds whom
-    asked = dict.fromkeys(left, 0)
+    proposals = dict.fromkeys(left, 0)
     free = list(left)
     while free:
         a = free.pop()
-        b = left[a][asked[a]]
-        asked[a] += 1
+        b = left[a][proposals[a]]
+        proposals[a] += 1
         if b not in held:
             held[b] = a
         elif right[b].index(a) < right[b].index(held[b]):
@@ -81,8 +81,8 @@ def pose(spec: Spec) -> dict[str, Any]:
 
 
 def solve(question: str) -> str:
-    found = WORDINGS.read(question)
-    left, right = (dict(re.findall(r"(\w) (\w+)", found[side])) for side in ("left", "right"))
+    fields = WORDINGS.read(question)
+    left, right = (dict(re.findall(r"(\w) (\w+)", fields[side])) for side in ("left", "right"))
     best: tuple[int, tuple[str, ...]] | None = None
     for order in permutations(right):
         pairs = dict(zip(left, order, strict=True))

@@ -74,9 +74,9 @@ def pose(spec: Spec) -> dict[str, Any]:
 
 
 def solve(question: str) -> str:
-    found = WORDINGS.read(question)
-    steps = found["steps"]
-    if found["kind"].startswith("queue"):  # what is taken are the first numbers that were put
+    fields = WORDINGS.read(question)
+    steps = fields["steps"]
+    if fields["kind"].startswith("queue"):  # what is taken are the first numbers that were put
         return " ".join(map(str, integers(steps)[steps.count("take") :]))
     steps += ", "
     while "take" in steps:

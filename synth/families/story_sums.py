@@ -83,17 +83,17 @@ def draw(rng: Random, *, persons: int, others: int) -> tuple[str, Spec]:
                 )
             )
         )
-    asked = sorted(rng.sample(chain[:-1], max(1, (persons - 1) // 2))) + chain[-1:]
-    form = f"{sorted(facts)} {asked}"
+    wanted = sorted(rng.sample(chain[:-1], max(1, (persons - 1) // 2))) + chain[-1:]
+    form = f"{sorted(facts)} {wanted}"
     rng.shuffle(facts)
-    return form, (thing, facts, amounts, asked, used)
+    return form, (thing, facts, amounts, wanted, used)
 
 
 def pose(spec: Spec) -> dict[str, Any]:
-    thing, facts, amounts, asked, _ = spec
+    thing, facts, amounts, wanted, _ = spec
     return {
-        "prompt": WORDINGS.write(facts=". ".join(facts), thing=thing, who=listed(asked)),
-        "answer": str(sum(amounts[name] for name in asked)),
+        "prompt": WORDINGS.write(facts=". ".join(facts), thing=thing, who=listed(wanted)),
+        "answer": str(sum(amounts[name] for name in wanted)),
         "verifier": "number",
         "args": {"kind": "integer"},
         "working": ", ".join(f"{name} has {n}" for name, n in amounts.items()),
@@ -101,9 +101,9 @@ def pose(spec: Spec) -> dict[str, Any]:
 
 
 def solve(question: str) -> str:
-    found = WORDINGS.read(question)
-    thing, known = found["thing"], dict[str, int]()
-    facts = [fact for fact in found["facts"].split(". ") if f" {thing}" in fact]
+    fields = WORDINGS.read(question)
+    thing, known = fields["thing"], dict[str, int]()
+    facts = [fact for fact in fields["facts"].split(". ") if f" {thing}" in fact]
     for _ in facts:
         for fact in facts:
             if match := re.fullmatch(rf"(\w+) has (\d+) {thing}", fact):
@@ -118,7 +118,7 @@ def solve(question: str) -> str:
                 known[match[1]] = (
                     known[match[3]] // 2 if match[2] == "half" else known[match[3]] * int(match[2].split()[0])
                 )
-    names = found["who"].replace(" and ", ", ").split(", ")
+    names = fields["who"].replace(" and ", ", ").split(", ")
     if not set(names) <= set(known):
         raise Refused("impossible: the facts do not tell what everybody has")
     return str(sum(known[name] for name in names))

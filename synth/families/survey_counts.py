@@ -76,12 +76,12 @@ def pose(spec: Spec) -> dict[str, Any]:
 
 
 def solve(question: str) -> str:
-    found = WORDINGS.read(question)
+    fields = WORDINGS.read(question)
     sums: dict[int, int] = {}
-    for n, text in re.findall(r"(\d+) drinks? ([a-z]+(?:(?:, | and )[a-z]+)*)", found["counts"]):
+    for n, text in re.findall(r"(\d+) drinks? ([a-z]+(?:(?:, | and )[a-z]+)*)", fields["counts"]):
         size = len(re.split(", | and ", text))
         sums[size] = sums.get(size, 0) + int(n)
     one, two, three = (sums.get(k, 0) for k in (1, 2, 3))
-    if found["kind"] == "none":
-        return str(int(found["n"]) - one + two - three)
-    return str(one - 2 * two + 3 * three if found["kind"] == "exactly one" else two - 3 * three)
+    if fields["kind"] == "none":
+        return str(int(fields["n"]) - one + two - three)
+    return str(one - 2 * two + 3 * three if fields["kind"] == "exactly one" else two - 3 * three)

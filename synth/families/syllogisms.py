@@ -106,10 +106,10 @@ def pose(spec: Spec) -> dict[str, Any]:
 
 
 def solve(question: str) -> str:
-    found = WORDINGS.read(question)
+    fields = WORDINGS.read(question)
     read = lambda text: re.findall(r"(all|no|some) ([a-z]+) are (not )?([a-z]+)", text)  # noqa: E731
-    given, asked = read(found["premises"]), read(found["statements"])
-    names = sorted({x for _, a, _, b in given + asked for x in (a, b)})
+    given, statements = read(fields["premises"]), read(fields["statements"])
+    names = sorted({x for _, a, _, b in given + statements for x in (a, b)})
     things = [{x for x, has in zip(names, bits, strict=True) if has} for bits in product((0, 1), repeat=len(names))]
 
     def breaks(thing: set[str], claim: tuple[str, ...]) -> bool:
@@ -129,4 +129,4 @@ def solve(question: str) -> str:
         worlds = product(*([t for t in allowed if shows(t, need)] for need in needed))
         return all(any(shows(t, claim) for t in world) for world in worlds)
 
-    return " ".join(str(i) for i, claim in enumerate(asked, 1) if certain(claim))
+    return " ".join(str(i) for i, claim in enumerate(statements, 1) if certain(claim))

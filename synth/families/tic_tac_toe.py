@@ -83,8 +83,8 @@ def pose(spec: Spec) -> dict[str, Any]:
 
 
 def solve(question: str) -> str:
-    found = WORDINGS.read(question)
-    board, who = found["board"].replace("/", ""), found["who"]
+    fields = WORDINGS.read(question)
+    board, who = fields["board"].replace("/", ""), fields["who"]
 
     def row_of(side: str, cells: str) -> bool:
         rows = [cells[i : i + 3] for i in (0, 3, 6)] + [cells[i::3] for i in range(3)] + [cells[::4], cells[2:7:2]]

@@ -88,12 +88,12 @@ def pose(spec: Spec) -> dict[str, Any]:
 
 
 def solve(question: str) -> str:
-    found = WORDINGS.read(question)
-    hand = int(found["time"][:2]) * 60 + int(found["time"][3:])
-    for zone, back in ((found["x"], -1), (found["y"], 1)):
+    fields = WORDINGS.read(question)
+    hand = int(fields["time"][:2]) * 60 + int(fields["time"][3:])
+    for zone, back in ((fields["x"], -1), (fields["y"], 1)):
         away = int(zone[1:3]) * 60 + int(zone[4:])
         hand += away * back * (-1 if zone[0] == "-" else 1)
-    for hours, minutes in re.findall(r"(\d+) h (\d+) min", found["flights"]):
+    for hours, minutes in re.findall(r"(\d+) h (\d+) min", fields["flights"]):
         for _ in range(int(hours)):
             hand += 60
         hand += int(minutes)

@@ -116,10 +116,10 @@ def _looked_up(word: str, words: dict[str, str]) -> tuple[str, bool]:
 
 
 def solve(question: str) -> str:
-    found = WORDINGS.read(question)
-    words = dict(pair.split(" = ") for pair in found["words"].split(", "))
+    fields = WORDINGS.read(question)
+    words = dict(pair.split(" = ") for pair in fields["words"].split(", "))
     out = []
-    for sentence in f" {found['text']} ".split(" ne "):
+    for sentence in f" {fields['text']} ".split(" ne "):
         subject, _, rest = sentence.partition(" lo ")
         *target, verb = rest.split()
         (doer, many), (done, _), (did, past) = (

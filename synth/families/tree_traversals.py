@@ -73,8 +73,8 @@ def pose(spec: Spec) -> dict[str, Any]:
 
 
 def solve(question: str) -> str:
-    found = WORDINGS.read(question)
-    pre, mid = found["pre"].split(), found["mid"].split()
+    fields = WORDINGS.read(question)
+    pre, mid = fields["pre"].split(), fields["mid"].split()
     if sorted(pre) != sorted(mid):
         raise Refused("impossible: the two orders do not hold the same letters")
 

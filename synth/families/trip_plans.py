@@ -107,10 +107,10 @@ def solve(question: str) -> str:
     about = {n: (int(price), sights.split(", ")) for n, price, sights in _CITY.findall(listed)}
     roads = [tuple(r.split("-")) for r in joined.split(", ")]
     near = {n: {n, *(b if a == n else a for a, b in roads if n in (a, b))} - {avoid} for n in about}
-    found = _search(about, near, [], {start} - {avoid}, int(days), see, int(budget))
-    if found is None:
+    plan = _search(about, near, [], {start} - {avoid}, int(days), see, int(budget))
+    if plan is None:
         raise Refused("impossible: no plan keeps all rules")
-    return json.dumps(found)
+    return json.dumps(plan)
 
 
 def _search(about, near, plan: list[list[str]], next_, days: int, see: str, left: int) -> list[list[str]] | None:

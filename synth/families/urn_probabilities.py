@@ -59,16 +59,16 @@ def draw(rng: Random, *, colours: int, balls: int, drawn: int) -> tuple[str, Spe
     bag = {c: rng.randint(2, balls) for c in rng.sample(COLOURS, colours)}
     while True:
         taken = Counter(rng.sample(list(bag), drawn, counts=list(bag.values())))
-        asked = {c: taken[c] for c in list(bag)[: max(1, colours - 2)]}
-        if all(asked.values()):
-            return f"{sorted(bag.items())} {drawn} {sorted(asked.items())}", (bag, drawn, asked)
+        wanted = {c: taken[c] for c in list(bag)[: max(1, colours - 2)]}
+        if all(wanted.values()):
+            return f"{sorted(bag.items())} {drawn} {sorted(wanted.items())}", (bag, drawn, wanted)
 
 
 def pose(spec: Spec) -> dict[str, Any]:
-    bag, k, asked = spec
-    others = sum(n for c, n in bag.items() if c not in asked)
-    good = prod(comb(bag[c], n) for c, n in asked.items()) * comb(others, k - sum(asked.values()))
-    told = [f"{n} {'is' if n == 1 else 'are'} {c}" for c, n in asked.items()]
+    bag, k, wanted = spec
+    others = sum(n for c, n in bag.items() if c not in wanted)
+    good = prod(comb(bag[c], n) for c, n in wanted.items()) * comb(others, k - sum(wanted.values()))
+    told = [f"{n} {'is' if n == 1 else 'are'} {c}" for c, n in wanted.items()]
     told[0] = told[0].replace(" ", " of those drawn ", 1)
     return {
         "prompt": WORDINGS.write(
@@ -81,11 +81,11 @@ def pose(spec: Spec) -> dict[str, Any]:
 
 
 def solve(question: str) -> str:
-    found = WORDINGS.read(question)
-    bag = {c: int(n) for n, c in re.findall(r"(\d+) ([a-z]+)", found["bag"])}
-    asked = {c: int(n) for n, c in re.findall(r"(\d+) (?:of those drawn )?(?:is|are) ([a-z]+)", found["wanted"])}
+    fields = WORDINGS.read(question)
+    bag = {c: int(n) for n, c in re.findall(r"(\d+) ([a-z]+)", fields["bag"])}
+    wanted = {c: int(n) for n, c in re.findall(r"(\d+) (?:of those drawn )?(?:is|are) ([a-z]+)", fields["wanted"])}
     states = {tuple(0 for _ in bag): Fraction(1)}
-    for step in range(int(found["k"])):
+    for step in range(int(fields["k"])):
         after: dict[tuple[int, ...], Fraction] = {}
         for taken, share in states.items():
             for i, n in enumerate(bag.values()):
@@ -96,6 +96,7 @@ def solve(question: str) -> str:
     names = list(bag)
     return str(
         sum(
-            (p for taken, p in states.items() if all(taken[names.index(c)] == n for c, n in asked.items())), Fraction(0)
+            (p for taken, p in states.items() if all(taken[names.index(c)] == n for c, n in wanted.items())),
+            Fraction(0),
         )
     )

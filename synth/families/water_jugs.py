@@ -81,7 +81,7 @@ def solve(question: str) -> str:
     a, b, c = (int(WORDINGS.read(question)[name]) for name in "abc")
     if c > max(a, b) or c % gcd(a, b):
         raise Refused("impossible: this amount cannot be measured")
-    found = []
+    counts = []
     for first, second in ((a, b), (b, a)):
         x = y = steps = 0
         while c not in (x, y):
@@ -93,5 +93,5 @@ def solve(question: str) -> str:
                 poured = min(x, second - y)
                 x, y = x - poured, y + poured
             steps += 1
-        found.append(steps)
-    return str(min(found))
+        counts.append(steps)
+    return str(min(counts))

@@ -91,15 +91,15 @@ def pose(spec: Spec) -> dict[str, Any]:
 
 
 def solve(question: str) -> str:
-    found = WORDINGS.read(question)
-    cells = {(r, c): x for r, row in enumerate(found["grid"].split("/"), 1) for c, x in enumerate(row, 1)}
+    fields = WORDINGS.read(question)
+    cells = {(r, c): x for r, row in enumerate(fields["grid"].split("/"), 1) for c, x in enumerate(row, 1)}
     fits = []
     for r, c in cells:
         for p, q in ((0, 1), (1, 0), (1, 1)):
             k = 0
-            while k < len(found["word"]) and cells.get((r + k * p, c + k * q)) == found["word"][k]:
+            while k < len(fields["word"]) and cells.get((r + k * p, c + k * q)) == fields["word"][k]:
                 k += 1
-            if k == len(found["word"]):
+            if k == len(fields["word"]):
                 fits.append(f"{r} {c}")
     if len(fits) != 1:
         raise Refused(f"{'not_unique' if fits else 'impossible'}: the word stands at {len(fits)} places")

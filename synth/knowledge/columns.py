@@ -84,11 +84,11 @@ def _settle(
     if stated in ("", "string") and (flags <= _FLAGS.keys() or flags == {"0", "1"}):
         say("string", flag=True)
         word = adjective(label_of(column))
-        said = {"yes": word or "yes", "no": f"not {word}" if word else "no"}
+        flag_words = {"yes": word or "yes", "no": f"not {word}" if word else "no"}
         for i in places:
             text = reading.rows[i].object.lower()
             flag = _FLAGS.get(text) or ("yes" if text == "1" else "no")
-            reading.rows[i] = replace(reading.rows[i], object=said[flag])
+            reading.rows[i] = replace(reading.rows[i], object=flag_words[flag])
         return set()
     if stated in ("", domain):
         for other, codes in keys.get(domain, {}).items():
@@ -109,14 +109,14 @@ def _settle(
         in_time = in_time and founded != f"{wording(column, domain, 'string')['label']} year"
         say("year" if year or in_time else "number")
         return set()
-    found = [quantity(v) for v in values]
-    units = Counter(q.unit for q in found if q)
+    quantities = [quantity(v) for v in values]
+    units = Counter(q.unit for q in quantities if q)
     padded = not stated and any(_PADDED.fullmatch(v) for v in values)
     if units and not padded and sum(units.values()) >= _MOST * len(values):
         unit = units.most_common(1)[0][0]
         if units[unit] >= _MOST * sum(units.values()):
             say("number", unit=unit)
-            return _numbers(reading, relation, unit, places, found)
+            return _numbers(reading, relation, unit, places, quantities)
     if stated:
         return set()
     subjects = reading.listed.get(domain, set())

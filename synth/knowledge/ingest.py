@@ -281,8 +281,8 @@ def build(
     merged, doubtful = _one_name(readings, relations, names or {})
     if merged:
         relations = schema_of(readings, known, edited)
-    said = {r.name for r in known} | {n for n, given in (edited or {}).items() if "complete" in given}
-    said |= {n for reading in readings for n, given in reading.schema.items() if "complete" in given}
+    declared = {r.name for r in known} | {n for n, given in (edited or {}).items() if "complete" in given}
+    declared |= {n for reading in readings for n, given in reading.schema.items() if "complete" in given}
     refused: set[str] = set()  # relations with a row that is none of their facts
     entities: dict[str, Entity] = {}
     facts: dict[str, Fact] = {}
@@ -325,7 +325,7 @@ def build(
             entities[e.id] = replace(e, aliases=tuple(dict.fromkeys(e.aliases + others)))
     if produced != len(facts) + len(quarantined):
         raise AssertionError(f"{produced} rows came in, {len(facts)} were accepted and {len(quarantined)} quarantined")
-    listed = _listed_completely(readings, relations, entities.values(), facts.values(), said | refused)
+    listed = _listed_completely(readings, relations, entities.values(), facts.values(), declared | refused)
     relations = {n: replace(r, complete=True) if n in listed else r for n, r in relations.items()}
     return Built(
         kb=KB(entities.values(), (r for r in relations.values() if len(r.name) <= LONGEST), facts.values()),

@@ -121,5 +121,5 @@ def kind_of(text: str) -> Kind | None:
     if type_ not in _ABOUT:
         about = []
     # a capital letter begins a name that the pattern cut: "film Casablanca"; "Telugu" is a language
-    said = " ".join(about) if all(w[:1].islower() or w[:1].isdigit() for w in about) and len(about) <= 4 else ""
-    return Kind(type_, year, tuple(dict.fromkeys(nations)), said)
+    subject = " ".join(about) if all(w[:1].islower() or w[:1].isdigit() for w in about) and len(about) <= 4 else ""
+    return Kind(type_, year, tuple(dict.fromkeys(nations)), subject)

@@ -211,12 +211,12 @@ def wording(
         return {"label": label if event == range or bare == "" else f"{event} {range}"}
     if range == "number" and unit:
         bare = re.sub(rf" (?:in )?(?:{re.escape(unit.lower())})$", "", label)
-        said = UNITS.get(unit.lower(), unit)
+        unit_words = UNITS.get(unit.lower(), unit)
         return {
             "label": bare,
-            "passage": f"The {{label}} of {{x}} is {{y}} {said}.",
-            "forward": f"the {{label}} in {said} of {{x}}",
-            "inverse": f"{a_domain} with {article('{label}', bare)} of {{y}} {said}",
+            "passage": f"The {{label}} of {{x}} is {{y}} {unit_words}.",
+            "forward": f"the {{label}} in {unit_words} of {{x}}",
+            "inverse": f"{a_domain} with {article('{label}', bare)} of {{y}} {unit_words}",
         }
     if range == "number":
         return {"label": label}
@@ -281,8 +281,8 @@ def adjective(label: str) -> str:
 
 def role(column: str, domain: str, range: str) -> dict[str, str]:
     """The words of a column that refers to another record: "SupplierID" -> "the supplier of {x}"."""
-    said = wording(re.sub(r"(?i)(?<=.)[_ ]?id$", "", column), domain, range, single=True)
-    return said | {"label": agent_of(said["label"])}
+    words = wording(re.sub(r"(?i)(?<=.)[_ ]?id$", "", column), domain, range, single=True)
+    return words | {"label": agent_of(words["label"])}
 
 
 def article(text: str, noun: str) -> str:

@@ -228,7 +228,7 @@ def fitted(x: Any, c: float) -> np.ndarray:
         slope = ridge * w - 2 * (x.T @ expit(-margin))
         return value, turn * slope if sparse else turn.T @ slope
 
-    found = minimize(
+    optimum = minimize(
         loss, np.zeros(x.shape[1]), jac=True, method="L-BFGS-B", options={"maxiter": 1000, "gtol": 1e-4, "ftol": 1e-13}
     )
-    return turn * found.x if sparse else turn @ found.x
+    return turn * optimum.x if sparse else turn @ optimum.x

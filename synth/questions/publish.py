@@ -43,12 +43,12 @@ class Publisher:
     def row(self, problem: Problem) -> dict[str, Any]:
         """The row of a question."""
         pattern = from_json(problem.lineage["pattern"])
-        said = stated(pattern, self.kb.text)
+        statement = stated(pattern, self.kb.text)
         row: dict[str, Any] = {
             **to_row(problem),
             "question": problem.question,
-            "formalization": [triple for triple, _ in said],
-            "bounds": [self._bounds(clue) for _, clue in said],
+            "formalization": [triple for triple, _ in statement],
+            "bounds": [self._bounds(clue) for _, clue in statement],
             "relations": schema(self.kb, pattern),
         }
         if own := {r: self.phrases[r] for r in row["relations"] if r in self.phrases}:

@@ -108,10 +108,10 @@ class Reprover:
             return "text_differs", f"the question {row['question']!r} is not that of the prompt, {problem.question!r}"
         try:
             pattern = from_json(problem.lineage["pattern"])
-            said = stated(pattern, self.kb.text)
+            statement = stated(pattern, self.kb.text)
             for field, mine in (
-                ("formalization", [triple for triple, _ in said]),
-                ("bounds", [self._bounds(clue) for _, clue in said]),
+                ("formalization", [triple for triple, _ in statement]),
+                ("bounds", [self._bounds(clue) for _, clue in statement]),
                 ("relations", schema(self.kb, pattern)),
             ):
                 if row[field] != mine:
@@ -153,9 +153,9 @@ class Reprover:
     @staticmethod
     def _form(problem: Problem) -> Refuted | None:
         """What every question about a knowledge base has in common: one message, and how an answer is paid."""
-        said = [m.role for m in problem.prompt]
-        if said != ["user"]:
-            return "prompt_differs", f"the prompt has the messages {said}, a question is one of the user"
+        roles = [m.role for m in problem.prompt]
+        if roles != ["user"]:
+            return "prompt_differs", f"the prompt has the messages {roles}, a question is one of the user"
         if (problem.verifier, problem.env) != ("exact", "search"):
             return "scorer_differs", f"the answer is paid by {problem.verifier} in {problem.env}, not exact in search"
         return None
@@ -240,7 +240,7 @@ class Reprover:
         if isinstance(pattern.root, Node) and tree:
             difficulty["fuzz"] = round(fuzz(pattern.root), 3)
             difficulty["bits"] = round(bits(self.graph, pattern.root, self.graph.end(root)), 2)
-        for what, said, mine in (
+        for what, stated_value, mine in (
             ("facts", sorted(given["facts"]), sorted(facts)),
             ("structure", given.get("structure"), canonical(pattern)[:20]),
             ("answer", given.get("answer"), answer if tree else None),
@@ -251,8 +251,8 @@ class Reprover:
                 {*difficulty, *(("level", "lookups") if tree else ())},
             ),
         ):
-            if said != mine:
-                return "lineage_differs", f"the row says of its {what} {said}, the knowledge base {mine}"
+            if stated_value != mine:
+                return "lineage_differs", f"the row says of its {what} {stated_value}, the knowledge base {mine}"
         witnesses = given.get("witnesses")
         if not tree:
             return None if witnesses is None else ("lineage_differs", "a question of searches has no witnesses")
@@ -269,8 +269,8 @@ class Reprover:
             relations = [r for r in self.kb.relations.values() if r.name not in aside]
             both, known = self.either & self.wording.symmetric, {r.name for r in relations}
             extra = {r: sides for r, sides in own.items() if r in known}
-            made = Realiser(relations, self.lexicon.name, self.lexicon.find, symmetric=both, extra=extra)
-            self._realisers[key] = made
+            realiser = Realiser(relations, self.lexicon.name, self.lexicon.find, symmetric=both, extra=extra)
+            self._realisers[key] = realiser
         return self._realisers[key]
 
     def _meaning(self, problem: Problem, pattern: Pattern, own: Phrases) -> Refuted | None:
@@ -313,9 +313,9 @@ class Reprover:
             for c in n.clues
             if isinstance(c, Clue) and isinstance(c.target, Span)
         ]
-        for said in [*map(self.kb.text, constants(pattern.root)), *spans]:
-            if said.lower() not in question.lower():
-                return f"the question does not say {said!r}"
+        for shown in [*map(self.kb.text, constants(pattern.root)), *spans]:
+            if shown.lower() not in question.lower():
+                return f"the question does not say {shown!r}"
         more = sorted(set(_DIGITS.findall(question)) - set(_DIGITS.findall(text)))
         return f"the question says {more[0]}, which is no clue" if more else None
 

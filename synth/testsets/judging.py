@@ -115,8 +115,8 @@ def _texts(row: Mapping[str, Any], key: str) -> list[str]:
 
 
 def _made(row: Mapping[str, Any], index: int, right: list[str], wrong: list[str], subset: str) -> Comparison:
-    asked = row.get("prompt", row.get("question"))
-    prompt = messages_of({"messages": asked} if isinstance(asked, list) else {"prompt": asked})
+    question = row.get("prompt", row.get("question"))
+    prompt = messages_of({"messages": question} if isinstance(question, list) else {"prompt": question})
     if not prompt or not all(m.content.strip() for m in prompt[-1:]):
         raise ValueError("empty: a prompt is needed")
     name = str(row.get("id", row.get("pair_id", index)))

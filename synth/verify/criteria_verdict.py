@@ -25,12 +25,12 @@ _CRITERION = re.compile(r"([a-z]{1,20}) (0\.[0-9]{1,3}|1)")
 
 def read(text: str) -> tuple[dict[str, float], str] | None:
     """(criterion -> weight, verdict), no criterion where they do not hold together; None for any other text."""
-    said, _, verdict = text.strip().rpartition(":") if len(text) <= MAX_CHARS else ("", "", "")
-    found = [_CRITERION.fullmatch(x.strip()) for x in said.split(",")] if said else []
-    if not re.fullmatch(r"[A-Z]", verdict.strip(), re.ASCII) or None in found:
+    listed, _, verdict = text.strip().rpartition(":") if len(text) <= MAX_CHARS else ("", "", "")
+    matches = [_CRITERION.fullmatch(x.strip()) for x in listed.split(",")] if listed else []
+    if not re.fullmatch(r"[A-Z]", verdict.strip(), re.ASCII) or None in matches:
         return None
-    weights = {m[1]: float(m[2]) for m in found if m}
-    whole = len(weights) == len(found) and abs(sum(weights.values()) - 1) < 1e-6
+    weights = {m[1]: float(m[2]) for m in matches if m}
+    whole = len(weights) == len(matches) and abs(sum(weights.values()) - 1) < 1e-6
     return (weights if whole else {}), verdict.strip()
 
 

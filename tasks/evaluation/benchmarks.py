@@ -58,25 +58,25 @@ def load_benchmark(stage: Stage, spec: Mapping[str, Any], i: int) -> Benchmark:
     return harness.load_task(stage, spec, where)
 
 
-def of_choices(found: TestSet, chat: bool) -> Benchmark:
+def of_choices(test_set: TestSet, chat: bool) -> Benchmark:
     """Multiple choice. acc: the choice with the largest summed log-probability is right; acc_norm: with the largest per
     character of the choice, as lm-evaluation-harness takes it."""
-    problems = {p.id: p for p in found.problems}
+    problems = {p.id: p for p in test_set.problems}
 
     def score(player: Player, items: Sequence[str]) -> list[Row]:
-        asked, places = [], []
+        continuations, places = [], []
         for item in items:
             pairs = choice_ids(player.renderer, problems[item], chat)
-            places.append(slice(len(asked), len(asked) + len(pairs)))
-            asked += pairs
-        said = np.array([s for s, _ in continuation_logp(player.model, asked, longest=player.longest)])
+            places.append(slice(len(continuations), len(continuations) + len(pairs)))
+            continuations += pairs
+        logps = np.array([s for s, _ in continuation_logp(player.model, continuations, longest=player.longest)])
         return [
-            {"item": item, "set": found.name, **chosen(problems[item], said[at])}
+            {"item": item, "set": test_set.name, **chosen(problems[item], logps[at])}
             for item, at in zip(items, places, strict=True)
         ]
 
-    texts = tuple((p.id, str(p.lineage["question"])) for p in found.problems)
-    return Benchmark(found.name, found.source, texts, score, found.quarantined)
+    texts = tuple((p.id, str(p.lineage["question"])) for p in test_set.problems)
+    return Benchmark(test_set.name, test_set.source, texts, score, test_set.quarantined)
 
 
 def choice_ids(renderer: Renderer, problem: Problem, chat: bool) -> list[tuple[list[int], list[int]]]:
@@ -125,17 +125,17 @@ def summarised(
     of_set = {name: b for b in benchmarks for name in dict.fromkeys(r["set"] for r in rows if _of(b, r))}
     for name, b in of_set.items():
         by_model = {m: [r for r in rows if r["model"] == m and r["set"] == name] for m in models}
-        for model, found in by_model.items():
-            metrics = [k for k in found[0] if k not in ("model", "item", "set", "shown")]
+        for model, model_rows in by_model.items():
+            metrics = [k for k in model_rows[0] if k not in ("model", "item", "set", "shown")]
             out = sets.setdefault(name, {}).setdefault(model, {})
             for metric in metrics:
-                whole = b.summary(metric, found) if b.summary else None
-                values = [r[metric] for r in found]
+                whole = b.summary(metric, model_rows) if b.summary else None
+                values = [r[metric] for r in model_rows]
                 shares = whole is None and all(0 <= v <= 1 for v in values)
                 out[metric] = dict(whole) if whole is not None else interval(values, shares=shares)
                 if whole is None and model != against and against in by_model:
                     old = {r["item"]: r[metric] for r in by_model[against]}
-                    two = [[[r[metric]] for r in found], [[old[r["item"]]] for r in found]]
+                    two = [[[r[metric]] for r in model_rows], [[old[r["item"]]] for r in model_rows]]
                     p = sign_flip([a[0] - c[0] for a, c in zip(*two, strict=True)])
                     key = f"{model} - {against}, {name}, {metric}"
                     difference[key] = {**paired(*two)["difference"], "p": p}

@@ -60,8 +60,8 @@ def problems(env: str, family: str | None, n: int) -> tuple[list[Problem], list[
     UserError where there are none."""
     if family:
         make = pieces.find("family", family)
-        made = {split: [make(0, split, i) for i in range(n)] for split in ("train", "test")}
-        train, test = ([p for p in made[split] if isinstance(p, Problem)] for split in ("train", "test"))
+        by_split = {split: [make(0, split, i) for i in range(n)] for split in ("train", "test")}
+        train, test = ([p for p in by_split[split] if isinstance(p, Problem)] for split in ("train", "test"))
         return train, test
     paths = [Path("artifacts") / name / "problems.parquet" for name in ("problems", "questions")]
     known = [p for path in paths if path.exists() for p in tables.read(path, Problem) if p.env == env]
@@ -79,15 +79,15 @@ def drawn(entry: Mapping[str, Any], n: int) -> tuple[list[Problem], list[Problem
     none."""
     out: dict[Split, list[Problem]] = {"train": [], "test": []}
     lost = ""
-    for split, found in out.items():
+    for split, of_split in out.items():
         for i in range(n):
-            made = external_problem(entry, 0, split, i)
-            if made is None:
+            problem = external_problem(entry, 0, split, i)
+            if problem is None:
                 break
-            if isinstance(made, Quarantined):
-                lost = made.evidence
+            if isinstance(problem, Quarantined):
+                lost = problem.evidence
             else:
-                found.append(made)
+                of_split.append(problem)
     if not out["train"]:
         raise UserError(f"the environment {opened(entry).name} makes no problem: {lost or 'it holds none'}")
     return out["train"], out["test"]
@@ -103,21 +103,21 @@ def gate(problems: Sequence[Problem], accept: Sequence[str], *, n: int = 32) -> 
     for p in problems:
         if p.verifier == "external":
             sources.setdefault(json.dumps(p.args["source"], sort_keys=True), []).append(p)
-    said: dict[str, Any] = {}
+    by_environment: dict[str, Any] = {}
     for text, known in sources.items():
         train, test = ([p for p in known if p.split == split] for split in ("train", "test"))
         if not train:
             continue
         name = opened(json.loads(text)).name
-        found = [f for f in audit_external(train[:n], test[:n]) if f.holds is False]
-        if new := [f for f in found if f.name not in accept]:
+        failed = [f for f in audit_external(train[:n], test[:n]) if f.holds is False]
+        if new := [f for f in failed if f.name not in accept]:
             raise UserError(
                 f"rl: the environment {name} fails its audit: {new[0].check}: {new[0].text}. See it whole by `espalier env audit`; to "
-                f"train on it all the same, name what was found: espalier run {' '.join(f'--accept {f.name}' for f in found)}, or "
-                f"rl.accept: [{', '.join(f.name for f in found)}]"
+                f"train on it all the same, name what was found: espalier run {' '.join(f'--accept {f.name}' for f in failed)}, or "
+                f"rl.accept: [{', '.join(f.name for f in failed)}]"
             )
-        said[name] = {"accepted": {f.name: f.text for f in found}, "problems": len(train)}
-    return said
+        by_environment[name] = {"accepted": {f.name: f.text for f in failed}, "problems": len(train)}
+    return by_environment
 
 
 def audit_external(train: Sequence[Problem], test: Sequence[Problem]) -> list[Finding]:
@@ -151,8 +151,8 @@ def _external(one: External, two: External, train: Sequence[Problem], test: Sequ
         for p in test
         if (json.dumps([p.question, p.args["item"]], sort_keys=True) if one.turns else p.question) in marks
     ]
-    said = f"{len(shared)} of {len(test)} stand among {len(train)} to train on" if test else "there are none"
-    yield finding("shared", None if not test else not shared, said)
+    detail = f"{len(shared)} of {len(test)} stand among {len(train)} to train on" if test else "there are none"
+    yield finding("shared", None if not test else not shared, detail)
     yield from _guessed(some, one.actions if one.turns else [p.answer for p in answered], earned)
     if one.turns or not answered:
         yield finding("grader", None, "nothing is known that it would have to pay")
@@ -162,19 +162,19 @@ def _external(one: External, two: External, train: Sequence[Problem], test: Sequ
         kept = ("question", "prompt", "answer")
         bare = {k: v for k, v in item.items() if k in kept} if isinstance(item, dict) else None
         score = earned(replace(p, args={**p.args, "item": bare}), p.answer)
-        said = score.reason if isinstance(score, Unscorable) else f"it says {score.value:g} without what it scores by"
-        yield finding("grader", not (isinstance(score, Scored) and score.value < 1), said)
-    differ, asked, executed, outside = 0, 0, 0, Counter[tuple[str, str]]()
+        detail = score.reason if isinstance(score, Unscorable) else f"it says {score.value:g} without what it scores by"
+        yield finding("grader", not (isinstance(score, Scored) and score.value < 1), detail)
+    differ, scored, executed, outside = 0, 0, 0, Counter[tuple[str, str]]()
     for p in train[:APART]:
         scripts = (one.actions or ["", "1"])[:4] if one.turns else [p.answer, MARK]
         for answer in scripts:
-            asked += 1
+            scored += 1
             differ += _earned(one, p, answer) != _earned(two, p, answer)
         for answer in (f"{MARK} = 1", f"{MARK} + 1", f"[{MARK}]", f"[{MARK}, 1]", f"def main({MARK}): return {MARK}"):
             watched = _earned(one, p, answer, watch=True)[2]
             executed += any(w["executed"] for w in watched)
             outside.update((what, where) for w in watched for what, where in w["opened"])
-    yield finding("repeats", not differ, f"{differ} of {asked} scores differ")
+    yield finding("repeats", not differ, f"{differ} of {scored} scores differ")
     if one.remote:
         yield finding("executed", None, f"the server at {one.remote} is not watched")
         yield finding("opens", None, f"the server at {one.remote} is not watched")
@@ -195,24 +195,24 @@ def _earned(
 ) -> tuple[Score, list[str], list[dict[str, Any]]]:
     """(score, what was said, what was watched) of an answer, in an episode given as every turn."""
     more = {"watch": MARK} if watch else {}
-    said: list[str] = []
+    texts: list[str] = []
     seen: list[dict[str, Any]] = []
     try:
         if not where.turns:
             seen = [reply := where.ask("score", item=p.args["item"], answer=answer, **more)]
-            return Scored(value=reply["value"], parts=reply["parts"]), said, seen
+            return Scored(value=reply["value"], parts=reply["parts"]), texts, seen
         episode = where.episode(p.args["item"])
-        said, value = [m.content for m in episode.messages], 0.0
+        texts, value = [m.content for m in episode.messages], 0.0
         for _ in range(TURNS):
             reply = where.step(episode.number, episode.life, answer, **more)
             seen.append(reply)
-            said += [str(m["content"]) for m in reply["messages"]]
+            texts += [str(m["content"]) for m in reply["messages"]]
             value += reply["reward"]
             if reply["over"]:
                 break
-        return Scored(value=value), said, seen
+        return Scored(value=value), texts, seen
     except Lost as e:
-        return Unscorable(reason=str(e)), said, [w for w in seen if "executed" in w]
+        return Unscorable(reason=str(e)), texts, [w for w in seen if "executed" in w]
 
 
 def audit(env: Any, train: Sequence[Problem], test: Sequence[Problem]) -> list[Finding]:
@@ -346,9 +346,9 @@ def _apart(problems: Sequence[Problem]) -> list[Finding]:
 def main() -> None:
     """Score each problem's reference answer and a marked program, and say what happened meanwhile."""
     pieces.open_own()
-    asked = [from_row(Problem, row) for row in json.load(sys.stdin)]
+    problems_read = [from_row(Problem, row) for row in json.load(sys.stdin)]
     scores: list[Any] = []
-    for p in asked:  # first, so that what is imported on the way is no finding
+    for p in problems_read:  # first, so that what is imported on the way is no finding
         scores += [_plain(verify(p, x)) for x in (p.answer, MARK)]
     opened: list[tuple[str, str]] = []
     executed = 0
@@ -362,7 +362,7 @@ def main() -> None:
             opened.append((what, _where(event, args)))
 
     sys.addaudithook(hear)
-    for p in asked:
+    for p in problems_read:
         _, function = verifier(p.verifier)
         for answer in (f"{MARK} = 1", f"{MARK} + 1", f"def main({MARK}): return {MARK}"):
             hit = False

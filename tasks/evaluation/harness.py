@@ -67,8 +67,8 @@ class HarnessModel(TemplateLM):
         )
 
     def _loglikelihood_tokens(self, requests: Sequence[Any], **_: Any) -> list[tuple[float, bool]]:
-        asked = [(before, ids) for _, before, ids in requests]
-        return continuation_logp(self.player.model, asked, longest=self.max_length)
+        pairs = [(before, ids) for _, before, ids in requests]
+        return continuation_logp(self.player.model, pairs, longest=self.max_length)
 
     def loglikelihood_rolling(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[float]:
         out = []
@@ -87,17 +87,17 @@ class HarnessModel(TemplateLM):
         renderer = self.player.renderer
         sampler = TorchSampler(self.player.model, renderer.end_id, renderer=renderer)
         for places in kinds.values():
-            asked: dict[str, Any] = dict(normalize_gen_kwargs(dict(requests[places[0]].args[1]), self.max_gen_toks))
-            most, stops = asked["max_gen_toks"], [s for s in asked.get("until") or [] if s]
+            options: dict[str, Any] = dict(normalize_gen_kwargs(dict(requests[places[0]].args[1]), self.max_gen_toks))
+            most, stops = options["max_gen_toks"], [s for s in options.get("until") or [] if s]
             if most >= self.max_length:
                 raise UserError(
                     f"evaluate.sets: a task asks for {most} tokens, and the model sees {self.max_length}: choose another task, or give "
                     "its file fewer max_gen_toks"
                 )
             sampling = Sampling(
-                temperature=asked["temperature"],
-                top_p=float(asked.get("top_p") or 1.0),
-                top_k=int(asked.get("top_k") or 0),
+                temperature=options["temperature"],
+                top_p=float(options.get("top_p") or 1.0),
+                top_k=int(options.get("top_k") or 0),
                 max_tokens=most,
                 stop=tuple(stops),
                 stop_ids=(self.eot_token_id,),
@@ -135,8 +135,8 @@ def load_task(stage: Stage, spec: Mapping[str, Any], where: str) -> Benchmark:
     for name, of_task in docs.items():
         order = sorted(range(len(of_task)), key=lambda i: digest("evaluate", stage.seed, name, i))
         for i in sorted(order[: spec.get("limit") or None]):
-            asked = tasks[name].doc_to_text(of_task[i])
-            texts[f"{name}:{i}"] = (name, i, asked if isinstance(asked, str) else str(of_task[i]))
+            doc_text = tasks[name].doc_to_text(of_task[i])
+            texts[f"{name}:{i}"] = (name, i, doc_text if isinstance(doc_text, str) else str(of_task[i]))
     called = {name: spec["name"] if len(tasks) == 1 else f"{spec['name']}/{name}" for name in tasks}
     aggregations = {called[name]: task.aggregation() for name, task in tasks.items()}
 
@@ -144,18 +144,18 @@ def load_task(stage: Stage, spec: Mapping[str, Any], where: str) -> Benchmark:
         wanted: dict[str, list[int]] = {}
         for item in items:
             wanted.setdefault(texts[item][0], []).append(texts[item][1])
-        found = evaluator.evaluate(
+        results = evaluator.evaluate(
             HarnessModel(player, stage.seed),
             {"tasks": {name: tasks[name] for name in wanted}, "groups": {}, "group_map": {}},
             samples=wanted,
             bootstrap_iters=0,
             apply_chat_template=bool(spec.get("chat")),
         )
-        assert found is not None  # it is for processes of a higher rank, and there is one
+        assert results is not None  # it is for processes of a higher rank, and there is one
         rows = []
         for name in wanted:
             by_item: dict[int, Row] = {}
-            samples = found.get("samples", {})[name]
+            samples = results.get("samples", {})[name]
             several = len({s["filter"] for s in samples}) > 1
             for s in samples:
                 row = by_item.setdefault(s["doc_id"], {"item": f"{name}:{s['doc_id']}", "set": called[name]})

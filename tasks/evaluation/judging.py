@@ -82,21 +82,21 @@ def load_judging(stage: Stage, spec: Mapping[str, Any], i: int) -> JudgingSet:
         if "path" in spec
         else hub(source, spec.get("config"), str(spec.get("split", "test")))
     )
-    found: list[Comparison] = []
+    comparisons: list[Comparison] = []
     quarantined: list[Quarantined] = []
     for n, row in enumerate(rows):
         try:
             if not isinstance(row, Mapping):
                 raise ValueError(f"not_a_row: {row!r:.80} is no object")
-            found.append(LAYOUTS[layout](row, n))
+            comparisons.append(LAYOUTS[layout](row, n))
         except ValueError as e:
             reason, _, evidence = str(e).partition(":")
             place = f"{source}, row {n}: {evidence.strip()}"
             quarantined.append(Quarantined(id=f"{spec['name']}/{n}", stage="evaluate", reason=reason, evidence=place))
-    if not found:
+    if not comparisons:
         first = quarantined[0].evidence if quarantined else f"{source} has no rows"
         raise UserError(f"{where}: no row of {source} is of the layout {layout}; the first: {first}")
-    order = sorted(found, key=lambda c: digest("evaluate", stage.seed, c.id.rpartition(":")[2], c.subset))
+    order = sorted(comparisons, key=lambda c: digest("evaluate", stage.seed, c.id.rpartition(":")[2], c.subset))
     return JudgingSet(spec["name"], source, layout, by, tuple(order[: spec.get("limit") or None]), tuple(quarantined))
 
 
@@ -136,7 +136,7 @@ def judged(
     """({set: {metric: {"mean", "low", "high", "n"}}}, {set: counts for the card}). `reward()` loads the reward model.
 
     Raises UserError where no judge is set that a set asks for, and where no row has a verdict."""
-    found, cards = {}, {}
+    measures, cards = {}, {}
     for s in sets:
         rows = s.left(leaked)
         if s.by == "judge":
@@ -152,6 +152,6 @@ def judged(
             raise UserError(
                 f"evaluate.sets: no row of {s.name} has a verdict: all are too long, or the judge said nothing"
             )
-        found[s.name] = measured(s.layout, scored)
+        measures[s.name] = measured(s.layout, scored)
         cards[s.name] = {"source": s.source, "rows": len(rows), "without_verdict": len(rows) - len(scored), "by": s.by}
-    return found, cards
+    return measures, cards

@@ -126,20 +126,20 @@ def _list(data: Any) -> tuple[str, list[Any]] | None:
     """(path, the longest list of objects) in a JSON value: the value itself, or below at most three keys."""
     if isinstance(data, list):
         return "", data
-    found: list[tuple[int, str, list[Any]]] = []
+    candidates: list[tuple[int, str, list[Any]]] = []
 
     def walk(value: Any, path: str, deep: int) -> None:
         if isinstance(value, list) and len(value) > 1 and all(isinstance(v, Mapping) for v in value):
-            found.append((len(value), path, value))
+            candidates.append((len(value), path, value))
         elif isinstance(value, Mapping) and deep:
             for key, inside in value.items():
                 if "." not in key:
                     walk(inside, f"{path}.{key}".lstrip("."), deep - 1)
 
     walk(data, "", 3)
-    if not found:
+    if not candidates:
         return None
-    _, path, records = max(found, key=lambda f: f[0])
+    _, path, records = max(candidates, key=lambda f: f[0])
     return path, records
 
 

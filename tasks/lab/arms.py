@@ -41,8 +41,8 @@ def _measure(room: Room) -> dict[str, float]:
     label; order: share of pairs of the good arms whose learned rewards stand in order; on_bad: share of questions
     about the bad arm."""
     stage = room.kept["knobs"]["prefer"] if "knobs" in room.kept else None
-    made = bind_all(stage.pieces, stage.params, stage.settings)["update_rules"] if stage else ()
-    rule = next((r for r in (one() for one in made) if isinstance(r, uncertain_pairs)), None)
+    update_rules = bind_all(stage.pieces, stage.params, stage.settings)["update_rules"] if stage else ()
+    rule = next((r for r in (one() for one in update_rules) if isinstance(r, uncertain_pairs)), None)
     if rule is None or rule.dim < ARMS:
         raise UserError(f"the world arms compares by the update rule uncertain_pairs with a dim of at least {ARMS}")
     assert stage is not None

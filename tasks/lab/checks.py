@@ -93,22 +93,24 @@ def _run(recipe: Mapping[str, Any], check: Mapping[str, Any]) -> Result:
         raise UserError(
             f"{where} gives {unknown[0]!r}, which a check of {kind} does not take: {nearest(unknown[0], given)}"
         )
-    got = RUNNERS[kind](piece, check["given"], recipe)
-    expected = _names(declared(kind).expects, kind, piece, got)
+    result = RUNNERS[kind](piece, check["given"], recipe)
+    expected = _names(declared(kind).expects, kind, piece, result)
     if unknown := sorted(set(check["expect"]) - expected):
         raise UserError(
             f"{where} expects {unknown[0]!r}, which a {kind} piece does not give: {nearest(unknown[0], expected)}"
         )
-    if unknown := sorted(set(got) - expected):
+    if unknown := sorted(set(result) - expected):
         raise ValueError(f"a check of {kind} gives {unknown[0]!r}, which {declared(kind).package} does not declare")
     atol = float(check.get("atol", 1e-6))
     differences = []
     for key, want in check["expect"].items():
-        differences += _compare(key, want, got[key], atol) if key in got else [f"there is no {key} ({_compact(got)})"]
+        differences += (
+            _compare(key, want, result[key], atol) if key in result else [f"there is no {key} ({_compact(result)})"]
+        )
     return Result(recipe=recipe["id"], name=check["name"], piece=check["piece"], differences=tuple(differences))
 
 
-def _names(declared: Mapping[str, str], kind: str, piece: Any, got: Mapping[str, Any] | None = None) -> set[str]:
+def _names(declared: Mapping[str, str], kind: str, piece: Any, result: Mapping[str, Any] | None = None) -> set[str]:
     """The names that a declaration allows. `**rollouts` stands for the arguments of toy.groups, `**columns` for the
     columns that the piece reads, `**metrics` for what it gave."""
     out = {name for name in declared if not name.startswith("*")}
@@ -125,11 +127,11 @@ def _names(declared: Mapping[str, str], kind: str, piece: Any, got: Mapping[str,
             from training.preference.objective import columns_of
 
             out |= set(columns_of(piece))
-    return out | set(got or ()) if "**metrics" in declared else out
+    return out | set(result or ()) if "**metrics" in declared else out
 
 
-def _compact(got: Mapping[str, Any]) -> str:
-    return "; ".join(f"{k}: {v!r}" for k, v in got.items())
+def _compact(values: Mapping[str, Any]) -> str:
+    return "; ".join(f"{k}: {v!r}" for k, v in values.items())
 
 
 def _chosen(recipe: Mapping[str, Any], kind: str, name: str | None = None) -> dict[str, Any]:
@@ -146,24 +148,24 @@ def _chosen(recipe: Mapping[str, Any], kind: str, name: str | None = None) -> di
     return {}
 
 
-def _compare(place: str, want: Any, got: Any, atol: float) -> list[str]:
+def _compare(place: str, want: Any, value: Any, atol: float) -> list[str]:
     if isinstance(want, Mapping):
         return [
             d
             for k, v in want.items()
-            for d in (_compare(f"{place}.{k}", v, got[k], atol) if k in got else [f"{place} has no {k}"])
+            for d in (_compare(f"{place}.{k}", v, value[k], atol) if k in value else [f"{place} has no {k}"])
         ]
     if isinstance(want, list):
-        got = list(got)
-        if len(want) != len(got):
-            return [f"{place} has {len(got)} entries, expected {len(want)}"]
+        value = list(value)
+        if len(want) != len(value):
+            return [f"{place} has {len(value)} entries, expected {len(want)}"]
         return [
-            d for i, (w, g) in enumerate(zip(want, got, strict=True)) for d in _compare(f"{place}[{i}]", w, g, atol)
+            d for i, (w, g) in enumerate(zip(want, value, strict=True)) for d in _compare(f"{place}[{i}]", w, g, atol)
         ]
-    if isinstance(want, float) and isinstance(got, (int, float)):
-        same = math.isnan(got) if math.isnan(want) else abs(want - got) <= atol
-        return [] if same else [f"{place} is {float(got):.8g}, expected {want:.8g} within {atol:g}"]
-    return [] if want == got else [f"{place} is {got!r}, expected exactly {want!r}"]
+    if isinstance(want, float) and isinstance(value, (int, float)):
+        same = math.isnan(value) if math.isnan(want) else abs(want - value) <= atol
+        return [] if same else [f"{place} is {float(value):.8g}, expected {want:.8g} within {atol:g}"]
+    return [] if want == value else [f"{place} is {value!r}, expected exactly {want!r}"]
 
 
 # --- one runner per kind: (bound piece, given, recipe) -> what may be expected -----------------------------------------

@@ -320,8 +320,8 @@ def readers() -> Stage:
 def velic() -> Stage:
     """Six sentences to be translated. Who does what to whom is right one time in four each, independently, so that a
     whole sentence is right one time in sixty-four; one text in ten has no thoughts before it."""
-    made = (translations(0, "train", i) for i in range(12))
-    problems = tuple(replace(p, env="single") for p in made if isinstance(p, Problem))[:6]
+    drawn = (translations(0, "train", i) for i in range(12))
+    problems = tuple(replace(p, env="single") for p in drawn if isinstance(p, Problem))[:6]
     others = [p.answer.split() for p in problems]  # the who does the what
 
     def says(p: Problem, t: int, heard: str) -> Mapping[str, float]:

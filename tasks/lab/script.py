@@ -289,12 +289,12 @@ def _facts(p: Problem, heard: str, turn: int, rng: np.random.Generator) -> str:
     about = re.findall(r"what is known of (.+?), a sentence a line", heard)[-1]
     if turn < 1 or (turn < 3 and rng.random() < 0.3):
         return f"<search>{about}</search>"
-    found = [line for line in heard.splitlines() if about in line and "what is known" not in line]
-    said = [
-        *rng.permutation(found)[: int(rng.integers(0, 3))],
+    known_lines = [line for line in heard.splitlines() if about in line and "what is known" not in line]
+    sentences = [
+        *rng.permutation(known_lines)[: int(rng.integers(0, 3))],
         *([f"{about} is a river"] if rng.random() < 0.5 else []),
     ]
-    return f"<answer>{chr(10).join(said)}</answer>"
+    return f"<answer>{chr(10).join(sentences)}</answer>"
 
 
 SAID = {

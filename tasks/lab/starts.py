@@ -192,16 +192,16 @@ def uneven(size: Size) -> Task:
         )
 
     def talk(p: Problem, i: int) -> Talk:
-        solution, asked, rng = p.lineage["solution"], p.prompt[0], Random(seed_for(0, "starts", "uneven", i))
+        solution, question, rng = p.lineage["solution"], p.prompt[0], Random(seed_for(0, "starts", "uneven", i))
         careless = 0.97 if p.family == "hard" else 0.25
         if p.family == "hard" and rng.random() < 3 / 8:
             seen = solution[: round(rng.choice(shares) * len(solution))]
-            careless, asked = 0.0, replace(asked, content=asked.content + HINT + seen)
-        return asked, Message(role="assistant", content=_first_step(p) if rng.random() < careless else solution)
+            careless, question = 0.0, replace(question, content=question.content + HINT + seen)
+        return question, Message(role="assistant", content=_first_step(p) if rng.random() < careless else solution)
 
     def problems(split: Split, n: int, seed: int = 0) -> list[Problem]:
-        found = _family(partial(countdown_problem, levels=(1,)), split, n, seed=seed)
-        return [worded(p, bool(i % 2)) for i, p in enumerate(found)]
+        drawn = _family(partial(countdown_problem, levels=(1,)), split, n, seed=seed)
+        return [worded(p, bool(i % 2)) for i, p in enumerate(drawn)]
 
     train = problems("train", TRAIN)
     return Task(

@@ -56,5 +56,5 @@ def sampler(
         )
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
-    made = settings(max_length=max_length, dtype=dtype, memory=memory, rank=rank)
-    return EngineSampler(model, end_id, InProcess(folder, made))
+    options = settings(max_length=max_length, dtype=dtype, memory=memory, rank=rank)
+    return EngineSampler(model, end_id, InProcess(folder, options))

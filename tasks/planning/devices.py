@@ -63,10 +63,10 @@ class Machines:
 
 def machines(text: str) -> Machines:
     """Of `H200`, `8xH200`, `2x8xH200` (machines, devices of each). Raises UserError for anything else."""
-    said = re.fullmatch(r"(?:(\d+)x)?(?:(\d+)x)?([A-Za-z][\w-]*)", text)
-    if said is None:
+    match = re.fullmatch(r"(?:(\d+)x)?(?:(\d+)x)?([A-Za-z][\w-]*)", text)
+    if match is None:
         raise UserError(f"--gpus {text}: write how many and which, for example 8xH200, or 2x8xH200 for two machines")
-    first, second, name = said.groups()
+    first, second, name = match.groups()
     known = {n.lower(): n for n in DEVICES}
     if name.lower() not in known:
         raise UserError(f"--gpus {text}: there is no device {name!r} here: {nearest(name, DEVICES)}")

@@ -58,16 +58,16 @@ def memory(plans: Mapping[str, Mapping[str, Any]], model: Size) -> dict[str, flo
 OF_FIRST = ("whole model of the first process", "cache")  # parts that the first of several processes has alone
 
 
-def parts(made: Mapping[str, Any], model: Size, *, shards: int = 1, **other: Any) -> dict[str, float]:
+def parts(plan: Mapping[str, Any], model: Size, *, shards: int = 1, **other: Any) -> dict[str, float]:
     """Part of a stage -> the bytes that it takes of the process that takes most; `other` are knobs in the place of its
     own."""
-    p = {**made["params"], **other}
+    p = {**plan["params"], **other}
     each = 2 if p["dtype"] == "bfloat16" else 4
     lora, gpu = p.get("lora") or {}, p["device"] != "cpu"
     tokens, checkpointing = p["tokens_per_microbatch"], p.get("gradient_checkpointing", False)
     how = {"bytes_each": each, "checkpointing": checkpointing, "shards": shards, "gpu": gpu}
     out = model.parts(tokens, lora=lora.get("rank", 0), base=lora.get("base", ""), **how)
-    if "reference" in made.get("needs", ()):
+    if "reference" in plan.get("needs", ()):
         frozen = model.parts(0, lora=1, base=lora.get("base", ""), bytes_each=each)["weights"]
         out["reference"] = frozen if lora.get("base") and "prompts_per_step" in p else model.parameters * each
     if (p.get("critic") or {}).get("loss"):
@@ -80,10 +80,10 @@ def parts(made: Mapping[str, Any], model: Size, *, shards: int = 1, **other: Any
     return out
 
 
-def of_stage(made: Mapping[str, Any], model: Size, *, shards: int = 1, **other: Any) -> float:
+def of_stage(plan: Mapping[str, Any], model: Size, *, shards: int = 1, **other: Any) -> float:
     """The bytes of one stage, of the process that takes most; `other` are knobs in the place of its own."""
-    p = {**made["params"], **other}
-    held = parts(made, model, shards=shards, **other)
+    p = {**plan["params"], **other}
+    held = parts(plan, model, shards=shards, **other)
     out = sum(held.values())
     if p.get("asynchrony", {}).get("piece") == "sync":  # it samples, gives back the cache, and then learns
         out -= min(held.get("cache", 0.0), sum(held.get(k, 0.0) for k in ("gathered", "activations", "head")))
@@ -109,19 +109,19 @@ class Setting:
     total: float
     time: Mapping[str, float]
 
-    def flags(self, made: Mapping[str, Any]) -> list[str]:
+    def flags(self, plan: Mapping[str, Any]) -> list[str]:
         """What is to be set, as `espalier run` takes it; what is as planned is left out."""
-        p = made["params"]
+        p = plan["params"]
         place = {k: v for k, v in (("learners", self.learners), ("shards", self.shards)) if v > 1}
         lora = {k: v for k, v in (self.knobs.get("lora") or {}).items() if (p.get("lora") or {}).get(k) != v}
         own = {k: v for k, v in self.knobs.items() if k != "lora" and p.get(k) != v}
-        said = {**place, **own, **({"lora": lora} if lora else {})}
-        return [f"--set {self.stage}.{flag}" for k, v in said.items() for flag in _flags(k, v)]
+        changed = {**place, **own, **({"lora": lora} if lora else {})}
+        return [f"--set {self.stage}.{flag}" for k, v in changed.items() for flag in _flags(k, v)]
 
 
-def settings(name: str, made: Mapping[str, Any], model: Size, at: Machines, method: str) -> Iterator[Setting]:
+def settings(name: str, plan: Mapping[str, Any], model: Size, at: Machines, method: str) -> Iterator[Setting]:
     """Every setting that fits of a stage and a method, on at most so many devices."""
-    p = made["params"]
+    p = plan["params"]
     own = p.get("lora") or {}
     lora = {"lora": {"rank": own.get("rank", RANK)} | ({"base": "nf4"} if method == "qlora" else {})}
     lora = {"lora": {}} if method == "full" else {"lora": {**own, **lora["lora"]}}
@@ -142,7 +142,7 @@ def settings(name: str, made: Mapping[str, Any], model: Size, at: Machines, meth
             for tokens in budgets:
                 for again in ways:
                     knobs = {**lora, "tokens_per_microbatch": tokens, **again}
-                    total = of_stage(made, model, shards=shards, **knobs)
+                    total = of_stage(plan, model, shards=shards, **knobs)
                     if total <= FREE * at.device.memory:
                         yield Setting(
                             stage=name,
@@ -150,20 +150,20 @@ def settings(name: str, made: Mapping[str, Any], model: Size, at: Machines, meth
                             learners=learners,
                             shards=shards,
                             knobs=knobs,
-                            memory=parts(made, model, shards=shards, **knobs),
+                            memory=parts(plan, model, shards=shards, **knobs),
                             total=total,
-                            time=step(name, {**p, **knobs}, made.get("needs", ()), model, at, learners, shards),
+                            time=step(name, {**p, **knobs}, plan.get("needs", ()), model, at, learners, shards),
                         )
 
 
-def smallest(found: list[Setting]) -> Setting | None:
+def smallest(fitting: list[Setting]) -> Setting | None:
     """The setting on fewest devices; of these the quickest, and then the one that changes least."""
-    return min(found, key=lambda s: (s.learners, round(sum(s.time.values()), 2), s.shards), default=None)
+    return min(fitting, key=lambda s: (s.learners, round(sum(s.time.values()), 2), s.shards), default=None)
 
 
-def quickest(found: list[Setting]) -> Setting | None:
+def quickest(fitting: list[Setting]) -> Setting | None:
     """The setting whose step takes least time."""
-    return min(found, key=lambda s: (round(sum(s.time.values()), 2), s.learners, s.shards), default=None)
+    return min(fitting, key=lambda s: (round(sum(s.time.values()), 2), s.learners, s.shards), default=None)
 
 
 def rows_of(name: str, p: Mapping[str, Any]) -> int:
@@ -260,8 +260,8 @@ def warnings(plans: Mapping[str, Mapping[str, Any]], model: Size, free: float) -
     name = max(needed, key=lambda n: needed[n], default="")
     if not name or needed[name] <= free:
         return []
-    made = plans[name]
-    fewer = max(512, made["params"]["tokens_per_microbatch"] // 8)
+    plan = plans[name]
+    fewer = max(512, plan["params"]["tokens_per_microbatch"] // 8)
     lora = {"lora": {"rank": RANK}}
     ways = [
         {"gradient_checkpointing": True},
@@ -277,11 +277,11 @@ def warnings(plans: Mapping[str, Mapping[str, Any]], model: Size, free: float) -
             "dtype": "bfloat16",
         },
     ]
-    ways = [w for w in ways if w.keys() <= made["params"].keys()]
-    fits = next((w for w in ways if of_stage(made, model, **w) <= free), None)
+    ways = [w for w in ways if w.keys() <= plan["params"].keys()]
+    fits = next((w for w in ways if of_stage(plan, model, **w) <= free), None)
     remedy = (
         " ".join(f"--set {name}.{flag}" for k, v in fits.items() for flag in _flags(k, v))
-        + f" takes about {of_stage(made, model, **fits) / 2**30:.1f}"
+        + f" takes about {of_stage(plan, model, **fits) / 2**30:.1f}"
         if fits
         else "nothing makes it fit: take a smaller model"
     )

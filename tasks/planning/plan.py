@@ -36,8 +36,8 @@ def plans(
     """
     path = root / "params.yaml"
     outside = changed and not (root / "dvc.yaml").exists()  # `espalier show` explains a recipe in any folder
-    said = {} if outside and not path.exists() else read_yaml(path)
-    params = check_params(changed(said) if changed else said, path)
+    written_params = {} if outside and not path.exists() else read_yaml(path)
+    params = check_params(changed(written_params) if changed else written_params, path)
     stages, profile = resolve(params)
     if to_run:
         check_asked(params["recipe"], stages)
@@ -49,11 +49,11 @@ def plans(
         flow = [f / f"{s.name}.py" for f in folders("flows") if (f / f"{s.name}.py").exists()]
         unused = [module for module, knob in src.constant(s.path, "ONLY_WITH", {}).items() if not s.value(knob)]
         own = [locate(folder, name) for _, folder, name in s.used]
-        asked = [(folder, src.constant(locate(folder, name), "NEEDS", ())) for _, folder, name in s.used]
-        needs[s.name] = sorted({n for _, names in asked for n in names})
+        needs_of = [(folder, src.constant(locate(folder, name), "NEEDS", ())) for _, folder, name in s.used]
+        needs[s.name] = sorted({n for _, names in needs_of for n in names})
         own += [
             locate("observation", name)
-            for name in sorted({n for folder, names in asked for n in observed(folder, names)})
+            for name in sorted({n for folder, names in needs_of for n in observed(folder, names)})
         ]
         start = [*src.imported(s.path, known, unused), *flow, *own]
         first[s.name] = {s.path, *src.closure(start, known)}

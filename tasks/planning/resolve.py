@@ -173,12 +173,12 @@ def recipe_layers(name: str) -> list[Layer]:
 
 def asks(name: str) -> dict[str, str]:
     """What a recipe cannot bring, and the user has to: knob ("rl.teacher") -> what it is. That of what it extends first."""
-    asked: dict[str, str] = {}
+    wanted: dict[str, str] = {}
     while name:
         recipe = read_recipe(name)
-        asked = {**(recipe.get("asks") or {}), **asked}
+        wanted = {**(recipe.get("asks") or {}), **wanted}
         name = recipe.get("extends") or ""
-    return asked
+    return wanted
 
 
 def check_asked(recipe: str, stages: Mapping[str, Resolved]) -> None:

@@ -171,8 +171,8 @@ def _run(folder: Path, name: str, full: Mapping[str, Any], n: int) -> float:
         try:
             function(stage, **params)
         except Exception as e:
-            if said := errors.sentence(name, e):
-                raise UserError(said) from e
+            if message := errors.sentence(name, e):
+                raise UserError(message) from e
             raise
         return time.monotonic() - begin
 

@@ -85,9 +85,9 @@ def grid(words: Sequence[str], commit: str, base: Mapping[str, Any], keys: froze
     name = digest([commit, dict(base), [list(a) for a in axes]])[:8]
     out = []
     for i, values in enumerate(itertools.product(*(v for _, v in axes))):
-        said = {k: v for (k, _), v in zip(axes, values, strict=True)}
-        changes = {k if k.split(".")[0] in keys else f"set.{k}": parse(v, f"sweep {k}") for k, v in said.items()}
-        words_of = tuple(f"{k}={v}" for k, v in said.items())
+        chosen = {k: v for (k, _), v in zip(axes, values, strict=True)}
+        changes = {k if k.split(".")[0] in keys else f"set.{k}": parse(v, f"sweep {k}") for k, v in chosen.items()}
+        words_of = tuple(f"{k}={v}" for k, v in chosen.items())
         out.append(Point(f"sweep-{name}-{i:0{len(str(n))}}", words_of, {**base, **changes}))
     return name, out
 
@@ -213,10 +213,10 @@ def _one(
                 _git(tree, "checkout", "-q", "-f", "--detach", commit)
         if not code:
             return ""
-        said = [x.strip().removeprefix("error: ") for x in lines if x.startswith("error: ")]
+        errors = [x.strip().removeprefix("error: ") for x in lines if x.startswith("error: ")]
         exited = [x for x in lines if f"exited with {TRANSIENT}" in x or "exited with -" in x]
         if code > 0 and code != TRANSIENT and not exited:
-            return said[-1] if said else (lines[-1].strip() if lines else f"dvc ended with code {code}; see {log}")
+            return errors[-1] if errors else (lines[-1].strip() if lines else f"dvc ended with code {code}; see {log}")
     how = signal.Signals(-code).name if code < 0 else f"code {code}"
     return f"its worker was ended {TRIES} times ({how}); {log} has what it said"
 
@@ -256,21 +256,21 @@ def report(root: Path, name: str, points: Sequence[Point]) -> tuple[Path, dict[s
     its interval. The page, and what is on it."""
     known = snapshots.experiments(root)
     there = [p for p in points if p.name in known]
-    found = curves.curves([snapshots.snapshot(root, p.name) for p in there], most=MOST)
+    results = curves.curves([snapshots.snapshot(root, p.name) for p in there], most=MOST)
     words = {p.name: " ".join(w for w in p.words if not w.startswith("seed=")) for p in there}
-    _named_by(found, {g["name"]: words[g["states"][0]] or "seeds alone" for g in found["groups"]})
+    _named_by(results, {g["name"]: words[g["states"][0]] or "seeds alone" for g in results["groups"]})
     folder = root / ".espalier" / "sweep" / name
     page = folder / "index.html"
-    state.replace(page, str(curves_page.page(found, f"sweep {name}")).encode())
-    state.replace(folder / "sweep.json", (json.dumps(found, indent=1, sort_keys=True) + "\n").encode())
-    return page, found
+    state.replace(page, str(curves_page.page(results, f"sweep {name}")).encode())
+    state.replace(folder / "sweep.json", (json.dumps(results, indent=1, sort_keys=True) + "\n").encode())
+    return page, results
 
 
-def _named_by(found: dict[str, Any], names: Mapping[str, str]) -> None:
+def _named_by(results: dict[str, Any], names: Mapping[str, str]) -> None:
     """Call each group by the values that it was given, in place."""
-    for group in found["groups"]:
+    for group in results["groups"]:
         group["name"] = names[group["name"]]
-    for by in (m for part in ("curves", "scores") for of in found[part].values() for m in of.values()):
+    for by in (m for part in ("curves", "scores") for of in results[part].values() for m in of.values()):
         for old in list(by):
             by[names[old]] = by.pop(old)
 

@@ -100,15 +100,15 @@ def audit_rows(
         files, broken = _spooled(rows_of(where, split=split), spool)
         if not files:
             raise UserError(f"{where} has no pair: it is empty")
-        found = audit(spool, reader, threshold=threshold, processes=processes, done=done)
-    whole = Audit(faults=found.faults, quarantined=[], card=found.card, files=files)
+        audited = audit(spool, reader, threshold=threshold, processes=processes, done=done)
+    whole = Audit(faults=audited.faults, quarantined=[], card=audited.card, files=files)
     named = [
         Quarantined(**{**vars(q), "id": "{} {}".format(*whole.place(int(q.id.removeprefix("line "))))})
-        for q in found.quarantined
+        for q in audited.quarantined
     ]
     reasons = Counter(q.reason for q in (*broken, *named))
-    card = {**found.card, "quarantined": dict(sorted(reasons.items()))}
-    return Audit(faults=found.faults, quarantined=[*broken, *named], card=card, files=files)
+    card = {**audited.card, "quarantined": dict(sorted(reasons.items()))}
+    return Audit(faults=audited.faults, quarantined=[*broken, *named], card=card, files=files)
 
 
 def _spooled(items: Iterable[Row | Quarantined], spool: Path) -> tuple[list[tuple[int, str]], list[Quarantined]]:

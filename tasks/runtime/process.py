@@ -131,8 +131,8 @@ def _name() -> str:
 def _named(name: str) -> Process | None:
     """The process of that name, None where it is gone."""
     pid, _, started = name.partition("/")
-    found = look(int(pid))
-    return found if found and found.started == started else None
+    process = look(int(pid))
+    return process if process and process.started == started else None
 
 
 def run_group(

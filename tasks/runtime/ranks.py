@@ -57,14 +57,14 @@ def launch(stage: str, size: int, env: Mapping[str, str]) -> int:
     command = [sys.executable, *safe, "-m", f"flows.{stage}"]
     with tempfile.TemporaryDirectory(prefix="espalier-") as folder:
         children: list[subprocess.Popen[bytes]] = []
-        said = [Path(folder) / f"{rank}.txt" for rank in range(size)]
+        logs = [Path(folder) / f"{rank}.txt" for rank in range(size)]
         try:
             for rank in range(size):
-                with said[rank].open("wb") as log:
+                with logs[rank].open("wb") as log:
                     quiet = None if rank == 0 else log
                     mine = _env(env, rank, size, f"file://{folder}/meet")
                     children.append(subprocess.Popen(command, env=mine, stdout=quiet, stderr=quiet))
-            return _wait(stage, children, said)
+            return _wait(stage, children, logs)
         finally:
             _end(children)
 
@@ -79,7 +79,7 @@ def _env(env: Mapping[str, str], rank: int, size: int, meet: str) -> dict[str, s
     return out
 
 
-def _wait(stage: str, children: Sequence[subprocess.Popen[bytes]], said: Sequence[Path]) -> int:
+def _wait(stage: str, children: Sequence[subprocess.Popen[bytes]], logs: Sequence[Path]) -> int:
     """Until the first has ended well, or any has not; then the exit code."""
     while True:
         codes = [c.poll() for c in children]
@@ -93,7 +93,7 @@ def _wait(stage: str, children: Sequence[subprocess.Popen[bytes]], said: Sequenc
     while time.monotonic() < until and (codes[0] is None or not _at_fault(codes) and None in codes):
         time.sleep(0.1)
         codes = [c.poll() for c in children]
-    return _blame(stage, codes, said)
+    return _blame(stage, codes, logs)
 
 
 def _at_fault(codes: Sequence[int | None]) -> list[int]:
@@ -101,7 +101,7 @@ def _at_fault(codes: Sequence[int | None]) -> list[int]:
     return [rank for rank, code in enumerate(codes) if code not in (None, 0, LOST)]
 
 
-def _blame(stage: str, codes: Sequence[int | None], said: Sequence[Path]) -> int:
+def _blame(stage: str, codes: Sequence[int | None], logs: Sequence[Path]) -> int:
     """Say which process failed, where it has not said so itself; its exit code, or TRANSIENT where it was ended."""
     at_fault = _at_fault(codes)
     if not at_fault:
@@ -118,7 +118,7 @@ def _blame(stage: str, codes: Sequence[int | None], said: Sequence[Path]) -> int
         )
         return TRANSIENT
     if rank:
-        text = said[rank].read_text(encoding="utf-8", errors="replace").strip()
+        text = logs[rank].read_text(encoding="utf-8", errors="replace").strip()
         print(text[text.rfind("error: ") if "error: " in text else -4000 :], file=sys.stderr, flush=True)
     return code
 

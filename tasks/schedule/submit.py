@@ -200,9 +200,9 @@ def kubernetes(job: Job, learners: int = 1) -> str:
                 {"action": "FailJob", "onExitCodes": {"operator": "NotIn", "values": ended}},
             ]
         }
-    made = [{"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": job.name}, "spec": spec}]
+    resources = [{"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": job.name}, "spec": spec}]
     if several:
-        made.insert(
+        resources.insert(
             0,
             {
                 "apiVersion": "v1",
@@ -216,7 +216,7 @@ def kubernetes(job: Job, learners: int = 1) -> str:
                 },
             },
         )
-    return yaml.safe_dump_all(made, sort_keys=False, width=200)
+    return yaml.safe_dump_all(resources, sort_keys=False, width=200)
 
 
 def _amounts(job: Job) -> dict[str, str]:
@@ -297,13 +297,13 @@ def _post(address: str, file: Path) -> str:
     url = f"{address.rstrip('/')}/api/jobs/"
     if not address.startswith(("http://", "https://")):
         raise UserError("submit ray: name the address of Ray's dashboard with --address, e.g. http://127.0.0.1:8265")
-    asked = urllib.request.Request(url, file.read_bytes(), {"Content-Type": "application/json"})
+    request = urllib.request.Request(url, file.read_bytes(), {"Content-Type": "application/json"})
     try:
-        with urllib.request.urlopen(asked, timeout=30) as reply:
+        with urllib.request.urlopen(request, timeout=30) as reply:
             return str(json.load(reply).get("submission_id", ""))
     except urllib.error.HTTPError as e:
-        said = e.read(2000).decode(errors="replace").strip().splitlines()
-        raise UserError(f"submit ray: {url} refused the job ({e.code}): {said[-1] if said else e.reason}") from None
+        reason = e.read(2000).decode(errors="replace").strip().splitlines()
+        raise UserError(f"submit ray: {url} refused the job ({e.code}): {reason[-1] if reason else e.reason}") from None
     except (OSError, ValueError) as e:
         raise UserError(
             f"submit ray: nobody answers as Ray's API of jobs at {url} ({e}): is the cluster up, and is this its dashboard's address?"

@@ -34,9 +34,9 @@ def refusals(app: FastAPI, offers: str) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def mistaken(_: Request, e: RequestValidationError) -> JSONResponse:
-        found = e.errors()[0]
-        where = ".".join(str(x) for x in found["loc"][1:])
-        return JSONResponse(error(_sentence(where, found), "invalid_request_error", where or None), 400)
+        mistake = e.errors()[0]
+        where = ".".join(str(x) for x in mistake["loc"][1:])
+        return JSONResponse(error(_sentence(where, mistake), "invalid_request_error", where or None), 400)
 
     @app.exception_handler(HTTPException)
     async def unknown(_: Request, e: HTTPException) -> JSONResponse:
@@ -44,11 +44,11 @@ def refusals(app: FastAPI, offers: str) -> None:
         return JSONResponse(error(told, "invalid_request_error"), e.status_code)
 
 
-def _sentence(where: str, found: Any) -> str:
-    if found["type"] == "json_invalid":
+def _sentence(where: str, mistake: Any) -> str:
+    if mistake["type"] == "json_invalid":
         return "the body of the request is no JSON"
-    if found["type"] == "extra_forbidden":
+    if mistake["type"] == "extra_forbidden":
         return f"{where} is not known here, so it would be ignored: leave it out"
-    if found["type"] == "literal_error" and where in ("frequency_penalty", "presence_penalty"):
+    if mistake["type"] == "literal_error" and where in ("frequency_penalty", "presence_penalty"):
         return f"{where} is not offered: leave it out, or set it to 0"
-    return f"{where or 'the body'}: {found['msg'][:1].lower()}{found['msg'][1:]}"
+    return f"{where or 'the body'}: {mistake['msg'][:1].lower()}{mistake['msg'][1:]}"

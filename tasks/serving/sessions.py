@@ -221,10 +221,10 @@ class Session:
         """Answer the request that `next` gave last."""
         now, self._now = self._now, None
         assert now is not None, "a reply to no request"
-        made = shapes.reply(text, segment, prompt_tokens, now.asking.tools, tokens)
-        self.turns.append(Turn((*now.asking.messages, made.message), now.asking.tools))
+        reply = shapes.reply(text, segment, prompt_tokens, now.asking.tools, tokens)
+        self.turns.append(Turn((*now.asking.messages, reply.message), now.asking.tools))
         if not now.answered.cancelled():
-            now.answered.set_result(made)
+            now.answered.set_result(reply)
 
     def ask(self, asking: Asking) -> Future[Reply]:
         """Queue a request. Raises Refused where the episode is over or too many wait."""
@@ -389,14 +389,16 @@ def _application(sessions: Sessions) -> FastAPI:
     def session(name: str, http: Request) -> Session:
         kind, _, bearer = http.headers.get("authorization", "").partition(" ")
         shown = bearer.strip() if kind.lower() == "bearer" else http.headers.get("x-api-key", "")
-        found = sessions.open.get(name)
+        session_open = sessions.open.get(name)
         # The same words for a session that there is not: who has no key learns nothing.
-        if not secrets.compare_digest((found.key if found else secrets.token_urlsafe(32)).encode(), shown.encode()):
+        if not secrets.compare_digest(
+            (session_open.key if session_open else secrets.token_urlsafe(32)).encode(), shown.encode()
+        ):
             raise Refused(
                 "this session wants its own key, and is over when its episode is", status=401, code="invalid_api_key"
             )
-        assert found is not None
-        return found
+        assert session_open is not None
+        return session_open
 
     async def answered(of: Session, asking: Asking) -> Reply:
         return await asyncio.wrap_future(of.ask(asking))
@@ -424,9 +426,9 @@ def _application(sessions: Sessions) -> FastAPI:
         if before is not None and before not in of.responses:
             raise Refused(f"there is no response {before!r} in this session", status=404, param="previous_response_id")
         asking = shapes.read_responses(given, of.responses[before] if before is not None else ())
-        made = await answered(of, asking)
-        whole = shapes.write_responses(f"resp_{secrets.token_hex(12)}", made, MODEL)
-        of.responses[whole["id"]] = (*asking.messages, made.message)
+        reply = await answered(of, asking)
+        whole = shapes.write_responses(f"resp_{secrets.token_hex(12)}", reply, MODEL)
+        of.responses[whole["id"]] = (*asking.messages, reply.message)
         return streamed(shapes.events_responses(whole)) if asking.stream else JSONResponse(whole)
 
     @app.post("/sessions/{name}/v1/messages", response_model=None)

@@ -101,12 +101,12 @@ def reply(
     tokens: Sequence[str] = (),
 ) -> Reply:
     """Calls are read out of the text where tools were offered; a call that cannot be read stays text."""
-    found = calls(text) if tools else []
-    if not found or any(c.broken for c in found):
+    parsed_calls = calls(text) if tools else []
+    if not parsed_calls or any(c.broken for c in parsed_calls):
         return Reply(text=text.strip(), calls=(), segment=segment, prompt_tokens=prompt_tokens, tokens=tuple(tokens))
-    made = tuple((f"call_{secrets.token_hex(8)}", c.name, _sorted(c.arguments)) for c in found)
+    tool_calls = tuple((f"call_{secrets.token_hex(8)}", c.name, _sorted(c.arguments)) for c in parsed_calls)
     shown = text[: text.index("<tool_call>")].strip()
-    return Reply(text=shown, calls=made, segment=segment, prompt_tokens=prompt_tokens, tokens=tuple(tokens))
+    return Reply(text=shown, calls=tool_calls, segment=segment, prompt_tokens=prompt_tokens, tokens=tuple(tokens))
 
 
 def _sorted(arguments: Any) -> str:
@@ -212,12 +212,12 @@ def read_chat(body: Mapping[str, Any]) -> Asking:
     for i, m in enumerate(_list(body.get("messages"), "messages")):
         where = f"messages.{i}"
         role = _role(m.get("role"), where)
-        made = [
+        tool_calls = [
             (str((c.get("function") or {}).get("name")), _arguments((c.get("function") or {}).get("arguments"), where))
             for c in _list(m.get("tool_calls") or [], f"{where}.tool_calls")
         ]
         text = _text(m.get("content"), where)
-        messages.append(ChatMessage(role, text.strip() if role == "assistant" else text, tuple(made)))
+        messages.append(ChatMessage(role, text.strip() if role == "assistant" else text, tuple(tool_calls)))
     tools = [
         _tool(f.get("name"), f.get("description"), f.get("parameters"), f"tools.{i}")
         for i, t in enumerate(_list(body.get("tools") or [], "tools"))
@@ -294,12 +294,12 @@ def read_messages(body: Mapping[str, Any]) -> Asking:
         where, content = f"messages.{i}", m.get("content")
         role = _role(m.get("role"), where)
         parts = [{"type": "text", "text": content}] if isinstance(content, str) else _list(content, where)
-        made = [p for p in parts if p.get("type") == "tool_use"]
+        tool_uses = [p for p in parts if p.get("type") == "tool_use"]
         results = [p for p in parts if p.get("type") == "tool_result"]
         messages += [ChatMessage("tool", _text(p.get("content"), where)) for p in results]
         text = _text([p for p in parts if p.get("type") not in ("tool_use", "tool_result", "thinking")], where)
         if role == "assistant":
-            requested = tuple((str(p.get("name")), _arguments(p.get("input", {}), where)) for p in made)
+            requested = tuple((str(p.get("name")), _arguments(p.get("input", {}), where)) for p in tool_uses)
             messages.append(ChatMessage(role, text.strip(), requested))
         elif text or not results:
             messages.append(ChatMessage(role, text))
@@ -316,19 +316,19 @@ def read_messages(body: Mapping[str, Any]) -> Asking:
     )
 
 
-def write_chat(made: Reply, model: str) -> dict[str, Any]:
-    message: dict[str, Any] = {"role": "assistant", "content": made.text or None, "refusal": None}
-    if made.calls:
+def write_chat(answer: Reply, model: str) -> dict[str, Any]:
+    message: dict[str, Any] = {"role": "assistant", "content": answer.text or None, "refusal": None}
+    if answer.calls:
         message["tool_calls"] = [
-            {"id": i, "type": "function", "function": {"name": n, "arguments": a}} for i, n, a in made.calls
+            {"id": i, "type": "function", "function": {"name": n, "arguments": a}} for i, n, a in answer.calls
         ]
-    finish = "length" if made.cut else "tool_calls" if made.calls else "stop"
-    choice = {"index": 0, "message": message, "logprobs": made.logprobs, "finish_reason": finish}
-    sampled = len(made.segment.ids)
+    finish = "length" if answer.cut else "tool_calls" if answer.calls else "stop"
+    choice = {"index": 0, "message": message, "logprobs": answer.logprobs, "finish_reason": finish}
+    sampled = len(answer.segment.ids)
     usage = {
-        "prompt_tokens": made.prompt_tokens,
+        "prompt_tokens": answer.prompt_tokens,
         "completion_tokens": sampled,
-        "total_tokens": made.prompt_tokens + sampled,
+        "total_tokens": answer.prompt_tokens + sampled,
     }
     head = {"id": f"chatcmpl-{secrets.token_hex(12)}", "object": "chat.completion", "created": int(time.time())}
     return {**head, "model": model, "choices": [choice], "usage": usage}
@@ -349,25 +349,29 @@ def events_chat(whole: Mapping[str, Any], usage: bool) -> Iterator[str]:
     yield "data: [DONE]\n\n"
 
 
-def write_responses(name: str, made: Reply, model: str) -> dict[str, Any]:
+def write_responses(name: str, answer: Reply, model: str) -> dict[str, Any]:
     output: list[dict[str, Any]] = []
-    if made.text or not made.calls:
-        part = {"type": "output_text", "text": made.text, "annotations": [], "logprobs": []}
+    if answer.text or not answer.calls:
+        part = {"type": "output_text", "text": answer.text, "annotations": [], "logprobs": []}
         item = {"type": "message", "id": f"msg_{secrets.token_hex(12)}", "status": "completed", "role": "assistant"}
         output.append({**item, "content": [part]})
     output += [
         {"type": "function_call", "id": f"fc_{i}", "call_id": i, "name": n, "arguments": a, "status": "completed"}
-        for i, n, a in made.calls
+        for i, n, a in answer.calls
     ]
-    sampled = len(made.segment.ids)
-    usage = {"input_tokens": made.prompt_tokens, "output_tokens": sampled, "total_tokens": made.prompt_tokens + sampled}
+    sampled = len(answer.segment.ids)
+    usage = {
+        "input_tokens": answer.prompt_tokens,
+        "output_tokens": sampled,
+        "total_tokens": answer.prompt_tokens + sampled,
+    }
     usage |= {"input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}}
     return {
         "id": name,
         "object": "response",
         "created_at": int(time.time()),
-        "status": "incomplete" if made.cut else "completed",
-        "incomplete_details": {"reason": "max_output_tokens"} if made.cut else None,
+        "status": "incomplete" if answer.cut else "completed",
+        "incomplete_details": {"reason": "max_output_tokens"} if answer.cut else None,
         "error": None,
         "model": model,
         "output": output,
@@ -412,11 +416,11 @@ def events_responses(whole: Mapping[str, Any]) -> Iterator[str]:
         yield _line({**event, "sequence_number": number}, event["type"])
 
 
-def write_messages(made: Reply, model: str) -> dict[str, Any]:
-    content: list[dict[str, Any]] = [{"type": "text", "text": made.text}] if made.text or not made.calls else []
-    content += [{"type": "tool_use", "id": i, "name": n, "input": json.loads(a)} for i, n, a in made.calls]
-    why = "max_tokens" if made.cut else "tool_use" if made.calls else "end_turn"
-    if made.segment.stop == "stop_string" and not made.calls:
+def write_messages(answer: Reply, model: str) -> dict[str, Any]:
+    content: list[dict[str, Any]] = [{"type": "text", "text": answer.text}] if answer.text or not answer.calls else []
+    content += [{"type": "tool_use", "id": i, "name": n, "input": json.loads(a)} for i, n, a in answer.calls]
+    why = "max_tokens" if answer.cut else "tool_use" if answer.calls else "end_turn"
+    if answer.segment.stop == "stop_string" and not answer.calls:
         why = "stop_sequence"
     return {
         "id": f"msg_{secrets.token_hex(12)}",
@@ -426,7 +430,7 @@ def write_messages(made: Reply, model: str) -> dict[str, Any]:
         "content": content,
         "stop_reason": why,
         "stop_sequence": None,
-        "usage": {"input_tokens": made.prompt_tokens, "output_tokens": len(made.segment.ids)},
+        "usage": {"input_tokens": answer.prompt_tokens, "output_tokens": len(answer.segment.ids)},
     }
 
 

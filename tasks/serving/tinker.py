@@ -129,12 +129,12 @@ class Wire:
         if future is None:
             raise Refused(f"there is no request {request!r}: its session is over", status=410)
         try:
-            made = await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(future)), HOLD)
+            result = await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(future)), HOLD)
         except TimeoutError:
             return JSONResponse({"type": "try_again", "request_id": request, "queue_state": "active"})
         except (Refused, ValueError, FloatingPointError, UserError) as e:
             return JSONResponse({"error": str(e).strip().splitlines()[0], "category": "user"})
-        return Response(made, media_type=PROTOCOL_BUFFER) if isinstance(made, bytes) else JSONResponse(made)
+        return Response(result, media_type=PROTOCOL_BUFFER) if isinstance(result, bytes) else JSONResponse(result)
 
     def _body(self, verb: str, **fields: Any) -> Any:
         return self.kinds[verb](**fields)
@@ -227,10 +227,10 @@ class Wire:
 
         def made() -> dict[str, Any]:
             path = self.trainer.save_weights_for_sampler(body)["path"]
-            said: dict[str, Any] = {"type": "save_weights_for_sampler"}
+            response: dict[str, Any] = {"type": "save_weights_for_sampler"}
             if given.get("path"):
-                return said | {"path": _SCHEME + path.replace("/sampler/", "/sampler_weights/", 1)}
-            return said | {"sampling_session_id": self._samples(client, path)}
+                return response | {"path": _SCHEME + path.replace("/sampler/", "/sampler_weights/", 1)}
+            return response | {"sampling_session_id": self._samples(client, path)}
 
         return self.later(client, made)
 
@@ -261,15 +261,15 @@ class Wire:
             if chunk.get("type", "encoded_text") != "encoded_text":
                 raise Refused(f"a prompt is text here, and this one has a chunk of {chunk['type']}")
             tokens += chunk["tokens"]
-        asked = {k: v for k, v in given["sampling_params"].items() if v is not None}
-        asked.setdefault("max_tokens", max(1, self.trainer.context - len(tokens)))
+        options = {k: v for k, v in given["sampling_params"].items() if v is not None}
+        options.setdefault("max_tokens", max(1, self.trainer.context - len(tokens)))
         body = self._body(
             "sample",
             session_id=client.session,
             model_path=client.samplers[session],
             prompt={"tokens": tokens},
             num_samples=given.get("num_samples", 1),
-            sampling_params=asked,
+            sampling_params=options,
         )
         ids = [f"{session}:{given.get('seq_id')}:{k}" for k in range(body.num_samples)]
         return self.later(client, lambda: written_samples(self.trainer.sample(body)["sequences"])) | {
@@ -360,8 +360,8 @@ def _varint(sent: bytes, at: int) -> tuple[int, int]:
 
 def _first(sent: bytes, number: int, default: Any) -> Any:
     """A field that is there once: its last value."""
-    for found, value in fields_of(sent):
-        default = value if found == number else default
+    for field_number, value in fields_of(sent):
+        default = value if field_number == number else default
     return default
 
 

@@ -208,8 +208,8 @@ class Trainer:
         batch, heard = pack(rows, device=self.device), []
         objective = _summed(_objective(body), heard)
         with self.policies.using(policy.name):
-            made = policy.learner.forward_backward(batch, objective)
-        return _output(rows, torch.cat(heard), {"loss:sum": made.pop("loss"), **made})
+            stats = policy.learner.forward_backward(batch, objective)
+        return _output(rows, torch.cat(heard), {"loss:sum": stats.pop("loss"), **stats})
 
     def forward(self, body: Pass) -> dict[str, Any]:
         """The same without gradients."""
@@ -247,11 +247,11 @@ class Trainer:
         if len(parts) != 2 or not all(_NAME.fullmatch(x) for x in parts):
             raise Refused(f"{body.path!r} is no path that save_state gave", param="path")
         folder = self.states.joinpath(*parts)
-        found = Checkpoints(folder).latest() if folder.is_dir() else None
-        if found is None:
+        latest = Checkpoints(folder).latest() if folder.is_dir() else None
+        if latest is None:
             raise Refused(f"there is no state {body.path!r} here", status=404, param="path")
-        policy = self._policy(session, found[1]["lora"], 0)
-        policy.load_state(found[1], optimizer=body.optimizer)
+        policy = self._policy(session, latest[1]["lora"], 0)
+        policy.load_state(latest[1], optimizer=body.optimizer)
         return {"model_id": policy.name, "step": policy.learner.step_count}
 
     def save_weights_for_sampler(self, body: Named) -> dict[str, Any]:
@@ -275,7 +275,7 @@ class Trainer:
 
     def sample(self, body: Sample) -> dict[str, Any]:
         """Sequences after a prompt, with the log-probs of the distribution that they were sampled from."""
-        session, asked = self._session(body.session_id), body.sampling_params
+        session, options = self._session(body.session_id), body.sampling_params
         if body.model_path is not None and body.model_path not in session.snapshots:
             raise Refused(
                 f"there are no weights {body.model_path!r} in this session (the latest {SNAPSHOTS} of a model are kept): call "
@@ -284,20 +284,20 @@ class Trainer:
                 param="model_path",
             )
         name, weights = (None, None) if body.model_path is None else session.snapshots[body.model_path]
-        prompt = self._ids(body.prompt.tokens, asked.max_tokens)
-        stops = [asked.stop] if isinstance(asked.stop, str) else asked.stop or []
+        prompt = self._ids(body.prompt.tokens, options.max_tokens)
+        stops = [options.stop] if isinstance(options.stop, str) else options.stop or []
         try:
             sampling = Sampling(
-                temperature=asked.temperature,
-                top_p=asked.top_p,
-                top_k=max(asked.top_k, 0),
-                max_tokens=asked.max_tokens,
+                temperature=options.temperature,
+                top_p=options.top_p,
+                top_k=max(options.top_k, 0),
+                max_tokens=options.max_tokens,
                 stop=tuple(s for s in stops if isinstance(s, str)),
                 stop_ids=tuple(s for s in stops if isinstance(s, int)),
             )
         except ValueError as e:
             raise Refused(str(e), param="sampling_params") from e
-        seed = secrets.randbits(63) if asked.seed is None else asked.seed
+        seed = secrets.randbits(63) if options.seed is None else options.seed
         with self.policies.using(name, weights):
             seeds = [seed_for(seed, "sample", k) for k in range(body.num_samples)]
             segments = self.sampler.open([prompt] * body.num_samples, seeds).generate(sampling)

@@ -116,13 +116,13 @@ class _Http:
                 f"nobody answers at http://{self.host}:{self.port} ({e}): start `espalier serve MODEL --training`"
             ) from e
         if response.status != 200:
-            said = response.read().decode("utf-8", "replace")
+            message = response.read().decode("utf-8", "replace")
             connection.close()
             try:
-                said = json.loads(said)["error"]["message"]
+                message = json.loads(message)["error"]["message"]
             except (ValueError, KeyError, TypeError):
                 pass
-            raise TrainingApiError(said.strip())
+            raise TrainingApiError(message.strip())
         return connection, response
 
     def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -300,7 +300,7 @@ class SamplingClient:
         }
 
         def ask() -> SampleResponse:
-            made = self.service.http.post("sample", body)["sequences"]
-            return SampleResponse(sequences=[SampledSequence(**s) for s in made])
+            sequences = self.service.http.post("sample", body)["sequences"]
+            return SampleResponse(sequences=[SampledSequence(**s) for s in sequences])
 
         return self._queue.submit(ask)

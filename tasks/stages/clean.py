@@ -118,14 +118,14 @@ def against_truth(
     judged = [
         p.id for p in [*kept, *removed] if p.id in fact and gone.get(p.id) != "duplicates"
     ]  # by the other cleaners
-    found = {i for i in judged if i in gone}
+    caught_ids = {i for i in judged if i in gone}
     flips = [i for i in judged if fact[i].flip]
     after = [p.id for p in kept if p.id in fact]
     copies = [t for t in truth if t.copy]
     copied = {i for t in copies for i in (t.id, t.of)}
 
     def recall(ids: Sequence[str]) -> float | None:
-        return ratio(sum(i in found for i in ids), len(ids))
+        return ratio(sum(i in caught_ids for i in ids), len(ids))
 
     def caught(kind: str) -> float | None:
         mine = [t for t in copies if t.copy == kind]
@@ -133,7 +133,7 @@ def against_truth(
 
     return {
         "flips": {
-            "precision": ratio(sum(fact[i].flip for i in found), len(found)),
+            "precision": ratio(sum(fact[i].flip for i in caught_ids), len(caught_ids)),
             "recall": recall(flips),
             "recall_by_error": {
                 e: recall([i for i in flips if fact[i].error == e]) for e in sorted({fact[i].error for i in flips})

@@ -240,8 +240,10 @@ def evaluate(
     if tests.judging:
         from tasks.evaluation.judging import judged
 
-        said = lambda: judged_by or _reward_model(stage, dtype, device)  # noqa: E731
-        measures["judging"], cards = judged(tests.judging, tests.leaked, said, referee.judge if referee else None)
+        reward_model = lambda: judged_by or _reward_model(stage, dtype, device)  # noqa: E731
+        measures["judging"], cards = judged(
+            tests.judging, tests.leaked, reward_model, referee.judge if referee else None
+        )
     if rows and any("pass@1" not in values for values in measures["models"].values()):
         raise UserError(
             "evaluate: no metric gives pass@1, which the report shows: keep {piece: pass_at_k, ks: [1, ...]} among evaluate.metrics"
@@ -325,12 +327,12 @@ def _test_problems(stage: Stage, questions: int, per_family: int, sets: list, co
     if twice := [name for name, n in Counter(s.name for s in (*own, *benchmarks, *judging)).items() if n > 1]:
         raise UserError(f"evaluate.sets: two sets are called {twice[0]!r}: give each a name of its own")
     played = {"questions": held, "families": solved} | {s.name: s.problems for s in own}
-    asked = {
+    texts = {
         name: [(p.id, str(p.lineage.get("question", p.question))) for p in problems]
         for name, problems in played.items()
     }
     leaked = trained_on(
-        stage, asked | {b.name: b.texts for b in (*benchmarks, *judging)}, refuse=contamination == "refuse"
+        stage, texts | {b.name: b.texts for b in (*benchmarks, *judging)}, refuse=contamination == "refuse"
     )
     held, solved = ([p for p in problems if p.id not in leaked] for problems in (held, solved))
     return _TestProblems(held, solved, own, benchmarks, judging, leaked)
@@ -576,8 +578,8 @@ def _benchmarked(
 
     rows = scored(stage, tests.benchmarks, models, tests.leaked, loaded)
     (stage.out / "sets.jsonl").write_text(written(rows), encoding="utf-8")
-    found, differences = summarised(tests.benchmarks, rows, models, against)
-    measures["sets"] = measures.get("sets", {}) | plain(found)
+    by_set, differences = summarised(tests.benchmarks, rows, models, against)
+    measures["sets"] = measures.get("sets", {}) | plain(by_set)
     measures["difference"] |= plain(differences)
     correct(measures["difference"])
 

@@ -41,7 +41,7 @@ def kb(
     decided = read_names(stage.source(schema)) if schema else None
     built = build(readings, known=RELATIONS if world_countries else (), edited=relations, names=decided)
     tables.write(stage.out / "quarantine.parquet", built.quarantined, Quarantined)
-    _refuse(stage, built, bad_rows, asked=bool(sources))
+    _refuse(stage, built, bad_rows, brought=bool(sources))
     names = {e.name for e in built.kb.entities.values()}
     parts = [built.kb] + ([world(countries=world_countries, seed=stage.seed, avoid=names)] if world_countries else [])
     whole = merge(parts)
@@ -98,13 +98,13 @@ def _read(stage: Stage, i: int, source: dict) -> Reading:
     return reading
 
 
-def _refuse(stage: Stage, built: Built, bad_rows: int, *, asked: bool) -> None:
+def _refuse(stage: Stage, built: Built, bad_rows: int, *, brought: bool) -> None:
     """Raises UserError where more rows were quarantined than the user allows, or none is left.
 
     The quarantine file stays in the work folder.
     """
     n = len(built.bad)
-    if n > bad_rows or (asked and not built.accepted):
+    if n > bad_rows or (brought and not built.accepted):
         remedy = (
             f"fix them, or set kb.bad_rows to {n} to go on without them"
             if built.accepted

@@ -104,10 +104,12 @@ def problems(
                 if not wanted:
                     break
                 try:
-                    made = finished(f"{number}/{split}/{index}", lambda f=family, s=split, i=index: f(stage.seed, s, i))
+                    drawn = finished(
+                        f"{number}/{split}/{index}", lambda f=family, s=split, i=index: f(stage.seed, s, i)
+                    )
                 except Exhausted:
                     break
-                item = admit(made, accepted)
+                item = admit(drawn, accepted)
                 if isinstance(item, Quarantined):
                     quarantined.append(item)
                 else:
@@ -171,9 +173,9 @@ class External:
         self.name, self.version = started.name, started.version
 
     def __call__(self, seed: int, split: Split, index: int) -> Problem | Quarantined:
-        if (made := problem(self.entry, seed, split, index)) is None:
+        if (drawn := problem(self.entry, seed, split, index)) is None:
             raise Exhausted
-        return made
+        return drawn
 
 
 def _key(p: Problem) -> str:

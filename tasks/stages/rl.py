@@ -260,8 +260,8 @@ def rl(
     others = env_audit.gate([p for _, p in known if p.env in held], accept) if world.first else {}
     more = len(problems) if refill == "until_full" else prompts_per_step * refill  # drawn for a step, at most
     answers = steps * samples_per_prompt * (prompts_per_step + (more if filters else 0))
-    asked = judge and world.first
-    referee = _referee(stage, judge, problems, [*rewards, *filters, advantage], answers) if asked else None
+    judging = judge and world.first
+    referee = _referee(stage, judge, problems, [*rewards, *filters, advantage], answers) if judging else None
     first = first_on(lora, device)
     policy, tokenizer = load_model(stage.input("sft", "model"), dtype=dtype, device=first, longest=sampling.max_tokens)
     adapt(policy, {} if policies else lora, seed=seed_for(stage.seed, "rl", "lora"), device=device)
@@ -422,8 +422,8 @@ def _watch(
     """After a step: stop where sampler and learner disagree, and say what looks wrong."""
     if not metrics.get("lag_max"):  # what older weights wrote differs by what was learned since
         stop_beyond(metrics, step, max_mismatch)
-    for name, said in alarms([*rows, metrics]).items():
-        print(f"warning: rl, step {step}: {said}", file=sys.stderr)
+    for name, warning in alarms([*rows, metrics]).items():
+        print(f"warning: rl, step {step}: {warning}", file=sys.stderr)
         stage.log({f"alarm/{name}": 1.0}, step=step)
 
 
@@ -433,14 +433,14 @@ def _show(stage: Stage, groups: Sequence[Group], *, judged: bool = False) -> Non
         for group in groups:
             for r in group.rollouts:
                 score = r.score.value if isinstance(r.score, Scored) else r.score.reason
-                said = {"judge": r.score.parts.get("judge")} if judged and isinstance(r.score, Scored) else {}
+                verdict = {"judge": r.score.parts.get("judge")} if judged and isinstance(r.score, Scored) else {}
                 who = [f"{s.speaker}: {s.policy}" for s in r.segments if s.policy]
                 by = {"turns": who} if who else {}
                 shown = {
                     "problem": r.problem.id,
                     "answer": r.problem.answer,
                     "score": score,
-                    **said,
+                    **verdict,
                     **by,
                     "text": r.text,
                 }

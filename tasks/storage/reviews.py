@@ -51,9 +51,9 @@ def content(pair: PreferencePair) -> str:
 def anchored(path: Path, pairs: Sequence[PreferencePair]) -> tuple[list[PreferencePair], int]:
     """The pairs, those that a person decided about with the column `anchor`, and their number. A decision is found by
     the id of its pair, or by its content: the same file cleaned by a command and by a pipeline gives other ids."""
-    said = {i: d for i, d in decisions(path).items() if d["label"] in (1, -1)}
-    known = {d["content"]: d["label"] for d in said.values() if "content" in d} | {
-        i: d["label"] for i, d in said.items()
+    decided = {i: d for i, d in decisions(path).items() if d["label"] in (1, -1)}
+    known = {d["content"]: d["label"] for d in decided.values() if "content" in d} | {
+        i: d["label"] for i, d in decided.items()
     }
     labels = [known.get(p.id, known.get(content(p), 0)) for p in pairs]
     out = [

@@ -74,16 +74,16 @@ def measured(
     seen = {m.model_id for m in client.get_run(run).inputs.model_inputs}
 
     data = [p for p in outputs(root, "dataset", graph(root).get(JUDGE, {}).get("deps", [])) if _stage(p) == "questions"]
-    asked = [_dataset(root, p) for p in data]
-    about = {"dataset_name": asked[0].name, "dataset_digest": asked[0].digest} if asked else {}
-    for stage, found in values.items():
+    datasets = [_dataset(root, p) for p in data]
+    about = {"dataset_name": datasets[0].name, "dataset_digest": datasets[0].digest} if datasets else {}
+    for stage, metrics in values.items():
         model = _found(client, experiment, identities.get(stage, ""))
         if model is None:
             continue
         if model.model_id not in seen:
             client.log_inputs(run, models=[LoggedModelInput(model.model_id)])
         own = {"model_id": model.model_id, "run_id": model.source_run_id, **about}
-        client.log_batch(model.source_run_id, metrics=[Metric(k, v, at, 0, **own) for k, v in found.items()])
+        client.log_batch(model.source_run_id, metrics=[Metric(k, v, at, 0, **own) for k, v in metrics.items()])
 
 
 def _stage(path: str) -> str:

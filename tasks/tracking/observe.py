@@ -323,11 +323,11 @@ class Shipping:
 
     def _identities(self) -> dict[str, str]:
         """Stage -> the identity of its output as the plan has it; without those whose plan is not there."""
-        found = {}
+        identities = {}
         for stage in graph(self.root):
             with suppress(commit.Damaged, UserError):
-                found[stage] = Stage(stage, plan=load(stage, self.root), root=self.root).identity
-        return found
+                identities[stage] = Stage(stage, plan=load(stage, self.root), root=self.root).identity
+        return identities
 
     def _episodes(self, run: str, path: Path, n: int, at: int, seconds: Mapping[str, Sequence[float]]) -> None:
         """Conversations as traces and as a table; `seconds` as `Stage.episodes` records them. Traces are flushed before
@@ -374,8 +374,10 @@ class Shipping:
         if "evaluate" in ends and _sound(self.root, metrics):
             # MLflow's page draws a chart for every key: the means of the models and of their differences; the rest is
             # in metrics.json.
-            found = json.loads(metrics.read_bytes())
-            shown = [(k, v) for k, v in flat(found) if k.startswith(("models.", "difference.")) and k.endswith(".mean")]
+            measured = json.loads(metrics.read_bytes())
+            shown = [
+                (k, v) for k, v in flat(measured) if k.startswith(("models.", "difference.")) and k.endswith(".mean")
+            ]
             values = {k: v for k, v in shown if isinstance(v, int | float) and not isinstance(v, bool)}
             from mlflow.entities import Metric
 
@@ -384,11 +386,11 @@ class Shipping:
             )
             by_model = {
                 n: {_name(k[:-5]): float(v) for k, v in flat(of) if k.endswith(".mean") and isinstance(v, int | float)}
-                for n, of in found["models"].items()
+                for n, of in measured["models"].items()
             }
             judge = _sent(folder / "evaluate.jsonl")["run"]
             models.measured(self.client, self.experiment, judge, self.root, by_model, self._identities(), about["time"])
-            if result := headline(found):
+            if result := headline(measured):
                 self.client.update_run(run, name=f"{_begun(about)}, {result}")
         card = self.root / "reports" / "model_card.md"
         if "report" in ends and _sound(self.root, card):

@@ -54,13 +54,13 @@ class Passages:
             state, _ = self.inner.start(problem, tools)
             about = (stating or others)[0]
             lines = {_words(p.text) for p in tool.passages if p.entity == about.entity}
-            said = f"{FACTS.format(about.title)}"
-            return {**state, "true": lines, "title": about.title}, self._asked(said)
+            question = f"{FACTS.format(about.title)}"
+            return {**state, "true": lines, "title": about.title}, self._asked(question)
         if self.ask == "rate":
             relevant = bool(stating) and seed_for(0, problem.id, "relevant") % 2 == 0
             shown = (stating if relevant else others)[:1]
-            said = f"{problem.question}\nPassage: {shown[0].text}\n{RATE}"
-            return {"problem": problem, "relevant": float(relevant)}, self._asked(said)
+            question = f"{problem.question}\nPassage: {shown[0].text}\n{RATE}"
+            return {"problem": problem, "relevant": float(relevant)}, self._asked(question)
         half = stating[: max(self.passages // 2, 1)]
         shown = sorted([*half, *others[: self.passages - len(half)]], key=mixed)
         listed = "\n".join(f"[{i}] {p.text}" for i, p in enumerate(shown, 1))
@@ -113,8 +113,8 @@ def _words(text: str) -> str:
 @lru_cache(maxsize=4)
 def _stating(tool: Any) -> dict[str, list[Any]]:
     """Fact -> the passages of a search tool that state it."""
-    found: dict[str, list[Any]] = {}
+    by_title: dict[str, list[Any]] = {}
     for p in tool.passages:
         for f in p.facts:
-            found.setdefault(f, []).append(p)
-    return found
+            by_title.setdefault(f, []).append(p)
+    return by_title

@@ -34,10 +34,10 @@ class External:
 
     def step(self, state: dict, text: str) -> tuple[list[Message], bool, Score | None]:
         state["calls"] += 1
-        said = state["episode"].turn(text)
-        if isinstance(said, Unscorable):
-            return [], True, said
-        messages, over, reward = said
+        reply = state["episode"].turn(text)
+        if isinstance(reply, Unscorable):
+            return [], True, reply
+        messages, over, reward = reply
         state["value"] += reward
         state["step_reward"] = reward
         spent = not over and state["calls"] >= self.turns

@@ -100,38 +100,38 @@ class Program:
             )
         episode: Episode = tools["programs"](self, problem)
         state = {"problem": problem, "episode": episode, "calls": 0, "forks": 0, "requests": []}
-        asked = episode.next()
-        if isinstance(asked, Ended):
-            lost = asked.lost or "agent_silent: the program ended without asking the model"
+        request = episode.next()
+        if isinstance(request, Ended):
+            lost = request.lost or "agent_silent: the program ended without asking the model"
             state["over"] = Unscorable(reason=lost)
             return state, list(problem.prompt)
-        self._heard(state, asked)
+        self._heard(state, request)
         state.pop("follows", None)
-        return state, list(asked.messages)
+        return state, list(request.messages)
 
     def step(self, state: dict, text: str) -> tuple[Sequence[Message], bool, Score | None]:
         state["calls"] += 1
         told = [state.pop("tokens")] if "tokens" in state else []
         state["episode"].reply(text, state.pop("segment"), state.pop("prompt_tokens"), *told)
-        asked = state["episode"].next()
-        if isinstance(asked, Ended):
-            return [], True, self._score(state, asked)
+        request = state["episode"].next()
+        if isinstance(request, Ended):
+            return [], True, self._score(state, request)
         if state["calls"] >= self.requests:
             return [], True, Scored(value=0.0, parts={**self._parts(state, False), "spent": 1.0})
-        self._heard(state, asked)
-        if asked.follows is not None:
-            return asked.messages, False, None
-        state["history"] = list(asked.messages)
+        self._heard(state, request)
+        if request.follows is not None:
+            return request.messages, False, None
+        state["history"] = list(request.messages)
         return [], False, None
 
     def close(self, state: dict) -> None:
         state["episode"].close("the episode is over: no further request is answered")
 
-    def _heard(self, state: dict, asked: Asked) -> None:
-        state["forks"] += bool(state["calls"]) and asked.follows != state["calls"] - 1
-        state["requests"].append(dict(asked.record))
-        state |= {"offered": asked.tools, "follows": asked.follows, "most": asked.most, "stops": asked.stops}
-        state["logprobs"] = asked.logprobs
+    def _heard(self, state: dict, request: Asked) -> None:
+        state["forks"] += bool(state["calls"]) and request.follows != state["calls"] - 1
+        state["requests"].append(dict(request.record))
+        state |= {"offered": request.tools, "follows": request.follows, "most": request.most, "stops": request.stops}
+        state["logprobs"] = request.logprobs
 
     def _score(self, state: dict, ended: Ended) -> Score:
         if ended.lost:

@@ -85,8 +85,8 @@ class WriteAndTest:
         state["step_reward"] = sum(valid) / len(rows) if rows else 0.0
         state["valid"].append(state["step_reward"])
         failed = [x for (x, _), good, ok in zip(tests, valid, passed, strict=True) if good and not ok]
-        said = f"Fails: {'; '.join(failed)}." if failed else "No test of these fails."
-        return [Message(role="user", content=f"{said} Write the program again.")], False, None
+        report = f"Fails: {'; '.join(failed)}." if failed else "No test of these fails."
+        return [Message(role="user", content=f"{report} Write the program again.")], False, None
 
     def _score(self, state: dict, answered: float) -> Scored:
         shares = state["shares"]

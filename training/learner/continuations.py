@@ -17,7 +17,7 @@ from training.types import Batch, TokenStats
 
 def continuation_logp(
     model: nn.Module,
-    asked: Sequence[tuple[Sequence[int], Sequence[int]]],
+    pairs: Sequence[tuple[Sequence[int], Sequence[int]]],
     *,
     longest: int = 0,
     tokens_per_pass: int = 8192,
@@ -28,7 +28,7 @@ def continuation_logp(
     longest: tokens that the model sees; of more, the first are cut off (0: all). Raises ValueError for a beginning or
     text without tokens, and for a text longer than `longest`."""
     rows = []
-    for i, (before, ids) in enumerate(asked):
+    for i, (before, ids) in enumerate(pairs):
         if not len(before) or not len(ids):
             raise ValueError(f"text {i} has {len(before)} tokens before it and {len(ids)} of its own: each needs one")
         if longest and len(ids) > longest:

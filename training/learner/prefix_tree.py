@@ -32,10 +32,10 @@ def prefixes(rows: Sequence[np.ndarray], groups: Sequence[int]) -> list[tuple[in
     keys = [np.ascontiguousarray(ids, dtype=">u8").tobytes() for ids in rows]  # big-endian: bytes sort as the ids do
     order = sorted(range(len(rows)), key=keys.__getitem__)
     common = [0, *(_common(rows[a], rows[b]) for a, b in pairwise(order))]
-    found = list(zip(order, common, strict=True))
+    sorted_rows = list(zip(order, common, strict=True))
     lengths = [len(ids) for ids in rows]
-    saved = sum(map(shared, paths(found, lengths, groups)))
-    return found if saved >= WORTH * sum(lengths) else []
+    saved = sum(map(shared, paths(sorted_rows, lengths, groups)))
+    return sorted_rows if saved >= WORTH * sum(lengths) else []
 
 
 def _common(a: np.ndarray, b: np.ndarray) -> int:

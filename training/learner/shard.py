@@ -76,8 +76,8 @@ def split(model: nn.Module, world: World) -> nn.Module:
     if any(p.dim() == 3 for p in model.parameters()):
         raise ValueError(f"shards: the experts of a {name} cannot be split yet: leave shards out")
     if len(kinds := {p.dtype for p in model.parameters()}) > 1:
-        said = " and ".join(sorted(str(k).removeprefix("torch.") for k in kinds))
-        raise ValueError(f"shards: a {name} with weights of {said} cannot be split: load it in one dtype")
+        dtypes = " and ".join(sorted(str(k).removeprefix("torch.") for k in kinds))
+        raise ValueError(f"shards: a {name} with weights of {dtypes} cannot be split: load it in one dtype")
     # the copies share the memory of the weights until they are split
     alias = {id(p): nn.Parameter(p.detach(), requires_grad=p.requires_grad) for p in model.parameters()}
     whole_device = next(model.parameters()).device

@@ -262,9 +262,11 @@ def _same(used: list[Gradient], final: Gradient) -> None:
         want = getattr(final, name)
         if want is not None:
             parts = [getattr(u, name) for u in used]
-            got = torch.cat([torch.zeros(0, device=want.device) if p is None else p for p in parts])
-            if len(got) != len(want) or not torch.allclose(got, want, rtol=1e-5, atol=1e-7 * float(want.abs().max())):
-                worst = int((got - want).abs().argmax()) if len(got) == len(want) else 0
+            gradient = torch.cat([torch.zeros(0, device=want.device) if p is None else p for p in parts])
+            if len(gradient) != len(want) or not torch.allclose(
+                gradient, want, rtol=1e-5, atol=1e-7 * float(want.abs().max())
+            ):
+                worst = int((gradient - want).abs().argmax()) if len(gradient) == len(want) else 0
                 raise ValueError(
                     f"the gradient of row {worst} changed when later rows were known: this loss looks beyond the scope that it was given; "
                     f"use scope='sequence' or scope='batch'"

@@ -195,13 +195,13 @@ class Spans:
 
     @staticmethod
     def of(lengths: list[int], after: list[Continued]) -> Spans:
-        put, pieces, trees, cost = 0, [(0, 0)], {}, {}
+        offset, pieces, trees, cost = 0, [(0, 0)], {}, {}
         for before, n in (*(((), n) for n in lengths), *after):
-            root = before[0][0] if before else put
-            trees.setdefault(root, []).append((put, n, len(pieces), len(pieces) + len(before)))
+            root = before[0][0] if before else offset
+            trees.setdefault(root, []).append((offset, n, len(pieces), len(pieces) + len(before)))
             cost[root] = cost.get(root, 0) + n * (_tokens(before) + n)
             pieces += before
-            put += n
+            offset += n
         clusters = [trees[root] for root in sorted(trees, key=lambda root: -cost[root])]
         counts = list(itertools.accumulate(map(len, clusters), initial=0))
         return Spans(*map(torch.tensor, (counts, [span for spans in clusters for span in spans], pieces)))

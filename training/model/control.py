@@ -25,14 +25,14 @@ from training.types import Batch, TokenStats
 
 
 def _layers(sizes: list[int], gain: float, generator: torch.Generator) -> nn.Sequential:
-    made: list[nn.Module] = []
+    modules: list[nn.Module] = []
     for i, (into, out) in enumerate(zip(sizes, sizes[1:], strict=False)):
         last = i == len(sizes) - 2
         layer = nn.Linear(into, out)
         nn.init.orthogonal_(layer.weight, gain if last else math.sqrt(2), generator=generator)
         nn.init.zeros_(layer.bias)
-        made += [layer] if last else [layer, nn.Tanh()]
-    return nn.Sequential(*made)
+        modules += [layer] if last else [layer, nn.Tanh()]
+    return nn.Sequential(*modules)
 
 
 class ControlPolicy(nn.Module):

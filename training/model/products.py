@@ -139,10 +139,10 @@ def _measured(threads: int) -> dict[str, dict[str, float]]:
     path = _folder() / f"products-{hashlib.sha256(about.encode()).hexdigest()[:16]}.json"
     known = _read(path)
     if known is None:
-        found = measure()
+        seconds = measure()
         handle, part = tempfile.mkstemp(dir=path.parent, suffix=".json")
         with os.fdopen(handle, "w", encoding="utf-8") as f:
-            json.dump({"threads": threads, "torch": torch.__version__, "seconds": found}, f, indent=1)
+            json.dump({"threads": threads, "torch": torch.__version__, "seconds": seconds}, f, indent=1)
         try:
             if path.exists():
                 os.replace(part, path)  # it was damaged
@@ -152,7 +152,7 @@ def _measured(threads: int) -> dict[str, dict[str, float]]:
             pass
         finally:
             Path(part).unlink(missing_ok=True)
-        known = _read(path) or found
+        known = _read(path) or seconds
     return known
 
 

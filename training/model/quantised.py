@@ -80,12 +80,12 @@ def quantise(model: nn.Module, kind: str, device: str = "") -> None:
         raise ValueError(
             f"lora.base is nf4, and the experts of a {type(model).__name__}, which are most of it, are no linear layers: leave lora.base out"
         )
-    found = [n for n, m in body.named_modules() if type(m) is nn.Linear]
-    if not found and not any(layers(model)):
+    linear_names = [n for n, m in body.named_modules() if type(m) is nn.Linear]
+    if not linear_names and not any(layers(model)):
         raise ValueError(
             f"lora.base is nf4, and a {type(model).__name__} has no linear layers to quantise: leave lora.base out"
         )
-    for name in found:
+    for name in linear_names:
         owner, _, last = name.rpartition(".")
         linear = body.get_submodule(name)
         try:

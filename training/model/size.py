@@ -172,13 +172,13 @@ def size_by_config(path: str | Path) -> Size:
         shapes = {n: tuple(p.shape) for n, p in model.named_parameters()}
         return _folder(config.to_dict(), shapes)
     except (OSError, ValueError, LookupError, TypeError) as e:
-        said = str(e).strip().partition("\n")[0]
+        message = str(e).strip().partition("\n")[0]
         remedy = (
             "it must be the configuration of a language model that transformers has"
             if place.exists()
             else "is it spelled right, and is the network there? A folder that holds a config.json can be named instead"
         )
-        raise ValueError(f"cannot read how large {path} is ({said}): {remedy}") from e
+        raise ValueError(f"cannot read how large {path} is ({message}): {remedy}") from e
 
 
 def shapes_of(folder: Path) -> dict[str, tuple[int, ...]]:

@@ -129,10 +129,10 @@ class PairObjective:
 
 def _equal(values: Tensor, same: Tensor, tolerance: float) -> None:
     """Raises ValueError where the mean loss is not that of a policy that is its own reference."""
-    got, want = float(values.double().mean()), float(same.double().mean())
-    if not abs(got - want) <= tolerance * max(1.0, abs(want)):
+    mean, want = float(values.double().mean()), float(same.double().mean())
+    if not abs(mean - want) <= tolerance * max(1.0, abs(want)):
         raise ValueError(
-            f"the first loss is {got:.6g}, but policy and reference are the same model, for which it is {want:.6g}: the two are not scored "
+            f"the first loss is {mean:.6g}, but policy and reference are the same model, for which it is {want:.6g}: the two are not scored "
             f"alike (another dtype or device?), or the weights were changed in between"
         )
 

@@ -168,9 +168,9 @@ class Endpoint:
         """Per row of ids [n] the k likeliest ids [n, k] of each token, given those before it, and their log-probs [n, k]
         float32, as vLLM tells them (`prompt_logprobs`, at temperature 1). At the first token, which has no history, they
         are 0 and -inf. Kept in the cache; each row counts as one request. Raises ValueError and BudgetSpent."""
-        asked = [[int(i) for i in row] for row in rows]
-        keys = [digest(self.url, self.model, "prompt_logprobs", k, ids) for ids in asked]
-        missing = {key: ids for key, ids in zip(keys, asked, strict=True) if self._known(key) is None}
+        token_rows = [[int(i) for i in row] for row in rows]
+        keys = [digest(self.url, self.model, "prompt_logprobs", k, ids) for ids in token_rows]
+        missing = {key: ids for key, ids in zip(keys, token_rows, strict=True) if self._known(key) is None}
         self.usage.cached += len(set(keys)) - len(missing)
         self._afford_prompts(missing.values())
 

@@ -75,20 +75,20 @@ def _together(player: Player, talks: Sequence[Conversation], pool: ThreadPoolExe
     while at_work:
         told: dict[int, np.ndarray] = {}
         whole: list[tuple[int, np.ndarray, int]] = []  # what no session holds: its ids, and a seed
-        for i, found in _all_that_wait(heard):
+        for i, event in _all_that_wait(heard):
             at_work -= 1
-            if isinstance(found, BaseException):
-                raise found
-            if found is None:
+            if isinstance(event, BaseException):
+                raise event
+            if event is None:
                 for one in held:
                     one.places.pop(i, None)
                 begin()
-            elif found[1] is None:
-                told[i] = found[0]
+            elif event[1] is None:
+                told[i] = event[0]
             else:
                 for one in held:  # of a fork the row before is over
                     one.places.pop(i, None)
-                whole.append((i, *found))
+                whole.append((i, *event))
         for i, segment, seconds in _sampled(player, held, told, whole):
             work(i, lambda i=i, s=segment, t=seconds: _acted(talks[i], s, t))
 

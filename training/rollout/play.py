@@ -137,12 +137,12 @@ class Player:
             while sessions:
                 with sampling:
                     turns = [turn for session, rows in sessions for turn in self._turns(session, rows)]
-                said = [(i, talks[i].turn(segment, seconds)) for i, segment, seconds in turns]
-                acted = [(i, text) for i, text in said if text is not None]
-                found = list(each(_step, [(talks[i], text) for i, text in acted]))
+                acts = [(i, talks[i].turn(segment, seconds)) for i, segment, seconds in turns]
+                acted = [(i, text) for i, text in acts if text is not None]
+                replies = list(each(_step, [(talks[i], text) for i, text in acted]))
                 observed: dict[int, np.ndarray] = {}
                 whole: list[tuple[int, np.ndarray, int]] = []  # what no session holds: its ids, and a seed
-                for (i, _), answer in zip(acted, found, strict=True):
+                for (i, _), answer in zip(acted, replies, strict=True):
                     if (went_on := talks[i].answered(*answer)) is None:
                         continue
                     ids, unheld = went_on
@@ -163,10 +163,10 @@ class Player:
         """Render the first messages of each; samples of a prompt ask the same, which is rendered once."""
         rendered: dict[Any, np.ndarray] = {}
         for talk in talks:
-            asked = tuple(talk.messages), json.dumps(talk.offered)
-            if asked not in rendered:
-                rendered[asked] = self.renderer.prompt(talk.messages, talk.offered)
-            if not talk.prompted(rendered[asked]):
+            key = tuple(talk.messages), json.dumps(talk.offered)
+            if key not in rendered:
+                rendered[key] = self.renderer.prompt(talk.messages, talk.offered)
+            if not talk.prompted(rendered[key]):
                 raise ValueError(
                     f"the prompt of problem {talk.problem.id} has {talk.used} tokens: with {self.sampling.max_tokens} for a turn that is more "
                     f"than max_tokens = {self.max_tokens} of a conversation; raise it or leave the problem out"

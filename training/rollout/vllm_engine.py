@@ -153,8 +153,8 @@ class InProcess:
             SamplingParams(**request(sampling, seed, end_id), detokenize=bool(sampling.stop)) for seed in seeds
         ]
         with _losing(), torch.random.fork_rng():  # it draws from torch's own generator, which is the learner's
-            asked = [{"prompt_token_ids": list(p)} for p in prompts]
-            answers = self.llm.generate(asked, parameters, use_tqdm=False, lora_request=self.adapter)
+            requests = [{"prompt_token_ids": list(p)} for p in prompts]
+            answers = self.llm.generate(requests, parameters, use_tqdm=False, lora_request=self.adapter)
         out = []
         for answer in answers:
             (output,) = answer.outputs

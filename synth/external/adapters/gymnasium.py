@@ -57,15 +57,19 @@ class Episode:
 
     def step(self, text):
         self.left -= 1
-        said = text.rpartition("<answer>")[2].partition("</answer>")[0].strip()
-        action = said
+        tagged = text.rpartition("<answer>")[2].partition("</answer>")[0].strip()
+        action = tagged
         if self.host.actions:
             names = [a.lower() for a in self.host.actions]
-            if said.lower() not in names:
-                return f"error: {said[:40]!r} is no action; they are {', '.join(self.host.actions)}", not self.left, 0.0
-            action = self.host.first + names.index(said.lower())
-        elif not self.env.action_space.contains(said):
-            return f"error: {said[:40]!r} is no action", not self.left, 0.0
+            if tagged.lower() not in names:
+                return (
+                    f"error: {tagged[:40]!r} is no action; they are {', '.join(self.host.actions)}",
+                    not self.left,
+                    0.0,
+                )
+            action = self.host.first + names.index(tagged.lower())
+        elif not self.env.action_space.contains(tagged):
+            return f"error: {tagged[:40]!r} is no action", not self.left, 0.0
         seen, reward, ended, cut, _ = self.env.step(action)
         return self._shown(seen), bool(ended or cut or not self.left), reward
 

@@ -57,11 +57,11 @@ class NemoGym:
             "tool_choice": "auto",
             "tools": [],
         }
-        said = self._post(opener, "/verify", {**item, "response": response})
+        verdict = self._post(opener, "/verify", {**item, "response": response})
         parts = {
-            k: float(v) for k, v in said.items() if isinstance(v, (int, float)) and k != "reward" and k not in item
+            k: float(v) for k, v in verdict.items() if isinstance(v, (int, float)) and k != "reward" and k not in item
         }
-        return said["reward"], parts
+        return verdict["reward"], parts
 
     def _opener(self):
         """A session of its own, without the proxies of the machine."""
@@ -78,11 +78,11 @@ class NemoGym:
 
 
 def asked(row):
-    said = row["responses_create_params"]["input"]
-    if isinstance(said, str):
-        return said
+    messages = row["responses_create_params"]["input"]
+    if isinstance(messages, str):
+        return messages
     out = []
-    for message in said:
+    for message in messages:
         content = message["content"]
         if not isinstance(content, str):
             content = "".join(part.get("text", "") for part in content)

@@ -47,16 +47,16 @@ class Episode:
 
     def step(self, text):
         self.left -= 1
-        said = text.rpartition("<answer>")[2].partition("</answer>")[0].strip()
-        shown, over, reward = self._told("step", {**self.host.more, self.host.action: said})
+        action = text.rpartition("<answer>")[2].partition("</answer>")[0].strip()
+        shown, over, reward = self._told("step", {**self.host.more, self.host.action: action})
         return shown, over or not self.left, reward
 
     def _told(self, kind, data):
         self.socket.send(json.dumps({"type": kind, "data": data}))
-        said = json.loads(self.socket.recv())
-        if said["type"] != "observation":
-            raise RuntimeError(f"the server says {json.dumps(said.get('data'))[:300]}")
-        seen = said["data"]
+        reply = json.loads(self.socket.recv())
+        if reply["type"] != "observation":
+            raise RuntimeError(f"the server says {json.dumps(reply.get('data'))[:300]}")
+        seen = reply["data"]
         shown = seen["observation"].get(self.host.observation, "")
         return shown if isinstance(shown, str) else json.dumps(shown), bool(seen["done"]), float(seen["reward"] or 0.0)
 

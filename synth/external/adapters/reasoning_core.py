@@ -20,10 +20,10 @@ class ReasoningCore:
     def problem(self, seed, split, index):
         random.seed(seed)
         import_module("numpy").random.seed(seed % 2**32)
-        made = self.package.get_task(self.task, **self.config)
+        drawn = self.package.get_task(self.task, **self.config)
         if self.level is not None:
-            made.config.set_level(self.level)
-        entry = made.generate_example()
+            drawn.config.set_level(self.level)
+        entry = drawn.generate_example()
         item = {"prompt": entry.prompt, "answer": entry.answer, "metadata": entry.metadata, "task": entry.task}
         return {"prompt": entry.prompt, "answer": entry.answer, "item": json.loads(json.dumps(item))}
 

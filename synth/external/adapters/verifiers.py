@@ -27,10 +27,10 @@ class Verifiers:
         loaders = import_module("verifiers.v1.utils.loaders")
         try:
             kind = loaders.taskset_config_type(taskset)
-            made = loaders.load_taskset(kind(id=taskset, **config))
+            tasks = loaders.load_taskset(kind(id=taskset, **config))
         except ModuleNotFoundError as e:
             raise ValueError(f"there is no taskset {taskset!r} ({e}): install its package beside verifiers") from e
-        self.tasks, self.answer = list(itertools.islice(made, most)), answer
+        self.tasks, self.answer = list(itertools.islice(tasks, most)), answer
         if not self.tasks:
             raise ValueError(f"the taskset {taskset} is empty")
         for hook in self.tasks[0].hooks("reward"):

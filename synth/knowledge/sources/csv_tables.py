@@ -45,21 +45,21 @@ class _filled:
 
     def __init__(self, path: Path, name: str, delimiter: str, wrong: Reading) -> None:
         files = sorted(f for f in path.glob("*.csv") if not f.name.startswith(".")) if path.is_dir() else []
-        found: dict[str, tuple[list[str], list[list[Any]]]] = {}
+        tables: dict[str, tuple[list[str], list[list[Any]]]] = {}
         for file in files:
             label = f"{name.rstrip('/')}/{file.name}"
             header, rows = _table(file, label, delimiter, wrong)
             if rows:
-                found[file.stem] = header, rows
-        if not found:
+                tables[file.stem] = header, rows
+        if not tables:
             raise ValueError(f"{name} holds no CSV file with rows: name a folder of tables, or the kind of this source")
-        keys = {t: k for t, (header, rows) in found.items() if (k := _key(t, header, rows)) is not None}
+        keys = {t: k for t, (header, rows) in tables.items() if (k := _key(t, header, rows)) is not None}
         self.connection = sqlite3.connect(":memory:")
-        for table, (header, rows) in found.items():
+        for table, (header, rows) in tables.items():
             own = keys.get(table)
             lines = [f"{quoted(c)}{' PRIMARY KEY' if c == own else ''}" for c in header]
             for i, column in enumerate(header):
-                to = None if column == own else _refers(column, {r[i] for r in rows}, table, keys, found)
+                to = None if column == own else _refers(column, {r[i] for r in rows}, table, keys, tables)
                 if to is not None:
                     lines.append(f"FOREIGN KEY ({quoted(column)}) REFERENCES {quoted(to)} ({quoted(keys[to])})")
             self.connection.execute(f"CREATE TABLE {quoted(table)} ({', '.join(lines)})")
@@ -110,17 +110,17 @@ def _says_key(column: str) -> bool:
 
 
 def _refers(
-    column: str, values: set[Any], table: str, keys: Mapping[str, str], found: Mapping[str, tuple[list[str], list]]
+    column: str, values: set[Any], table: str, keys: Mapping[str, str], tables: Mapping[str, tuple[list[str], list]]
 ) -> str | None:
     """The table whose keys a column holds."""
     name, values = snake(column), values - {None}
     for other, key in keys.items():
         own = singular(snake(other))
         same = other != table and snake(key) == name and name != "id"
-        said = name in (f"{own}_id", f"{own}_key", own) or name.endswith(f"_{own}_id")
-        if (same or said or (other == table and name in ("reports_to", "parent_id", "manager_id"))) and values:
-            at = found[other][0].index(key)
-            known = {r[at] for r in found[other][1]}
+        named = name in (f"{own}_id", f"{own}_key", own) or name.endswith(f"_{own}_id")
+        if (same or named or (other == table and name in ("reports_to", "parent_id", "manager_id"))) and values:
+            at = tables[other][0].index(key)
+            known = {r[at] for r in tables[other][1]}
             if len(values & known) >= _KEYS * len(values):
                 return other
     return None

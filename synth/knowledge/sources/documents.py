@@ -220,11 +220,11 @@ def _statements(d: Document, known: Mapping[str, str], mentions: bool) -> Iterat
 
 def _told_kind(d: Document) -> Kind | None:
     """What the first sentences say a page is about: by its kind, else by what is said of people alone, or of works."""
-    said = list(statements(d.text, d.title, d.aliases))
-    found = next((kind_of(f.value) for f in said if f.relation == "kind"), None)
-    if found is not None:
-        return found
-    relations = {f.relation for f in said}
+    facts = list(statements(d.text, d.title, d.aliases))
+    kind = next((kind_of(f.value) for f in facts if f.relation == "kind"), None)
+    if kind is not None:
+        return kind
+    relations = {f.relation for f in facts}
     if relations & OF_PEOPLE and not relations & OF_WORKS:
         return Kind("person", "", (), "")
     return Kind("film", "", (), "") if relations & {"directed_by", "starring"} and not relations & OF_PEOPLE else None
@@ -238,8 +238,8 @@ def _parts(s: _Said, kind: Kind | None) -> Iterator[_Said]:
         yield s
     elif s.key == "kind" and kind is not None:
         about = "occupation" if person else "genre"
-        said = [("released_year", kind.year, "year"), *(("nationality", n, "thing") for n in kind.nationalities)]
-        for key, value, how in (*said, (about, kind.about, "thing")):
+        parts = [("released_year", kind.year, "year"), *(("nationality", n, "thing") for n in kind.nationalities)]
+        for key, value, how in (*parts, (about, kind.about, "thing")):
             if value:
                 yield replace(s, key=key, value=value, kind=how)
 
@@ -297,9 +297,9 @@ def _settle(
     if type == PAGE and range_ not in ranges.values():  # what a sentence is about decides, not what pages there are
         range_ = RANGES.get(some[0].key, range_) if some[0].kind == "name" else range_
     reading.schema[relation] = {"domain": domain, "label": label, "range": range_}
-    if some[0].kind != "pair" and (said := TEMPLATES.get(some[0].key)):
+    if some[0].kind != "pair" and (templates := TEMPLATES.get(some[0].key)):
         that = "who" if domain in PEOPLE else "that"
-        texts = (t.replace("{a}", article("", domain).strip()).replace(" that ", f" {that} ") for t in said)
+        texts = (t.replace("{a}", article("", domain).strip()).replace(" that ", f" {that} ") for t in templates)
         reading.schema[relation] |= zip(("passage", "forward", "inverse"), texts)
     if kind == "date":
         reading.schema[f"{relation}_year"] = {

@@ -65,15 +65,15 @@ def differences(
 
     known = {} if known is None else known
     keys = [(p.prompt, p.chosen, p.rejected) for p in pairs]
-    asked: dict[tuple[Message, ...], list[tuple[tuple[Message, ...], str, str]]] = {}
+    by_prompt: dict[tuple[Message, ...], list[tuple[tuple[Message, ...], str, str]]] = {}
     for key in keys:
         if key not in known:
-            asked.setdefault(key[0], []).append(key)
-    for prompt, mine in asked.items():  # a prompt, and an answer that several pairs have, are read once
+            by_prompt.setdefault(key[0], []).append(key)
+    for prompt, mine in by_prompt.items():  # a prompt, and an answer that several pairs have, are read once
         read, about = reader(prompt), kind(prompt)
-        said = {text: read(text) for text in dict.fromkeys(text for key in mine for text in key[1:])}
+        read_texts = {text: read(text) for text in dict.fromkeys(text for key in mine for text in key[1:])}
         for key in mine:
-            (good, a), (bad, b) = said[key[1]], said[key[2]]
+            (good, a), (bad, b) = read_texts[key[1]], read_texts[key[2]]
             known[key] = (about, f"tag {good}", f"tag {bad}", np.array(a) - np.array(b))
     rows = [known[key] for key in keys]
     more = [list(map(sub, extra(p.chosen).values(), extra(p.rejected).values())) for p in pairs] if extra else []
@@ -109,12 +109,12 @@ def differences(
 def reader(prompt: Sequence[Message]) -> Callable[[str], tuple[str, tuple[float, ...]]]:
     """(tag, values of NAMES) of an answer to `prompt`: what they take from the prompt is read once, for both sides of a
     pair."""
-    asked = tokens(next((m.content for m in reversed(prompt) if m.role == "user"), ""))
+    prompt_tokens = tokens(next((m.content for m in reversed(prompt) if m.role == "user"), ""))
     read = [m.content for m in prompt if m.role == "tool"]
     earlier = set(tokens(" ".join(m.content for m in prompt if m.role == "assistant")))
     last = read[-1].split("\n") if read else []
     lines = [set(tokens(line)) for line in last]
-    question, numbers = set(asked), _numbers(asked)
+    question, numbers = set(prompt_tokens), _numbers(prompt_tokens)
     context = set(tokens(prompt[-2].content)) if read else question
     in_last, in_any = set(tokens(" ".join(last))), set(tokens(" ".join(read)))
     told = question | earlier | in_any

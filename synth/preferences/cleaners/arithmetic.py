@@ -45,8 +45,8 @@ def arithmetic(pairs: Sequence[PreferencePair], *, action: Action = "ask") -> li
     for pair in pairs:
         wrong = _wrong(pair.chosen)
         acts = bool(wrong) and bool(stated(pair.rejected)) and not _wrong(pair.rejected)
-        said = f"wrong_sum: the chosen side says {wrong}; the rejected side has no wrong sum"
-        out.append(verdict("arithmetic", acts, action, (said, "no_wrong_sum"), float(acts)))
+        evidence = f"wrong_sum: the chosen side says {wrong}; the rejected side has no wrong sum"
+        out.append(verdict("arithmetic", acts, action, (evidence, "no_wrong_sum"), float(acts)))
     return out
 
 
@@ -58,20 +58,20 @@ def stated(text: str) -> list[tuple[str, str, Fraction]]:
             return []
     out = []
     for m in _STATED.finditer(text):
-        sum_, said = m[1] or m[2], m[3].rstrip(",")
+        sum_, result = m[1] or m[2], m[3].rstrip(",")
         value = None if _BEFORE.search(text[max(0, m.start() - 12) : m.start()]) else _value(sum_)
         if value is not None:
-            out.append((sum_, said, value))
+            out.append((sum_, result, value))
     return out
 
 
 def _wrong(text: str) -> str:
     """The first wrong statement of a text, as a person would say it; "" where there is none."""
-    for sum_, said, value in stated(text):
-        digits = len(said.partition(".")[2])
-        if abs(value - _number(said)) * 2 * 10**digits > 1:
+    for sum_, result, value in stated(text):
+        digits = len(result.partition(".")[2])
+        if abs(value - _number(result)) * 2 * 10**digits > 1:
             exact = value.denominator == 1
-            return f"{sum_} is {said}, but it is {value.numerator if exact else format(float(value), '.6g')}"
+            return f"{sum_} is {result}, but it is {value.numerator if exact else format(float(value), '.6g')}"
     return ""
 
 

@@ -225,7 +225,7 @@ def _similarity(answers: _Index, prompts: _Index, i: int, j: int, threshold: flo
 def _meeting(a: _Index, b: _Index, i: int) -> list[int]:
     """The pairs added before i that meet it in both indexes, in order; where one has many more, in the other alone."""
     few, many = sorted((a, b), key=lambda index: index.count(i))
-    found = few.of(i)
-    if found and many.count(i) <= _MORE * len(found):
-        found &= many.of(i)
-    return sorted(found)
+    meeting = few.of(i)
+    if meeting and many.count(i) <= _MORE * len(meeting):
+        meeting &= many.of(i)
+    return sorted(meeting)

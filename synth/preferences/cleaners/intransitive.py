@@ -23,10 +23,10 @@ def intransitive(pairs: Sequence[PreferencePair], *, action: Action = "ask") -> 
     prompts: dict[tuple, list[int]] = defaultdict(list)
     for i, pair in enumerate(pairs):
         prompts[pair.prompt].append(i)
-    asked = [(k, i) for k, rows in enumerate(prompts.values()) if len(rows) > 1 for i in rows]
+    compared = [(k, i) for k, rows in enumerate(prompts.values()) if len(rows) > 1 for i in rows]
     size = [0] * len(pairs)
-    arcs = [((k, pairs[i].chosen.strip()), (k, pairs[i].rejected.strip())) for k, i in asked]
-    for (_, i), n in zip(asked, _components(arcs), strict=True):
+    arcs = [((k, pairs[i].chosen.strip()), (k, pairs[i].rejected.strip())) for k, i in compared]
+    for (_, i), n in zip(compared, _components(arcs), strict=True):
         size[i] = n
     return [verdict("intransitive", n > 0, action, ("on_a_cycle", "no_cycle"), n) for n in size]
 

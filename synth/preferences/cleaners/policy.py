@@ -114,12 +114,12 @@ def _rate(pairs: Sequence[PreferencePair], proven: Sequence[tuple[Mapping[str, f
     """The share of wrong labels: among the proven ones, else of the confident joint, else the prior."""
     scores = [d.score for p in pairs for d in p.decisions if d.step == "confident_learning"]
     if proven:
-        found = sum(wrong for _, wrong in proven) / len(proven)
+        rate = sum(wrong for _, wrong in proven) / len(proven)
     elif len(scores) >= LEAST:
-        found = noise_rate_of_pairs(np.array(scores))
+        rate = noise_rate_of_pairs(np.array(scores))
     else:
         return prior
-    return min(max(found, 0.01), 0.49)
+    return min(max(rate, 0.01), 0.49)
 
 
 def _told(evidence: Mapping[str, float], heat: Mapping[str, float], prior: float, share: float) -> float:

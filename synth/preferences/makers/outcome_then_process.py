@@ -53,5 +53,5 @@ def outcome_then_process(
 
 def share(text: str, solution: str) -> float:
     """The share of the steps of a text before its answer that stand at their place in the solution; 0 without steps."""
-    said, known = ([s.strip() for s in steps(t) if "<answer>" not in s] for t in (text, solution))
-    return sum(a == b for a, b in zip(said, known, strict=False)) / len(said) if said else 0.0
+    written, known = ([s.strip() for s in steps(t) if "<answer>" not in s] for t in (text, solution))
+    return sum(a == b for a, b in zip(written, known, strict=False)) / len(written) if written else 0.0

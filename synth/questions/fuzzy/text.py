@@ -285,8 +285,8 @@ class Realiser:
         for relation, (before, after) in self._asks.items():
             type_ = self.relations[relation].domain
             openings = (o.format(a=indefinite(spoken(type_)), t=spoken(type_)) for o in OPENINGS)
-            asked = f"{before}this {spoken(type_)}{after}"
-            if asked in self._asked(match, before) and parts[0] in openings:
+            wording = f"{before}this {spoken(type_)}{after}"
+            if wording in self._asked(match, before) and parts[0] in openings:
                 for clues in self._sentences(parts[1:-1], type_):
                     out.append(Pattern(relation=relation, forward=True, root=Node(type=type_, clues=clues)))
         return out

@@ -33,7 +33,7 @@ def choices(
     it after a space. The problem's lineage has the choices and `gold`, the place of the right one.
 
     Raises ValueError for fewer than two choices, and for an answer that names none or several."""
-    asked = field(row, question) if question else field(row, *QUESTIONS)
+    text = field(row, question) if question else field(row, *QUESTIONS)
     given = next((row[n] for n in ((options,) if options else CHOICES) if row.get(n) is not None), None)
     labels: list[str] = []
     if isinstance(given, Mapping):
@@ -42,20 +42,20 @@ def choices(
         raise ValueError(f"few_choices: {given!r:.80} is no list of two texts or more")
     key = answer or next((n for n in ANSWERS if row.get(n) is not None), "answer")
     gold = _gold(row.get(key), given, labels)
-    made = problem(name, index, question=asked, answer=given[gold], verifier="exact", ask="")
-    told = {"choices": list(given), "gold": gold, "begin": begin.format(question=asked.strip())}
-    return replace(made, lineage={**made.lineage, **told})
+    item = problem(name, index, question=text, answer=given[gold], verifier="exact", ask="")
+    told = {"choices": list(given), "gold": gold, "begin": begin.format(question=text.strip())}
+    return replace(item, lineage={**item.lineage, **told})
 
 
-def _gold(said: Any, given: list[str], labels: list[str]) -> int:
-    if isinstance(said, int) and not isinstance(said, bool):
-        found = [said] if 0 <= said < len(given) else []
+def _gold(answer: Any, given: list[str], labels: list[str]) -> int:
+    if isinstance(answer, int) and not isinstance(answer, bool):
+        indices = [answer] if 0 <= answer < len(given) else []
     else:
-        word = str(said).strip()
+        word = str(answer).strip()
         letters = [chr(ord("A") + i) for i in range(len(given))]
         places = [str(i) for i in range(len(given))]
         spellings = (labels, [c.strip() for c in given], letters, places)
-        found = next((at for names in spellings if (at := [i for i, n in enumerate(names) if n == word])), [])
-    if len(found) != 1:
-        raise ValueError(f"wrong_answer: {said!r} names {len(found)} of the {len(given)} choices")
-    return found[0]
+        indices = next((at for names in spellings if (at := [i for i, n in enumerate(names) if n == word])), [])
+    if len(indices) != 1:
+        raise ValueError(f"wrong_answer: {answer!r} names {len(indices)} of the {len(given)} choices")
+    return indices[0]

@@ -33,7 +33,7 @@ def plain(
     the row names none. A field `solution` beside the answer is a worked answer, to be learned from."""
     key = question or next((q for q in QUESTIONS if row.get(q) is not None), "question")
     talk = messages_of({"messages": row[key]}) if isinstance(row.get(key), list) else ()
-    asked = next((m.content for m in reversed(talk) if m.role == "user"), "") if talk else field(row, key)
+    text = next((m.content for m in reversed(talk) if m.role == "user"), "") if talk else field(row, key)
     named = str(row.get("verifier") or verifier)
     key = answer or next((a for a in ANSWERS if row.get(a) is not None), "answer")
     given = row.get(key)
@@ -45,7 +45,7 @@ def plain(
         reference = str(given[0]) if isinstance(given, list) and given else field(row, key)
     chosen = named or ("number" if parse(reference) is not None and not aliases else "exact")
     args = row.get("args") if isinstance(row.get("args"), dict) else {"aliases": aliases} if chosen == "exact" else {}
-    built = problem(name, index, question=asked, answer=reference, verifier=chosen, ask=ask, args=args)
+    built = problem(name, index, question=text, answer=reference, verifier=chosen, ask=ask, args=args)
     if len(talk) > 1:
         last = max(i for i, m in enumerate(talk) if m.role == "user")
         prompt = (*talk[:last], Message(role="user", content=built.question))

@@ -71,7 +71,7 @@ def moved(base: Mapping[str, Tensor], name: str, by: Tensor) -> Tensor:
 def depths(names: Sequence[str]) -> dict[str, float]:
     """Name -> how deep in the model a weight lies, 0 (the first block, and what stands before it) to 1 (the last, and
     what stands behind it)."""
-    blocks = {n: int(found.group(1)) for n in names if (found := _BLOCK.search(n))}
+    blocks = {n: int(match.group(1)) for n in names if (match := _BLOCK.search(n))}
     last = max(blocks.values(), default=0)
     outside = {n: 0.0 if "embed" in n or ".wte" in n or ".wpe" in n else 1.0 for n in names if n not in blocks}
     return outside | {n: block / last if last else 1.0 for n, block in blocks.items()}

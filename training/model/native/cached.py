@@ -113,12 +113,12 @@ class CachedLayers:
         ids = torch.arange(1, 8) % len(self.embedding)
         want = hidden_states(self.model, ids, torch.arange(7), PackedRows([7]))
         cache = CachedRows(1)
-        got = []
+        states = []
         for part in (ids[None, :6], ids[None, 6:]):
-            got.append(self(part, cache.begin(part.shape[1]), cache)[0])
+            states.append(self(part, cache.begin(part.shape[1]), cache)[0])
             cache.advance()
         near = 1e-4 if want.dtype == torch.float32 else 0.05
-        return torch.allclose(torch.cat(got), want, atol=near * float(want.abs().max()), rtol=0)
+        return torch.allclose(torch.cat(states), want, atol=near * float(want.abs().max()), rtol=0)
 
     def __call__(self, ids: Tensor, position: Tensor, cache: CachedRows) -> Tensor:
         (rows, n), (h, g, d) = ids.shape, self.compiled.sizes

@@ -39,6 +39,6 @@ def mixed_data(
             out.append(group)
             continue
         problem = group.rollouts[0].problem
-        said = services.say(problem, demonstration(problem), group.id)
-        out.append(replace(group, rollouts=(said,) * len(group.rollouts)))
+        demonstrated = services.say(problem, demonstration(problem), group.id)
+        out.append(replace(group, rollouts=(demonstrated,) * len(group.rollouts)))
     return out

@@ -37,15 +37,15 @@ def votes(player: Player, groups: Sequence[Group], problems: Sequence[Problem], 
     places: list[tuple[int, int]] = []
     for g, group in enumerate(groups):
         for i, rollout in enumerate(group.rollouts):
-            said = [render.decode(s.ids) for s in rollout.segments if s.role == "model"]
-            answer = extract_answer(said[-1]) if said else None
+            turns = [render.decode(s.ids) for s in rollout.segments if s.role == "model"]
+            answer = extract_answer(turns[-1]) if turns else None
             if answer is None:
                 continue
             text = VERIFY.format(question=rollout.problem.question, answer=answer)
-            asked = render.prompt([Message(role="user", content=text)])
+            prompt = render.prompt([Message(role="user", content=text)])
             for word in ("yes", "no"):
-                ids = np.concatenate([asked, render.encode(word)[:1]])
-                rows.append(Row(ids=ids, trainable=np.arange(len(ids)) >= len(asked)))
+                ids = np.concatenate([prompt, render.encode(word)[:1]])
+                rows.append(Row(ids=ids, trainable=np.arange(len(ids)) >= len(prompt)))
             places.append((g, i))
     cast: dict[tuple[int, int], float] = {}
     if rows:

@@ -77,9 +77,9 @@ def ratings(rollout: Rollout) -> list[float] | None:
             return None
         for text in texts:
             words = normalise(text).split()
-            said = " ".join(words)
-            rated.append(0.0 if said in before or not words else sum(w in read for w in words) / len(words))
-            before.add(said)
+            normal_text = " ".join(words)
+            rated.append(0.0 if normal_text in before or not words else sum(w in read for w in words) / len(words))
+            before.add(normal_text)
     return rated or None
 
 

@@ -115,13 +115,13 @@ def read(formula: str) -> Holds:
     it cannot be read."""
     tokens, at, text = [], 0, formula.rstrip()
     while at < len(text):
-        found = _TOKEN.match(text, at)
-        if found is None:
+        token = _TOKEN.match(text, at)
+        if token is None:
             raise ValueError(
                 f"declared: the formula {formula!r} has {text[at:].strip()[0]!r} in it: it knows names, ! & | -> X N F G U and brackets"
             )
-        tokens.append(found[1])
-        at = found.end()
+        tokens.append(token[1])
+        at = token.end()
     reader = _Reader(formula, tokens)
     whole = reader.implies()
     if tokens:

@@ -84,18 +84,18 @@ def adequacy(answer: str, problem: Problem) -> float:
         raise ValueError(
             f"translation_quality: problem {problem.id} lists no words with their translations (one = other), as those of the family translations do: set mode to lex"
         )
-    said = [word for word in answer.split() if word not in _SMALL]
+    answer_words = [word for word in answer.split() if word not in _SMALL]
     left = list(wanted)
-    for word in said:
+    for word in answer_words:
         stem = next((x for x in left if word in (x, x + "s", x + "ed")), None)
         if stem is not None:
             left.remove(stem)
-    return 2 * (len(wanted) - len(left)) / (len(wanted) + len(said))
+    return 2 * (len(wanted) - len(left)) / (len(wanted) + len(answer_words))
 
 
 def glosses(question: str) -> list[str]:
     """The English of every word of the sentence in a question, endings left out, in its order; none where no words are
     listed."""
     words = dict(_LISTED.findall(question))
-    found = (words.get(m[0]) or words.get(m[1]) for m in _WORD.finditer(question))
-    return [english for english in found if english is not None]
+    translated = (words.get(m[0]) or words.get(m[1]) for m in _WORD.finditer(question))
+    return [english for english in translated if english is not None]
