@@ -1,7 +1,7 @@
 """A proof that two words are equal: a chain of words, each made from the one before by one use of one equation.
 
 `equations` are pairs of words that may stand for each other, either way, anywhere in a word; `first` and `last` are the
-words whose equality is to be proved. The chain is written with "=" between its words; spaces do not count. A gap, "?", is no step: a proof
+words whose equality is to be proved. The chain is written with "=", "->" or "→" between its words; spaces and lines do not count. A gap, "?", is no step: a proof
 with one is refused whatever else it holds, as a theorem prover's "sorry" is.
 
 `explain` says what the checker finds wrong first.
@@ -23,12 +23,13 @@ EXAMPLE = {
     "args": {"equations": [["ab", "ba"], ["aa", "b"]], "first": "aab", "last": "bb"},
 }
 GAP = "?"
+_BETWEEN = re.compile("=|->|→")
 _WORD = re.compile(r"[a-z]+|\?")
 
 
 def chain(text: str) -> list[str] | None:
     """The words of a proof; None where it is none."""
-    words = text.replace(" ", "").split("=") if len(text) <= MAX_CHARS else []
+    words = _BETWEEN.split("".join(text.split())) if len(text) <= MAX_CHARS else []
     return words if len(words) > 1 and all(_WORD.fullmatch(w) for w in words) else None
 
 

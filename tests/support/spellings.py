@@ -411,6 +411,30 @@ def moves(p: Problem) -> tuple[Forms, Forms]:
     return right, wrong
 
 
+def rewriting(p: Problem) -> tuple[Forms, Forms]:
+    words = p.answer.split(" = ")
+    right: Forms = wrapped(p.answer) | {
+        "no spaces": "=".join(words),
+        "letters apart": " = ".join(" ".join(w) for w in words),
+        "lines": "\n= ".join(words),
+        "arrows": " -> ".join(words),
+        "arrows in one sign": " \u2192 ".join(words),
+        "there and back": " = ".join([words[0], words[1], *words]),
+    }
+    wrong: Forms = beside(p.answer) | {
+        "without the first word": " = ".join(words[1:]),
+        "without the last word": " = ".join(words[:-1]),
+        "the way back": " = ".join(reversed(words)),
+        "a gap": f"{words[0]} = ? = {words[-1]}",
+        "a gap beside a proof": f"{p.answer} = ?",
+        "no step": " = ".join([words[0], *words]),
+        "a step left out": f"{words[0]} = {words[-1]}",
+        "another letter": p.answer + "d",
+        "commas": ", ".join(words),
+    }
+    return right, wrong
+
+
 def nodes(p: Problem) -> tuple[Forms, Forms]:
     """Paths and orders."""
     parts = p.answer.split()
@@ -684,6 +708,7 @@ GRAMMAR: dict[str, Callable[[Problem], tuple[Forms, Forms]]] = {
     "layout": layout,
     "literal": literal,
     "moves": moves,
+    "rewriting": rewriting,
     "number": number,
     "order": nodes,
     "ordered_list": items,
