@@ -9,10 +9,16 @@ import itertools
 import multiprocessing
 import os
 import shutil
+import signal
+import subprocess
 import sys
 import tempfile
 import time
+import traceback
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 from tasks.runtime.stage import OUT
 from tasks.storage import faults
@@ -84,15 +90,26 @@ def write_project(root: Path, seed: int = 3) -> None:
         plan.write(root)
 
 
-def run(root: Path, stage: str, fault: str = "", log: Path | None = None, expect: int = 0, clock: float = 0.0) -> str:
+def run(
+    root: Path,
+    stage: str,
+    fault: str = "",
+    log: Path | None = None,
+    expect: int = 0,
+    clock: float = 0.0,
+    env: Mapping[str, str] | None = None,
+) -> str:
     """Run a stage in a process of its own, `fault` armed, its clock set `clock` seconds forward (back) and back
-    (forward) again by turns; what it said on stderr. AssertionError where it ends with another code."""
+    (forward) again by turns, with these variables in its environment; what it said on stderr. A stage in several
+    processes forks them. AssertionError where it ends with another code."""
     said = Path(tempfile.mkdtemp()) / "stderr.txt"
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["small", "tasks.stages.sft", "tasks.stages.rl", "tasks.stages.preferences"])
-    child = context.Process(target=_child, args=(str(root), stage, fault, str(log or ""), str(said), clock))
+    child = context.Process(
+        target=_child, args=(str(root), stage, fault, str(log or ""), str(said), clock, dict(env or {}))
+    )
     child.start()
-    child.join(120)
+    child.join(900)
     text = said.read_text()
     shutil.rmtree(said.parent)
     assert child.exitcode == expect, (
@@ -101,9 +118,13 @@ def run(root: Path, stage: str, fault: str = "", log: Path | None = None, expect
     return text
 
 
-def _child(root: str, stage: str, fault: str, log: str, said: str, clock: float) -> None:
+def _child(root: str, stage: str, fault: str, log: str, said: str, clock: float, env: dict[str, str]) -> None:
+    from tasks.runtime import ranks
+
     sys.stderr = open(said, "w", buffering=1)  # noqa: SIM115 (open until the process ends)
     os.chdir(root)
+    os.environ.update(env)
+    ranks.subprocess = SimpleNamespace(Popen=Forked, TimeoutExpired=subprocess.TimeoutExpired)
     for name, value in ((faults.ARM, fault), (faults.LOG, log)):
         if value:
             os.environ[name] = value
@@ -120,6 +141,59 @@ def _child(root: str, stage: str, fault: str, log: str, said: str, clock: float)
         from tasks.run import run_stage
 
         run_stage(stage)
+
+
+class Forked:
+    """A process of a stage in several, in the place of `subprocess.Popen([..., "flows.<stage>"])`: a fork, which has
+    imported everything already."""
+
+    def __init__(self, command: Sequence[str], *, env: Mapping[str, str], stdout: Any, stderr: Any):
+        self.code: int | None = None
+        self.pid = os.fork()
+        if self.pid == 0:
+            os._exit(_as_main(command[-1].removeprefix("flows."), env, stderr))
+
+    def poll(self) -> int | None:
+        if self.code is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            self.code = os.waitstatus_to_exitcode(status) if pid else None
+        return self.code
+
+    def wait(self, timeout: float = 900) -> int:
+        until = time.monotonic() + timeout
+        while self.poll() is None:
+            if time.monotonic() > until:
+                raise subprocess.TimeoutExpired("fork", timeout)
+            time.sleep(0.02)
+        return self.code  # type: ignore[return-value]
+
+    def kill(self) -> None:
+        self._signal(signal.SIGKILL)
+
+    def terminate(self) -> None:
+        self._signal(signal.SIGTERM)
+
+    def _signal(self, which: signal.Signals) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, which)
+
+
+def _as_main(stage: str, env: Mapping[str, str], log: Any) -> int:
+    """Run a stage as `python -m flows.<stage>` does, and say its exit code; with a `log`, everything is written there."""
+    from tasks.run import run_stage
+
+    os.environ.clear()
+    os.environ.update(env)
+    if log is not None:
+        sys.stdout = sys.stderr = os.fdopen(os.dup(log.fileno()), "w", buffering=1)
+    try:
+        run_stage(stage)
+        return 0
+    except SystemExit as e:
+        return e.code if isinstance(e.code, int) else 0
+    except BaseException:
+        traceback.print_exc()
+        return 1
 
 
 def outputs(root: Path, stage: str) -> dict[str, bytes]:

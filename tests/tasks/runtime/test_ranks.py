@@ -20,7 +20,6 @@ from safetensors.numpy import load_file
 from tasks.core.errors import TRANSIENT, UserError
 from tasks.planning import plan
 from tasks.runtime import ranks
-from tasks.storage import faults
 from training.learner.profile import MEASURED
 
 CODE = Path(small.__file__).parents[2]
@@ -56,8 +55,8 @@ def planned(alone, root, shards=1, **learners):
     return root
 
 
-def run(root, stage, expect=0, **env):
-    """What the stage said on stderr."""
+def run_as_users_do(root, stage, expect=0, **env):
+    """What the stage said on stderr. Most tests fork their processes (`small.run`): each of these imports torch anew."""
     command = [sys.executable, "-P", "-m", f"flows.{stage}"]
     env = {**os.environ, "PYTHONPATH": str(CODE), **env}
     done = subprocess.run(command, cwd=root, env=env, capture_output=True, text=True, timeout=1200)
@@ -83,42 +82,42 @@ def same_curve(one, other, stage, most):
 @pytest.mark.slow
 def test_two_processes_make_what_one_makes_and_a_killed_one_costs_nothing(alone, tmp_path):
     two = planned(alone, tmp_path / "two", sft=2)
-    run(two, "sft")
+    run_as_users_do(two, "sft")
     same_curve(alone, two, "sft", 2e-4)
     assert json.loads((two / ".espalier/measured/sft.json").read_text())["value"]["learners"] == 2
     begun = [p for p in (two / ".espalier/spool").glob("*/sft.jsonl") if '"learners": 2' in p.read_text()]
     assert len(begun) == 1 and begun[0].read_text().count('"kind": "end"') == 1, "one of the two speaks"
 
     killed = planned(alone, tmp_path / "killed", sft=2)
-    said = run(killed, "sft", expect=TRANSIENT, **{faults.ARM: "sft_1/train.step:8=kill"})
+    said = small.run(killed, "sft", "sft_1/train.step:8=kill", expect=TRANSIENT)
     sentences = [line for line in said.splitlines() if line.startswith("error: ")]
     assert (
         len(sentences) == 1 and "sft: process 1 of 2 was ended by SIGKILL" in sentences[0] and "Traceback" not in said
     )
     assert not [p for p in psutil.process_iter(["cwd"]) if p.info["cwd"] == str(killed)], "nobody is left"
     one = planned(alone, shutil.copytree(killed, tmp_path / "one"), sft=1)
-    assert "going on after step 2 of 7 (sft)" in run(killed, "sft")
+    assert "going on after step 2 of 7 (sft)" in small.run(killed, "sft")
     assert small.outputs(killed, "sft") == small.outputs(two, "sft")
-    assert "going on after step 2 of 7 (sft)" in run(one, "sft")
+    assert "going on after step 2 of 7 (sft)" in small.run(one, "sft")
     same_curve(two, one, "sft", 2e-4)
 
 
 @pytest.mark.slow
 def test_weights_that_are_split_make_what_whole_ones_make_and_go_on_from_each_other(alone, tmp_path):
     split = planned(alone, tmp_path / "split", shards=2, sft=2)
-    said = run(split, "sft", expect=TRANSIENT, **{faults.ARM: "sft_1/train.step:8=kill"})
+    said = small.run(split, "sft", "sft_1/train.step:8=kill", expect=TRANSIENT)
     assert "sft: process 1 of 2 was ended by SIGKILL" in said and "Traceback" not in said
     whole = planned(alone, shutil.copytree(split, tmp_path / "whole"), sft=1)
-    assert "going on after step 2 of 7 (sft)" in run(split, "sft")
+    assert "going on after step 2 of 7 (sft)" in small.run(split, "sft")
     same_curve(alone, split, "sft", 2e-4)
-    assert "going on after step 2 of 7 (sft)" in run(whole, "sft")
+    assert "going on after step 2 of 7 (sft)" in small.run(whole, "sft")
     same_curve(split, whole, "sft", 2e-4)
 
 
 @pytest.mark.slow
 def test_the_first_plays_with_whole_weights_what_all_learn_by_shares(alone, tmp_path):
     split = planned(alone, tmp_path / "split", shards=2, rl=2)
-    run(split, "rl")
+    small.run(split, "rl")
     same_curve(alone, split, "rl", 2e-3)
     assert (split / "artifacts/rl/episodes.jsonl").read_bytes() == (alone / "artifacts/rl/episodes.jsonl").read_bytes()
 
@@ -137,7 +136,7 @@ def test_pairs_are_learned_by_shares_in_rounds_that_renew_the_reference_and_samp
     split = planned(whole, tmp_path / "split", shards=2, reward=2, prefer=2)
     for stage in ("reward", "prefer"):
         small.run(whole, stage)
-        run(split, stage)
+        small.run(split, stage)
         same_curve(whole, split, stage, 2e-3)
         cards = [json.loads((root / f"artifacts/{stage}/card.json").read_text()) for root in (whole, split)]
         assert cards[0].keys() == cards[1].keys()
@@ -151,7 +150,7 @@ def test_pairs_are_learned_by_shares_in_rounds_that_renew_the_reference_and_samp
 @pytest.mark.slow
 def test_the_first_plays_and_the_others_learn_what_it_played(alone, tmp_path):
     two = planned(alone, tmp_path / "two", rl=2)
-    run(two, "rl")
+    small.run(two, "rl")
     same_curve(alone, two, "rl", 2e-3)
     assert (two / "artifacts/rl/episodes.jsonl").read_bytes() == (alone / "artifacts/rl/episodes.jsonl").read_bytes()
 
@@ -160,8 +159,8 @@ def test_the_first_plays_and_the_others_learn_what_it_played(alone, tmp_path):
 def test_a_mistake_is_said_once_and_a_process_alone_is_not_two(alone, tmp_path):
     root = planned(alone, tmp_path / "two", sft=2)
     shutil.rmtree(root / "artifacts/demonstrations")
-    assert run(root, "sft", expect=2).count("artifacts/demonstrations") == 1
-    said = run(root, "sft", expect=2, RANK="0", WORLD_SIZE="1")
+    assert small.run(root, "sft", expect=2).count("artifacts/demonstrations") == 1
+    said = small.run(root, "sft", expect=2, env={"RANK": "0", "WORLD_SIZE": "1"})
     assert "sft: learners is 2, and this is one of 1 processes: start it with `espalier run`, or with `torchrun" in said
 
 
