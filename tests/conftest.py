@@ -7,6 +7,7 @@ tested where the tests themselves run in the background: a shell starts backgrou
 processes that they start inherit that.
 """
 
+import gc
 import os
 import signal
 
@@ -27,6 +28,17 @@ settings.load_profile("ci" if os.environ.get("CI") else "untimed")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_finish():
+    """What is imported and collected by now stays, so the garbage collector need not look at it: a tenth of the time."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
+
+
+def pytest_unconfigure():
+    gc.unfreeze()  # or libraries say at exit that objects of theirs are left
 
 
 @pytest.fixture(params=["compiled", "torch"])

@@ -21,7 +21,7 @@ REFUSED = {'espalier why "Solve"': "rows match 'Solve': name one of"}  # shown b
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", GUIDE, ids=lambda p: p.stem)
-def test_blocks_run(page, tmp_path):
+def test_blocks_run(page, tmp_path, tmp_path_factory):
     blocks = re.findall(r"^```(sh|python) run\n(.*?)^```", page.read_text(encoding="utf-8"), re.M | re.S)
     folder = os.path.dirname(sys.executable)
     (tmp_path / "bin").mkdir()
@@ -36,6 +36,7 @@ def test_blocks_run(page, tmp_path):
         "PYTHONPATH": str(ROOT),
         "OMP_NUM_THREADS": "1",
         "HOME": str(tmp_path),
+        "XDG_CACHE_HOME": str(tmp_path_factory.getbasetemp() / "cache"),  # what one page compiled the next one needs
     }
     env |= {f"GIT_{who}_{what}": "guide@example.org" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
     for kind, text in blocks:
