@@ -21,6 +21,7 @@ from functools import partial
 from typing import Any
 
 from tasks.core.errors import UserError, nearest
+from tasks.runtime.models import named_by_user
 from tasks.runtime.stage import Stage
 from training.model.model import load_model
 from training.model.render import Renderer
@@ -77,8 +78,7 @@ def teachers(stage: Stage, given: Any, tokenizer: Any, dtype: str, device: str, 
             )
             each.append(Teacher(top_k=partial(endpoint.top_logprobs, k=spec["top_k"]), weights=spec["weights"]))
             continue
-        folder = stage.source(spec["model"])
-        model, theirs = load_model(folder if folder.is_dir() else spec["model"], dtype=dtype, device=device)
+        model, theirs = load_model(named_by_user(stage, spec["model"]), dtype=dtype, device=device)
         own = theirs.get_vocab() == tokenizer.get_vocab()
         each.append(Teacher(model=model, renderer=None if own else Renderer(theirs), weights=spec["weights"]))
     return Teachers(each=tuple(each), temperature=temperature)

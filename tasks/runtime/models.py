@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from tasks.core.errors import UserError, nearest
-from tasks.runtime.stage import REMEDY
+from tasks.runtime.stage import REMEDY, Stage
 from tasks.storage import commit
 
 MODELS = {
@@ -33,3 +34,11 @@ def model_path(root: Path, model: str) -> Path | str:
             f"there is no model {model!r}: {nearest(model, MODELS)}, or the path of a folder in Hugging Face layout, or a Hub id"
         )
     return Path(model) if Path(model).is_dir() else model
+
+
+def named_by_user(stage: Stage, model: str) -> Path | str:
+    """Where the model of a knob lies: a folder or GGUF file, relative to the project, or a Hub id (owner/name) as it
+    is where nothing of that name is here. Raises UserError for a path that is missing, and for one whose change would
+    go unseen."""
+    is_hub_id = re.fullmatch(r"[\w-][\w.-]*/[\w-][\w.-]*", model) is not None
+    return model if is_hub_id and not (stage.root / model).exists() else stage.source(model)

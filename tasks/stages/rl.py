@@ -22,6 +22,7 @@ from tasks.models import engines, tools
 from tasks.models.openings import hosts as hosts_of
 from tasks.planning.pieces import Piece, Pieces, Place
 from tasks.planning.settings import Critic, Engine, Optimizer, RolloutSampling
+from tasks.runtime.models import named_by_user
 from tasks.runtime.stage import Stage
 from tasks.runtime.train_loop import Curve, drive, make_repeatable, optim, together
 from tasks.storage import tables
@@ -516,7 +517,7 @@ def _rated(
     from tasks.models.ratings import rated
 
     def player_of(folder: str) -> Player:
-        model, theirs = load_model(stage.source(folder), dtype=dtype, device=device)
+        model, theirs = load_model(named_by_user(stage, folder), dtype=dtype, device=device)
         if theirs.get_vocab() != tokenizer.get_vocab():
             raise UserError(
                 f"rl.ratings: {folder} has another tokenizer than the policy: name a checkpoint of the same family"
@@ -574,8 +575,7 @@ def load_reference(stage: Stage, teacher: str, tokenizer: Any, dtype: str, devic
         model, _ = load_model(stage.input("sft", "model"), dtype=dtype, device=first_on(lora, device))
         quantise(model, lora.get("base", ""), device)
         return model.to(device)
-    source = stage.source(teacher)
-    model, theirs = load_model(source if source.is_dir() else teacher, dtype=dtype, device=device)
+    model, theirs = load_model(named_by_user(stage, teacher), dtype=dtype, device=device)
     if theirs.get_vocab() != tokenizer.get_vocab():
         raise UserError(
             f"rl: the teacher {teacher} has another tokenizer than the policy: its log-probs speak of other tokens; choose a teacher of the "

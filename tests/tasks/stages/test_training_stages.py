@@ -20,6 +20,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from synth.knowledge.kb import Entity
 from synth.types import Problem
 from tasks.core.errors import UserError
+from tasks.models.teachers import teachers
 from tasks.planning import pieces, plan
 from tasks.planning.resolve import overlaid
 from tasks.runtime.stage import Stage, load
@@ -245,6 +246,31 @@ def test_adapters_learn_on_a_base_of_four_bits_in_every_stage(project):
     folder = SimpleNamespace(input=lambda *where: project / "artifacts" / Path(*where))
     reference = load_reference(folder, "", None, "float32", "cpu", lora)
     assert any(layers(reference)) and not any(layers(load_reference(folder, "", None, "float32", "cpu", {})))
+
+
+def test_a_teacher_may_be_a_hub_name_in_every_place_that_promises_it(project, tmp_path, monkeypatch):
+    """The Hub is its own cache here: models--OWNER--NAME with refs and snapshots, and no network."""
+    cache = tmp_path / "hub"
+    there = cache / "models--ours--small"
+    shutil.copytree(project / "artifacts/sft/model", there / "snapshots/0a1b")
+    (there / "refs").mkdir()
+    (there / "refs/main").write_text("0a1b")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(cache))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    stage = Stage("rl", root=project, deps=["artifacts"])
+    tokenizer = load_model(project / "artifacts/sft/model")[1]
+    reference = load_reference(stage, "ours/small", tokenizer, "float32", "cpu", {})
+    several = teachers(stage, ["ours/small", "artifacts/sft/model"], tokenizer, "float32", "cpu", 1.0)
+    for model in (reference, *(t.model for t in several.each)):
+        torch.testing.assert_close(head_weight(model), head_weight(load_model(there / "snapshots/0a1b")[0]))
+    for load_it in (
+        lambda name: load_reference(stage, name, tokenizer, "float32", "cpu", {}),
+        lambda name: teachers(stage, name, tokenizer, "float32", "cpu", 1.0),
+    ):
+        with pytest.raises(ValueError, match="cannot load ours/other .*spelled right"):
+            load_it("ours/other")
+        with pytest.raises(UserError, match="artifacts/no/model does not exist"):
+            load_it("artifacts/no/model")
 
 
 def test_a_model_path_without_a_tokenizer(project, tmp_path):
