@@ -58,10 +58,12 @@ def run(
             began = time.monotonic()
             batches, produced = current.source(step)
             batches = list(batches)
+            drawn = time.monotonic()
             for (
                 batch
             ) in batches:  # all of them before the first update: old-policy passes speak of the policy that sampled
                 current.prepare(batch)
+            prepared = time.monotonic()
             learned: list[dict[str, float]] = []
             for batch in batches:
                 one = roles[batch.policy or current.role].step(
@@ -81,6 +83,7 @@ def run(
                 metrics["mismatch_kl_first"] = max(
                     firsts.values()
                 )  # before the step's updates: the sampler's doing alone
+            metrics["prepare_seconds"] = prepared - drawn  # passes of reference, old policy and teachers
             metrics["step_seconds"] = time.monotonic() - began
             current.after(step, metrics)
             yield current, step, metrics

@@ -2,6 +2,7 @@
 resume."""
 
 import copy
+import time
 import json
 import math
 import re
@@ -321,9 +322,18 @@ def test_metrics_of_a_step_of_several_batches():
     )
     learner = SimpleNamespace(step=lambda batch, objective, **knobs: next(learned))
     batches = [SimpleNamespace(policy="")] * 2
-    rounds = [Round(name="r", role="policy", source=lambda step: (batches, {"reward": 0.25}), objective=None, steps=1)]
+    rounds = [
+        Round(
+            name="r",
+            role="policy",
+            source=lambda step: (batches, {"reward": 0.25}),
+            prepare=lambda batch: time.sleep(0.01),
+            objective=None,
+            steps=1,
+        )
+    ]
     ((_, _, metrics),) = run(rounds, {"policy": learner})
-    assert metrics.pop("step_seconds") >= 0
+    assert metrics.pop("step_seconds") >= metrics.pop("prepare_seconds") >= 0.02
     assert metrics == {"reward": 0.25, "loss": 1.5, "d_max": 3.0, "learn_seconds": 3.0, "clip": 0.5}
 
 

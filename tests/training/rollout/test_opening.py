@@ -67,11 +67,21 @@ def problems():
 POOL = list(problems())
 
 
+PROFILES = {p: resolve.read_yaml(path).get("instructions") or {} for p, path in resolve.yaml_files("profiles").items()}
+TOLD = {"other words": "Do as you are told.", **PROFILES}  # to every environment, or by its name
+
+
+def told_to(name, given):
+    """What an environment is told."""
+    if "instructions" not in knobs(files("env")[name]):
+        return ""
+    return given if isinstance(given, str) else given.get(name, "")
+
+
 def played(name, told):
     """(environment, a problem that it can begin)"""
-    told_too = told and "instructions" in knobs(files("env")[name])
     env = find("env", name)(
-        **({"instructions": told} if told_too else {}), **({"servers": ["cmd"]} if name == "tools" else {})
+        **({"instructions": told} if told else {}), **({"servers": ["cmd"]} if name == "tools" else {})
     )
     tools = TOOLS | {"cmd": [TOOLS["python"]]}
     for p in POOL:
@@ -86,9 +96,18 @@ def played(name, told):
     raise AssertionError(f"no problem here is one of the environment {name}: add one to POOL")
 
 
-@pytest.mark.parametrize("told", ["", "Do as you are told."], ids=["cpu", "gpu"])
-@pytest.mark.parametrize("name", sorted({*files("env")} - {"program"}))
-def test_training_data_begin_as_episodes_do(name, told):
+def each():
+    """(environment, profile or "other words"), of those that tell it the same once."""
+    for name in sorted({*files("env")} - {"program"}):
+        heard = {}
+        for by in TOLD:
+            heard.setdefault(told_to(name, TOLD[by]), by)
+        yield from ((name, by) for by in heard.values())
+
+
+@pytest.mark.parametrize(("name", "by"), [*each()])
+def test_training_data_begin_as_episodes_do(name, by):
+    told = told_to(name, TOLD[by])
     env, problem, tools = played(name, told)
     begins = Opening({name: env}, tools, {problem.id: problem})
     said = Message(role="assistant", content="<answer>7</answer>")
@@ -112,8 +131,7 @@ def test_training_data_begin_as_episodes_do(name, told):
                 [problem], 1
             )
         asked = heard.value.args[0][0]
-        told_too = told and "instructions" in knobs(files("env")[name])
-        assert (told in renderer.tokenizer.decode(asked)) if told_too else True
+        assert told in renderer.tokenizer.decode(asked)
         for row in (demonstration_row(renderer, demonstration.messages, 0.0), pair_rows(renderer, [pair], 10**6)[0][0]):
             np.testing.assert_array_equal(row.ids, np.concatenate([asked, renderer.turn(said.content)]))
 
