@@ -27,12 +27,14 @@ from training.env.bargain import bargain
 from training.env.curious import curious
 from training.env.diagnose import diagnose
 from training.env.expert import expert
+from training.env.goods import goods
 from training.env.halves import halves
 from training.env.persuade import persuade
 from training.env.progress import progress
 from training.env.retry import retry
 from training.env.route import route
 from training.env.search import search
+from training.env.second_look import second_look
 from training.env.single import Single, single
 from training.env.tools import tools
 from training.env.user import user
@@ -351,6 +353,34 @@ def partners() -> Stage:
     return Stage(problems, says, (host,), {"halves": host})
 
 
+def commons() -> Stage:
+    """Six questions and three agents. Half of the answers stand after four words of working, and of these eight in ten are
+    right; of the others three."""
+    problems = tuple(_problem(f"q{x}", "bcdf"[i % 4], "goods") for i, x in enumerate("bcdfgh"))
+
+    def says(p: Problem, t: int, heard: str) -> Mapping[str, float]:
+        others = [x for x in "bcdf" if x != p.answer]
+        shares = {" z z z z": 0.8, "": 0.3}
+        right = {working + answer(p.answer): share for working, share in shares.items()}
+        return right | {w + answer(x): (1 - share) / 3 for w, share in shares.items() for x in others}
+
+    host = goods(most=4)
+    return Stage(problems, says, (host,), {"goods": host})
+
+
+def looks() -> Stage:
+    """Eight questions, three in ten of whose answers are right; who hears the right answer says it six times in ten, who
+    hears a wrong one answers as if alone."""
+    problems = tuple(_problem(f"q{x}", "bcdf"[i % 4], "second_look") for i, x in enumerate("bcdfghjk"))
+
+    def says(p: Problem, t: int, heard: str) -> Mapping[str, float]:
+        sure = 0.6 if f"says {p.answer}." in heard else 0.3
+        return {answer(x): sure if x == p.answer else (1 - sure) / 3 for x in "bcdf"}
+
+    host = second_look(weight=0.5)
+    return Stage(problems, says, (host,), {"second_look": host})
+
+
 def judges() -> Stage:
     """Four judges with a chance of guilt and a bar; the rule that says most for a conviction is chosen one time in
     ten."""
@@ -419,6 +449,8 @@ WORLDS: dict[str, Callable[[], Stage]] = {
         readers,
         velic,
         partners,
+        commons,
+        looks,
         judges,
         benches,
         appeals,
