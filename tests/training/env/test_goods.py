@@ -1,5 +1,5 @@
-"""The public goods game: its equilibria by backward induction on the payoff that the environment pays, learned by tables, and
-what agents see of each other."""
+"""The public goods game: its equilibria by backward induction on the payoff that the environment pays, and what
+agents see of each other."""
 
 from functools import partial
 
@@ -67,26 +67,6 @@ def test_in_the_classic_game_nobody_gives_anything():
             for q in GRID
         ]
         assert int(np.argmax(own)) == 0
-
-
-def test_tables_that_learn_land_near_the_equilibrium():
-    """Each agent has a table of what it was paid for each gift after each sum of earlier ones; those before it try gifts at
-    random, those after it give what their tables say."""
-    rng, gifts = np.random.default_rng(0), [round(0.125 * k, 3) for k in range(25)]
-    tables: list[dict] = [{}, {}, {}]
-
-    def best(i, seen):
-        return max(tables[i].get(seen, {0.0: 0.0}).items(), key=lambda known: known[1])[0]
-
-    for _ in range(60000):
-        i, given = int(rng.integers(3)), []
-        for k in range(3):
-            given.append(float(rng.choice(gifts)) if k <= i else best(k, sum(given)))
-        tables[i].setdefault(sum(given[:i]), {})[given[i]] = PAPER(given, given)[i]
-    learned = []
-    for i in range(3):
-        learned.append(best(i, sum(learned)))
-    assert learned == pytest.approx([1.4375, 1.8438, 1.8203], rel=0.05)
 
 
 def played(host, *turns):
