@@ -37,6 +37,13 @@ def add(commands: Any) -> None:
         help="N rounds in which solver and proposer learn, both from --model",
     )
     p.add_argument(
+        "--lora",
+        metavar="RANK",
+        type=count,
+        default=0,
+        help="with --learn: solver and proposer are adapters of this rank on one base, and not two models",
+    )
+    p.add_argument(
         "--out",
         metavar="DIR",
         help="where ledger and plot go (default: .espalier/selfplay/RECIPE); a run is gone on with there",
@@ -46,6 +53,7 @@ def add(commands: Any) -> None:
 
 def selfplay(args: argparse.Namespace) -> int:
     from flows.overrides import blamed, merged, overrides
+    from tasks.core.errors import UserError
     from tasks.core.paths import project
     from tasks.planning import plan
     from tasks.planning.pieces import bind_all
@@ -59,6 +67,8 @@ def selfplay(args: argparse.Namespace) -> int:
     with blamed(changes):
         plans = plan.plans(root, changed=lambda params: merged(params, changes))
     params = bind_all(plans["problems"]["pieces"], plans["problems"]["params"])
+    if args.lora and not args.learn:
+        raise UserError("--lora says how solver and proposer learn: give --learn too")
     if args.learn:
         return _learn(args, root, params, plans["_run"]["seed"])
     if args.proposer:
@@ -96,7 +106,7 @@ def _learn(args: argparse.Namespace, root: Path, params: dict[str, Any], seed: i
 
     if not args.model:
         raise UserError("--learn needs a model to start from: --model artifacts/sft/model, or a Hub id")
-    folder = learn(root, params, model=args.model, seed=seed, rounds=args.learn)
+    folder = learn(root, params, model=args.model, seed=seed, rounds=args.learn, lora=args.lora)
     card = commit.read_json(folder, "card.json")
     for line in card["told"]:
         print(f"{line.pop('round'):<12}{'  '.join(f'{k} {v:.3f}' for k, v in line.items())}")

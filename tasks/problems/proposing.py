@@ -34,6 +34,7 @@ from training.env.propose import propose
 from training.env.single import single
 from training.learner.learner import Learner, Optim, nll
 from training.learner.loop import Round, Source
+from training.learner.policies import Policies
 from training.learner.rows import demonstration_row, weighted
 from training.model.model import load_model, save_model
 from training.model.render import Renderer
@@ -59,11 +60,13 @@ def learn(
     lr: float = 5e-4,
     max_turn_tokens: int = 64,
     checkpoint_every: int = 10,
+    lora: int = 0,
 ) -> Path:
     """Let solver and proposer learn from `model` on (a folder in Hugging Face layout), and write artifacts/selfplay:
     solver/, proposer/, problems.parquet (the pool), curve.csv, card.json. Returns that folder.
 
-    params: those of the stage `problems`, pieces bound. Raises UserError where they name no families, or no pay.
+    params: those of the stage `problems`, pieces bound. lora: rank of the adapters that the two are on one frozen base; 0: two
+    copies of the model, all of whose weights learn. Raises UserError where they name no families, or no pay.
     """
     if params["pay"] is None:
         raise UserError(
@@ -79,13 +82,13 @@ def learn(
             "steps": [imitate, solve, propose_steps],
             "families": names,
             "pay": [params["pay"].piece, params["pay"].keywords],
-            "sizes": [prompts, samples, lr, max_turn_tokens],
+            "sizes": [prompts, samples, lr, max_turn_tokens, *([lora] if lora else [])],
         },
     }
     stage = Stage("selfplay", plan=plan, root=root, deps=[])
     with stage.running():
         make_repeatable(stage, "cpu")
-        roles, players, renderer, tokenizer = _roles(model, lr, max_turn_tokens)
+        roles, players, renderer, tokenizer = _roles(model, lr, max_turn_tokens, lora, seed)
         pool = Pool(_first(families, seed, 4))
         proposing = Proposing(
             player=players["proposer"],
@@ -106,6 +109,7 @@ def learn(
             player=players["solver"],
             prompts_per_step=prompts,
             seed=seed_for(seed, "selfplay", "solve"),
+            policies=["solver"] if lora else [],
             **sizes,
         )
         asking = Experience(
@@ -114,6 +118,7 @@ def learn(
             prompts_per_step=min(prompts, len(contexts)),
             rewards=[params["pay"]],  # type: ignore[arg-type]
             seed=seed_for(seed, "selfplay", "propose"),
+            policies=["proposer"] if lora else [],
             **sizes,
         )
         objective = PolicyObjective(
@@ -143,8 +148,8 @@ def learn(
         curve = Curve(stage, sum(p.steps for p in plan_of), shown=("reward", "nll"))
         drive(plan_of, roles, curve, every=checkpoint_every, parts={"pool": pool, "solving": solving, "asking": asking})
         curve.close()
-        for role, learner in roles.items():
-            save_model(learner.model, tokenizer, stage.out / role)
+        for role, player in players.items():
+            save_model(player.sampler.model, tokenizer, stage.out / role, adapters=role)
         tables.write(stage.out / "problems.parquet", pool.problems, Problem)
         stage.card(
             {
@@ -158,18 +163,27 @@ def learn(
     return stage.target
 
 
-def _roles(model: str, lr: float, max_turn_tokens: int) -> tuple[dict[str, Learner], dict[str, Player], Renderer, Any]:
-    """Two copies of the model, each with its learner and its player."""
+def _roles(
+    model: str, lr: float, max_turn_tokens: int, lora: int, seed: int
+) -> tuple[dict[str, Any], dict[str, Player], Renderer, Any]:
+    """Two copies of the model, or two policies on one of that rank, each with its learner and its player."""
     learners, players = {}, {}
+    optim = Optim(lr=lr, warmup=5, steps=10**6, weight_decay=0.0)
+    policy, tokenizer = load_model(model, dtype="float32", device="cpu")
+    renderer = Renderer(tokenizer)
+    team = Policies(policy) if lora else None
     for role in ("solver", "proposer"):
-        policy, tokenizer = load_model(model, dtype="float32", device="cpu")
-        renderer = Renderer(tokenizer)
-        learners[role] = Learner(policy, Optim(lr=lr, warmup=5, steps=10**6, weight_decay=0.0))
+        if team is not None:
+            learners[role] = team.create(role, {"rank": lora}, seed=seed_for(seed, "selfplay", role), optim=optim)
+        else:
+            policy, _ = load_model(model, dtype="float32", device="cpu")
+            learners[role] = Learner(policy, optim)
         players[role] = Player(
             sampler=TorchSampler(policy, renderer.end_id),
             renderer=renderer,
             envs={"single": single(), "propose": propose()},
             sampling=Sampling(temperature=1.0, max_tokens=max_turn_tokens),
+            plays={"": role} if team is not None else {},
         )
     return learners, players, renderer, tokenizer
 

@@ -101,7 +101,7 @@ class Conversation:
             segment, given, self.state.pop("most", None), self.state.pop("stops", ()), self.renderer
         )
         if self.plays:
-            segment = replace(segment, speaker=self.state["speaker"], policy=self.policy)
+            segment = replace(segment, speaker=self.state.get("speaker", ""), policy=self.policy)
         self.segments.append(segment)
         self.messages.append(Message(role="assistant", content=text))
         self.seconds.append(seconds)

@@ -88,7 +88,8 @@ def model(tmp_path):
     return str(tmp_path / "model")
 
 
-def test_solver_and_proposer_learn_in_one_list_of_rounds_and_go_on_after_a_kill(tmp_path, model, monkeypatch):
+@pytest.mark.parametrize("lora", [0, 2])
+def test_solver_and_proposer_learn_in_one_list_of_rounds_and_go_on_after_a_kill(tmp_path, model, monkeypatch, lora):
     params = {
         "families": [bind("family", {"piece": "list_sorting"})],
         "pay": bind("reward", {"piece": "bell"}),
@@ -105,6 +106,7 @@ def test_solver_and_proposer_learn_in_one_list_of_rounds_and_go_on_after_a_kill(
         "samples": 2,
         "max_turn_tokens": 12,
         "checkpoint_every": 1,
+        "lora": lora,
     }
     whole = proposing.learn(tmp_path / "whole", params, **sizes)
     card = json.loads((whole / "card.json").read_text())
