@@ -45,16 +45,24 @@ QUESTION = Problem.make(
 )  # fmt: skip
 # What every agent below begins with: the smallest client there is.
 CLIENT = """
-import json, os, sys, httpx
+import json, os, sys, urllib.error, urllib.request
 problem = json.load(sys.stdin)
-client = httpx.Client(headers={"authorization": "Bearer " + os.environ["OPENAI_API_KEY"]}, timeout=60)
 def ask(messages, path="/chat/completions", **more):
-    r = client.post(os.environ["OPENAI_BASE_URL"] + path, json={"model": "policy", "messages": messages, **more})
-    return r.json()
+    body = json.dumps({"model": "policy", "messages": messages, **more}).encode()
+    headers = {"authorization": "Bearer " + os.environ["OPENAI_API_KEY"], "content-type": "application/json"}
+    try:
+        with urllib.request.urlopen(urllib.request.Request(os.environ["OPENAI_BASE_URL"] + path, body, headers), timeout=60) as r:
+            return json.load(r)
+    except urllib.error.HTTPError as e:
+        return json.load(e)
 def said(messages, **more):
     return ask(messages, **more)["choices"][0]["message"]
 user = lambda text: {"role": "user", "content": text}
 """
+HTTPX = """
+import httpx
+client = httpx.Client(headers={"authorization": "Bearer " + os.environ["OPENAI_API_KEY"]}, timeout=60)
+"""  # of those that need more: importing it takes longer than the rest of an agent
 SEARCH = {
     "type": "function",
     "function": {
@@ -89,7 +97,7 @@ def agent(tmp_path, sessions):
 
     def made(lines, **knobs):
         path = tmp_path / f"agent{len(list(tmp_path.iterdir()))}.py"
-        path.write_text(CLIENT + textwrap.dedent(lines))
+        path.write_text(CLIENT + HTTPX * ("client." in lines) + textwrap.dedent(lines))
         return {"program": program(command=f"{sys.executable} {path}", **knobs)}, {"programs": sessions}
 
     return made
