@@ -129,10 +129,16 @@ def variants():
         yield "vectors of 4", build.compiler(), [*build.FLAGS, "-mno-avx512f", "-mno-avx"]
 
 
+@pytest.fixture(scope="module")
+def compiled_once(tmp_path_factory):
+    """A cache for all cases: each variant serves both models."""
+    return tmp_path_factory.mktemp("variants")
+
+
 @pytest.mark.parametrize(("cc", "flags"), [v[1:] for v in variants()], ids=[v[0] for v in variants()])
 @pytest.mark.parametrize("name", ["qwen3", "qwen3, odd sizes"])
-def test_other_vectors_give_the_same_numbers(name, cc, flags, tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+def test_other_vectors_give_the_same_numbers(name, cc, flags, compiled_once, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(compiled_once))
     lib = ctypes.CDLL(str(build._compiled(cc, flags)))
     ours = model(name)
     prompts = tiny.ids(5, 21, 5, 40, seed=3, below=ours.config.vocab_size)
