@@ -62,10 +62,10 @@ def audited(args: argparse.Namespace) -> int:
     import dataclasses
     import json
 
-    from tasks.core.errors import UserError
+    from tasks.core.errors import UserError, nearest
     from tasks.evaluation import env_audit
     from tasks.evaluation.env_audit import adapters
-    from tasks.planning.pieces import find, open_own
+    from tasks.planning.pieces import files, find, open_own
 
     open_own()
     if args.n < 1:
@@ -73,6 +73,10 @@ def audited(args: argparse.Namespace) -> int:
     if args.name.replace("-", "_") in adapters():
         train, test = env_audit.drawn({"adapter": args.name, **_options(args.options)}, args.n)
         findings = env_audit.audit_external(train, test)
+    elif args.name.replace("-", "_") not in (own := sorted(files("env"))):
+        raise UserError(
+            f"no environment and no adapter is called {args.name!r}: {nearest(args.name, [*own, *adapters()])}"
+        )
     elif args.options:
         raise UserError(f"{args.options[0]}: options are for adapters ({', '.join(adapters())}), not for {args.name}")
     else:

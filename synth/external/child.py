@@ -128,7 +128,8 @@ def sentence(e, path) -> str:
             f"{package} {version} is none that this adapter knows ({e}): install another version beside it and name its "
             "interpreter (python)"
         )
-    return " ".join(str(e).split())[:500] if isinstance(e, ValueError) else f"{type(e).__name__}: {e}"[:500]
+    line = " ".join(str(e).split())
+    return (line if isinstance(e, ValueError) else f"{type(e).__name__}: {line}")[:500]
 
 
 def answered(environment, episodes, request) -> dict:

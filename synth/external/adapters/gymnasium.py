@@ -33,7 +33,9 @@ class Gymnasium:
         elif not isinstance(space, spaces.Text):
             raise ValueError(f"the actions of {id} are {space}: only text and numbered actions can be written")
         if not isinstance(env.observation_space, (spaces.Text, spaces.Discrete)) and "render_mode" not in self.config:
-            raise ValueError(f"{id} shows {env.observation_space}, which is no text, and it has no render mode ansi")
+            raise ValueError(
+                f"{id} shows {env.observation_space}, which is no text, and it has no render mode ansi: a policy of actions plays it (rl.control, docs/control.md)"
+            )
         env.close()
 
     def _made(self):
