@@ -34,6 +34,8 @@ def pages() -> dict[Path, str]:
         [
             "# Stages",
             "",
+            "Which question this page answers: which stages are there, and what does each do?",
+            "",
             "Written by `make manual` from the code.",
             "",
             "| stage | what it does |",
@@ -100,6 +102,8 @@ def page(name: str, entry: dict) -> str:
     lines = [
         f"# The stage `{name}`",
         "",
+        f"Which question this page answers: what does the stage `{name}` do, and what does each of its knobs mean?",
+        "",
         summary.partition(": ")[2][:1].upper() + summary.partition(": ")[2][1:] if ": " in summary else summary,
         "",
     ]
@@ -141,6 +145,8 @@ def plan(entry: dict) -> str:
     about = " ".join(summary[1].split())
     lines = [
         "# The stage `plan`",
+        "",
+        "Which question this page answers: what does the stage `plan` do, and which keys does params.yaml have?",
         "",
         f"It comes first: {entry['desc']}.",
         "",

@@ -5,7 +5,7 @@ it stands: in the question, the calls, the results and the answer. Entity substi
 "Entity-Based Knowledge Conflicts in Question Answering" (arXiv 2109.05052), found to make readers rely on the passage;
 here it is done to demonstrations, so that a model which is trained on few of them learns to look and not the names.
 
-A made-up name has as many words as the name and each begins with the same letter, for a question may speak of either.
+A made-up name has as many words as the name and each begins with the same letter, because a question may mention either.
 An answer that is a number becomes another one of as many digits, wherever it stands; it keeps its place among the
 numbers of the conversation, so that every comparison between them stays true. Other numbers, dates and names in small
 letters stay.

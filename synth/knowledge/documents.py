@@ -39,7 +39,7 @@ _SIDES = {
     "rural",
 }  # said before what they are a side of: "total area"
 _TEMPLATE = re.compile(r"\{\{|\{%|<%|\$\{")
-_LAYOUT = {  # keys of front matter that speak of the page, not of its thing
+_LAYOUT = {  # keys of front matter that describe the page, not its subject
     *("layout", "weight", "draft", "slug", "permalink", "url", "date", "lastmod", "updated", "tags", "categories"),
     *("author", "authors", "description", "template", "toc", "menu", "nav_order", "parent", "has_children", "hide"),
     *("sidebar", "sidebar_position", "sidebar_label", "keywords", "image", "status", "comments", "published", "order"),

@@ -308,7 +308,7 @@ class Traced:
             self.seen.changes.add("data")
         return out
 
-    # --- rl: credit -----------------------------------------------------------------------------------------------
+    # --- rl: advantages -------------------------------------------------------------------------------------------
 
     def _reward(self, groups: Any, rewards: Any, state: Any, rng: Any) -> Any:
         before = [np.array(r) for r in rewards]
@@ -845,7 +845,7 @@ def _wrong(seen: Seen, log: Log, calls: int) -> str:
     if seen.idle and (seen.name in GUARD or not seen.idle.startswith("the ratio")):
         return ""
     if seen.idle:
-        return f"{piece} speaks of the importance ratio, and {seen.idle}: set minibatches to 2 or more"
+        return f"{piece} uses the importance ratio, and {seen.idle}: set minibatches to 2 or more"
     if "" in seen.changes:
         return f"{piece} changes the length of the gradient and not its direction"
     return f"{piece} changes nothing: without it the same is learned from the same"

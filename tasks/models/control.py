@@ -18,7 +18,7 @@ from training.learner.learner import Read
 from training.model.control import ControlPolicy, ControlValue, action_stats, control_values, save_policy
 from training.rollout.control import ActionSampler, ControlPlayer, seeds
 
-# Knobs that speak of a language model -> what they are where nobody set them.
+# Knobs that need a language model -> what they are where nobody set them.
 OF_TEXT: dict[str, Any] = {
     "teacher": "",
     "lora": {},
@@ -60,9 +60,7 @@ def start(
     a policy of actions has no use for."""
     for name, default in OF_TEXT.items():
         if knobs[name] != default:
-            raise UserError(
-                f"rl: {name} speaks of a model that writes text, and rl.control is set: leave one of them out"
-            )
+            raise UserError(f"rl: {name} is for a model that writes text, and rl.control is set: leave one of them out")
     for transform in knobs["group_transforms"]:
         if not getattr(sys.modules[transform.func.__module__], "STEPS", False):
             name = transform.piece.rpartition("/")[2]

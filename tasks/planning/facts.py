@@ -98,12 +98,12 @@ def known(digest: str) -> Facts | None:
 
 def learn(digest: str, tree: ast.Module) -> Facts:
     """The facts of a file with these bytes, for this command and later ones."""
-    found = of(tree)
+    facts = of(tree)
     if not _learned:
         atexit.register(save)
-    _used[digest] = [sorted(x) for x in (found.modules, found.folders, found.names, found.constants, found.functions)]
+    _used[digest] = [sorted(x) for x in (facts.modules, facts.folders, facts.names, facts.constants, facts.functions)]
     _learned.add(digest)
-    return found
+    return facts
 
 
 _used: dict[str, list[list[str]]] = {}

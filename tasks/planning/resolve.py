@@ -48,7 +48,7 @@ RECIPE = {
 }
 PROFILE = {"title", "threads", "stages", "instructions"}
 ENV = "env"  # the kind of pieces that may tell a model what is wanted of it
-# Rows of the user's own enter where rows are made, so that what follows treats them as its own; whoever writes them under
+# Rows of the user's own enter where rows are made, so that what follows treats them as its own; writing them under
 # the stage that learns from them means the same.
 DOORS = {"sft": "demonstrations", "rl": "problems", "prefer": "preferences", "reward": "preferences"}
 DOOR_KNOBS = ("files", "mix", "protect")

@@ -1,8 +1,8 @@
 """A training API over `Policies`, in the manner of Tinker's: forward_backward, optim_step, sample, save_state. The loop,
 its data and its losses are the client's (`training_client.py`); models, gradients and optimizers are here.
 
-A loss is the sum over tokens that Tinker defines (https://tinker-docs.thinkingmachines.ai/losses): whoever wants a mean
-divides the weights or advantages. Each model belongs to the session that made it, and a session lasts as long as the
+A loss is the sum over tokens that Tinker defines (https://tinker-docs.thinkingmachines.ai/losses): for a mean,
+divide the weights or advantages. Each model belongs to the session that made it, and a session lasts as long as the
 connection that opened it: a client that dies leaves nothing but the states that it saved.
 """
 

@@ -578,7 +578,7 @@ def load_reference(stage: Stage, teacher: str, tokenizer: Any, dtype: str, devic
     model, theirs = load_model(named_by_user(stage, teacher), dtype=dtype, device=device)
     if theirs.get_vocab() != tokenizer.get_vocab():
         raise UserError(
-            f"rl: the teacher {teacher} has another tokenizer than the policy: its log-probs speak of other tokens; choose a teacher of the "
+            f"rl: the teacher {teacher} has another tokenizer than the policy: its log-probs are of other tokens; choose a teacher of the "
             "same family, or learn from its texts with sft"
         )
     return model

@@ -2,7 +2,7 @@
 is trusted.
 
 A sealed folder holds manifest.json, written last: the SHA-256 and the size of every other file below it. A folder
-without one is unfinished. DVC, safetensors and Parquet all serve a flipped bit without a word, so whoever reads what
+without one is unfinished. DVC, safetensors and Parquet all serve a flipped bit without a word, so code that reads what
 another process wrote calls `check` first.
 
     seal(folder)            flush every file to disk, then write manifest.json, then flush the folders

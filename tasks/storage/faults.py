@@ -10,7 +10,7 @@
     term      SIGTERM to this process          readonly   OSError: read-only file system
     hang      sleep until ended from outside   broken     OSError: input/output error
 
-The points stand in the few files that write: a new stage gets them by using `Stage`, `Finished` and `drive`. The way of
+The points are in the few files that write: a new stage gets them by using `Stage`, `Finished` and `drive`. The way of
 testing is that of SQLite (sqlite.org/testing.html): count the points that a run passes, then let each of them fail in
 turn.
 """

@@ -51,7 +51,7 @@ class Budget:
 @dataclass(frozen=True, kw_only=True)
 class Tooled:
     """makers: tool name -> f(problem, tools) -> Tool, or None for one that the player is given as it is. servers:
-    commands of tool servers, all of whose tools are used; whoever makes the player starts them. describe: whether the
+    commands of tool servers, all of whose tools are used; the code that makes the player starts them. describe: whether the
     system message lists tools and form."""
 
     makers: Mapping[str, Callable[[Problem, Mapping[str, Any]], Tool] | None]

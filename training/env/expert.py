@@ -1,5 +1,5 @@
-"""One question, one answer, and an expert who may be asked before: whoever needs him pays for it, and can do without
-him later.
+"""One question, one answer, and an expert who may be asked before: asking costs something, and what was
+learned can later be answered without him.
 
 EAPO, 2025, "EAPO: Enhancing Policy Optimization with On-Demand Expert Assistance" (arXiv 2509.23730; read from its
 abstract).

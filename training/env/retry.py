@@ -6,7 +6,7 @@ UFO, Liu et al. 2025, "A Simple 'Try Again' Can Elicit Multi-Turn LLM Reasoning"
     R = gamma^t [right at turn t, from 0] - repeat (1 - E / T)         E different answers in T turns
 
 With `checker` a wrong answer is met with what its verifier says (its `explain`), as in Leanabell-Prover-V2, Ji et al. 2025,
-whose proofs are checked within the rollout; a turn without an answer is met with `feedback` all the same.
+whose proofs are checked within the rollout; a turn without an answer gets `feedback` too.
 
 The episode ends with the first right answer, or after `most` turns. A turn without an answer is an attempt like any
 other. Right is a verdict of 1. Parts: `tries`, `distinct` (E / T), `right`.

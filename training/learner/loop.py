@@ -61,7 +61,7 @@ def run(
             drawn = time.monotonic()
             for (
                 batch
-            ) in batches:  # all of them before the first update: old-policy passes speak of the policy that sampled
+            ) in batches:  # all of them before the first update: old-policy passes are of the policy that sampled
                 current.prepare(batch)
             prepared = time.monotonic()
             learned: list[dict[str, float]] = []

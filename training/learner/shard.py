@@ -5,7 +5,7 @@ This is torch's `fully_shard` (FSDP2; Zhao et al. 2023, arXiv 2304.11277), layer
 mesh of two dimensions (HSDP) weights are split within a group of processes and repeated over the groups. Gradients are
 summed, never averaged: denominators are of the whole step (training/learner/world.py).
 
-The model that was given stays as it is, for whoever samples from it or saves it, and `publish` brings to it what was
+The model that was given stays as it is, for the code that samples from it or saves it, and `publish` brings to it what was
 learned. Torch.distributed is imported only where a model is split.
 """
 

@@ -1,4 +1,4 @@
-"""Self-BLEU: how far each sample of a problem repeats the others. 1 = all the same.
+"""Self-BLEU: how far each sample of a problem repeats the others. 1 = all samples are equal.
 
 Zhu et al. 2018, "Texygen: A Benchmarking Platform for Text Generation Models" (arXiv 1802.01886); BLEU: Papineni et al.
 2002.

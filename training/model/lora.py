@@ -183,7 +183,7 @@ def folded(model: nn.Module, adapters: str = NAME) -> dict[str, Tensor]:
 
 def save_adapters(model: nn.Module, folder: Path, name: str = NAME) -> None:
     """Write the adapters of that name as peft's own folder (adapter_config.json, adapter_model.safetensors), the same bytes
-    each time. The base is not named: whoever hands it on says where it lies."""
+    each time. The base is not named: the code that passes it on says where it is."""
     from peft import get_peft_model_state_dict
     from safetensors.torch import save_file
 

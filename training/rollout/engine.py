@@ -71,7 +71,7 @@ class EngineSampler:
     """`open` starts a session of conversations that grow turn by turn.
 
     model    the learner's, or a copy: what is pushed, and what pieces ask for log-probs
-    version  of these weights; whoever changes them counts it up
+    version  of these weights; the code that changes them increments it
     renderer what ids mean: needed for stop strings alone
     lost     requests that were lost, and of these those that were lost twice
     """

@@ -56,7 +56,7 @@ _FLOOR = -1e4
 class TorchSampler:
     """`open` starts a session of conversations that grow turn by turn.
 
-    version   of the weights; whoever changes them counts it up
+    version   of the weights; the code that changes them increments it
     renderer  what ids mean: needed for stop strings and for choices alone
     slots     conversations at work at a time; 0: what suits the device
     graphs    on a GPU, whether steps are replayed from CUDA graphs

@@ -32,7 +32,7 @@ from synth.quantities import date, quantity, without_note, year
 _PAIR = re.compile(
     r"^[ \t]{0,8}(?P<key>[^\W\d_][^:\n]{0,79}?)[ \t]?:[ \t]{1,8}(?P<value>[^\s][^\n]{0,1500}?)[ \t]*$", re.MULTILINE
 )
-_ABOUT = {"LICENSE", "LICENCE", "NOTICE", "COPYING"}  # files that speak of the collection, not of the world
+_ABOUT = {"LICENSE", "LICENCE", "NOTICE", "COPYING"}  # files about the collection, not about the world
 _NO_KEY = re.compile(r"https?$|\bnote\b|\brefers? to$", re.IGNORECASE)
 _THINGS = {"river", "lake", "sea", "ocean", "mountain", "island", "port", "airport", "language", "religion", "desert"}
 PAGE = "page"  # the type of a page of which nothing says what it is about
@@ -148,7 +148,7 @@ def _pages(path: Path, name: str, titles: Sequence[str], reading: Reading) -> It
             reading.skipped[label] = "a hidden file"
             continue
         if file.stem.upper() in _ABOUT:
-            reading.skipped[label] = "it speaks of the collection (a licence)"
+            reading.skipped[label] = "it is about the collection (a licence)"
             continue
         if file.suffix.lower() not in SUFFIXES:
             reading.skipped[label] = f"no reader of documents knows {file.suffix or 'files without a suffix'}"

@@ -5,7 +5,7 @@ The problem's prompt is a conversation that ends with a user's message after a r
 (`kind` "feedback": it says what is wrong; "again": it does not), `generate` writes the reply again with it as
 instruction. Pair: chosen = the rewriting, rejected = the reply, prompt = the conversation up to the reply with the
 persona (`lineage["persona"]`) as system message. Guards: the rewriting differs, is at most `longer` times as long,
-keeps the numbers and names of the reply that the follow-up does not speak of (`kept` of them at least), and where the
+keeps the numbers and names of the reply that the follow-up does not mention (`kept` of them at least), and where the
 problem has a verifier's answer, it is right.
 """
 

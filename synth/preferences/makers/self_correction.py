@@ -2,7 +2,7 @@
 its abstract.
 
 The model answers; where it is wrong, the same model is told the right answer as a hint, finds the step that went wrong
-and writes the solution again. The correction is kept where the verifier calls it right and it does not speak of the
+and writes the solution again. The correction is kept where the verifier calls it right and it does not mention the
 hint; no teacher is asked.
 """
 

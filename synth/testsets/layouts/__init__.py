@@ -1,6 +1,6 @@
 """Rows of published test sets as problems: one file and one function per layout.
 
-Whoever reads the file quarantines a row that cannot be a problem, with its place. The problem's id hashes its text, its
+The reader of the file quarantines a row that cannot be a problem, with its place. The problem's id hashes its text, its
 lineage names the row. Nothing here opens a file (tasks/evaluation/testsets.py does).
 """
 

@@ -52,7 +52,7 @@ def test_a_number_for_each_step_weighs_steps_and_a_constant_changes_nothing(reci
 
 def test_a_ratio_that_is_one(recipe):
     one = "rl: {policy_loss: {piece: cispo}, minibatches: %d}"
-    assert "cispo speaks of the importance ratio" in findings(recipe(one % 1))[0]
+    assert "cispo uses the importance ratio" in findings(recipe(one % 1))[0]
     assert not findings(recipe(one % 2))
 
 

@@ -192,9 +192,9 @@ def knobs(**other):
 
 def test_knobs_of_text_are_refused():
     how = {"seed": 1, "needs": frozenset(), "temperature": 1.0, "device": "cpu", "max_steps": 5}
-    with pytest.raises(UserError, match="teacher speaks of a model that writes text"):
+    with pytest.raises(UserError, match="teacher is for a model that writes text"):
         start(Corridor, **how, knobs=knobs(teacher="models/big"))
-    with pytest.raises(UserError, match="shards speaks of a model that writes text"):
+    with pytest.raises(UserError, match="shards is for a model that writes text"):
         start(Corridor, **how, knobs=knobs(shards=2))
     ahead = bind("asynchrony", {"piece": "streamed"})()
     with pytest.raises(UserError, match="leave out rl.asynchrony"):

@@ -3,7 +3,7 @@ call itself.
 
 A decode step of a small model is some hundred small operations in torch, each of a few microseconds; compiled, a turn
 of all conversations is one call, and a row takes the place of one that has ended at once. What a conversation gets is
-the same to the bit whoever shares its batch.
+the same to the bit whatever shares its batch.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ Zhang et al. 2025, "Router-R1: Teaching LLMs Multi-Round Routing and Aggregation
 
 Shapes: one reward per rollout in and out; unscorable stays NaN. c is the part `name` of the score. lo and hi are the
 least and the most that was paid in any step so far, this one included (`state["lo"]`, `state["hi"]`; where they are
-equal the second term is 1), so that prices need no unit. The dearest call of all does not fall back to a middling one
+equal the second term is 1), so that prices need no unit. The most expensive call of all does not fall back to a middling one
 within a step, as it would if every batch were its own scale.
 """
 
