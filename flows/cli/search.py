@@ -70,7 +70,7 @@ def plain_lines(text: str) -> str:
 def serve(args: argparse.Namespace) -> int:
     from tasks.knowledge import bases
     from tasks.knowledge.service import serve, service
-    from tasks.serving.local import LOOPBACK, free
+    from tasks.core.local import LOOPBACK, free
 
     free(args.port, args.host)
     app = service(bases.index(args.kb), hosts=tuple(args.allow_host), record=args.record)

@@ -34,7 +34,7 @@ def serve(args: argparse.Namespace) -> int:
         raise UserError(
             "name the model: `espalier serve MODEL` is an endpoint now; the schedules of prefect.yaml are started by `espalier schedule`"
         )
-    from tasks.serving import local
+    from tasks.core import local
 
     local.free(args.port)
     if args.training:
@@ -57,7 +57,7 @@ def serve(args: argparse.Namespace) -> int:
 def _training(args: argparse.Namespace) -> int:
     if args.engine != "torch":
         raise UserError(f"--training samples with the model that learns: leave out --engine {args.engine}")
-    from tasks.serving import local
+    from tasks.core import local
     from tasks.models.served import trained
     from tasks.serving.training_api import guarded
 

@@ -27,7 +27,7 @@ def sync(args: argparse.Namespace) -> int:
 
 
 def ui(args: argparse.Namespace) -> int:
-    from tasks.serving import local
+    from tasks.core import local
     from tasks.tracking import observe
     from tasks.tracking import ui as pages
 

@@ -2,7 +2,7 @@
 docs/search.md
 
 One process, one thread: a call takes a millisecond, and the index is read-only. Who is answered, and the limits on
-bodies and connections, are those of every service here (tasks/serving/local.py); texts and the number of results are
+bodies and connections, are those of every service here (tasks/core/local.py); texts and the number of results are
 bounded beside.
 """
 
@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from synth.search.index import SearchIndex
 from tasks.knowledge.recording import Recorder
-from tasks.serving import local
+from tasks.core import local
 
 MAX_BODY, MAX_TEXT, MAX_RESULTS = 16_384, 1_000, 50
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5)

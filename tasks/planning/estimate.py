@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from tasks.core.errors import UserError
+from tasks.core.labels import TRAINED
 from tasks.planning.devices import NETWORK, Machines
 from training.model.size import Size, size_by_config, size_of
 
-TRAINED = ("sft", "reward", "prefer", "rl")
 METHODS = ("full", "lora", "qlora")
 LEARNING, SAMPLING = 0.6, 0.3  # of the operations a second that a large product reaches, measured on SmolLM2
 OF_SHEET = 0.4  # of the operations a second that a data sheet names, assumed of training steps

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-TRAINED = ("sft", "reward", "prefer", "rl")
+from tasks.core.labels import TRAINED
+
 MOST, MOST_LORA = 2e-4, 2e-3  # of a pretrained model: all of its weights; adapters beside them
 
 

@@ -1,6 +1,6 @@
 """The page of `espalier review --page`: one pair, four buttons, on this machine only.
 
-It is served on the loopback address to who has the token of its link (tasks/serving/local.py): neither another user nor
+It is served on the loopback address to who has the token of its link (tasks/core/local.py): neither another user nor
 a page of somebody else that is open in the same browser can read it or press its buttons.
 """
 
@@ -17,7 +17,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 
 from tasks.pages.render import render
 from tasks.results.review import VERDICTS, Review, Shown
-from tasks.serving import local
+from tasks.core import local
 
 BUTTONS = {
     "first": "1: the first is better",

@@ -1,5 +1,5 @@
 """`python -m tasks.schedule.app PORT`: Prefect's server on the loopback address, behind the guard of
-tasks/serving/local.py.
+tasks/core/local.py.
 
 By itself it answers every origin and every host, and beside it a worker runs what it is told to: any web page could.
 Its password and its protection against forged requests are settings, which `tasks.schedule.server` makes.
@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 
-from tasks.serving import local
+from tasks.core import local
 
 KEEP = "prefect-password"  # where Prefect's pages keep what they send: prefect/server/ui, localStorage
 PASSWORD = "PREFECT_SERVER_API_AUTH_STRING"

@@ -24,7 +24,7 @@ from typing import Any
 from tasks.core.errors import UserError
 from tasks.runtime import process
 from tasks.schedule import app
-from tasks.serving import local
+from tasks.core import local
 from tasks.storage import state
 
 PORT = 4200

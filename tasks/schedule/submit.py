@@ -22,7 +22,7 @@ from typing import Any
 import yaml
 
 from tasks.core.errors import TRANSIENT, UserError
-from tasks.planning.estimate import TRAINED
+from tasks.core.labels import TRAINED
 from tasks.storage import state
 
 PORT = 29500  # where processes of several machines meet

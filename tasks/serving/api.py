@@ -20,7 +20,7 @@ from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from synth.types import Message, Sampling, seed_for
-from tasks.serving import local
+from tasks.core import local
 from tasks.serving.refusal import Refused, error, refusals
 from tasks.serving.conversations import Conversations, Piece, Request, Token, scored
 

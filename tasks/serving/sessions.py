@@ -41,7 +41,7 @@ from synth.types import Problem
 from tasks.serving import shapes
 from tasks.serving.shapes import Asking, ChatMessage, Reply
 from tasks.core.errors import UserError
-from tasks.serving import local
+from tasks.core import local
 from tasks.serving.refusal import Refused, error, refusals
 from training.env.program import Asked, Ended, Program
 from training.types import Segment

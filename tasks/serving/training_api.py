@@ -29,7 +29,7 @@ from torch import Tensor, nn
 
 from synth.types import Sampling, seed_for
 from tasks.core.errors import UserError
-from tasks.serving import local
+from tasks.core import local
 from tasks.serving.api import told
 from tasks.serving.refusal import Refused, refusals
 from tasks.serving.tinker import PREFIX, PROTOCOL_BUFFER, SDK_ALONE, Wire

@@ -1,4 +1,4 @@
-"""MLflow's pages over a project's own store, on the loopback address, behind the guard of tasks/serving/local.py.
+"""MLflow's pages over a project's own store, on the loopback address, behind the guard of tasks/core/local.py.
 
 By itself MLflow's server answers pages of every port of this machine and names of private networks, and knows no users;
 its assistant runs commands. Here it wants the token of .espalier/mlflow.token, and runs no jobs.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from tasks.serving import local
+from tasks.core import local
 from tasks.tracking import observe
 
 TOKEN = ".espalier/mlflow.token"

@@ -8,7 +8,7 @@ from fastapi.testclient import TestClient
 from synth.search.index import Page, build_index
 from tasks.knowledge.recording import replay
 from tasks.knowledge.service import MAX_BODY, service
-from tests.tasks.serving.test_local_service import served
+from tests.tasks.core.test_local_service import served
 
 INDEX = build_index(
     [

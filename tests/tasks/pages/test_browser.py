@@ -17,7 +17,7 @@ from sealed import seal
 from tests.tasks.tracking.test_observe import stage, write_episodes
 
 from tasks.core.paths import CODE
-from tasks.serving import local
+from tasks.core import local
 from tasks.tracking import observe, spool, ui
 
 pytestmark = [

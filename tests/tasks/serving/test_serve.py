@@ -24,7 +24,7 @@ from synth.knowledge.kb import Passage
 from synth.types import Message, Problem, Sampling
 from tasks.pages.cards import SERVED_SNIPPET
 from tasks.results.chat import Chat
-from tasks.serving import local
+from tasks.core import local
 from tasks.serving.api import Served, guarded
 from tasks.storage import tables
 from tasks.serving.conversations import CHUNK, Conversations, Request, Writer, scored

@@ -17,7 +17,7 @@ import torch
 import uvicorn
 
 from flows import cli
-from tasks.serving import local
+from tasks.core import local
 from tasks.serving.training_api import SNAPSHOTS, Trainer, guarded
 from tasks.serving.training_client import (
     AdamParams,

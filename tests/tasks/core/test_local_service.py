@@ -13,7 +13,7 @@ import foreign
 import pytest
 import uvicorn
 
-from tasks.serving import local
+from tasks.core import local
 
 BODY = 20_000
 
@@ -37,7 +37,7 @@ async def echo(scope, receive, send):
 
 @contextmanager
 def served(app, **options):
-    """The port of an application that `tasks.serving.local` serves in a thread."""
+    """The port of an application that `tasks.core.local` serves in a thread."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     made = local.config(app, port=port, lifespan="off")
