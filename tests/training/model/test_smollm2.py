@@ -14,6 +14,7 @@ from training.model.attention import NAME, PackedRows
 from training.model.model import head_weight, hidden_states, load_model, own_hidden
 from training.model.native import layers as native
 from training.model.native.build import library
+from training.model.native.cached import CachedLayers
 from training.model.render import Renderer
 from training.rollout.torch_sampler import TorchSampler
 
@@ -38,6 +39,7 @@ def test_compiled_layers_are_as_near_to_float64_as_transformers(dtype):
     ids = torch.tensor(Renderer(tokenizer).prompt([Message(role="user", content=TEXT)]))
     position, rows = torch.arange(len(ids)), PackedRows([len(ids)])
     assert native.of(model) is not None, "a model of 135 million parameters takes the compiled layers"
+    assert CachedLayers.of(model) is not None, "and its sampler does"
     with torch.no_grad():
         exact = nn.Module.double(copy.deepcopy(model))
         want = torch.log_softmax(own_hidden(exact, ids, position, rows) @ head_weight(exact).T, -1)

@@ -22,7 +22,7 @@ from training.model.attention import PackedRows
 from training.model.kv_cache import CachedRows
 from training.model.model import hidden_states
 from training.model.native import layers
-from training.model.native.layers import Kernels, Layers, body, in_float32
+from training.model.native.layers import NEAR, Kernels, Layers, body, in_float32
 
 
 @dataclass(kw_only=True)
@@ -121,7 +121,7 @@ class CachedLayers:
         for part in (ids[None, :6], ids[None, 6:]):
             states.append(self(part, cache.begin(part.shape[1]), cache)[0])
             cache.advance()
-        return torch.allclose(torch.cat(states), want, atol=1e-4 * float(want.abs().max()), rtol=0)
+        return torch.allclose(torch.cat(states), want, atol=NEAR * float(want.abs().max()), rtol=0)
 
     def __call__(self, ids: Tensor, position: Tensor, cache: CachedRows) -> Tensor:
         (rows, n), (h, g, d) = ids.shape, self.compiled.sizes
