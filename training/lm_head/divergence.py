@@ -27,7 +27,6 @@ from training.lm_head.logprob import (
     Head,
     Sums,
     as_operand,
-    blocks,
     check_ids,
     dense_logits,
     in_cache,
@@ -36,6 +35,7 @@ from training.lm_head.logprob import (
     operand,
     shift,
 )
+from training.model.products import blocks
 
 Kind = Literal["forward", "reverse", "jensen_shannon", "skewed_forward", "skewed_reverse"]
 Teacher = tuple[Tensor, Head]  # hidden states [N, d'] before the same targets, and the head that reads them

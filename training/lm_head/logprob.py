@@ -26,6 +26,7 @@ import torch
 from torch import Tensor
 
 from training.model import products
+from training.model.products import blocks
 
 _FLOOR = -1e4  # exp(-1e4) is 0 in every float type
 _CACHED = 1 << 18  # elements of a block of rows whose passes follow each other while it lies in the processor's cache
@@ -318,11 +319,6 @@ def _empty(name: str, hidden: Tensor, wanted: Asked) -> Tensor:
     elif name in ("top_logp", "top_ids"):
         width = (wanted.top_k,)
     return hidden.new_zeros((0, *width), dtype=torch.long if name == "top_ids" else torch.float32)
-
-
-def blocks(n: int, size: int) -> Iterator[slice]:
-    """Slices of `size` rows that cover n."""
-    return (slice(lo, min(lo + size, n)) for lo in range(0, n, size))
 
 
 def operand(head: Head) -> Tensor:

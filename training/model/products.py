@@ -18,7 +18,7 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import torch
@@ -82,6 +82,11 @@ def ways(x: Tensor) -> list[Callable[[Tensor, Tensor], Tensor]]:
     """All ways to a product of matrices of this type on this device."""
     plain = x.is_cpu and x.dtype == torch.float32 and torch.backends.mkldnn.is_available()
     return [torch.mm, _by_onednn] if plain else [torch.mm]
+
+
+def blocks(n: int, size: int) -> Iterator[slice]:
+    """Slices of `size` rows that cover n."""
+    return (slice(lo, min(lo + size, n)) for lo in range(0, n, size))
 
 
 def _half(x: Tensor) -> Tensor:

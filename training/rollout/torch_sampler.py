@@ -28,7 +28,6 @@ import torch
 from torch import Tensor, nn
 
 from synth.types import Sampling
-from training.lm_head.logprob import blocks
 from training.model import lora, products
 from training.model.router import replay_of
 from training.model.kv_cache import CachedRows
@@ -36,6 +35,7 @@ from training.model.model import head_weight, hidden_states
 from training.model.native.cached import CachedLayers
 from training.model.native.decode import Drawn, TurnDecoder
 from training.model.native.layers import usable
+from training.model.products import blocks
 from training.model.render import Renderer
 from training.model.residual import Edit, edited
 from training.rollout.ending import ChoiceTree, Ending
