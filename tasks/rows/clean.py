@@ -114,11 +114,7 @@ def clean_rows(
         )
     to_ask = [p for p in kept if last(p) == "ask"]
     kept = [p for p in kept if last(p) != "ask"]
-    decisions = [
-        (d.step, d.action, d.reason.partition(":")[0].partition(" (")[0])
-        for p in [*kept, *removed, *to_ask]
-        for d in p.decisions
-    ]
+    decisions = Counter((d.step, d.action, d.reason) for p in [*kept, *removed, *to_ask] for d in p.decisions)
     card = {
         "source": reader.name,
         "recipe": recipe or DEFAULT,
@@ -269,11 +265,11 @@ def _alone(pair: PreferencePair) -> PreferencePair:
     return PreferencePair(**{**vars(pair), "columns": columns})
 
 
-def _counted(decisions: Sequence[tuple[str, str, str]]) -> dict[str, dict[str, int]]:
-    """step -> "action: reason" -> number."""
+def _counted(decisions: Counter[tuple[str, str, str]]) -> dict[str, dict[str, int]]:
+    """step -> "action: reason" -> number; of reasons, what stands before the details of one pair."""
     out: dict[str, Counter[str]] = {}
-    for step, action, reason in decisions:
-        out.setdefault(step, Counter())[f"{action}: {reason}"] += 1
+    for (step, action, reason), n in decisions.items():
+        out.setdefault(step, Counter())[f"{action}: {reason.partition(':')[0].partition(' (')[0]}"] += n
     return {step: dict(sorted(c.items())) for step, c in out.items()}
 
 

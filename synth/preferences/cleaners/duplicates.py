@@ -16,6 +16,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 import numpy as np
 
@@ -140,6 +141,7 @@ class _Index:
         self.leads: list[list[int]] = [[] for _ in items]  # item -> the keys that it shares with others
         for k, i in zip(lead, owner, strict=True):
             self.leads[i].append(k)
+        self.led = lru_cache(2)(lambda item: set(self.leads[item]))  # one pair is compared with many: its sets are kept
         self.rows: list[list[int]] = [[] for _ in range(int((size > 1).sum()))]  # key -> items that were added
         self.load = [0] * len(self.rows)  # key -> pairs that were
         self.pairs: list[list[int]] = [[] for _ in items]
@@ -148,7 +150,7 @@ class _Index:
         """The similarity of two items; 0 for those that share no rare gram, whose similarity is below the threshold."""
         if a == b:
             return 1.0
-        if set(self.leads[a]).isdisjoint(self.leads[b]):
+        if self.led(a).isdisjoint(self.leads[b]):
             return 0.0
         return jaccard(self.grams[a], self.grams[b])
 
@@ -215,11 +217,17 @@ def _similarity(answers: _Index, prompts: _Index, i: int, j: int, threshold: flo
     """(least similarity of two pairs side by side, the same with the sides of j swapped), as far as they reach the
     threshold: else some number below it. The pairs hold the same numbers."""
     (c, r), (d, s) = answers.sides[i], answers.sides[j]
-    same, crossed = min(answers.alike(c, d), answers.alike(r, s)), min(answers.alike(c, s), answers.alike(r, d))
+    same, crossed = _least(answers, (c, d), (r, s), threshold), _least(answers, (c, s), (r, d), threshold)
     if max(same, crossed) < threshold:
         return 0.0, 0.0
     prompt = prompts.alike(prompts.sides[i][0], prompts.sides[j][0])
     return min(prompt, same), min(prompt, crossed)
+
+
+def _least(index: _Index, one: tuple[int, int], other: tuple[int, int], threshold: float) -> float:
+    """The lesser similarity of two pairs of items; the second is not looked at where the first is below the threshold."""
+    first = index.alike(*one)
+    return first if first < threshold else min(first, index.alike(*other))
 
 
 def _meeting(a: _Index, b: _Index, i: int) -> list[int]:
