@@ -18,7 +18,13 @@ ASKED = 2.0  # seconds between two looks at a run
 
 @flow(name="elsewhere", flow_run_name="{name}")
 def elsewhere(name: str, env: dict[str, str], limit: float | None = None) -> State:
-    """Bring one stage up to date here; the message of the state says how, or what failed."""
+    """Bring one stage up to date here; the message of the state says how, or what failed.
+
+    Args:
+        name: the stage
+        env: variables of the environment that the run which asks has set for its stages
+        limit: seconds after which the stage is ended
+    """
     try:
         return Completed(message=dvc.stage(name, project(), env, get_run_logger().info, limit))
     except StageError as e:

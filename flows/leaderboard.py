@@ -19,7 +19,11 @@ from tasks.schedule import server
 
 @flow(name="leaderboard", flow_run_name=named)
 def leaderboard(minutes: Annotated[float, Field(gt=0)] = 60.0) -> State:
-    """`make leaderboard` for so many minutes, in a process group that ends with this run."""
+    """`make leaderboard` for so many minutes, in a process group that ends with this run.
+
+    Args:
+        minutes: how long it runs; what is not done then is gone on with the next time
+    """
     root = project()
     if not (root / "benchmarks" / "leaderboard.py").exists():
         raise UserError(f"{root} has no benchmarks/leaderboard.py: the leaderboard runs in a checkout of Espalier")

@@ -60,15 +60,16 @@ def pipeline(
 ) -> State:
     """Reproduce what has changed, keep it as an experiment, promote the model.
 
-    recipe, settings   for this run only, as `espalier run --recipe NAME --set STAGE.KNOB=VALUE`; params.yaml is put
-                       back afterwards
-    promote            compare the model with the champion at the end, where anything ran
-    stage_minutes      a stage that takes longer is ended with all its processes
-    retry_seconds      waits before a stage is tried again after a transient failure; their number is the number of
-                       retries
-    pools              work pools whose workers run stages: {gpu: gpu-1, cpu: cpu} by where a stage's models are (its
-                       `device`), or by its name; what is not named runs here
-    pool_minutes       how long a stage waits for a worker of its pool
+    Args:
+        recipe: the method, for this run only, as `espalier run --recipe NAME`; params.yaml is put back afterwards
+        settings: values for this run only, STAGE.KNOB=VALUE each, e.g. rl.steps=50
+        promote: compare the model with the champion at the end, where anything ran
+        stage_minutes: a stage that takes longer is ended with all its processes
+        retry_seconds: waits before a stage is tried again after a transient failure; their number is the number of
+            retries
+        pools: work pools whose workers run stages: {gpu: gpu-1, cpu: cpu} by where a stage's models are (its
+            `device`), or by its name; what is not named runs here
+        pool_minutes: how long a stage waits for a worker of its pool
     """
     root = project()
     if odd := sorted((pools or {}).keys() - {"cpu", "gpu", *graph(root)}):

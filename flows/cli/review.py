@@ -60,10 +60,8 @@ def review(args: argparse.Namespace) -> int:
         terminal(sitting)
     print("\n".join(sitting.summary()))
     print(
-        f"Decisions: {args.to}. To use them: `set: {{clean: {{reviews: {args.to}}}}}` in params.yaml, and a cleaner that reads anchors,"
-    )
-    print(
-        "`verified` or `annotators`, or a policy, among clean.cleaners; of a file: `espalier clean FILE --reviews FILE`."
+        f"Decisions: {args.to}. To use them: `espalier clean FILE --reviews {args.to}`, or, in a pipeline, `clean: {{reviews: {args.to}}}` "
+        "below `set` in params.yaml."
     )
     return 0
 

@@ -58,6 +58,12 @@ with torch.no_grad():
     logp = torch.log_softmax(model(**ids).logits[0, -1], -1)[word]
 print(float(logp - torch.log(-torch.expm1(logp))))  # the reward: log-odds of the word
 """
+FOLDER_SNIPPET = """from datasets import load_dataset
+
+rows = load_dataset("{path}", "{first}", split="train")
+print(rows.num_rows, rows[0])
+"""
+MAIN = ("cleaned", "problems", "demonstrations", "pairs", "facts")  # the table of a folder that is meant without a name
 DATA_SNIPPET = """from datasets import load_dataset
 
 rows = load_dataset("parquet", data_files="{path}", split="train")
@@ -217,6 +223,26 @@ def data_card(name: str, files: Mapping[str, str], facts: Mapping[str, Any]) -> 
         "Splits are decided by the hash of each root, so no root lies in two of them.",
         "## Use\n\n```python\n" + DATA_SNIPPET.format(path=next(iter(files.values()))) + "```",
     ]
+    return "\n\n".join(lines) + "\n"
+
+
+def folder_card(name: str, files: Mapping[str, int], told: str, path: str) -> str:
+    """README.md of a folder of tables, by which `datasets.load_dataset(folder, table)` and the Hub's viewer read it. files:
+    file -> its rows; those without rows have no types to be read by, and are named without being a table to load. told: a
+    sentence on where they come from; path: what the snippet opens."""
+    tables = {f.partition(".")[0]: f for f, n in files.items() if n}
+    first = next((t for t in MAIN if t in tables), next(iter(tables), ""))
+    configs = [
+        {"config_name": t, "data_files": f, **({"default": True} if t == first else {})} for t, f in tables.items()
+    ]
+    lines = [
+        _front({"tags": ["espalier"], **({"configs": configs} if configs else {})}),
+        f"# {name}",
+        told,
+        _table(["file", "rows"], [[f, f"{n:,}"] for f, n in files.items()]),
+    ]
+    if first:
+        lines.append("## Use\n\n```python\n" + FOLDER_SNIPPET.format(path=path, first=first) + "```")
     return "\n\n".join(lines) + "\n"
 
 

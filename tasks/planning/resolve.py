@@ -52,6 +52,7 @@ ENV = "env"  # the kind of pieces that may tell a model what is wanted of it
 # the stage that learns from them means the same.
 DOORS = {"sft": "demonstrations", "rl": "problems", "prefer": "preferences", "reward": "preferences"}
 DOOR_KNOBS = ("files", "mix", "protect")
+OWN_PAIRS = "preference-cleaning"  # the recipe by which pairs of the user's own are judged
 # Knobs that there were -> the field of a nested one that they are now: both names together would drift apart, so the old
 # one is refused with the new one.
 MOVED = {
@@ -236,6 +237,7 @@ def resolve(params: Mapping[str, Any]) -> tuple[dict[str, Resolved], dict[str, A
                 reader.touched.add(kind)
                 given.add((name, knob))
     _own_problems(stages, given)
+    _own_pairs(stages, given)
     where = f"profile {params['profile']}: instructions"
     general = _section(profile.get("instructions"), where)
     _instruct(stages, params["instructions"], "params.yaml: instructions")
@@ -292,6 +294,18 @@ def _own_problems(stages: Mapping[str, Resolved], given: Collection[tuple[str, s
         for knob, value in played.items():
             if ("rl", knob) not in given and knob in stages["rl"].knobs:
                 stages["rl"].params[knob] = value
+
+
+def _own_pairs(stages: Mapping[str, Resolved], given: Collection[tuple[str, str]]) -> None:
+    """Pairs of the user's own, and what a person has decided about pairs, are judged as `espalier clean` judges them: what
+    is doubtful is asked about, and a decision stands; unless params.yaml or the recipe says what judges them."""
+    if "clean" not in stages or given & {("clean", "cleaners"), ("clean", "policy")}:
+        return
+    clean, made = stages["clean"], stages.get("preferences")
+    if clean.params.get("reviews") or (made and made.params.get("files")):
+        for layer in recipe_layers(OWN_PAIRS):
+            for knob, value in layer.stages["clean"].items():
+                _apply(stages, clean, knob, value, f"{layer.where}.clean.{knob}")
 
 
 def _defaults(stage: Resolved) -> None:

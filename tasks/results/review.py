@@ -59,8 +59,11 @@ class Review:
     def __init__(self, path: Path, to: Path, *, sample: int | None = None, reviewer: str = "") -> None:
         self.to, self.reviewer = to, reviewer or getpass.getuser()
         pairs = read(path)
+        asked = [p for p in pairs if p.decisions and p.decisions[-1].action == "ask"]
+        # what a cleaner asked about was not drawn at random, and says nothing of how many other labels are wrong
+        self.drawn = "asked" if sample is None or len(asked) == len(pairs) else "sample"
         if sample is None:
-            pairs = [p for p in pairs if p.decisions and p.decisions[-1].action == "ask"]
+            pairs = asked
             if not pairs:
                 raise UserError(
                     f"no cleaner asks about a pair of {path}: look at some of all with --sample 50 (0: every pair)"
@@ -91,6 +94,7 @@ class Review:
                 "content": content(shown.pair),
                 "label": shown.label(verdict),
                 "verdict": verdict,
+                "drawn": self.drawn,
                 "swapped": shown.swapped,
                 "seconds": seconds,
                 "reviewer": self.reviewer,

@@ -5,6 +5,7 @@ with its reasons.
     flipped.jsonl      those of them whose sides were swapped, as they were before
     removed.jsonl, asked.jsonl      not to train on; a person's decision is worth most on the second
     quarantine.jsonl   rows that are no pairs, with reason and evidence
+    README.md                       what `datasets.load_dataset` reads of them
     card.json, index.html           counts, estimated noise with its interval, length, reasons; the same as a page with
                                     plots
 
@@ -33,17 +34,17 @@ from synth.preferences.imported import Reader
 from synth.types import Message, PreferencePair, Quarantined
 from tasks.core.errors import UserError
 from tasks.pages import page, plots
+from tasks.pages.cards import folder_card
 from tasks.pages.render import Macros
 from tasks.rows.files import rows, texts_of
 from tasks.planning.pieces import bind, bind_all
-from tasks.planning.resolve import check_params, resolve
+from tasks.planning.resolve import OWN_PAIRS, check_params, resolve
 from tasks.runtime.progress import Progress
 from tasks.storage import tables
 from tasks.storage.reviews import anchored
 
 HTML = Macros("cleaning.html")
 COMPUTED = {"out_of_fold", "out_of_fold_blind"}
-DEFAULT = "preference-cleaning"
 MORE = (
     "annotators",
     "poisoning",
@@ -89,7 +90,7 @@ def clean_rows(
         raise UserError(f"{reader.name} has no pair to clean: {why}; fix the file, or name its columns with --columns")
     if reviews is not None:
         pairs, reviewed = anchored(reviews, pairs)
-    params = bind_all(*_settings(recipe or DEFAULT))
+    params = bind_all(*_settings(recipe or OWN_PAIRS))
     cleaners, left_out = _possible(params["cleaners"], pairs, recipe, bool(protect))
     folds, notes = params["folds"], []
     if len({group_of(p) for p in pairs}) < folds:
@@ -117,7 +118,7 @@ def clean_rows(
     decisions = Counter((d.step, d.action, d.reason) for p in [*kept, *removed, *to_ask] for d in p.decisions)
     card = {
         "source": reader.name,
-        "recipe": recipe or DEFAULT,
+        "recipe": recipe or OWN_PAIRS,
         "pairs": {"read": len(pairs), "cleaned": len(kept), "removed": len(removed), "asked": len(to_ask)},
         "flipped": sum(map(is_flipped, kept)),
         "quarantined": tables.counts(quarantined),
@@ -164,8 +165,9 @@ def write(cleaned: Cleaned, out: Path) -> None:
         zip(FILES, (cleaned.pairs, before, cleaned.removed, cleaned.asked, cleaned.quarantined), strict=True)
     )
     digests, encode = {}, json.JSONEncoder(ensure_ascii=False).encode
+    plain = all(is_plain(p) for values in written.values() for p in values if isinstance(p, PreferencePair))
     for name, values in written.items():
-        lines = [encode({"id": v.id, **as_row(v)} if isinstance(v, PreferencePair) else vars(v)) for v in values]
+        lines = [encode({"id": v.id, **as_row(v, plain)} if isinstance(v, PreferencePair) else vars(v)) for v in values]
         data = "".join(line + "\n" for line in lines).encode()
         (out / f"{name}.jsonl").write_bytes(data)
         digests[f"{name}.jsonl"] = hashlib.sha256(data).hexdigest()
@@ -174,6 +176,9 @@ def write(cleaned: Cleaned, out: Path) -> None:
         json.dumps(card, indent=1, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8"
     )
     (out / "index.html").write_text(html(cleaned), encoding="utf-8")
+    told = f"{cleaned.card['source']}, cleaned by `espalier clean`, recipe {cleaned.card['recipe']}: index.html has the reasons."
+    count = {f"{name}.jsonl": len(values) for name, values in written.items()}
+    (out / "README.md").write_text(folder_card(out.name, count, told, str(out)), encoding="utf-8")
 
 
 def last(pair: PreferencePair) -> str:
@@ -191,10 +196,13 @@ def weight(pair: PreferencePair) -> float:
     return next((d.score for d in reversed(pair.decisions) if d.action == "weight"), 1.0)
 
 
-def as_row(pair: PreferencePair) -> dict[str, Any]:
-    """A row that trainers read: texts where the prompt is one question, else conversations; with weight and reasons
-    beside."""
-    plain = [m.role for m in pair.prompt] == ["user"]
+def is_plain(pair: PreferencePair) -> bool:
+    return [m.role for m in pair.prompt] == ["user"]
+
+
+def as_row(pair: PreferencePair, plain: bool) -> dict[str, Any]:
+    """A row that trainers read, with weight and reasons beside: texts where every prompt of the file is one question
+    (`plain`), else conversations, since a column has one type."""
     side: Callable[[str], Any] = (
         (lambda text: text) if plain else (lambda text: [{"role": "assistant", "content": text}])
     )

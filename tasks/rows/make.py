@@ -19,7 +19,7 @@ from synth.preferences.imported import Row, messages_of
 from synth.preferences.making import once
 from synth.types import Generate, Message, PreferencePair, Problem, Quarantined, Sampling, split_of
 from tasks.core.errors import UserError
-from tasks.rows.clean import as_row
+from tasks.rows.clean import as_row, is_plain
 from tasks.rows.files import rows
 from tasks.planning.pieces import bind_all
 from tasks.planning.resolve import check_params, resolve
@@ -138,11 +138,13 @@ def _aside(place: str, reason: str, evidence: str) -> Quarantined:
 def write(outcome: Made, out: Path) -> None:
     """The files of the module's docstring."""
     out.mkdir(parents=True, exist_ok=True)
+    plain = all(map(is_plain, outcome.pairs))
     for name, lines in (
         (
             "pairs",
             [
-                {k: v for k, v in as_row(p).items() if k not in ("weight", "reasons")} | {"columns": dict(p.columns)}
+                {k: v for k, v in as_row(p, plain).items() if k not in ("weight", "reasons")}
+                | {"columns": dict(p.columns)}
                 for p in outcome.pairs
             ],
         ),

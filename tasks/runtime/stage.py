@@ -26,6 +26,7 @@ from typing import Any
 from synth.types import digest
 from tasks.core.errors import UserError
 from tasks.core.config import read_yaml
+from tasks.pages import cards
 from tasks.runtime.progress import Progress
 from tasks.storage import commit, faults, state
 from tasks.storage.faults import fault
@@ -267,11 +268,23 @@ class Stage:
             yield self
             if not any(self.out.iterdir()):
                 raise AssertionError(f"the stage {self.name} ended without writing anything into stage.out")
+            self._readable()
             self._record(time.monotonic() - begin)
             fault("stage.end")
             commit.place(self.out, self.target)
             fault("stage.placed")
             shutil.rmtree(self.work)
+
+    def _readable(self) -> None:
+        """README.md beside the tables, so that `datasets.load_dataset` and the Hub's viewer read the folder as it is."""
+        if tables := sorted(self.out.glob("*.parquet")):
+            from pyarrow.parquet import read_metadata
+
+            rows = {p.name: read_metadata(p).num_rows for p in tables}
+            told = f"Made by Espalier's stage `{self.name}`, recipe {self.recipe or 'none'}, seed {self.seed}; card.json has the counts."
+            path = str(self.target.relative_to(self.root))
+            text = cards.folder_card(self.name, rows, told, path)
+            (self.out / "README.md").write_text(text, encoding="utf-8")
 
     def _record(self, seconds: float) -> None:
         unit = 1 if sys.platform == "darwin" else 1024  # bytes there, KiB on Linux

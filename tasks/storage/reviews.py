@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -49,18 +49,18 @@ def content(pair: PreferencePair) -> str:
 
 
 def anchored(path: Path, pairs: Sequence[PreferencePair]) -> tuple[list[PreferencePair], int]:
-    """The pairs, those that a person decided about with the column `anchor`, and their number. A decision is found by
-    the id of its pair, or by its content: the same file cleaned by a command and by a pipeline gives other ids."""
+    """The pairs, those that a person decided about with the column `anchor` (and `anchor_asked` where a cleaner had
+    asked), and their number. A decision is found by the id of its pair, or by its content: the same file cleaned by a
+    command and by a pipeline gives other ids."""
     decided = {i: d for i, d in decisions(path).items() if d["label"] in (1, -1)}
-    known = {d["content"]: d["label"] for d in decided.values() if "content" in d} | {
-        i: d["label"] for i, d in decided.items()
-    }
-    labels = [known.get(p.id, known.get(content(p), 0)) for p in pairs]
-    out = [
-        replace(p, columns={**p.columns, "anchor": label}) if label else p
-        for p, label in zip(pairs, labels, strict=True)
-    ]
-    return out, sum(map(bool, labels))
+    known = {d["content"]: d for d in decided.values() if "content" in d} | decided
+    mine = [known.get(p.id) or known.get(content(p)) for p in pairs]
+    out = [replace(p, columns={**p.columns, **_anchor(d)}) if d else p for p, d in zip(pairs, mine, strict=True)]
+    return out, sum(map(bool, mine))
+
+
+def _anchor(decision: Mapping[str, Any]) -> dict[str, Any]:
+    return {"anchor": decision["label"], **({"anchor_asked": True} if decision.get("drawn") == "asked" else {})}
 
 
 def read(path: Path) -> list[PreferencePair]:

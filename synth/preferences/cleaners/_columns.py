@@ -9,6 +9,7 @@
     out_of_fold_blind   the same by a model that is blind to length and style
     overlap      the greatest share of the pair's n-grams in a protected text
     anchor       1 = the label is proven right, -1 = proven wrong; a pair with a verified margin is an anchor without it
+    anchor_asked     true where the label was proven because a cleaner asked about it: it says nothing of the others
     tags         [tag, ...] of the prompt
     features     {name: [of the chosen side, of the rejected side]}
     group, annotator   whose siblings a pair is, who labelled it
@@ -92,6 +93,12 @@ def anchor(pair: PreferencePair) -> int:
     if not isinstance(value, int | float) or (isinstance(value, float) and math.isnan(value)):
         raise refusal(pair, "anchor", "1, -1 or 0")
     return (value > 0) - (value < 0)
+
+
+def drawn_anchor(pair: PreferencePair) -> int:
+    """The anchor of a pair that was drawn at random, which alone tells how many labels are wrong; 0 of one that a cleaner
+    asked about, for those are the doubtful ones."""
+    return 0 if pair.columns.get("anchor_asked") else anchor(pair)
 
 
 def refusal(pair: PreferencePair, column: str, wanted: str) -> ValueError:

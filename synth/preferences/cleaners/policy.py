@@ -19,8 +19,8 @@ the log-loss on them; without, T_s = 1, and p is as good as the detectors' own c
     weighted   by 1 - p else, where any detector spoke; 1 where the label is proven right
 
 With `rate: estimated` the probability that is told, and that weighs, begins at the share of wrong labels e of this very
-file: that among the anchors where there are enough, else that of the confident joint (`confident_learning`) of 30 pairs or
-more, within [0.01, 0.49], else the prior. A model of the labels that sees nothing in a pair says 1/2 of either side, and so
+file: that among the anchors that were drawn at random where there are enough (those that a cleaner asked about are the
+doubtful ones), else that of the confident joint (`confident_learning`) of 30 pairs or more, within [0.01, 0.49], else the prior. A model of the labels that sees nothing in a pair says 1/2 of either side, and so
 the label is wrong with probability e, not 1/2:
 
     p      log-odds(e) + log-odds of the mean 1 - score of the models of the labels
@@ -39,7 +39,7 @@ from typing import Literal
 
 import numpy as np
 
-from synth.preferences.cleaners._columns import anchor
+from synth.preferences.cleaners._columns import anchor, drawn_anchor
 from synth.preferences.cleaners.confident_learning import noise_rate_of_pairs
 from synth.types import Decision, PreferencePair
 
@@ -93,7 +93,8 @@ def policy(
     enough = len(proven) >= least and len({wrong for _, wrong in proven}) == 2
     heat = {s: _temperature(s, proven, prior) for s in sorted(set(SOURCES.values()))} if enough else {}
     threshold = _threshold(proven, heat, prior, cost) if enough else 0.6
-    share = _rate(pairs, proven if enough else [], prior) if rate == "estimated" else None
+    drawn = [k < 0 for k in map(drawn_anchor, pairs) if k]
+    share = _rate(pairs, drawn if len(drawn) >= least else [], prior) if rate == "estimated" else None
     doubted: Literal["ask", "remove"] = "remove" if enough or not cautious else "ask"
     return [
         _decision(
@@ -110,11 +111,11 @@ def policy(
     ]
 
 
-def _rate(pairs: Sequence[PreferencePair], proven: Sequence[tuple[Mapping[str, float], bool]], prior: float) -> float:
-    """The share of wrong labels: among the proven ones, else of the confident joint, else the prior."""
+def _rate(pairs: Sequence[PreferencePair], wrong: Sequence[bool], prior: float) -> float:
+    """The share of wrong labels: among those that were drawn and proven, else of the confident joint, else the prior."""
     scores = [d.score for p in pairs for d in p.decisions if d.step == "confident_learning"]
-    if proven:
-        rate = sum(wrong for _, wrong in proven) / len(proven)
+    if wrong:
+        rate = sum(wrong) / len(wrong)
     elif len(scores) >= LEAST:
         rate = noise_rate_of_pairs(np.array(scores))
     else:

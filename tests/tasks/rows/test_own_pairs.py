@@ -25,7 +25,7 @@ BROKEN = ['{"prompt": "x"', json.dumps({"prompt": "x", "chosen": "same", "reject
 
 def run(root, function, **params):
     stage = Stage(function.__name__, plan={"params": params, "seed": 7}, root=root)
-    pieces = {"cleaners": "cleaner"} if "cleaners" in params else {}
+    pieces = dict.fromkeys(params.keys() & {"cleaners", "policy"}, "cleaner")
     with stage.running():
         function(stage, **bind_all(pieces, params))
     return json.loads((stage.target / "card.json").read_text())
@@ -147,3 +147,52 @@ def test_mistakes_are_sentences(root, files, sentence):
 
 def test_a_name_of_the_hub_is_no_file():
     assert entries("sft", ["owner/name"])[0].name == "name"
+
+
+def test_without_a_word_pairs_of_ones_own_are_judged_with_caution(tmp_path):
+    """A label is never removed because a model of the labels doubts it: it is asked about, as `espalier clean` does."""
+    from pathlib import Path
+
+    from tasks.planning.resolve import check_params, resolve
+
+    def judges(recipe="", **settings):
+        stage = resolve(check_params({"recipe": recipe, "set": settings}, Path("params.yaml")))[0]["clean"]
+        return [c["piece"] for c in stage.params["cleaners"]], (stage.params["policy"] or {}).get("cautious")
+
+    usual, own = judges(), judges(preferences={"files": ["data/pairs.jsonl"]})
+    assert usual == (["duplicates", "confident_learning"], None)
+    assert own[1] is True and {"duplicates", "verified", "confident_learning"} < set(own[0])
+    assert judges(clean={"reviews": "data/reviews.jsonl"}) == own == judges(prefer={"files": ["data/pairs.jsonl"]})
+    chosen = {"files": ["data/pairs.jsonl"]}
+    assert judges(preferences=chosen, clean={"cleaners": [{"piece": "duplicates"}]}) == (["duplicates"], None)
+    assert judges("rpo-em", preferences=chosen)[0] == ["duplicates", "rpo_em"], "a recipe that cleans is asked for"
+
+
+def test_decisions_of_a_person_count_in_the_stage(root, capsys):
+    """What the cleaners doubt is kept and said; what a person calls wrong is turned, what they call right is kept."""
+    from pathlib import Path
+
+    from tasks.planning.resolve import check_params, resolve
+    from tasks.results.review import Review
+
+    said = [{**r, **{side: f"{r['prompt'][8:-1]} is{r[side][5:]}" for side in ("chosen", "rejected")}} for r in ROWS]
+    rows = [{**r, "chosen": r["rejected"], "rejected": r["chosen"]} if i % 4 == 3 else r for i, r in enumerate(said)]
+    (root / "data/pairs.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
+    run(root, preferences, files=["data/pairs.jsonl"])
+    params = {"set": {"preferences": {"files": ["data/pairs.jsonl"]}}}
+    settings = resolve(check_params(params, Path("params.yaml")))[0]["clean"].params
+    knobs = {name: settings[name] for name in ("cleaners", "policy")}
+    card = run(root, clean, **knobs)
+    assert card["asked"] > 10 and card["quarantined"] == {}
+    assert f"{card['asked']} of those that are kept are doubtful: `espalier review" in capsys.readouterr().err
+    sitting = Review(root / "artifacts/clean/pairs.parquet", root / "data/reviews.jsonl")
+    decided = {p.id for p in sitting.pairs}
+    while (shown := sitting.next()) is not None:  # each says a wrong sum
+        sitting.decide(shown, "first" if shown.swapped else "second")
+    card = run(root, clean, reviews="data/reviews.jsonl", **knobs)
+    assert card["reviewed"] == card["actions"]["policy: flip"] == len(decided) and not card["asked"]
+    turned = [
+        p for p in read(root, "clean", "pairs", PreferencePair) if p.decisions and p.decisions[-1].action == "flip"
+    ]
+    assert {p.id for p in turned} == decided
+    assert card["noise_interval"]["method"] == "confident joint", "doubtful pairs do not tell how many labels are wrong"

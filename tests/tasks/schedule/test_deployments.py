@@ -28,6 +28,16 @@ def test_the_project_s_own():
     )
 
 
+def test_prefect_s_form_says_what_each_parameter_is():
+    from prefect.utilities.callables import parameter_schema
+
+    from flows.elsewhere import elsewhere
+
+    for flow in (*(e["flow"] for e in deployments.read(CODE)), elsewhere):
+        for name, field in parameter_schema(flow.fn).properties.items():
+            assert field.get("description") and ("type" in field or "anyOf" in field), (flow.name, name)
+
+
 def test_the_leaderboard_runs_for_the_minutes_it_is_given(tmp_path, monkeypatch):
     """Its command, what it says last as the run's message, a sentence where it fails; without a server: the flow's own
     function."""
