@@ -299,7 +299,7 @@ def _own_problems(stages: Mapping[str, Resolved], given: Collection[tuple[str, s
 def _own_pairs(stages: Mapping[str, Resolved], given: Collection[tuple[str, str]]) -> None:
     """Pairs of the user's own, and what a person has decided about pairs, are judged as `espalier clean` judges them: what
     is doubtful is asked about, and a decision stands; unless params.yaml or the recipe says what judges them."""
-    if "clean" not in stages or given & {("clean", "cleaners"), ("clean", "policy")}:
+    if "clean" not in stages or ("clean", "cleaners") in given or ("clean", "policy") in given:
         return
     clean, made = stages["clean"], stages.get("preferences")
     if clean.params.get("reviews") or (made and made.params.get("files")):
