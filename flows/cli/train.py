@@ -63,6 +63,10 @@ def train(args: argparse.Namespace) -> int:
     if fresh:
         root = Path.cwd()
     else:
+        if (root / "dvc.yaml").exists():
+            raise UserError(
+                f"{root} is a project already: `cd {root} && espalier run` goes on with it, `--out DIR` makes another"
+            )
         created = not root.exists()
         init.make(root)
     where = _brought(args.data, root) if local else args.data

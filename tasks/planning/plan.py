@@ -75,7 +75,8 @@ def plans(
         }
         if "recipe" in s.touched:
             out[s.name]["recipe"] = params["recipe"]
-        if "profile" in s.touched or any(n.startswith("training/") for n in sources):
+        # the stages that a profile concerns, and the report, whose page names it
+        if "profile" in s.touched or s.name == "report" or any(n.startswith("training/") for n in sources):
             out[s.name] |= {"profile": params["profile"], "threads": profile.get("threads", 2)}
     out["_run"] = {k: params[k] for k in ("recipe", "profile", "seed")}
     if placed := places.of(stages):

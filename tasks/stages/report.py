@@ -158,11 +158,17 @@ def own_rows(measures: Mapping[str, Any]) -> Markup:
     n = [str(max((v[m]["n"] for v in models.values() if m in v), default=0)) for m in shown]
     rows.append(["rows", *n])
     changes = [
-        [name, f"{m['mean']:+.3f}", f"{m['low']:+.3f} to {m['high']:+.3f}", f"{m['p']:.2g}"]
-        for name, m in measures["rows"]["difference"].items()
+        [own_words(name), f"{m['mean']:+.3f}", f"{m['low']:+.3f} to {m['high']:+.3f}", f"{m['p']:.2g}"]
+        for name, m in (later_minus_earlier(*x) for x in measures["rows"]["difference"].items())
     ]
     table = page.table(["model", *(OWN_METRICS[m][0] for m in shown)], rows, range(1, len(shown) + 1))
     return table + (page.table(["difference", "mean", "interval", "p"], changes, (1, 2, 3)) if changes else "")
+
+
+def own_words(difference: str) -> str:
+    """A difference of own rows in the words of the page: SFT − base, held-out pairs whose chosen answer is likelier."""
+    models, _, metric = difference.partition(", ")
+    return f"{spoken(models)}, {OWN_METRICS[metric][0]}" if metric in OWN_METRICS else spoken(difference)
 
 
 def curve(stage: Stage, name: str) -> pd.DataFrame:

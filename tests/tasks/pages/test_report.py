@@ -17,7 +17,7 @@ from tasks.pages import page, plots
 from tasks.pages.flowchart import flowchart
 from tasks.core.labels import TRAINED
 from tasks.runtime.stage import Stage
-from tasks.stages.report import DATA, chosen, headline, report
+from tasks.stages.report import DATA, chosen, headline, own_rows, report
 from tasks.storage import tables
 
 EVIL = "<script>alert(1)</script><img src=x onerror=alert(2)>"
@@ -396,3 +396,16 @@ def test_a_tool_role_with_markup_is_not_a_class():
         }
     )
     assert "<script" not in html and '"><b>"' not in html and 'class="turn tool"' in html
+
+
+def test_differences_of_own_rows_say_what_training_changed_in_words():
+    interval = {"mean": -2.0, "low": -3.0, "high": -1.0, "p": 0.0001, "n": 34}
+    measures = {
+        "rows": {
+            "models": {m: {"nll": interval, "pair_accuracy": interval} for m in ("base", "sft", "prefer")},
+            "difference": {"base - sft, nll": interval, "prefer - sft, pair_accuracy": interval},
+        }
+    }
+    html = own_rows(measures)
+    assert "SFT − base, surprise at held-out answers, nats per token" in html and "+1.000 to +3.000" in html
+    assert "preference − SFT, held-out pairs whose chosen answer is likelier" in html and "_" not in html
