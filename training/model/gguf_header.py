@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,8 +44,10 @@ def read_header(file: Path) -> Header:
 
     try:
         reader = GGUFReader(file)
-    except (ValueError, OSError) as e:
-        raise ValueError(f"{file} is no whole GGUF file ({e})") from e
+    except (ValueError, OSError, IndexError, KeyError, struct.error) as e:
+        raise ValueError(
+            f"{file} is no whole GGUF file ({e}): the download broke off or the file is damaged; fetch it again"
+        ) from e
     return Header(values=reader.fields, shapes={t.name: tuple(int(n) for n in t.shape) for t in reader.tensors})
 
 

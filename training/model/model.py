@@ -28,7 +28,7 @@ from transformers.utils import logging
 
 from training.model import attention, lora
 from training.model.attention import NAME, CachedRows, PackedRows, SharedRows, own_forward
-from training.model.gguf_header import config_of, gguf_of
+from training.model.gguf_header import config_of, gguf_of, read_header
 from training.model.lora import ADAPTER, base_of, folded, save_adapters, with_adapters
 from training.model.native import layers as native
 from training.model.quantised import n_quantised
@@ -124,6 +124,8 @@ def load_tokenizer(path: str | Path) -> PreTrainedTokenizerBase:
         raise ValueError(
             f"{file} is a GGUF file, and the package that reads it is missing: pip install 'espalier[gguf]'"
         )
+    if file is not None:
+        read_header(file)  # which says in one sentence what is wrong with half a file
     if (
         file is None
         and folder.is_dir()

@@ -293,6 +293,18 @@ def test_a_gguf_is_taken_with_a_sentence(project, tmp_path, capsys):
     assert mine.keys() == theirs.keys() and all(torch.allclose(t, theirs[n]) for n, t in mine.items())
 
 
+def test_half_a_gguf_is_one_sentence_wherever_it_was_cut(tmp_path):
+    pytest.importorskip("gguf", reason="pip install 'espalier[gguf]'")
+    whole, cut = tmp_path / "a.gguf", tmp_path / "cut.gguf"
+    gguf_file.write(exported.build("qwen3"), exported.tokenizer(), whole)
+    data = whole.read_bytes()
+    for size in (0, 3, 20, 300, len(data) // 4, len(data) // 2, len(data) - 40):
+        cut.write_bytes(data[:size])
+        with pytest.raises(ValueError, match="cut.gguf is no whole GGUF file .*fetch it again") as caught:
+            load_model(cut)
+        assert "\n" not in str(caught.value)
+
+
 def test_truncated_sampling_is_no_setting_of_rl(tmp_path, monkeypatch):
     """The learner's log-probs are of the whole distribution; a ratio to a truncated one would be of two different
     policies."""
