@@ -2,7 +2,7 @@
 
 Conventions, the same everywhere:
 - A *packed* tensor is 1-D of length T: the tokens of all rows laid end to end, no padding.
-- Entry t of a per-token tensor speaks of token t as a *target*: logp[t] = log p(ids[t] | earlier tokens of its row).
+- Entry t of a per-token tensor is about token t as a *target*: logp[t] = log p(ids[t] | earlier tokens of its row).
   The first token of a row has no history: its logp is 0 and it is never trainable.
 - A row is one token sequence the model sees (a rollout, a demonstration, one side of a pair). Rows are never split.
 """

@@ -1,4 +1,4 @@
-"""What stands beside exported weights for those who find them: README.md with the front matter that the Hub reads, and
+"""The card beside exported weights, for their users: README.md with the front matter that the Hub reads, and
 the licence. Only what the project's own files say is claimed."""
 
 from __future__ import annotations

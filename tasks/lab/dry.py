@@ -1,6 +1,6 @@
 """The dry step of a recipe: its stages as `espalier run --recipe NAME` composes them, on small data, in a second.
 
-Checks of pieces cannot see that a recipe is not its method when it is run: a reward whose parts nobody gives is 0 for ever, a
+Checks of pieces cannot see that a recipe is not its method when it is run: a reward whose parts no source gives is always 0, a
 clip bounds nothing while every step has one update, a stage adds a loss that the paper does not have. So the stages that the
 recipe sets are run as they are (resolve, bind, stage function, the shipped constants), and looked at:
 

@@ -1,7 +1,7 @@
 """What the plan reads of each source file, kept between commands in the user's cache.
 
 A plan reads some 300 files of ours, and parsing them is most of a command's time. The facts are a function of a file's
-bytes and are kept under their digest, so an edited file is read anew. A cache that is damaged, of another version of
+bytes and are kept under their digest, so an edited file is read again. A cache that is damaged, of another version of
 this code or of another Python counts as empty. Nothing depends on it but time.
 """
 

@@ -3,7 +3,7 @@
 A piece names what it cannot do without in READS: names of parts of a score, "{knob}" for those that a knob names, and "turn_reward" for
 the reward of a turn. Environments, verifiers, observations and group transforms name what they give in GIVES: a tuple of names,
 or name -> the knob that must be set for it (a tuple of knobs: one of them; "knob:value": a knob that holds this value; "": always).
-A name may end in "*". A recipe whose parts nobody gives would learn from zeros for ever, so it is refused.
+A name may end in "*". A recipe whose parts no source gives would always learn from zeros, so it is refused.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     mean_t +- t(0.975, n - 1) s_t / sqrt(n)      at every step t, over the n seeds (Student 1908)
 
 Pointwise: it says where the mean of one step lies, not that the whole curve lies within. Whatever follows the seed
-differs with it (worlds, questions, weights, samples), so the interval is that of doing everything anew. One seed has no
+differs with it (worlds, questions, weights, samples), so the interval is that of repeating the whole run. One seed has no
 interval.
 """
 

@@ -1,7 +1,7 @@
 """Files that start a run elsewhere: a batch script of Slurm, a Job of Kubernetes, a job of Ray, a task of SkyPilot.
 
 All run the same command in a copy of the project on storage that they share: `espalier run`, or one stage, which on
-several machines torchrun starts. What may be ended and begun anew is begun anew: a stage goes on from its last row or
+several machines torchrun starts. What may be ended and started again is started again: a stage goes on from its last row or
 checkpoint, and its lock keeps two apart.
 """
 

@@ -12,8 +12,8 @@ another process wrote calls `check` first.
                             sealed
 
 A power cut may leave a file empty that was renamed before it was flushed, so the order matters: files, manifest,
-rename, parent folder. Where a flush fails, the folder is not committed: the kernel may have dropped the pages, so it is
-written anew, never flushed again.
+rename, parent folder. Where a flush fails, the folder is not committed: the kernel may have dropped the pages, so it
+is written again, never just flushed again.
 """
 
 from __future__ import annotations

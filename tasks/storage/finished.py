@@ -2,8 +2,8 @@
 last of them.
 
 For stages whose rows depend on the seed and their own index alone. A file is only ever appended to; every line carries
-a hash of itself, so what a kill, a full disk or a flipped bit left behind is known, and made anew together with what
-followed it.
+a hash of itself, so what a kill, a full disk or a flipped bit left behind is known, and made again together with
+what followed it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """MLflow's pages over a project's own store, on the loopback address, behind the guard of tasks/core/local.py.
 
 By itself MLflow's server answers pages of every port of this machine and names of private networks, and knows no users;
-its assistant runs commands. Here it wants the token of .espalier/mlflow.token, and runs no jobs.
+its assistant runs commands. Here it requires the token of .espalier/mlflow.token, and runs no jobs.
 """
 
 from __future__ import annotations

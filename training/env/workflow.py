@@ -5,7 +5,7 @@ FlowReasoner, Gao et al. 2025, "FlowReasoner: Reinforcing Query-Level Meta-Agent
 abstract).
 
 A turn is `<plan>generate*3 ensemble</plan>`: operators in order, each with a count. It is run and its chance of success
-is told, or, where it stands in <answer>, it is final. Operators are programs with known effects on k candidates that
+is told, or, where it is in <answer>, it is final. Operators are programs with known effects on k candidates that
 are right with chance p each (p from `accuracy`, by the level
 of the problem, the last for higher ones), so the result is a number and not a draw:
 

@@ -8,7 +8,7 @@ al. 2022, "Scaling Laws for Reward Model Overoptimization" (arXiv 2210.10760), a
 which is the mean over all subsets of n samples. Ties of reward share: each is first in as many orders as the others.
 Input: per problem its sample scores and their rewards (NaN rewards are left out with the sample). Also returns
 `bon_gap@n`, oracle best of n (pass@n of the scores in place of rewards) less best-of-n: what a better reward model
-could still win. Leaves out the KL budget that n stands for, ln n - (n - 1) / n.
+could still win. Leaves out the KL budget that n corresponds to, ln n - (n - 1) / n.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A policy that writes no tokens: a small network from an observation to actions, and its log-probs as `TokenStats`.
 
-A row of a batch is an episode: a first entry that stands for its beginning and is never trainable, then one entry per
+A row of a batch is an episode: a first entry that marks its beginning and is never trainable, then one entry per
 step. columns["observation"] [T, d] is what was seen before the action, `ids` [T] the action where actions are chosen
 from a list, columns["action"] [T, k] where they are numbers. Everything above `TokenStats` is what it is for text.
 

@@ -1,6 +1,6 @@
 """A model as one GGUF file, which llama.cpp, Ollama and LM Studio read: written and taken apart by the package `gguf`.
 
-What a reader gets wrong most often is not the weights but what stands beside them: which ids a text becomes, how a chat
+What a reader gets wrong most often is not the weights but what is stored with them: which ids a text becomes, how a chat
 is written, which token ends a turn. So all of it goes into the file (`contents` reads it back), and a tokenizer that the
 format has no words for is refused: a GGUF does not hold the rule by which a text is cut before merges are applied, it
 names one of those that llama.cpp has built in (`CUTS`). The name is found by what it does, on texts that tell the rules

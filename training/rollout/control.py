@@ -1,6 +1,6 @@
 """Play worlds of numbers: all episodes of a call step by step in one batch, into scored `Group`s.
 
-It stands where `Player` stands for text. A problem is a seed of the world, so the rollouts of a group begin in the same
+It takes the place that `Player` has for text. A problem is a seed of the world, so the rollouts of a group begin in the same
 state. A step is a segment of one token, the action, with extras "observation" [1, d] (and "action" [1, k] where actions
 are numbers; "factors" where the world names some) and the world's reward as its step reward, so that whatever reads turns reads steps.
 """

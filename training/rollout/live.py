@@ -1,4 +1,4 @@
-"""Episodes of agent programs: each goes at its own pace, and who waits for a turn is sampled with whoever waits then.
+"""Episodes of agent programs: each goes at its own pace, and all that wait for a turn at the same time are sampled together.
 
 `at_once` programs are at work, each in a thread that waits for it; where one ends, the next begins. A turn that is asked
 for while others are sampled is in the next batch, beside all that have come since, so no program waits for the slowest.

@@ -2,7 +2,7 @@
 
 "Confucius3-Math: A Lightweight High-Performance Reasoning LLM for Chinese K-12 Mathematics Learning", 2025
 (policy-specific hardness weighting, arXiv 2506.18330). The stated reading, not the paper's own formula: only the
-abstract was at hand.
+abstract was available.
 
     A_i = (1 + c (1 - p)) (r_i - mean(r)),       p = mean(r), the group's success rate
 

@@ -7,7 +7,7 @@
 
 Shapes: one reward per rollout in, one advantage s_i per rollout out. x_k are the `parts` of the scores ("value": the
 reward). The least convex combination of the objectives' gradients is bounded by this scalar problem, solved in closed
-form in O(K): what one objective likes and another does not, nobody pushes. With `noon` (no negative advantages) an
+form in O(K): where objectives disagree, there is no push. With `noon` (no negative advantages) an
 objective that is not above its mean stops the update of a rollout. Departs: the baseline is the group's mean, where the
 paper has a critic per objective.
 """

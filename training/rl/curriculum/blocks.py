@@ -1,4 +1,4 @@
-"""From easy to hard in blocks, each sorted anew by what is known when it begins.
+"""From easy to hard in blocks, each sorted again by what is known when it begins.
 
 "Learning Like Humans: Advancing LLM Reasoning Capabilities via Adaptive Difficulty Curriculum Learning and
 Expert-Guided Self-Reformulation", 2025 (ADCL, arXiv 2505.08364).

@@ -8,7 +8,7 @@
 `families` names the columns of `trials`: each trial is their weights and the held-out score of a run with them (all
 single, all but one, uniform is a good start). Without trials: `weights`, or uniform. Returns n indices drawn with these
 weights, uniformly within a family; families not named are left out unless none is named. state["weights"] shows the
-mixture. Assumes that a score is at hand: it runs nothing.
+mixture. Assumes that a score is available: it runs nothing.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ Cheng et al. 2025, "Revisiting Reinforcement Learning for LLM Reasoning from A C
 weak and strong are the pass rates of two models: those that stand in the problem's lineage under "rates" (the knob `ratings` of the
 stage rl has two checkpoints play every problem before training), or else parts of the scores with these names (the mean over
 the group). A program cannot be worse for being stronger: where it is, the label is likely wrong. Shapes: one verdict per
-group: None (keep) or a reason, "unscorable" without a score. A group that nobody rated is kept.
+group: None (keep) or a reason, "unscorable" without a score. A group without ratings is kept.
 """
 
 from __future__ import annotations

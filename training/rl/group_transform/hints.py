@@ -1,4 +1,4 @@
-"""Where nobody was right, part of the solution is shown and the problem is played again.
+"""Where no rollout was right, part of the solution is shown and the problem is played again.
 
 Liu et al. 2025, "GHPO: Adaptive Guidance for Stable and Efficient LLM Reinforcement Learning" (arXiv 2507.10628); help
 that is taken away again: Zhang et al. 2025, "Learning Like Humans" (ADCL and EGSR, arXiv 2505.08364).

@@ -1,4 +1,4 @@
-"""A wrong answer is criticised, written again, and the better one joins the group as if nobody had helped.
+"""A wrong answer is criticised, written again, and the better one joins the group as if it had been sampled without help.
 
 Zhang et al. 2025, "Critique-GRPO: Advancing LLM Reasoning with Natural Language and Numerical Feedback" (arXiv
 2506.03106).

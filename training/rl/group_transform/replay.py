@@ -1,4 +1,4 @@
-"""Stored successes come back where nobody is right any more.
+"""Stored successes come back where no rollout is right any more.
 
 Lu et al. 2025, "ARPO: End-to-End Policy Optimization for GUI Agents with Experience Replay" (arXiv 2505.16282);
 rehearsal of an earlier policy's answers: "The Choice of Divergence", 2025 (DPH-RL, arXiv 2509.07430).

@@ -8,7 +8,7 @@ sigma 0.2; Yang et al. 2025, "SPELL: Self-Play Reinforcement Learning for evolvi
     r <- 0 where s is 0 or 1 and `extremes` is false
 
 A proposal whose score has a part named in `penalties` gets that instead: the number beside the name in `costs`.
-Shapes: one reward per rollout in and out; NaN (a proposal that nobody could score) stays NaN.
+Shapes: one reward per rollout in and out; NaN (a proposal without a score) stays NaN.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ Kimi Team 2025, "Kimi k1.5: Scaling Reinforcement Learning with LLMs" (arXiv 250
     l_j = 1/2 - (len_j - min len) / (max len - min len);      right: r_j + weight l_j      wrong: r_j + weight min(0,
     l_j)
 
-Shapes: one reward per rollout in and out; unscorable stays NaN and its length counts for nobody. Lengths are tokens
+Shapes: one reward per rollout in and out; unscorable stays NaN and its length is not counted. Lengths are tokens
 that the model wrote. Where all are equal nothing changes. Right: reward above `threshold`. `after`: calls of this piece
 before it begins, as the paper warms up without it; `state["step"]` counts them.
 """

@@ -7,7 +7,7 @@ Chen et al. 2024, "Optima: Optimizing Effectiveness and Efficiency for LLM-Based
 
 Shapes: one reward per rollout in and out; unscorable stays NaN. n are the tokens that the model wrote. p is the
 policy's own as it sampled, where the paper asks the base model: in the first round they are one, later a code that the
-policy has made its own would look readable, so `kl` to the reference stands beside it in the recipe. g is 1 for
+policy has made its own would look readable, so the recipe adds `kl` to the reference. g is 1 for
 messages that are as likely as 1 / e a token, or more.
 """
 
