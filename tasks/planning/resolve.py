@@ -301,8 +301,8 @@ def _own_pairs(stages: Mapping[str, Resolved], given: Collection[tuple[str, str]
     is doubtful is asked about, and a decision stands; unless params.yaml or the recipe says what judges them."""
     if "clean" not in stages or ("clean", "cleaners") in given or ("clean", "policy") in given:
         return
-    clean, made = stages["clean"], stages.get("preferences")
-    if clean.params.get("reviews") or (made and made.params.get("files")):
+    clean, pairs_stage = stages["clean"], stages.get("preferences")
+    if clean.params.get("reviews") or (pairs_stage and pairs_stage.params.get("files")):
         for layer in recipe_layers(OWN_PAIRS):
             for knob, value in layer.stages["clean"].items():
                 _apply(stages, clean, knob, value, f"{layer.where}.clean.{knob}")

@@ -59,11 +59,11 @@ class Review:
     def __init__(self, path: Path, to: Path, *, sample: int | None = None, reviewer: str = "") -> None:
         self.to, self.reviewer = to, reviewer or getpass.getuser()
         pairs = read(path)
-        asked = [p for p in pairs if p.decisions and p.decisions[-1].action == "ask"]
+        to_decide = [p for p in pairs if p.decisions and p.decisions[-1].action == "ask"]
         # what a cleaner asked about was not drawn at random, and says nothing of how many other labels are wrong
-        self.drawn = "asked" if sample is None or len(asked) == len(pairs) else "sample"
+        self.drawn = "asked" if sample is None or len(to_decide) == len(pairs) else "sample"
         if sample is None:
-            pairs = asked
+            pairs = to_decide
             if not pairs:
                 raise UserError(
                     f"no cleaner asks about a pair of {path}: look at some of all with --sample 50 (0: every pair)"

@@ -84,19 +84,19 @@ def clean(
     tables.write(stage.out / "quarantine.parquet", quarantined, Quarantined)
     if own := own_rows(stage.input("preferences")):  # what trains on the pairs reads their weights here
         tables.write(stage.out / "own.parquet", list(own.values()), OwnRow)
-    asked = sum(p.decisions[-1].action == "ask" for p in rest if p.decisions)
+    n_asked = sum(p.decisions[-1].action == "ask" for p in rest if p.decisions)
     said(stage, f"{len(pairs):,} pairs read, {len(kept):,} kept, {len(removed):,} removed{_reasons(quarantined)}")
-    if asked:
+    if n_asked:
         said(
             stage,
-            f"{asked:,} of those that are kept are doubtful: `espalier review artifacts/{stage.name}/pairs.parquet` shows them, and "
+            f"{n_asked:,} of those that are kept are doubtful: `espalier review artifacts/{stage.name}/pairs.parquet` shows them, and "
             "clean.reviews: data/reviews.jsonl makes your decisions count",
         )
     card: dict[str, Any] = {
         "produced": len(pairs),
         "accepted": len(kept),
         "quarantined": tables.counts(quarantined),
-        "asked": asked,
+        "asked": n_asked,
         "actions": dict(sorted(Counter(f"{j.step}: {j.action}" for j in judgements).items())),
         "estimated_noise": noise,
         "noise_interval": noise_interval(rest + removed),
