@@ -253,15 +253,14 @@ def proofs(size: Size) -> Task:
         heard, over, _ = env.step(state, wrong.content)
         return (*begun, wrong) if over else (*begun, wrong, *heard, right)
 
-    make = partial(rewrite_proofs, levels=(1,))
-    train, shown, held = (
-        [stated(p) for p in _family(make, split, n, seed=seed)]
-        for split, seed, n in (("train", 0, TRAIN), ("train", 1, size.demonstrations), ("test", 0, 2 * HELD))
-    )
+    def problems(split: Split, n: int, seed: int = 0) -> list[Problem]:
+        return [stated(p) for p in _family(partial(rewrite_proofs, levels=(1,)), split, n, seed=seed)]
+
+    train, shown = problems("train", TRAIN), problems("train", size.demonstrations, seed=1)
     rng = Random(seed_for(0, "starts", "proofs"))
     return Task(
         train=train,
-        held=held,
+        held=problems("test", 2 * HELD),
         envs={"retry": told},
         shown=[talk(p, rng) for p in shown],
         solved=[talk(p) for p in train],
