@@ -27,15 +27,6 @@ PAGE = CODE / "docs" / "METHODS.md"
 COST = CODE / "benchmarks" / "results" / "methods-cost.json"
 MEASURED = CODE / "benchmarks" / "results" / "search-methods.json"  # systems whose world is no world of tasks/lab
 WORDS = {"holds": "**holds**", "unseen": "*unseen*", "reversed": "**reversed**", "void": "*void*"}
-TASKS = {
-    "shortcut",
-    "countdown",
-    "rounded_countdown",
-    "mislabelled_countdown",
-    "uneven",
-    "hops",
-    "requests",
-}  # of tasks/lab/starts.py
 PLAIN = {"token", "uniform", "search", "single"}  # what nearly every recipe has
 WORLDS = ("arena", "episodes", "pair_worlds", "label_worlds", "starts")  # files of tasks/lab
 HEAD = """# Methods
@@ -237,7 +228,7 @@ def page() -> str:
             ]
             lines.append("| " + " | ".join(x.replace("|", "\\|") for x in row) + " |")
         lines.append("")
-    lines += _choosing([*seen, *on_task])
+    lines += _choosing({"evidence": seen, "evidence/on_task": on_task})
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
@@ -250,8 +241,8 @@ def _sums(evidence: list[dict[str, Any]]) -> str:
     )
 
 
-def _choosing(seen: list[dict[str, Any]]) -> list[str]:
-    """What helped under which condition, from the evidence alone: by world, what holds first."""
+def _choosing(seen: Mapping[str, list[dict[str, Any]]]) -> list[str]:
+    """What helped under which condition, from the evidence of each folder alone: by world, what holds first."""
     sources = [
         ast.parse((CODE / "tasks" / "lab" / f"{x}.py").read_text(encoding="utf-8")) for x in WORLDS
     ]  # without importing torch
@@ -268,13 +259,13 @@ def _choosing(seen: list[dict[str, Any]]) -> list[str]:
     ]
     for world, about in worlds.items():
         here = sorted(
-            (e for e in seen if e["protocol"]["task"] == world), key=lambda e: (verdict(e) != "holds", e["recipe"])
+            ((folder, e) for folder, some in seen.items() for e in some if e["protocol"]["task"] == world),
+            key=lambda x: (verdict(x[1]) != "holds", x[1]["recipe"]),
         )
         if not here:
             continue
         lines += [f"### {' '.join(about.split())}\n"]
-        for e in here:
-            folder = "evidence/on_task" if world in TASKS else "evidence"
+        for folder, e in here:
             claim, again = (
                 e["protocol"]["claim"],
                 "; an earlier protocol is kept in its file" if e.get("earlier") else "",

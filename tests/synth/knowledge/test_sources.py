@@ -369,6 +369,7 @@ def test_the_stage_writes_every_table_twice_the_same(tmp_path):
             )
         )
     assert sorted(p.name for p in made[0].iterdir()) == [
+        "README.md",
         "card.json",
         "entities.parquet",
         "facts.parquet",

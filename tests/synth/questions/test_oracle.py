@@ -205,7 +205,7 @@ def test_the_stages_write_the_same_bytes_twice(two_runs: list[Path]) -> None:
         {p.relative_to(root): p.read_bytes() for p in sorted((root / "artifacts").rglob("*")) if p.is_file()}
         for root in two_runs
     ]
-    assert files[0] == files[1] and len(files[0]) == 15
+    assert files[0] == files[1] and len(files[0]) == 17
 
 
 def test_only_train_becomes_demonstrations_and_valid_stays_marked(two_runs: list[Path]) -> None:
