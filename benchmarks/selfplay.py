@@ -220,26 +220,30 @@ def report(runs: dict[int, dict[str, Any]]) -> list[dict]:
         cases = {"gain of held-out accuracy": gained[name]}
         if name != "uniform":
             cases["gain over uniform"] = gained[name] - gained["uniform"]
-        for metric, values in cases.items():
-            half = float(half_width(values))
-            out.append(
-                {
-                    "case": name,
-                    "metric": metric,
-                    "value": 100 * float(values.mean()),
-                    "unit": "points",
-                    "better": "higher",
-                    "low": 100 * float(values.mean() - half),
-                    "high": 100 * float(values.mean() + half),
-                    "n": len(seeds),
-                    "peers": {},
-                    "ratio_to_best_peer": None,
-                    "device": f"{os.cpu_count()} cores, {platform.machine()}; one core used",
-                    "versions": {"python": platform.python_version(), "torch": torch.__version__},
-                    "command": COMMAND,
-                }
-            )
+        out += [result(name, metric, values, "points", COMMAND, times=100) for metric, values in cases.items()]
     return out
+
+
+def result(
+    case: str, metric: str, values: np.ndarray, unit: str, command: str, *, times: float = 1.0
+) -> dict[str, Any]:
+    """A row of the results from a value of each seed: `times` the mean, with the 95 % interval of Student's t."""
+    mean, half = float(values.mean()), float(half_width(values))
+    return {
+        "case": case,
+        "metric": metric,
+        "value": times * mean,
+        "unit": unit,
+        "better": "higher",
+        "low": times * (mean - half),
+        "high": times * (mean + half),
+        "n": len(values),
+        "peers": {},
+        "ratio_to_best_peer": None,
+        "device": f"{os.cpu_count()} cores, {platform.machine()}; one core used",
+        "versions": {"python": platform.python_version(), "torch": torch.__version__},
+        "command": command,
+    }
 
 
 def main() -> int:

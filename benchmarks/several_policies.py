@@ -18,8 +18,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import resource
 import sys
 from dataclasses import replace
@@ -29,10 +27,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from benchmarks.selfplay import result
 from synth.types import Scored, seed_for
 from tasks.lab import behaviour
 from tasks.planning.resolve import overlaid
-from training.metrics import half_width
 
 ROOT = Path(__file__).resolve().parents[1]
 PROTOCOL = ROOT / "benchmarks" / "runs" / "several-policies" / "protocol.json"
@@ -111,29 +109,17 @@ def main() -> int:
 
 
 def rows_of(world: str, arm: str, values: list[dict[str, float]]) -> list[dict[str, Any]]:
-    """A row of the results for each number: its mean with the 95 % interval of Student's t over seeds."""
-    out = []
-    for metric in values[0]:
-        x = np.array([v[metric] for v in values])
-        mean, half = float(x.mean()), float(half_width(x))
-        out.append(
-            {
-                "case": f"{world}: {arm}",
-                "metric": metric,
-                "value": mean,
-                "unit": "rollouts" if metric == "samples" else "",
-                "better": "higher",
-                "low": mean - half,
-                "high": mean + half,
-                "n": len(x),
-                "peers": {},
-                "ratio_to_best_peer": None,
-                "device": f"{os.cpu_count()} cores, {platform.machine()}; one core used",
-                "versions": {"python": platform.python_version(), "torch": torch.__version__},
-                "command": COMMAND,
-            }
+    """A row of the results for each number."""
+    return [
+        result(
+            f"{world}: {arm}",
+            metric,
+            np.array([v[metric] for v in values]),
+            "rollouts" if metric == "samples" else "",
+            COMMAND,
         )
-    return out
+        for metric in values[0]
+    ]
 
 
 if __name__ == "__main__":

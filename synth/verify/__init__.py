@@ -91,8 +91,7 @@ def verify(problem: Problem, answer: str | None) -> Score:
         raise LookupError(f"problem {problem.id} names the {e}") from e
     if answer is None:
         return UNPARSABLE
-    if form := getattr(module, "FORM", None):
-        answer = plain(answer, form, problem.question if form == "literal" else "", problem.answer)
+    answer = _as_read(module, problem, answer)
     if hasattr(module, "SECONDS"):
         return shared().score(problem, answer, module.SECONDS)
     return score(problem, answer, **problem.args)
@@ -108,7 +107,15 @@ def explained(problem: Problem, answer: str) -> str:
         raise LookupError(
             f"the verifier {problem.verifier} of problem {problem.id} explains nothing: do without `checker`"
         )
-    return module.explain(problem, plain(answer, module.FORM), **problem.args)
+    return module.explain(problem, _as_read(module, problem, answer), **problem.args)
+
+
+def _as_read(module: ModuleType, problem: Problem, answer: str) -> str:
+    """The answer as a verifier's file reads it, by its FORM."""
+    form = getattr(module, "FORM", None)
+    if form is None:
+        return answer
+    return plain(answer, form, problem.question if form == "literal" else "", problem.answer)
 
 
 def missing(text: str) -> Scored:

@@ -15,7 +15,7 @@ import json
 import os
 import sys
 import tempfile
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import cache
 from pathlib import Path
 
@@ -101,7 +101,7 @@ def learn(digest: str, tree: ast.Module) -> Facts:
     facts = of(tree)
     if not _learned:
         atexit.register(save)
-    _used[digest] = [sorted(x) for x in (facts.modules, facts.folders, facts.names, facts.constants, facts.functions)]
+    _used[digest] = [sorted(x) for x in astuple(facts)]
     _learned.add(digest)
     return facts
 

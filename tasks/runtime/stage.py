@@ -26,7 +26,6 @@ from typing import Any
 from synth.types import digest
 from tasks.core.errors import UserError
 from tasks.core.config import read_yaml
-from tasks.pages import cards
 from tasks.runtime.progress import Progress
 from tasks.storage import commit, faults, state
 from tasks.storage.faults import fault
@@ -279,6 +278,8 @@ class Stage:
         """README.md beside the tables, so that `datasets.load_dataset` and the Hub's viewer read the folder as it is."""
         if tables := sorted(self.out.glob("*.parquet")):
             from pyarrow.parquet import read_metadata
+
+            from tasks.pages import cards
 
             rows = {p.name: read_metadata(p).num_rows for p in tables}
             told = f"Made by Espalier's stage `{self.name}`, recipe {self.recipe or 'none'}, seed {self.seed}; card.json has the counts."

@@ -1,8 +1,8 @@
 """Learning in several processes from what one of them plays: the first plays, scores and packs a step, and sends what is
 to be learned from it to the others.
 
-What it sends are the vectors of a step, tokens and numbers per token: a conversation is played once, wherever it is sampled
-it, and no piece knows that there are others. A critic learns between the play and the policy's batches, so its batch is
+What it sends are the vectors of a step, tokens and numbers per token: a conversation is played once, wherever it is
+sampled, and no piece knows that there are others. A critic learns between the play and the policy's batches, so its batch is
 sent when its turn comes.
 """
 

@@ -4,8 +4,8 @@ runs, and the checks of recipes."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
 from contextlib import nullcontext
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -36,7 +36,6 @@ from training.rl.value_loss import ValueLossPiece
 from training.rollout.mismatch import Compared
 from training.rollout.play import Player
 from training.types import Batch
-
 
 KEYS = ("roles", "lora", "optimizer")  # of a policy among several
 
@@ -118,24 +117,23 @@ def compose(
     temperature = player.sampling.temperature
     compared: Callable[[], dict[str, float]] | None = Compared.of(policy, player.sampler)
     how: dict[str, Any] = dict(gradient_checkpointing=gradient_checkpointing, router_loss=router_loss)
-    team, learned_model, roles = None, policy, {}
-    if policies:
+    roles: dict[str, Any]
+    team = Policies(policy) if policies else None
+    if team is not None:
         _fits_several(critic, world, group_transforms, teachers)
-        team = Policies(policy)
         for name, given in policies.items():
             mine = _one_of(name, given, lora, optim)
             team.create(name, mine["lora"], seed=seed_for(seed, "rl", "lora", name), optim=mine["optimizer"], **how)
         player = replace(player, plays=plays(policies))
         roles, compared = dict(team.named), _compared_each(team, compared)
     else:
-        learner = Learner(policy, optim, read=read, world=world, **how)
-        learned_model, roles = learner.model, {"policy": learner}
+        roles = {"policy": Learner(policy, optim, read=read, world=world, **how)}
     objective = PolicyObjective(
         ratio=ratio,
         policy_loss=policy_loss,
         corrections=corrections,
         regularisers=regularisers,
-        policy=learned_model,
+        policy=policy if team else roles["policy"].model,
         reference=reference,
         teachers=teachers,
         needs=needs,

@@ -171,6 +171,7 @@ class Experience:
             )
         if not kept:
             return [], metrics
+        self._own(self.curriculum)["latest"] = {}  # what each family taught, for curricula that ask
         if self.policies:
             return self._each(step, kept, metrics)
         shaped: Rewards = [g.rewards for g in kept]
@@ -213,8 +214,7 @@ class Experience:
                 raise ValueError(
                     f"the advantage estimator gave an advantage that is not finite, for rewards {group.rewards.tolist()}: fix the piece"
                 )
-        own = self._own(self.curriculum)
-        latest: dict[str, list[float]] = own.get("latest", {}) if policy not in ("", *self.policies[:1]) else {}
+        latest: dict[str, list[float]] = self._own(self.curriculum)["latest"]
         for group, group_advantages in zip(groups, advantages, strict=True):
             sizes = [
                 float(np.mean(np.abs(c)))
@@ -222,7 +222,6 @@ class Experience:
                 if not math.isnan(r) and np.size(c)
             ]
             latest.setdefault(group.rollouts[0].problem.family, []).extend(sizes)
-        own["latest"] = latest  # what each family taught, for curricula that ask
         return [
             [c if not math.isnan(r) else np.nan for r, c in zip(g.rewards, cs, strict=True)]
             for g, cs in zip(groups, advantages, strict=True)

@@ -39,12 +39,10 @@ class Verifiers:
                 raise ValueError(f"the reward {hook.__name__} of {taskset} wants a runtime: {PROGRAM}")
         if self.tasks[0].toolsets(self.tasks[0].config) or self.tasks[0].NEEDS_CONTAINER:
             raise ValueError(f"the tasks of {taskset} want tools or a container: {PROGRAM}")
-        kind = loaders.environment_class(taskset)
-        self.env, self.seat, self.turns = None, "", kind.__name__ != "SingleAgentEnv"
+        self.env, self.seat = None, ""
+        self.turns = loaders.environment_class(taskset).__name__ != "SingleAgentEnv"
         if self.turns:
-            self.env = loaders.load_environment(
-                loaders.resolve_env_config({"taskset": {"id": taskset, **config}, "id": ""})
-            )
+            self.env = loaders.load_environment(loaders.resolve_env_config({"taskset": {"id": taskset, **config}}))
             seats = list(import_module("verifiers.v1.configs.agent").agent_config_fields(self.env.config))
             if len(seats) != 1:
                 raise ValueError(f"{taskset} is played by {' and '.join(seats)}, and one agent is trained: {PROGRAM}")
