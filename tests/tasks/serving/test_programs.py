@@ -916,16 +916,18 @@ def test_what_is_sampled_does_not_depend_on_who_waits_with_it(agent):
 
 
 class Elsewhere(Engine):
-    """The same behind a port: it notes how many requests are under way at a time."""
+    """The same behind a port: its first three requests wait for each other."""
 
     elsewhere = True
 
     def __init__(self, end):
         super().__init__(end)
-        self.under_way, self.most, self.met = 0, 0, threading.Barrier(3)
+        self.met = threading.Barrier(3)
+        self.first_three = threading.Semaphore(3)
 
     def complete(self, prompts, seeds, sampling, end_id):
-        if len(self.asked) < 3:
+        # Counted as they arrive: the first agent's second request may come before the others' first are answered.
+        if self.first_three.acquire(blocking=False):
             self.met.wait(30)  # three requests are there at once, or this raises
         return super().complete(prompts, seeds, sampling, end_id)
 
