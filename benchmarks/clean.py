@@ -1,4 +1,4 @@
-"""`espalier clean` on 1,000, 10,000 and 100,000 pairs, and on labels that are right: `make bench-clean`
+"""`espalier clean` on 1,000 to a million pairs, and on labels that are right: `make bench-clean`
 
 The files are those of `make bench-pairs` (benchmarks/pairs.py): prompts of 20 words, sides of 200, five pairs to a prompt,
 with planted exact, near and swapped copies. Each size is one run of the command with its defaults, in a process of its own:
@@ -16,7 +16,7 @@ and a wrong solution by the models of Cobbe et al. 2021 to each of 731 questions
 or flipped although it is right, and the share that is asked about; and, with 5, 10 and 20 % of labels swapped, drawn five
 times each, the share of those that is found: removed, flipped or asked about. The sets together are one case more.
 
-A size is written when it is done; `--pairs N ...` runs other sizes, `--pairs` none of them, but gold alone.
+A size is written when it is done; `--pairs N ...` runs these sizes without gold, `--gold` gold alone.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -39,7 +40,7 @@ from synth.preferences.cleaners._noise import wilson
 from synth.preferences.cleaners.confident_learning import prune_by_noise_rate, symmetric
 from synth.preferences.cleaning import margins
 from synth.preferences.imported import Reader
-from synth.types import seed_for
+from synth.types import digest, seed_for
 from tasks.rows.clean import clean_rows
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -48,7 +49,7 @@ PEERS = ROOT / "benchmarks" / "results" / "clean-labels.json"
 GOLD = ROOT / "benchmarks" / "results" / "clean-gold.json"
 DATA = ROOT.parent / "shared" / "data"
 SWAPPED, DRAWS = (0.05, 0.1, 0.2), 5
-SIZES = (1_000, 10_000, 100_000)
+SIZES = (1_000, 10_000, 100_000, 1_000_000)
 COMMAND = "make bench-clean"
 
 
@@ -63,17 +64,22 @@ def cleaned(n: int) -> list[dict]:
         _, status, used = os.wait4(child, 0)
         if status:
             raise SystemExit(f"espalier clean ended with {os.waitstatus_to_exitcode(status)}")
-        lines = path.read_text(encoding="utf-8").splitlines()
-        removed = {key(json.loads(line)) for line in (out / "removed.jsonl").read_text(encoding="utf-8").splitlines()}
-        found = {
-            kind: sum(key(json.loads(lines[at - 1])) in removed for at in rows) / max(1, len(rows))
-            for kind, rows in planted.items()
-        }
+        with (out / "removed.jsonl").open(encoding="utf-8") as file:
+            removed = {key(json.loads(line)) for line in file}
+        kind_of = {at: kind for kind, rows in planted.items() for at in rows}
+        found: Counter[str] = Counter()
+        with path.open(encoding="utf-8") as file:
+            for at, line in enumerate(file, start=1):
+                if at in kind_of:
+                    found[kind_of[at]] += key(json.loads(line)) in removed
     case = f"clean of {n:,} pairs"
     values = [
         ("CPU seconds", used.ru_utime + used.ru_stime, "s", "lower", n),
         ("memory", used.ru_maxrss / 1e6, "GB", "lower", n),
-        *((f"{kind} copies removed", 100 * share, "%", "higher", len(planted[kind])) for kind, share in found.items()),
+        *(
+            (f"{kind} copies removed", 100 * found[kind] / max(1, len(rows)), "%", "higher", len(rows))
+            for kind, rows in planted.items()
+        ),
     ]
     return [result(case, *value) for value in values]
 
@@ -183,10 +189,10 @@ def gold() -> list[dict]:
     return out
 
 
-def key(row: dict) -> tuple[str, frozenset[str]]:
-    """A pair whichever way its sides stand."""
+def key(row: dict) -> str:
+    """Of a pair whichever way its sides stand."""
     prompt = row["prompt"] if isinstance(row["prompt"], str) else row["prompt"][0]["content"]
-    return prompt, frozenset(s if isinstance(s, str) else s[0]["content"] for s in (row["chosen"], row["rejected"]))
+    return digest(prompt, sorted(s if isinstance(s, str) else s[0]["content"] for s in (row["chosen"], row["rejected"])))
 
 
 def result(case: str, metric: str, value: float, unit: str, better: str, n: int) -> dict:
@@ -204,15 +210,17 @@ def result(case: str, metric: str, value: float, unit: str, better: str, n: int)
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pairs", type=int, nargs="*", default=list(SIZES), metavar="N")
+    parser.add_argument("--pairs", type=int, nargs="+", metavar="N")
+    parser.add_argument("--gold", action="store_true")
     args = parser.parse_args()
-    for r in (measured := gold()):
-        print(
-            f"{r['case']}: {r['metric']} {r['value']:,.4g} {r['unit']} [{r['low']}, {r['high']}] of {r['n']}",
-            flush=True,
-        )
-    GOLD.write_text(json.dumps(measured, indent=1) + "\n", encoding="utf-8")
-    for n in args.pairs:
+    if args.gold or not args.pairs:
+        for r in (measured := gold()):
+            print(
+                f"{r['case']}: {r['metric']} {r['value']:,.4g} {r['unit']} [{r['low']}, {r['high']}] of {r['n']}",
+                flush=True,
+            )
+        GOLD.write_text(json.dumps(measured, indent=1) + "\n", encoding="utf-8")
+    for n in args.pairs or (() if args.gold else SIZES):
         for measure, file in ((cleaned, RESULTS), *([(labels, PEERS)] if "CLEANLAB_PYTHON" in os.environ else [])):
             new = measure(n)
             for r in new:

@@ -28,7 +28,7 @@ from synth.types import Message, PreferencePair, Quarantined
 Row = tuple[str, Any]  # (place such as "FILE line 3", the row)
 Layout = Literal["pairs", "ratings", "sides"]
 
-PROMPT = ("prompt", "question", "instruction", "query", "input", "context", "messages", "conversation")
+PROMPT = ("prompt", "question", "instruction", "query", "input", "context", "messages", "conversation", "conversations")
 CHOSEN = ("chosen", "chosen_response", "preferred", "accepted")
 REJECTED = ("rejected", "rejected_response", "dispreferred")
 ANSWERS = ("responses", "completions", "generations", "answers", "candidates")

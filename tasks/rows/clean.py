@@ -167,10 +167,14 @@ def write(cleaned: Cleaned, out: Path) -> None:
     digests, encode = {}, json.JSONEncoder(ensure_ascii=False).encode
     plain = all(is_plain(p) for values in written.values() for p in values if isinstance(p, PreferencePair))
     for name, values in written.items():
-        lines = [encode({"id": v.id, **as_row(v, plain)} if isinstance(v, PreferencePair) else vars(v)) for v in values]
-        data = "".join(line + "\n" for line in lines).encode()
-        (out / f"{name}.jsonl").write_bytes(data)
-        digests[f"{name}.jsonl"] = hashlib.sha256(data).hexdigest()
+        digest = hashlib.sha256()
+        with (out / f"{name}.jsonl").open("wb") as file:  # row by row: a million pairs are not held once more as lines
+            for v in values:
+                row = {"id": v.id, **as_row(v, plain)} if isinstance(v, PreferencePair) else vars(v)
+                line = f"{encode(row)}\n".encode()
+                file.write(line)
+                digest.update(line)
+        digests[f"{name}.jsonl"] = digest.hexdigest()
     card = {**cleaned.card, "files": digests}
     (out / "card.json").write_text(
         json.dumps(card, indent=1, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8"

@@ -15,8 +15,10 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
+from array import array
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 
@@ -137,10 +139,10 @@ class _Index:
         size = np.bincount(group) if len(key) else np.zeros(0, int)
         shared = np.cumsum(size > 1) - 1
         led = size[group] > 1 if len(key) else np.zeros(0, bool)
-        lead, owner = shared[group[led]].tolist(), owner[led].tolist()
-        self.leads: list[list[int]] = [[] for _ in items]  # item -> the keys that it shares with others
-        for k, i in zip(lead, owner, strict=True):
-            self.leads[i].append(k)
+        lead, owner = shared[group[led]].astype(np.int32), owner[led]
+        of_item = array("i", lead[np.argsort(owner, kind="stable")].tobytes())
+        end = np.cumsum(np.bincount(owner, minlength=len(items))).tolist()
+        self.leads = [of_item[a:b] for a, b in pairwise((0, *end))]  # item -> the keys that it shares with others
         self.led = lru_cache(2)(lambda item: set(self.leads[item]))  # one pair is compared with many: its sets are kept
         self.rows: list[list[int]] = [[] for _ in range(int((size > 1).sum()))]  # key -> items that were added
         self.load = [0] * len(self.rows)  # key -> pairs that were

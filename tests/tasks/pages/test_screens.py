@@ -1,9 +1,12 @@
-"""The report on a telephone and on a desk, measured in a browser: nothing is cut off, what scrolls says so, what is drawn
-can be read."""
+"""The report and the page of `espalier clean` on a telephone and on a desk, measured in a browser: nothing is cut off, what
+scrolls says so, what is drawn can be read."""
 
 import browser
 import pytest
 import test_report
+from tests.tasks.rows.test_user_pairs import sums, write
+
+from flows.cli import main
 
 pytestmark = [
     pytest.mark.slow,
@@ -47,9 +50,37 @@ def test_nothing_is_cut_off_and_what_scrolls_says_so(page, width):
     )
 
 
-@pytest.mark.parametrize("width, most", [(390, 17), (1280, 17)])
-def test_letters_of_plots_are_of_a_size_to_be_read(page, width, most):
+@pytest.mark.parametrize("width", [390, 1280])
+def test_letters_of_plots_are_of_a_size_to_be_read(page, width):
+    readable(page, width, plots=9)
+
+
+@pytest.fixture(scope="module")
+def cleaned(tmp_path_factory):
+    root = tmp_path_factory.mktemp("cleaned")
+    rows, _ = sums(200)
+    long = {"prompt": "tell " * 90, "chosen": "https://an.address/without/a/blank/" * 6, "rejected": "no " * 200}
+    again = [rows[0], {**rows[1], "chosen": rows[1]["rejected"], "rejected": rows[1]["chosen"]}, long, long]
+    main(["clean", write(root / "mine.jsonl", rows + again), "--out", str(root / "out")])
+    with browser.page(tmp_path_factory.mktemp("browser")) as shown:
+        shown.open((root / "out/index.html").as_uri(), until="document.querySelector('main section')")
+        yield shown
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_page_of_cleaning_fits_too(cleaned, width):
+    cleaned.size(width, 800)
+    assert cleaned.run("document.documentElement.scrollWidth") <= width
+    wider = cleaned.run(WIDER)
+    assert all(e["scrolls"] == "auto" and e["hint"] and e["focus"] == 0 for e in wider), wider
+    readable(cleaned, width, plots=2)
+    sizes = cleaned.run("[...document.querySelectorAll('svg')].map(s => s.clientWidth)")
+    assert all(300 <= size <= 700 for size in sizes), "a plot is as wide as a telephone, and no poster on a desk"
+
+
+def readable(page, width, *, plots):
+    """Letters of plots are of a size to be read, and none is outside of its plot."""
     page.size(width, 800)
     sizes = page.run(LETTERS)
-    assert len(sizes) > 8 and all(9 <= size <= most for _, size in sizes), sizes
+    assert len(sizes) >= plots and all(9 <= size <= 17 for _, size in sizes), sizes
     assert not page.run(OUTSIDE)

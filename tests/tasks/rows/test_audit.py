@@ -277,6 +277,66 @@ def test_every_layout_that_clean_reads_is_audited_by_its_own_numbers(tmp_path, c
     assert sum(json.loads((out / "card.json").read_text())["quarantined"].values()) == len(aside)
 
 
+def chat(*contents):
+    return [{"role": ("user", "assistant")[i % 2], "content": text} for i, text in enumerate(contents)]
+
+
+def talk(*contents):
+    return "".join(f"\n\n{('Human', 'Assistant')[i % 2]}: {text}" for i, text in enumerate(contents))
+
+
+# layout -> the row that says of `question`: `good` is better than `bad`
+LAYOUTS = {
+    "texts": lambda question, good, bad: {"prompt": question, "chosen": good, "rejected": bad},
+    "messages": lambda question, good, bad: {
+        **{"prompt": chat(question), "chosen": chat("", good)[1:], "rejected": chat("", bad)[1:]}
+    },
+    "whole conversations": lambda question, good, bad: {
+        "chosen": chat("hi", "hello", question, good),
+        "rejected": chat("hi", "hello", question, bad),
+    },
+    "ShareGPT's names": lambda question, good, bad: {
+        "conversations": [{"from": "human", "value": question}],
+        "chosen": {"from": "gpt", "value": good},
+        "rejected": {"from": "gpt", "value": bad},
+    },
+    "transcripts": lambda question, good, bad: {"chosen": talk(question, good), "rejected": talk(question, bad)},
+    "ratings": lambda question, good, bad: {"prompt": question, "responses": [bad, good, "so so"], "ratings": [1, 5, 3]},
+    "answers with a rating each": lambda question, good, bad: {
+        "instruction": question,
+        "completions": [{"response": bad, "rating": "2"}, {"response": good, "rating": "4"}],
+    },
+    "sides": lambda question, good, bad: {
+        **{"prompt": question, "response_a": bad, "response_b": good, "preference": "b"}
+    },
+    "sides and a strength": lambda question, good, bad: {
+        **{"prompt": question, "response_1": bad, "response_2": good, "preference_strength": 2}
+    },
+    "votes": lambda question, good, bad: {
+        **{"prompt": question, "response_a": good, "response_b": bad, "votes": {"ann": "a", "bob": "a", "cy": "b"}}
+    },
+    "a row for each annotator": lambda question, good, bad: {
+        **{"prompt": question, "response_a": good, "response_b": bad, "winner": "a", "annotator": "ann"}
+    },
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_what_clean_calls_a_pair_audit_does_too(tmp_path, capsys, layout):
+    """Six pairs, one of them there twice, and a row whose two sides are the same."""
+    asked = [(f"How far is town {i}?", f"It is {i} miles away.", f"I do not know of town {i}.") for i in range(6)]
+    again = [] if layout == "a row for each annotator" else [asked[2]]  # there a second verdict is no second pair
+    rows = [LAYOUTS[layout](*row) for row in [*asked, *again, ("And this?", "the same", "the same")]]
+    path = write(tmp_path / "x.jsonl", rows)
+    assert main(["audit", str(path), "--out", str(tmp_path / "audited"), "--processes", "1"]) == 0
+    assert main(["clean", str(path), "--out", str(tmp_path / "cleaned")]) == 0
+    audited, cleaned = (json.loads((tmp_path / name / "card.json").read_text()) for name in ("audited", "cleaned"))
+    assert audited["pairs"] == cleaned["pairs"]["read"] == len(asked) + len(again)
+    assert audited["quarantined"] == cleaned["quarantined"] == {"identical_sides": 1}
+    assert audited["faults"].get("exact_duplicate", 0) == cleaned["pairs"]["removed"] == len(again)
+    assert "Traceback" not in capsys.readouterr().err
+
+
 def test_clean_and_audit_read_by_the_same_options(tmp_path, capsys):
     path = str(as_csv(tmp_path, [pair("q one", "a b c", "d e f")]))
     for command in ("audit", "clean"):
