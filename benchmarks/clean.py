@@ -192,7 +192,9 @@ def gold() -> list[dict]:
 def key(row: dict) -> str:
     """Of a pair whichever way its sides stand."""
     prompt = row["prompt"] if isinstance(row["prompt"], str) else row["prompt"][0]["content"]
-    return digest(prompt, sorted(s if isinstance(s, str) else s[0]["content"] for s in (row["chosen"], row["rejected"])))
+    return digest(
+        prompt, sorted(s if isinstance(s, str) else s[0]["content"] for s in (row["chosen"], row["rejected"]))
+    )
 
 
 def result(case: str, metric: str, value: float, unit: str, better: str, n: int) -> dict:

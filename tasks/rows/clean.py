@@ -53,6 +53,10 @@ MORE = (
     "decontamination",
 )  # join the default where a file has what they read
 WORK, FIT = {"duplicates": 12}, 8  # how long cleaners take beside the others, and the model of the labels (bench-clean)
+PASSES, LOOKED = (
+    {"duplicates": 2},
+    1000,
+)  # how often a cleaner goes through the pairs; how many it looks at between two words
 FILES = ("cleaned", "flipped", "removed", "asked", "quarantine")
 
 
@@ -262,14 +266,54 @@ def _watched(cleaners: Sequence[Any], progress: Progress, n: int) -> Iterator[An
     """The cleaners in turn; of the n pairs as many are called done as they have taken of the time."""
     fitted = next((c for c in cleaners if c.needs & COMPUTED), None)
     work = [WORK.get(c.piece.rpartition("/")[2], 1) + (FIT if c is fitted else 0) for c in cleaners]
-    done = 0
+    whole = sum(work) + 1  # one for the policy
+
+    def reached(part: float) -> None:
+        progress.update(max(0, int(n * part / whole) - progress.done))
+
     for k, cleaner in enumerate(cleaners):
-        progress.update(0, now=cleaner.piece.rpartition("/")[2])
-        yield cleaner
-        now = n * sum(work[: k + 1]) // (sum(work) + 1)  # one for the policy
-        progress.update(now - done)
-        done = now
+        name = cleaner.piece.rpartition("/")[2]
+        progress.update(0, now=name)
+        before, fit = sum(work[:k]), FIT if cleaner is fitted else 0  # the model is fitted before its cleaner looks
+        mine = work[k] - fit
+        yield _Counting(
+            cleaner, lambda seen, at=before + fit, mine=mine, name=name: reached(at + mine * seen), PASSES.get(name, 1)
+        )
+        reached(before + work[k])
     progress.update(0, now="policy")
+
+
+@dataclass(frozen=True)
+class _Counting:
+    """A cleaner that tells `seen`, in [0, 1], how far it has looked through the pairs, which it goes through `passes` times."""
+
+    cleaner: Any
+    seen: Callable[[float], None]
+    passes: int
+
+    @property
+    def needs(self) -> frozenset[str]:
+        return self.cleaner.needs
+
+    @property
+    def piece(self) -> str:
+        return self.cleaner.piece
+
+    def __call__(self, pairs: Sequence[PreferencePair]) -> Any:
+        return self.cleaner(_Looked(pairs, self))
+
+
+class _Looked(list[PreferencePair]):
+    def __init__(self, pairs: Sequence[PreferencePair], of: _Counting) -> None:
+        super().__init__(pairs)
+        self.of, self.before = of, 0
+
+    def __iter__(self) -> Iterator[PreferencePair]:
+        before, self.before = self.before, self.before + 1
+        for i, pair in enumerate(super().__iter__()):
+            if i % LOOKED == 0:
+                self.of.seen(min(1.0, (before + i / len(self)) / self.of.passes))
+            yield pair
 
 
 def _alone(pair: PreferencePair) -> PreferencePair:

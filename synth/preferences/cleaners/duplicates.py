@@ -49,7 +49,7 @@ def duplicates(pairs: Sequence[PreferencePair], *, threshold: float = 0.7, ngram
     answers = _Index(read, read.sides[:, 1:], threshold)
     prompts = _Index(read, read.sides[:, :1], threshold)
     decisions: list[Decision | None] = [None] * len(pairs)
-    for i in range(len(pairs)):
+    for i, pair in enumerate(pairs):
         for j in _meeting(answers, prompts, i):
             if read.numbers[i] != read.numbers[j]:
                 continue
@@ -59,7 +59,7 @@ def duplicates(pairs: Sequence[PreferencePair], *, threshold: float = 0.7, ngram
             if crossed > same:
                 decisions[i], decisions[j] = (_remove(f"contradiction: {pairs[k].id}", crossed) for k in (j, i))
             else:
-                kind = "exact" if _plain(pairs[i]) == _plain(pairs[j]) else "near"
+                kind = "exact" if _plain(pair) == _plain(pairs[j]) else "near"
                 decisions[i] = _remove(f"{kind}_duplicate: {pairs[j].id}", same)
                 break
         else:  # what is no copy may have copies

@@ -301,7 +301,11 @@ LAYOUTS = {
         "rejected": {"from": "gpt", "value": bad},
     },
     "transcripts": lambda question, good, bad: {"chosen": talk(question, good), "rejected": talk(question, bad)},
-    "ratings": lambda question, good, bad: {"prompt": question, "responses": [bad, good, "so so"], "ratings": [1, 5, 3]},
+    "ratings": lambda question, good, bad: {
+        "prompt": question,
+        "responses": [bad, good, "so so"],
+        "ratings": [1, 5, 3],
+    },
     "answers with a rating each": lambda question, good, bad: {
         "instruction": question,
         "completions": [{"response": bad, "rating": "2"}, {"response": good, "rating": "4"}],

@@ -8,6 +8,7 @@ from random import Random
 import pytest
 
 from flows.cli import main
+from tasks.rows import clean as module
 from tasks.rows.clean import FILES
 
 READ = {"cleaned", "removed", "asked"}
@@ -90,6 +91,23 @@ def test_two_sources_flip_and_the_flipped_are_kept_as_they_were(tmp_path):
     after = {r["prompt"]: r for r in found["cleaned"]}
     assert all(after[p]["chosen"] == r["rejected"] and after[p]["rejected"] == r["chosen"] for p, r in flipped.items())
     assert card["noise"]["identifiable"] and card["noise"]["method"] == "anchors"
+
+
+def test_progress_moves_while_a_cleaner_works(tmp_path, monkeypatch):
+    seen = []
+
+    class Told(module.Progress):
+        def update(self, n=1, **shown):
+            super().update(n, **shown)
+            seen.append((self.shown, self.done))
+
+    monkeypatch.setattr(module, "Progress", Told)
+    monkeypatch.setattr(module, "LOOKED", 10)
+    clean(tmp_path, sums(60)[0])
+    done = {name: sorted({n for shown, n in seen if shown == f"now {name}"}) for name in ("duplicates", "policy")}
+    assert len(done["duplicates"]) > 5 and done["duplicates"][-1] < done["policy"][-1] <= 60
+    cleaning = [n for shown, n in seen if shown]
+    assert cleaning == sorted(cleaning), "what was done stays done"
 
 
 def test_the_same_bytes_twice(tmp_path):
