@@ -33,6 +33,7 @@ from tasks.knowledge.search_tool import Blank
 from tasks.models import judge as judges
 from tasks.models import tools
 from tasks.models.openings import hosts as hosts_of
+from tasks.models.team import cast, load_team, roles_of
 from tasks.planning.pieces import Pieces
 from tasks.planning.settings import EvaluationSampling
 from tasks.runtime.models import MODELS
@@ -448,15 +449,21 @@ class _Players:
     model: Any = None
     renderer: Any = None
     sampler: Any = None
+    plays: Mapping[str, str] = field(default_factory=dict)
     decoding: dict[str, Any] = field(default_factory=dict)
 
-    def load(self, name: str, merge: Any = None) -> None:
+    def load(self, name: str, merge: Any = None, *, team: bool = False) -> None:
+        """A model, or a merge of models; with `team`, of a stage rl with several policies all of them."""
+        played = roles_of(self.stage) if team and name == "rl" else {}
         called = name if merge is None else f"merged by {merging.label(merge)}"
+        called += ", a team" if played else ""
         if called == self.loaded:
             return
         self.model = self.sampler = None  # the memory of the one before goes first
         how = {"dtype": self.dtype, "device": self.device, "longest": self.max_tokens}
-        if merge is None:
+        if played:
+            self.model, tokenizer = load_team(self.stage, played, **how)
+        elif merge is None:
             self.model, tokenizer = load_model(self.stage.input(*MODELS[name]), **how)
         else:
             places = [(m, self.stage.input(*MODELS[m])) for m in (self.merge_base, *self.trained)]
@@ -464,6 +471,7 @@ class _Players:
                 merge, places[0], places[1:], texts=self._asked(), seed=self.stage.seed, **how
             )
         self.renderer, self.loaded = Renderer(tokenizer), called
+        self.plays = cast(played, self.envs) if played else {}
         self.sampler, self.decoding = TorchSampler(model=self.model, end_id=self.renderer.end_id), {}
 
     def _by(self, run: Run) -> Any:
@@ -494,7 +502,7 @@ class _Players:
         ]
 
     def play(self, run: Run, part: Sequence[Problem]) -> list[Rollout]:
-        self.load(run.model, run.merge)
+        self.load(run.model, run.merge, team=run.decoder is None and run.merge is None)
         player = Player(
             sampler=self._by(run),
             renderer=self.renderer,
@@ -504,6 +512,7 @@ class _Players:
             max_tokens=self.max_tokens,
             batch_size=self.batch_size,
             timed=True,
+            plays=self.plays,
         )
         # The same random numbers for every model: differences between models are paired, and steadier for it.
         return [r for group in player.play(part, run.samples, self.stage.seed, "evaluate") for r in group.rollouts]
@@ -541,7 +550,9 @@ def _write_episodes(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
         for r in rows:
             if r["messages"] is not None:
                 shown = {
-                    c: v for c, v in r.items() if c not in left_out and (c not in ("reason", "reward", "forks") or v)
+                    c: v
+                    for c, v in r.items()
+                    if c not in left_out and (c not in ("reason", "reward", "forks", "speakers") or v)
                 }
                 f.write(json.dumps(shown, ensure_ascii=False) + "\n")
 
@@ -714,6 +725,7 @@ def row(rollout: Rollout, sample: int) -> dict[str, Any]:
         "reference": problem.answer,
         "messages": [{"role": m.role, "content": m.content} for m in rollout.info["messages"]] if sample == 0 else None,
         "forks": [list(f) for f in rollout.info.get("forks", ())] if sample == 0 else [],
+        "speakers": [f"{s.speaker}: {s.policy}" for s in rollout.segments if s.policy] if sample == 0 else [],
         "seconds": list(rollout.info.get("seconds", ())) if sample == 0 else [],
         **({"forward_tokens": sum(forward)} if forward else {}),
     }

@@ -350,7 +350,7 @@ def rl(
     stage.card(
         {
             **_counted(policy, problems, steps, curve),
-            **({"policies": _each(composed.roles, curve)} if policies else {}),
+            **({"policies": _each(composed.roles, curve, plays(policies))} if policies else {}),
             **({"judge": {"model": referee.endpoint.model, "attacks": referee.attacks}} if referee else {}),
             **({"audit": others} if others else {}),
         }
@@ -492,10 +492,11 @@ def _roles_fit(played: Mapping[str, str], roles: Mapping[str, Sequence[str]]) ->
             raise UserError(f"rl.policies: {policy} plays {role!r}, which no environment has: {nearest(role, known)}")
 
 
-def _each(team: Mapping[str, Any], curve: Curve) -> dict[str, Any]:
-    """What the card says of each of several policies."""
+def _each(team: Mapping[str, Any], curve: Curve, played: Mapping[str, str]) -> dict[str, Any]:
+    """What the card says of each of several policies; `evaluate` reads its roles here."""
     return {
         name: {
+            "roles": [role for role, policy in played.items() if policy == name],
             "parameters": sum(p.numel() for p in one.weights.values()),
             "updates": one.learner.step_count,
             "reward_last": round(curve.mean(f"{name}/reward"), 4),

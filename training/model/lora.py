@@ -204,6 +204,33 @@ def save_adapters(model: nn.Module, folder: Path, name: str = NAME) -> None:
         (folder / BASE).write_text(json.dumps({"quantised": "nf4"}) + "\n", encoding="utf-8")
 
 
+def load_adapters(model: nn.Module, folder: Path, name: str = NAME) -> None:
+    """Put the adapters of a folder (`save_adapters`, or of peft) into the model, in place and under that name, so that
+    `use` and `by_row` find them. Raises ValueError for a pickle, and for adapters of another model."""
+    from peft import LoraConfig, get_peft_model_state_dict, inject_adapter_in_model, set_peft_model_state_dict
+
+    weights = {n.removeprefix("base_model.model."): w for n, w in _weights(folder).items()}
+    config = LoraConfig.from_pretrained(str(folder))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Already found a `peft_config`")  # several are what is wanted
+        try:
+            inject_adapter_in_model(config, model, adapter_name=name)
+            set_peft_model_state_dict(model, dict(weights), adapter_name=name)
+        except (RuntimeError, ValueError) as e:
+            raise ValueError(f"the adapter {folder} does not fit its base: {str(e).strip().splitlines()[0]}") from e
+    if odd := sorted(weights.keys() ^ get_peft_model_state_dict(model, adapter_name=name).keys()):
+        raise ValueError(f"the adapter {folder} does not fit its base: {odd[0]} is in one of the two alone")
+
+
+def _weights(folder: Path) -> dict[str, Tensor]:
+    from safetensors.torch import load_file
+
+    file = folder / "adapter_model.safetensors"
+    if not file.is_file():
+        raise ValueError(f"{folder} has no {file.name} (a .bin file is a pickle and is never loaded: convert it)")
+    return load_file(file)
+
+
 def rounded(model: nn.Module, folder: Path) -> None:
     """Round the weights of a base, in place, to those that the adapters of a folder were trained on, where it was
     quantised."""
@@ -237,16 +264,13 @@ def with_adapters(model: nn.Module, folder: Path) -> nn.Module:
     """The model with the adapters of a folder folded into its weights. Raises ValueError for a pickle, and for adapters of
     another model."""
     from peft import PeftModel, get_peft_model_state_dict
-    from safetensors.torch import load_file
 
-    file = folder / "adapter_model.safetensors"
-    if not file.is_file():
-        raise ValueError(f"{folder} has no {file.name} (a .bin file is a pickle and is never loaded: convert it)")
+    weights = _weights(folder)
     rounded(model, folder)
     try:
         adapted = PeftModel.from_pretrained(model, str(folder), adapter_name=NAME)
     except (RuntimeError, ValueError) as e:
         raise ValueError(f"the adapter {folder} does not fit its base: {str(e).strip().splitlines()[0]}") from e
-    if odd := sorted(load_file(file).keys() ^ get_peft_model_state_dict(adapted, adapter_name=NAME).keys()):
+    if odd := sorted(weights.keys() ^ get_peft_model_state_dict(adapted, adapter_name=NAME).keys()):
         raise ValueError(f"the adapter {folder} does not fit its base: {odd[0]} is in one of the two alone")
     return adapted.merge_and_unload()

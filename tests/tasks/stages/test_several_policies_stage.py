@@ -71,6 +71,26 @@ def test_what_is_saved(whole):
     assert {"one/reward", "other/reward", "one/entropy", "other/grad_norm"} <= set(head)
 
 
+def test_evaluate_lets_each_play_its_roles(whole, tmp_path):
+    root = shutil.copytree(whole, tmp_path / "project")
+    with pytest.MonkeyPatch.context() as patched:
+        for stage, knobs in (("problems", {"env": "second_look"}), ("rl", RL)):
+            patched.setitem(small.SIZES, stage, {**small.SIZES[stage], **knobs})
+        more = {"models": ["sft", "rl"], "envs": [{"piece": "search"}, {"piece": "second_look"}], "questions": 1}
+        patched.setitem(
+            small.SIZES, "evaluate", {**small.SIZES["evaluate"], **more, "sampling": {"max_turn_tokens": 24}}
+        )
+        small.write_project(root)
+    for stage in ("preferences", "clean", "evaluate"):
+        small.run(root, stage)
+    lines = [json.loads(line) for line in (root / "artifacts/evaluate/episodes.jsonl").read_text().splitlines()]
+    of = {m: {e["problem"]: e for e in lines if e["run"] == f"{m}, families"} for m in ("sft", "rl")}
+    assert of["rl"] and all("speakers" not in e for e in of["sft"].values())
+    assert all(e["speakers"][0] == "pioneer: one" for e in of["rl"].values())
+    asked = [e for e in lines if e["run"] == "rl"]
+    assert asked and all(set(e["speakers"]) == {": one"} for e in asked)  # no roles: the first
+
+
 @pytest.mark.parametrize(
     "rl, words",
     [

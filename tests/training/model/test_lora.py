@@ -14,7 +14,7 @@ from tests.training.learner.test_learner import equal, rows
 from training.learner.learner import Learner, Optim, nll, token_stats
 from training.learner.pack import pack
 from training.model.attention import PackedRows
-from training.model.lora import adapt, adapted, folded
+from training.model.lora import adapt, adapted, folded, load_adapters, save_adapters, use
 from training.model.model import hidden_states, load_model, save_model
 
 LORA = {"rank": 3, "alpha": 6, "modules": ["q_proj", "down_proj"]}
@@ -75,6 +75,23 @@ def test_a_saved_model_has_them_folded_in_and_loads_anywhere(tmp_path, dtype):
     ids = torch.arange(5, 25)
     states = [hidden_states(m, ids, torch.arange(20), PackedRows([20])).float() for m in (model, ours)]
     assert float((states[0] - states[1]).norm()) <= (1e-5 if dtype == "float32" else 0.05) * float(states[0].norm())
+
+
+def test_adapters_of_a_folder_come_back_under_a_name_beside_others(tmp_path):
+    learner = trained()
+    save_adapters(learner.model, tmp_path / "a")
+    model = lora()
+    load_adapters(model, tmp_path / "a", "mine")
+    for name, want in (("mine", learner.model), ("default", lora()), (None, tiny.build())):
+        use(model, name)
+        got = token_stats(model, pack(rows())).logp
+        torch.testing.assert_close(got, token_stats(want, pack(rows())).logp, rtol=0, atol=1e-5)
+    other = tiny.build(hidden=48)
+    with pytest.raises(ValueError, match="does not fit its base"):
+        load_adapters(other, tmp_path / "a", "mine")
+    (tmp_path / "a/adapter_model.safetensors").rename(tmp_path / "a/adapter_model.bin")
+    with pytest.raises(ValueError, match="a .bin file is a pickle"):
+        load_adapters(model, tmp_path / "a", "again")
 
 
 def test_muon_alone_trains_them_where_it_is_asked_for():

@@ -2,8 +2,10 @@
 one policy that there was before is untouched."""
 
 import copy
+import json
 from dataclasses import dataclass, replace
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,11 +14,14 @@ import tiny
 import torch
 
 from synth.types import Message, Problem, Sampling, Scored, seed_for
+from tasks.models.team import cast, load_team, roles_of
+from training.env.single import single
 from training.learner.learner import Learner, Optim, score
 from training.learner.loop import run
 from training.learner.pack import Row, pack
 from training.learner.policies import Policies
-from training.model.lora import adapt
+from training.model.lora import adapt, save_adapters
+from training.model.model import save_model
 from training.rl.advantage.grpo import grpo
 from training.rl.compose import compose, plays
 from training.rl.curriculum.uniform import uniform
@@ -100,6 +105,32 @@ def live_turns():
 
 def collected(training, step=0):
     return training.experience.collect(step)
+
+
+def test_a_team_that_was_saved_says_again_what_it_said(tmp_path):
+    training = composed()
+    list(run([training.round], training.roles))
+    model = training.experience.player.sampler.model
+    tokenizer = tiny.tokenizer()
+    save_model(tiny.build(seed=1), tokenizer, tmp_path / "sft/model")
+    for name in BOTH:
+        save_adapters(model, tmp_path / "rl/policies" / name, name)
+    card = {"policies": {name: {"roles": [name], "updates": 3} for name in BOTH}}
+    (tmp_path / "rl/card.json").write_text(json.dumps(card))
+    stage: Any = SimpleNamespace(input=lambda stage, name: tmp_path / stage / name)
+    played = roles_of(stage)
+    assert played == {"asker": "asker", "teller": "teller"}
+    assert cast(played, {"duet": Duet(), "single": single()}) == {"": "asker", **played}
+    again, _ = load_team(stage, played)
+
+    def says(model, plays):
+        player = replace(training.experience.player, sampler=TorchSampler(model, tiny.Renderer(tokenizer).end_id))
+        groups = replace(player, plays=plays).play(duets(), 2, 3, "again")
+        return [[s.ids.tolist() for s in r.segments] for g in groups for r in g.rollouts]
+
+    want = says(model, played)
+    assert says(again, played) == want
+    assert says(again, {"asker": "teller", "teller": "asker"}) != want  # the test can see who speaks
 
 
 def test_each_role_is_sampled_by_its_own_adapters_in_one_batch():

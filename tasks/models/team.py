@@ -1,0 +1,43 @@
+"""Several policies that were trained together, loaded to play together again: adapters on the base that all share."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+from transformers import PreTrainedTokenizerBase
+
+from tasks.runtime.stage import Stage
+from training.model import lora
+from training.model.model import load_model
+
+
+def roles_of(stage: Stage) -> dict[str, str]:
+    """Role -> the policy that plays it, of the stage rl as it was trained (without the exchanges of its training: who
+    plays what is as rl.policies says); empty where it trained one policy."""
+    card = json.loads(stage.input("rl", "card.json").read_text(encoding="utf-8"))
+    return {role: name for name, known in (card.get("policies") or {}).items() for role in known["roles"]}
+
+
+def load_team(stage: Stage, played: Mapping[str, str], **how: Any) -> tuple[nn.Module, PreTrainedTokenizerBase]:
+    """The base with the adapters of every policy under its name, and the tokenizer. how: of `load_model`. While nobody
+    says who speaks, the first does."""
+    model, tokenizer = load_model(stage.input("sft", "model"), **how)
+    names = list(dict.fromkeys(played.values()))
+    for name in names:
+        lora.load_adapters(model, Path(stage.input("rl", "policies")) / name, name)
+    lora.use(model, names[0])
+    if device := how.get("device"):
+        model.to(device)
+    return model.eval().requires_grad_(False), tokenizer
+
+
+def cast(played: Mapping[str, str], hosts: Mapping[str, Any]) -> dict[str, str]:
+    """Who plays every role of these environments: the team's policies the roles that they were trained in; all others,
+    and environments without roles, the first."""
+    first = next(iter(played.values()))
+    others = {role: first for env in hosts.values() for role in ("", *getattr(env, "roles", ()))}
+    return others | dict(played)
