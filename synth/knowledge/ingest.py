@@ -216,15 +216,22 @@ def schema_of(
     """Relation name -> relation: as `edited` first, then as a reading states it, then as `known` has it, then inferred
     from all rows that use it. Raises ValueError where `edited` names a relation that no row has, or another domain."""
     stated = {r.name: {f.name: getattr(r, f.name) for f in fields(r) if f.name != "name"} for r in known}
+    world = set(stated)
     for reading in readings:
         for name, given in reading.schema.items():
             was = stated.get(name, {})
             for side in ("domain", "range"):
                 if side in given and was.get(side, given[side]) != given[side]:
-                    raise ValueError(
-                        f"the {side} of the relation {name!r} is {was[side]!r} in one source (or in the fictional world) and "
-                        f"{given[side]!r} in another: rename one of the two relations"
+                    one, leave = (
+                        ("the fictional world", ", or leave that world out (world_countries: 0)")
+                        if name in world
+                        else ("one source", "")
                     )
+                    raise ValueError(
+                        f"the {side} of the relation {name!r} is {was[side]!r} in {one} and {given[side]!r} in another source: "
+                        f"give yours another name (a column: fields: {{my_{name}: {{path: {name}}}}}){leave}"
+                    )
+            world.discard(name)
             stated[name] = {**stated.get(name, {}), **given}
     used = {r.relation for reading in readings for r in reading.rows} if edited else set()
     for name, given in (edited or {}).items():
@@ -256,6 +263,23 @@ def schema_of(
     return {name: infer(name, rows_of_kind, stated.get(name, {}), subjects) for name, rows_of_kind in rows.items()}
 
 
+def _apart(reading: Reading, known: Sequence[Relation], edited: Mapping[str, object]) -> None:
+    """Columns of a table of which nobody said what they are, and that are called like a `known` relation of other things,
+    are relations of their own: the length of a ship is not that of a river. The name changes, the words do not."""
+    kinds = {r.name: {"domain": r.domain, "range": r.range} for r in known if r.name not in edited}
+    names: dict[str, str] = {}
+    for name, given in reading.schema.items():
+        if name in kinds and any(given.get(side, kind) != kind for side, kind in kinds[name].items()):
+            names[name] = f"{given['domain']}_{name}"
+            given.setdefault("label", re.sub(r"[_\-]+", " ", name))
+    if not names:
+        return
+    reading.rows = [replace(r, relation=names[r.relation]) if r.relation in names else r for r in reading.rows]
+    reading.schema = {names.get(name, name): given for name, given in reading.schema.items()}
+    reading.none = {names.get(name, name): subjects for name, subjects in reading.none.items()}
+    reading.columns |= {new: reading.columns.pop(name, name) for name, new in names.items()}
+
+
 def build(
     readings: Sequence[Reading],
     *,
@@ -274,9 +298,11 @@ def build(
     Of a table the records are taken as all there are, and a value that is missing as unknown: a relation that every
     record of its table has is complete, unless something says whether it is.
     """
+    known = list(known)
     for reading in readings:
         if reading.guess:
             understand(reading, edited)
+            _apart(reading, known, edited or {})
     relations = schema_of(readings, known, edited)
     merged, doubtful = _one_name(readings, relations, names or {})
     if merged:

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any
@@ -371,6 +371,36 @@ def _mend(root: Path) -> None:
     it; nor does it start where a file that it only locks cannot be opened."""
     for name in ("rwlock", "rwlock.lock", "lock"):
         _put_aside(root / ".dvc" / "tmp" / name, "DVC makes it anew")
+    _forget_dead(root / ".dvc" / "tmp" / "rwlock")
+
+
+def _forget_dead(path: Path) -> None:
+    """Drop the file of locks where all that hold one are dead: DVC would, with a warning for each stage."""
+    if not _holders(path):
+        return
+    with path.with_name("rwlock.lock").open("a") as lock, suppress(BlockingIOError):
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # DVC holds it while it reads and writes
+        if not any(map(_alive, _holders(path))):
+            path.unlink()
+
+
+def _holders(path: Path) -> list[int]:
+    try:
+        held = json.loads(path.read_bytes())
+        places = [at for mode in held.values() for at in mode.values()]
+        return [int(h["pid"]) for at in places for h in (at if isinstance(at, list) else [at])]
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return []
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # it is another user's
+        pass
+    return True
 
 
 def _put_aside(path: Path, else_: str) -> None:

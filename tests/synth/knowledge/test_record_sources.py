@@ -12,6 +12,7 @@ import pytest
 from synth.knowledge.ingest import build
 from synth.knowledge.names import names
 from synth.knowledge.sources import read_source
+from synth.knowledge.world import RELATIONS
 from synth.knowledge.sources.sqlite_tables import _open, inferred, snake
 
 DATA = Path(__file__).parents[4] / "shared" / "data"
@@ -298,3 +299,24 @@ def test_factbook_as_records():
         "country:Albania", "capital"
     ) == ("city:Tirana",)
     assert set(built.kb.forward("country:Albania", "border")) >= {"country:Greece", "country:Kosovo"}
+
+
+def test_a_column_called_like_a_relation_of_the_world_is_a_relation_of_its_own(tmp_path):
+    (tmp_path / "ships.csv").write_text("ship,length,captain\nAda,58 m,Bo\nEva,141 m,Cy\nIda,20 m,Bo\n")
+    (tmp_path / "rivers.csv").write_text("river,length\nSil,300\nTan,120\n")
+    length = next(r for r in RELATIONS if r.name == "length")
+    ships = read_source(tmp_path / "ships.csv", "csv_records", name="ships.csv")
+    built = build([ships], known=RELATIONS)
+    assert ("thing:Ada", "thing_length", "58") in facts(built) and "length" not in built.kb.relations
+    assert built.kb.relations["thing_length"].label == "length"
+    assert ("thing:Ada", "captain", "captain:Bo") in facts(built) and not built.quarantined
+    rivers = read_source(tmp_path / "rivers.csv", "csv_records", name="rivers.csv", type=length.domain)
+    assert "length" in build([rivers], known=RELATIONS).kb.relations, "what the world means by it too stays its own"
+    stated = read_source(
+        tmp_path / "ships.csv", "csv_records", name="s", type="ship", fields={"length": {"path": "length"}}
+    )
+    with pytest.raises(
+        ValueError,
+        match=r"'river' in the fictional world and 'ship' in another source: give yours .*world_countries: 0",
+    ):
+        build([stated], known=RELATIONS)

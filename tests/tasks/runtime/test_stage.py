@@ -219,6 +219,15 @@ def test_lock_files_that_dvc_would_refuse_are_put_aside(root, capsys, name, text
     assert f"{name} is damaged" in capsys.readouterr().err and len(list(path.parent.iterdir())) == 2
 
 
+def test_locks_of_a_living_process_stay(root):
+    path = root / ".dvc/tmp/rwlock"
+    path.parent.mkdir(parents=True)
+    for pid, stays in ((os.getpid(), True), (2**22 + 1, False)):  # the second is beyond what Linux gives
+        path.write_text(json.dumps({"read": {"a": [{"pid": pid, "cmd": "dvc"}]}, "write": {}}))
+        with dvc.alone(root):
+            assert path.exists() == stays
+
+
 @pytest.mark.parametrize("wrong", ["[core]\n    analytics = false\n    check", "{", None])
 def test_settings_of_dvc_that_cannot_be_read_are_one_sentence(root, wrong):
     path = root / ".dvc/config"
