@@ -264,8 +264,9 @@ def schema_of(
 
 
 def _apart(reading: Reading, known: Sequence[Relation], edited: Mapping[str, object]) -> None:
-    """Columns of a table of which nobody said what they are, and that are called like a `known` relation of other things,
-    are relations of their own: the length of a ship is not that of a river. The name changes, the words do not."""
+    """Columns of a table, and keys of documents, of which nobody said what they are, and that are called like a `known`
+    relation of other things, are relations of their own: the length of a ship is not that of a river. The name changes, the
+    words do not."""
     kinds = {r.name: {"domain": r.domain, "range": r.range} for r in known if r.name not in edited}
     names: dict[str, str] = {}
     for name, given in reading.schema.items():
@@ -302,6 +303,7 @@ def build(
     for reading in readings:
         if reading.guess:
             understand(reading, edited)
+        if reading.guess or reading.documents:
             _apart(reading, known, edited or {})
     relations = schema_of(readings, known, edited)
     merged, doubtful = _one_name(readings, relations, names or {})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 
 from synth.knowledge.ingest import Built, Reading, build, write_schema
@@ -93,9 +94,21 @@ def _read(stage: Stage, i: int, source: dict) -> Reading:
     options = {k: v for k, v in source.items() if k not in ("kind", "path")}
     path = stage.source(source["path"])
     reading = read_source(path, source["kind"], name=source["path"], **options)
+    if not reading.rows and not reading.quarantined:
+        print(f"kb: {source['path']}: {_nothing(reading)}", file=sys.stderr)
     if path.is_relative_to(stage.root):
         stage.dataset(path, len(reading.rows) + len(reading.quarantined))
     return reading
+
+
+def _nothing(reading: Reading) -> str:
+    """What it means that a source has no row."""
+    if not reading.documents:
+        return "there is no row in it"
+    return (
+        f"no fact can be read from its {len(reading.documents):,} documents: they are searched, and nothing is asked about them; "
+        "facts are lines such as `Born: 1956`, tables of two columns and some forms of sentences (docs/knowledge.md)"
+    )
 
 
 def _refuse(stage: Stage, built: Built, bad_rows: int, *, brought: bool) -> None:

@@ -13,6 +13,7 @@ from synth.knowledge.ingest import build
 from synth.knowledge.kb import Relation
 from synth.knowledge.patterns import statements
 from synth.knowledge.sources import read_source
+from synth.knowledge.world import RELATIONS
 from synth.knowledge.sources.documents import attested, mentioned
 from tasks.core.errors import UserError
 from tasks.knowledge.knowledge import load
@@ -377,3 +378,11 @@ def test_a_document_nested_too_deeply_costs_itself_alone(tmp_path):
     reading = read_source(tmp_path, "documents")
     assert any(r.subject == "Halia" for r in reading.rows)
     assert {q.reason for q in reading.quarantined} <= {"not_text"} and reading.quarantined
+
+
+def test_a_key_called_like_a_relation_of_the_world_is_a_relation_of_its_own(tmp_path):
+    for name, year in (("Ada", 1961), ("Bo", 1970)):
+        (tmp_path / f"{name}.md").write_text(f"# {name}\n\nWhat {name} likes is the sea.\n\nBorn: {year}\n")
+    built = build([read_source(tmp_path, "documents")], known=RELATIONS)
+    assert {(f.relation, f.value) for f in built.kb.facts.values()} == {("page_born", "1961"), ("page_born", "1970")}
+    assert built.kb.relations["page_born"].domain == "page" and not built.quarantined

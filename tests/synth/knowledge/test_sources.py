@@ -429,3 +429,14 @@ def test_the_stage_refuses_a_source_it_cannot_understand(tmp_path):
             stage(tmp_path, sources=[source], world_countries=0)
     with pytest.raises(UserError, match="there are no facts"):
         stage(tmp_path, sources=[], world_countries=0)
+
+
+def test_the_stage_says_which_source_gave_no_fact(tmp_path, capsys):
+    (tmp_path / "data" / "people").mkdir(parents=True)
+    (tmp_path / "data" / "mine.csv").write_text("subject,relation,object\nNorvia,capital,Zelton\n")
+    for name, text in (("Ada", "Ada likes the sea."), ("Bo", "Bo does not.")):
+        (tmp_path / "data" / "people" / f"{name}.md").write_text(f"# {name}\n\n{text}\n")
+    sources = [{"kind": "csv_triples", "path": "data/mine.csv"}, {"kind": "documents", "path": "data/people"}]
+    stage(tmp_path, sources=sources, world_countries=10)
+    said = capsys.readouterr().err
+    assert "kb: data/people: no fact can be read from its 2 documents" in said and "mine.csv" not in said
