@@ -19,6 +19,27 @@ from training.model.kv_cache import CachedRows
 COLUMNS = 64  # of the rows' own; a graph reads a multiple of it
 
 
+def can_record(device: torch.device) -> bool:
+    return device.type == "cuda"
+
+
+def recorded(run: Callable[[], Tensor], warm_up: Callable[[], object]) -> tuple[Tensor, Callable[[], None]]:
+    """The tensor that `run` returns, and a function that does all of `run` again on the same memory; recording computes
+    nothing yet. warm_up: run once before, as capturing asks. Raises RuntimeError where `run` looks at a value on the host.
+
+    With `can_record` the only place that knows what records: tests on a CPU put a stand-in here
+    (tests/support/recorded_graphs.py)."""
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        warm_up()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        out = run()
+    return out, graph.replay
+
+
 class StepGraph:
     """forward(ids [rows, 1], position [rows, 1], cache) -> [rows, 1, d], captured for the cache's window of now."""
 
@@ -28,17 +49,14 @@ class StepGraph:
         self.cache, self.columns, self.at = cache, columns, cache.at
         self.ids = torch.zeros(len(cache.at), 1, dtype=torch.long, device=cache.device)
         cache.fix(columns)
-        side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(
-            side
-        ):  # once beforehand, as capturing asks; what it writes is written over by the next real step
-            forward(self.ids, cache.begin(), cache)
-        torch.cuda.current_stream().wait_stream(side)
-        self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph):
-            self.out = forward(self.ids, cache.begin(), cache)[:, 0]
+
+        def step() -> Tensor:
+            hidden = forward(self.ids, cache.begin(), cache)[:, 0]
             cache.move()
+            return hidden
+
+        # what the warm-up writes is written over by the next real step
+        self.out, self.replay = recorded(step, lambda: forward(self.ids, cache.begin(), cache))
 
     @property
     def fits(self) -> bool:
@@ -47,7 +65,7 @@ class StepGraph:
     def __call__(self, token: Tensor) -> Tensor:
         """Ids [rows] -> hidden states [rows, d], in memory that the next call writes over."""
         self.ids.copy_(token[:, None])
-        self.graph.replay()
+        self.replay()
         self.cache.count()
         return self.out
 

@@ -39,7 +39,7 @@ from training.model.products import blocks
 from training.model.render import Renderer
 from training.model.residual import Edit, edited
 from training.rollout.ending import ChoiceTree, Ending
-from training.rollout.graphs import COLUMNS, StepGraph, capture
+from training.rollout import graphs
 from training.types import Segment, Stop
 
 SLOTS = {
@@ -160,7 +160,7 @@ class Session:
             )
         sampler.model.eval()
         self.turns = np.zeros(len(prompts), dtype=np.int64)  # [rows] that each has had
-        self.graph: StepGraph | None = None
+        self.graph: graphs.StepGraph | None = None
         self.rows = list(range(len(prompts)))  # conversations still alive
         self.lies = np.arange(len(prompts))  # [rows] slot of each
         self.row_in = np.arange(len(prompts))  # [slots] row in each
@@ -296,14 +296,14 @@ class Session:
         if self.graph is not None and self.graph.fits:
             return self.graph(token)
         columns = 0
-        if sampler.graphs and not self.edits and self.routers is None and cache.device.type == "cuda":
+        if sampler.graphs and not self.edits and self.routers is None and graphs.can_record(cache.device):
             cache.fix(0)
-            columns = (cache.depth // COLUMNS + 1) * COLUMNS
+            columns = (cache.depth // graphs.COLUMNS + 1) * graphs.COLUMNS
             cache.reserve(columns)
         hidden = self._forward(token[:, None], cache.begin(), cache)[:, 0]
         cache.advance()
         if cache.depth < columns:
-            self.graph = capture(sampler.forward, cache, columns)
+            self.graph = graphs.capture(sampler.forward, cache, columns)
             sampler.graphs = self.graph is not None
         return hidden
 
@@ -336,7 +336,7 @@ class Session:
         cache.reserve(cache.depth + min(limit, 64))
         before = {r: int(cache.held[self.lies[r]]) for r in self.rows}
         lo, hi = 0, min(n, sampler.slots or SLOTS.get(cache.device.type, SLOTS["cpu"]))
-        patience = 2 if cache.device.type == "cuda" else 8  # of new rows a new graph is captured
+        patience = 2 if graphs.can_record(cache.device) else 8  # of new rows a new graph is captured
         if self.edits:  # no row leaves before the last has ended: the shapes of products do not tell who ended when
             hi, patience = n, 1
         cache.window(lo, hi)
