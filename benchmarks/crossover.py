@@ -307,13 +307,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="which size gains from what")
     parser.add_argument("--child", nargs="+", help="one measurement: what the benchmark starts for each")
     parser.add_argument("--only", default="", help="measure the cases whose name holds this; the others stay")
+    parser.add_argument(
+        "--results", type=Path, default=RESULTS, help="folder that the results go to; no plot elsewhere"
+    )
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     args = parser.parse_args()
     if args.child:
         kind, provider, size, device = args.child
         print(json.dumps(measure(kind, provider, size, device)))
         return
-    path = RESULTS / ("crossover.json" if args.device == "cpu" else "crossover-gpu.json")
+    path = args.results / ("crossover.json" if args.device == "cpu" else "crossover-gpu.json")
     known = {r["case"]: r for r in json.loads(path.read_text(encoding="utf-8"))} if path.exists() else {}
     for size in SIZES if args.device == "cpu" else ON_GPU:
         for kind, providers in PROVIDERS.items():
@@ -335,7 +338,7 @@ def main() -> None:
                 known[case] = results_of(kind, size, seconds, n, args.device)
                 ordered = [known[f"{k} {s}"] for k in PROVIDERS for s in SIZES if f"{k} {s}" in known]
                 path.write_text(json.dumps(ordered, indent=1) + "\n", encoding="utf-8")
-    if args.device == "cpu" and known:
+    if args.device == "cpu" and known and args.results == RESULTS:
         plot([known[f"{k} {s}"] for k in PROVIDERS for s in SIZES if f"{k} {s}" in known])
 
 

@@ -42,7 +42,7 @@ import time
 from pathlib import Path
 
 from benchmarks.learner_heads import LARGE, ON_GPU, head, pairs, peak
-from benchmarks.learner_plot import PICTURE, plot
+from benchmarks.learner_plot import plot
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -481,6 +481,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="the learner step against its peers")
     parser.add_argument("--child", nargs="+", help="one measurement: what the benchmark starts for each")
     parser.add_argument("--only", default="", help="measure the cases whose name holds this; the others stay")
+    parser.add_argument(
+        "--results", type=Path, default=RESULTS, help="folder that the results go to; no plot elsewhere"
+    )
     parser.add_argument("--turns", type=int, help=f"of every case ({TURNS}, and 1 of a case of 151,936 ids)")
     args = parser.parse_args()
     if args.child:
@@ -508,17 +511,16 @@ def main() -> None:
         raise SystemExit(
             f"no case's name holds {args.only!r}: {', '.join([*HEADS, *(f'{s}, {n}' for n in VOCABULARIES for s in SHAPES)])}"
         )
-    path = RESULTS / "learner.json"
+    path = args.results / "learner.json"
     if args.only and path.exists():  # the other cases stay as they were measured
         measured, before = {c["case"] for c in cases}, json.loads(path.read_text(encoding="utf-8"))
         place = {name: i for i, name in enumerate(dict.fromkeys(c["case"] for c in [*before, *cases]))}
         cases = sorted([*cases, *(c for c in before if c["case"] not in measured)], key=lambda c: place[c["case"]])
-    RESULTS.mkdir(exist_ok=True)
+    args.results.mkdir(exist_ok=True)
     path.write_text(json.dumps(cases, indent=1) + "\n", encoding="utf-8")
-    plot()
-    print(
-        f"{len(cases)} results in {(time.perf_counter() - began) / 60:.1f} minutes: {path.relative_to(ROOT)}, {PICTURE.relative_to(ROOT)}"
-    )
+    print(f"{len(cases)} results in {(time.perf_counter() - began) / 60:.1f} minutes: {path}")
+    if args.results == RESULTS:
+        plot()
 
 
 def one(kind: str, provider: str, *rest: str) -> dict:

@@ -49,6 +49,32 @@ def test_every_command_exists_and_names_a_case() -> None:
     assert reached == {c for held in cases.values() for c in held}, "cases for a GPU that no part measures"
 
 
+def test_a_rehearsal_runs_the_same_modules_and_writes_no_results_of_ours(tmp_path: Path) -> None:
+    """A stand-in for Python that notes what it was asked."""
+    fake = tmp_path / "python"
+    fake.write_text(f'#!/usr/bin/env bash\necho "$@" >>{tmp_path}/asked\n', encoding="utf-8")
+    fake.chmod(0o755)
+    out, env = tmp_path / "out", {**os.environ, "PYTHON": str(fake)}
+    subprocess.run([str(SCRIPT), "--rehearse", str(out)], env=env, check=True, capture_output=True)
+    asked = [line.split() for line in (tmp_path / "asked").read_text().splitlines()]
+    real = {words[2] for *_, words in plan()}
+    assert {words[1] for words in asked if words[0] == "-m"} == {m for m in real if not m.startswith("import")}
+    assert all(f"--results {out}" in " ".join(w) for w in asked if w[1].startswith("benchmarks."))
+    assert all("cuda" not in w for w in asked if w[0] == "-m") and {p.name for p in out.iterdir()} >= {"parts.json"}
+    from benchmarks import crossover, learner
+
+    known = [*(f"{k} {s}" for s in crossover.SIZES for k in crossover.PROVIDERS)]
+    known += [
+        *(f"dpo {h}" for h in learner.HEADS),
+        *(f"{s}, {n}" for n in learner.VOCABULARIES for s in learner.SHAPES),
+    ]
+    for words in asked:
+        if "--only" in words:
+            at = words.index("--only") + 1
+            end = next((i for i in range(at, len(words)) if words[i].startswith("--")), len(words))
+            assert any(" ".join(words[at:end]) in case for case in known), words
+
+
 def test_a_part_that_hangs_or_fails_loses_itself_alone(tmp_path: Path) -> None:
     """A stand-in for Python: the first part hangs beyond its limit, the second fails, the rest say their words."""
     fake = tmp_path / "python"
