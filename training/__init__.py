@@ -1,2 +1,2 @@
-"""Learning: rollouts, losses made of pieces, one learner, one driver of rounds. Of `synth` it knows `types` and
-`verify`."""
+"""Learning: rollouts, losses made of pieces, one learner, one driver of rounds. It imports only `types` and `verify` of
+`synth`."""

@@ -15,7 +15,7 @@ from training.types import Segment
 
 @dataclass(kw_only=True)
 class Drawn:
-    """The answers to one ask in the order they were drawn, their rewards (None where none was asked for), and the
+    """The answers to one ask in the order they were drawn, their rewards (None if none were requested), and the
     account."""
 
     account: Account
@@ -26,10 +26,10 @@ class Drawn:
 def draws(engine: Engine, asks: Sequence[Ask], k: int, *, rated: bool = False) -> list[Drawn]:
     """Up to k answers to each ask; k = 0: as many as the budget allows.
 
-    Each may be as long as the ask says. What answers leave that are shorter buys more of them, in rounds, until k are
-    drawn or the rest is too small for one. rated: the reward model reads each, out of the same budget; where that is too
-    small for one rated answer, one is drawn and not rated. Raises ValueError for a budget that no answer fits, and for
-    k = 0 without a budget.
+    Each answer may be as long as the ask says. Budget that short answers leave unused pays for more answers, in rounds,
+    until k are drawn or the rest is too small for another. rated: the reward model reads each answer, paid from the
+    same budget; if the budget is too small for one rated answer, one answer is drawn without a rating. Raises
+    ValueError for a budget too small for any answer, and for k = 0 without a budget.
     """
     if k < 0:
         raise ValueError(f"k is {k}: it is the number of answers, 0 for as many as the budget allows")

@@ -1,8 +1,8 @@
-"""The models that a decoder may ask, and the account of each answer.
+"""The models that a decoder may use, and the account of each answer.
 
-A forward token is one token that one model has seen once: the tokens of a prompt where it is read, every token that was
-drawn, and the whole conversation with the word of the verdict where a reward model reads it. Draws of one answer from
-the same prompt, asked for together, read it once, as the sampler does.
+A forward token is one token that one model has processed once: the tokens of a prompt when it is read, every token that
+was drawn, and, if a reward model reads it, the whole conversation with the word of the verdict. Draws from the same
+prompt that are requested together read the prompt once, as in the sampler.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from synth.types import Sampling
 from training.model.residual import Edit, blocks_of, fitting, layer_of, read
 from training.types import Segment
 
-VERDICT = 1  # tokens that a reward model reads behind a conversation
+VERDICT = 1  # tokens that a reward model reads after a conversation
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +29,7 @@ class Ask:
     """One prompt to be answered.
 
     prompt          [n] ids
-    seed            of all that is drawn for it
+    seed            of everything that is drawn for it
     max_tokens      at most, of the answer
     forward_tokens  that the answer may cost, of all models together; 0: no bound
     """
@@ -42,12 +42,12 @@ class Ask:
 
 @dataclass(kw_only=True)
 class Account:
-    """What one answer has cost.
+    """The cost of one answer.
 
     limit    forward tokens that it may cost; 0: no bound
     tokens   forward tokens by model: "policy", "reward"
-    seconds  wall seconds of the calls that it took part in: those of a batch count for each of its rows
-    memory   bytes of the keys and values that were held for it, at most at a time
+    seconds  wall seconds of the calls that included it: the time of a batch counts in full for each of its rows
+    memory   peak bytes of the keys and values that were held for it
     path     how the policy was run (`Session.path` of the sampler), "" where the sampler does not say
     events   what happened on the way, a sentence each
     """
@@ -69,7 +69,7 @@ class Account:
         return self.limit - self.spent if self.limit else math.inf
 
     def charge(self, model: str, tokens: int) -> None:
-        """Raises RuntimeError where a decoder spends more than it was given: that is a fault of the decoder."""
+        """Raises RuntimeError if a decoder spends more than its budget: that is a bug of the decoder."""
         self.tokens[model] = self.tokens.get(model, 0) + tokens
         if self.left < 0:
             raise RuntimeError(f"a decoder has spent {self.spent} forward tokens of a budget of {self.limit}")
@@ -77,7 +77,7 @@ class Account:
 
 @dataclass(frozen=True, kw_only=True)
 class Decoded:
-    """The turn that answers an ask, and what it has cost."""
+    """The turn that answers an ask, and its cost."""
 
     segment: Segment
     account: Account
@@ -85,7 +85,7 @@ class Decoded:
 
 @dataclass(frozen=True, kw_only=True)
 class Draw:
-    """One turn to be drawn on an account: `edit` changes the residual stream meanwhile."""
+    """One turn to draw, charged to an account; `edit` changes the residual stream while it is drawn."""
 
     account: Account
     prompt: np.ndarray
@@ -96,7 +96,7 @@ class Draw:
 
 @dataclass(frozen=True, kw_only=True)
 class Example:
-    """A preference pair as ids: the prompt [n], and the better and the worse answer with its end."""
+    """A preference pair as ids: the prompt [n], and the better and the worse answer, each with its end token."""
 
     prompt: np.ndarray
     chosen: np.ndarray
@@ -105,11 +105,11 @@ class Example:
 
 @dataclass(kw_only=True)
 class Engine:
-    """What a decoder may ask.
+    """The models that a decoder may use.
 
     sampler   of the policy (training/rollout: TorchSampler, or one with its `open`)
-    text      ids -> what they say
-    said      ids of a turn -> the answer that it gives, in the form in which answers are compared; "" for none
+    text      ids -> their text
+    said      ids of a turn -> its answer, in the form in which answers are compared; "" for none
     sampling  how turns are drawn unless a decoder says otherwise
     rewards   whole conversations [n] -> a reward each, NaN for one that is too long; None: there is no reward model
     """
@@ -121,7 +121,7 @@ class Engine:
     rewards: Callable[[Sequence[np.ndarray]], Sequence[float]] | None = None
 
     def room(self, ask: Ask, account: Account) -> int:
-        """Tokens that one answer may have. Raises ValueError for a budget that no answer fits."""
+        """The most tokens that one answer may have. Raises ValueError for a budget too small for any answer."""
         room = min(ask.max_tokens, account.left - len(ask.prompt))
         if room < 1:
             raise ValueError(
@@ -131,7 +131,7 @@ class Engine:
         return int(room)
 
     def sample(self, draws: Sequence[Draw], *, temperature: float | None = None) -> list[Segment]:
-        """One turn per draw, charged to its account. temperature: in the place of that of `sampling`."""
+        """One turn per draw, charged to its account. temperature: replaces that of `sampling`."""
         by_limit: dict[int, list[int]] = {}
         for i, d in enumerate(draws):
             by_limit.setdefault(d.max_tokens, []).append(i)
@@ -165,8 +165,8 @@ class Engine:
             account.path = path
 
     def rate(self, rows: Sequence[tuple[Account, np.ndarray]]) -> list[float]:
-        """The reward model's reward of each conversation [n], charged to its account; NaN for one too long for it.
-        Raises ValueError where there is none."""
+        """The reward model's reward of each conversation [n], charged to its account; NaN for one that is too long.
+        Raises ValueError if there is no reward model."""
         if self.rewards is None:
             raise ValueError(
                 "this decoder chooses by a reward model, and there is none: train one (the stage reward), or take a "
@@ -201,7 +201,7 @@ class Engine:
         return len(blocks_of(self.sampler.model))
 
     def layer(self, layer: int) -> int:
-        """The block that a number means, from 0. Raises ValueError for one that is not there."""
+        """The block of this number, counted from 0. Raises ValueError for a number out of range."""
         return layer_of(self.sampler.model, layer)
 
     def streams(self, rows: Sequence[np.ndarray], layers: Sequence[int]) -> list[Tensor]:
@@ -209,5 +209,5 @@ class Engine:
         return read(self.sampler.model, rows, layers)
 
     def fitting(self, vector: Tensor) -> Tensor:
-        """The vector, where it is one of the policy's residual stream. Raises ValueError."""
+        """The vector, if it has the size of the policy's residual stream; else raises ValueError."""
         return fitting(self.sampler.model, vector)

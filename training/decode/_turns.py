@@ -1,4 +1,4 @@
-"""A decoder in the place of a sampler: every turn of a conversation is decoded, with a budget of its own."""
+"""A decoder used as a sampler: it decodes every turn of a conversation, each with its own budget."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from training.types import Segment
 
 @dataclass(kw_only=True)
 class DecodingSampler:
-    """Has the `open` of a sampler. The whole conversation is read again for each turn, and counted.
+    """Has the method `open` of a sampler. It reads the whole conversation again for each turn, and counts those tokens.
 
-    decode          the decoder, its knobs bound
+    decode          the decoder, with its knobs bound
     forward_tokens  that one turn may cost; 0: no bound
-    hear            is called with each turn's account, where one wants them at once
+    hear            is called with the account of each turn as soon as it is decoded
 
     A turn's segment has its forward tokens in `extras["forward_tokens"]` [n], all of them at the last token.
     """

@@ -1,12 +1,12 @@
-"""The one of n draws that the reward model likes best.
+"""The draw with the highest reward among n, by the reward model.
 
 Stiennon et al. 2020, "Learning to summarize from human feedback" (arXiv 2009.01325), section 3.4; Cobbe et al. 2021,
 "Training Verifiers to Solve Math Word Problems" (arXiv 2110.14168).
 
     y = argmax_i  r(x, y_i)
 
-What the reward model reads is paid from the same budget. n = 0: as many draws as the budget allows. A draw that is too
-long for the reward model is chosen only where no other is left; equal rewards go to the one drawn first.
+The tokens that the reward model reads count against the same budget. n = 0: as many draws as the budget allows. A draw
+that is too long for the reward model is chosen only if no other is left; of equal rewards the draw made first wins.
 """
 
 from __future__ import annotations

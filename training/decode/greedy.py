@@ -1,4 +1,4 @@
-"""The likeliest token, each time: what other decoders are compared with.
+"""The most likely token at each step: the baseline of the other decoders.
 
 Described for sequence models by Graves 2012, "Sequence Transduction with Recurrent Neural Networks" (arXiv 1211.3711).
 

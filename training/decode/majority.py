@@ -4,9 +4,9 @@ Wang et al. 2022, "Self-Consistency Improves Chain of Thought Reasoning in Langu
 
     y = argmax_a  #{i <= k : answer(y_i) = a}
 
-Answers are compared in normal form; a draw without an answer has no vote. Of answers with equally many votes the one
-that was drawn first is given, and its first draw is the turn. k = 0: as many draws as the budget allows; what short
-answers leave of it buys more. The prompt is read once per round of draws.
+Answers are compared in normal form; a draw without an answer has no vote. Of answers with equally many votes, the one
+drawn first wins, and its first draw is the returned turn. k = 0: as many draws as the budget allows; budget that short
+answers leave unused pays for more. The prompt is read once per round of draws.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Ackley, Hinton and Sejnowski 1985, "A Learning Algorithm for Boltzmann Machines"
 
     y_t ~ softmax(logits_t / temperature)
 
-temperature: None draws as the sampling says that the decoder is asked with. Costs the prompt and the answer once.
+temperature: None keeps the temperature of the caller's sampling settings. Costs the prompt and the answer once.
 """
 
 from __future__ import annotations

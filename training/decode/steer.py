@@ -1,15 +1,16 @@
-"""PaLRS: preference pairs give a direction of the residual stream, which is added while the model answers.
+"""PaLRS: preference pairs give a direction in the residual stream, which is added while the model answers.
 
 "Toward Preference-aligned Large Language Models via Residual-based Model Steering" 2025 (arXiv 2509.23982).
 
     v_{i,l} = mean x_{i,l}(prompt, chosen) - mean x_{i,l}(prompt, rejected)      x <- x + alpha v
 
-x_{i,l} is the residual stream after block l at the i-th token from the end of the answer, i <= positions. Of all (i, l),
-or of the layer that is named, the pair whose two means have the lowest cosine is taken. normalise: v has length 1.
-The vector is added from the prompt's last token on, which the first new token is drawn from. No weight changes, and
--alpha steers away. direction: "random" is the control, a random direction of the same length, another for each seed.
+x_{i,l} is the residual stream after block l at the i-th token from the end of the answer, i <= positions. Among all i
+and l, or among all i of the layer that is named, the one whose two means have the lowest cosine is used. normalise: v
+has length 1. The vector is added from the prompt's last token on (the first new token is drawn there). No weight
+changes; a negative alpha steers away. direction: "random" is the control, a random direction of the same length,
+different for each seed.
 
-Leaves out the choice of layer and alpha by the score on a validation set: name them, and compare in `evaluate`.
+Leaves out choosing layer and alpha by the score on a validation set: name them, and compare in `evaluate`.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from training.model.residual import AddVector
 @dataclass(frozen=True, kw_only=True)
 class Steering:
     """vector [d]; layer: the block after which it is added; position: tokens from the answer's end where it was read
-    (1: the last); cosine: of the two means there."""
+    (1: the last); cosine: that of the two means there."""
 
     vector: Tensor
     layer: int
@@ -72,8 +73,8 @@ def fit(
     seed: int = 0,
     temperature: float | None = None,
 ) -> Steering:
-    """The direction that pairs give. Raises ValueError for a layer that is not there, and where the two sides of every
-    pair are the same."""
+    """The direction that the pairs give. Raises ValueError for a layer that does not exist, and if the two sides of
+    every pair are the same."""
     if positions < 1:
         raise ValueError(f"positions is {positions}: it is how many tokens from the end are looked at, 1 or more")
     layers = list(range(engine.layers)) if layer is None else [engine.layer(layer)]

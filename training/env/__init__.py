@@ -1,7 +1,8 @@
-"""Environments, one file each. An environment is stateless; what an episode has come to is in the state of `start`.
+"""Environments, one file each. An environment is stateless; the state that `start` returns holds the progress of an
+episode.
 
-Model output is text to be read, never run. Whatever the model says has a verdict: a turn that makes no sense ends the
-episode with score 0; `Unscorable` is for what the model cannot help.
+Model output is text to be read, never executed. Every model output gets a verdict: a turn that makes no sense ends the
+episode with score 0; `Unscorable` is for failures that are not the model's fault.
 """
 
 from __future__ import annotations
@@ -22,15 +23,15 @@ class EnvPiece(Protocol):
     Check gives:
         problem: the fields of a problem that matter: prompt, answer, verifier, args, family
         turns: what the model says, turn by turn
-        found: {query: [[passage, [facts]], ...]}, what its search tool finds
+        found: {query: [[passage, [facts]], ...]}, the results of its search tool
 
     Check expects:
-        value: the score of the episode, null where there is none
-        parts: those of the score
+        value: the score of the episode, null if there is none
+        parts: the parts of the score
         said: what the environment said
-        step_rewards: of each turn
-        turn_rewards: of each turn, known at the end
-        histories: texts of every rewritten history
+        step_rewards: the reward of each turn
+        turn_rewards: the reward of each turn, if known only at the end
+        histories: the texts of every rewritten history
     """
 
     def __call__(self) -> Env: ...
@@ -44,62 +45,64 @@ class Env(Protocol):
         ...
 
     def step(self, state: dict, text: str) -> tuple[Sequence[Message], bool, Score | None]:
-        """Answer a turn of the model: what it is told, whether the episode is over, and then its score.
+        """Answer a turn of the model: the messages for the model, whether the episode is over, and if so its score.
 
-        It may leave in the state: `step_reward`, the reward of this turn; `turn_rewards`, those of all turns, where
-        they are known only when the episode is over; `history`, the messages that the model sees from here on in place
-        of all before (what it is told is among them): the conversation so far and what follows are then rows of their
-        own, because neither saw the other.
+        It may set in the state: `step_reward`, the reward of this turn; `turn_rewards`, the rewards of all turns, if
+        they are known only when the episode is over; `history`, the messages that replace all earlier ones from here on
+        (the new messages are among them). The conversation so far and the rest are then separate rows, because neither
+        saw the other.
 
         An environment of several roles names them in `roles`, and keeps in state["speaker"] the one whose turn is next,
-        from `start` on. What they are paid is the value of the score, or the part `reward_ROLE` where there is one.
+        from `start` on. The reward of a role is the part `reward_ROLE` of the score if there is one, else the value of
+        the score.
         """
         ...
 
 
 class LiveEnv(Env, Protocol):
-    """An environment whose episodes are programs at work that ask for turns (training/env/program.py).
+    """An environment whose episodes are running programs that request turns (training/env/program.py).
 
-    A player has `at_once` of them at work, each in a thread that waits for its program, and closes every episode,
-    however it ended. `step` also gets turns that ran into their limit, for the program sees them; state["segment"] is
-    the turn as it was sampled, state["prompt_tokens"] the number of those before it. Beside what every environment may leave in the state:
+    A player runs `at_once` of them at a time, each in a thread that waits for its program, and closes every episode,
+    however it ended. `step` also gets turns that hit their token limit, because the program sees them; state["segment"]
+    is the turn as it was sampled, state["prompt_tokens"] the number of tokens before it. Besides what every environment
+    may set in the state:
 
-        over      of `start`: the score of an episode that ended before the model was asked
+        over      of `start`: the score of an episode that ended before the first request to the model
         offered   tools, as chat templates take them, that the messages of `start` or of `history` are shown with
-        follows   which of the model's turns (0 the first) the replies go on from, where that is not the last: the
-                  ids up to its end are then the start of a new row
-        most, stops   of the next turn: its most tokens, and texts that end it
-        logprobs  whether the texts of the next turn's tokens are to stand in state["tokens"]
+        follows   which of the model's turns (0 the first) the messages continue, if not the last: the ids up to the end
+                  of that turn then start a new row
+        most, stops   for the next turn: its maximum of tokens, and texts that end it
+        logprobs  whether to put the texts of the next turn's tokens into state["tokens"]
         requests  what to keep of each request, in `info["requests"]` of the rollout
     """
 
     live: bool
-    at_once: int  # episodes that are at work at a time
+    at_once: int  # episodes that run at the same time
 
     def close(self, state: dict) -> None:
-        """End what the episode has under way. A second call does nothing."""
+        """Stop everything that the episode has running. A second call does nothing."""
         ...
 
 
 def is_live(env: Env) -> TypeGuard[LiveEnv]:
-    """Whether its episodes are programs at work."""
+    """Whether its episodes are running programs."""
     return getattr(env, "live", False)
 
 
 def opening(env: Env, problem: Problem, tools: Mapping[str, Any]) -> tuple[dict, list[Message]]:
-    """`env.start` for those who tell an episode without playing it. Raises ValueError for an environment whose episodes
-    are programs at work: what it begins with is what its program asks."""
+    """`env.start` for callers that write an episode without playing it. Raises ValueError for an environment whose
+    episodes are running programs: only the program knows how its episode begins."""
     if is_live(env):
         raise ValueError(
             f"problem {problem.id} is played by a program ({problem.env}), whose episodes can only be played: leave out "
-            "what tells them otherwise (demonstrations, replays and hints of rl.group_transforms, and the observation "
-            "concentration)"
+            "pieces that write episodes without playing them (demonstrations, replays and hints of rl.group_transforms, "
+            "and the observation concentration)"
         )
     return env.start(problem, tools)
 
 
 def system(instructions: str) -> list[Message]:
-    """A system message, or none where there is nothing to say."""
+    """A system message with this text; no message for an empty text."""
     return [Message(role="system", content=instructions)] if instructions else []
 
 
@@ -107,5 +110,6 @@ _SAID = re.compile(r"<(search|open|find|answer)>.*?</\1>|</?think>|[\s.…]", re
 
 
 def thinks(text: str) -> float:
-    """1 where a turn holds more than its calls and its answer; an empty `<think></think>`, or dots in it, are nothing."""
+    """1 if a turn contains more than its calls and its answer; an empty `<think></think>`, or one with only dots, does
+    not count."""
     return float(bool(_SAID.sub("", text)))

@@ -9,10 +9,10 @@ A turn is one of
                                      page</find>` of another, `<find>words | *</find>` of all
     <answer>text</answer>            ends the episode; scored by the problem's verifier
 
-Anything else ends it with score 0 (`malformed`). A result is cut at what is left of the context; with the last call, or
-the last of the context, the model is told to answer, and one more call ends the episode with score 0. A call that was
-made before is answered again, and counted (`repeated`). What the tools return is text of documents: it stays in the
-role `tool`, with the markup of chats spelled apart.
+Anything else ends it with score 0 (`malformed`). A result is cut to the remaining context. When the calls or the
+context are used up, the model is told to answer, and one more call ends the episode with score 0. A repeated call is
+answered again, and counted (`repeated`). The tools return text of documents: it stays in the role `tool`, with chat
+markup broken up by spaces.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _CALL = re.compile(r"<(search|open|find)>(.*?)</\1>", re.DOTALL)
 
 @dataclass(frozen=True)
 class Browse:
-    """tools: which of search, open, find may be used; max_calls: of all of them; max_context: characters of all results
-    together."""
+    """tools: which of search, open, find may be used; max_calls: of all tools together; max_context: characters of all
+    results together."""
 
     tools: tuple[str, ...]
     max_calls: int

@@ -1,19 +1,19 @@
-"""Search whose every call is paid for the evidence that it adds, and charged for what was seen before. Hosted by the
-piece `search`.
+"""Search in which every call is rewarded for the evidence that it adds, and charged for passages seen before. Hosted by
+the piece `search`.
 
 StepSearch, Wang et al. 2025, "StepSearch: Igniting LLMs Search Ability via Step-Wise Proximal Policy Optimization"
 (arXiv 2505.15107); the gain alone, without the charge, is the progress of IM-RAG, Yang et al. 2024, "IM-RAG:
 Multi-Round Retrieval-Augmented Generation Through Learning Inner Monologues" (arXiv 2405.13021).
 
     c_i = similarity of the best passage of this search with gold fact i, here 1 where a passage states it, else 0
-    m_i = the most of c_i so far       G = mean_i max(c_i - m_i, 0)       P = share of the passages that an earlier
+    m_i = the maximum of c_i so far       G = mean_i max(c_i - m_i, 0)       P = share of the passages that an earlier
     search returned reward of the turn = gain * G - redundancy * P
 
-The sum of G over a game is the share of the gold facts that were found. The facts are those of the problem's lineage;
-the search tool must say which facts a passage states (`hits`), as the one over a knowledge base does. The score has the
-parts `evidence` (that share), `right` (its value) beside `right_evidence` (that share again, under the name that the reward
-`evidence_gated` reads) and `repeated` (passages returned again). Leaves out TF-IDF similarity with passages that
-state nothing asked, and the reward for search keywords.
+The sum of G over an episode is the share of the gold facts that were found. The facts are those of the problem's
+lineage; the search tool must say which facts a passage states (`hits`), as the one over a knowledge base does. The
+score has the parts `evidence` (that share), `right` (the value of the score), `right_evidence` (the same share, under
+the name that the reward `evidence_gated` reads) and `repeated` (passages returned again). Leaves out TF-IDF similarity
+with passages that state no gold fact, and the reward for search keywords.
 """
 
 from __future__ import annotations

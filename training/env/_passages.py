@@ -1,18 +1,18 @@
-"""What is asked about passages in the place of a question's answer. Hosted by the piece `search`.
+"""Tasks about passages, instead of answering the question. Hosted by the piece `search`.
 
 rank    the passages are to be put in order: ReasonRank, 2025, "ReasonRank: Empowering Passage Ranking with Strong
         Reasoning Ability" (arXiv 2508.07050). The grade of a passage is how many facts it states of those that the
         answer rests on; scored by the verifier `ranked_list` (parts ndcg, recall, rbo)
 rate    one passage is to be rated from 0 to 100: "Retro*: Optimizing LLMs for Reasoning-Intensive Document Retrieval",
         2025 (arXiv 2509.24869). Parts score (0 to 100) and relevant (1 where it states such a fact); the value is 1
-        less the distance between them. An answer that is no number counts as the rating furthest off
-facts   what is known of an entity is to be stated, a sentence a line, after searches: "Knowledge-Level Consistency
+        less the distance between them. An answer that is not a number counts as the worst possible rating
+facts   after searches, what is known of an entity is to be stated, one sentence per line: "Knowledge-Level Consistency
         Reinforcement Learning: Dual-Fact Alignment for Long-Form Factuality", 2025 (arXiv 2509.23765). A claim is true
-        that says the words of a passage about the entity. Parts recall, precision (0 where nothing is claimed), general
-        (whether the entity is named), format (whether it answered); the value is F1
+        if it repeats the words of a passage about the entity. Parts recall, precision (0 where nothing is claimed),
+        general (whether the entity is named), format (whether it answered); the value is F1
 
-Half of what is shown are passages that state a fact of the problem's lineage, the others what a search for the question
-finds besides; which, and their order, follow from the problem alone, so a group sees the same.
+Half of the passages shown state a fact of the problem's lineage, the others are further results of a search for the
+question. The choice and the order depend on the problem alone, so all samples of a group see the same.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 `python` and `sql`.
 
 A turn is calls (training/env/tool), answered by a tool message each, or `<answer>text</answer>`, which ends the episode
-and is scored by the problem's verifier; where both stand in it, the answer counts. Whatever goes wrong with a call is
-told to the model, which may fix it, unless `broken` is "end": then a call that cannot be read, or a turn without call
-or answer, ends the episode with score 0 (`malformed`). When a budget is used up the model is told to answer, and a turn
-that calls again ends the episode with score 0 (`spent`).
+and is scored by the problem's verifier; if a turn has both, the answer counts. The model is told about every error of a
+call and may fix it, unless `broken` is "end": then a call that cannot be read, or a turn without call or answer, ends
+the episode with score 0 (`malformed`). When a budget is used up the model is told to answer, and a turn that calls
+again ends the episode with score 0 (`spent`).
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ NEITHER = f"{ERROR}this turn holds neither a call nor <answer>...</answer>"
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
-    """Of an episode.
+    """The limits of an episode.
 
-    turns      of the model, the one that answers among them
-    calls      of all tools together; parallel: of one turn, those beyond it are not made
-    result     characters of one result, the rest is cut; context: of all results together
+    turns      of the model, including the one that answers
+    calls      of all tools together; parallel: calls of one turn, further ones are not made
+    result     characters of one result, the rest is cut; context: characters of all results together
     cost       of all calls in the tools' own unit; 0: no limit
     """
 
@@ -50,7 +50,7 @@ class Budget:
 
 @dataclass(frozen=True, kw_only=True)
 class Tooled:
-    """makers: tool name -> f(problem, tools) -> Tool, or None for one that the player is given as it is. servers:
+    """makers: tool name -> f(problem, tools) -> Tool, or None for a tool that the player already has. servers:
     commands of tool servers, all of whose tools are used; the code that makes the player starts them. describe: whether the
     system message lists tools and form."""
 
@@ -62,7 +62,7 @@ class Tooled:
     instructions: str = ""
 
     def start(self, problem: Problem, tools: Mapping[str, Any]) -> tuple[dict, list[Message]]:
-        """Raises LookupError for a tool that the player was not given."""
+        """Raises LookupError for a tool that the player does not have."""
         mine: dict[str, Tool] = {}
         for name, make in self.makers.items():
             tool = make(problem, tools) if make is not None else tools.get(name)
@@ -116,7 +116,7 @@ class Tooled:
         return messages, False, None
 
     def _results(self, state: dict, requested: list) -> list[str]:
-        """The text of each result; calls beyond a budget are not made."""
+        """The text of each result; calls beyond a budget are refused."""
         results, cost = [], state["cost"]
         for call in requested[: min(self.budget.parallel, self.budget.calls - state["calls"])]:
             cost += state["tools"][call.name].cost if call.name in state["tools"] else 0.0
@@ -138,7 +138,7 @@ class Tooled:
         )
 
     def _spent(self, state: Mapping[str, Any], ahead: int = 0) -> bool:
-        """Whether no further call may be made; `ahead`: in the turn after this one."""
+        """Whether no further call may be made; `ahead`: whether that holds in the turn after this one."""
         b = self.budget
         cheapest = min((t.cost for t in state["tools"].values()), default=0.0)
         return (

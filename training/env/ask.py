@@ -2,15 +2,15 @@
 "ask".
 
 After Ask-to-Act (Ramrakhya et al. 2025, "Grounding Multimodal LLMs to Embodied Agents that Ask for Help with
-Reinforcement Learning", arXiv 2504.00907). The things and their properties are shown, the answers that the family
-prints are not (but the first `reveal` of them). A turn
-is `<ask>property</ask>`, answered by yes or no, or `<answer>name</answer>`, which ends the episode. The score is a sum:
+Reinforcement Learning", arXiv 2504.00907). The prompt shows the things and their properties; of the answers that the
+family prints it shows only the first `reveal`. A turn is `<ask>property</ask>`, answered by yes or no, or
+`<answer>name</answer>`, which ends the episode. The score is a sum:
 
     success * right + useful * (questions that left fewer candidates) + useless * (the others, and those beyond
     `budget`) + step * turns
 
-With the defaults it is 1 for the right name and 0 else. A question beyond `most`, or a turn that is neither, ends the
-episode.
+With the defaults it is 1 for the right name and 0 else. A question beyond `most`, or a turn that is neither question
+nor answer, ends the episode.
 """
 
 from __future__ import annotations
@@ -101,6 +101,6 @@ def ask(
     reveal: int = 0,
     instructions: str = "",
 ) -> Ask:
-    """Twenty questions. What each thing is worth is in the head of this file; `most` questions at most, the first
+    """Twenty questions. The docstring of this file gives the rewards. `most`: the most questions; only the first
     `budget` can be useful."""
     return Ask(success, useful, useless, step_penalty, budget, most, reveal, instructions)

@@ -1,19 +1,19 @@
-"""A seller and a buyer who follows a rule that the seller is not told. Problems of the family bargains.
+"""A seller bargains with a buyer who follows a rule that the seller does not know. Problems of the family bargains.
 
-Utterances that are judged by what they did: Sotopia-RL, Yu et al. 2025, "Sotopia-RL: Reward Design for Social
+Utterances judged by their effect: Sotopia-RL, Yu et al. 2025, "Sotopia-RL: Reward Design for Social
 Intelligence" (arXiv 2508.03905). Strategies that a fixed actor carries out: Liu et al. 2025, "EPO: Explicit Policy
 Optimization for Strategic Reasoning in LLMs via Reinforcement Learning" (arXiv 2502.12486). Judges and actors are
 language models there, and programs here.
 
 A turn is `<say>act</say>`: hold (the buyer adds its raise, or leaves when it has none left), accept (the sale),
 flatter, insult (costs a raise), ask (how many raises are left). With `strategy` it is `<strategy>firm | close | warm |
-hard | probe</strategy>` and an actor makes the act of it. At the end the episode has
+hard | probe</strategy>` and an actor turns the strategy into the act. At the end the episode gets
 
     goal = profit / best profit, in [0, 1]        relationship = 1/2 + flatter / 4 - insult / 2, in [0, 1]
     knowledge = [asked]
 
-and its score is goal. `judge` looks back at every turn: a_t^d in [0, 1] is the share of dimension d that is lost if the
-same turns are played without turn t, which is exact because the buyer follows a rule.
+and its score is goal. `judge` then rewards every turn: a_t^d in [0, 1] is the share of dimension d that is lost if the
+same turns are played without turn t. It is exact because the buyer follows a rule.
 
     share      reward of turn t = sum_d w_d a_t^d G^d / sum_d w_d        critical   1 where a_t^goal >= `least`, else 0
     none
@@ -55,7 +55,7 @@ class Sale:
 
 
 def play(acts: Sequence[str], cost: int, offer: int, step: int, raises: int) -> Sale:
-    """What a buyer of this rule makes of these acts; `said` is its last word."""
+    """Play these acts against a buyer with this rule; `said` is the buyer's last word."""
     best = max(1, offer + step * raises - cost)
     left, flattered, insulted, revealed = raises, 0, 0, False
     reply, over, deal = f"I offer {offer}.", False, False

@@ -1,4 +1,4 @@
-"""Problems solved with exact arithmetic while it works."""
+"""Problems that the model solves with a tool for exact arithmetic."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def calculator(
     describe: bool = True,
     instructions: str = "",
 ) -> Tooled:
-    """One tool, `calculator`. What else there is to say is in the head of training/env/_tooled.py."""
+    """One tool, `calculator`. For the rest see the docstring of training/env/_tooled.py."""
     budget = Budget(turns=turns, calls=calls, parallel=parallel, result=result, context=context)
     return Tooled(
         makers={"calculator": tool}, budget=budget, broken=broken, describe=describe, instructions=instructions

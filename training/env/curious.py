@@ -1,9 +1,9 @@
-"""Twenty questions whose every turn is paid for what it teaches about the one who is asked. Problems of the family
+"""Twenty questions in which every turn is rewarded for what it reveals about the user. Problems of the family
 twenty_questions.
 
 CURIO, Wan et al. 2025, "Enhancing Personalized Multi-Turn Dialogue with Curiosity Reward" (arXiv 2504.03206). The
-things are types of users; b_t is the belief of an exact observer after turn t, who starts even and rules out what
-contradicts an answer: b_t(u) = 1 / n_t on the n_t types that are left, u* the true one.
+things are types of users; b_t is the belief of an exact observer after turn t, who starts from a uniform belief and
+rules out types that contradict an answer: b_t(u) = 1 / n_t on the n_t types that are left; u* is the true one.
 
     accuracy       gamma b_{t+1}(u*) - b_t(u*)               (a potential: with gamma 1 the turns add up to b_T - b_0)
     log_accuracy   gamma log b_{t+1}(u*) - log b_t(u*)
@@ -11,8 +11,8 @@ contradicts an answer: b_t(u) = 1 / n_t on the n_t types that are left, u* the t
     information    KL(b_{t+1} || b_t)
 
 The reward of a turn is `weight` times that, plus what the environment `ask` pays for it; the score of the episode is
-that of `ask`, with the part `belief`. With even beliefs and answers without noise, entropy and log_accuracy agree. A
-learned observer, which the last two would reward for being fooled, is left out.
+that of `ask`, with the part `belief`. With uniform beliefs and answers without noise, entropy and log_accuracy agree.
+Leaves out a learned observer, which the last two rewards could exploit by fooling it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Curious:
         before, calls_before = len(state["left"]), state["calls"]
         messages, over, score = self.inner.step(state, text)
         after = len(state["left"])
-        if state["calls"] > calls_before:  # a turn that asks nothing teaches nothing
+        if state["calls"] > calls_before:  # a turn without a question reveals nothing
             state["step_reward"] = state.get("step_reward", 0.0) + self.weight * self._gain(before, after)
         if isinstance(score, Scored):
             score = replace(score, parts={**score.parts, "belief": 1 / after})
@@ -70,6 +70,6 @@ def curious(
     reveal: int = 0,
     instructions: str = "",
 ) -> Curious:
-    """At most `most` questions, each paid for the information that it gains; `success` for the right name."""
+    """At most `most` questions, each rewarded for its information gain; `success`: reward for the right name."""
     inner = ask(success=success, budget=most, most=most, reveal=reveal, instructions=instructions)
     return Curious(inner, variant, weight, gamma)

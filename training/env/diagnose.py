@@ -1,17 +1,17 @@
-"""Find out what is hidden by questions, within a budget that the prompt states: problems of the family
+"""Find a hidden thing by asking questions, within a budget that the prompt states: problems of the family
 twenty_questions.
 
 DoctorAgent-RL, Feng et al. 2025, "DoctorAgent-RL: A Multi-Agent Collaborative Reinforcement Learning System for
 Multi-Turn Clinical Dialogue" (arXiv 2505.19630): a patient with a record that answers only what is asked. Things are
 diseases, properties symptoms.
 
-    R = diagnosis [right] + info (useful questions) + repeated (questions asked before) + invalid (turns that are no one
-    question)
+    R = diagnosis [right] + info (useful questions) + repeated (questions asked before) + invalid (turns that are not
+    exactly one question)
 
-A question is useful that the record answers, that was not asked before, and that leaves fewer candidates. A turn with
-several questions, or with neither question nor answer, is invalid and answered so; the budget is one of turns. Where it
-is used up without an answer, the diagnosis is worth 0. With `stated`, the prompt says the budget; `vary` takes it from
-2 to `budget` by the problem's hash, so that a policy learns to read it.
+A question is useful if the record answers it, it was not asked before, and it leaves fewer candidates. A turn with
+several questions, or with neither question nor answer, is invalid, and the reply says so; the budget counts turns. If
+it is used up without an answer, the diagnosis is worth 0. With `stated`, the prompt states the budget; `vary` chooses
+it between 2 and `budget` by the problem's hash, so that a policy learns to read it.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def diagnose(
     vary: bool = False,
     instructions: str = "",
 ) -> Diagnose:
-    """At most `budget` turns, the one that answers among them; what each is worth is in the head of this file."""
+    """At most `budget` turns, including the one that answers; the docstring of this file gives the rewards."""
     if budget < 1:
         raise ValueError(f"diagnose: the budget is {budget} turns: it must be at least 1")
     return Diagnose(diagnosis, info, invalid, repeated, budget, stated, vary, instructions)

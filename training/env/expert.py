@@ -1,14 +1,14 @@
-"""One question, one answer, and an expert who may be asked before: asking costs something, and what was
-learned can later be answered without him.
+"""One question, one answer, and an expert who may be consulted first: asking costs something, and the policy can later
+answer without the expert what it has learned.
 
 EAPO, 2025, "EAPO: Enhancing Policy Optimization with On-Demand Expert Assistance" (arXiv 2509.23730; read from its
 abstract).
 
 A turn is `<consult>question</consult>`, answered with what the expert says, or `<answer>text</answer>`, which is scored
 by the problem's verifier. The expert is a program that knows the reference and is right about a share `skill` of the
-problems, decided by the problem's hash, so that asking twice does not help; about the others he has no answer.
-Consultations beyond `most` are refused and counted. What they cost is the business of the reward (annealed_cost); part
-`consults`. `closed`: nobody is there (evaluation, and rollouts that must do alone).
+problems, decided by the problem's hash, so that asking twice does not help; about the others the expert has no answer.
+Consultations beyond `most` are refused and counted. The reward (annealed_cost) decides what they cost; part `consults`.
+`closed`: there is no expert (for evaluation, and for rollouts without help).
 """
 
 from __future__ import annotations

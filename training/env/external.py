@@ -1,5 +1,5 @@
-"""Episodes of external environments, which live in processes of their own (docs/environments.md): what they say is told,
-what the model says is handed over, and the rewards of all turns are the score."""
+"""Episodes of external environments, which run in separate processes (docs/environments.md). Their observations go to
+the model, the model's text goes to them, and the score is the sum of the rewards of all turns."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class External:
     turns: int
 
     def start(self, problem: Problem, tools: Mapping[str, Any]) -> tuple[dict, list[Message]]:
-        """Raises LookupError where nobody starts external environments."""
+        """Raises LookupError if the player has nothing that starts external environments."""
         if "external" not in tools:
             raise LookupError(
                 f"problem {problem.id} is of an external environment, and the player was not given `external`"
@@ -47,12 +47,12 @@ class External:
 
 
 def external(*, turns: int = 64) -> External:
-    """An episode of an environment of other people; the sum of its rewards is the score.
+    """An episode of an external environment; the sum of its rewards is the score.
 
     Args:
-        turns: most turns of the model; the episode then ends with the rewards so far
+        turns: the most turns of the model; after them the episode ends with the rewards so far
 
-    Raises ValueError for no turn.
+    Raises ValueError for fewer than one turn.
     """
     if turns < 1:
         raise ValueError(f"the environment external has {turns} turns: it needs one at least")

@@ -1,11 +1,11 @@
 """Nim against an opponent who never errs. Problems of the family nim_heaps.
 
 Bouton 1901, "Nim, a game with a complete mathematical theory". A turn is `2 from heap 3` in <move>; the opponent
-answers at once with a move after which the exclusive or of the heaps is 0, or, where it stands so already, takes one
-from the largest heap. Who takes the last wins: the score is 1 or 0. The problem's position is won for who moves first,
-by one move, so every mistake is seen at the end. `mercy`: the opponent plays as if it could not count, and takes one
-from the largest heap always. A move that the rules do not allow ends the game with 0 (`malformed`). Parts: `moves`,
-`won`, `kept` (the share of moves that left the exclusive or at 0).
+replies with a move after which the exclusive or of the heaps is 0, or, if it is 0 already, takes one from the largest
+heap. Who takes the last wins: the score is 1 or 0. In the problem's position the first player wins, by exactly one
+move, so every mistake shows at the end. `mercy`: a weak opponent, who always takes one from the largest heap. A move
+that the rules do not allow ends the game with 0 (`malformed`). Parts: `moves`, `won`, `kept` (the share of moves that
+left the exclusive or at 0).
 """
 
 from __future__ import annotations

@@ -1,15 +1,17 @@
-"""Agents who answer one after another what all of them profit from, each at its own cost: a sequential public goods game.
+"""A sequential public goods game: agents answer one after another; all profit from every answer, and each bears its own
+cost.
 
 MAC-SPGG, 2025, "Everyone Contributes! Incentivizing Strategic Cooperation in Multi-LLM Systems via Sequential
-Public Goods Games" (arXiv 2508.02076; a reading of the abstract, which does not give the payoff). Agent i of n sees the
-question and what those before it answered, and contributes an answer of quality q_i at an effort e_i. It is paid
+Public Goods Games" (arXiv 2508.02076; read from the abstract, which does not give the payoff). Agent i of n sees the
+question and the answers of the agents before it, and contributes an answer of quality q_i at an effort e_i. It is paid
 
     u_i = (returns / n) sum_j q_j + synergy q_i (1 + mean_{j < i} q_j) - cost e_i^2 / 2
 
-With q = e any real number, each reply is unique and positive and grows with what others gave: one subgame-perfect
-equilibrium, in which everybody contributes. Without synergy and with a linear cost above returns / n, giving nothing is
-dominant. Here q_i is the verifier's score of the answer, and e_i the words before the answer, in units of `most` (1 at
-most). Each agent has a conversation of its own; the roles are agent1, agent2, ...
+With q = e any real number, each best response is unique, positive, and grows with the contributions of the others:
+there is one subgame-perfect equilibrium, in which every agent contributes. Without synergy and with a linear cost above
+returns / n, contributing nothing is dominant. Here q_i is the verifier's score of the answer, and e_i the number of
+words before the answer, divided by `most` (1 at most). Each agent has its own conversation; the roles are agent1,
+agent2, ...
 """
 
 from __future__ import annotations
@@ -96,8 +98,8 @@ def goods(
     observe: Literal["all", "last"] = "all",
     instructions: str = "",
 ) -> Goods:
-    """The score is the mean quality; each agent is paid its own u. most: words before the answer that are an effort of 1;
-    observe: whether an agent sees all answers before its own, or the last one."""
+    """The score is the mean quality; the reward of each agent is its own u. most: the number of words before the answer
+    that count as an effort of 1; observe: whether an agent sees all answers before its own, or the last one."""
     if agents < 1 or most < 1:
         raise ValueError(f"goods: agents is {agents} and most {most}: both must be at least 1")
     payoff = {"returns": returns, "synergy": synergy, "cost": cost, "linear": linear}

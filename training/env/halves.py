@@ -1,12 +1,12 @@
-"""Two agents who see half of a question each and must talk: one policy speaks for both, in turn, or one for each
-(`rl.policies`: first, second), and each sees its own conversation.
+"""Two agents, each of whom sees half of a question, must talk. One policy speaks for both in turn, or one for each
+(`rl.policies`: first, second); each agent sees its own conversation.
 
 Optima, Chen et al. 2024, "Optima: Optimizing Effectiveness and Efficiency for LLM-Based Multi-Agent System" (arXiv
 2410.08115): agents with different parts of the context exchange messages until one answers. The words of the question
 are cut in the middle; agent A has the first half. A turn is a message for the other, or `<answer>text</answer>`, which
-ends the episode for both and is scored by the problem's verifier. The other hears the message in a conversation of its
-own (`history`, training/env/__init__.py), so every turn is a row, with the reward of the whole. What messages cost is
-the business of the reward (task_token_readability). Parts: `turns`, `message_chars`.
+ends the episode for both and is scored by the problem's verifier. The other agent gets the message in its own
+conversation (`history`, training/env/__init__.py), so every turn is a row, with the reward of the whole episode. The
+reward (task_token_readability) decides what messages cost. Parts: `turns`, `message_chars`.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Halves:
 
 
 def halves(*, turns: int = 6, longest: int = 400, instructions: str = "") -> Halves:
-    """At most `turns` turns of both together; of a message the first `longest` characters are heard."""
+    """At most `turns` turns of both together; the other agent sees the first `longest` characters of a message."""
     if turns < 1 or longest < 1:
         raise ValueError(f"halves: turns is {turns} and longest {longest}: both must be at least 1")
     return Halves(turns, longest, instructions)

@@ -1,17 +1,17 @@
-"""A sender commits to a rule of what to report, and a judge who knows the rule decides by Bayes. Problems of the family
+"""A sender commits to a reporting rule, and a judge who knows the rule decides by Bayes. Problems of the family
 persuasion.
 
 "Towards Strategic Persuasion with Language Models", 2025 (arXiv 2509.22989; read from its abstract), after Kamenica and
 Gentzkow 2011, "Bayesian Persuasion". A turn is `<rule>1 3/7</rule>`: how often the guilty and the innocent are accused.
 With chance mu of guilt, the judge believes after an accusation
 
-    nu = mu p / (mu p + (1 - mu) q)        and convicts where nu >= tau;        V = mu p + (1 - mu) q where it does,
+    nu = mu p / (mu p + (1 - mu) q)        and convicts if nu >= tau;        V = mu p + (1 - mu) q if it convicts,
     else 0
 
-(after no accusation likewise, with 1 - p and 1 - q). The value is the gain over no report, in units of the most that
-there is, (V - V_0) / (V* - V_0), V* = min(1, mu / tau); less `honesty` times the innocent who are accused, q. In
-`turns` above 1 the judge says what it would do after each rule, and the last rule counts. Parts: `convict` (V), `best`
-(V*), `accused` (q), `told` (bits that the report says of guilt).
+(and likewise after no accusation, with 1 - p and 1 - q). The value is the gain over no report, relative to the largest
+possible gain, (V - V_0) / (V* - V_0), V* = min(1, mu / tau); minus `honesty` times the share q of the innocent who are
+accused. With `turns` above 1 the judge says after each rule what it would do, and the last rule counts. Parts:
+`convict` (V), `best` (V*), `accused` (q), `told` (bits of information about guilt in the report).
 """
 
 from __future__ import annotations
@@ -76,13 +76,13 @@ class Persuade:
 
 
 def _report(mu: Fraction, p: Fraction, q: Fraction) -> tuple[Fraction, Fraction] | None:
-    """(how often a report is made, the belief after it); None where it never is."""
+    """(probability of this report, belief after it); None if it is never made."""
     often = mu * p + (1 - mu) * q
     return (often, mu * p / often) if often else None
 
 
 def _told(mu: Fraction, p: Fraction, q: Fraction) -> float:
-    """Bits that the report says of guilt: H(guilt) - H(guilt | report)."""
+    """Bits of information about guilt in the report: H(guilt) - H(guilt | report)."""
 
     def h(x: float) -> float:
         return -sum(y * log2(y) for y in (x, 1 - x) if y > 0)
@@ -92,7 +92,7 @@ def _told(mu: Fraction, p: Fraction, q: Fraction) -> float:
 
 
 def persuade(*, turns: int = 1, honesty: float = 0.0, instructions: str = "") -> Persuade:
-    """A judge whom a rule of reporting persuades; `honesty`: what accusing an innocent costs."""
+    """A judge who is persuaded by a reporting rule; `honesty`: the cost of accusing an innocent."""
     if turns < 1:
         raise ValueError(f"persuade: turns is {turns}: there must be at least one")
     return Persuade(turns, honesty, instructions)

@@ -1,13 +1,13 @@
-"""An agent program as an environment: it asks for turns at an address of its own, and what it is answered is sampled by
-the policy that is trained (docs/agents.md).
+"""An agent program as an environment: it requests turns at its own address, and the trained policy samples the replies
+(docs/agents.md).
 
 The program is not changed: it gets a base URL and a key where OpenAI's and Anthropic's clients look for them, and the
-problem as JSON on its standard input. Each of its requests is one turn of the model. One whose messages go on from an
-earlier request and the reply to it goes on from the ids that were sampled; one that rewrites the history (summaries,
-dropped turns, an agent beside the first) is a row of its own. What it answers at the end is scored by the problem's
-verifier, or it says its own score.
+problem as JSON on its standard input. Each of its requests is one turn of the model. A request whose messages continue
+an earlier request and the reply to it continues from the sampled ids; a request that rewrites the history (summaries,
+dropped turns, a second agent) is a separate row. The problem's verifier scores the program's final answer, or the
+program reports its own score.
 
-Who starts programs and listens to them is given by the stage (tasks/serving): `tools["programs"]`.
+The stage provides the code that starts programs and answers them (tasks/serving): `tools["programs"]`.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ GIVES = {"requests": "", "forks": "", "answered": "", "spent": ""}
 class Asked:
     """A request of the program.
 
-    messages  that the model is to see: all of them, or where `follows` is set those after that turn
-    follows   the model's turn (0 the first of the episode) that it goes on from; None: its history is none that the
-              model has seen
+    messages  that the model is to see: all of them, or, if `follows` is set, those after that turn
+    follows   the model's turn (0 the first of the episode) that this request continues; None: the model has not seen
+              its history
     tools     that the model may call, as chat templates take them
-    most      tokens of the reply, None: those of the stage
+    most      tokens of the reply; None: the stage's limit
     stops     texts that end the reply
-    logprobs  whether the texts of the sampled tokens are to be told with the reply
-    record    what is kept of it
+    logprobs  whether the reply includes the texts of the sampled tokens
+    record    what is stored of the request
     """
 
     messages: tuple[Message, ...]
@@ -51,8 +51,8 @@ class Asked:
 
 @dataclass(frozen=True, kw_only=True)
 class Ended:
-    """The program's end: its answer, or the score that it says and its parts; `lost`: why there is neither, where that
-    is not the model's doing."""
+    """The program's end: its answer, or the score that it reports, with its parts; `lost`: why there is neither, if
+    that is not the model's fault."""
 
     answer: str | None = None
     score: float | None = None
@@ -61,19 +61,19 @@ class Ended:
 
 
 class Episode(Protocol):
-    """A program at work."""
+    """A running program."""
 
     def next(self) -> Asked | Ended:
         """Wait for its next request or its end."""
         ...
 
     def reply(self, text: str, segment: Segment, prompt_tokens: int, tokens: Sequence[str] = ()) -> None:
-        """Answer the request that `next` gave last. prompt_tokens: of all that the model saw before it. tokens: texts of
-        the segment's ids, where the request asked for them."""
+        """Answer the request that `next` returned last. prompt_tokens: how many tokens the model saw before the reply.
+        tokens: texts of the segment's ids, if the request wants them."""
         ...
 
     def close(self, why: str) -> None:
-        """End it. `why` is told to a request that waits."""
+        """End the program. A waiting request gets `why` as its error."""
         ...
 
 
@@ -93,7 +93,7 @@ class Program:
     live: bool = field(default=True, init=False)
 
     def start(self, problem: Problem, tools: Mapping[str, Any]) -> tuple[dict, list[Message]]:
-        """Raises LookupError where nobody starts programs."""
+        """Raises LookupError if the player has nothing that starts programs."""
         if "programs" not in tools:
             raise LookupError(
                 f"problem {problem.id} is to be played by a program, and the player was not given `programs`"
@@ -170,18 +170,18 @@ def program(
     """An agent program, one process for each episode.
 
     Args:
-        command: command line of the program; it reads the problem as JSON from its standard input, and the last line
+        command: the command line of the program. It reads the problem as JSON from its standard input; the last line
             that it writes is its answer, or JSON with "answer" or "score"
-        function: in the place of a command a Python function, "module:name", called with base_url, key and problem; what
-            it returns is the answer, or a mapping with "answer" or "score"
+        function: instead of a command a Python function, "module:name", called with base_url, key and problem; it
+            returns the answer, or a mapping with "answer" or "score"
         score: who scores: the problem's verifier, or the program itself
-        requests: most requests of an episode; one more ends it with score 0 (`spent`)
-        seconds: that the program may take in all, the time in which it waits for the model not counted
+        requests: the most requests of an episode; one more ends it with score 0 (`spent`)
+        seconds: the time that the program may take in all, without the time in which it waits for the model
         memory_mb: address space of each of its processes
-        output_mb: largest file that it may write, standard output included
-        variables: names of environment variables of yours that it may see; others than PATH, HOME and the like are not
-            handed over
-        at_once: programs that work at a time
+        output_mb: the largest file that it may write, standard output included
+        variables: names of your environment variables that the program may see; otherwise it sees only PATH, HOME and
+            the like
+        at_once: how many programs run at the same time
 
     Raises ValueError for both a command and a function, and for budgets below 1.
     """

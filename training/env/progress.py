@@ -1,18 +1,18 @@
-"""Requests that come one by one, each answered by a call, with notes of your own in place of the conversation.
+"""Requests that come one by one, each answered by a call, with the model's own notes in place of the conversation.
 Problems of the family chained_requests.
 
 PARL-MT, 2025, "PARL-MT: Learning to Call Functions in Multi-Turn Conversation with Progress Awareness" (arXiv
 2509.23206; read from its abstract).
 
-A turn is `<progress>notes</progress><call>add(3, 4)</call>`. The call is made; with `replace`, what the model sees next
-is its notes, the result, and the next request, and nothing else: what it did not write down is gone, and the context of
-a turn does not grow (`notes` characters at most). Each such turn is a row of its own (`history`,
-training/env/__init__.py), nonzero_advantage with the reward of the whole, so notes earn what later turns make of them.
+A turn is `<progress>notes</progress><call>add(3, 4)</call>`. The call is made; with `replace`, the model then sees only
+its notes, the result, and the next request: it loses what it did not write down, and the context of a turn does not
+grow (`notes` characters at most). Each such turn is a separate row (`history`, training/env/__init__.py), trained with
+the reward of the whole episode, so notes are rewarded for what later turns achieve with them.
 
     R = task [all calls right] + turn mean(calls that are right) + form mean(turns with notes)
 
-A call is right that is the operation asked for on the values asked for. A turn without a call ends the episode. Parts:
-`task`, `calls_right`, `noted`.
+A call is right if it applies the requested operation to the requested values. A turn without a call ends the episode.
+Parts: `task`, `calls_right`, `noted`.
 """
 
 from __future__ import annotations
@@ -102,6 +102,5 @@ def progress(
     notes: int = 200,
     instructions: str = "",
 ) -> Progress:
-    """`replace`: the model's notes stand in the place of the conversation; without it the whole conversation is
-    kept."""
+    """`replace`: the model's notes replace the conversation; without it the whole conversation is kept."""
     return Progress(task, turn, form, replace, notes, instructions)

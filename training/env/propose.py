@@ -1,9 +1,9 @@
-"""The environment of a proposer: it is asked for a problem, and says a spec in `<answer>...</answer>`; the episode ends
-with that.
+"""The environment of a proposer: it is asked for a problem, and answers with a spec in `<answer>...</answer>`, which
+ends the episode.
 
-What a proposal is worth is not known here: it is certified and attempted first (training/rl/proposer.py), and its score
-replaced. Self-play of this kind: Wang et al. 2025, "Socratic-Zero" (arXiv 2509.24726); Yang et al. 2025, "SPELL" (arXiv
-2509.23863).
+The value of a proposal is not known here: it is first certified and attempted (training/rl/proposer.py), and then its
+score is replaced. Self-play of this kind: Wang et al. 2025, "Socratic-Zero" (arXiv 2509.24726); Yang et al. 2025,
+"SPELL" (arXiv 2509.23863).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Problems solved with programs of its own, run in the sandbox."""
+"""Problems that the model solves with programs that it writes, run in the sandbox."""
 
 from __future__ import annotations
 
@@ -23,6 +23,6 @@ def python(
     describe: bool = True,
     instructions: str = "",
 ) -> Tooled:
-    """One tool, `python`. What else there is to say is in the head of training/env/_tooled.py."""
+    """One tool, `python`. For the rest see the docstring of training/env/_tooled.py."""
     budget = Budget(turns=turns, calls=calls, parallel=parallel, result=result, context=context)
     return Tooled(makers={"python": None}, budget=budget, broken=broken, describe=describe, instructions=instructions)

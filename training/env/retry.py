@@ -1,15 +1,16 @@
-"""Any question, answered again and again: a wrong answer is met with one constant sentence, or with what the checker
-finds wrong with it.
+"""Any question, answered again and again: the reply to a wrong answer is a constant sentence, or what the checker finds
+wrong with it.
 
 UFO, Liu et al. 2025, "A Simple 'Try Again' Can Elicit Multi-Turn LLM Reasoning" (arXiv 2507.14295).
 
     R = gamma^t [right at turn t, from 0] - repeat (1 - E / T)         E different answers in T turns
 
-With `checker` a wrong answer is met with what its verifier says (its `explain`), as in Leanabell-Prover-V2, Ji et al. 2025,
-whose proofs are checked within the rollout; a turn without an answer gets `feedback` too.
+With `checker` the reply to a wrong answer is the explanation of its verifier (its `explain`), as in
+Leanabell-Prover-V2, Ji et al. 2025, whose proofs are checked within the rollout; a turn without an answer gets
+`feedback`.
 
 The episode ends with the first right answer, or after `most` turns. A turn without an answer is an attempt like any
-other. Right is a verdict of 1. Parts: `tries`, `distinct` (E / T), `right`.
+other. An answer is right if its verdict is 1. Parts: `tries`, `distinct` (E / T), `right`.
 """
 
 from __future__ import annotations
@@ -73,11 +74,11 @@ def retry(
     missing: float = 0.0,
     instructions: str = "",
 ) -> Retry:
-    """At most `most` answers; a right one is worth `gamma` to the number of those before it, less `repeat` times the
-    share of repeated answers, less `missing` where the last turn gave none.
+    """At most `most` answers; a right one scores `gamma` to the power of the number of answers before it, minus
+    `repeat` times the share of repeated answers, minus `missing` if the last turn gave no answer.
 
-    checker: whether what the problem's verifier finds wrong is told in place of `feedback`; a verifier that explains
-    nothing is an error.
+    checker: whether the reply says what the problem's verifier finds wrong, instead of `feedback`; a verifier that
+    cannot explain is an error.
     """
     if most < 1:
         raise ValueError(f"retry: most is {most}: at least one answer must be allowed")

@@ -4,10 +4,11 @@ Router-R1, Zhang et al. 2025, "Router-R1: Teaching LLMs Multi-Round Routing and 
 (arXiv 2506.09033).
 
 A turn is `<search>Name: sub-query</search>`, answered with what that model says, or `<answer>text</answer>`. The prompt
-describes the pool by short cards. The models are programs: one is right about a problem with its accuracy in the
-problem's family ("*": in any other), decided by the hash of problem and name, and says nothing useful else. A call
-costs price times the words of the reply. Parts: `cost`, `routes`, `answered`, `format` (0 after a name that is not in
-the pool, or a turn that is neither: the episode ends). The reward is put together by the piece route_cost.
+describes the pool by short cards. The models are programs: each is right about a problem with its accuracy in the
+problem's family ("*": in any other), decided by the hash of problem and name; otherwise it says nothing useful. A call
+costs the price times the number of words of the reply. Parts: `cost`, `routes`, `answered`, `format` (0 after a name
+that is not in the pool, or a turn that is neither: the episode ends). The piece route_cost combines them into the
+reward.
 """
 
 from __future__ import annotations
@@ -73,8 +74,8 @@ class Route:
 
 
 def route(*, most: int = 4, pool: Sequence[Sequence[Any]] = (), instructions: str = "") -> Route:
-    """At most `most` calls. `pool`: [name, price, card, {family: accuracy}] of each model; empty: four that are
-    shipped. Raises ValueError for a model that is not described so."""
+    """At most `most` calls. `pool`: [name, price, card, {family: accuracy}] of each model; empty: four built-in models.
+    Raises ValueError for a model that is not described in this form."""
     known: dict[str, tuple[float, str, Mapping[str, float]]] = {}
     for entry in pool or POOL:
         if len(entry) != 4 or not isinstance(entry[3], Mapping) or not re.fullmatch(r"[\w.-]+", str(entry[0])):

@@ -93,11 +93,11 @@ def search(
     """Question answering with `tools["search"]: query -> passages`. At most `max_calls` searches; one more ends the
     episode with 0.
 
-    `tools`: with more than `search`, the pages can be opened and read (`training.env._browse`), and `max_context` is
-    the number of characters that all results may have together. `gain`, `redundancy`: rewards of each search for
-    evidence that is new, and for passages that are not (`training.env._evidence`; with `search` alone). `ask`: in place of the answer an order of
-    `passages` passages, a rating of one, or the facts about an entity (`training.env._passages`). Raises
-    ValueError for a tool that there is not, and for budgets below 1.
+    `tools`: with more tools than `search`, the model can open and read the pages (`training.env._browse`), and
+    `max_context` is the number of characters that all results may have together. `gain`, `redundancy`: the reward of a
+    search for new evidence, and for repeated passages (`training.env._evidence`; with `search` alone). `ask`: instead
+    of the answer the model gives an order of `passages` passages, a rating of one, or the facts about an entity
+    (`training.env._passages`). Raises ValueError for an unknown tool, and for budgets below 1.
     """
     unknown = [t for t in tools if t not in TOOLS]
     if unknown or not tools:

@@ -1,10 +1,11 @@
-"""Two answers to one question, the second by somebody who has seen the first; both are paid the sum.
+"""Two answers to one question; the second agent has seen the first answer, and both get the sum of the scores as
+reward.
 
 After CORY, Ma et al. 2024, "Coevolving with the Other You: Fine-Tuning LLM with Sequential Cooperative Multi-Agent
 Reinforcement Learning" (arXiv 2410.06101): a pioneer answers, an observer reads question and answer and answers too,
-the reward of both is r(pioneer) + r(observer), and they exchange roles. Where one policy plays both in one conversation,
-every step is an exchange of roles; with `rl.policies` each role has a policy. The observer's answer is what `value` parts
-call `observer`.
+the reward of both is r(pioneer) + r(observer), and they exchange roles. If one policy plays both in one conversation,
+the roles are exchanged at every step; with `rl.policies` each role has a policy. The part `observer` is the score of
+the observer's answer.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Problems solved with queries of its own on the tables of the problem before it answers."""
+"""Problems for which the model may query the problem's tables before it answers."""
 
 from __future__ import annotations
 
@@ -24,6 +24,6 @@ def sql(
     describe: bool = True,
     instructions: str = "",
 ) -> Tooled:
-    """One tool, `sql`. What else there is to say is in the head of training/env/_tooled.py."""
+    """One tool, `sql`. For the rest see the docstring of training/env/_tooled.py."""
     budget = Budget(turns=turns, calls=calls, parallel=parallel, result=result, context=context)
     return Tooled(makers={"sql": tool}, budget=budget, broken=broken, describe=describe, instructions=instructions)

@@ -31,9 +31,9 @@ def tools(
     describe: bool = True,
     instructions: str = "",
 ) -> Tooled:
-    """`use`: names of calculator, search, sql, python, and of tools that the player is given besides. `servers`:
-    command lines of MCP servers (training stages start and end them). Raises ValueError where there is no tool at all,
-    and for a budget below 1."""
+    """`use`: names of calculator, search, sql, python, and of further tools that the player has. `servers`: command
+    lines of MCP servers (training stages start and end them). Raises ValueError if there is no tool at all, and for a
+    budget below 1."""
     if not use and not servers:
         raise ValueError("the environment tools has no tool: name some in `use`, or a server in `servers`")
     budget = Budget(turns=turns, calls=calls, parallel=parallel, result=result, context=context, cost=cost)

@@ -1,9 +1,9 @@
-"""A simulated user: a program with a need that it does not say and a mood that every turn moves. Problems of the family
+"""A simulated user: a program with an unstated need and a mood that every turn changes. Problems of the family
 hidden_needs.
 
 RLVER, Wang et al. 2025, "RLVER: Reinforcement Learning with Verifiable Emotion Rewards for Empathetic Agents" (arXiv
 2507.03112); there the
-user is a language model with a persona, here its rules are these. The mood e is in [0, 100] and begins at `mood`:
+user is a language model with a persona, here its rules are these. The mood e is in [0, 100] and starts at `mood`:
 
     <ask/>                      the user shows another of its signs (the first is shown at once): + 5, once there is
                                 none left - 5
@@ -81,7 +81,7 @@ class User:
         return [Message(role="user", content=reply)], False, None
 
     def _hear(self, state: dict, act: str, word: str) -> tuple[str, float, bool]:
-        """(what the user says, how its mood moves, whether it is content) of one turn."""
+        """For one turn: (what the user says, the change of its mood, whether it is content)."""
         right = word == state["need"]
         if act == "ask":
             return (

@@ -1,10 +1,10 @@
-"""Think again before the verdict counts: a cue in place of the end, m times.
+"""Think again before the answer counts: a cue replaces the end of the answer, m times.
 
 Budget forcing of "J1: Exploring Simple Test-Time Scaling for LLM-as-a-Judge" (2025), after Muennighoff et al. 2025,
-"s1: Simple test-time scaling" (arXiv 2501.19393): when the model ends, a cue such as "Wait" is put there and it goes
-on. Here the cue is the next message, since a turn that was sampled is never changed; the last turn's answer is scored.
-The part `waits` counts the cues, `changed` says whether the last answer is another than the first, `gained` by how much
-it scores more.
+"s1: Simple test-time scaling" (arXiv 2501.19393): when the model ends, a cue such as "Wait" is inserted and it
+continues. Here the cue is the next message, since a sampled turn is never changed; the last turn's answer is scored.
+The part `waits` counts the cues, `changed` says whether the last answer differs from the first, `gained` by how much
+more it scores.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """A grid walked turn by turn, with a tool that moves and says what is around: problems of the families grid_navigation
-and key_and_door with env "walk". A door opens to who has stood on the key.
+and key_and_door with env "walk". A door opens for a walker who has stood on the key.
 
 A turn is `<move>UURD</move>`: the moves are made until one is blocked, and a tool message says where the walker stands,
-what is open, and what blocked it. Reaching the goal ends the episode with score 1; more than `slack` times the shortest
-number of moves, or a turn that is no move, ends it with 0. With `hidden` the map is taken out of the question, and what
-is not seen must be found out.
+which ways are open, and what blocked it. Reaching the goal ends the episode with score 1; more than `slack` times the
+shortest number of moves, or a turn that is no move, ends it with 0. With `hidden` the map is removed from the question,
+and the model has to explore.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""A workflow of operators is written for each question, run, and written again: what is paid is how well it works, less
-what it takes.
+"""The model writes a workflow of operators for each question, sees it run, and revises it; the reward is its success
+minus its cost.
 
 FlowReasoner, Gao et al. 2025, "FlowReasoner: Reinforcing Query-Level Meta-Agents" (arXiv 2504.15257; read from its
 abstract).
 
-A turn is `<plan>generate*3 ensemble</plan>`: operators in order, each with a count. It is run and its chance of success
-is told, or, where it is in <answer>, it is final. Operators are programs with known effects on k candidates that
-are right with chance p each (p from `accuracy`, by the level
-of the problem, the last for higher ones), so the result is a number and not a draw:
+A turn is `<plan>generate*3 ensemble</plan>`: operators in order, each with a count. The workflow is run and the reply
+states its chance of success; inside <answer> it is final. Operators are programs with known effects on k candidates
+that are right with chance p each (p from `accuracy`, by the level of the problem, the last for higher ones), so the
+result is a probability and not a draw:
 
     generate*n   n more candidates                          ensemble   a majority of the candidates (ties: half)
     test*1       keeps a right one, if there is any         review*n   p <- p + (1 - p) fix of every candidate, n times
@@ -83,8 +83,8 @@ class Workflow:
         return [], True, Scored(value=value, parts=parts)
 
     def run(self, plan: str, p: float) -> tuple[float, int, int] | None:
-        """(chance of success, operators, runs of a solver) of a plan on a question that a solver gets right with chance
-        p; None where it is none."""
+        """(chance of success, operators, runs of a solver) of a plan on a question that a solver gets right with
+        probability p; None for an invalid plan."""
         steps = plan.replace(",", " ").split()
         if not 0 < len(steps) <= self.longest:
             return None
@@ -122,7 +122,7 @@ def workflow(
     fix: float = 0.3,
     instructions: str = "",
 ) -> Workflow:
-    """At most `rounds` plans of at most `longest` operators; what is paid is in the head of this file."""
+    """At most `rounds` plans of at most `longest` operators; the docstring of this file gives the reward."""
     if not accuracy or not all(0 <= p <= 1 for p in (*accuracy, fix)):
         raise ValueError(
             f"workflow: accuracy {list(accuracy)} and fix {fix} are chances, from 0 to 1, one for each level"

@@ -8,9 +8,9 @@ Jin et al. 2025, "ReVeal: Self-Evolving Code Agents via Iterative Generation-Ver
                  program passes. Those are run on the program, and the next message says which it fails
     R            = form (-form without a program that can be read) + scale p of the last program
 
-A wrong test is never shown as a failure, so that tests are worth what they find. The episode ends with the program of the
-last turn, or with a writing turn without one. Programs run in the sandbox. Parts: `tests` (p at the end), `first` (p of
-the first program), `valid` (mean share of valid tests).
+A wrong test is never shown as a failure, so tests are rewarded only for real failures. The episode ends with the
+program of the last turn, or with a writing turn without one. Programs run in the sandbox. Parts: `tests` (p at the
+end), `first` (p of the first program), `valid` (mean share of valid tests).
 """
 
 from __future__ import annotations
@@ -119,8 +119,8 @@ def write_and_test(
     level: float = 0.0,
     instructions: str = "",
 ) -> WriteAndTest:
-    """`turns`, odd: programs and tests in turn; `lines`: most tests of a turn. `form`, `scale`: of the outcome; `gain`,
-    `level`: of a later program's improvement and of its share."""
+    """`turns`, odd: programs and tests in turn; `lines`: most tests of a turn. `form`, `scale`: weights of the outcome;
+    `gain`, `level`: weights of a later program's improvement and of its share."""
     if turns % 2 == 0:
         raise ValueError(f"write_and_test: turns = {turns} must be odd: the last turn writes the program that counts")
     return WriteAndTest(turns, lines, form, scale, gain, level, instructions)

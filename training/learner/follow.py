@@ -1,9 +1,9 @@
-"""Learning in several processes from what one of them plays: the first plays, scores and packs a step, and sends what is
-to be learned from it to the others.
+"""Training in several processes on the rollouts of one of them: the first plays, scores and packs a step, and sends the
+batch to the others.
 
-What it sends are the vectors of a step, tokens and numbers per token: a conversation is played once, wherever it is
-sampled, and no piece knows that there are others. A critic learns between the play and the policy's batches, so its batch is
-sent when its turn comes.
+It sends the vectors of a step, tokens and numbers per token: a conversation is played once, wherever it is sampled, and
+no piece needs to know about other processes. A critic learns after the play and before the policy's batches, so its
+batch is sent when its turn comes.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ POLICY, CRITIC = "policy", "critic"
 
 
 def send(world: World, role: str, batches: Sequence[Batch], metrics: Mapping[str, float] = {}) -> None:
-    """What the first process says before `role` learns from these batches."""
+    """Called by the first process before `role` learns from these batches."""
     if world.size > 1:
         world.share((role, [to(replace(b), "cpu") for b in batches], dict(metrics)))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Followed:
-    """The source of the first process: the others get the batches that it gives. publish: what all do before it plays,
-    to bring it the weights of which each holds a share."""
+    """The source of the first process: the others get the batches that it gives. publish: what all processes do before
+    it plays, to bring it the weights of which each holds a share."""
 
     source: Source
     world: World
@@ -45,7 +45,8 @@ class Followed:
 
 @dataclass(frozen=True, kw_only=True)
 class Following:
-    """The source of every other process. beside: role -> what it does with a batch that comes before the policy's."""
+    """The source of every other process. beside: role -> what that role does with a batch that comes before the
+    policy's."""
 
     world: World
     beside: Mapping[str, Callable[[Batch], Any]]
@@ -70,7 +71,7 @@ def followed(
     beside: Mapping[str, Callable[[Batch], Any]] = {},
     publish: Callable[[], None] = lambda: None,
 ) -> Source:
-    """A source that the first process alone asks, as the source of any of them."""
+    """Wrap a source that only the first process may call, so that every process can use it."""
     if world.size == 1:
         return source
     if world.first:

@@ -1,5 +1,5 @@
-"""The learner: one optimizer step from one packed batch and one objective. It knows no algorithm and divides exactly
-once.
+"""The learner: one optimizer step from one packed batch and one objective. It is independent of the algorithm and
+divides exactly once.
 
 An objective is `f(stats, batch) -> list[Terms]`: values to be summed and the name of the total that divides them. The
 learner splits the batch by a token budget, runs the model, asks the objective, divides each term by the *global* total
@@ -39,8 +39,8 @@ class Optim:
     `steps`.
 
     kind "muon" (Jordan et al. 2024; torch.optim.Muon) takes the hidden weight matrices with rate `matrix_lr` and leaves
-    the embedding, head and vectors to AdamW: a model of a million parameters trained from nothing learns to copy in a
-    third of the steps with it.
+    the embedding, head and vectors to AdamW: with it a model of a million parameters trained from scratch learns to
+    copy in a third of the steps.
     """
 
     kind: str = "adamw"
@@ -72,12 +72,12 @@ class Optim:
 
 @dataclass(frozen=True, kw_only=True)
 class Targets:
-    """The trainable targets of a batch, each that several rows share once.
+    """The trainable targets of a batch; a target that several rows share occurs once.
 
-    before  [U, d] the hidden states before the U different targets
+    before  [U, d] the hidden states before the U distinct targets
     ids     [U] their ids
-    at      [N] where the N trainable targets stand in the batch
-    which   [N] which of the U each of them is; None where none is shared, and U is N
+    at      [N] the positions of the N trainable targets in the batch
+    which   [N] which of the U each of them is; None if none is shared (then U is N)
     """
 
     before: Tensor
@@ -87,7 +87,7 @@ class Targets:
 
     @staticmethod
     def of(model: nn.Module, batch: Batch) -> Targets:
-        """What rows begin with in common is computed once; index_select adds up the gradients of all who read it."""
+        """A prefix that rows share is computed once; index_select adds up the gradients of all rows that read it."""
         stream = Stream.of(batch)
         if (routers := replay_of(model)) is not None:
             routers.chosen = stream.experts
@@ -99,7 +99,7 @@ class Targets:
         own, which = stream.at(at).unique(return_inverse=True)
         if len(own) == len(at):
             return Targets(before=hidden.index_select(0, before), ids=ids, at=at)
-        # rows that share a token share the one before it, so any of them says where that lies
+        # rows that share a token share the one before it, so any of them gives its position
         before = torch.empty_like(own).scatter_(0, which, before)
         return Targets(before=hidden.index_select(0, before), ids=stream.ids.index_select(0, own), at=at, which=which)
 
@@ -108,7 +108,7 @@ class Targets:
         return x if self.which is None else x.index_select(0, self.which)
 
     def spread(self, x: Tensor, n: int) -> Tensor:
-        """[U] numbers to their places among the n tokens of the batch, 0 elsewhere."""
+        """Put [U] numbers at their positions among the n tokens of the batch, 0 elsewhere."""
         return torch.zeros(n, dtype=x.dtype, device=x.device).index_add(0, self.at, self.each(x))
 
 
@@ -139,7 +139,7 @@ def score(
     tokens_per_microbatch: int = 16384,
     read: Read = token_stats,
 ) -> TokenStats:
-    """What `read` gives, without gradient, in parts: for reference, old-policy, value and check passes."""
+    """The result of `read` without gradient, computed in parts: for reference, old-policy, value and check passes."""
     parts = [read(model, b, temperature=temperature) for b in split(batch, tokens_per_microbatch)]
     entropies = [p.entropy for p in parts if p.entropy is not None]
     return TokenStats(
@@ -159,7 +159,7 @@ def score_together(
     tokens_per_microbatch: int = 16384,
     read: Read = token_stats,
 ) -> Tensor:
-    """[T] the log-probs of `score`, each part computed by one of the processes, all of which ask."""
+    """The log-probs [T] of `score`, each part computed by one of the processes; all processes must call this."""
     if world.size == 1:
         return score(model, batch, temperature=temperature, tokens_per_microbatch=tokens_per_microbatch, read=read).logp
     parts = dealt(batch, tokens_per_microbatch, 1, world.size)
@@ -180,19 +180,19 @@ def score_together(
 
 
 def _fewer(parts: Sequence[tuple[int, Batch]], world: World) -> int:
-    """How many micro-batches this process has fewer than the one with most."""
+    """How many fewer micro-batches this process has than the process with the most."""
     each = [sum(owner == rank for owner, _ in parts) for rank in range(world.size)]
     return max(each) - each[world.rank]
 
 
 def _anchor(model: nn.Module, batch: Batch) -> Tensor:
-    """0 with a gradient of zeros, by a pass of one short row: of a model that is split every process gives its share
-    each time that one computes, whether it has a micro-batch or not."""
+    """0 with a gradient of zeros, from a pass over one short row: when one process computes with a split model, every
+    process has to give its share, whether it has a micro-batch or not."""
     row = min(range(batch.rows), key=batch.lengths.__getitem__)
     part = select(batch, row, row + 1)
     stream = Stream.of(part)
     reached = hidden_states(model, stream.ids, stream.position, stream.rows).sum()
-    # those of the root, gathered until the backward pass: the head of a model is not in its body
+    # the root's weights, gathered until the backward pass: the head of a model is not in its body
     for p in model.parameters():
         if p.requires_grad and not shard.is_split(p):
             reached = reached + p.flatten()[:1].sum()
@@ -209,18 +209,19 @@ class Learner:
              1e-5 is lost in bfloat16, whose numbers near 0.02 lie 1e-4 apart; gradients of micro-batches are summed in
              float32 too.
 
-    read     how the model's pass becomes statistics: log-probs of a policy, or values of a critic
-    logits   float32 logits of a micro-batch that may be alive at once (4 bytes each); more of them are worked off in
-             chunks. None: 2^25 on a CPU, 2^28 on a GPU (`Limits` of training/lm_head/logprob.py)
-    gradient_checkpointing  activations of a layer are made again in the backward pass, not kept (`training.model.model.checkpointed_layers`)
-    router_loss  weight of the loss that balances the experts of a mixture (`training.model.router.balance`): of each
-             micro-batch by itself, weighed by its share of the tokens
-    world    the processes that learn together: all call `step` with the same batch, and each computes its share of it
-    whole    the model that was given. It is `model`, but where the world splits weights: there `model` is a copy of
-             which each process holds a share (training/learner/shard.py), `publish` brings what was learned to `whole`,
+    read     turns the model's pass into statistics: log-probs of a policy, or values of a critic
+    logits   float32 logits of a micro-batch that may be alive at once (4 bytes each); more are computed in chunks.
+             None: 2^25 on a CPU, 2^28 on a GPU (`Limits` of training/lm_head/logprob.py)
+    gradient_checkpointing  activations of a layer are recomputed in the backward pass, not kept
+                            (`training.model.model.checkpointed_layers`)
+    router_loss  weight of the loss that balances the experts of a mixture (`training.model.router.balance`): computed
+             per micro-batch, weighted by its share of the tokens
+    world    the processes that learn together: all call `step` with the same batch, and each computes its share
+    whole    the model that was given. It is `model`, unless the world splits weights: then `model` is a copy of which
+             each process holds a share (training/learner/shard.py), `publish` copies the learned weights to `whole`,
              and until then only the first process keeps the weights of `whole`
 
-    Dropout is off, in training too: the policy that learns is the policy that sampled.
+    Dropout is off, in training too, so that the learner computes the same policy as the sampler.
     """
 
     model: nn.Module
@@ -256,7 +257,7 @@ class Learner:
             {"params": [m for m in rest if m.dim() >= 2], "weight_decay": o.weight_decay},
             {"params": [m for m in rest if m.dim() < 2], "weight_decay": 0.0},
         ]
-        groups = [g for g in groups if g["params"]]  # none where Muon has all: adapters are matrices
+        groups = [g for g in groups if g["params"]]  # none if Muon has all: adapters are matrices
         self.optimizers = [torch.optim.AdamW(groups, lr=o.lr, betas=o.betas, fused=True)] if groups else []
         if any(hidden):
             matrices = [m for m, h in zip(self.master, hidden, strict=True) if h]
@@ -274,12 +275,12 @@ class Learner:
         rows_per_unit: int = 1,
         temperature: float = 1.0,
     ) -> dict[str, float]:
-        """One optimizer step. Raises FloatingPointError when a log-prob or the gradient is no number (weights are then
-        unchanged), and LookupError for a denominator that nothing counted, and ValueError for a micro-batch that memory
-        does not hold.
+        """One optimizer step. Raises FloatingPointError when a log-prob or the gradient is NaN or infinite (weights are
+        then unchanged), LookupError for a denominator that nothing counted, and ValueError for a micro-batch that does
+        not fit into memory.
 
-        Of the times, `head` is head and loss, with their backward pass where the two are worked off together
-        (`_local`); `sync` waits for the device's numbers and publishes master copies.
+        Among the times, `head` is head and loss, with their backward pass if the two are computed together (`_local`);
+        `sync` is waiting for the device's numbers and publishing master copies.
         """
         with talking(self.world):
             return self._step(batch, objective, tokens_per_microbatch, rows_per_unit, temperature)
@@ -305,9 +306,7 @@ class Learner:
         if self.world.size > 1:
             total, lost, work, names, rest = self._over_processes(total, lost, work, names, rest)
         clock.mark("sync")
-        if lost or not math.isfinite(
-            norm
-        ):  # pieces leave out a token that cannot be (log-prob -inf); one that is no number is a fault
+        if lost or not math.isfinite(norm):  # pieces skip an impossible token (log-prob -inf); NaN is an error
             what = f"gradient norm is {norm}" if not math.isfinite(norm) else f"log-probs of {lost:.0f} tokens are nan"
             raise FloatingPointError(
                 f"the {what} at step {self.step_count}: lower the learning rate or look at the batch that caused it"
@@ -346,8 +345,8 @@ class Learner:
         rows_per_unit: int = 1,
         temperature: float = 1.0,
     ) -> dict[str, float]:
-        """The first half of `step`: the gradients of a batch are added to those that wait for `optim_step`. Returns its
-        loss and metrics. Raises what `step` raises; all that waited is then dropped."""
+        """The first half of `step`: adds the gradients of a batch to those accumulated for `optim_step`. Returns its
+        loss and metrics. Raises what `step` raises; all accumulated gradients are then dropped."""
         total, lost, _, sums = self._accumulate(
             batch, objective, tokens_per_microbatch, rows_per_unit, temperature, Clock(batch.ids.device)
         )
@@ -367,9 +366,9 @@ class Learner:
         weight_decay: float = 0.0,
         max_grad_norm: float = math.inf,
     ) -> dict[str, float]:
-        """The second half of `step`, with settings of its own in the place of a schedule: one update by the gradients
-        that wait, which are dropped. As in `step`, vectors do not decay. Raises FloatingPointError for a gradient that is
-        no number (weights are then unchanged)."""
+        """The second half of `step`, with the given settings instead of a schedule: one update by the accumulated
+        gradients, which are then dropped. As in `step`, vectors have no weight decay. Raises FloatingPointError for a
+        NaN or infinite gradient (weights are then unchanged)."""
         self._share_gradients()
         norm = float(shard.whole(torch.nn.utils.clip_grad_norm_(self.master, max_grad_norm)))
         if not math.isfinite(norm):
@@ -386,7 +385,7 @@ class Learner:
         return {"grad_norm": norm, "lr": lr}
 
     def drop_gradients(self) -> None:
-        """Forget the gradients that wait."""
+        """Drop the accumulated gradients."""
         for p in (*self.weights, *self.master):
             p.grad = None
 
@@ -399,8 +398,8 @@ class Learner:
         temperature: float,
         clock: Clock,
     ) -> tuple[Tensor, Tensor, float, dict[str, tuple[Tensor, Tensor]]]:
-        """Add the gradients of this process's micro-batches. The loss, how many log-probs are NaN, the floating-point
-        operations, and sums and counts of the metrics."""
+        """Add the gradients of this process's micro-batches. Returns the loss, the number of NaN log-probs, the
+        floating-point operations, and sums and counts of the metrics."""
         device, work = batch.ids.device, 0.0
         total, lost = (torch.zeros((), dtype=torch.float64, device=device) for _ in range(2))
         sums: dict[str, tuple[Tensor, Tensor]] = {}
@@ -423,7 +422,7 @@ class Learner:
         return total, lost, work, sums
 
     def _mine(self, batch: Batch, tokens: int, rows_per_unit: int) -> tuple[Iterable[Batch], int]:
-        """The micro-batches that this process computes, and how many anchors after them."""
+        """The micro-batches that this process computes, and how many anchor passes follow them."""
         if self.world.size == 1:
             return split(batch, tokens, rows_per_unit), 0
         parts = dealt(batch, tokens, rows_per_unit, self.world.size)
@@ -431,8 +430,8 @@ class Learner:
         return mine, _fewer(parts, self.world) if self.world.mesh is not None else 0
 
     def _share_gradients(self) -> None:
-        """Put in the place of each gradient its sum over the processes. What no process reached keeps none. Of weights that
-        are split the backward pass has summed them."""
+        """Replace each gradient by its sum over the processes. A weight that no process reached keeps no gradient. For
+        split weights the backward pass has summed already."""
         if self.world.size == 1 or self.world.mesh is not None:
             return
         reached = [any(has) for has in zip(*self.world.gather([m.grad is not None for m in self.master]), strict=True)]
@@ -444,7 +443,8 @@ class Learner:
     def _over_processes(
         self, total: float, lost: float, work: float, names: list[str], rest: list[float]
     ) -> tuple[float, float, float, list[str], list[float]]:
-        """The numbers of a step put together from those of all processes. One without a micro-batch knows no names."""
+        """The numbers of a step combined from all processes. A process without a micro-batch does not know the
+        names."""
         sums: dict[str, tuple[Tensor, Tensor]] = {}
         told = self.world.gather((total, lost, work, list(zip(names, rest[::2], rest[1::2], strict=True))))
         for *_, metrics in told:
@@ -459,7 +459,7 @@ class Learner:
     def _balanced(
         self, part: Batch, objective: Objective, temperature: float, clock: Clock, share: float
     ) -> tuple[Tensor, list[Mapping[str, Any]], Tensor]:
-        """`_loss`, and that of the routers where it is asked for; share: of the step's tokens that the micro-batch has."""
+        """`_loss`, plus the routers' loss if it is set; share: the micro-batch's share of the step's tokens."""
         if not self.router_loss:
             return self._loss(part, objective, temperature, clock)
         with balance(self.model) as uneven:
@@ -470,7 +470,7 @@ class Learner:
     def _loss(
         self, part: Batch, objective: Objective, temperature: float, clock: Clock
     ) -> tuple[Tensor, list[Mapping[str, Any]], Tensor]:
-        """Loss and metrics of a micro-batch, and how many of its log-probs are NaN."""
+        """Loss and metrics of a micro-batch, and the number of its NaN log-probs."""
         with checkpointed_layers(self.model) if self.gradient_checkpointing else nullcontext():
             if self.read is token_stats:
                 targets = Targets.of(self.model, part)
@@ -488,8 +488,9 @@ class Learner:
         return loss, metrics, stats.logp.isnan().sum()
 
     def _local(self, n: int, objective: Objective) -> bool:
-        """Whether the head and the loss of n targets are worked off together, chunk by chunk: the objective says that a
-        token's gradient depends on its own statistics alone (`scope`), and the logits are too many to be kept."""
+        """Whether the head and the loss of n targets are computed together, chunk by chunk. They are if the objective
+        says that a token's gradient depends on its own statistics alone (`scope`) and the logits are too many to
+        keep."""
         scope = getattr(objective, "scope", "batch")
         if scope != "token":
             return False
@@ -531,20 +532,21 @@ class Learner:
                 p.copy_(m)
 
     def publish(self, every: bool = False) -> None:
-        """Bring what was learned to `whole`, where it is another model than `model`: all processes call it. every: in
-        each of them, and not only in the first."""
+        """Copy the learned weights to `whole`, if that is not `model` itself; all processes call it. every: copy them
+        in each process, not only in the first."""
         if self.world.mesh is not None:
             with talking(self.world):
                 shard.publish(self.model, self.whole, keep=every or self.world.first)
 
     def let_go(self) -> None:
-        """Give back the memory of `whole` where it is another model than `model`, in all processes but the first."""
+        """Free the memory of `whole`, if that is not `model` itself, in all processes but the first."""
         if self.world.mesh is not None and not self.world.first:
             shard.let_go(self.whole)
 
     def state(self) -> dict[str, Any]:
-        """Everything that a resumed run needs, by reference: tensors and plain values, to be saved at once. Of weights that
-        are split it is what the first process says, all of which ask: as if one process held all."""
+        """Everything that a resumed run needs, by reference: tensors and plain values, to be saved at once. For split
+        weights all processes must call it, and the first process returns the state as if one process held
+        everything."""
         if self.world.mesh is not None:
             with talking(self.world):
                 return self._state_of_shares()
@@ -558,7 +560,7 @@ class Learner:
 
     @torch.no_grad()
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from a `state` of a learner of the same model and settings."""
+        """Continue from a `state` of a learner of the same model and settings."""
         self.step_count = state["step_count"]
         if self.world.mesh is not None:
             return self._load_shares(state)
@@ -571,11 +573,11 @@ class Learner:
             optimizer.load_state_dict(saved)
 
     def _state_of_shares(self) -> dict[str, Any]:
-        """`state`, as one process that learned the same would give it."""
+        """`state`, as a single process would return it."""
         self.publish()
 
         def gathered(x: Any) -> Any:
-            """The first keeps what is gathered, one tensor at a time."""
+            """The first process keeps what is gathered, one tensor at a time."""
             if not shard.is_split(x):
                 return x
             full = shard.whole(x)
@@ -591,7 +593,7 @@ class Learner:
         return {"step_count": self.step_count, "model": model, "master": copies, "optimizers": optimizers}
 
     def _load_shares(self, state: Mapping[str, Any]) -> None:
-        """`load_state`: each process takes its share of what all read."""
+        """`load_state`: all processes read the whole state, and each takes its share."""
         if self.world.first:
             self.whole.load_state_dict(state["model"])
         for name, p in self.model.named_parameters():
@@ -610,13 +612,13 @@ class Learner:
 
 @contextmanager
 def _fitting(part: Batch, allowed: int, gradient_checkpointing: bool) -> Iterator[None]:
-    """Memory that ran out, as one sentence that says what to make smaller."""
+    """Turns an out-of-memory error into one sentence that says what to make smaller."""
     try:
         yield
     except RuntimeError as e:
         if not isinstance(e, torch.OutOfMemoryError) and "allocate memory" not in str(
             e
-        ):  # the second is what torch says on a CPU
+        ):  # the second is torch's error on a CPU
             raise
         tokens, longest = len(part.ids), max(part.lengths)
         smaller = (
@@ -631,8 +633,8 @@ def _fitting(part: Batch, allowed: int, gradient_checkpointing: bool) -> Iterato
 
 
 def divided(terms: Iterable[Terms], batch: Batch) -> tuple[Tensor, list[Mapping[str, Any]]]:
-    """The one division: each term's sum by the step's total that it names, added up; and the metrics of each. Raises
-    LookupError for a denominator that nothing counted."""
+    """The only division: each term's sum divided by the step's total that it names, added up; and the metrics of each
+    term. Raises LookupError for a denominator that nothing counted."""
     loss, metrics = torch.zeros((), device=batch.ids.device), []
     for term in terms:
         if term.denominator not in batch.totals:
@@ -646,8 +648,8 @@ def divided(terms: Iterable[Terms], batch: Batch) -> tuple[Tensor, list[Mapping[
 
 
 def _add(sums: dict[str, tuple[Tensor, Tensor]], metrics: Mapping[str, tuple[Tensor | float, Tensor | float]]) -> None:
-    """Add a micro-batch's (sum, count) to those of the step; of a name that ends in `_max` the largest is kept. Nothing
-    waits for a GPU."""
+    """Add a micro-batch's (sum, count) to those of the step; for a name that ends in `_max` the largest value is kept.
+    Does not wait for the GPU."""
     for name, (s, n) in metrics.items():
         s, n = (torch.as_tensor(x).detach().double() for x in (s, n))
         if name in sums:
@@ -657,7 +659,7 @@ def _add(sums: dict[str, tuple[Tensor, Tensor]], metrics: Mapping[str, tuple[Ten
 
 
 def nll(stats: TokenStats, batch: Batch) -> list[Terms]:
-    """Next-token loss of demonstrations. `columns["loss_weight"]` [T], where given, weighs tokens;
+    """Next-token loss of demonstrations. `columns["loss_weight"]` [T], if given, weights tokens;
     `totals["loss_tokens"]` is their sum."""
     weight = batch.columns.get("loss_weight")
     values = -torch.where(batch.trainable, stats.logp, 0.0)

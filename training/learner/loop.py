@@ -1,9 +1,9 @@
 """One driver for every kind of training: a list of rounds, each of which lets one role learn from one source with one
 objective.
 
-SFT, reward modelling, preference optimisation and reinforcement learning are lists of one round; iterated DPO,
+SFT, reward modelling, preference optimisation and RL are lists of one round; iterated DPO,
 self-play with a learning proposer or expert iteration are longer lists. A source yields the packed batches of a step
-(it may play rollouts with the roles' current weights first); the driver knows none of the algorithms.
+(it may first play rollouts with the roles' current weights); the driver is independent of the algorithms.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ Source = Callable[[int], tuple[Iterable[Batch], Mapping[str, float]]]
 
 @dataclass(frozen=True, kw_only=True)
 class Round:
-    """`role` learns for `steps` steps from `source` with `objective`; a batch that names a policy is learned by that one.
+    """`role` learns for `steps` steps from `source` with `objective`; a batch that names a policy trains that policy.
 
-    prepare        run once on each whole batch, before the first update of the step: reference passes, masks and totals
-                   that pieces declare
+    prepare        called once on each whole batch, before the first update of the step: reference passes, masks and
+                   totals that pieces declare
     rows_per_unit  rows that stay in one micro-batch (2 for preference pairs)
-    temperature    at which log-probs are taken: that of sampling
+    temperature    at which log-probs are computed: the sampling temperature
     after          called with the step's metrics; raises to stop a run that went wrong
     """
 
@@ -49,7 +49,7 @@ def run(
 ) -> Iterator[tuple[Round, int, dict[str, float]]]:
     """Play the rounds in order; yields (round, step, metrics) after each step.
 
-    The first `done` steps, counted over all rounds, are left out: a run that is resumed has taken them.
+    The first `done` steps, counted over all rounds, are skipped: a resumed run has taken them already.
     """
     for current in rounds:
         first = min(done, current.steps)
@@ -82,7 +82,7 @@ def run(
                 firsts = {b.policy: m["mismatch_kl"] for b, m in reversed(list(zip(batches, learned, strict=True)))}
                 metrics["mismatch_kl_first"] = max(
                     firsts.values()
-                )  # before the step's updates: the sampler's doing alone
+                )  # before the step's updates, so that only the sampler affects it
             metrics["prepare_seconds"] = prepared - drawn  # passes of reference, old policy and teachers
             metrics["step_seconds"] = time.monotonic() - began
             current.after(step, metrics)
@@ -90,8 +90,7 @@ def run(
 
 
 def _over(name: str, values: Sequence[float]) -> float:
-    """A metric over the batches of a step: the largest of what is a largest value, the sum of times, the mean of all
-    else."""
+    """A metric over the batches of a step: the maximum for maxima, the sum for times, the mean for everything else."""
     if name.endswith("_max"):
         return max(values)
     return sum(values) / (1 if name.endswith("_seconds") else len(values))

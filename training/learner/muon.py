@@ -1,16 +1,15 @@
-"""Muon (Jordan et al. 2024) with the matrices of one shape orthogonalised together: `torch.optim.Muon`, which takes
-them one by one, is the reference.
+"""Muon (Jordan et al. 2024), which orthogonalises all matrices of the same shape together: `torch.optim.Muon`, which
+takes them one by one, is the reference.
 
-For each matrix: momentum M <- lerp(M, G, 1 - momentum), U = lerp(G, M, momentum) (Nesterov), then U is driven towards
-the nearest orthogonal matrix by Newton-Schulz steps X <- a X + (b XX' + c (XX')^2) X, and W <- (1 - lr wd) W - lr
-sqrt(max(1, rows/columns)) X. The products run in bfloat16, as torch's do, but in float32 on a CPU: one without
-instructions for bfloat16 takes ten times as long for them, and the numbers should not depend on which CPU it is. A
-small model has tens of small matrices: one batched product for each shape replaces as many calls, and the step takes
-about half as long.
+For each matrix: momentum M <- lerp(M, G, 1 - momentum), U = lerp(G, M, momentum) (Nesterov), then Newton-Schulz steps
+drive U towards the nearest orthogonal matrix: X <- a X + (b XX' + c (XX')^2) X, and W <- (1 - lr wd) W - lr sqrt(max(1,
+rows/columns)) X. The products run in bfloat16, as in torch, but in float32 on a CPU: a CPU without bfloat16
+instructions takes ten times as long for them, and the results should not depend on the CPU. A small model has tens of
+small matrices: one batched product for each shape replaces as many calls, and the step takes about half as long.
 """
 
 # pyright: reportPrivateImportUsage=false
-# torch._foreach_*: what torch's own optimizers use; the functions have no public name.
+# torch._foreach_*: torch's own optimizers use them; they have no public name.
 
 from __future__ import annotations
 
@@ -42,7 +41,7 @@ class Muon(torch.optim.Muon):
             for p in matrices:
                 if "momentum_buffer" not in self.state[p]:
                     self.state[p]["momentum_buffer"] = torch.zeros_like(p.grad)
-            # of a matrix that is split over processes each keeps its share of the momentum, and all orthogonalise the whole
+            # if a matrix is split over processes, each keeps its share of the momentum, and all orthogonalise the whole
             grads = [own(p.grad) for p in matrices]
             buffers = [own(self.state[p]["momentum_buffer"]) for p in matrices]
             torch._foreach_lerp_(buffers, grads, 1 - group["momentum"])
@@ -65,8 +64,8 @@ class Muon(torch.optim.Muon):
 
 
 def orthogonal(x: Tensor, coefficients: tuple[float, float, float], steps: int, eps: float) -> Tensor:
-    """x [n, rows, columns], rows <= columns, any float type -> the same shape, its singular values driven into about
-    0.7 to 1.2; float32 on a CPU, bfloat16 elsewhere."""
+    """x [n, rows, columns], rows <= columns, any float type -> the same shape, with singular values between about 0.7
+    and 1.2; float32 on a CPU, bfloat16 elsewhere."""
     a, b, c = coefficients
     x = x.to(torch.float32 if x.device.type == "cpu" else torch.bfloat16)
     x = x / x.norm(dim=(1, 2), keepdim=True).clamp(min=eps)

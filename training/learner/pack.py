@@ -1,4 +1,4 @@
-"""Rows of tokens end to end as one `Batch`, and its split into micro-batches that changes nothing."""
+"""Packs rows of tokens end to end into one `Batch`, and splits it into micro-batches without changing the gradient."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from training.types import Advantages, Batch, Group, Per, Rollout
 @dataclass(frozen=True, kw_only=True)
 class Row:
     """One token sequence: ids [n] int64, trainable [n] bool, the index of its group or pair, per-token columns [n] and
-    scalars by name; experts [first tokens, layers, k] that the sampler's routers chose, where they are replayed."""
+    scalars by name; experts [first tokens, layers, k] that the sampler's routers chose, if they are replayed."""
 
     ids: np.ndarray
     trainable: np.ndarray
@@ -30,8 +30,8 @@ class Row:
 
 
 def count(rows: Sequence[Row]) -> dict[str, float]:
-    """The denominators of a step: trainable tokens (a row's first is none), rows that have any, groups, pairs of rows,
-    and 1."""
+    """The denominators of a step: trainable tokens (never a row's first token), rows that have any, groups, pairs of
+    rows, and 1."""
     targets = [int(np.count_nonzero(r.trainable[1:])) for r in rows]
     return {
         "tokens": float(sum(targets)),
@@ -43,8 +43,9 @@ def count(rows: Sequence[Row]) -> dict[str, float]:
 
 
 def pack(rows: Sequence[Row], *, device: str = "cpu", totals: Mapping[str, float] | None = None) -> Batch:
-    """Lay rows end to end and count the denominators of the step (`totals`: those of more rows than these, where rows
-    that cannot matter were left out). Raises ValueError for an empty batch or a row under two tokens."""
+    """Lay rows end to end and count the denominators of the step (`totals`: they may count more rows than these, if
+    rows that cannot change the gradient were left out). Raises ValueError for an empty batch or a row under two
+    tokens."""
     if not rows:
         raise ValueError(
             "a batch of no rows cannot be packed: every group was filtered out; loosen the filters or raise prompts_per_step"
@@ -83,7 +84,7 @@ def pack(rows: Sequence[Row], *, device: str = "cpu", totals: Mapping[str, float
 
 
 def _experts(rows: Sequence[Row], shape: tuple[int, ...]) -> np.ndarray:
-    """[T, layers, k]: those of each row, and -1 for tokens of which none are known."""
+    """[T, layers, k]: the experts of each row, and -1 for tokens whose experts are unknown."""
     out = np.full((sum(len(r.ids) for r in rows), *shape), -1, dtype=np.int16)
     start = 0
     for r in rows:
@@ -94,20 +95,20 @@ def _experts(rows: Sequence[Row], shape: tuple[int, ...]) -> np.ndarray:
 
 
 def batch_paths(batch: Batch) -> list[Path]:
-    """Of each row the pieces of earlier rows that it begins with, and that are computed with them."""
+    """For each row, the pieces of earlier rows with which it begins; they are computed with those rows."""
     return paths(batch.prefixes, batch.lengths, batch.group.tolist()) if batch.prefixes else [()] * batch.rows
 
 
 def shared_tokens(batch: Batch) -> list[int]:
-    """Of each row, how many of its first tokens are computed with earlier rows."""
+    """For each row, how many of its first tokens are computed with earlier rows."""
     return [shared(path) for path in batch_paths(batch)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stream:
-    """The tokens of a batch as a model reads them, those that rows begin with in common once: ids, position [S], how
-    they attend, and `place` [T], where the state of each of the batch's tokens lies among the S (None: where the token
-    does), and the experts [S, layers, k] that are replayed, if any are."""
+    """The tokens of a batch as a model reads them, with shared prefixes once: ids, position [S], how they attend,
+    `place` [T] (the index among the S of the state of each of the batch's tokens; None: the same index), and the
+    experts [S, layers, k] that are replayed, if any."""
 
     ids: Tensor
     position: Tensor
@@ -116,7 +117,7 @@ class Stream:
     experts: Tensor | None = None
 
     def at(self, index: Tensor) -> Tensor:
-        """Where tokens of the batch lie in the stream."""
+        """The indices in the stream of tokens of the batch."""
         return index if self.place is None else self.place.index_select(0, index)
 
     @staticmethod
@@ -193,7 +194,7 @@ def select(batch: Batch, lo: int, hi: int) -> Batch:
 
 def split(batch: Batch, max_tokens: int, rows_per_unit: int = 1) -> Iterator[Batch]:
     """Micro-batches of at most `max_tokens` computed tokens where possible; `rows_per_unit` consecutive rows (2 for
-    pairs) are never parted. Rows that share a beginning are parted where the least has to be computed again.
+    pairs) are never split. Rows that share a prefix are split where the least has to be computed again.
 
     Denominators stay those of the whole batch, so the sum of the parts' gradients is the gradient of the whole.
     """
@@ -202,7 +203,7 @@ def split(batch: Batch, max_tokens: int, rows_per_unit: int = 1) -> Iterator[Bat
     tokens = [sum(batch.lengths[i] - begun[i] for i in unit) for unit in units]
     for lo, hi in _parts(tokens, [begun[unit[0]] for unit in units], max_tokens):
         some = select(batch, units[lo][0], units[hi - 1][-1] + 1)
-        # what a row went on from may be in another part: then this one has more to compute than was thought
+        # the prefix of a row may be in another part: then this part has more to compute than was counted
         if hi - lo > 1 and some.prefixes and sum(some.lengths) - sum(shared_tokens(some)) > max_tokens:
             yield from split(replace(some, prefixes=[]), max_tokens, rows_per_unit)
         else:
@@ -210,9 +211,9 @@ def split(batch: Batch, max_tokens: int, rows_per_unit: int = 1) -> Iterator[Bat
 
 
 def dealt(batch: Batch, max_tokens: int, rows_per_unit: int, processes: int) -> list[tuple[int, Batch]]:
-    """The micro-batches of `split` in order, each with the rank of the process that computes it. Who computes which is a
-    function of the batch and of the number of processes alone: cut so small that each has some, then the largest first,
-    each to whom has least."""
+    """The micro-batches of `split` in order, each with the rank of the process that computes it. The assignment depends
+    only on the batch and on the number of processes. The batch is cut so finely that each process has some; then the
+    largest part goes first, each to the process that has the least."""
     share = math.ceil((len(batch.ids) - sum(shared_tokens(batch))) / processes)
     parts = list(split(batch, min(max_tokens, share), rows_per_unit))
     load, owners = [0] * processes, [0] * len(parts)
@@ -223,11 +224,12 @@ def dealt(batch: Batch, max_tokens: int, rows_per_unit: int, processes: int) -> 
 
 
 def _parts(tokens: Sequence[int], begun: Sequence[int], most: int) -> list[tuple[int, int]]:
-    """Units lo to hi - 1 of each part. tokens: what a unit adds to those before it; begun: what its first row goes on
-    from, which is computed again where a part begins with it. Of the ways in which no part of several units has more
-    than `most` tokens, the one that computes least; of equals the one whose parts are filled in order."""
+    """Units lo to hi - 1 of each part. tokens: the tokens that a unit adds to those before it; begun: the prefix of its
+    first row, which is computed again if a part begins with it. Among the splits in which no part of several units has
+    more than `most` tokens, it takes the one that computes the least; among equals the one whose parts are filled in
+    order."""
     ends = [0, *itertools.accumulate(tokens)]
-    if ends[-1] <= most:  # of most steps; what follows looks at every pair of cuts that fits
+    if ends[-1] <= most:  # the case of most steps; the code below looks at every pair of cuts that fits
         return [(0, len(tokens))]
     if not any(begun):
         out, lo = [], 0
@@ -236,7 +238,7 @@ def _parts(tokens: Sequence[int], begun: Sequence[int], most: int) -> list[tuple
                 out.append((lo, hi))
                 lo = hi
         return [*out, (lo, len(tokens))]
-    # of the units from lo on: the fewest tokens computed again, the fewest parts, and where the first part ends
+    # for the units from lo on: the fewest tokens computed again, the fewest parts, and where the first part ends
     best: list[tuple[int, int, int]] = [(0, 0, 0)] * (len(tokens) + 1)
     for lo in reversed(range(len(tokens))):
         ways = []
@@ -258,14 +260,14 @@ def rollout_row(rollout: Rollout, advantages: float | np.ndarray, group: int) ->
     """The row of one rollout: its sampled ids, advantage on model tokens, sampling log-probs; env tokens are never
     trainable.
 
-    Also turn (1, 2, ... on the model's tokens) and, where the environment rewards turns, turn_reward. Columns of the
-    row as a whole: reward (its score as the environment gave it), off_policy (1 where it is `Rollout.off_policy`).
+    Also turn (1, 2, ... on the model's tokens) and, if the environment rewards turns, turn_reward. Columns of the whole
+    row: reward (its score as the environment gave it), off_policy (1 where it is `Rollout.off_policy`).
 
     Raises ValueError for a rollout whose history was rewritten, which is several rows (`rollout_rows` makes them).
     """
     if len(rollout.forks) > 1:
         raise ValueError(
-            f"the environment {rollout.problem.env!r} rewrites the history, so a rollout of it is {len(rollout.forks)} rows: a critic, a guide "
+            f"the environment {rollout.problem.env!r} rewrites the history, so a rollout of it is {len(rollout.forks)} rows: a critic, a group transform "
             "or a piece that reads a rollout as one row cannot be used with it; leave it out, or choose another environment"
         )
     ids = rollout.ids
@@ -301,8 +303,8 @@ def _extra(segment, name: str) -> np.ndarray:
 
 def rollout_rows(groups: Sequence[Group], advantages: Advantages) -> list[Row]:
     """Rows of all scorable rollouts of the groups, in order. A rollout with NaN advantage is left out (it was unscorable);
-    one whose history was rewritten is a row for each history, which counts as a sequence of its own: the advantage is that
-    of the whole rollout."""
+    one whose history was rewritten is a row for each history, which counts as a separate sequence with the advantage of
+    the whole rollout."""
     return [
         row
         for g, (group, group_advantages) in enumerate(zip(groups, advantages, strict=True))
@@ -313,7 +315,7 @@ def rollout_rows(groups: Sequence[Group], advantages: Advantages) -> list[Row]:
 
 
 def _forked(rollout: Rollout, advantages: float | np.ndarray, group: int) -> Iterator[Row]:
-    """A row for each history that the model wrote in; turns are counted on."""
+    """A row for each history that the model wrote in; the count of turns continues."""
     if len(rollout.forks) == 1:
         yield rollout_row(rollout, advantages, group)
         return

@@ -1,9 +1,9 @@
 """Several policies on one base: named adapters in one model, each with its own optimizer, gradients and count of steps.
 
-One of them is in use at a time, and what learns or samples asks for it by name (a sampler may have a batch in which each
-row has its own, `training.model.lora.by_row`). The base is frozen and held once; a
-policy costs its adapters, and once it has learned, their gradient and the two moments of AdamW: 16 bytes for each of
-its weights in float32.
+One of them is in use at a time, and the code that trains or samples selects it by name (a sampler may use a different
+policy for each row of a batch, `training.model.lora.by_row`). The base is frozen and stored once; a policy costs its
+adapters, and once it has been trained, their gradient and the two moments of AdamW: 16 bytes for each of its weights in
+float32.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from training.types import Batch
 
 @dataclass
 class Policy:
-    """One of them. lora: the knobs of its adapters (training/model/lora.py)."""
+    """One of the policies. lora: the knobs of its adapters (training/model/lora.py)."""
 
     name: str
     lora: Mapping[str, Any]
@@ -36,7 +36,7 @@ class Policy:
         return self.learner.world
 
     def step(self, batch: Batch, objective: Objective, **how: Any) -> dict[str, float]:
-        """`Learner.step` of this policy, which is in use from then on."""
+        """`Learner.step` of this policy, which stays selected afterwards."""
         adapters.use(self.learner.model, self.name)
         return self.learner.step(batch, objective, **how)
 
@@ -45,7 +45,7 @@ class Policy:
         return {name: p.detach().clone() for name, p in self.weights.items()}
 
     def state(self) -> dict[str, Any]:
-        """All that its next step depends on, but for gradients that wait."""
+        """Everything that its next step depends on, except accumulated gradients."""
         return {
             "lora": dict(self.lora),
             "step_count": self.learner.step_count,
@@ -56,8 +56,8 @@ class Policy:
 
     @torch.no_grad()
     def load_state(self, state: Mapping[str, Any], *, optimizer: bool = True) -> None:
-        """Go on from a `state` of a policy with the same adapters; without its optimizer from its weights alone. Raises
-        ValueError for other adapters."""
+        """Continue from a `state` of a policy with the same adapters; from a state without optimizer it takes the
+        weights alone. Raises ValueError for other adapters."""
         if state["weights"].keys() != self.weights.keys() or any(
             state["weights"][n].shape != p.shape for n, p in self.weights.items()
         ):
@@ -85,8 +85,8 @@ class Policies:
     def create(
         self, name: str, lora: Mapping[str, Any], *, seed: int = 0, optim: Optim | None = None, **learner: Any
     ) -> Policy:
-        """A new policy, which says what the base says. optim: for `step`; learner: more of `Learner`'s settings. Raises ValueError for a name
-        that is taken or has a dot, and for `lora` that `adapt` refuses."""
+        """A new policy, equal to the base. optim: for `step`; learner: further settings of `Learner`. Raises ValueError
+        for a name that is taken or has a dot, and for `lora` that `adapt` refuses."""
         if name in self.named or "." in name or not name:
             raise ValueError(f"a policy cannot be called {name!r}: the name is taken, empty, or has a dot")
         adapters.adapt(self.model, lora, seed=seed, name=name)
@@ -103,8 +103,9 @@ class Policies:
 
     @contextmanager
     def using(self, name: str | None, weights: Mapping[str, Tensor] | None = None) -> Iterator[None]:
-        """Within it, the model is this policy (None: the base), with the adapters of a `snapshot` where one is given."""
-        if name is None and not self.named:  # peft has put no layers in
+        """Within the context, the model is this policy (None: the base), with the adapters of a `snapshot` if one is
+        given."""
+        if name is None and not self.named:  # peft has not inserted any layers
             yield
             return
         adapters.use(self.model, name)
@@ -122,7 +123,7 @@ class Policies:
                 p.data = kept[n]
 
     def bytes(self, name: str) -> int:
-        """Memory of a policy beside the base: adapters, master copies, gradients and moments."""
+        """Memory of a policy in addition to the base: adapters, master copies, gradients and moments."""
         learner = self.named[name].learner
         held = {id(t): t for t in (*learner.weights, *learner.master)}
         held |= {id(p.grad): p.grad for p in held.values() if p.grad is not None}

@@ -1,11 +1,11 @@
-"""What the rows of a batch begin with in common, as a tree: each token of it is computed once.
+"""The shared prefixes of a batch's rows, as a tree: each token of the tree is computed once.
 
-Rows that are sorted by their ids lie as the leaves of their prefix tree do from left to right, and what two neighbours
-share tells all of it (a suffix array's order and its longest common prefixes). `prefixes` is that list, small enough to
-travel with a batch; `Tree` reads it row by row, in the order of the batch: a new row goes on from the path of the
-earlier row that it shares most with. Prompts of a group, answers of a pair, and the requests of an agent, each of which
-repeats the session so far or leaves a part of it out, are the same to it. What the model wrote is shared like any other
-token: a state depends on nothing but the ids before it.
+Rows sorted by their ids are in the order of the leaves of their prefix tree, and the prefixes that neighbours share
+determine the whole tree (as with a suffix array and its longest common prefixes). `prefixes` is that list, small enough
+to travel with a batch; `Tree` reads it row by row, in the order of the batch: a new row continues the path of the
+earlier row with which it shares most. Prompts of a group, answers of a pair, and the requests of an agent, each of
+which repeats the session so far or omits a part of it, are treated alike. Tokens that the model wrote are shared like
+any other: a state depends only on the ids before it.
 """
 
 from __future__ import annotations
@@ -21,14 +21,16 @@ Prefixes = Sequence[tuple[int, int]]
 # (row, from, to): tokens of an earlier row, which itself computes them
 Path = tuple[tuple[int, int, int], ...]
 
-WORTH = 0.15  # of a batch's tokens: what must be shared for one pass over it to be cheaper than the tokens themselves
-OWN, OTHER = 0.25, 0.5  # of a row: what it must share with one of its group, or of another group, to go on from it
+# the share of a batch's tokens that must be shared before a pass over the tree is cheaper than the plain pass
+WORTH = 0.15
+# the share of a row that it must share with a row of its group, or of another group, to continue from that row
+OWN, OTHER = 0.25, 0.5
 LEAST = 16  # tokens of a further piece of a path: fewer cost more to look up than to compute
 
 
 def prefixes(rows: Sequence[np.ndarray], groups: Sequence[int]) -> list[tuple[int, int]]:
-    """Of ids [n] per row: the rows in the order of their ids, each with how many tokens it shares with the one before it
-    there. Empty where sharing would save less than WORTH of the tokens."""
+    """For ids [n] per row: the rows in the order of their ids, each with the number of tokens that it shares with the
+    row before it in that order. Empty if sharing would save less than WORTH of the tokens."""
     keys = [np.ascontiguousarray(ids, dtype=">u8").tobytes() for ids in rows]  # big-endian: bytes sort as the ids do
     order = sorted(range(len(rows)), key=keys.__getitem__)
     common = [0, *(_common(rows[a], rows[b]) for a, b in pairwise(order))]
@@ -47,7 +49,7 @@ def _common(a: np.ndarray, b: np.ndarray) -> int:
 def part(whole: Prefixes, lo: int, hi: int) -> list[tuple[int, int]]:
     """The prefixes of rows lo to hi - 1 alone, counted from lo."""
     out: list[tuple[int, int]] = []
-    least = 0  # what the next row that is kept shares with the last one
+    least = 0  # how much the next kept row shares with the last one
     for row, common in whole:
         least = min(least, common)
         if lo <= row < hi:
@@ -57,12 +59,12 @@ def part(whole: Prefixes, lo: int, hi: int) -> list[tuple[int, int]]:
 
 
 def shared(path: Path) -> int:
-    """Tokens of a row that others compute."""
+    """Tokens of a row that other rows compute."""
     return sum(hi - lo for _, lo, hi in path)
 
 
 def paths(whole: Prefixes, lengths: Sequence[int], groups: Sequence[int]) -> list[Path]:
-    """Of each row the pieces of earlier rows that are its own beginning; () for a row that is computed whole."""
+    """For each row the pieces of earlier rows that form its prefix; () for a row that is computed in full."""
     tree = Tree(whole, lengths, groups)
     return [tree.add(row) for row in range(len(lengths))]
 
@@ -75,7 +77,7 @@ class Tree:
         self.common = [n for _, n in whole]
         self.at = {row: i for i, row in enumerate(self.order)}
         self.lengths, self.groups = lengths, groups
-        self.there: list[int] = []  # where rows that were added stand in the order
+        self.there: list[int] = []  # positions of the added rows in the order
         self.path: dict[int, Path] = {}
 
     def add(self, row: int) -> Path:
@@ -91,7 +93,8 @@ class Tree:
         return self.path[row]
 
     def _from(self, row: int, other: int, n: int) -> Path:
-        """The first n tokens of another row by who computes them, if they are enough of this row."""
+        """The first n tokens of another row, by the rows that compute them, if they are a large enough part of this
+        row."""
         out: list[tuple[int, int, int]] = []
         for who, lo, hi in (*self.path[other], (other, shared(self.path[other]), self.lengths[other])):
             if lo < min(hi, n):

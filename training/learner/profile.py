@@ -1,4 +1,4 @@
-"""What a step costs: seconds of its parts, arithmetic, memory. None of it is a result: it differs from run to run."""
+"""The cost of a step: seconds of its parts, arithmetic, memory. These are not results: they differ from run to run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MEASURED = ("seconds", "per_second", "mfu", "peak_mb")  # how the names of such 
 
 
 class Clock:
-    """Seconds between marks, added up by name; on a GPU by events, so that a mark waits for nothing."""
+    """Seconds between marks, added up by name; on a GPU by events, so that a mark does not wait."""
 
     def __init__(self, device: torch.device) -> None:
         self.cuda = device.type == "cuda"
@@ -36,11 +36,11 @@ class Clock:
         return event
 
     def mark(self, name: str) -> None:
-        """What happened since the last mark was `name`."""
+        """Book the time since the last mark under `name`."""
         self.marks.append((name, self._now()))
 
     def seconds(self) -> dict[str, float]:
-        """`<name>_seconds` of each name; on a GPU it waits for the last mark."""
+        """`<name>_seconds` of each name; on a GPU this waits for the last mark."""
         out: dict[str, float] = {}
         if self.cuda:
             self.marks[-1][1].synchronize()
@@ -51,10 +51,10 @@ class Clock:
 
 
 def flops(model: nn.Module) -> Callable[[Batch], float]:
-    """Of a model as it is trained: floating-point operations of one forward and backward pass over the tokens of a
-    batch that are computed. 2 per weight and token forward, 4 backward (2 where the weight is frozen), the head for
-    trained tokens only, attention over pairs of tokens. What is computed again (`gradient_checkpointing`, the head's second pass)
-    counts once: it is the work that the step needs, not what it does."""
+    """Floating-point operations of one forward and backward pass of a model in training, over the tokens of a batch
+    that are computed. 2 per weight and token forward, 4 backward (2 if the weight is frozen), the head for trained
+    tokens only, attention over pairs of tokens. Recomputation (`gradient_checkpointing`, the head's second pass) does
+    not count: the result is the work that a step needs, not the work that it does."""
     language_model: Any = model
     config, head = language_model.config, language_model.get_output_embeddings()
     inner = [
@@ -75,9 +75,9 @@ def flops(model: nn.Module) -> Callable[[Batch], float]:
 
 @cache
 def reached(device: str, dtype: torch.dtype) -> float:
-    """Operations a second that a large matrix product reaches on this device by the fastest way to it: what `mfu` is a share of. A measurement,
-    some tenths of a second, once per process: the data sheet's number is for a clock and a temperature that are not
-    these."""
+    """Operations per second of a large matrix product on this device with its fastest library; `mfu` is relative to it.
+    It is measured once per process, in some tenths of a second: a data sheet's number holds for another clock rate and
+    temperature."""
     n = 8192 if device.startswith("cuda") else 512
     a = torch.ones(n, n, device=device, dtype=dtype) / 3
     best = 0.0
@@ -91,7 +91,7 @@ def reached(device: str, dtype: torch.dtype) -> float:
 
 
 def peak_mb(device: torch.device) -> float:
-    """Most memory in MB so far: that torch held on a GPU, that of the process on a CPU."""
+    """Peak memory in MB so far: torch's on a GPU, the process's on a CPU."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device) / 2**20
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)

@@ -1,4 +1,4 @@
-"""What every per-token loss shares: which tokens are alive, and how their sum is weighed.
+"""What all per-token losses share: which tokens count, and how their sum is weighted.
 
 A learner divides once by a global count, so a loss never averages. `weigh` turns "mean over what?" into values to be
 summed and the name of the total that divides them.
@@ -14,12 +14,13 @@ from torch import Tensor
 from training.types import Batch
 
 Aggregate = Literal["tokens", "sequences", "constant"]
-LIMIT = 20.0  # bound of a log-ratio before exp: e^20 is finite in float32, squares and products with advantage included
+# bound of a log-ratio before exp: e^20 is finite in float32, also after squaring and multiplying with an advantage
+LIMIT = 20.0
 
 
 def live(x: Tensor, batch: Batch) -> Tensor:
-    """[T] x at trainable tokens where it is finite, else exactly 0 with exactly 0 gradient (a product with a mask would
-    give NaN)."""
+    """x [T] at trainable tokens where it is finite, else exactly 0 with exactly 0 gradient (multiplying with a mask
+    would give NaN)."""
     return torch.where(batch.trainable & torch.isfinite(x), x, torch.zeros_like(x))
 
 

@@ -1,4 +1,4 @@
-"""Demonstrations and pairs as rows to train on, cut into ids exactly as rollouts are."""
+"""Makes training rows of demonstrations and pairs, tokenised exactly as rollouts are."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from training.types import Batch
 def demonstration_row(
     renderer: Renderer, messages: Sequence[Message], context_weight: float, *, last: bool = False
 ) -> Row:
-    """Loss weight 1 on what the model should say, `context_weight` on what it is told (0: those tokens are not trained
-    on). last: only the last turn is learned, earlier ones are told."""
+    """Loss weight 1 on the model's turns, `context_weight` on all other tokens (0: those are not trained on). last:
+    only the last turn is trained on, earlier turns count as context."""
     ids, trained = renderer.demonstration(messages)
     if last and not trained.all():
         trained = (
             np.arange(len(trained)) > np.flatnonzero(~trained).max()
-        )  # turns are parted by what the other side says
+        )  # messages of the other side separate the turns
     weight = np.where(trained, 1.0, context_weight)
     return Row(ids=ids, trainable=weight > 0, columns={"loss_weight": weight})
 
 
 def pair_rows(renderer: Renderer, pairs: Iterable[PreferencePair], max_tokens: int) -> tuple[list[Row], int]:
-    """Rows 2i (chosen) and 2i + 1 (rejected), trainable on the answer alone; and how many pairs were left out: longer
-    than `max_tokens`."""
+    """Rows 2i (chosen) and 2i + 1 (rejected), trainable on the answer alone; and how many pairs were dropped because
+    they are longer than `max_tokens`."""
     rows: list[Row] = []
     long = 0
     for i, pair in enumerate(pairs):
@@ -42,8 +42,8 @@ def pair_rows(renderer: Renderer, pairs: Iterable[PreferencePair], max_tokens: i
 
 
 def prompt_ids(renderer: Renderer, messages: Sequence[Message]) -> np.ndarray:
-    """Ids of a conversation up to where the assistant writes next, cut into the same pieces as rollouts and
-    demonstrations are."""
+    """Ids of a conversation up to where the assistant writes next, tokenised in the same pieces as rollouts and
+    demonstrations."""
     last = max((i for i, m in enumerate(messages) if m.role == "assistant"), default=-1)
     if last < 0:
         return renderer.prompt(messages)

@@ -1,12 +1,12 @@
-"""A learner's model split over processes: each holds a share of every weight, of its gradient and of what the optimizer
-keeps of it, and gathers a layer's weights for as long as the layer computes.
+"""A learner's model split over processes: each holds a share of every weight, of its gradient and of its optimizer
+state, and gathers a layer's weights while the layer computes.
 
-This is torch's `fully_shard` (FSDP2; Zhao et al. 2023, arXiv 2304.11277), layer by layer and then what is left. Over a
-mesh of two dimensions (HSDP) weights are split within a group of processes and repeated over the groups. Gradients are
-summed, never averaged: denominators are of the whole step (training/learner/world.py).
+This is torch's `fully_shard` (FSDP2; Zhao et al. 2023, arXiv 2304.11277), applied layer by layer and then to the rest.
+On a mesh of two dimensions (HSDP) weights are split within a group of processes and replicated over the groups.
+Gradients are summed, never averaged: denominators are of the whole step (training/learner/world.py).
 
-The model that was given stays as it is, for the code that samples from it or saves it, and `publish` brings to it what was
-learned. Torch.distributed is imported only where a model is split.
+The given model stays whole, for the code that samples from it or saves it, and `publish` copies the learned weights to
+it. torch.distributed is imported only if a model is split.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from training.model.quantised import n_quantised
 
 
 def is_split(x: Any) -> bool:
-    """Whether a tensor, or a model, is one of which this process holds a share."""
+    """Whether a tensor, or a model, is split, so that this process holds a share of it."""
     return hasattr(x, "enter") if isinstance(x, nn.Module) else hasattr(x, "full_tensor")
 
 
 def whole(x: Tensor) -> Tensor:
-    """The tensor that the shares make: all processes ask for it."""
+    """The whole tensor, gathered from the shares; all processes must call this."""
     split: Any = x
     return split.full_tensor() if is_split(x) else x
 
@@ -42,7 +42,7 @@ def own(x: Tensor) -> Tensor:
 
 
 def like(x: Tensor, target: Tensor) -> Tensor:
-    """A whole tensor, which every process has, split as `target` is; nothing is sent."""
+    """Splits a whole tensor, which every process has, as `target` is split; nothing is sent."""
     if not is_split(target) or is_split(x):
         return x
     from torch.distributed.tensor import distribute_tensor
@@ -53,7 +53,7 @@ def like(x: Tensor, target: Tensor) -> Tensor:
 
 
 def of_shares(share: Tensor, target: Tensor) -> Tensor:
-    """The whole of shares that lie as those of `target` do: all processes ask for it."""
+    """The whole tensor, gathered from shares that are laid out as those of `target`; all processes must call this."""
     if not is_split(target):
         return share
     from torch.distributed.tensor import DTensor
@@ -66,8 +66,9 @@ def of_shares(share: Tensor, target: Tensor) -> Tensor:
 
 
 def split(model: nn.Module, world: World) -> nn.Module:
-    """A copy of the model, of which each process holds a share; the model is not touched. Half-precision weights become
-    float32 ones, which are rounded when they are gathered. Raises ValueError for a model that cannot be split."""
+    """A copy of the model, of which each process holds a share; the given model is not changed. Half-precision weights
+    become float32 weights, which are rounded when they are gathered. Raises ValueError for a model that cannot be
+    split."""
     from torch.distributed.fsdp import register_fsdp_forward_method
 
     name = type(model).__name__
@@ -86,19 +87,19 @@ def split(model: nn.Module, world: World) -> nn.Module:
     into_shares(out, world.mesh, kind)
     out.enter = MethodType(through_body, out)
     register_fsdp_forward_method(out, "enter")
-    assert whole_device.type in ("cpu", "cuda")  # a mesh is of one of these
+    assert whole_device.type in ("cpu", "cuda")  # a mesh has one of these
     return out.eval()
 
 
 def into_shares(model: nn.Module, mesh: Any, kind: torch.dtype) -> None:
-    """Split a model in place, layer by layer and then what is left; it computes in `kind`. Raises ValueError for a model
+    """Split a model in place, layer by layer and then the rest; it computes in `kind`. Raises ValueError for a model
     without layers."""
     from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 
     body: Any = model.base_model
     layers = [m for m in body.modules() if isinstance(m, GradientCheckpointingLayer)]
     if not layers:
-        raise ValueError(f"shards: a {type(body).__name__} has no layers that it could be split by: leave shards out")
+        raise ValueError(f"shards: a {type(body).__name__} has no layers by which it could be split: leave shards out")
     settings: dict[str, Any] = {"mesh": mesh}
     if kind.itemsize < 4:
         settings["mp_policy"] = MixedPrecisionPolicy(
@@ -116,18 +117,18 @@ def into_shares(model: nn.Module, mesh: Any, kind: torch.dtype) -> None:
 
 @torch.no_grad()
 def publish(learned: nn.Module, model: nn.Module, keep: bool = True) -> None:
-    """Write what was learned into the model that was split, weight by weight; all processes call it. keep: False in a
-    process that only gives its share."""
+    """Write the learned weights into the model that was split, one by one; all processes must call this. keep: False in
+    a process that only gives its share."""
     for p, q in zip(learned.parameters(), model.parameters(), strict=True):
         full = whole(p)
         if keep:
             if q.shape == full.shape:
                 q.copy_(full)
-            else:  # it was let go
+            else:  # its memory was freed
                 q.data = full.to(q.dtype)
 
 
 def let_go(model: nn.Module) -> None:
-    """Give back the memory of a model's weights, until `publish`."""
+    """Free the memory of a model's weights until `publish`."""
     for p in model.parameters():
         p.data = p.data.new_empty(0)

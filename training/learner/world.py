@@ -1,10 +1,10 @@
-"""The processes that learn together, as a learner sees them: which one this is, and three ways to agree.
+"""The processes that train together, as a learner sees them: the rank of this one, and three collective operations.
 
 Every process holds the same weights and the same batch, computes its share of the micro-batches (`dealt` of
 training/learner/pack.py) and adds its gradients to those of the others. Denominators are of the whole step and known
 before it is split, so a sum over processes is what one process would have computed, and nothing is ever averaged.
 
-One process alone is `ONE`: it hands back what it is given, and torch.distributed is not touched.
+A single process is `ONE`: it returns its arguments, and torch.distributed is not used.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from typing import Any
 
 from torch import Tensor
 
-WAIT = timedelta(hours=6)  # for the others, who may wait for a process that samples; then each says that it waited
+WAIT = timedelta(hours=6)  # how long the others wait for a process that samples; then each raises
 
 
 @dataclass(frozen=True)
 class World:
-    """`rank` of `size` processes; here the only one.
+    """Process `rank` of `size`; here the only one.
 
-    mesh  how torch.distributed lays them out where each holds a share of the weights; None where each holds all
+    mesh  torch.distributed's layout of the processes if each holds a share of the weights; None if each holds all
     """
 
     rank: int = 0
@@ -33,18 +33,18 @@ class World:
 
     @property
     def first(self) -> bool:
-        """Whether this is the process that samples, writes and speaks for all."""
+        """Whether this is the process that samples and writes for all."""
         return self.rank == 0
 
     def sum(self, tensors: Sequence[Tensor]) -> None:
-        """Put in the place of each tensor its sum over the processes, to the same bits in each of them."""
+        """Replace each tensor by its sum over the processes, bit for bit the same in each of them."""
 
     def gather(self, value: Any) -> list[Any]:
-        """The values that the processes gave, in the order of their ranks."""
+        """The values of all processes, in the order of their ranks."""
         return [value]
 
     def share(self, value: Any) -> Any:
-        """The value that the first process gave."""
+        """The value of the first process."""
         return value
 
 
@@ -52,12 +52,12 @@ ONE = World()
 
 
 class Lost(ConnectionError):
-    """Another of the processes that learn together is gone, or was waited for in vain."""
+    """Another of the processes that train together has died, or did not answer in time."""
 
 
 @contextmanager
 def _others() -> Iterator[None]:
-    """What torch.distributed raises where another process is gone, as `Lost`."""
+    """Turns torch.distributed's error for a dead process into `Lost`."""
     try:
         yield
     except RuntimeError as e:
@@ -72,8 +72,8 @@ def _lost(e: RuntimeError) -> Lost:
 
 @contextmanager
 def talking(world: World) -> Iterator[None]:
-    """Around what talks to the other processes somewhere within, as a pass of a model that is split does: what it raises
-    where one of them is gone, as `Lost`; its own faults as they are."""
+    """A context around code that talks to the other processes, such as a pass of a split model: if one of them has
+    died, the error becomes `Lost`; other errors stay as they are."""
     try:
         yield
     except RuntimeError as e:
@@ -84,15 +84,15 @@ def talking(world: World) -> Iterator[None]:
 
 
 class Ranks(World):
-    """Several processes, joined through torch.distributed (`join`). Values that are gathered or shared are pickled: by
-    processes of one run, for each other. Each method raises Lost where another process is gone."""
+    """Several processes, joined through torch.distributed (`join`). Values that are gathered or shared are pickled:
+    only processes of one run exchange them. Each method raises Lost if another process has died."""
 
     @_others()
     def sum(self, tensors: Sequence[Tensor]) -> None:
         from torch import distributed
 
         for work in [distributed.all_reduce(t, async_op=True) for t in tensors]:
-            assert work is not None  # of a process that is a member of the group
+            assert work is not None  # the rank of a process in the group
             work.wait()
 
     @_others()
@@ -113,11 +113,11 @@ class Ranks(World):
 
 
 def join(rank: int, size: int, meet: str, device: str = "cpu", shards: int = 1) -> World:
-    """Meet the other processes; returns once all `size` are there. One alone meets nobody.
+    """Meet the other processes; returns once all `size` have joined. A single process returns at once.
 
-    meet    where, as torch.distributed says it: "file:///a/new/file", or "env://" under torchrun
-    shards  among how many of them the weights are split: all (FSDP), a divisor of `size` (HSDP: processes that follow
-            each other make a group, and each group holds the whole), or 1, and each holds the whole
+    meet    the meeting point in torch.distributed's form: "file:///a/new/file", or "env://" under torchrun
+    shards  among how many of them the weights are split: all (FSDP), a divisor of `size` (HSDP: consecutive processes
+            form a group, and each group holds the whole model), or 1 (each process holds the whole model)
     """
     if size == 1:
         return ONE

@@ -9,8 +9,9 @@ p is the model's distribution at a token, q the teacher's, over the same ids:
 `mix` is b or a. With h_j = p_j dD/dp_j the gradient with respect to the logits is dz_j = h_j - p_j sum_i h_i:
     forward -q    reverse p log(p/q)    jensen_shannon (1 - b) p log(p/m)
     skewed_forward -(1 - a) p q/m       skewed_reverse p (log(p/m) - a p/m)
-(terms of h that are a multiple of p cancel). Only the model has a gradient. A teacher is its hidden states and its head,
-which may have another width; of vocabularies that were padded to different sizes the ids that both have are compared.
+(terms of h that are a multiple of p cancel). Only the model has a gradient. A teacher is given by its hidden states and
+its head, which may have another width; if vocabularies were padded to different sizes, the ids that all of them have
+are compared.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ Teacher = tuple[Tensor, Head]  # hidden states [N, d'] before the same targets, 
 
 
 def check_kind(kind: str, mix: float) -> None:
-    """Raises ValueError for a divergence that is not known, and for a mix that makes it another."""
+    """Raises ValueError for an unknown divergence, and for a mix that makes it another divergence."""
     if kind not in get_args(Kind):
         raise ValueError(f"divergence is {kind!r}; choose {', '.join(map(repr, get_args(Kind)))}")
     if kind == "jensen_shannon" and not 0 < mix < 1:
@@ -98,10 +99,10 @@ def fused_divergence(
     """hidden [N, d] -> sum_k weights[k] D(model, teacher k) [N] float32, differentiable in hidden and in the head's
     weight and bias.
 
-    weights: [K, N], of each teacher at each token; None: 1. chunk: rows at a time, of which the model's logits and one
-    teacher's are alive. keep_elements: the gradient of the logits is kept for backward where N x V is at most this, else
-    the logits are made again; None: the device's `Limits`. Raises ValueError for a kind or mix that is none, for no
-    teacher, and for a teacher of other rows.
+    weights: [K, N], of each teacher at each token; None: 1. chunk: rows at a time, the model's logits and one teacher's
+    logits for them are alive. keep_elements: the gradient of the logits is kept for backward if N x V is at most this,
+    else the logits are recomputed; None: the device's `Limits`. Raises ValueError for an invalid kind or mix, for no
+    teacher, and for a teacher with another number of rows.
     """
     check_kind(kind, mix)
     if not teachers:
@@ -121,7 +122,7 @@ def fused_divergence(
 
 
 def _same_ids(head: Head, teachers: Sequence[Teacher]) -> tuple[Head, list[Teacher]]:
-    """The heads cut to the ids that all of them have."""
+    """The heads, cut to the ids that all of them have."""
     n = min(len(h.used) for h in (head, *(h for _, h in teachers)))
 
     def cut(h: Head) -> Head:
@@ -232,7 +233,7 @@ def _terms(log_p: Tensor, log_q: Tensor, kind: Kind, mix: float, gradient: bool)
     if kind == "skewed_forward":
         return d, (log_p + log_q - m).exp_().mul_(mix - 1)
     h = (log_p - m).mul_(p)
-    return d, h if mix == 0 else h.sub_((2 * log_p - m).exp_().mul_(mix))  # unskewed, p/m has no bound
+    return d, h if mix == 0 else h.sub_((2 * log_p - m).exp_().mul_(mix))  # without skew, p/m is unbounded
 
 
 def _slope(hidden: Tensor, matrix: Tensor, head: Head) -> Tensor:

@@ -1,11 +1,11 @@
-"""A loss and its gradients in three matrix products: the LM head, the loss of its rows and both gradients, chunk by
-chunk.
+"""A loss and its gradients in three matrix products: computes the LM head, the loss of its rows and both gradients
+chunk by chunk.
 
-`fused_logprob` followed by a loss needs all logits twice (4 products) or keeps them (3 products, N x V numbers). Where
-the gradient of a row's statistics depends on nothing but that row (token-level losses) or its sequence (sequence-level
-ones), it can be had as soon as the chunk that holds the row or sequence has been read: 3 products, one chunk of logits.
-The loss is the caller's function of all rows' statistics; autograd on those [N] vectors gives dL/dlogp and dL/dentropy,
-so this file knows no algorithm either.
+`fused_logprob` followed by a loss needs all logits twice (4 products) or keeps them (3 products, N x V numbers). If the
+gradient of a row's statistics depends only on that row (token-level losses) or on its sequence (sequence-level losses),
+it is known as soon as the chunk that holds the row or sequence has been read: 3 products, one chunk of logits. The loss
+is the caller's function of all rows' statistics; autograd on those [N] vectors gives dL/dlogp and dL/dentropy, so this
+file does not depend on the algorithm either.
 
 `plan` chooses among the strategies and says why:
     score      no gradient wanted: 1 product, one chunk
@@ -42,7 +42,7 @@ from training.lm_head.logprob import (
 )
 from training.types import TokenStats
 
-# (statistics [N], whatever the caller hands through) -> (loss, already divided; metrics)
+# (statistics [N], whatever the caller passes through) -> (loss, already divided; metrics)
 M = TypeVar("M")
 LossFn = Callable[[TokenStats, Any], tuple[Tensor, M]]
 Scope = Literal["token", "sequence", "batch"]
@@ -50,7 +50,7 @@ Scope = Literal["token", "sequence", "batch"]
 
 @dataclass(frozen=True)
 class Strategy:
-    """How a head is worked off: `chunk` rows at a time, `products` of N x V x d, `elements` of float32 logits alive at
+    """How a head is computed: `chunk` rows at a time, `products` of N x V x d, `elements` of float32 logits alive at
     most."""
 
     kind: Literal["score", "kept", "local", "two-pass"]
@@ -71,8 +71,8 @@ def plan(
     on: Limits = CPU,
 ) -> Strategy:
     """The strategy for n rows. scope: what a row's gradient depends on. longest: rows of the longest sequence.
-    elements: float32 logits that may be alive (4 bytes each; None: what the device is given). Raises ValueError where
-    not even one row, or for scope "sequence" one sequence, fits."""
+    elements: float32 logits that may be alive (4 bytes each; None: the device's default). Raises ValueError if not even
+    one row, or for scope "sequence" one sequence, fits."""
     elements = on.elements if elements is None else elements
     rows = elements // vocabulary
     least = longest if scope == "sequence" and grad and n * vocabulary > elements else 1
@@ -80,12 +80,12 @@ def plan(
         what = "one row" if least == 1 else f"the longest sequence ({longest} rows)"
         raise ValueError(
             f"{what} of logits over {vocabulary} ids needs {least * vocabulary * 4 / 1e6:.0f} MB, allowed are {elements * 4 / 1e6:.0f} MB: "
-            f"allow more, or choose a loss of scope 'batch', which is worked off row by row in two passes"
+            f"allow more, or choose a loss of scope 'batch', which is computed row by row in two passes"
         )
     chunk = max(1, min(n or 1, rows, on.rows))
     chunk = (
         max(least, -(-n // -(-n // chunk))) if n else chunk
-    )  # as many chunks, of one size: the last is no small product
+    )  # the same number of chunks, of equal size, so that the last product is not small
     if not grad:
         return Strategy("score", chunk, 1, chunk * vocabulary, "no gradient is wanted")
     if n * vocabulary <= elements:
@@ -124,8 +124,8 @@ def fused_policy_loss(
               per chunk, when rows of later chunks still read 0, and once at the end for the loss and its metrics
     scope     "token": dL/dlogp_t depends on row t alone; "sequence": on the rows of its sequence, of which `lengths`
               [rows each] tells; "batch": on any
-    verify    compare, at the end, the gradients that were used with those of the finished statistics. Raises ValueError
-              where they differ: the loss looks further than its scope says
+    verify    at the end, compare the gradients that were used with those of the complete statistics. Raises ValueError
+              if they differ: then the loss depends on more than its scope says
     Raises ValueError for ids beyond the head, lengths that do not sum to N, and a chunk that does not fit.
     """
     n, vocabulary = len(targets), len(head.used)
@@ -150,7 +150,7 @@ def fused_policy_loss(
 
 
 def _cuts(n: int, chunk: int, lengths: Sequence[int] | None) -> list[slice]:
-    """Slices of at most `chunk` rows; with lengths they end where a sequence ends."""
+    """Slices of at most `chunk` rows; if lengths are given, each slice ends at the end of a sequence."""
     ends, at = [], 0
     if lengths is None:
         ends = [*range(chunk, n, chunk), n]
@@ -166,7 +166,7 @@ def _cuts(n: int, chunk: int, lengths: Sequence[int] | None) -> list[slice]:
 
 
 class _Local(torch.autograd.Function):
-    """Everything in forward; backward scales what it found."""
+    """Forward computes everything; backward scales the result."""
 
     @staticmethod
     def forward(
@@ -197,8 +197,7 @@ class _Local(torch.autograd.Function):
             some = _some(given)
             if (
                 some is not None
-                # rows without gradient (masked, clipped, of no advantage) are left out of two products: exactly nothing
-                # is lost
+                # rows without gradient (masked, clipped, zero advantage) are left out of two products, which is exact
             ):
                 z, given, row = (
                     _front(z, some),
@@ -208,7 +207,7 @@ class _Local(torch.autograd.Function):
                 rows = torch.arange(rows.start, rows.stop, device=hidden.device)[some]
             dz, unit = logit_gradient(z, targets[rows], given, row, head, Asked(), kernels=kernels, dtype=hidden.dtype)
             sums.add(rows, dz, hidden[rows], matrix, unit)
-            del z, dz  # before the next chunk's logits are made: two chunks would be alive else
+            del z, dz  # before the next chunk's logits are made, or two chunks would be alive
         loss, outcome["metrics"], final = _gradients(loss_fn, batch, logp, entropy)
         if verify:
             _same(used, final)
@@ -221,7 +220,7 @@ class _Local(torch.autograd.Function):
         sums, ctx.sums = (
             ctx.sums,
             None,
-        )  # whoever else held the weight's gradient would make autograd copy it: as much memory again
+        )  # another reference to the weight's gradient would make autograd copy it, which doubles the memory
         if sums is None:
             raise RuntimeError(
                 "the gradients of fused_policy_loss were handed out: it has one backward pass; call it again for another"
@@ -239,7 +238,7 @@ def _gradients(loss_fn: LossFn[M], batch: Any, logp: Tensor, entropy: Tensor) ->
 
 
 def _some(given: Gradient) -> Tensor | None:
-    """Indices of the rows with a gradient, where they are few enough to be worth a gather; on a CPU only (a GPU would
+    """Indices of the rows with a gradient, if they are few enough for a gather to pay off; on a CPU only (a GPU would
     have to wait)."""
     if not given.given or given.given[0].is_cuda:
         return None
@@ -248,11 +247,9 @@ def _some(given: Gradient) -> Tensor | None:
 
 
 def _front(z: Tensor, some: Tensor) -> Tensor:
-    """The rows `some` (rising) of z, moved to its front: block by block, for a second buffer would be as much memory
-    again."""
-    for rows in in_cache(
-        z[: len(some)]
-    ):  # a row's new place is not after its old one, so none is overwritten before it is read
+    """The rows `some` (rising) of z, moved to its front: block by block, because a second buffer would double the
+    memory."""
+    for rows in in_cache(z[: len(some)]):  # a row never moves towards the end, so none is overwritten before it is read
         z[rows] = z[some[rows]]
     return z[: len(some)]
 

@@ -1,10 +1,10 @@
 """Triton kernels for rows of float32 logits on a GPU: statistics in one read, gradient in one read and one write, in
 place.
 
-The products stay with cuBLAS, which is near its limit; what a row of V logits needs beside them is one pass each way.
-Every number of a row is added up by one program in a fixed order: no atomics, the same bits every time. Offsets are
-int64 (N x V passes 2^31 soon). `training/lm_head/logprob.py` uses them for plain heads on CUDA; its own torch code is
-the reference, and does what is not plain.
+cuBLAS does the products, and is near its limit; besides them a row of V logits needs one pass each way. One program
+adds up the numbers of a row in a fixed order: no atomics, the same bits every time. Offsets are int64 (N x V passes
+2^31 soon). `training/lm_head/logprob.py` uses them for plain heads on CUDA; its own torch code is the reference, and
+handles all other heads.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def _gradient(
     """out = scale p (alpha + beta log p), and scale entry in the target's column. LOOKS: whether beta is anything but
     0.
 
-    out may be the memory of z, in a type of at most its size: number i of a row is then written at or before the place
-    where it was read.
+    out may use the memory of z, with an element type of at most the same size: number i of a row is then written at or
+    before the position where it was read.
     """
     row = tl.program_id(0).to(tl.int64)
     target, base, a, own = tl.load(targets + row), tl.load(lse + row), tl.load(alpha + row), tl.load(entry + row)
@@ -68,13 +68,13 @@ def _gradient(
         else:
             dz = p * a
         dz = tl.where(column == target, own, dz) * scale
-        # no warp writes before all have read: in place, this block's numbers go where others of it are read
+        # no warp writes before all have read: in place, this block writes where other threads of it still read
         tl.debug_barrier()
         tl.store(out + row * out_stride + column, dz.to(out.dtype.element_ty), mask=column < v)
 
 
 def _launch(v: int, **constants: bool) -> dict[str, Any]:
-    """What a kernel is compiled for, and an option of its launch, which its signature does not name."""
+    """The constants that a kernel is compiled with, and a launch option that its signature does not name."""
     return {**constants, "BLOCK": min(_BLOCK, triton.next_power_of_2(v)), "num_warps": 8}
 
 
@@ -104,7 +104,7 @@ def row_gradient(
     """dL/dz [n, V] in `dtype`, in the memory of z [n, V] float32: scale p (alpha + beta log p), `entry` at the
     target."""
     n, v = z.shape
-    out = z.view(dtype)[:, :v]  # a row of half the bytes at the front of the row that it was
+    out = z.view(dtype)[:, :v]  # a row of half as many bytes, at the front of the old row
     if n:
         _gradient[(n,)](
             z,

@@ -1,5 +1,5 @@
-"""What a language model's head says of target tokens, without a tensor of tokens x vocabulary: the one place where a
-head is read.
+"""Log-probs, entropies and other statistics of target tokens from a language model's head, without a tensor of tokens x
+vocabulary: the only place where a head is applied.
 
 For row t with logits z_t = softcap(W h_t + bias) / temperature, target y_t, p_t = softmax(z_t):
     lse_t = log sum_j exp z_tj     logp_t = z_t[y_t] - lse_t     H_t = lse_t - sum_j p_tj z_tj
@@ -8,9 +8,9 @@ p_tj^2, the top k ids. For any loss L with a = dL/dlogp, b = dL/dH, c = dL/dlse,
 gradient with respect to the logits is
     dz_j = a [j = y] + sum_k s_k [j = id_k] + p_j (alpha + beta log p_j - k log q_j),
     alpha = c - a - sum_k s_k - b H - k KL,     beta = k - b
-so that the operation never knows the algorithm above it. Rows are worked off in chunks, in float32 whatever the
-operands are, and each chunk in place: one buffer of chunk x vocabulary. Backward makes a chunk's logits again (4
-products of N x V x d in all) unless all of them fit in `keep_elements`, where they are kept (3 products).
+so that the operation does not depend on the algorithm above it. Rows are computed in chunks, in float32 whatever the
+operands are, and each chunk in place: one buffer of chunk x vocabulary. Backward recomputes a chunk's logits (4
+products of N x V x d in all), unless all of them fit in `keep_elements`; then they are kept (3 products).
 training/lm_head/fused_loss.py has the strategy of 3 products that keeps none.
 """
 
@@ -29,21 +29,22 @@ from training.model import products
 from training.model.products import blocks
 
 _FLOOR = -1e4  # exp(-1e4) is 0 in every float type
-_CACHED = 1 << 18  # elements of a block of rows whose passes follow each other while it lies in the processor's cache
+_CACHED = 1 << 18  # elements of a block of rows that stays in the processor's cache over several passes
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What a device does at a time where nobody says more: `elements` float32 logits alive (4 bytes each), `rows` of a
-    chunk, `kept` rows of one where all chunks' logits are kept."""
+    """A device's default limits: `elements` float32 logits alive at once (4 bytes each), `rows` of a chunk, `kept` rows
+    of a chunk if all chunks' logits are kept."""
 
     elements: int
     rows: int
     kept: int
 
 
-# On a CPU more rows gain nothing: the products are at full speed, and the buffer leaves the cache. A GPU's want
-# thousands, and each chunk reads and writes all of dW: 134 MB of logits here, 1.1 GB there.
+# On a CPU more rows gain nothing: the products are at full speed, and the buffer would leave the cache. A GPU's
+# products need thousands of rows, and each chunk reads and writes all of dW: 134 MB of logits on a CPU, 1.1 GB on a
+# GPU.
 CPU, GPU = Limits(elements=1 << 25, rows=1024, kept=512), Limits(elements=1 << 28, rows=4096, kept=4096)
 
 
@@ -87,8 +88,8 @@ class Head:
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """What else is wanted of each row: log-probs of selected ids [N, K], the KL to (hidden [N, d'], head) of a
-    reference over the same vocabulary, sum p^2, the `top_k` likeliest."""
+    """What else to compute for each row: log-probs of selected ids [N, K], the KL to (hidden [N, d'], head) of a
+    reference over the same vocabulary, sum p^2, the `top_k` most likely ids."""
 
     selected: Tensor | None = None
     reference: tuple[Tensor, Head] | None = None
@@ -121,7 +122,7 @@ class HeadStats:
 
 @dataclass(kw_only=True)
 class RowStats:
-    """What the gradient of a row's logits reads of its statistics [n]; logp where it is known."""
+    """The statistics [n] that the gradient of a row's logits reads; logp if it is known."""
 
     entropy: Tensor
     lse: Tensor
@@ -194,10 +195,10 @@ def fused_stats(
 ) -> HeadStats:
     """hidden [N, d], targets [N] int64 -> `HeadStats`, differentiable in hidden and in the head's weight and bias.
 
-    chunk: rows at a time; keep_elements: logits kept for backward when N x V is at most this (4 bytes each); None: the
-    device's `Limits`. Where the weight has an attribute `main_grad` (float32, its shape), its gradient is added there
-    and autograd sees none. Raises ValueError for ids that are no row of the head (on a CPU; on a GPU the kernel would
-    have to wait for it).
+    chunk: rows at a time; keep_elements: the logits are kept for backward if N x V is at most this (4 bytes each);
+    None: the device's `Limits`. Where the weight has an attribute `main_grad` (float32, its shape), its gradient is
+    added there and autograd sees none. Raises ValueError for ids beyond the rows of the head (on a CPU only; on a GPU
+    the check would have to wait).
     """
     wanted = wanted or Asked()
     check_ids(head, targets, wanted)
@@ -237,7 +238,7 @@ def fused_logprob(
 
 
 def check_ids(head: Head, targets: Tensor, wanted: Asked) -> None:
-    """Raises ValueError where a target or selected id is no row of the head in use; looks on a CPU only."""
+    """Raises ValueError if a target or selected id is beyond the head's rows in use; checks on a CPU only."""
     for name, ids in (("target", targets), ("selected id", wanted.selected)):
         if (
             ids is not None
@@ -322,8 +323,8 @@ def _empty(name: str, hidden: Tensor, wanted: Asked) -> Tensor:
 
 
 def operand(head: Head) -> Tensor:
-    """The weight as the products take it: itself on a GPU, where they add up in float32; float32 on a CPU, where they
-    would not."""
+    """The weight in the dtype for the products: unchanged on a GPU, whose products sum in float32; float32 on a CPU,
+    whose products would not."""
     return head.used if head.used.is_cuda else head.used.detach().float()
 
 
@@ -335,7 +336,8 @@ def product(a: Tensor, b: Tensor) -> Tensor:
 
 
 def add_product(to: Tensor, dz: Tensor, hidden: Tensor, beta: int) -> None:
-    """to = beta to + dz^T @ hidden in float32, for operands of any type; beta 0 does not look at what `to` held."""
+    """to = beta to + dz^T @ hidden in float32, for operands of any type; with beta 0 the old content of `to` is not
+    read."""
     if dz.is_cuda and dz.dtype != torch.float32:
         torch.addmm(to, dz.T, hidden, beta=beta, out_dtype=torch.float32, out=to)
     else:
@@ -365,18 +367,18 @@ def reference_logp(wanted: Asked) -> Tensor | None:
 
 
 def shift(z: Tensor, lse: Tensor) -> Tensor:
-    """Logits become log-probs, in place; a -inf becomes one whose exp is exactly 0, so that no 0 x inf arises."""
+    """Logits become log-probs, in place; -inf becomes a finite number whose exp is exactly 0, so that no 0 x inf
+    arises."""
     return z.sub_(lse[:, None]).clamp_min_(_FLOOR)
 
 
 def in_cache(z: Tensor) -> Iterator[slice]:
-    """Blocks of rows small enough that several passes over one cost one read of memory; all rows at once on a GPU."""
+    """Blocks of rows so small that several passes over one cost a single read of memory; all rows at once on a GPU."""
     return blocks(len(z), len(z) or 1) if z.is_cuda else blocks(len(z), max(4, _CACHED // max(1, z.shape[1])))
 
 
 def row_kernels(z: Tensor, head: Head, wanted: Asked) -> ModuleType | None:
-    """training/lm_head/kernels.py where it can do this: a GPU, a plain head, and nothing asked but logp, entropy and
-    lse."""
+    """training/lm_head/kernels.py if it applies: a GPU, a plain head, and only logp, entropy and lse requested."""
     if not z.is_cuda or head.softcap is not None or wanted != Asked():
         return None
     return importlib.import_module("training.lm_head.kernels")
@@ -385,8 +387,8 @@ def row_kernels(z: Tensor, head: Head, wanted: Asked) -> ModuleType | None:
 def read(
     z: Tensor, targets: Tensor, wanted: Asked, log_q: Tensor | None = None, kernels: ModuleType | None = None
 ) -> HeadStats:
-    """The statistics of n rows of logits z [n, V], which become their log-probs in place (with kernels: are left as
-    they are)."""
+    """The statistics of n rows of logits z [n, V], which become their log-probs in place (with kernels they stay
+    logits)."""
     n = len(z)
     if kernels is not None:
         logp, entropy, lse = kernels.row_stats(z, targets)
@@ -405,7 +407,7 @@ def read(
         part = z[rows]
         top = part.amax(-1, keepdim=True)
         # Shifted by the maximum, so that neither exp overflows nor lse - E[z] cancels. The target's own term is kept
-        # apart: log p of a confident one is -log1p(the rest), which float32 would otherwise round to 0.
+        # separately: log p of a confident token is -log1p(the rest), which float32 would otherwise round to 0.
         part.sub_(top).clamp_min_(_FLOOR)
         e = part.exp()
         at = targets[rows, None]
@@ -442,9 +444,9 @@ def logit_gradient(
     dtype: torch.dtype = torch.float32,
 ) -> tuple[Tensor, Tensor | None]:
     """dL/d(W h + bias) [n, V] of rows whose log-probs are log_p, in place, and the 0-d unit in which it is given (None:
-    1). row: their entropy, lse and kl. With kernels log_p holds the logits still, and the result lies in the same
-    memory. On a GPU it has the type `dtype`; in float16 its unit is a power of two that puts a bound of the largest
-    entry near 2^8, for gradients of 1/N would round to 0."""
+    1). row: their entropy, lse and kl. With kernels log_p still holds the logits, and the result uses the same memory.
+    On a GPU it has the type `dtype`; in float16 its unit is a power of two that puts a bound of the largest entry near
+    2^8, because gradients of 1/N would round to 0."""
     a, b, k = (0.0 if g is None else g for g in (given.logp, given.entropy, given.kl))
     of_kl, of_selected = _of_kl(given, row, log_q), _of_selected(given, wanted)
     zero = log_p.new_zeros(len(log_p))
@@ -455,7 +457,7 @@ def logit_gradient(
         alpha = alpha - of_kl[0] * of_kl[1]
     beta = None if given.entropy is None and given.kl is None else zero + k - b
     if beta is not None and not beta.is_cuda and not bool(beta.any()):
-        beta = None  # no loss looked at the entropy: half the work
+        beta = None  # no loss uses the entropy: half the work
     at = targets[:, None]
     own = (
         log_p.gather(1, at).squeeze(1)
@@ -500,7 +502,7 @@ def logit_gradient(
 
 
 def as_operand(dz: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
-    """A gradient [n, V] float32 in the type in which products take it, and the 0-d unit in which it is then given."""
+    """A gradient [n, V] float32 in the dtype for the products, and the 0-d unit in which it is then given."""
     if not dz.is_cuda or dtype == torch.float32:  # a CPU's products take float32
         return dz, None
     unit = _unit(dz.abs().amax()) if dtype == torch.float16 else None
@@ -508,7 +510,7 @@ def as_operand(dz: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
 
 
 def _of_kl(given: Gradient, row: HeadStats | RowStats, log_q: Tensor | None) -> tuple[Tensor, Tensor, Tensor] | None:
-    """(dL/dkl [n], kl [n], log q [n, V]) where the loss looks at the KL."""
+    """(dL/dkl [n], kl [n], log q [n, V]) if the loss uses the KL."""
     if given.kl is None:
         return None
     assert row.kl is not None and log_q is not None  # what has a gradient was read
@@ -516,7 +518,7 @@ def _of_kl(given: Gradient, row: HeadStats | RowStats, log_q: Tensor | None) -> 
 
 
 def _of_selected(given: Gradient, wanted: Asked) -> tuple[Tensor, Tensor] | None:
-    """(ids, dL/d of their log-probs) [n, K] where the loss looks at selected ids."""
+    """(ids, dL/d of their log-probs) [n, K] if the loss uses selected ids."""
     if given.selected is None:
         return None
     assert wanted.selected is not None  # what has a gradient was read
@@ -531,7 +533,7 @@ def _unit(most: Tensor) -> Tensor:
 @dataclass
 class Sums:
     """dH, dW and db, added up over chunks in float32. needed: which of hidden, weight and bias want a gradient; main:
-    whether that of a weight with `main_grad` may go there at once (not where it is still to be scaled)."""
+    whether the gradient of a weight with `main_grad` may be added there at once (not if it is still to be scaled)."""
 
     hidden: Tensor
     head: Head
@@ -555,7 +557,7 @@ class Sums:
             self.d_bias = torch.zeros_like(self.head.bias, dtype=torch.float32)
 
     def add(self, rows: slice | Tensor, dz: Tensor, hidden: Tensor, matrix: Tensor, unit: Tensor | None = None) -> None:
-        """rows: where the n rows of dz [n, V] (in this unit) and hidden [n, d] stand among all."""
+        """rows: the indices of the n rows of dz [n, V] (in this unit) and hidden [n, d] among all rows."""
         used = dz.shape[1]
         if self.d_bias is not None:
             d = dz.sum(0, dtype=torch.float32)
@@ -574,7 +576,7 @@ class Sums:
             self.added = True
 
     def _weight(self, d_weight: Tensor, used: int) -> Tensor:
-        """The rows of dW in use; what is padding has no gradient."""
+        """The rows of dW in use; padding rows have no gradient."""
         if not self.added:
             d_weight[used:].zero_()
         return d_weight[:used]
@@ -582,8 +584,8 @@ class Sums:
     def out(
         self, weight: Tensor, bias: Tensor | None, by: Tensor | None = None
     ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-        """The three gradients, times a 0-d factor, in the types of what they belong to; a weight with `main_grad` has
-        its own there."""
+        """The three gradients, times a 0-d factor, each in the dtype of its tensor; the gradient of a weight with
+        `main_grad` is already there."""
         if self.d_weight is not None and not self.added:
             self._weight(self.d_weight, 0)
         main = getattr(weight, "main_grad", None)
@@ -594,7 +596,7 @@ class Sums:
 
 
 def _times(d: Tensor | None, by: Tensor | None, like: Tensor | None) -> Tensor | None:
-    """d by in the type of `like`: one pass over what may be gigabytes, in place where the type stays."""
+    """d by in the type of `like`: one pass over possibly gigabytes, in place if the dtype stays."""
     if d is None or like is None:
         return None
     if by is None:

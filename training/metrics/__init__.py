@@ -1,16 +1,16 @@
-"""Metrics of scored samples, with intervals. One file per metric; `interval`, `of_sums` and `columns` are what they share.
+"""Metrics of scored samples, with intervals. One file per metric; they share `interval`, `of_sums` and `columns`.
 
 The columns of samples that a metric may read, by name:
 
-- `answers`: what the model answered in the end, "" where it gave no answer
+- `answers`: the model's final answer, "" if it gave none
 - `references`: the reference answer, the same for all samples of a problem
-- `texts`: all that the model wrote
+- `texts`: everything that the model wrote
 - `outcomes`: how the episode ended
 - `calls`, `tokens`: of the whole conversation
 - `confidences`: probability that the model gave its last turn, in [0, 1]
-- `rewards`: of a reward model
+- `rewards`: rewards of a reward model
 - `against`: scores of another model
-- `features`: final hidden state at the prompt's end, None where it is that of an earlier sample
+- `features`: final hidden state at the prompt's end, None if it equals that of an earlier sample
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class MetricPiece(Protocol):
             (tasks/evaluation/measure.py lists them)
 
     Returns:
-        name -> {mean, low, high, n}: the estimate, its 95 % interval and how many problems are behind it
+        name -> {mean, low, high, n}: the estimate, its 95 % interval and the number of problems used
 
     Check gives:
         scored: per problem the scores of its samples
@@ -51,7 +51,7 @@ Metric = dict[str, float]
 
 
 def half_width(values: np.ndarray, level: float = 0.95) -> np.ndarray:
-    """[seeds, ...], two seeds or more -> [...]: half of Student's two-sided interval of the mean over seeds."""
+    """[seeds, ...], two seeds or more -> [...]: half of Student's two-sided interval for the mean over seeds."""
     from scipy.special import stdtrit
 
     n = len(values)
@@ -63,10 +63,10 @@ def interval(
 ) -> Metric:
     """Mean of one value per problem, and its percentile bootstrap interval over problems (Efron 1979).
 
-    Problems, not samples, are redrawn: the samples of one problem are not independent of each other. NaN values are
-    left out. shares: values lie in [0, 1]. Where all are 0, or all are 1, every redraw is the same and the bootstrap
-    would claim certainty; the interval is then that of Clopper and Pearson for none, or all, of n problems.
-    Returns {"mean", "low", "high", "n"}; n problems. NaN throughout where there is none.
+    The bootstrap resamples problems, not samples, because the samples of one problem are not independent. NaN values
+    are left out. shares: values lie in [0, 1]. If all are 0, or all are 1, every resample is the same and the bootstrap
+    would claim certainty; the interval is then that of Clopper and Pearson for none, or all, of n problems. Returns
+    {"mean", "low", "high", "n"}; n problems. NaN throughout where there is none.
     """
     x = np.asarray(values, dtype=np.float64)
     x = x[~np.isnan(x)]
@@ -97,9 +97,9 @@ def of_sums(
 ) -> Metric:
     """A statistic of sums over problems (a ratio, a binned error), with the interval of redrawn problems.
 
-    parts      [problems, d] what each problem adds
-    statistic  [redraws, d] sums -> [redraws] values, NaN where it has none
-    The interval is widened to hold the estimate where the statistic is biased (a binned error is).
+    parts      [problems, d] the contribution of each problem
+    statistic  [redraws, d] sums -> [redraws] values, NaN if undefined
+    The interval is widened to include the estimate, because some statistics are biased (a binned error is).
     """
     x = np.asarray(parts, dtype=np.float64)
     if not len(x):
@@ -114,12 +114,12 @@ def of_sums(
 
 
 def counts(n: int, resamples: int, seed: int) -> np.ndarray:
-    """[resamples, n] how often each of n problems is drawn when n are drawn with replacement."""
+    """[resamples, n] how often each of n problems occurs when n are drawn with replacement."""
     return np.random.default_rng(seed).multinomial(n, np.full(n, 1.0 / n), size=resamples).astype(np.float64)
 
 
 def columns(metric: Callable) -> tuple[str, ...]:
-    """The columns of samples that a metric reads beside the scores: its positional arguments after the first."""
+    """The columns of samples that a metric reads besides the scores: its positional arguments after the first."""
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return tuple(p.name for p in inspect.signature(metric).parameters.values() if p.kind in kinds)[1:]
 

@@ -1,11 +1,11 @@
-"""Tests of a difference on the same problems, and the correction where many are made.
+"""Tests of a difference on the same problems, and the correction for multiple tests.
 
 sign_flip   share of all ways to flip the signs of n differences whose mean is at least as far from 0 as the one seen
             (Fisher 1935; Pitman 1937), exact up to n = 12, else of `draws` random ones, the one seen counted among them
-holm        p_(i) adjusted = max over j <= i of min(1, (m - j + 1) p_(j)) in rising order (Holm 1979): the chance of one
-            false claim among m stays under the level, whatever depends on whatever
-wilson      interval of a share k / n that does not end at 0 or 1 where it should not (Wilson 1927)
-exact       Clopper and Pearson 1934, by the two ends that are seen in practice: none of n, and all of n
+holm        p_(i) adjusted = max over j <= i of min(1, (m - j + 1) p_(j)) in rising order (Holm 1979): the probability
+            of any false claim among m stays below the level, under any dependence
+wilson      interval of a share k / n; it stays within 0 and 1 without collapsing there (Wilson 1927)
+exact       Clopper and Pearson 1934, for the two extremes that occur in practice: none of n, and all of n
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 
 
 def sign_flip(differences: Sequence[float], *, draws: int = 9999, seed: int = 0) -> float:
-    """Two-sided p-value of the mean of `differences` (NaN left out); 1 where there is none, or all are 0."""
+    """Two-sided p-value of the mean of `differences` (NaN left out); 1 if there are none, or all are 0."""
     d = np.asarray(differences, dtype=np.float64)
     d = d[~np.isnan(d)]
     d = d[d != 0]
@@ -57,7 +57,7 @@ def wilson(k: int, n: int, *, level: float = 0.95) -> tuple[float, float]:
 
 
 def exact(n: int, *, all_right: bool, level: float = 0.95) -> tuple[float, float]:
-    """(low, high) of a share of which none, or all, of n were seen: (0, 1 - ((1 - level) / 2)^(1/n)) or its mirror
+    """(low, high) of a share when none, or all, of n were observed: (0, 1 - ((1 - level) / 2)^(1/n)) or its mirror
     image."""
     edge = ((1 - level) / 2) ** (1 / n)
     return (edge, 1.0) if all_right else (0.0, 1 - edge)

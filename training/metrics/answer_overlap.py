@@ -6,8 +6,8 @@ Rajpurkar et al. 2016, "SQuAD: 100,000+ Questions for Machine Comprehension of T
     multisets
 
 Input: per problem its scores, answers and references. The normal form is that of the verifier `exact`. Samples without
-an answer count 0. These look at words alone: the verdict is the score, which knows aliases, numbers and equivalent
-forms.
+an answer count 0. These metrics compare words only; the score is the verdict, which knows aliases, numbers and
+equivalent forms.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def answer_overlap(
 
 
 def f1(answer: Sequence[str], wanted: Sequence[str]) -> float:
-    """Harmonic mean of precision and recall of the words, each counted as often as it stands there; 0 without a word in
+    """Harmonic mean of precision and recall of the words, each counted as often as it occurs; 0 without a word in
     common."""
     common = sum((Counter(answer) & Counter(wanted)).values())
     return 2 * common / (len(answer) + len(wanted)) if common else 0.0

@@ -1,4 +1,5 @@
-"""Whether a verifier has something to choose from: the spread of rewards of one prompt, and the mass above their mean.
+"""Whether a verifier has something to choose from: the spread of the rewards of one prompt, and the share above their
+mean.
 
 "Scaling Test-Time Compute Without Verification or RL is Suboptimal" (arXiv 2502.12118, 2025): cloning right traces
 loses at least in proportion to the spread sigma of the reward under the base policy; choosing by a verifier gains where

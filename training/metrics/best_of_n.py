@@ -1,14 +1,14 @@
-"""best-of-n: the score of the sample that a reward model likes best among n.
+"""best-of-n: the score of the sample with the highest reward among n.
 
 Stiennon et al. 2020, "Learning to summarize from human feedback" (arXiv 2009.01325); the estimator is that of Gao et
 al. 2022, "Scaling Laws for Reward Model Overoptimization" (arXiv 2210.10760), appendix I.
 
     samples in falling order of reward, m of them:   best-of-n = sum_i score_i C(m - i, n - 1) / C(m, n),   i = 1 ... m
 
-which is the mean over all subsets of n samples. Ties of reward share: each is first in as many orders as the others.
+which is the mean over all subsets of n samples. Samples with equal rewards share: each is first equally often.
 Input: per problem its sample scores and their rewards (NaN rewards are left out with the sample). Also returns
-`bon_gap@n`, oracle best of n (pass@n of the scores in place of rewards) less best-of-n: what a better reward model
-could still win. Leaves out the KL budget that n corresponds to, ln n - (n - 1) / n.
+`bon_gap@n`, oracle best of n (pass@n of the scores in place of rewards) minus best-of-n: the gain that a perfect reward
+model would add. Leaves out the KL budget that n corresponds to, ln n - (n - 1) / n.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ Position bias and swap consistency: Zheng et al. 2023, "Judging LLM-as-a-Judge w
 
     right_in_both   mean of min(score, score of the same case swapped)
     same_in_both    share of cases with equal scores
-    order_gap       mean of score - score swapped: above 0 for a judge that likes the order in which it was asked first
+    order_gap       mean of score - score swapped: above 0 for a judge that favours the order of the first question
 
 Input: per case the scores of its verdicts and `against`, those of the swapped case, sample by sample. A judge that
 always says "first" has right_in_both 0 on cases with one better answer, whatever its accuracy in one order.

@@ -1,11 +1,11 @@
-"""What a right answer costs: tool calls and tokens per correct answer.
+"""The cost of a right answer: tool calls and tokens per correct answer.
 
 Ratio of sums with a bootstrap over problems: Efron and Tibshirani 1993, "An Introduction to the Bootstrap".
 
     tokens_per_right = (tokens of all samples, right and wrong) / (number of right samples)
 
 so that a model that guesses often and cheaply and one that answers seldom and long can be compared. Input: per problem
-its scores, calls and tokens. Right means score >= threshold. NaN where nothing was right: there is no price then.
+its scores, calls and tokens. Right means score >= threshold. NaN if nothing was right.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""How good are tests? The share of wrong programs that they reject, and the share of problems whose wrong programs they
-all reject.
+"""The quality of tests: the share of wrong programs that they reject, and the share of problems for which they reject
+every wrong program.
 
 Ma et al. 2025, "Rethinking Verification for LLM Code Generation: From Generation to Testing" (SAGA, arXiv 2507.06920).
 
@@ -7,8 +7,8 @@ Ma et al. 2025, "Rethinking Verification for LLM Code Generation: From Generatio
     verifier_accuracy = mean over problems of 1[every wrong program fails some test]
 
 Input: per problem, 1 for each wrong program that the tests reject and 0 for each that they let pass; NaN left out. The
-second is at most the first: tests that let one wrong program through reward it. Returns both as {"mean", "low", "high",
-"n"}.
+second is at most the first; it matters because a single accepted wrong program would be rewarded. Returns both as
+{"mean", "low", "high", "n"}.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@
                      N / (V (1 - ((V - 1) / V)^C)), mean over n = 1 ... `orders`; Liu et al. 2022 (arXiv 2202.13587), as
                      used by Kirk et al. 2023 (arXiv 2310.06452)
     answer_entropy   -sum_a p_a ln p_a over the answers of a problem, in nats
-    across           ead of one sample of every problem (the first): falls when a model says the same whatever it is
-                     asked; its n is the number of problems, its interval redraws them
+    across           ead of one sample of every problem (the first): falls if a model gives the same answer to every
+                     question; its n is the number of problems, its interval resamples them
 
 Input: per problem scores, texts (what the model wrote) and answers. V is the number of different n-grams in all samples
 of the model, at least 2. Words are split at spaces and punctuation. `distinct` falls with the number of samples and
@@ -74,7 +74,7 @@ def ead(bags: Mapping[int, Sequence[tuple[str, ...]]], size: Mapping[int, int]) 
 
 
 def entropy(answers: Sequence[str]) -> float:
-    """Entropy in nats of the answers' frequencies; samples without an answer count as one answer of their own kind."""
+    """Entropy in nats of the answers' frequencies; samples without an answer count as one more kind of answer."""
     p = np.array(list(Counter(normalise(a[:200]) for a in answers).values()), dtype=np.float64)
     p /= p.sum()
     return float(-(p * np.log(p)).sum()) + 0.0
@@ -83,7 +83,7 @@ def entropy(answers: Sequence[str]) -> float:
 def _across(
     first: Sequence[Mapping[int, Sequence]], size: Mapping[int, int], level: float, seed: int, resamples: int = 100
 ) -> Metric:
-    """ead of one sample of every problem. A redraw counts an n-gram as often as its problem was drawn."""
+    """ead of one sample of every problem. A resample counts an n-gram as often as its problem was drawn."""
     if not first:
         return interval([])
     drawn = np.concatenate([np.ones((1, len(first))), counts(len(first), resamples, seed)])

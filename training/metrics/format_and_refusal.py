@@ -3,13 +3,13 @@
 Refusal by phrases: Zou et al. 2023, "Universal and Transferable Adversarial Attacks on Aligned Language Models" (arXiv
 2307.15043), section 3.1.
 
-    format   share of samples that end in an answer or run out of calls properly, not malformed, cut off or empty
+    format   share of samples that end with an answer or by using up their calls, rather than malformed, cut off or
+             empty
     refusal  share whose text holds one of the phrases of REFUSALS
-    empty    share that wrote nothing but space
+    empty    share that wrote nothing but white space
     length   mean tokens; length_p95: mean over problems of the 95th percentile of its samples
 
-Input: per problem scores, texts, tokens and outcomes. Phrases find a refusal in English that is put politely, and
-nothing else.
+Input: per problem scores, texts, tokens and outcomes. The phrases find polite refusals in English, and nothing else.
 """
 
 from __future__ import annotations

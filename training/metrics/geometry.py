@@ -9,9 +9,9 @@ Self-Supervised Learning".
     first <= i <= last
 
 Input: per problem one or more feature vectors of its samples (the final hidden state of the last token of the prompt).
-Intervals redraw problems; a redraw holds fewer different vectors, so it lies low, and the interval is widened to hold
-the estimate. Directions below 1e-12 of the largest count as none. alpha is NaN where fewer than three eigenvalues lie
-in the range. Leaves out the alignment with n-grams.
+Intervals resample problems; a resample has fewer distinct vectors and so a lower value, and the interval is widened to
+include the estimate. Directions below 1e-12 of the largest count as none. alpha is NaN where fewer than three
+eigenvalues lie in the range. Leaves out the alignment with n-grams.
 """
 
 from __future__ import annotations
@@ -55,8 +55,7 @@ def spectrum(rows: np.ndarray, weights: np.ndarray, centre: bool = True) -> np.n
 
 
 def rank_me(eigenvalues: np.ndarray) -> float:
-    """The number of directions that would carry the same entropy if all were used alike; 0 for features that never
-    differ."""
+    """The number of directions that would have the same entropy if all were used equally; 0 for constant features."""
     s = np.sqrt(eigenvalues[eigenvalues > 1e-12 * max(eigenvalues[0], 1e-300)])
     if not len(s):
         return 0.0

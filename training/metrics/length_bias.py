@@ -1,4 +1,4 @@
-"""Does length stand in for quality? Of scores, or of a reward model.
+"""Does a score, or a reward model, use length as a proxy for quality?
 
 Singhal et al. 2023, "A Long Way to Go: Investigating Length Correlations in RLHF" (arXiv 2310.03716).
 
@@ -7,8 +7,8 @@ Singhal et al. 2023, "A Long Way to Go: Investigating Length Correlations in RLH
     length_gap           mean over problems of (mean tokens of right samples - of the others), tokens
     slope                pooled within problems: score gained per 100 tokens
 
-Within problems, so that hard problems with long answers do not look like a bias. Input: per problem its scores and
-tokens. n is the number of problems with any score; those in which nothing varies add 0.
+Computed within problems, so that hard problems with long answers do not look like a bias. Input: per problem its scores
+and tokens. n is the number of problems with any score; those without variation add 0.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ Wang et al. 2022, "Self-Consistency Improves Chain of Thought Reasoning in Langu
 
 Input: per problem its sample scores and answers; answers are compared in normal form, samples without an answer have no
 vote, and a subset without any vote scores 0. Ties share their scores: breaking them at random would give the same in
-expectation. All subsets of k samples are enumerated where there are at most `draws`, else as many are drawn. A problem
+expectation. All subsets of k samples are enumerated if there are at most `draws`; else that many are drawn. A problem
 with fewer than k scorable samples says nothing about k.
 """
 

@@ -5,8 +5,8 @@ The counterfactual probe of "Evaluating and Improving Cultural Awareness of Rewa
 2509.21798, 2025).
 
     follows    share of swaps that change the rule after which the verdict changed: 1 for a judge that reads the marker
-    spurious   share of swaps that change no rule after which it changed all the same: 0 for a judge that reads nothing
-               else into it
+    spurious   share of swaps that change no rule after which the verdict changed nevertheless: 0 for a judge that
+               ignores irrelevant markers
 
 Input: per item the scores of its verdicts (right or not, NaN left out), the verdicts, those after the swap, and whether
 the swap changes the rule (1 or 0). n is the number of items; a kind of swap that no item has counts 0.

@@ -1,16 +1,16 @@
-"""How far the best policy moves when the reward moves a little: the cliff, and what entropy does about it.
+"""How much the best policy changes when the reward changes a little: the policy cliff, and how entropy softens it.
 
 "The Policy Cliff: A Theoretical Analysis of Reward-Policy Maps in Large Language Models" (2025).
 
     greedy(r)  uniform over the actions with the largest reward
     softmax(r) softmax(r)_i = exp(r_i / tau) / sum_j exp(r_j / tau)
     tv         mean over problems of max over actions i of TV(softmax(r), softmax(r + eps e_i)),   TV = 1/2 sum |p - q|
-    tv_greedy  the same for greedy: it jumps where two actions tie, however small eps is
+    tv_greedy  the same for greedy: it jumps if two actions tie, however small eps is
     ties       share of problems whose two best actions lie within `tolerance`
 
 Input: per problem the rewards of its different answers (the scores). softmax is Lipschitz: tv <= eps / (2 tau) whatever
-the rewards are, and eps / (4 tau) for two tied actions to first order. Leaves out rewards that are perturbed together,
-and retraining a model: this solves the policy of one step exactly.
+the rewards are, and eps / (4 tau) for two tied actions to first order. Leaves out joint perturbations of several
+rewards, and retraining a model: this solves the one-step policy exactly.
 """
 
 from __future__ import annotations

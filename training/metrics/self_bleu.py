@@ -6,10 +6,10 @@ Zhu et al. 2018, "Texygen: A Benchmarking Platform for Text Generation Models" (
     BLEU of sample i with the others as references = BP * exp(mean over n = 1 ... orders of ln p_n),   BP = min(1, exp(1
     - r / c))
 
-p_n: clipped share of the sample's n-grams that stand in a reference, with 1 added above and below from n = 2 on (Lin
-and Och 2004), so that one missing order does not make it 0; r: length of the reference nearest in length, c: of the
-sample. Orders longer than the sample are left out. Input: per problem scores and texts. Costs the square of the
-samples: at most `most` of each problem are compared.
+p_n: clipped share of the sample's n-grams that occur in a reference, with 1 added to numerator and denominator from n =
+2 on (Lin and Och 2004), so that one missing order does not make it 0; r: length of the reference nearest in length, c:
+of the sample. Orders longer than the sample are left out. Input: per problem scores and texts. The cost is quadratic in
+the samples: at most `most` of each problem are compared.
 """
 
 from __future__ import annotations

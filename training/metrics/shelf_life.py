@@ -1,5 +1,5 @@
-"""How long a judge keeps: trained on answers of one generation, asked about another, on questions that it has seen and
-has not.
+"""How long a judge stays useful: trained on answers of one model generation and tested on another, on seen and unseen
+questions.
 
 "On the Shelf Life of Fine-Tuned LLM Judges: Future Proofing, Backward Compatibility, and Question Generalization"
 (arXiv 2509.23542, 2025).

@@ -1,4 +1,4 @@
-"""Transfer between domains: what training on a does for the problems of b.
+"""Transfer between domains: the effect of training on domain a on the problems of domain b.
 
 The matrix of "Can One Domain Help Others? A Data-Centric Study on Multi-Domain Reasoning via Reinforcement Learning"
 (2025) and of "Beyond English-Centric Training" (arXiv 2509.23657), where domains are languages.
@@ -6,12 +6,13 @@ The matrix of "Can One Domain Help Others? A Data-Centric Study on Multi-Domain 
     a->b       mean over problems of domain b of (mean score of the model trained on a  -  of the model before, trained
                on "")
     own        mean of the diagonal: gain where it was trained          others   mean off the diagonal
-    ratio      others / own, the generalisation ratio: 1 for a model to which all domains are one, 0 for one that
-               learned by heart
+    ratio      others / own, the generalisation ratio: 1 for a model that treats all domains alike, 0 for one that only
+               memorised
 
 Input: per problem the scores of samples of several models; `trained`: what the model of each sample was trained on (""
-before training), `tested`: the domain of the problem. Matrix cells have the number of their problems as n; the others
-redraw all problems, within domains. Problems that lack a sample of the model before training are left out of the gain.
+before training), `tested`: the domain of the problem. The n of a matrix cell is its number of problems; the other
+values resample all problems, within domains. Problems that lack a sample of the model before training are left out of
+the gain.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Attention over packed rows, and over the cache of sampling, registered with transformers under the name "espalier".
 
-transformers calls the registered function in every layer with queries, keys and values; what it needs beside them
-travels as the keyword `rows` through the model's forward: a `PackedRows` (training: many rows end to end in one
-stream), a `SharedRows` (the same, where what rows begin with in common stands once) or a `CachedRows` (sampling,
-training/model/kv_cache.py). No `attention_mask` is ever passed: beside position ids it silently mixes packed rows.
+transformers calls the registered function in every layer with queries, keys and values; everything else that it needs
+is passed as the keyword `rows` through the model's forward: a `PackedRows` (training: many rows end to end in one
+stream), a `SharedRows` (the same, with shared prefixes stored once) or a `CachedRows` (sampling,
+training/model/kv_cache.py). No `attention_mask` is ever passed: together with position ids it silently mixes packed
+rows.
 
 Packed rows: rows are sorted by length and put into buckets whose padded size wastes at most `waste`; each bucket is one
 causal `scaled_dot_product_attention`. Padding lies after a row's last token, so a causal row never sees it, and the
@@ -25,23 +26,23 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from training.model.kv_cache import CachedRows
 
 NAME = "espalier"
-# the pieces of the stream (start, tokens) that a row reads as its own beginning, and how many tokens of its own follow
+# the pieces of the stream (start, tokens) that a row reads as its prefix, and how many tokens of its own follow
 Continued = tuple[tuple[tuple[int, int], ...], int]
 
 
 class asked:
-    """How often transformers has called `_attention`: a model that never does attends by itself."""
+    """How often transformers has called `_attention`; a model that never calls it uses its own attention."""
 
     calls = 0
 
 
 @dataclass(frozen=True)
 class PackedRows:
-    """How the rows of one packed stream of T tokens lie, end to end. What a way of attending needs is made when it is
-    asked for.
+    """The layout of the rows of one packed stream of T tokens, end to end. Index tensors are built when they are first
+    needed.
 
     lengths  tokens of each row
-    waste    buckets are of rows of near length: none holds more than (1 + waste) times its real tokens
+    waste    buckets hold rows of similar length: none has more than (1 + waste) times its real tokens
     """
 
     lengths: list[int]
@@ -60,7 +61,7 @@ class PackedRows:
 
     @property
     def scatter(self) -> Tensor:
-        """[T]: where each token of the stream lies among the flattened buckets laid end to end."""
+        """[T]: the index of each token of the stream in the flattened, concatenated buckets."""
         return self._laid[1]
 
     @cached_property
@@ -84,8 +85,8 @@ class PackedRows:
         return Spans.of(self.lengths, [])
 
     def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
-        """q, k, v [1, heads, T, D], where q may have a multiple of the heads of k and v; returns [1, T, heads of q, D
-        of v]."""
+        """q, k, v [1, heads, T, D], where the number of heads of q may be a multiple of that of k and v; returns [1, T,
+        heads of q, D of v]."""
         flat = [x[0].transpose(0, 1) for x in (q, k, v)]  # [T, heads, D]
         done = []
         for index in self.gather:
@@ -100,14 +101,14 @@ class PackedRows:
 
 @dataclass(frozen=True)
 class SharedRows:
-    """How the rows of a stream lie of which some go on from the beginning of another: first whole rows, then
+    """The layout of the rows of a stream in which some rows continue a prefix of another: first whole rows, then
     continuations.
 
-    lengths  tokens of the whole rows, which are the first of the stream
-    after    the continuations, in the order of their own tokens: the pieces that each begins with, of whole rows or of
-             continuations before it, the first of them from a whole row's first token on; and its own tokens, one or
-             more
-    waste    of a bucket's real keys, and of its real queries, how many may be padding
+    lengths  tokens of the whole rows, which come first in the stream
+    after    the continuations, in the order of their own tokens: the pieces that form the prefix of each, from whole
+             rows or from continuations before it (the first piece starts at a whole row's first token); and its own
+             tokens, one or more
+    waste    the share of padding that is allowed, relative to a bucket's real keys, and to its real queries
     """
 
     lengths: list[int]
@@ -117,7 +118,7 @@ class SharedRows:
 
     @cached_property
     def longest(self) -> int:
-        """Tokens of the longest row, its shared beginning included."""
+        """Tokens of the longest row, including its shared prefix."""
         return max(*self.lengths, *(_tokens(before) + n for before, n in self.after))
 
     @cached_property
@@ -126,9 +127,10 @@ class SharedRows:
 
     @cached_property
     def _laid(self) -> tuple[list[tuple[Tensor, Tensor, Tensor]], Tensor]:
-        """Of near continuations (queries [n, L], keys [n, K], mask [n, 1, L, K]): the stream's index of each own token,
-        and of each token that is before or in the row, both padded with index 0; True where a token may look. And
-        scatter [tokens of continuations]: where each lies among the flattened buckets laid end to end."""
+        """For continuations of similar size (queries [n, L], keys [n, K], mask [n, 1, L, K]): the stream's index of
+        each own token, and of each token before or in the row, both padded with index 0; the mask is True where a token
+        may attend. And scatter [tokens of continuations]: where each lies among the flattened buckets laid end to
+        end."""
         after, first = self.after, sum(self.lengths)
         starts = list(itertools.accumulate((n for _, n in after), initial=first))
         buckets, scatter, offset = [], torch.empty(starts[-1] - first, dtype=torch.long), 0
@@ -141,7 +143,7 @@ class SharedRows:
             )
             last = torch.empty(
                 len(rows), own, dtype=torch.long
-            )  # the last key that each query sees; of padding, one of the row's
+            )  # the last key that each query sees; for padding, one of the row's keys
             for r, i in enumerate(rows):
                 before, n = after[i]
                 common = _tokens(before)
@@ -182,10 +184,10 @@ class SharedRows:
 class Spans:
     """The rows of a stream for compiled code, int64.
 
-    clusters  [C + 1]: the spans from clusters[c] to clusters[c + 1] have a whole row and what goes on from it, however
-              far; the costliest clusters come first, so that the last ones to be worked off are short
-    spans     [rows, 4]: start of a row's own tokens in the stream, their number, and from which of the pieces to which
-              it reads before them
+    clusters  [C + 1]: the spans from clusters[c] to clusters[c + 1] are a whole row and all its direct and indirect
+              continuations; the most expensive clusters come first, so that the last ones to be processed are short
+    spans     [rows, 4]: start of a row's own tokens in the stream, their number, and the range of the pieces that it
+              reads before them
     pieces    [pieces, 2]: start in the stream, tokens
     """
 
@@ -212,10 +214,10 @@ def _tokens(pieces: tuple[tuple[int, int], ...]) -> int:
 
 
 def _buckets(sizes: list[tuple[int, int]], waste: float) -> list[list[int]]:
-    """Indices of rows of (queries, keys) in buckets of near size: padded to the largest of each, none holds more than
-    (1 + waste) times its real queries, or keys."""
+    """Indices of rows of (queries, keys) in buckets of similar size: padded to the largest of each, none holds more
+    than (1 + waste) times its real queries, or keys."""
     buckets: list[list[int]] = []
-    real, most = (0, 0), (0, 0)  # of the last bucket: the sums and the largest
+    real, most = (0, 0), (0, 0)  # for the last bucket: the sums and the maxima
     for i in sorted(range(len(sizes)), key=lambda i: sizes[i][::-1]):
         now = tuple(map(max, most, sizes[i]))
         held = tuple(a + b for a, b in zip(real, sizes[i], strict=True))
@@ -270,17 +272,18 @@ AttentionMaskInterface.register(NAME, lambda *_, **__: None)
 
 def own_forward(model: nn.Module, ids: Tensor, position: Tensor, rows: PackedRows | SharedRows | CachedRows) -> Tensor:
     """Last hidden states by the model's own layers: ids, position [T] (packed) or [B, n] (cached) -> [T, d] or
-    [B, n, d]. `rows` tells the attention which tokens see each other."""
+    [B, n, d]. `rows` determines which tokens attend to each other."""
     flat = ids.dim() == 1
     if flat:
         ids, position = ids[None], position[None]
-    split: Any = model  # a model that is split over processes is entered by its root (training/learner/shard.py)
+    # a model that is split over processes must be called through its root (training/learner/shard.py)
+    split: Any = model
     enter = getattr(split, "enter", None)
     out = enter(ids, position, rows) if enter is not None else through_body(model, ids, position, rows)
     return out[0] if flat else out
 
 
 def through_body(model: nn.Module, ids: Tensor, position: Tensor, rows: Any) -> Tensor:
-    """What the layers of a model make of [B, n] ids."""
+    """The output of the layers of a model for ids [B, n]."""
     body: Any = model.base_model
     return body(input_ids=ids, position_ids=position, rows=rows, use_cache=False).last_hidden_state

@@ -18,7 +18,7 @@ def soup(models: Sequence[nn.Module], weights: Sequence[float]) -> None:
     """
     if len(weights) != len(models) or abs(sum(weights) - 1) > 1e-6:
         raise ValueError(f"the weights {list(weights)} of {len(models)} models do not add up to 1")
-    parameters = [dict(m.named_parameters()) for m in models]  # a tied head is named once
+    parameters = [dict(m.named_parameters()) for m in models]  # a tied head appears once
     shapes = [{k: v.shape for k, v in p.items()} for p in parameters]
     if any(s != shapes[0] for s in shapes):
         raise ValueError("models of different shapes have no mean: take fine-tunings of one and the same model")

@@ -1,12 +1,12 @@
 """A policy that writes no tokens: a small network from an observation to actions, and its log-probs as `TokenStats`.
 
 A row of a batch is an episode: a first entry that marks its beginning and is never trainable, then one entry per
-step. columns["observation"] [T, d] is what was seen before the action, `ids` [T] the action where actions are chosen
-from a list, columns["action"] [T, k] where they are numbers. Everything above `TokenStats` is what it is for text.
+step. columns["observation"] [T, d] is the observation before the action; `ids` [T] is the action if actions are
+discrete, columns["action"] [T, k] if they are numbers. Everything above `TokenStats` works as for text.
 
-Sizes and beginnings are those of CleanRL's `ppo.py` (Huang et al. 2022, "CleanRL", JMLR 23): two hidden layers of 64
-with tanh, orthogonal weights with gain sqrt 2 (last layer of the policy 0.01, of the value 1), a deviation of actions
-that does not depend on the state.
+Sizes and initial weights are those of CleanRL's `ppo.py` (Huang et al. 2022, "CleanRL", JMLR 23): two hidden layers of
+64 with tanh, orthogonal weights with gain sqrt 2 (last layer of the policy 0.01, of the value 1), a deviation of
+actions that does not depend on the state.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class ControlPolicy(nn.Module):
 
 
 class ControlValue(nn.Module):
-    """observation [n, d] -> value [n], with a network of its own."""
+    """observation [n, d] -> value [n], by a separate network."""
 
     def __init__(self, *, observation: int, hidden: int = 64, seed: int = 0) -> None:
         super().__init__()
@@ -87,7 +87,7 @@ def action_stats(model: ControlPolicy, batch: Batch, *, temperature: float = 1.0
 
 
 def control_values(model: ControlValue, batch: Batch, *, temperature: float = 1.0) -> TokenStats:
-    """extras["value"] [T]: V of what was seen before each action, 0 at the beginning of each row."""
+    """extras["value"] [T]: V of the observation before each action, 0 at the beginning of each row."""
     at = batch.trainable.nonzero().squeeze(1)
     value = model(batch.columns["observation"].index_select(0, at))
     spread = torch.zeros(len(batch.ids), dtype=value.dtype, device=value.device).index_add(0, at, value)
@@ -107,7 +107,7 @@ def save_policy(model: ControlPolicy, path: Path) -> None:
 
 
 def load_policy(path: Path) -> ControlPolicy:
-    """What `save_policy` wrote. Raises ValueError for another kind of model."""
+    """Load what `save_policy` wrote. Raises ValueError for another kind of model."""
     sizes = json.loads((path / "config.json").read_text(encoding="utf-8"))
     if sizes.pop("model_type", None) != "espalier_control":
         raise ValueError(

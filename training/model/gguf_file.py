@@ -1,10 +1,10 @@
-"""A model as one GGUF file, which llama.cpp, Ollama and LM Studio read: written and taken apart by the package `gguf`.
+"""A model as one GGUF file, which llama.cpp, Ollama and LM Studio read: written and read by the package `gguf`.
 
-What a reader gets wrong most often is not the weights but what is stored with them: which ids a text becomes, how a chat
-is written, which token ends a turn. So all of it goes into the file (`contents` reads it back), and a tokenizer that the
-format has no words for is refused: a GGUF does not hold the rule by which a text is cut before merges are applied, it
-names one of those that llama.cpp has built in (`CUTS`). The name is found by what it does, on texts that tell the rules
-apart, as llama.cpp's own converter does.
+Readers most often get wrong not the weights but the metadata: which ids a text becomes, how a chat is written, which
+token ends a turn. So all of it goes into the file (`contents` reads it back), and a tokenizer that the format cannot
+describe is refused. A GGUF does not store the rule that splits a text before merges are applied; it names one of the
+rules that are built into llama.cpp (`CUTS`). The name is found by trying the rules on texts that distinguish them, as
+llama.cpp's own converter does.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _LLAMA3 = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|\p{{N}}{}"
     r"| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
-# tokenizer.ggml.pre -> the rules by which llama.cpp cuts a text, one after the other (src/llama-vocab.cpp)
+# tokenizer.ggml.pre -> the rules by which llama.cpp splits a text, one after the other (src/llama-vocab.cpp)
 CUTS: dict[str, tuple[str, ...]] = {
     "gpt-2": (_GPT2,),
     "smollm": (r"\p{N}", _GPT2),
@@ -69,7 +69,7 @@ PROBES = (
 
 @dataclass(frozen=True, kw_only=True)
 class Contents:
-    """What a GGUF file says beside its weights. `tokens`, `kinds` [vocabulary]; `merges` as "left right"."""
+    """The metadata of a GGUF file. `tokens`, `kinds` [vocabulary]; `merges` as "left right"."""
 
     architecture: str
     cut: str
@@ -84,11 +84,11 @@ class Contents:
 def write(model: nn.Module, tokenizer: PreTrainedTokenizerBase, path: Path, *, quant: str = "f32") -> None:
     """Write a causal LM and its tokenizer as one file, whole or not at all.
 
-    quant: type of the matrices, one of QUANTS. Matrices whose rows are no multiple of 32 stay f16 where blocks are
-    asked for; the embedding and the head are never below q8_0; vectors are f32.
+    quant: type of the matrices, one of QUANTS. With a block quantisation, matrices whose rows are not a multiple of 32
+    stay f16; the embedding and the head are never below q8_0; vectors are f32.
 
-    Raises ValueError where the package gguf is missing, and for an architecture, a position encoding or a tokenizer
-    that the format, or the map of names here, has no words for.
+    Raises ValueError if the package gguf is missing, and for an architecture, a position encoding or a tokenizer that
+    the format, or our map of names, cannot express.
     """
     if find_spec("gguf") is None:
         raise ValueError("a GGUF file is written by the package gguf, which is missing: pip install 'espalier[gguf]'")
@@ -129,7 +129,7 @@ def write(model: nn.Module, tokenizer: PreTrainedTokenizerBase, path: Path, *, q
 
 
 def _architecture(config: Any) -> str:
-    """Name of the architecture in a file. Raises ValueError for one that would be read as something else."""
+    """The name of the architecture in a file. Raises ValueError for an architecture that readers would misread."""
     kind = config.model_type
     if kind not in ARCHITECTURES:
         raise ValueError(
@@ -188,7 +188,8 @@ def _tensors(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
 
 
 def _interleaved(data: np.ndarray, heads: int) -> np.ndarray:
-    """Rows [heads x d, ...] in the order that llama.cpp's rotation of a `llama` reads: pairs beside each other."""
+    """Rows [heads x d, ...] in the order of llama.cpp's rotary embedding for `llama`: the two of a pair are
+    adjacent."""
     return data.reshape(heads, 2, -1, *data.shape[1:]).swapaxes(1, 2).reshape(data.shape)
 
 
@@ -204,8 +205,8 @@ def _kind(gguf: Any, place: str, data: np.ndarray, quant: str) -> Any:
 
 
 def _vocabulary(tokenizer: PreTrainedTokenizerBase, rows: int) -> dict[str, Any]:
-    """What the file says of a tokenizer whose model has `rows` embeddings. Raises ValueError for one that it cannot
-    say."""
+    """The fields for a tokenizer whose model has `rows` embeddings. Raises ValueError for a tokenizer that the format
+    cannot express."""
     fast: Any = getattr(tokenizer, "backend_tokenizer", None)
     backend = {} if fast is None else json.loads(fast.to_str())
     model = backend.get("model", {})
@@ -244,7 +245,7 @@ def _vocabulary(tokenizer: PreTrainedTokenizerBase, rows: int) -> dict[str, Any]
 
 
 def reader(tokens: Sequence[str], kinds: Sequence[int], merges: Iterable[str], cut: str) -> Any:
-    """The tokenizer (of the library `tokenizers`) that a reader of the file makes of what stands there."""
+    """The tokenizer (of the library `tokenizers`) that a reader builds from the file."""
     from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
 
     vocabulary = {t: i for i, (t, k) in enumerate(zip(tokens, kinds, strict=True)) if k == NORMAL}
@@ -264,8 +265,8 @@ def reader(tokens: Sequence[str], kinds: Sequence[int], merges: Iterable[str], c
 
 
 def disagreement(tokenizer: PreTrainedTokenizerBase, other: Any) -> str | None:
-    """The first of the texts that tell rules apart which a tokenizer and a `reader` cut elsewhere (a small vocabulary
-    may hide that in the ids), or give other ids; None where there is none."""
+    """The first of the test texts that a tokenizer and a `reader` split differently (a small vocabulary may hide that
+    in the ids) or encode differently; None if there is none."""
     own: Any = tokenizer.backend_tokenizer
     for text in PROBES:
         cuts = ([at for _, at in rule.pre_tokenize_str(text)] for rule in (own.pre_tokenizer, other.pre_tokenizer))
@@ -276,7 +277,7 @@ def disagreement(tokenizer: PreTrainedTokenizerBase, other: Any) -> str | None:
 
 
 def contents(path: Path) -> Contents:
-    """What a file says beside its weights. Raises ValueError for one that is no GGUF file or has no tokenizer."""
+    """The metadata of a file. Raises ValueError for a file that is not GGUF or has no tokenizer."""
     header = read_header(path)
     if not header.get("tokenizer.ggml.tokens"):
         raise ValueError(f"{path} has no vocabulary")
@@ -296,7 +297,7 @@ def load(path: Path, *, dtype: torch.dtype = torch.float32) -> nn.Module:
     """The model of a file as transformers reads it, its own attention kept."""
     from transformers import AutoModelForCausalLM
 
-    with no_bars(), contextlib.redirect_stderr(io.StringIO()):  # a bar that has no switch
+    with no_bars(), contextlib.redirect_stderr(io.StringIO()):  # a progress bar that cannot be switched off
         model: Any = AutoModelForCausalLM.from_pretrained(
             str(path.parent), gguf_file=path.name, config=config_of(path), dtype=dtype
         )

@@ -1,4 +1,4 @@
-"""What a GGUF file says of its model before a weight is read."""
+"""The header of a GGUF file, read without its weights."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Header:
 
 
 def gguf_of(path: str | Path) -> Path | None:
-    """The GGUF file that a path names, or that is all a folder holds of a model; None where there is none."""
+    """The GGUF file that a path names, or the only model file of a folder; None if there is none."""
     place = Path(path)
     if place.suffix.lower() == ".gguf" and place.is_file():
         return place
@@ -39,7 +39,7 @@ def gguf_of(path: str | Path) -> Path | None:
 
 
 def read_header(file: Path) -> Header:
-    """Raises ValueError for what is no whole GGUF file, and ImportError without the package gguf."""
+    """Raises ValueError for a file that is not a complete GGUF file, and ImportError without the package gguf."""
     from gguf import GGUFReader
 
     try:
@@ -52,8 +52,8 @@ def read_header(file: Path) -> Header:
 
 
 def config_of(file: Path) -> Any:
-    """The configuration that transformers makes of a file, with the width of its heads, which transformers does not
-    read of every architecture."""
+    """The configuration that transformers makes from a file, plus the width of its heads, which transformers does not
+    read for every architecture."""
     from transformers import AutoConfig
 
     config = AutoConfig.from_pretrained(str(file.parent), gguf_file=file.name)

@@ -1,5 +1,5 @@
-"""The static key/value cache of sampling: what conversations that share a prompt hold once, and what each holds of its
-own."""
+"""The static key/value cache for sampling: conversations share the entries of a common prompt, and each has its own
+entries after it."""
 
 from __future__ import annotations
 
@@ -22,16 +22,15 @@ class Prefix:
 
 
 class CachedRows:
-    """A static key/value cache of B rows that grow at their own pace, each behind a prompt that it may share with
-    others.
+    """A static key/value cache of B rows that grow independently, each after a prompt that it may share with others.
 
     Rows lie in slots, and a pass works on the slots of a window: `window(lo, hi)` chooses it and `swap` moves rows, so
-    that those at work lie side by side. A pass over new columns is `begin(fresh)`, then the model's forward (each layer
-    stores and attends), then `advance()`. What a row shares with others is read once for all of them: attention to the
-    prompt and to the row's own columns are two softmaxes, put together by their normalisers. Columns that are padding
-    are written beyond a row's end, where no query looks before they are overwritten.
+    that the active rows are adjacent. A pass over new columns is `begin(fresh)`, then the model's forward (each layer
+    stores and attends), then `advance()`. A shared prompt is read once for all its rows: attention to the prompt and to
+    the row's own columns are two softmaxes, combined by their normalisers. Padding columns are written beyond a row's
+    end, and no query reads them before they are overwritten.
 
-    held    [B] tokens of its own that each row holds, beside its prompt
+    held    [B] how many tokens each row holds after its prompt
     prompt  [B] index of its prompt in `prefix`
     longest tokens of the longest row during a pass
     """
@@ -52,14 +51,14 @@ class CachedRows:
         self.window(0, rows)
 
     def share(self, prompt: np.ndarray) -> CachedRows:
-        """A cache of rows that begin where the rows `prompt` [B'] of this one end; repeats are the point."""
+        """A cache of rows that continue the rows `prompt` [B'] of this one; an index may be repeated."""
         longest = int(self.held.max())
         keys, values = ({i: x[:, :, :longest] for i, x in cache.items()} for cache in (self.keys, self.values))
         return CachedRows(len(prompt), self.device, Prefix(keys=keys, values=values, length=self.held.copy()), prompt)
 
     def join(self, prefix: Prefix, prompt: np.ndarray, keep: np.ndarray) -> None:
-        """Lay rows behind the prompts `prefix`, `prompt` [B'] says which, after the rows of the slots `keep` [K]; the
-        others are let go, and so are prompts that nobody has any more. `window` has to be called after it."""
+        """Add rows after the prompts `prefix` (`prompt` [B'] says which) behind the rows of the slots `keep` [K]. All
+        other rows are dropped, and so are prompts without rows. Call `window` afterwards."""
         mine = self.prefix
         assert mine is not None, "a cache that shares no prompts"
         known, of = np.unique(self.prompt[keep], return_inverse=True)
@@ -85,13 +84,13 @@ class CachedRows:
                 cache[i][: len(keep)] = x.index_select(0, slots)
 
     def reserve(self, columns: int) -> None:
-        """Make room for so many columns now, so that no pass has to move what is held."""
+        """Allocate this many columns now, so that no pass has to move the cache."""
         self.capacity = max(self.capacity, -(-columns // 16) * 16)
 
-    # --- which rows are at work
+    # --- which rows are active
 
     def window(self, lo: int, hi: int) -> None:
-        """Passes are over the rows of the slots lo to hi."""
+        """Make passes run over the rows of the slots lo to hi."""
         self.lo, self.hi, self.fixed = lo, hi, 0
         held = self.held[lo:hi]
         self.depth = int(held.max(initial=0))
@@ -103,7 +102,7 @@ class CachedRows:
             self.start = self.at + torch.from_numpy(self.prefix.length[self.prompt[lo:hi]]).to(self.device)
 
     def swap(self, a: np.ndarray, b: np.ndarray) -> None:
-        """Exchange the rows of the slots a and b, none of which is named twice. `window` has to be called after it."""
+        """Exchange the rows of the slots a and b; no slot may be named twice. Call `window` afterwards."""
         if not len(a):
             return
         one, two = np.concatenate([a, b]), np.concatenate([b, a])
@@ -117,13 +116,13 @@ class CachedRows:
                     x[:, :, :longest].index_copy_(0, one, x[:, :, :longest].index_select(0, two))
 
     def _prompts(self, p: Prefix) -> None:
-        """How the window's rows share prompts: `by_prompt` [U * M] is the window's row of each of M places at each of U
-        prompts (None: just as they lie), `by_row` [rows] the place of each row."""
+        """How the window's rows share prompts: `by_prompt` [U * M] is the window's row at each of M places of each of U
+        prompts (None: the rows are in this order already), `by_row` [rows] is the place of each row."""
         mine = self.prompt[self.lo : self.hi]
         known, of, counts = np.unique(mine, return_inverse=True, return_counts=True)
         first, most = int(known[0]), int(counts.max())
         span = int(known[-1]) - first + 1
-        if span <= 2 * len(known):  # a few that nobody asks any more cost less than a copy
+        if span <= 2 * len(known):  # computing a few unused rows costs less than a copy
             of, rows, chosen = mine - first, span, lambda x: x[first : first + span]
             lengths = p.length[first : first + span]
         else:
@@ -148,7 +147,7 @@ class CachedRows:
     # --- one pass
 
     def begin(self, fresh: int | np.ndarray = 1) -> Tensor:
-        """Prepare a pass over new columns: `fresh` for every row of the window, or max(fresh) of which the first
+        """Prepare a pass over new columns: `fresh` for every row of the window, or max(fresh), of which the first
         fresh[b] of row b are real. Returns their positions [rows, n]."""
         if self.fixed:
             self.used, self.columns = self.fixed, self.at[:, None]
@@ -169,7 +168,7 @@ class CachedRows:
         return self.start[:, None] + columns
 
     def advance(self) -> None:
-        """End a pass: the new tokens are held."""
+        """End a pass: the new tokens now count as held."""
         self.held[self.lo : self.hi] += self.fresh
         if isinstance(self.fresh, int):
             self.depth += self.fresh
@@ -177,11 +176,11 @@ class CachedRows:
         else:
             self.window(self.lo, self.hi)
 
-    # --- passes over one column that know nothing of how far rows have come (training/rollout/graphs.py)
+    # --- passes over one column that do not depend on the lengths of the rows (training/rollout/graphs.py)
 
     def fix(self, columns: int) -> None:
-        """Passes of the window read so many columns, whatever its rows hold (0: as many as they hold). `move` then ends
-        a pass on the device, `count` on the host."""
+        """Make passes of the window read this many columns, whatever its rows hold (0: as many as they hold). `move`
+        then ends a pass on the device, `count` on the host."""
         self.fixed = columns
 
     def move(self) -> None:
@@ -205,7 +204,7 @@ class CachedRows:
     def _grown(
         self, cache: dict[int, Tensor], layer: int, heads: int, d: int, dtype: torch.dtype = torch.float32
     ) -> Tensor:
-        """A layer's [B, G, capacity, D], made or made larger where it is too small."""
+        """A layer's [B, G, capacity, D], allocated or enlarged if it is too small."""
         held = cache.get(layer)
         if held is None or held.shape[2] < self.capacity:
             grown = torch.zeros(len(self.held), heads, self.capacity, d, dtype=dtype, device=self.device)
@@ -215,8 +214,8 @@ class CachedRows:
         return held
 
     def room(self, columns: int, layers: int, heads: int, d: int) -> list[tuple[Tensor, Tensor]]:
-        """Own keys and values [B, G, capacity, D] of each layer with room for so many columns: for code that writes
-        them itself, and counts them in `held`. `window` has to be called after it."""
+        """The rows' keys and values [B, G, capacity, D] of each layer with room for this many columns, for code that
+        writes them itself and counts them in `held`. Call `window` afterwards."""
         if columns > self.capacity:
             self.reserve(max(columns, self.capacity + 64))
         return [(self._grown(self.keys, i, heads, d), self._grown(self.values, i, heads, d)) for i in range(layers)]
@@ -230,7 +229,7 @@ class CachedRows:
             ).transpose(1, 2)
         rows, heads, n, d = q.shape
         g = k.shape[1]
-        q = q.reshape(rows, g, -1, d)  # the queries that read the same keys stand side by side, so nothing is repeated
+        q = q.reshape(rows, g, -1, d)  # queries that read the same keys are adjacent, so no key is repeated
         mask = self.mask
         if mask is not None and n > 1:
             mask = mask[:, :, None].expand(rows, 1, heads // g, n, self.used).reshape(rows, 1, -1, self.used)
@@ -240,8 +239,8 @@ class CachedRows:
         return y.reshape(rows, heads, n, -1).transpose(1, 2)
 
     def _to_prompts(self, layer: int, q: Tensor, scale: float, y: Tensor, lse: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Attention of q [rows, G, Q, D] to the prompts, that to the rows' own columns (y, lse), and the share of the
-        latter."""
+        """Attention of q [rows, G, Q, D] to the prompts, combined with that to the rows' own columns (y, lse) by its
+        share."""
         (u, m), (_, g, each, d) = self.groups, q.shape
         if self.by_prompt is not None:
             q = q.index_select(0, self.by_prompt)
@@ -263,7 +262,7 @@ def _mask(last: Tensor, columns: int) -> Tensor:
 
 def partial(q: Tensor, k: Tensor, v: Tensor, scale: float, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Attention to a part of the columns: q [B, G, Q, D], k, v [B, G, K, D], mask [B, 1, 1 or Q, K] -> ([B, G, Q, D],
-    logs of the normalisers [B, G, Q]), by which parts are put together."""
+    logs of the normalisers [B, G, Q]), by which parts are combined."""
     if q.is_cpu:
         mask = None if mask is None else mask.to(q.dtype)
         return torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(

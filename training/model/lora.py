@@ -1,12 +1,12 @@
 """Low-rank adapters: W + (alpha / rank) B A, of which A and B alone are trained (Hu et al. 2021, "LoRA", arXiv
 2106.09685), by peft.
 
-They are put into a model in place, so that learner, sampler and attention see the model they know. A saved model has
-them folded into its weights: what loads it (the next stage, transformers, vLLM, `espalier chat`) need not know of them.
-With `merge: false` they are kept beside the folded weights too, as peft and vLLM load them: `espalier export --to adapter`.
-With `base: nf4` what they are trained on is frozen in four bits (`training/model/quantised.py`); what is saved is that base
-as it was seen, taken out of its quantisation, with the adapters folded in.
-Such a folder, of ours or of peft, is a model like others: `load_model` folds it into the base that it names.
+They are inserted into a model in place, so learner, sampler and attention need no change. A saved model has them merged
+into its weights, so the code that loads it (the next stage, transformers, vLLM, `espalier chat`) need not know about
+them. With `merge: false` they are also saved beside the merged weights, as peft and vLLM load them: `espalier export
+--to adapter`. With `base: nf4` the base is frozen in four bits (`training/model/quantised.py`); the saved model is the
+dequantised base with the adapters merged in. A folder of adapters, ours or peft's, can be used like any other model:
+`load_model` merges it into the base that it names.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from training.model import quantised
 
 KNOBS = ("rank", "alpha", "modules", "merge", "base")
 NAME = "default"
-BASE = "base.json"  # beside adapters of a quantised base: how it was quantised
+BASE = "base.json"  # file beside adapters of a quantised base: how the base was quantised
 ADAPTER = "adapter"  # folder within a saved model that holds the adapters alone
 
 
 def first_on(lora: Mapping[str, Any], device: str) -> str:
-    """Where a model is loaded that `adapt` brings to `device`: a base that will be quantised must not fill it before.
-    Raises ValueError for a base that cannot be quantised."""
+    """The device on which to load a model that `adapt` moves to `device`: a base that will be quantised must not fill
+    that device first. Raises ValueError for a base that cannot be quantised."""
     quantised.check(lora.get("base", ""))
     return "cpu" if lora.get("base") else device
 
@@ -40,11 +40,11 @@ def adapt(model: nn.Module, lora: Mapping[str, Any], *, seed: int = 0, device: s
     """Put adapters into `model`, in place, and freeze all else; an empty mapping leaves it as it is. Of several, each has
     a `name` (training/learner/policies.py).
 
-    lora: rank; alpha (2 x rank where it is not given); modules, the last parts of the names of the linear layers that
-    get one (all of them within the layers, where it is not given; never the head), and of the weights of a mixture's
-    experts, of which each expert gets its own; merge, false where the adapters are kept beside the saved model; base, nf4
-    where all other weights of the layers are quantised to that first. B begins as 0: the model says what it said. A router
-    is not adapted. device: where the model goes, if it is not there. Raises ValueError for other keys, a rank below 1 and names that the model does not have.
+    lora: rank; alpha (default: 2 x rank); modules, the last parts of the names of the linear layers that get an adapter
+    (default: all linear layers within the layers; never the head), and of the weights of a mixture's experts, each of
+    which gets its own; merge, false to keep the adapters beside the saved model; base, nf4 to quantise all other
+    weights of the layers first. B starts as 0, so the model's outputs do not change. A router is not adapted. device:
+    where to move the model. Raises ValueError for other keys, a rank below 1 and names that the model does not have.
     """
     if not lora:
         return
@@ -71,7 +71,7 @@ def adapt(model: nn.Module, lora: Mapping[str, Any], *, seed: int = 0, device: s
         raise ValueError(f"lora.merge is {lora['merge']!r}: it is true (the default) or false")
     quantised.quiet()
     quantised.quantise(model, lora.get("base", ""), device)
-    from peft import LoraConfig, inject_adapter_in_model  # here: it takes a second to import, and few runs need it
+    from peft import LoraConfig, inject_adapter_in_model  # imported here: it takes a second, and few runs need it
 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed % 2**63)
@@ -86,7 +86,7 @@ def adapt(model: nn.Module, lora: Mapping[str, Any], *, seed: int = 0, device: s
             bias="none",
         )
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Already found a `peft_config`")  # several are what is wanted
+            warnings.filterwarnings("ignore", "Already found a `peft_config`")  # several adapters are wanted here
             inject_adapter_in_model(config, model, adapter_name=name)
     # Of a DeepSeek V3, peft takes gate_proj, up_proj and down_proj for its experts' and leaves dense layers out.
     lost = sorted(set(lora.get("modules") or ()) & linear - set(config.target_modules or ()))
@@ -102,7 +102,7 @@ def adapt(model: nn.Module, lora: Mapping[str, Any], *, seed: int = 0, device: s
 
 
 def use(model: nn.Module, name: str | None) -> None:
-    """Let the adapters of this name speak and learn alone; None: no adapters, the base."""
+    """Make the adapters of this name the only active and trainable ones; None: no adapters, only the base."""
     for layer in _layers(model):
         layer.set_adapter([] if name is None else [name])
         layer.enable_adapters(name is not None)
@@ -110,8 +110,8 @@ def use(model: nn.Module, name: str | None) -> None:
 
 @contextmanager
 def by_row(model: nn.Module, names: Sequence[str]) -> Iterator[None]:
-    """Within it, row i of a pass over [rows, n] goes through the adapters `names[i]`; the base is computed for all rows at
-    once. For inference: nothing learns here."""
+    """Within the context, row i of a pass over [rows, n] goes through the adapters `names[i]`; the base is computed for
+    all rows at once. For inference only."""
     told = {"adapter_names": list(names)}
     hooks = []
     for layer in _layers(model):
@@ -126,7 +126,7 @@ def by_row(model: nn.Module, names: Sequence[str]) -> Iterator[None]:
 
 
 def remove(model: nn.Module, name: str) -> None:
-    """Take the adapters of this name out again; none speak then."""
+    """Remove the adapters of this name; no adapters are active then."""
     use(model, None)
     for layer in _layers(model):
         if name in layer._all_available_adapter_names():
@@ -136,7 +136,7 @@ def remove(model: nn.Module, name: str) -> None:
 
 
 def weights_of(model: nn.Module, name: str) -> dict[str, nn.Parameter]:
-    """The adapters of this name, under the names that they would have alone."""
+    """The adapters of this name, under the names that they would have if they were the only ones."""
     part = f".{name}."
     return {n.replace(part, "."): p for n, p in model.named_parameters() if ".lora_" in n and part in n}
 
@@ -153,8 +153,8 @@ def adapted(model: nn.Module) -> bool:
 
 
 def folded(model: nn.Module, adapters: str = NAME) -> dict[str, Tensor]:
-    """The weights under their own names, the adapters of that name added to them: those of a model without adapters that
-    says the same."""
+    """The weights under their own names with the adapters of that name merged in: those of an equivalent model without
+    adapters."""
     packed = {f"{n}.weight".replace(".base_layer", ""): m for n, m in quantised.layers(model)}
     if not adapted(model) and not packed:
         return model.state_dict()
@@ -183,7 +183,7 @@ def folded(model: nn.Module, adapters: str = NAME) -> dict[str, Tensor]:
 
 def save_adapters(model: nn.Module, folder: Path, name: str = NAME) -> None:
     """Write the adapters of that name as peft's own folder (adapter_config.json, adapter_model.safetensors), the same bytes
-    each time. The base is not named: the code that passes it on says where it is."""
+    each time. The base is not named; the caller that passes the folder on says where the base is."""
     from peft import get_peft_model_state_dict
     from safetensors.torch import save_file
 
@@ -232,8 +232,7 @@ def _weights(folder: Path) -> dict[str, Tensor]:
 
 
 def rounded(model: nn.Module, folder: Path) -> None:
-    """Round the weights of a base, in place, to those that the adapters of a folder were trained on, where it was
-    quantised."""
+    """Round the weights of a base, in place, as the base of a folder of adapters was rounded, if that was quantised."""
     file = folder / BASE
     if file.is_file():
         quantised.quantise(model, json.loads(file.read_text(encoding="utf-8")).get("quantised", ""))
@@ -241,9 +240,9 @@ def rounded(model: nn.Module, folder: Path) -> None:
 
 
 def base_of(path: str | Path) -> str | None:
-    """What the adapters of a folder were trained on, as the folder names it; None where it holds no adapters alone.
+    """The base of a folder of adapters, as the folder names it; None if the folder is not one of adapters alone.
 
-    Raises ValueError where they name no base."""
+    Raises ValueError if it names no base."""
     config = Path(path) / "adapter_config.json"
     if not config.is_file() or (config.parent / "config.json").exists():
         return None
@@ -261,8 +260,8 @@ def base_of(path: str | Path) -> str | None:
 
 
 def with_adapters(model: nn.Module, folder: Path) -> nn.Module:
-    """The model with the adapters of a folder folded into its weights. Raises ValueError for a pickle, and for adapters of
-    another model."""
+    """The model with the adapters of a folder merged into its weights. Raises ValueError for a pickle, and for adapters
+    of another model."""
     from peft import PeftModel, get_peft_model_state_dict
 
     weights = _weights(folder)

@@ -1,4 +1,4 @@
-"""Models and tokenizers: made from nothing (profile cpu) or loaded from a Hub name or folder (profile gpu), in Hugging
+"""Models and tokenizers: made from scratch (profile cpu) or loaded from a Hub name or folder (profile gpu), in Hugging
 Face layout.
 
 Weights are safetensors, never pickles. A saved folder holds config, weights, tokenizer and chat template, and loads
@@ -68,7 +68,7 @@ def train_tokenizer(
     fast = PreTrainedTokenizerFast(
         tokenizer_object=tok, eos_token=END, pad_token="<|endoftext|>", clean_up_tokenization_spaces=False
     )
-    fast.add_tokens(list(tags))  # one token each, yet plain text: they survive decoding
+    fast.add_tokens(list(tags))  # one token each, but plain text, so they survive decoding
     fast.chat_template = CHAT_TEMPLATE
     return fast
 
@@ -115,8 +115,8 @@ def new_model(
 
 
 def load_tokenizer(path: str | Path) -> PreTrainedTokenizerBase:
-    """The tokenizer of a model folder, GGUF file or Hub name. Raises ValueError with a remedy where there is none, or no
-    chat template."""
+    """The tokenizer of a model folder, GGUF file or Hub name. Raises ValueError with a remedy if there is no tokenizer,
+    or no chat template."""
     folder, file = Path(path), gguf_of(path)
     if (base := base_of(path)) is not None and not (folder / "tokenizer_config.json").exists():
         return load_tokenizer(base)
@@ -125,7 +125,7 @@ def load_tokenizer(path: str | Path) -> PreTrainedTokenizerBase:
             f"{file} is a GGUF file, and the package that reads it is missing: pip install 'espalier[gguf]'"
         )
     if file is not None:
-        read_header(file)  # which says in one sentence what is wrong with half a file
+        read_header(file)  # this says in one sentence what is wrong with half a file
     if (
         file is None
         and folder.is_dir()
@@ -150,11 +150,12 @@ def load_tokenizer(path: str | Path) -> PreTrainedTokenizerBase:
 def load_model(
     path: str | Path, *, dtype: str = "float32", device: str = "cpu", longest: int = 0
 ) -> tuple[nn.Module, PreTrainedTokenizerBase]:
-    """A causal LM with our attention, and its tokenizer, from a folder, a GGUF file (whose weights are taken out of
-    their quantisation), a folder of adapters (folded into the base that it names) or a Hub name. safetensors and GGUF only. longest: tokens that its longest row will have.
+    """A causal LM with our attention, and its tokenizer, from a folder, a GGUF file (whose weights are dequantised), a
+    folder of adapters (merged into the base that it names) or a Hub name. safetensors and GGUF only. longest: the
+    length of its longest row in tokens.
 
-    Raises ValueError with a remedy for a folder that is not there or incomplete, for a name that cannot be fetched, for
-    what is no language model, for one that does not fit into memory, and for an architecture that our attention or our
+    Raises ValueError with a remedy for a missing or incomplete folder, for a name that cannot be fetched, for a model
+    that is not a language model or does not fit into memory, and for an architecture that our attention or our
     log-probs would get wrong.
     """
     folder, file = Path(path), gguf_of(path)
@@ -180,7 +181,7 @@ def load_model(
             output_loading_info=True,
         )
         model, info = loaded
-    if file:  # its weights are plain tensors by now; what transformers remembers of the file forbids saving them
+    if file:  # its weights are plain tensors by now; transformers' note about the file would forbid saving them
         model.hf_quantizer = None
         vars(model.config).pop("quantization_config", None)
     if lost := sorted(info.get("missing_keys") or ()):
@@ -210,7 +211,7 @@ def load_model(
 
 
 def window(model: nn.Module) -> int:
-    """How many tokens the layers of a model look back that do not see the whole row; 0 where all do."""
+    """How many tokens a model's sliding-window layers look back; 0 if all layers see the whole row."""
     c: Any = model.config
     kinds = getattr(c, "layer_types", None)
     if getattr(c, "use_sliding_window", True) is False or (kinds and "sliding_attention" not in kinds):
@@ -219,14 +220,14 @@ def window(model: nn.Module) -> int:
 
 
 def longest_row(model: nn.Module) -> int:
-    """How many tokens the model can be given at once: those that it has positions for, or that its window sees."""
+    """The longest row that the model can process: limited by its positions or by its window."""
     c: Any = model.config
     return min(n for n in (int(c.max_position_embeddings), window(model)) if n)
 
 
 def logit_factor(model: nn.Module) -> float:
-    """What the logits are of hidden states times the head's weight: Cohere multiplies them (logit_scale), Granite
-    divides them (logits_scaling)."""
+    """The factor from hidden states times the head's weight to the logits: Cohere multiplies them (logit_scale),
+    Granite divides them (logits_scaling)."""
     c: Any = model.config
     return float(getattr(c, "logit_scale", None) or 1.0) / float(getattr(c, "logits_scaling", None) or 1.0)
 
@@ -237,12 +238,12 @@ def _source(path: str | Path) -> tuple[str]:
 
 
 def _quantised(file: Path | None) -> dict[str, Any]:
-    """What transformers is told of a GGUF file."""
+    """The arguments of transformers for a GGUF file."""
     return {} if file is None else {"gguf_file": file.name, "config": config_of(file)}
 
 
 def _check_folder(folder: Path) -> None:
-    """Raises ValueError for half a download, and for a model that is no language model."""
+    """Raises ValueError for half a download, and for a model that is not a language model."""
     if half := sorted([*folder.glob("*.incomplete"), *folder.glob("*.part"), *folder.glob("*.crdownload")]):
         raise ValueError(f"{folder} holds {half[0].name}, half a download: fetch the model again")
     config = folder / "config.json"
@@ -271,7 +272,7 @@ def _check_folder(folder: Path) -> None:
 
 
 def _check_memory(folder: Path, dtype: str, device: str) -> None:
-    """Raises ValueError where the weights alone take more memory than is free."""
+    """Raises ValueError if the weights alone take more memory than is free."""
     numbers = weights_of(folder)
     wanted = numbers * getattr(torch, dtype).itemsize
     free = torch.cuda.mem_get_info(device)[0] if device.startswith("cuda") else psutil.virtual_memory().available
@@ -286,8 +287,8 @@ def _check_memory(folder: Path, dtype: str, device: str) -> None:
 def save_model(
     model: nn.Module, tokenizer: PreTrainedTokenizerBase, path: str | Path, adapters: str = lora.NAME
 ) -> None:
-    """Write model and tokenizer as one folder, whole or not at all (written beside, then renamed); adapters (of several,
-    those of that name) are folded into the weights, and lie beside them too where they are to be kept."""
+    """Write model and tokenizer as one folder, whole or not at all (written beside, then renamed); adapters (of
+    several, those of that name) are merged into the weights, and also saved beside them if they are to be kept."""
     path = Path(path)
     part = path.with_name(path.name + ".part")
     shutil.rmtree(part, ignore_errors=True)
@@ -305,14 +306,14 @@ def save_model(
     }
     config.write_text(
         json.dumps(kept, indent=2, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8"
-    )  # where it came from is no part of it
+    )  # its origin is not part of the model
     shutil.rmtree(path, ignore_errors=True)
     os.replace(part, path)
 
 
 @contextmanager
 def no_bars() -> Iterator[None]:
-    """No progress bars of transformers: a file of this disk takes a moment."""
+    """Hide transformers' progress bars: a local file loads in a moment."""
     shown = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
     try:
@@ -324,7 +325,7 @@ def no_bars() -> Iterator[None]:
 
 @contextmanager
 def _loading(path: str | Path) -> Iterator[None]:
-    """What goes wrong while loading as one sentence; bars only where something is downloaded."""
+    """Turns errors of loading into one sentence; shows bars only if something is downloaded."""
     local = Path(path).exists()
     try:
         with no_bars() if local else nullcontext():
@@ -347,8 +348,8 @@ def _loading(path: str | Path) -> Iterator[None]:
 
 @torch.no_grad()
 def _probe(model: nn.Module, path: str | Path) -> None:
-    """Raises ValueError unless packed rows do not see each other and logits are hidden states times the head: two short
-    rows tell."""
+    """Raises ValueError if packed rows see each other or logits are not hidden states times the head; two short rows
+    show it."""
     device = head_weight(model).device
     ids, position = torch.arange(1, 9, device=device), torch.tensor([0, 1, 2, 3, 4, 0, 1, 2], device=device)
     rows = PackedRows([5, 3], device)
@@ -365,7 +366,7 @@ def _probe(model: nn.Module, path: str | Path) -> None:
             f"{path} is a {type(model).__name__}, whose attention cannot be replaced by one over packed rows (ALiBi and older code): choose "
             "another architecture"
         )
-    # To rounding, not to the bit: the experts of a mixture see the tokens of all rows in one product.
+    # Equal up to rounding only: the experts of a mixture process the tokens of all rows in one product.
     if not torch.allclose(
         hidden[5:],
         other[5:],
@@ -388,7 +389,7 @@ def n_parameters(model: nn.Module) -> int:
 
 
 def head_weight(model: nn.Module) -> Tensor:
-    """[V, d] weight of the output head (the embedding where tied)."""
+    """Weight [V, d] of the output head (the embedding if they are tied)."""
     language_model: Any = model
     return language_model.get_output_embeddings().weight
 
@@ -406,7 +407,7 @@ def hidden_states(
 
 
 def own_hidden(model: nn.Module, ids: Tensor, position: Tensor, rows: PackedRows | SharedRows | CachedRows) -> Tensor:
-    """`hidden_states` by the model's own layers, scaled so that the head's weight times them are the logits."""
+    """`hidden_states` by the model's own layers, scaled so that the head's weight times them gives the logits."""
     hidden = own_forward(model, ids, position, rows)
     language_model: Any = model
     factor = logit_factor(model) if language_model.get_output_embeddings() is not None else 1.0
@@ -415,11 +416,11 @@ def own_hidden(model: nn.Module, ids: Tensor, position: Tensor, rows: PackedRows
 
 @contextmanager
 def checkpointed_layers(model: nn.Module) -> Iterator[None]:
-    """Within, a forward pass keeps only what enters each layer; the backward pass makes the rest again: one more
-    forward pass for about the memory of one layer (activation checkpointing; Chen et al. 2016, arXiv 1604.06174).
-    Values and gradients stay the same to the bit. Raises ValueError for a model without layers to do it by.
+    """Within the context, a forward pass keeps only the input of each layer, and the backward pass recomputes the rest:
+    one more forward pass, with about the memory of one layer (activation checkpointing; Chen et al. 2016, arXiv
+    1604.06174). Values and gradients stay the same, bit for bit. Raises ValueError for a model without such layers.
 
-    Not transformers' own switch: that one works in training mode alone, and would turn dropout on with it.
+    We do not use transformers' own switch: it works only in training mode, which would also turn dropout on.
     """
     body: Any = model.base_model
     layers = [m for m in body.modules() if isinstance(m, GradientCheckpointingLayer)]

@@ -1,13 +1,14 @@
-"""Matrix products on a CPU, each by the way to it that is fastest on this machine: the one place that chooses.
+"""Matrix products on a CPU, each by the library that is fastest on this machine: the only place that chooses.
 
-torch hands float32 products to MKL, which gives some processors half of what they can do; oneDNN, which torch has as
-well, gives it. Which one is taken is measured once per machine, version of torch and number of threads, by the CPU time
-of a product of each kind, and kept in the user's cache (`espalier doctor` shows it): what is summed in another order
-differs in the last bit, and two runs on one machine may not. oneDNN has to be MARGIN times as fast.
+torch sends float32 products to MKL, which on some processors reaches half the speed of oneDNN, which torch has as well.
+The choice is measured once per machine, version of torch and number of threads, by the CPU time of a product of each
+kind, and kept in the user's cache (`espalier doctor` shows it). It is kept because sums in another order differ in the
+last bit, and two runs on one machine must not differ. oneDNN has to be MARGIN times as fast.
 
 A product with a weight of fewer than LEAST numbers goes to torch, which is as fast there; so do all on other devices
-and in other types. A bfloat16 weight is multiplied with what it meets rounded to bfloat16, by oneDNN's instructions for
-it where the processor has them; sums are in float32 and come back as float32, rounded to bfloat16 on their way.
+and in other types. A bfloat16 weight is multiplied with the other operand rounded to bfloat16, by oneDNN, with the
+processor's instructions for it if it has them; sums are in float32 and are returned as float32 after rounding to
+bfloat16.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ LEAST = 1 << 18  # numbers of a weight; a model of a million parameters has none
 MARGIN = 1.1
 KINDS = ("forward", "input gradient", "weight gradient")
 _TRIED, _TURNS = (512, 512, 2048), 7  # rows, in, out of the products that are measured
-_PART = 1 << 12  # rows of a weight's gradient that are made beside it before they are added
+_PART = 1 << 12  # rows of a weight's gradient that are computed in a buffer before they are added
 
 
 def forward(x: Tensor, w: Tensor, bias: Tensor | None = None, *, add: Tensor | None = None) -> Tensor:
@@ -68,7 +69,7 @@ def weight_gradient(g: Tensor, x: Tensor, dtype: torch.dtype = torch.float32) ->
 
 
 def add_weight_gradient(to: Tensor, g: Tensor, x: Tensor, *, beta: int) -> None:
-    """to [out, in] = beta to + `weight_gradient`; beta 0 does not look at what it held."""
+    """to [out, in] = beta to + `weight_gradient`; with beta 0 the old content is not read."""
     if not _onednn("weight gradient", g, x, to.numel()):
         to.addmm_(g.T, x, beta=beta)
         return
@@ -79,7 +80,7 @@ def add_weight_gradient(to: Tensor, g: Tensor, x: Tensor, *, beta: int) -> None:
 
 
 def ways(x: Tensor) -> list[Callable[[Tensor, Tensor], Tensor]]:
-    """All ways to a product of matrices of this type on this device."""
+    """All implementations of a product for matrices of this dtype on this device."""
     plain = x.is_cpu and x.dtype == torch.float32 and torch.backends.mkldnn.is_available()
     return [torch.mm, _by_onednn] if plain else [torch.mm]
 
@@ -94,7 +95,7 @@ def _half(x: Tensor) -> Tensor:
 
 
 def _by_onednn(x: Tensor, w: Tensor) -> Tensor:
-    """x w^T; w may lie either way."""
+    """x w^T; w may be stored in either order."""
     return torch.ops.mkldnn._linear_pointwise(x, w, None, "none", [], "")
 
 
@@ -119,7 +120,7 @@ def turn_off() -> None:
 
 
 def chosen() -> dict[str, str]:
-    """Kind of product -> "MKL" (what torch takes by itself) or "oneDNN", for the number of threads that torch has now."""
+    """Kind of product -> "MKL" (torch's default) or "oneDNN", for torch's current number of threads."""
     if _off or not torch.backends.mkldnn.is_available():
         return dict.fromkeys(KINDS, "MKL")
     return {kind: _way(m) for kind, m in _measured(torch.get_num_threads()).items()}
@@ -130,7 +131,7 @@ def _way(seconds: dict[str, float]) -> str:
 
 
 def rates() -> dict[str, dict[str, float]]:
-    """Kind -> way -> floating-point operations per CPU second, as they were measured for `chosen`."""
+    """Kind -> way -> floating-point operations per CPU second, as measured for `chosen`."""
     work = 2.0 * functools.reduce(int.__mul__, _TRIED)
     return {
         kind: {way: work / s for way, s in ways.items()} for kind, ways in _measured(torch.get_num_threads()).items()
@@ -139,7 +140,7 @@ def rates() -> dict[str, dict[str, float]]:
 
 @functools.cache
 def _measured(threads: int) -> dict[str, dict[str, float]]:
-    """Kind -> way -> CPU seconds: what the first process of this machine found that asked with so many threads."""
+    """Kind -> way -> CPU seconds: the measurement of the first process on this machine with this number of threads."""
     about = "\n".join((processor(), torch.__version__, str(threads), repr((_TRIED, _TURNS))))
     path = _folder() / f"products-{hashlib.sha256(about.encode()).hexdigest()[:16]}.json"
     known = _read(path)
@@ -150,9 +151,9 @@ def _measured(threads: int) -> dict[str, dict[str, float]]:
             json.dump({"threads": threads, "torch": torch.__version__, "seconds": seconds}, f, indent=1)
         try:
             if path.exists():
-                os.replace(part, path)  # it was damaged
+                os.replace(part, path)  # the cache file was damaged
             else:
-                os.link(part, path)  # of two that measure at once, both take what the first one says
+                os.link(part, path)  # if two processes measure at the same time, both use the result of the first
         except FileExistsError:
             pass
         finally:
@@ -182,7 +183,7 @@ def _folder() -> Path:
 
 @torch.no_grad()
 def measure() -> dict[str, dict[str, float]]:
-    """Kind -> way -> CPU seconds, the least of several turns, ways taking turns."""
+    """Kind -> way -> CPU seconds, the minimum over several rounds; the implementations take turns."""
     n, k, m = _TRIED
     x, w, g = torch.ones(n, k) / 3, torch.ones(m, k) / 3, torch.ones(n, m) / 3
     runs: dict[str, dict[str, Callable[[], Tensor]]] = {

@@ -1,9 +1,9 @@
-"""A frozen base in four bits, of which adapters are trained (Dettmers et al. 2023, "QLoRA", arXiv 2305.14314): the
+"""A frozen base in four bits, on which adapters are trained (Dettmers et al. 2023, "QLoRA", arXiv 2305.14314): the
 linear layers within a model's layers as NF4, by bitsandbytes. Embedding, head, norms and biases stay as they are.
 
-A weight is a place in a table of 16 numbers times the largest size among its 64 neighbours: 4.5 bits. It is taken out
-again for each product, forward and backward, and multiplied as a plain weight is, in the type of the rest: so what a
-row gives does not depend on who shares its batch, and no product of few bits has to agree with one of many.
+A weight is an index into a table of 16 numbers, times the largest absolute value in its block of 64: 4.5 bits. It is
+unpacked for each product, forward and backward, and multiplied as a plain weight in the dtype of the rest. So the
+result of a row does not depend on the rest of its batch, and no special low-bit product is needed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ KINDS = ("nf4",)
 
 class QuantisedLinear(nn.Linear):
     """A linear layer whose weight [out, in] is NF4: `weight` [ceil(out in / 2)] uint8, two weights a byte, `scale`
-    [ceil(out in / 64)] float32. It is never trained; `unpacked` gives the weight in the type that it had."""
+    [ceil(out in / 64)] float32. It is never trained; `unpacked` gives the weight in its original dtype."""
 
     def __init__(self, plain: nn.Linear) -> None:
         nn.Module.__init__(self)
@@ -46,7 +46,7 @@ class QuantisedLinear(nn.Linear):
 
 
 class _Product(torch.autograd.Function):
-    """x [..., in] -> x W' + bias; W is unpacked for the backward pass anew, so that nothing of its size is kept."""
+    """x [..., in] -> x W' + bias; W is unpacked again for the backward pass, so that no tensor of its size is kept."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, layer: QuantisedLinear) -> Tensor:
@@ -59,7 +59,7 @@ class _Product(torch.autograd.Function):
 
 
 def check(kind: str) -> None:
-    """Raises ValueError for a kind that is not known, and where bitsandbytes is missing."""
+    """Raises ValueError for an unknown kind, and if bitsandbytes is missing."""
     if kind and kind not in KINDS:
         raise ValueError(f"lora.base is {kind!r}: it is nf4, or left out for a base in the type of `dtype`")
     if kind and find_spec("bitsandbytes") is None:
@@ -69,9 +69,9 @@ def check(kind: str) -> None:
 
 
 def quantise(model: nn.Module, kind: str, device: str = "") -> None:
-    """Put the linear layers within the model's layers into `kind`, in place, one after the other, each on `device` where
-    one is named; "" and layers that are quantised are left as they are. Raises ValueError as `check` does, where
-    bitsandbytes knows no kernel for the device, and for a model whose weights are not in linear layers."""
+    """Quantise the linear layers within the model's layers to `kind`, in place, one after the other, each on `device`
+    if one is named; "" changes nothing, and quantised layers stay as they are. Raises ValueError as `check` does, if
+    bitsandbytes has no kernel for the device, and for a model whose weights are not in linear layers."""
     check(kind)
     if not kind:
         return
@@ -98,7 +98,7 @@ def quantise(model: nn.Module, kind: str, device: str = "") -> None:
 
 
 def plain(model: nn.Module) -> None:
-    """Turn quantised layers back into linear ones that say the same, in place."""
+    """Turn quantised layers back into equivalent linear layers, in place."""
     for name, layer in list(layers(model)):
         owner, _, last = name.rpartition(".")
         linear: Any = nn.Linear(layer.in_features, layer.out_features, bias=False, device="meta")
@@ -120,7 +120,8 @@ def n_quantised(model: nn.Module) -> int:
 
 
 def quiet() -> None:
-    """Before bitsandbytes is imported, by peft too: it warns of a package for products that are not used here."""
+    """Call this before bitsandbytes is imported (peft imports it too): silences a warning about a package that is not
+    used here."""
     logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
 
 

@@ -1,18 +1,19 @@
-"""Chat messages to token ids and back, by the tokenizer's own template, in pieces that never re-tokenise what was
-sampled.
+"""Chat messages to token ids and back, by the tokenizer's own template, in pieces, so that sampled tokens are never
+re-tokenised.
 
 A conversation is: prompt ids, then turn by turn the sampled ids (ending in the end-of-turn token) and the ids of what
-the environment says next. So what the template writes *between* two turns may not depend on the text before: `Renderer`
-checks that once, at start, and refuses a template that fails. How it would write earlier turns again (Qwen3 drops their
-empty `<think>` block) does not matter, because they are never written again. A template that knows `enable_thinking` is
-told no: turns are short here. One that writes the date is told the same day always: the same messages are the same ids.
+the environment says next. So the text that the template writes *between* two turns must not depend on the text before:
+`Renderer` checks that once, at start, and refuses a template that fails. How the template would render earlier turns
+again (Qwen3 drops their empty `<think>` block) does not matter, because they are never rendered again. A template with
+`enable_thinking` gets false: turns are short here. A template that writes the date always gets the same day, so the
+same messages give the same ids.
 
-Nothing may be lost: marked text of every role must be found in what a template writes. A template without messages of
-the system or of tools gets their text as a user's (`Renderer.as_user`); what is lost even so is refused.
+No text may be lost: marked text of every role must appear in the template's output. If a template has no system or tool
+messages, their text is sent as a user's (`Renderer.as_user`); if text is lost even then, the template is refused.
 
-Text never becomes structure: special tokens in a message are spelled apart, and in what a tool says also the markup
-that the tokenizer has as tokens of its own (`<think>`, `</tool_response>`) and the lines that the template itself
-writes between two turns.
+Text never becomes structure: special tokens in a message are broken up by spaces. In tool output, so is markup for
+which the tokenizer has special tokens (`<think>`, `</tool_response>`), and the lines that the template itself writes
+between two turns.
 """
 
 from __future__ import annotations
@@ -33,10 +34,11 @@ from synth.types import Message
 _MARK = "Zmarkerz"
 _REMEDY = "set the tokenizer's chat_template to a ChatML one"
 _ASKED = (Message(role="user", content="u"),)
-DAY = datetime(2025, 1, 1, tzinfo=UTC)  # of every conversation: some templates write the date
-# What a template raises for messages that it does not know: its own errors, and Python's where it reads a field that no message has.
+DAY = datetime(2025, 1, 1, tzinfo=UTC)  # the date of every conversation: some templates write it
+# What a template raises for messages that it does not support: its own errors, and Python's if it reads a field that no
+# message has.
 _UNWRITTEN = (TemplateError, TypeError, ValueError, KeyError, AttributeError)
-# For templates that do not know tools, in the words of Hermes and Qwen.
+# For templates without tools, in the wording of Hermes and Qwen.
 _TOOLS = """# Tools
 
 You may call one or more functions to assist with the user query.
@@ -57,8 +59,8 @@ def _any(texts: Iterable[str]) -> re.Pattern[str]:
 
 
 def merged(messages: Iterable[Message], as_user: frozenset[str] = frozenset()) -> list[Message]:
-    """The messages with those roles as a user's; system messages that follow each other are one, and so are those of a
-    user where one of them had another role: some templates allow neither."""
+    """The messages, with those roles turned into the user's. Consecutive system messages are merged, and so are
+    consecutive user messages if one of them had another role, because some templates allow neither."""
     out: list[Message] = []
     moved: list[bool] = []
     for m in messages:
@@ -77,8 +79,9 @@ class Renderer:
     """Raises ValueError for a tokenizer without an end-of-turn token, for a template that cannot be cut into turns, and
     for one that loses text.
 
-    end_id   the token that ends a turn: what the template writes behind one, which need not be the tokenizer's eos_token
-    as_user  roles whose text is written as a user's, because the template has no messages of theirs
+    end_id   the token that ends a turn: the one that the template writes after a turn, which need not be the
+             tokenizer's eos_token
+    as_user  roles whose text is sent as a user's, because the template has no messages for them
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
@@ -106,7 +109,7 @@ class Renderer:
         assert isinstance(end_id, int)  # of one token
         self.end_id = end_id
         if not self._constant() and "tool" not in self.as_user:
-            self.as_user |= {"tool"}  # DeepSeek's writes the first result of a conversation in other words
+            self.as_user |= {"tool"}  # DeepSeek's template words the first result of a conversation differently
         if not self._constant():
             raise ValueError(
                 f"the chat template of {self.name!r} makes what follows a turn depend on what came before it: {_REMEDY}"
@@ -124,14 +127,14 @@ class Renderer:
         )
 
     def _constant(self) -> bool:
-        """Whether what follows a turn is the same whatever came before it."""
+        """Whether the text after a turn is the same whatever came before the turn."""
         longer = [*_ASKED, Message(role="assistant", content="a"), Message(role="tool", content="b")]
         first, later = (self._between(before, [Message(role="tool", content="t")]) for before in (_ASKED, longer))
         return first == later and first.startswith(self.end)
 
     def _lost(self, role: str) -> str:
-        """Why text of this role does not reach the model, in words; "" where it does: every mark of a conversation must
-        stand in what the template writes."""
+        """Why text of this role does not reach the model; "" if it does. Every marked text of a conversation must
+        appear in the template's output."""
         question, called, told = (f"{_MARK}{x}" for x in ("asked", "called", "told"))
         call = Message(role="assistant", content=f"<search>{called}</search>")
         conversations = {
@@ -154,7 +157,7 @@ class Renderer:
         return ""
 
     def _end(self, special: Iterable[str]) -> str:
-        """The token behind an assistant's turn: the same whatever follows, and where nothing follows. Raises
+        """The token after an assistant's turn: it must be the same whatever follows, and if nothing follows. Raises
         ValueError."""
         told = [self._between(_ASKED, [Message(role=role, content="t")]) for role in ("tool", "user")]
         told.append(self._text([*_ASKED, Message(role="assistant", content=_MARK)], False).partition(_MARK)[2])
@@ -167,15 +170,15 @@ class Renderer:
         return ends[0]
 
     def _plain(self, text: str, role: str = "") -> str:
-        """Text whose special tokens are spelled apart: a passage or an answer that quotes `<|im_end|>` must not end a
-        turn. Of a tool, all markup is."""
+        """Text with its special tokens broken up: a passage or an answer that quotes `<|im_end|>` must not end a turn.
+        In tool output all markup is broken up."""
         return (self._markup if role == "tool" else self._special).sub(
             lambda match: f"{match[0][:1]} {match[0][1:]}", text
         )
 
     @cached_property
     def writes_tools(self) -> bool:
-        """Whether the template itself tells the model which tools there are."""
+        """Whether the template itself lists the tools for the model."""
         card = {"type": "function", "function": {"name": _MARK, "description": _MARK, "parameters": {"type": "object"}}}
         try:
             return _MARK in self._text(_ASKED, True, [card])
@@ -197,12 +200,12 @@ class Renderer:
         return text
 
     def _between(self, before: Sequence[Message], messages: Sequence[Message]) -> str:
-        """What the template writes after the text of an assistant turn: the end of the turn, the messages, the next
+        """The template's output after the text of an assistant turn: the end of the turn, the messages, the next
         header."""
         return self._text([*before, Message(role="assistant", content=_MARK), *messages], True).partition(_MARK)[2]
 
     def encode(self, text: str) -> np.ndarray:
-        """Ids [n] int64 of a text as it stands, special tokens included."""
+        """Ids [n] int64 of a text, with special tokens recognised."""
         return np.asarray(self.tokenizer(text, add_special_tokens=False)["input_ids"], dtype=np.int64)
 
     def decode(self, ids: Sequence[int] | np.ndarray) -> str:
@@ -214,8 +217,8 @@ class Renderer:
 
     def prompt(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()) -> np.ndarray:
         """Ids up to where the model starts to write. tools: those that it may call, as JSON ({"type": "function",
-        "function": {"name", "description", "parameters"}}): told by the template, or where it knows none by a system
-        message in the words of Hermes and Qwen."""
+        "function": {"name", "description", "parameters"}}): listed by the template, or, if it has no tools, by a system
+        message in the wording of Hermes and Qwen."""
         if tools:
             cards = json.loads(self._plain(json.dumps(list(tools), ensure_ascii=False), "tool"))
             if self.writes_tools:
@@ -231,12 +234,12 @@ class Renderer:
         return self.encode(self._between(_ASKED, messages)[len(self.end) :])
 
     def turn(self, text: str) -> np.ndarray:
-        """Ids of an assistant turn that a demonstration holds, with its end-of-turn token."""
+        """Ids of an assistant turn of a demonstration, with its end-of-turn token."""
         return np.append(self.encode(self._plain(text)), self.end_id)
 
     def demonstration(self, messages: Sequence[Message]) -> tuple[np.ndarray, np.ndarray]:
-        """A whole conversation -> ids [n], trainable [n] (True on assistant turns and their end tokens), cut exactly as
-        rollouts are."""
+        """A whole conversation -> ids [n], trainable [n] (True on assistant turns and their end tokens), tokenised
+        exactly as rollouts are."""
         first = next((i for i, m in enumerate(messages) if m.role == "assistant"), len(messages))
         ids, mask, waiting = [self.prompt(messages[:first])], [False], []
         for m in messages[first:]:

@@ -1,8 +1,8 @@
 """The residual stream of a model, read and changed by layer, token position and row.
 
-The stream after block l (0 the first, -1 the last) is what that block hands on: [tokens, d]. `read` gives it for whole
-rows of ids; `edited` changes it while a forward pass runs, row by row, so that what is done to one row of a batch
-touches no other.
+The stream after block l (0 the first, -1 the last) is the output of that block: [tokens, d]. `read` returns it for
+whole rows of ids; `edited` changes it while a forward pass runs, row by row, so that a change of one row of a batch
+affects no other.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Edit(Protocol):
 
     def __call__(self, layer: int, stream: Tensor, position: Tensor) -> Tensor:
         """stream [n, d] after block `layer` at the positions [n] of the row -> the stream that the next block sees.
-        Columns beyond the row's end may be among them; nothing reads those."""
+        They may include columns beyond the row's end; nothing reads those."""
         ...
 
 
@@ -51,7 +51,7 @@ class AddVector:
 
 
 def blocks_of(model: nn.Module) -> list[nn.Module]:
-    """The blocks between which the residual stream runs, the first one first. Raises ValueError where there are none."""
+    """The blocks of the residual stream, in order. Raises ValueError if there are none."""
     body: Any = model.base_model
     blocks: list[nn.Module] = [m for m in body.modules() if isinstance(m, GradientCheckpointingLayer)]
     if not blocks:
@@ -60,7 +60,7 @@ def blocks_of(model: nn.Module) -> list[nn.Module]:
 
 
 def layer_of(model: nn.Module, layer: int) -> int:
-    """The block that a number means, counted from 0; a negative one counts from the end. Raises ValueError."""
+    """The block of this number, counted from 0; a negative number counts from the end. Raises ValueError."""
     n = len(blocks_of(model))
     if not -n <= layer < n:
         raise ValueError(
@@ -70,20 +70,22 @@ def layer_of(model: nn.Module, layer: int) -> int:
 
 
 def fitting(model: nn.Module, vector: Tensor) -> Tensor:
-    """The vector, where it is one of this model's residual stream. Raises ValueError for one of another model."""
+    """The vector, if it has the size of this model's residual stream. Raises ValueError for a vector of another
+    size."""
     width = head_weight(model).shape[1]
     if vector.shape != (width,):
         raise ValueError(
             f"the vector has the shape {list(vector.shape)} and the residual stream of this model {width} numbers: "
-            "it was made with another model; make it anew with this one"
+            "it was made with another model; make it again with this one"
         )
     return vector
 
 
 @contextmanager
 def edited(model: nn.Module, edits: Sequence[Edit | None], position: Tensor) -> Iterator[None]:
-    """Within, a forward pass of the model's own layers over a batch [rows, n] at `position` [rows, n] has the stream of
-    row b changed by edits[b]; rows without an edit keep every bit. Raises ValueError for a layer that is not there."""
+    """Within the context, edits[b] changes the stream of row b in a forward pass of the model's own layers over a batch
+    [rows, n] at `position` [rows, n]; rows without an edit keep every bit. Raises ValueError for a layer that does not
+    exist."""
     blocks = blocks_of(model)
     wanted = sorted({layer_of(model, layer) for e in edits if e is not None for layer in e.layers})
     with ExitStack() as hooks:
@@ -103,8 +105,8 @@ def edited(model: nn.Module, edits: Sequence[Edit | None], position: Tensor) -> 
 
 @torch.no_grad()
 def read(model: nn.Module, rows: Sequence[np.ndarray], layers: Sequence[int], *, tokens: int = 16384) -> list[Tensor]:
-    """Per row of ids [n] its streams [len(layers), n, d] after these blocks. tokens: most in one pass. Raises
-    ValueError for a layer that is not there."""
+    """Per row of ids [n] its streams [len(layers), n, d] after these blocks. tokens: the most tokens in one pass.
+    Raises ValueError for a layer that does not exist."""
     model.eval()
     blocks, wanted, device = blocks_of(model), [layer_of(model, layer) for layer in layers], head_weight(model).device
     out: list[Tensor] = []
@@ -133,8 +135,8 @@ def read(model: nn.Module, rows: Sequence[np.ndarray], layers: Sequence[int], *,
 
 @torch.no_grad()
 def input_sizes(model: nn.Module, rows: Sequence[np.ndarray]) -> dict[str, Tensor]:
-    """Name of each linear weight [out, in] of the blocks -> the mean size |x| [in] of what enters it, over all tokens of
-    rows of ids [n]."""
+    """Name of each linear weight [out, in] of the blocks -> the mean absolute value |x| [in] of its inputs, over all
+    tokens of rows of ids [n]."""
     model.eval()
     sums: dict[str, Tensor] = {}
     device, tokens = head_weight(model).device, sum(map(len, rows))

@@ -1,6 +1,6 @@
 """The routers of a mixture of experts: how evenly they spread tokens, as a loss (Fedus et al. 2021, "Switch
 Transformers", arXiv 2101.03961, equations 4 to 6), by the model's own function in transformers; and which experts they
-chose, written down where tokens are sampled and used again where they are learned from (Ma et al. 2025, "Stabilizing MoE
+chose, recorded when tokens are sampled and replayed when they are trained on (Ma et al. 2025, "Stabilizing MoE
 Reinforcement Learning by Aligning Training and Inference Routers", arXiv 2510.11370)."""
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from torch import Tensor, nn
 
 @contextmanager
 def balance(model: nn.Module) -> Iterator[Callable[[], Tensor]]:
-    """Gives a function that says the loss of the forward pass within, over all of its tokens and layers. Raises ValueError
-    for a model without routers, and for one that balances them by a bias of its own (DeepSeek V3)."""
+    """Yields a function that returns the loss of the forward pass within the context, over all its tokens and layers.
+    Raises ValueError for a model without routers, and for one that balances them by its own bias (DeepSeek V3)."""
     recorder = (getattr(type(model.base_model), "_can_record_outputs", None) or {}).get("router_logits")
     loss = getattr(sys.modules[type(model).__module__], "load_balancing_loss_func", None)
     if recorder is None or loss is None:
@@ -40,12 +40,12 @@ def balance(model: nn.Module) -> Iterator[Callable[[], Tensor]]:
 
 
 class Replay:
-    """Which experts the routers of a model choose: written down in `record`, or taken from `chosen`. `of` gives a model
-    one, and `replay_of` finds it.
+    """Which experts the routers of a model choose: recorded, or taken from `chosen`. `of` attaches a `Replay` to a
+    model, and `replay_of` finds it.
 
-    chosen  [S, layers, k] experts of each of the S tokens of the next pass, -1 where the router chooses by itself; None:
-            it chooses all. It stays for the backward pass, which may compute layers again
-    seen    of the last pass, [S, layers, k], where `recording` is set
+    chosen  [S, layers, k] experts of each of the S tokens of the next pass, -1 where the router chooses by itself;
+            None: it always chooses. It stays set for the backward pass, which may recompute layers
+    seen    of the last pass, [S, layers, k], if `recording` is set
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -64,7 +64,7 @@ class Replay:
             logits, scores, own = routers[0](probe.view(4, -1).to(routers[0].weight.dtype))
             if not torch.allclose(_weights(routers[0], logits, own).float(), scores.float(), atol=1e-5):
                 raise ValueError(
-                    f"router_replay: the router of a {type(model).__name__} weighs its experts in a way that is not known here; leave router_replay out"
+                    f"router_replay: the router of a {type(model).__name__} weights its experts in a way that is not supported here; leave router_replay out"
                 )
         for layer, router in enumerate(routers):
             router.register_forward_hook(partial(self._routed, layer))
@@ -91,13 +91,13 @@ class Replay:
 
 
 def replay_of(model: nn.Module) -> Replay | None:
-    """The model's `Replay`; None where it has none."""
+    """The model's `Replay`; None if it has none."""
     return getattr(model, "router_replay", None)
 
 
 def _weights(router: Any, logits: Tensor, experts: Tensor) -> Tensor:
-    """logits [S, experts], experts [S, k] -> what each of the k weighs, [S, k]: the softmax of Qwen and Mixtral or the
-    sigmoid of DeepSeek V3, as transformers computes it for those that the router chose."""
+    """logits [S, experts], experts [S, k] -> the weight of each of the k, [S, k]: the softmax of Qwen and Mixtral or
+    the sigmoid of DeepSeek V3, as transformers computes it for the chosen experts."""
     if hasattr(router, "e_score_correction_bias"):
         weights = logits.sigmoid().gather(1, experts)
         if router.norm_topk_prob:

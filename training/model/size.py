@@ -1,4 +1,4 @@
-"""How large a model is, read from its files before any of its weights are: for estimates of memory and time."""
+"""The size of a model, read from its files without loading weights: for estimates of memory and time."""
 
 from __future__ import annotations
 
@@ -11,17 +11,19 @@ from typing import Any
 
 from training.model.gguf_header import gguf_of, read_header
 
-CPU_LOGITS, GPU_LOGITS = 1 << 25, 1 << 28  # float32 logits that are alive at once (training/lm_head/logprob.py)
-BLOCK = 64  # weights of a quantised base that share a float32 scale
-NF4 = 0.5 + 4 / BLOCK  # bytes of one of them
+# how many float32 logits are alive at once, on a CPU and on a GPU (training/lm_head/logprob.py)
+CPU_LOGITS, GPU_LOGITS = 1 << 25, 1 << 28
+BLOCK = 64  # how many weights of a quantised base share a float32 scale
+NF4 = 0.5 + 4 / BLOCK  # bytes of one such weight
 PROCESS = 0.9e9  # bytes of python, torch and transformers themselves, or of a device's context and its buffers
 
 
 @dataclass(frozen=True, kw_only=True)
 class Size:
-    """parameters of the whole model, its embedding and head among them; `matrix` of one layer: the sum of rows and columns
-    of its weight matrices, which is what a rank of LoRA costs. head_norms: whether queries and keys are normed (Qwen3);
-    tied: whether the head is the embedding. Of a mixture it is the size of a dense model of as many parameters."""
+    """parameters of the whole model, its embedding and head among them; `matrix` of one layer: the sum of rows and
+    columns of its weight matrices, which is the cost of one rank of LoRA. head_norms: whether queries and keys are
+    normed (Qwen3); tied: whether the head is the embedding. For a mixture of experts it is the size of a dense model
+    with as many parameters."""
 
     parameters: int
     layers: int
@@ -41,7 +43,7 @@ class Size:
 
     @property
     def linear(self) -> int:
-        """Numbers in the weight matrices of the layers, which are what a base of four bits quantises."""
+        """Numbers in the weight matrices of the layers, which a four-bit base quantises."""
         h, q, kv, i = self.hidden, self.heads * self.head_dim, self.kv_heads * self.head_dim, self.intermediate
         return self.layers * (2 * h * q + 2 * h * kv + 3 * h * i)
 
@@ -56,17 +58,17 @@ class Size:
         return max(0, self.parameters - self.root) / self.layers
 
     def kept(self, bytes_each: int = 4, lora: int = 0, base: str = "") -> float:
-        """Bytes that a layer keeps of one token for its backward pass, where torch runs the model's own layers: counted
-        tensor by tensor, but for two numbers a norm and one a head. Norms keep what enters them in float32; attention its
-        queries, keys, values and result; the feed-forward half its gate, before and after the activation, what it
-        multiplies, and the product. Where weights are frozen no norm keeps its result. Adapters of a quantised base read
-        float32, so each keeps a copy of what enters it in half precision."""
+        """Bytes that a layer keeps per token for its backward pass, if torch runs the model's own layers: counted
+        tensor by tensor, except two numbers per norm and one per head. Norms keep their input in float32; attention
+        keeps its queries, keys, values and result; the feed-forward half keeps its gate before and after the
+        activation, the other factor, and the product. With frozen weights no norm keeps its result. Adapters of a
+        quantised base read float32, so each keeps a copy of its half-precision input."""
         h, q, kv, i = self.hidden, self.heads * self.head_dim, self.kv_heads * self.head_dim, self.intermediate
         b, normed = bytes_each, self.head_norms * (q + kv)
         norms = 4 * (2 * h + normed)
         if not lora:
             return norms + b * (4 * h + normed + 3 * q + 2 * kv + 4 * i)
-        down = 7 * lora  # what each of seven adapters makes of a token before it widens it again
+        down = 7 * lora  # the low-rank intermediate of a token in each of seven adapters
         if base and b < 4:
             return norms + b * (2 * q + 2 * kv + 3 * i) + 4 * (5 * h + q + i + down)
         return norms + b * (2 * h + 3 * q + 2 * kv + 4 * i + down)
@@ -82,17 +84,17 @@ class Size:
         shards: int = 1,
         gpu: bool = False,
     ) -> dict[str, float]:
-        """Part -> the bytes that it takes, at most, of the process that takes most while a step is made, over `tokens`
-        tokens at once. lora: its rank; 0 trains all weights. base: nf4 where what adapters are trained on is quantised.
-        shards: among how many processes weights, gradients and the optimizer's state are split. gpu: whether logits are
-        worked off as on a device with more memory."""
+        """Part -> an upper bound of its bytes in the process that takes the most, during a step over `tokens` tokens at
+        once. lora: its rank; 0 trains all weights. base: nf4 if the base of the adapters is quantised. shards: among
+        how many processes weights, gradients and the optimizer's state are split. gpu: whether logits are computed with
+        the larger limits of a GPU."""
         b = bytes_each
         trained = lora * self.matrix * self.layers if lora else self.parameters
         frozen = self.parameters if lora else 0
         limit = GPU_LOGITS if gpu else CPU_LOGITS
         logits = min(limit, tokens * self.vocabulary)
         out = {"process": PROCESS}
-        if base:  # adapters are float32; the largest matrix is unpacked for its product
+        if base:  # adapters are float32; the largest matrix must be unpacked for its product
             out["weights"] = (self.parameters - self.linear) * b + self.linear * NF4 + trained * 4
             out["gathered"] = self.hidden * self.intermediate * b
             out["gradients"], out["optimizer"] = trained * 4, trained * 8
@@ -107,7 +109,7 @@ class Size:
             out["whole model of the first process"] = b * (trained + frozen)
         else:
             out["weights"] = b * (trained * bool(lora) + self.parameters)
-            out["gradients"] = (4 if b == 4 else b + 4) * trained  # those of a micro-batch, and their float32 sum
+            out["gradients"] = (4 if b == 4 else b + 4) * trained  # gradients of a micro-batch, and their float32 sum
             out["optimizer"] = 8 * trained + (4 * trained if b < 4 else 0)  # two moments, and float32 copies of weights
         passing = b * (3 * self.intermediate + 2 * self.hidden)  # gradients on their way through a layer
         once = self.kept(b, lora, base)
@@ -118,7 +120,7 @@ class Size:
             top = self.vocabulary * self.hidden
             if shards > 1:  # the root's gradient is summed when activations are gone
                 out["head"] = max(out["head"], 4 * self.root + b * (self.root - top) - out["activations"])
-            elif b < 4:  # its gradient is float32 until it is whole
+            elif b < 4:  # its gradient is float32 until it is complete
                 out["head"] += 4 * top
         return out
 
@@ -140,7 +142,7 @@ class Size:
 
 
 def size_of(path: str | Path) -> Size | None:
-    """The size of a model in a folder or GGUF file; None for what is not on this disk, or says too little."""
+    """The size of a model in a folder or GGUF file; None if it is not on this disk, or its files say too little."""
     place = Path(path).expanduser()
     file = gguf_of(place)
     try:
@@ -149,13 +151,13 @@ def size_of(path: str | Path) -> Size | None:
         config = json.loads((place / "config.json").read_text(encoding="utf-8"))
         return _folder(config, shapes_of(place))
     except (OSError, ValueError, LookupError, TypeError, ImportError, ZeroDivisionError):
-        return None  # what is wrong with it is said where it is loaded
+        return None  # loading will say what is wrong with it
 
 
 def size_by_config(path: str | Path) -> Size:
-    """The size of a model of which no weight is here: by a config.json, the folder that holds it, or a Hub name, whose
-    configuration alone is fetched. transformers makes the model without memory for its weights, and they are counted.
-    Raises ValueError with a remedy where there is none, or it is no language model."""
+    """The size of a model whose weights are not here, from a config.json, a folder with one, or a Hub name, of which
+    only the configuration is downloaded. transformers builds the model without memory for its weights, and they are
+    counted. Raises ValueError with a remedy if there is no such model, or it is not a language model."""
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 

@@ -325,7 +325,7 @@ def plain(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | float | str | np.ndarray | np.generic | Tensor):
         return value
     raise TypeError(
-        f"a rollout holds a {type(value).__name__}, which a checkpoint cannot keep: an environment or guide put it into `info`"
+        f"a rollout holds a {type(value).__name__}, which a checkpoint cannot keep: an environment or group transform put it into `info`"
     )
 
 

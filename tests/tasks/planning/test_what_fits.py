@@ -253,5 +253,5 @@ def test_a_model_without_layers_is_not_split():
     class Flat(nn.Module):
         base_model = nn.Linear(2, 2)
 
-    with pytest.raises(ValueError, match="has no layers that it could be split by"):
+    with pytest.raises(ValueError, match="has no layers by which it could be split"):
         shard.into_shares(Flat(), None, torch.float32)

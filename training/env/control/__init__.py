@@ -1,6 +1,6 @@
-"""Worlds of numbers, one file each: an observation is a vector, an action an index or a vector, and nothing is said.
+"""Worlds of numbers, one file each: an observation is a vector, an action an index or a vector, and there is no text.
 
-The policy that acts there is a small network (training/model/control.py); who plays is training/rollout/control.py.
+The policy is a small network (training/model/control.py); training/rollout/control.py plays the episodes.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class ControlPiece(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """observation: numbers that are seen at each step. actions: how many there are to choose from, or, where
-    `continuous`, how many numbers an action has."""
+    """observation: how many numbers the policy sees at each step. actions: how many actions there are to choose from,
+    or, if `continuous`, how many numbers an action has."""
 
     observation: int
     actions: int
@@ -33,8 +33,8 @@ class Shape:
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """What an action led to. observation [shape.observation] is not read where `done`. parts: of the score, of the
-    last step alone."""
+    """The result of an action. observation [shape.observation] is not read if `done`. parts: parts of the score, given
+    by the last step only."""
 
     observation: np.ndarray
     reward: float
@@ -43,10 +43,10 @@ class Step:
 
 
 class World(Protocol):
-    """A world is stateless, as an environment of conversations is: an episode lives in the state of `start`.
+    """A world is stateless, like an environment of conversations: the state that `start` returns holds the episode.
 
-    It may have a function `factors(seen, action) -> float64 [k]`: what is worth knowing of a step, which is then kept as
-    the extra "factors" of its segment.
+    It may have a function `factors(seen, action) -> float64 [k]`: features of a step, which are stored as the extra
+    "factors" of its segment.
     """
 
     @property

@@ -2,10 +2,11 @@
 
 Towers et al. 2024, "Gymnasium: A Standard Interface for Reinforcement Learning Environments" (arXiv 2407.17032).
 
-An observation of numbers is laid flat, one of n kinds is a vector with a 1 at its place; actions are n kinds, or
-numbers, which are kept within their bounds before the environment sees them (the policy's log-prob is that of what it
-drew, as in CleanRL). An episode ends where the environment says so, or where its time limit does: both end the return.
-Leaves out: observations of several parts, values of the state at a time limit, and normalised observations and rewards.
+An observation of numbers is flattened, a discrete one becomes a one-hot vector; actions are discrete, or numbers, which
+are clipped to their bounds before the environment sees them (the policy's log-prob is that of what it drew, as in
+CleanRL). An episode ends where the environment says so, or where its time limit does: both end the return. Leaves out:
+observations of several parts, bootstrapping with the value of the state at a time limit, and normalised observations
+and rewards.
 """
 
 from __future__ import annotations
@@ -87,5 +88,6 @@ class Gymnasium(World):
 
 
 def gymnasium(*, id: str = "CartPole-v1", steps: int = 0, module: str = "") -> World:  # noqa: A002
-    """id: of the environment. steps: its time limit, 0 for its own. module: that registers it, where one must."""
+    """id: the id of the environment. steps: its time limit, 0 for the environment's own. module: the module that
+    registers it, if one must be imported."""
     return Gymnasium(id, steps, module)

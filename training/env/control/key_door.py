@@ -1,22 +1,23 @@
-"""A grid with a key, a locked door and a goal: paid once, at the goal, so that chance hardly ever finds it.
+"""A grid with a key, a locked door and a goal: the reward comes once, at the goal, so random actions hardly ever find
+it.
 
-Two rooms of a square grid are parted by a wall with one door. Walking onto the key takes it, walking into the door with the
-key opens it, and the goal lies behind it. A teacher, where one is set, names sub-goals (the key, the door, the goal), one at
-a time: Ruiz-Gonzalez et al. 2024, "Words as Beacons: Guiding RL Agents with High-Level Language Prompts" (arXiv 2410.08632), of
-which the abstract was read.
+A wall with one door divides a square grid into two rooms. Walking onto the key takes it, walking into the door with the
+key opens it, and the goal lies behind it. A teacher, if one is set, names sub-goals (the key, the door, the goal), one
+at a time: Ruiz-Gonzalez et al. 2024, "Words as Beacons: Guiding RL Agents with High-Level Language Prompts" (arXiv
+2410.08632), of which the abstract was read.
 
     r_t = 1 where the goal is reached + bonus where the current sub-goal is reached
 
-The teacher is not asked: it is a model of its answers, right with 1 - error_rate for each sub-goal and otherwise any cell.
-Its sub-goal is part of what is seen: as a place (how far it is), or as an object (which of the three it is). `absent` is
-the share of episodes without a teacher, so that the policy can do without one afterwards.
+The teacher is simulated: each sub-goal is right with probability 1 - error_rate and otherwise a random cell. The
+sub-goal is part of the observation: as a position (its distance), or as an object (which of the three it is). `absent`
+is the share of episodes without a teacher, so that the policy learns to act without one.
 
-What is seen, 21 numbers: the place; how far key, door and goal are; whether the key is held, the door is open, the goal
-reached; which of the four neighbours can be entered; then the sub-goal: whether there is one, how far it is, which object.
-Distances are in units of the grid's size.
+The observation has 21 numbers: the position; the distances to key, door and goal; whether the key is held, the door is
+open, the goal reached; which of the four neighbours can be entered; then the sub-goal: whether there is one, its
+distance, which object. Distances are in units of the grid's size.
 
-`factors` says of a step how far it went towards the key, the door and the goal, whichever is next, and whether it got there:
-what a language model that was told the rules would write down as worth knowing (reward decomposition reads it).
+`factors` says for a step how far it moved towards the key, the door or the goal, whichever is next, and whether it
+reached it: the features that a language model would name if it knew the rules (reward decomposition reads them).
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from synth.types import seed_for
 from training.env.control import Shape, Step, World
 
 GIVES = ("success", "stage")
-NEXT, NEAR = 8, 11  # where what is seen says what was done (key, door, goal), and which neighbours can be entered
+NEXT, NEAR = 8, 11  # indices of the observation: what was done (key, door, goal), and which neighbours can be entered
 _MOVES = ((0, -1), (1, 0), (0, 1), (-1, 0))
 Teacher = Literal["none", "position", "object"]
 
@@ -98,7 +99,8 @@ class KeyDoor(World):
         pass
 
     def factors(self, seen: np.ndarray, action: int) -> np.ndarray:
-        """[6]: cells nearer to the key, the door, the goal, of the one that is next alone; then whether it is reached."""
+        """[6]: by how many cells the step came nearer to the key, the door, the goal (only the one that is next
+        counts); then whether each was reached."""
         out = np.zeros(6)
         i = int(seen[NEXT : NEXT + 3].sum())
         if i < 3:
@@ -149,9 +151,9 @@ def key_door(
     absent: float = 0.5,
     ends: bool = True,
 ) -> World:
-    """size: of the grid, 5 or more. steps: of an episode. teacher: none, or how it names a sub-goal. bonus: for a sub-goal.
-    error_rate: share of wrong sub-goals. absent: share of episodes without a teacher. ends: whether the goal ends the episode;
-    otherwise the agent stays there until `steps` are over."""
+    """size: side of the grid, 5 or more. steps: the most steps of an episode. teacher: none, or how it names a
+    sub-goal. bonus: reward for a sub-goal. error_rate: share of wrong sub-goals. absent: share of episodes without a
+    teacher. ends: whether the goal ends the episode; otherwise the agent stays there until `steps` are over."""
     if size < 5:
         raise ValueError(f"control/key_door: size is {size}: two rooms and a wall need 5 or more")
     if teacher not in ("none", "position", "object"):

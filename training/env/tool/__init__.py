@@ -1,14 +1,15 @@
 """Tools that a model calls: JSON in, text out, each call within limits. One file per tool.
 
-A call is what Qwen's and Hermes' templates write; all calls of a turn are made at once, and answered in their order:
+A call has the format of Qwen's and Hermes' templates; all calls of a turn run in parallel, and are answered in their
+order:
 
     <tool_call>{"name": "calculator", "arguments": {"expression": "3 * 4"}}</tool_call>
 
-Nothing that a tool or a model does ends a run: `use` gives a text for every call. A call that is no JSON, that names no
-tool or whose arguments break the tool's schema, a tool that raises, hangs or has no place left is a text that begins
-`error: `, in one sentence that a model can act on. What a tool returns is cut with a notice, and freed of control
-characters; the renderer spells the markup of chats in it apart (training/model/render.py), and only what a model wrote
-is ever searched for calls.
+Nothing that a tool or a model does ends a run: `use` returns a text for every call. If a call is not JSON, names an
+unknown tool or breaks the tool's schema, or if the tool raises, hangs or has no free place, the text begins with
+`error: ` and is one sentence to which a model can react. The result of a tool is cut with a notice, and control
+characters are removed; the renderer breaks up chat markup in it (training/model/render.py), and only text that a model
+wrote is searched for calls.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class ToolPiece(Protocol):
 
     Args:
         problem: the problem that is played
-        tools: what the stage gives: the search, families, a database
+        tools: what the stage provides: the search, families, a database
 
     Returns:
         its name, description, JSON schema of its arguments, and the function that runs
@@ -42,7 +43,7 @@ class ToolPiece(Protocol):
     def __call__(self, problem: Problem, tools: Mapping[str, Any]) -> Tool: ...
 
 
-MAX_CALL = 20_000  # characters of one call: more is not read as JSON
+MAX_CALL = 20_000  # characters of one call; a longer one is not parsed
 ERROR = "error: "
 _CALL = re.compile(r"<tool_call>(.*?)(?:</tool_call>|\Z)", re.DOTALL)
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
@@ -51,14 +52,14 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2
 @dataclass(frozen=True, kw_only=True)
 class Tool:
     """parameters  JSON schema of an object: the arguments of `run`
-    run         called with them by name, in a thread of its own; what it returns is shown (a str as it is, other values
-                as JSON)
-    seconds     on the clock for a call; a call that takes longer is given up, and holds its place until it ends
-    places      calls that may be under way at a time, those given up among them: a tool that hangs cannot use up the
+    run         called with them by name, in its own thread; the model sees its result (a str as it is, other values as
+                JSON)
+    seconds     of wall time for a call; a call that takes longer is abandoned, and keeps its place until it ends
+    places      calls that may run at the same time, abandoned ones included: a tool that hangs cannot use up the
                 machine's threads
     cost        of a call, in the unit of the budget (money, say)
 
-    Raises ValueError for a schema that is none.
+    Raises ValueError for an invalid schema.
     """
 
     name: str
@@ -81,14 +82,14 @@ class Tool:
 
     @property
     def card(self) -> dict[str, Any]:
-        """What a model is told of it, in the form that chat templates know."""
+        """The description that a model gets, in the form that chat templates know."""
         return {
             "type": "function",
             "function": {"name": self.name, "description": self.description, "parameters": dict(self.parameters)},
         }
 
     def wrong(self, arguments: Any) -> str:
-        """Why these are no arguments of this tool, or "". No reference of a schema is ever fetched."""
+        """Why these arguments do not fit this tool, or "". A reference in a schema is never fetched."""
         error = best_match(Draft202012Validator(self.parameters, registry=Registry()).iter_errors(arguments))
         if error is None:
             return ""
@@ -98,7 +99,7 @@ class Tool:
 
 @dataclass(frozen=True)
 class Call:
-    """A call as the model wrote it; `broken` says why it is none."""
+    """A call as the model wrote it; `broken` says why it is invalid."""
 
     name: str = ""
     arguments: Mapping[str, Any] = field(default_factory=dict)
@@ -107,7 +108,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Result:
-    """failed: the text says what was wrong with the call or the tool. seconds: on the clock."""
+    """failed: the text says what was wrong with the call or the tool. seconds: wall time."""
 
     text: str
     failed: bool = False
@@ -115,7 +116,7 @@ class Result:
 
 
 def calls(text: str) -> list[Call]:
-    """The calls of a turn in order; one that was begun and not ended is broken. Linear time."""
+    """The calls of a turn in order; a call without its end mark is broken. Linear time."""
     return [_read(match[1], match[0].endswith("</tool_call>")) for match in _CALL.finditer(text)]
 
 
@@ -148,13 +149,12 @@ def instructions(tools: Sequence[Tool]) -> str:
 
 
 def use(requested: Sequence[Call], tools: Mapping[str, Tool], *, most: int = 2000) -> list[Result]:
-    """A result for every call, in order; calls run beside each other. `most`: characters of a result, the rest is
-    cut."""
+    """A result for every call, in order; calls run in parallel. `most`: characters of a result, the rest is cut."""
     return [wait() for wait in [_begin(call, tools, most) for call in requested]]
 
 
 def _begin(call: Call, tools: Mapping[str, Tool], most: int) -> Callable[[], Result]:
-    """Start a call in a thread of its own; what is returned waits for its result."""
+    """Start a call in its own thread; the returned function waits for its result."""
 
     def at_once(reason: str) -> Callable[[], Result]:
         return lambda: Result(clean(ERROR + reason, most), failed=True)
@@ -196,7 +196,7 @@ def _begin(call: Call, tools: Mapping[str, Tool], most: int) -> Callable[[], Res
 
 
 def clean(text: str, most: int) -> str:
-    """At most `most` characters of a text, with a notice of what was cut; characters that steer a terminal or break an
-    encoder are spaces."""
+    """At most `most` characters of a text, with a notice of what was cut; characters that control a terminal or break
+    an encoder become spaces."""
     shown = _CONTROL.sub(" ", text[:most])
     return shown if len(text) <= most else f"{shown}\n(cut: {len(text):,} characters, the first {most:,} are shown)"

@@ -10,7 +10,7 @@ from training.env.tool import Tool
 
 
 def search(problem: Problem, tools: Mapping[str, Any]) -> Tool:
-    """Raises LookupError where the player was given no search tool."""
+    """Raises LookupError if the player has no search tool."""
     if "search" not in tools:
         raise LookupError(
             f"problem {problem.id} is to be played with the tool search, but no tool 'search' was given to the player"

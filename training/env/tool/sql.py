@@ -1,9 +1,9 @@
-"""A reading query on the tables of the problem (`args["tables"]`), within limits of steps, rows, bytes and lengths; nothing
-is written.
+"""A read-only query on the tables of the problem (`args["tables"]`), within limits of steps, rows, bytes and lengths;
+nothing is written.
 
-It runs in a child of the verifiers' pool (synth/verify/_pool.py): what a query holds while it runs is held, and limited,
-there and not in the process that trains. The limits of steps and lengths are below those of the verifiers, because a
-model asks often.
+It runs in a child of the verifiers' pool (synth/verify/_pool.py): the memory of a running query is used, and limited,
+there and not in the training process. The limits of steps and lengths are below those of the verifiers, because a model
+sends many queries.
 """
 
 from __future__ import annotations

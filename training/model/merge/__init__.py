@@ -1,6 +1,6 @@
-"""Ways of making one model of several that were trained from the same one, without training; one file each.
+"""Ways to merge several models that were trained from the same base, without training; one file each.
 
-`_deltas.py` is what they share: task vectors, their trimming and the election of signs, as mergekit does them.
+They share `_deltas.py`: task vectors, their trimming and the election of signs, as mergekit does them.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from torch import Tensor
 
 
 class MergePiece(Protocol):
-    """Makes one model's weights of those of several.
+    """Merges the weights of several models into one.
 
     Args:
-        base: name -> weight of the model that all were trained from
-        models: the same of each model, all of the same names and shapes
-        activations: name of a matrix [out, in] -> mean size [in] of what enters it, over some prompts; empty unless the
-            piece NEEDS them
-        rng: for pieces that draw
+        base: name -> weight of the model from which all were trained
+        models: the same for each model, all with the same names and shapes
+        activations: name of a matrix [out, in] -> mean absolute value [in] of its inputs, over some prompts; empty
+            unless the piece NEEDS them
+        rng: for pieces that use randomness
 
     Returns:
-        name -> weight of the merged model, in the base's types; raises ValueError for numbers that mean nothing
+        name -> weight of the merged model, in the base's dtypes; raises ValueError for invalid numbers
 
     Check gives:
         base: name -> weight, as nested lists
-        models: the same of each model
+        models: the same for each model
         activations: name -> list
 
     Check expects:

@@ -1,4 +1,4 @@
-"""Task vectors: what training has added to a model, tensor by tensor."""
+"""Task vectors: what training has added to a model's weights, tensor by tensor."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def deltas(base: Mapping[str, Tensor], models: Sequence[Mapping[str, Tensor]], n
 
 
 def weights_of(models: Sequence[Mapping[str, Tensor]], weights: Sequence[float]) -> list[float]:
-    """One weight per model; none given: 1 each. Raises ValueError for another number of them."""
+    """One weight per model; by default 1 each. Raises ValueError for a wrong number of weights."""
     if weights and len(weights) != len(models):
         raise ValueError(f"there are {len(models)} models and {len(weights)} weights: give one per model, or none")
     return list(weights) or [1.0] * len(models)
@@ -47,7 +47,7 @@ def dropped(delta: Tensor, density: float, rng: torch.Generator) -> Tensor:
 
 
 def elected(parts: Sequence[Tensor], weights: Sequence[float], *, sign: bool, mean: bool) -> Tensor:
-    """The weighted sum of task vectors. sign: of each entry only those that have the sign of the weighted sum count;
+    """The weighted sum of task vectors. sign: for each entry only those with the sign of the weighted sum count;
     mean: divided by the weights that count."""
     w = torch.tensor(list(weights), dtype=torch.float64).view(-1, *[1] * parts[0].dim())
     stacked = torch.stack(list(parts))
@@ -69,8 +69,8 @@ def moved(base: Mapping[str, Tensor], name: str, by: Tensor) -> Tensor:
 
 
 def depths(names: Sequence[str]) -> dict[str, float]:
-    """Name -> how deep in the model a weight lies, 0 (the first block, and what stands before it) to 1 (the last, and
-    what stands behind it)."""
+    """Name -> the depth of a weight in the model, from 0 (the first block and everything before it) to 1 (the last
+    block and everything after it)."""
     blocks = {n: int(match.group(1)) for n in names if (match := _BLOCK.search(n))}
     last = max(blocks.values(), default=0)
     outside = {n: 0.0 if "embed" in n or ".wte" in n or ".wpe" in n else 1.0 for n in names if n not in blocks}

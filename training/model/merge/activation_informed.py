@@ -1,4 +1,4 @@
-"""AIM: what a merge changes is made smaller where the base's weights matter most, by what enters them.
+"""AIM: the changes of a merge are reduced where the base's weights matter most, judged by their inputs.
 
 Nobari et al. 2025, "Activation-Informed Merging of Large Language Models" (arXiv 2502.02421); used on reasoning models
 by Wu et al. 2025, "Unlocking Efficient Long-to-Short LLM Reasoning with Model Merging" (arXiv 2503.20641).
@@ -9,8 +9,8 @@ by Wu et al. 2025, "Unlocking Efficient Long-to-Short LLM Reasoning with Model M
 theta_merged is the mean of the task vectors added to the base, `scale` times; omega = 1 changes nothing, omega = 0
 keeps the base's most used inputs as they are. Weights without inputs (norms, embeddings) are merged as they are.
 
-Leaves out other merges beneath it. That the change is relaxed by the size of activations is the paper's, that they are
-divided by the largest of the matrix our reading.
+Leaves out other underlying merges. Relaxing the change by the size of activations is from the paper; dividing them by
+the largest of the matrix is our reading.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def activation_informed(
     weights: Sequence[float] = (),
 ) -> dict[str, Tensor]:
     if not 0 <= omega <= 1:
-        raise ValueError(f"omega is {omega}: 0 keeps the most used inputs as they are, 1 merges all alike")
+        raise ValueError(f"omega is {omega}: 0 keeps the most used inputs as they are, 1 merges all equally")
     w, out = weights_of(models, weights), {}
     for name in base:
         by = scale * elected(deltas(base, models, name), w, sign=False, mean=True)

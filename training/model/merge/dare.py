@@ -1,4 +1,4 @@
-"""DARE: entries of task vectors are dropped at random and the rest is made larger, before they are merged.
+"""DARE: entries of task vectors are dropped at random and the rest is rescaled, before they are merged.
 
 Yu et al. 2023, "Language Models are Super Mario: Absorbing Abilities from Homologous Models as a Free Lunch" (arXiv
 2311.03099).
@@ -6,8 +6,8 @@ Yu et al. 2023, "Language Models are Super Mario: Absorbing Abilities from Homol
     tau_i <- m_i (theta_i - theta_0) / density,   m_i ~ Bernoulli(density)
     theta =  theta_0 + scale sum_i w_i tau_i                      (sign_election: as in TIES, the mean of those that agree)
 
-Unbiased: over many draws the mean of tau_i is the task vector. mergekit's `dare_linear` and `dare_ties` draw alike and
-then keep the l1 norm of a tensor, which is this factor on average.
+Unbiased: over many draws the mean of tau_i is the task vector. mergekit's `dare_linear` and `dare_ties` draw in the
+same way and then keep the l1 norm of a tensor, which is this factor on average.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""LiNeS: of what training has changed, early layers keep less than late ones.
+"""LiNeS: early layers keep less of what training has changed than late layers.
 
 Wang et al. 2024, "LiNeS: Post-training Layer Scaling Prevents Forgetting and Enhances Model Merging" (arXiv 2410.17146).
 
     theta_l = theta_0,l + (alpha + beta (l - 1) / (L - 1)) tau_l,   l = 1 ... L by block
 
 tau is the task vector of the one model, or of several their weighted sum (`merge: task_arithmetic`), their mean
-(`average`) or what TIES makes of them (`ties`, with `density`). What stands before the first block is scaled as that
-one, what stands behind the last as the last. alpha = 1, beta = 0 changes nothing.
+(`average`) or the result of TIES (`ties`, with `density`). Weights before the first block are scaled like the first
+block, those after the last block like the last. alpha = 1, beta = 0 changes nothing.
 """
 
 from __future__ import annotations

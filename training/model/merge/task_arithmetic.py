@@ -1,11 +1,11 @@
-"""What each training has added is added to the base.
+"""Adds what each training has changed to the base.
 
 Ilharco et al. 2022, "Editing Models with Task Arithmetic" (arXiv 2212.04089).
 
     theta = theta_0 + scale sum_i w_i (theta_i - theta_0)
 
 weights: one per model; none: 1 each. Equals mergekit's `task_arithmetic`, where scale is called lambda. With one model
-and scale 1 it is that model, to the bit.
+and scale 1 the result is that model, bit for bit.
 """
 
 from __future__ import annotations

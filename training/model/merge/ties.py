@@ -1,4 +1,4 @@
-"""TIES: task vectors are trimmed, each entry elects a sign, and those that have it are averaged.
+"""TIES: task vectors are trimmed, each entry elects a sign, and the values with that sign are averaged.
 
 Yadav et al. 2023, "TIES-Merging: Resolving Interference When Merging Models" (arXiv 2306.01708).
 
@@ -7,7 +7,7 @@ Yadav et al. 2023, "TIES-Merging: Resolving Interference When Merging Models" (a
     theta =  theta_0 + scale  sum_{i: sign(tau_i) = s} w_i tau_i / sum_{i: sign(tau_i) = s} w_i
 
 By tensor, and a sum of 0 counts as positive, as in mergekit's `ties`, which it equals. sign_election: False is the
-control, a mean of what was trimmed without an election.
+control, a mean of the trimmed task vectors without an election.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The C compiler of this machine, asked once: `library` compiles the sources beside this file into the user's cache and
+"""Runs the machine's C compiler once: `library` compiles the sources beside this file into the user's cache and
 loads them.
 
-`turn_off` does without it (for users: ESPALIER_NATIVE=0 in the environment).
+`turn_off` disables it (for users: ESPALIER_NATIVE=0 in the environment).
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ BESIDE = (
     "layers.c",
     "decode.c",
     "vectors.h",
-)  # what the result depends on: a change of it runs the stages again that train
+)  # the result depends on it: a change re-runs the training stages
 FLAGS = ["-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-fopenmp-simd", "-shared", "-fPIC"]
-THREADS = ["-fopenmp"]  # of GCC, whose threads are torch's own; without it the code runs in one thread
+THREADS = ["-fopenmp"]  # a flag of GCC, whose threads are torch's own; without it the code runs in one thread
 
 
 _off: str | None = None
 
 
 def turn_off(why: str) -> None:
-    """Do without compiled code from now on, for this reason."""
+    """Disable compiled code from now on, for this reason."""
     global _off
     _off = why
 
@@ -46,12 +46,12 @@ def compiler() -> str | None:
 
 
 def library() -> ctypes.CDLL | None:
-    """The compiled code, None where it cannot be had: `why_not` says why."""
+    """The compiled code; None if it is not available (`why_not` says why)."""
     return None if _off else _made()[0]
 
 
 def why_not() -> str | None:
-    """Why there is no compiled code, None where there is."""
+    """Why there is no compiled code; None if there is."""
     return _off or _made()[1]
 
 
@@ -73,7 +73,7 @@ def _made() -> tuple[ctypes.CDLL | None, str | None]:
 
 
 def _compiled(cc: str, flags: list[str]) -> Path:
-    """The library of this source, compiler, flags and processor, compiled where it is not there yet."""
+    """The library for this source, compiler, flags and processor; compiled if it is not cached yet."""
     told = subprocess.run([cc, "--version"], capture_output=True, text=True, timeout=60, check=True).stdout
     if "clang" in told and "-fopenmp" in flags:
         raise OSError("its threads would be others than torch's")
@@ -91,7 +91,7 @@ def _compiled(cc: str, flags: list[str]) -> Path:
     if not target.exists():
         part = (
             folder / f".{key}-{os.getpid()}.so"
-        )  # another process may be compiling too: the last one to finish wins, and both are alike
+        )  # another process may be compiling too: the last one to finish wins, and both results are the same
         subprocess.run(
             [cc, *flags, "-o", str(part), *(str(FOLDER / name) for name in SOURCES), "-lm"],
             capture_output=True,
@@ -104,7 +104,7 @@ def _compiled(cc: str, flags: list[str]) -> Path:
 
 
 def processor() -> str:
-    """What code for this very processor depends on."""
+    """The properties of the processor on which native code depends."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
         return "\n".join(sorted({x for x in lines if x.startswith(("flags", "Features", "model name"))}))

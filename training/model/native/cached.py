@@ -3,10 +3,10 @@ decode.c.
 
 The same code between the matrix products as in training (`layers.py`), so that a sampler rounds as its learner does;
 attention is the cache's (training/model/kv_cache.py). The weights are copies, taken at `refresh`: query, key and value
-lie side by side for one product, gate and up for another, and `decode.py` lays the same copies out for decode.c.
+are concatenated for one product, gate and up for another, and `decode.py` passes the same copies to decode.c.
 
-`CachedLayers.of` compares the result with the model's own forward on a probe, and gives None where they differ and
-wherever `layers.of` does: for other architectures and types, hooked or adapted modules, larger models, and without a
+`CachedLayers.of` compares the result with the model's own forward on a probe, and returns None if they differ and
+whenever `layers.of` does: for other architectures and dtypes, hooked or adapted modules, larger models, and without a
 compiler. Then the model's own forward is used.
 """
 
@@ -28,7 +28,7 @@ from training.model.native.layers import NEAR, Kernels, Layers, body, in_float32
 @dataclass(kw_only=True)
 class LayerWeights:
     """before, after: norms; qkv [d, (H + 2G) D]; wq, wk [D]: norms of heads or None; out [H D, d], up [d, 2 m] (gate,
-    then up), down [m, d]. Products are [in, out], row by row, in the model's type; norms and biases are float32."""
+    then up), down [m, d]. Products are [in, out], row by row, in the model's dtype; norms and biases are float32."""
 
     before: Tensor
     qkv: Tensor
@@ -52,7 +52,7 @@ class CachedLayers:
 
     @staticmethod
     def of(model: nn.Module) -> CachedLayers | None:
-        """None where the model's own forward has to be used."""
+        """None if the model's own forward has to be used."""
         compiled = layers.of(model)
         if compiled is None:
             return None
@@ -61,7 +61,7 @@ class CachedLayers:
 
     @torch.no_grad()
     def refresh(self) -> None:
-        """Take the weights as they are now."""
+        """Copy the current weights."""
         base, copies = body(self.model), []
         for layer in base.layers:
             a, m = layer.self_attn, layer.mlp
@@ -109,8 +109,8 @@ class CachedLayers:
 
     @torch.no_grad()
     def agrees(self) -> bool:
-        """Whether a prompt and a token after it give what the model's own forward gives; of a bfloat16 model, in
-        float32."""
+        """Whether a prompt and a token after it give the same as the model's own forward; a bfloat16 model is compared
+        in float32."""
         exact = in_float32(self.model)
         if exact is not self.model:
             return CachedLayers(exact, self.compiled).agrees()
@@ -144,5 +144,5 @@ def _float(w: Tensor) -> Tensor:
 
 
 def _product(weights: list[Tensor]) -> Tensor:
-    """Weights [out, in] as one product [in, sum of out]."""
+    """Concatenates weights [out, in] into one matrix [in, sum of out]."""
     return torch.cat([w.detach().T for w in weights], 1)

@@ -1,9 +1,8 @@
-"""Whole turns decoded, and new tokens read, in one call: the copies of `CachedLayers`, laid out for decode.c, and the
-call itself.
+"""Decodes whole turns, and reads new tokens, in one call: passes the weights of `CachedLayers` to decode.c.
 
 A decode step of a small model is some hundred small operations in torch, each of a few microseconds; compiled, a turn
-of all conversations is one call, and a row takes the place of one that has ended at once. What a conversation gets is
-the same to the bit whatever shares its batch.
+of all conversations is one call, and a new row takes the place of an ended one immediately. A conversation's tokens are
+the same, bit for bit, whatever else is in the batch.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ from training.model.model import head_weight
 from training.model.native.cached import CachedLayers
 from training.model.native.layers import body
 
-LARGEST = 1 << 24  # parameters: every 16 rows read all weights; at twice as many nothing is gained any more
+LARGEST = 1 << 24  # parameters: every 16 rows read all weights; with twice as many parameters there is no gain any more
 READ = (
     1 << 20
-    # parameters of layers up to which new tokens are read here: of more, torch's products over all of them at once are
+    # parameters of the layers up to which new tokens are read here; above, torch's products over all tokens at once are
     # faster
 )
-STEPS = 64  # tokens of a row in one call: room in the cache is made for so many
+STEPS = 64  # tokens of a row in one call: the cache gets room for this many
 _p, _l = ctypes.c_void_p, ctypes.c_long
 
 
@@ -79,9 +78,9 @@ class _Turn(ctypes.Structure):
 
 @dataclass(kw_only=True)
 class Drawn:
-    """What a turn has drawn so far, by row [R]; `limit` tokens at most. uniforms [R, limit] float64 in [0, 1); ids [R,
-    limit + 1] int64, logp and entropy [R, limit + 1] float32; length [R] int64; may_end [V] bool: the ids after which a
-    row waits to be judged."""
+    """The tokens drawn so far in a turn, by row [R]; at most `limit` tokens. uniforms [R, limit] float64 in [0, 1); ids
+    [R, limit + 1] int64, logp and entropy [R, limit + 1] float32; length [R] int64; may_end [V] bool: the ids after
+    which a row pauses for a check whether its turn ends."""
 
     limit: int
     temperature: float
@@ -94,7 +93,7 @@ class Drawn:
 
 
 class TurnDecoder:
-    """Decodes with the weights that its `CachedLayers` have; `refresh` takes them as they are now."""
+    """Decodes with the weights of its `CachedLayers`; `refresh` copies the current ones."""
 
     def __init__(self, cached: CachedLayers) -> None:
         self.cached, self.lib, self.size = cached, cached.compiled.lib, _size(body(cached.model).layers)
@@ -125,9 +124,9 @@ class TurnDecoder:
         ]
 
     def __call__(self, cache: CachedRows, slots: np.ndarray, rows: np.ndarray, last: Tensor, drawn: Drawn) -> None:
-        """Go on with the conversations in `slots` [n], which are the rows `rows` [n] of `drawn`, by at most STEPS
-        tokens each: until one may end or has `limit` of them. Writes what was drawn, the cache and `last` [slots, d].
-        Raises MemoryError."""
+        """Continue the conversations in `slots` [n], which are the rows `rows` [n] of `drawn`, by at most STEPS tokens
+        each, until one may end or has `limit` tokens. Writes the drawn tokens, the cache and `last` [slots, d]. Raises
+        MemoryError."""
         steps, row, length = min(STEPS, drawn.limit), np.ascontiguousarray(rows, dtype=np.int64), drawn.length[rows]
         turn = _Turn(
             steps=steps,
@@ -151,12 +150,12 @@ class TurnDecoder:
 
     @property
     def reads(self) -> bool:
-        """Whether new ids are read here too. It is asked of the model alone, not of the texts: else a conversation's
-        last bits would depend on who is read beside it."""
+        """Whether new ids are read here too. This depends on the model alone, not on the texts; otherwise a
+        conversation's last bits would depend on the other conversations of the batch."""
         return self.size <= READ
 
     def read(self, cache: CachedRows, new: Sequence[np.ndarray], last: Tensor) -> None:
-        """Give the conversations in the first slots their new ids, one at least each. Writes the cache and `last`
+        """Read new ids, at least one each, for the conversations in the first slots. Writes the cache and `last`
         [slots, d]. Raises MemoryError."""
         begin = np.concatenate([[0], np.cumsum([len(x) for x in new])])
         ids = np.ascontiguousarray(np.concatenate(new), dtype=np.int64)
@@ -168,7 +167,7 @@ class TurnDecoder:
     def _run(
         self, call: Callable[..., int], cache: CachedRows, slots: np.ndarray, last: Tensor, more: int, *given: object
     ) -> None:
-        """A function of decode.c on the conversations in `slots`, which may grow by `more` tokens."""
+        """Call a function of decode.c on the conversations in `slots`, which may grow by `more` tokens."""
         c, (h, g, d) = self.cached, self.cached.compiled.sizes
         slots, held = (np.ascontiguousarray(x, dtype=np.int64) for x in (slots, cache.held[slots]))
         own = cache.room(int(held.max()) + more, len(self.layers), g, d)
@@ -220,7 +219,7 @@ class TurnDecoder:
         )
         if call(ctypes.byref(model), layers, ctypes.byref(rows), *given):
             raise MemoryError(
-                f"no memory to go on with {len(slots)} conversations: lower the number of samples or of tokens"
+                f"no memory to continue {len(slots)} conversations: lower the number of samples or of tokens"
             )
         cache.held[slots] = held
 

@@ -2,11 +2,11 @@
 products.
 
 One autograd function is one layer: query, key and value are one product, gate and up are one, residuals are added by
-the product before them, and attention reads the rows where they lie, shared beginnings included, without padding. Kept
-for the backward pass: what enters both halves, the projections, the attention and the gates; normed states and gated
-activations are made again as their gradients are.
+the product before them, and attention reads the rows in place, shared prefixes included, without padding. Kept for the
+backward pass are the inputs of both halves, the projections, the attention and the gates; normed states and gated
+activations are recomputed together with their gradients.
 
-Values and gradients are those of the model's own forward but for rounding (tests/training/model/test_native.py compares
+Values and gradients equal those of the model's own forward up to rounding (tests/training/model/test_native.py compares
 them in float64 too). `of` gives None for architectures that it does not know, weights that are not on a CPU, or of
 neither float32 nor bfloat16, hooked or adapted modules, very large models, and where there is no compiler: then the
 model's own forward is used.
@@ -32,13 +32,13 @@ from training.model.attention import PackedRows, SharedRows, Spans, own_forward
 from training.model.native.build import library
 
 KNOWN = {"llama", "qwen2", "qwen3"}
-ROPES = {"default", "linear", "llama3"}  # whose angles depend on the position alone
+ROPES = {"default", "linear", "llama3"}  # rotary embeddings whose angles depend on the position alone
 # Parameters of a model, whatever the type of its weights: 30 and 135 million were measured to gain (`make
-# bench-crossover`), and nothing above. Log-probs of SmolLM2 lie as near to float64 as transformers' do
+# bench-crossover`), and nothing above. Log-probs of SmolLM2 are as close to float64 as those of transformers
 # (tests/training/model/test_smollm2.py).
 LARGEST = 1 << 28
-# Of the largest state, how far two ways may lie apart in float32. Rounding grows through layers: SmolLM2's 30, whose
-# states reach 55, come to 1.06e-4.
+# The allowed difference between two implementations in float32, relative to the largest state. Rounding grows through
+# layers: SmolLM2's 30, whose states reach 55, come to 1.06e-4.
 NEAR = 3e-4
 _CHUNKS = 16  # CHUNKS of layers.c
 _MADE: weakref.WeakKeyDictionary[nn.Module, Layers | None] = weakref.WeakKeyDictionary()
@@ -50,8 +50,8 @@ def body(model: nn.Module) -> Any:
 
 
 def usable(model: nn.Module) -> bool:
-    """Whether a model is one whose layers are known here, as it came from transformers: plain linear layers, no hooks,
-    biases of qkv alone, all float32 or all bfloat16 on a CPU."""
+    """Whether the layers of a model are supported here, unchanged as transformers made them: plain linear layers, no
+    hooks, biases of qkv alone, all float32 or all bfloat16 on a CPU."""
     base = body(model)
     c = getattr(base, "config", None)
     if (
@@ -86,16 +86,17 @@ def usable(model: nn.Module) -> bool:
 
 
 def in_float32(model: nn.Module) -> nn.Module:
-    """The model where it is float32, else its body as a float32 copy: what rounds nothing that another way does not."""
+    """The model if it is float32, else its body as a float32 copy, so that a comparison is free of bfloat16
+    rounding."""
     if body(model).embed_tokens.weight.dtype == torch.float32:
         return model
-    return nn.Module.float(copy.deepcopy(body(model)))  # transformers' own `float` refuses what came from a GGUF
+    return nn.Module.float(copy.deepcopy(body(model)))  # transformers' own `float` refuses models loaded from a GGUF
 
 
 @torch.no_grad()
 def rotations(model: nn.Module, top: int, known: int) -> tuple[Tensor, Tensor]:
-    """cos and sin [positions, D/2] of the model's rotary embeddings for `top` positions, or twice as many as are
-    known."""
+    """cos and sin [positions, D/2] of the model's rotary embeddings for `top` positions, or for twice as many as are
+    cached."""
     reach, base = torch.arange(max(top, 2 * known, 256)), body(model)
     cos, sin = (
         x[0, :, : x.shape[-1] // 2].contiguous()
@@ -105,7 +106,7 @@ def rotations(model: nn.Module, top: int, known: int) -> tuple[Tensor, Tensor]:
 
 
 def of(model: nn.Module) -> Layers | None:
-    """The compiled layers of a model; None where its own forward has to be used. The first call compares the two on a
+    """The compiled layers of a model; None if its own forward has to be used. The first call compares the two on a
     few tokens."""
     lib = library()
     if lib is None or not usable(model):
@@ -127,8 +128,8 @@ class Layers:
 
     @torch.no_grad()
     def agrees(self, model: nn.Module) -> bool:
-        """Whether two short rows come out as in the model's own forward; of a bfloat16 model, in float32, and in
-        bfloat16 no further from that than its own forward, which rounds more."""
+        """Whether two short rows give the same as in the model's own forward. A bfloat16 model is compared in float32;
+        its bfloat16 result must not be further from that than the result of its own forward, which rounds more."""
         exact = in_float32(model)
         ids = torch.arange(1, 13) % body(model).config.vocab_size
         position, rows = torch.cat([torch.arange(7), torch.arange(5)]), PackedRows([7, 5])
@@ -153,7 +154,7 @@ class Layers:
 
     @property
     def sizes(self) -> tuple[int, int, int]:
-        """Query heads, key heads, numbers of a head."""
+        """The number of query heads, of key heads, and the size of a head."""
         return self.heads, self.kv, self.d
 
     def __call__(self, model: nn.Module, ids: Tensor, position: Tensor, rows: PackedRows | SharedRows) -> Tensor:
@@ -187,7 +188,7 @@ def _layer(x: Tensor, layer: Any, kernels: Kernels) -> Tensor:
 
 @dataclass(frozen=True)
 class Kernels:
-    """The functions of layers.c for one pass: sizes, angles and spans are the same in every layer."""
+    """The functions of layers.c for one pass; sizes, angles and spans are the same in every layer."""
 
     of: Layers
     cos: Tensor
@@ -264,8 +265,7 @@ def _argument(x: Tensor | int | float | None) -> Any:
 
 
 class _Layer(torch.autograd.Function):
-    """x [T, d] -> x [T, d] after one layer. qkv [N D, d], up [2 m, d]: the weights of several products, one below the
-    other."""
+    """x [T, d] -> x [T, d] after one layer. qkv [N D, d], up [2 m, d]: the weights of several products, stacked."""
 
     @staticmethod
     def forward(ctx, x, before, qkv_w, bias, wq, wk, out, after, up, down, kernels):
