@@ -2,7 +2,7 @@
 
 Conventions, the same everywhere:
 - A *packed* tensor is 1-D of length T: the tokens of all rows laid end to end, no padding.
-- Entry t of a per-token tensor is about token t as a *target*: logp[t] = log p(ids[t] | earlier tokens of its row).
+- Entry t of a per-token tensor refers to token t as a *target*: logp[t] = log p(ids[t] | earlier tokens of its row).
   The first token of a row has no history: its logp is 0 and it is never trainable.
 - A row is one token sequence the model sees (a rollout, a demonstration, one side of a pair). Rows are never split.
 """
@@ -21,7 +21,7 @@ from synth.types import Problem, Sampling, Score, Scored
 
 Stop = Literal[
     "end", "length", "stop_string", "stop_id", "budget", "lost"
-]  # lost: by the engine, twice; such a segment has no tokens
+]  # lost: the engine lost it twice; such a segment has no tokens
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,17 +30,17 @@ class Segment:
 
     ids       [n] int64, the ids that were sampled or inserted; text is derived from them, never the reverse
     role      "model" or "env" (prompt, tool results)
-    logp      [n] float32 log-probs of the distribution sampled from; exactly where role is "model"
-    entropy   [n] float32 entropy in nats of that distribution; where the sampler was asked for it
+    logp      [n] float32 log-probs of the sampling distribution; present exactly if role is "model"
+    entropy   [n] float32 entropy in nats of that distribution; if the sampler computed it
     stop      why a model segment ended
-    version   of the weights that sampled it
-    reward    step reward of the turn that ends here, or None; an environment gives it as state["step_reward"]
-    context_reset     of an env segment: the history was rewritten. What follows sees this segment and nothing before
-                      it, and is a row of its own
-    extras    per-token arrays [n] that a piece asked for
-    experts   [tokens of its row up to its end, layers, k] int16: which experts the sampler's routers chose for each; where
-              they are to be replayed (training/model/router.py)
-    speaker   where several policies play: the role of the environment that speaks
+    version   version of the weights that sampled it
+    reward    reward of the turn that ends here, or None; an environment sets it as state["step_reward"]
+    context_reset     for an env segment: the history was rewritten. What follows sees this segment and nothing before
+                      it, and is a separate row
+    extras    per-token arrays [n] that a piece needs
+    experts   [tokens of its row up to its end, layers, k] int16: which experts the sampler's routers chose for each;
+              only if they are to be replayed (training/model/router.py)
+    speaker   if several policies play: the role of the environment that speaks
     policy    and the policy that played it
     """
 
@@ -69,8 +69,7 @@ class Segment:
 
 @dataclass(frozen=True, kw_only=True)
 class Rollout:
-    """One conversation that was played: its problem, its group, its segments in order, its score, and the text a person
-    reads."""
+    """One played conversation: its problem, its group, its segments in order, its score, and its readable text."""
 
     problem: Problem
     group: str
@@ -94,15 +93,15 @@ class Rollout:
 
     @property
     def forks(self) -> tuple[tuple[Segment, ...], ...]:
-        """The segments of each row: more than one where an environment rewrote the history. Model tokens keep their
+        """The segments of each row: more than one if an environment rewrote the history. Model tokens keep their
         order."""
         cuts = [i for i, s in enumerate(self.segments) if s.context_reset and i]
         return tuple(self.segments[a:b] for a, b in zip([0, *cuts], [*cuts, len(self.segments)], strict=True))
 
     def spoken(self, speaker: str, policy: str) -> Rollout | None:
-        """The rollout as a policy in one of its roles sees it, None where it did not speak: what others wrote is what it was
-        told, its conversations end with its own words, and the score is that of the role (the part `reward_ROLE`, where
-        there is one)."""
+        """The rollout from the view of a policy in one of its roles; None if it did not speak. The text of others
+        counts as environment text, its conversations end with its own turns, and the score is that of the role (the
+        part `reward_ROLE`, if there is one)."""
         segments: list[Segment] = []
         for fork in self.forks:
             mine = [s.role == "model" and (s.speaker, s.policy) == (speaker, policy) for s in fork]
@@ -120,13 +119,13 @@ class Rollout:
 
     @property
     def off_policy(self) -> bool:
-        """Whether another than the policy, asked this prompt, wrote it: a demonstration, a replay, an answer that had
+        """Whether it was not sampled by the policy under this prompt: a demonstration, a replay, an answer that had
         help."""
         return bool(self.info.get("off_policy", False))
 
     def each(self, name: str) -> np.ndarray:
-        """[n_model] float64: "entropy", "logp" or an extra of the tokens that the model wrote. Raises ValueError where
-        none was kept."""
+        """[n_model] float64: "entropy", "logp" or an extra of the tokens that the model wrote. Raises ValueError if it
+        was not stored."""
         model_segments = [s for s in self.segments if s.role == "model"]
         kept = [getattr(s, name) if name in ("entropy", "logp") else s.extras.get(name) for s in model_segments]
         if any(x is None for x in kept):
@@ -140,7 +139,7 @@ class Rollout:
 class Group:
     """The rollouts of one prompt (or of one role on one prompt). Identity is carried, never inferred from a stride.
 
-    greedy   the answer of the policy at temperature 0, where a piece needs it ("greedy"): it is never trained on
+    greedy   the answer of the policy at temperature 0, if a piece needs it ("greedy"): it is never trained on
     """
 
     id: str
@@ -154,7 +153,7 @@ class Group:
 
     @property
     def rewards(self) -> np.ndarray:
-        """[n] float64 scores; NaN where a rollout is Unscorable."""
+        """The scores [n] float64; NaN where a rollout is Unscorable."""
         return np.array([r.score.value if isinstance(r.score, Scored) else np.nan for r in self.rollouts])
 
 
@@ -175,16 +174,16 @@ class Batch:
     position    [T] int64, position within the row
     row         [T] int64, index of the row
     lengths     list of R row lengths, summing to T
-    trainable   [T] bool, tokens a loss may look at (written by the model, not first of its row)
+    trainable   [T] bool, tokens on which a loss may train (written by the model, not first of its row)
     group       [R] int64, index of the group (or pair) of each row
     columns     name -> tensor [T] or [R]: advantages, sampling_logp, reference, old, weight, and what pieces `add`
-    per         name -> what the column has a value for, "token" [T] or "row" [R]
+    per         name -> whether the column has a value per "token" [T] or per "row" [R]
     totals      denominators of the *whole* optimizer step, computed before any split: tokens, sequences, groups, pairs,
                 constant, ...
     prefixes    the rows in the order of their ids, each with how many tokens it shares with the one before it there
-                (training/learner/prefix_tree.py); empty where little is shared. A model may compute these once, so
-                whoever changes `ids` empties it
-    policy      whose rows they are, where there are several policies
+                (training/learner/prefix_tree.py); empty if little is shared. A model may compute shared tokens once, so
+                code that changes `ids` must empty this
+    policy      the policy to which the rows belong, if there are several
     """
 
     ids: Tensor
@@ -214,7 +213,7 @@ class Batch:
         return out.index_add(0, self.row, values)
 
     def add(self, name: str, values: Tensor, per: Per) -> None:
-        """Put a column beside the others (or in the place of one): a value per "token" [T] or per "row" [R].
+        """Add or replace a column: a value per "token" [T] or per "row" [R].
 
         Raises ValueError for another length.
         """
@@ -224,22 +223,22 @@ class Batch:
         self.columns[name], self.per[name] = values, per
 
     def per_token(self, values: Tensor) -> Tensor:
-        """[T] a per-row tensor [R] spread over its tokens."""
+        """A per-row tensor [R] spread over its tokens [T]."""
         return values.index_select(0, self.row)
 
 
 @dataclass(kw_only=True)
 class TokenStats:
-    """All that a loss sees of the model: logp [T] and entropy [T] in nats, with gradient, 0 at the first token of each
-    row.
+    """Everything that a loss sees of the model: logp [T] and entropy [T] in nats, with gradient, 0 at the first token
+    of each row.
 
-    extras         [T] tensors that another reading of a model gives (a critic: value)
-    distribution   asked, gives log p [N, V] of the N trainable targets in order: the one tensor of tokens x vocabulary,
-                   made only for a piece that NEEDS "distribution"
-    head           asked, gives the hidden states [N, d] before the N trainable targets and the head that reads them, with
-                   gradient (training/lm_head)
-    divergence     asked with its name and mix (training/lm_head/divergence.py), gives the divergence [T] from the
-                   teachers, with gradient; for a piece that NEEDS "teachers"
+    extras         [T] tensors from other readings of a model (a critic: value)
+    distribution   a function that returns log p [N, V] of the N trainable targets in order: the only tensor of tokens x
+                   vocabulary, made only for a piece that NEEDS "distribution"
+    head           a function that returns the hidden states [N, d] before the N trainable targets and the head that
+                   reads them, with gradient (training/lm_head)
+    divergence     a function of its name and mix (training/lm_head/divergence.py) that returns the divergence [T] from
+                   the teachers, with gradient; for a piece that NEEDS "teachers"
     """
 
     logp: Tensor
@@ -260,7 +259,7 @@ class Terms:
     A loss never divides by a batch quantity: the learner divides once by the global count `batch.totals[denominator]`,
     so that splitting a batch into micro-batches changes nothing. values must be exactly 0 where they do not count
     (use torch.where, never a product with a mask: 0 x inf is NaN). metrics: name -> (sum, count) of plain floats or
-    0-d tensors, reduced once for the step; of a name that ends in `_max`, (largest, 1) of which the largest is kept.
+    0-d tensors, reduced once for the step; for a name that ends in `_max`, (largest, 1), of which the largest is kept.
     """
 
     values: Tensor

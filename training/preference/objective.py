@@ -1,6 +1,6 @@
 """Preference losses over packed pairs: rows 2i (chosen) and 2i + 1 (rejected) become a loss per pair.
 
-`PairObjective` sums log-probs over answers, runs the passes that a loss asks for, and hands it the columns that its
+`PairObjective` sums log-probs over answers, runs the passes that a loss needs, and passes it the columns that its
 signature names.
 """
 
@@ -23,13 +23,14 @@ from training.types import Batch, Terms, TokenStats
 
 
 def columns_of(loss: Callable[..., Tensor]) -> tuple[str, ...]:
-    """The columns [P] that a loss wants: its keyword-only arguments that have no default and are not bound."""
+    """The names of the columns [P] that a loss reads: its keyword-only arguments that have no default and are not
+    bound."""
     parameters = inspect.signature(loss).parameters.values()
     return tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty)
 
 
 def per_pair(loss: Callable[..., Tensor], batch: Batch) -> dict[str, Tensor]:
-    """Name -> [P] of the columns that a loss wants. Raises LookupError for one that the rows lack."""
+    """Name -> values [P] of the columns that a loss reads. Raises LookupError for a column that the rows lack."""
     names = columns_of(loss)
     if missing := sorted(set(names) - set(batch.columns)):
         raise LookupError(
@@ -43,14 +44,14 @@ class PairObjective:
     """A preference loss over rows 2i (chosen) and 2i + 1 (rejected).
 
     loss       a piece of training/preference/loss, of the sums of log-probs of the answers
-    reference  the model whose sums the loss compares with; without one they are 0
+    reference  the model whose sums of log-probs the loss compares with; without one these are 0
     policy     the model that learns, for the passes "policy" and "mismatched"
     rules      of training/preference/update_rule: they may add columns to a step
     ratio      a piece of training/rl/ratio that reshapes the log-ratio of each token before the sum; None leaves
                log-probs as they are
     sft        weight of the next-token loss of the chosen answers, each divided by its length; 0 leaves it out
-    tolerance  the first loss after policy and reference were the same model must be that of equal log-probs (ln 2 for
-               DPO) within this
+    tolerance  if policy and reference are the same model, the first loss must equal the loss of equal log-probs (ln 2
+               for DPO) within this tolerance
     world      the processes that prepare the batch together
     state      "equal": whether they were the same when the step began (the stage sets it, `prepare` clears it after one
                step); and what the loss's own `prepare` keeps
@@ -86,7 +87,7 @@ class PairObjective:
         self.state["begins"] = self.state.pop("equal", False)
 
     def _logp(self, model: nn.Module | None, batch: Batch) -> Tensor:
-        assert model is not None  # the stage gives each that the loss needs
+        assert model is not None  # the stage provides each one that the loss needs
         logp = score_together(model, batch, self.world, tokens_per_microbatch=self.tokens_per_microbatch)
         return torch.where(batch.trainable, logp, 0.0)
 
@@ -128,7 +129,7 @@ class PairObjective:
 
 
 def _equal(values: Tensor, same: Tensor, tolerance: float) -> None:
-    """Raises ValueError where the mean loss is not that of a policy that is its own reference."""
+    """Raises ValueError if the mean loss is not that of a policy equal to its reference."""
     mean, want = float(values.double().mean()), float(same.double().mean())
     if not abs(mean - want) <= tolerance * max(1.0, abs(want)):
         raise ValueError(
@@ -138,8 +139,8 @@ def _equal(values: Tensor, same: Tensor, tolerance: float) -> None:
 
 
 def mismatched(batch: Batch) -> Batch:
-    """The prompt of every row with the answer of the same side of the next pair: what the policy gains on answers that
-    answer nothing."""
+    """The prompt of every row with the answer of the same side of the next pair: it measures the policy's gain on
+    unrelated answers."""
     ids, on = (x.cpu().split(batch.lengths) for x in (batch.ids, batch.trainable))
     start = [int(t.to(torch.int8).argmax()) if bool(t.any()) else len(t) for t in on]
     rows = []

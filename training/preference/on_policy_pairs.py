@@ -1,4 +1,5 @@
-"""Pairs that the policy makes while it learns: played, scored, the best against the worst of a prompt."""
+"""Pairs that the policy samples while it learns: prompts are played and scored, and the best answer is paired with the
+worst."""
 
 from __future__ import annotations
 
@@ -24,10 +25,10 @@ class SampledPairs:
     the highest score, rejected = the lowest; a prompt whose scores are all equal gives no pair. margin [P], the
     difference of scores, is a column.
 
-    rules           of training/preference/update_rule: they may change what is asked, and what a rollout is worth; the
-                    first that says which two rollouts are compared has its way
-    pairs_per_unit  pairs of a prompt in a unit: the best two against the worst two (2); a prompt that has not so many
-                    gives one pair twice
+    rules           of training/preference/update_rule: they may change the prompts and the value of a rollout; the
+                    first rule that chooses which two rollouts are compared decides
+    pairs_per_unit  pairs of a prompt in a unit: the best two against the worst two (2); a prompt with fewer gives one
+                    pair twice
     """
 
     problems: Sequence[Problem]
@@ -54,7 +55,8 @@ class SampledPairs:
     def asked(
         self, problems: Sequence[Problem], rng: np.random.Generator
     ) -> tuple[list[Problem], list[tuple[Worth, ...]]]:
-        """What is asked in the place of problems, and for each of them what its rollouts are worth, rule by rule."""
+        """The prompts that replace the problems, and for each the function that values its rollouts, after all
+        rules."""
         answered: list[tuple[Problem, tuple[Worth, ...]]] = [(p, ()) for p in problems]
         for rule in self.rules:
             changed = rule.asked([p for p, _ in answered], rng, self.player)
@@ -62,7 +64,7 @@ class SampledPairs:
         return [p for p, _ in answered], [worths for _, worths in answered]
 
     def unit(self, group: Group, index: int, worths: Sequence[Worth] = ()) -> list[Row]:
-        """The rows of a group's pairs, or none where its rollouts are all worth the same. An unscorable rollout is left
+        """The rows of a group's pairs, or none if all its rollouts have the same value. Unscorable rollouts are left
         out."""
         values = []
         for x, rollout in zip(group.rewards, group.rollouts, strict=True):
@@ -77,7 +79,7 @@ class SampledPairs:
                 if values[0][0] != values[1][0]:
                     rule.learned(*(r for _, r in sorted(values, key=lambda v: -v[0])))
                 break
-        values.sort(key=lambda v: -v[0])  # stable: the first drawn of equals
+        values.sort(key=lambda v: -v[0])  # stable sort: of equal rollouts the one drawn first
         if len(values) < 2 or values[0][0] == values[-1][0]:
             return []
         pairs = [(values[0], values[-1])] * self.pairs_per_unit

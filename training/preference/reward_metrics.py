@@ -1,5 +1,4 @@
-"""How good a reward model is: accuracy, calibration, what it says of length, and what choosing by it brings. Arrays in,
-numbers out."""
+"""Metrics of a reward model: accuracy, calibration, length bias, and the gain of best-of-n. Arrays in, numbers out."""
 
 from __future__ import annotations
 
@@ -13,15 +12,15 @@ from training.metrics.best_of_n import expected
 def measures(
     chosen: np.ndarray, rejected: np.ndarray, n_chosen: np.ndarray, n_rejected: np.ndarray, *, bins: int = 10
 ) -> dict[str, float | None]:
-    """Of rewards [P] and lengths [P] of the two sides of held-out pairs.
+    """Metrics from the rewards [P] and lengths [P] of the two sides of held-out pairs.
 
     accuracy             share of pairs in order; a tie counts half
     calibration_error    expected calibration error of p = sigmoid(chosen - rejected), pairs taken in either order,
                          equal bins of p
     length_correlation   rank correlation of reward and length over all answers (None where one of them is constant)
-    longer_wins          share of pairs in which the longer side has the higher reward, of those that differ in length
-                         (None without)
-    longer_is_chosen     the same of the labels: what a judge of length alone would reach
+    longer_wins          share of pairs in which the longer side has the higher reward, among those that differ in
+                         length (None if there are none)
+    longer_is_chosen     the same for the labels: the accuracy of a judge that looks at length alone
     """
     gap, longer = chosen - rejected, n_chosen - n_rejected
     p = 1 / (1 + np.exp(-np.clip(np.concatenate([gap, -gap]), -50, 50)))
@@ -42,7 +41,7 @@ def measures(
 
 
 def rank_correlation(a: np.ndarray, b: np.ndarray) -> float | None:
-    """Spearman's; ties get their mean rank. None where one of the two is constant."""
+    """Spearman's; ties get their mean rank. None if one of the two is constant."""
     ranks = []
     for x in (a, b):
         _, inverse, count = np.unique(x, return_inverse=True, return_counts=True)
@@ -53,15 +52,14 @@ def rank_correlation(a: np.ndarray, b: np.ndarray) -> float | None:
 
 
 def best_of(proxy: Sequence[np.ndarray], gold: Sequence[np.ndarray], sizes: Sequence[int]) -> list[dict[str, float]]:
-    """The over-optimisation curve of best-of-n: what the best of n answers by `proxy` is worth by `proxy` and by
-    `gold`.
+    """The over-optimisation curve of best-of-n: the value by `proxy` and by `gold` of the best of n answers by `proxy`.
 
-    proxy, gold   per prompt, [N] rewards of N answers; NaN of gold (no verdict) leaves an answer out
-    sizes         the n; those above the number of answers of every prompt are left out
+    proxy, gold   per prompt, [N] rewards of N answers; an answer with NaN gold (no verdict) is left out
+    sizes         the n; those above the number of answers of every prompt are skipped
 
     For each n the mean over all subsets of n of a prompt's N answers (training/metrics/best_of_n.py). kl = log n - (n
-    - 1) / n nats bounds how far the choice is from the policy (Gao et al. 2022, "Scaling Laws for Reward Model
-    Overoptimization", arXiv 2210.10760). random: gold's mean, whatever n; most: the best by gold itself.
+    - 1) / n nats bounds the KL of the choice from the policy (Gao et al. 2022, "Scaling Laws for Reward Model
+    Overoptimization", arXiv 2210.10760). random: gold's mean for any n; most: the best by gold itself.
     """
     kept = [(p[~np.isnan(g)], g[~np.isnan(g)]) for p, g in zip(proxy, gold, strict=True)]
     out = []
@@ -88,5 +86,5 @@ def best_of(proxy: Sequence[np.ndarray], gold: Sequence[np.ndarray], sizes: Sequ
 
 
 def over_optimised(curve: Sequence[Mapping[str, float]]) -> float:
-    """How much of gold's peak is lost at the largest n: 0 where more choice never hurt."""
+    """How much of gold's peak is lost at the largest n: 0 if a larger n never hurt."""
     return float(max(c["gold"] for c in curve) - curve[-1]["gold"]) if curve else 0.0

@@ -1,9 +1,9 @@
-"""Reward models: what reads them, what they learn with, and their folder on disk.
+"""Reward models: how rewards are read, the training objective, and the folder on disk.
 
 Two kinds. A *word* model is a plain causal LM whose reward is the log-odds of one word after the conversation
-(`reward_of`). A model with a head of its own is transformers' `...ForSequenceClassification`, one row of `score.weight`
-per output, read at the last token of a conversation (`head_stats`): what training/preference/reward_head makes of its
-outputs is a piece.
+(`reward_of`). A model with its own head is transformers' `...ForSequenceClassification`, one row of `score.weight`
+per output, read at the last token of a conversation (`head_stats`): a piece of training/preference/reward_head turns
+its outputs into a reward.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ Fit = Callable[
 
 
 class Head(Protocol):
-    """A piece of training/preference/reward_head: rewards from what is read of a model, and losses beside the pairwise
-    one."""
+    """A piece of training/preference/reward_head: rewards from the outputs of a model, and losses in addition to the
+    pairwise one."""
 
     def ranked(self, stats: TokenStats, batch: Batch) -> Tensor: ...
 
@@ -47,7 +47,7 @@ class RewardObjective:
     """A pairwise loss over the scalar rewards of rows 2i (chosen) and 2i + 1 (rejected), and the head's own losses.
 
     loss   a piece of training/preference/loss that reads only chosen, rejected and columns
-    head   what makes one reward [R] of the model's outputs; None reads the word's log-odds
+    head   turns the model's outputs into one reward [R]; None reads the word's log-odds
     """
 
     loss: PreferenceLossPiece
@@ -68,7 +68,7 @@ class RewardObjective:
 def reward_of(stats: TokenStats, batch: Batch) -> Tensor:
     """[R] rewards: the log-odds of the verdict token that ends each row, its only trainable one.
 
-    So a reward model is a plain causal LM: it needs no head of its own, and any engine that returns log-probs can serve
+    So a reward model is a plain causal LM: it needs no extra head, and any engine that returns log-probs can serve
     it.
     """
     logp = batch.row_sum(torch.where(batch.trainable, stats.logp, 0.0)).clamp_max(
@@ -90,7 +90,7 @@ def features(model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
 
 
 def head_stats(model: nn.Module, batch: Batch, *, temperature: float = 1.0) -> TokenStats:
-    """extras["outputs"] [R, k] of a model with a head. The temperature is that of a policy, and not read."""
+    """extras["outputs"] [R, k] of a model with a head. The temperature is that of a policy, and is not used."""
     head: Any = model.score
     outputs = head(features(model, batch)[0]).float()
     return TokenStats(logp=torch.zeros(len(batch.ids), device=outputs.device), extras={"outputs": outputs})

@@ -1,4 +1,4 @@
-"""Preference pairs as a reward model reads them, and the rewards that it gives."""
+"""Preference pairs as rows for a reward model, and its rewards."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ VERDICT = "good"  # without a head the reward of a conversation is the log-odds 
 
 
 class RewardRows:
-    """Pairs as rows, and the rewards of rows, with a head (`scorer`) or without; `max_length` and `budget`, of one pass,
-    are tokens."""
+    """Pairs as rows, and the rewards of rows, with a head (`scorer`) or without; `max_length` and `budget` (of one
+    pass) are in tokens."""
 
     def __init__(self, renderer: Renderer, scorer: Any, max_length: int, device: str, budget: int) -> None:
         self.renderer, self.scorer, self.max_length = renderer, scorer, max_length
@@ -37,7 +37,7 @@ class RewardRows:
         return [self.dress(r) for r in rows]
 
     def lengths(self, pairs: Iterable[PreferencePair]) -> np.ndarray:
-        """[R] tokens of the answers of `rows`."""
+        """The number of tokens [R] of the answers of `rows`."""
         rows, _ = pair_rows(self.renderer, pairs, self.max_length - (self.scorer is None))
         return np.array([int(r.trainable.sum()) for r in rows])
 

@@ -1,4 +1,4 @@
-"""Rounds of preference optimisation: what each learns from, and what becomes of its reference when it begins."""
+"""Rounds of preference optimisation: the data of each round, and what happens to the reference when it begins."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ class RoundSpec:
     steps     0: an equal share of the stage's
     pairs     "clean", or "sampled": the policy's own rollouts, scored by the verifiers
     (training/preference/on_policy_pairs.py)
-    source    only cleaned pairs of this source, "injected_errors" or "injected_errors/countdown" ("" all)
-    easiest   only the share of them with the largest margins
-    hardest   only the share with the smallest; of "sampled": only the problems of those
+    source    use only cleaned pairs of this source, "injected_errors" or "injected_errors/countdown" ("": all)
+    easiest   use only this share of them, those with the largest margins
+    hardest   use only the share with the smallest margins; with "sampled": only the problems of those pairs
     renew     the policy becomes its reference when the round begins
     every     and again every so many steps of the round (0: never)
-    protect   what the rounds before changed is protected: this one moves at right angles to it (`energy` of it)
-    layers    only these layers learn ([]: all)
+    protect   protect the changes of earlier rounds: this round's update stays orthogonal to them (to the share `energy`
+              of them)
+    layers    train only these layers ([]: all)
     """
 
     steps: int = 0
@@ -44,8 +45,8 @@ class RoundSpec:
 
 
 def read(rounds: Sequence[Any], steps: int) -> list[RoundSpec]:
-    """The rounds of a plan, their steps filled in so that they add up to `steps`. Raises UserError for what they cannot
-    say."""
+    """The rounds of a plan, their steps filled in so that they add up to `steps`. Raises UserError for an invalid
+    round."""
     known = {f.name: type(f.default) if f.name != "layers" else list for f in fields(RoundSpec)}
     specs = []
     for i, spec in enumerate(rounds):
@@ -75,12 +76,11 @@ def read(rounds: Sequence[Any], steps: int) -> list[RoundSpec]:
 
 
 class Rounds:
-    """Carries the rounds out around the driver: it renews references, and holds updates in
-    their bounds.
+    """Runs the rounds with the driver: it renews references, and keeps updates within their bounds.
 
     starts_equal   whether policy and reference are the same model before the first step: the objective then asserts the
                    first loss
-    The update rules of the objective are told when a round begins, and keep their state here.
+    It tells the update rules of the objective when a round begins, and stores their state.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class Rounds:
         self.bound = bool(energies) or any(t.layers for t in specs)
 
     def begins(self, i: int, source: Source) -> Source:
-        """The source of round i, at whose first step the round begins."""
+        """The source of round i; the round begins at its first step."""
 
         def made(step: int) -> tuple[Iterable[Batch], Mapping[str, float]]:
             if step == 0:
@@ -117,13 +117,13 @@ class Rounds:
 
     def _renew(self) -> None:
         if self.objective.reference is not None:
-            self.learner.publish(every=True)  # of weights that are split each process needs the whole, for a moment
+            self.learner.publish(every=True)  # if weights are split, each process briefly needs the whole model
             self.objective.reference.load_state_dict(folded(self.learner.whole))
             self.learner.let_go()
             self.objective.state["equal"] = self.renewed = True
 
     def after(self, i: int, step: int, metrics: Mapping[str, float]) -> None:
-        """What follows a step of round i."""
+        """Called after each step of round i."""
         if self.spaces.active:
             self.spaces.project()
         if self.specs[i].every and (step + 1) % self.specs[i].every == 0:

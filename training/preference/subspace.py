@@ -1,4 +1,4 @@
-"""What an update may not touch: directions that earlier rounds moved weights in, and layers that are not to learn."""
+"""What an update must not change: directions in which earlier rounds moved weights, and frozen layers."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class Subspaces:
 
         dW2 <- (I - U_k U_k') dW2,       and is scaled down where its spectral norm is above `cap` (0: no cap)
 
-    so that U_k' dW2 = 0; with energy 1, <dW1, dW2> = 0. Matrices only: vectors (norms) may not move once something is
-    protected. The change as a whole is projected after every step, not the gradient: Adam's scaling would turn a
-    projected gradient out of the subspace again.
+    so that U_k' dW2 = 0; with energy 1, <dW1, dW2> = 0. Only matrices are projected: vectors (norms) are frozen once
+    something is protected. The change as a whole is projected after every step, not the gradient: Adam's scaling would
+    turn a projected gradient out of the subspace again.
 
     frozen   names of parameters that do not move at all
     """
@@ -42,7 +42,7 @@ class Subspaces:
 
     @torch.no_grad()
     def begin(self, *, protect: bool = False, frozen: frozenset[str] = frozenset()) -> None:
-        """A new round begins: protect what the last one changed, where asked, and measure from here."""
+        """A new round begins: protect the changes of the last one, if asked, and measure changes from here."""
         if protect and self.start:
             changes = [m - s for m, s in zip(self.learner.master, self.start, strict=True)]
             self.bases = [self._add(d, u) for d, u in zip(changes, self.bases or [None] * len(changes), strict=True)]
@@ -63,7 +63,7 @@ class Subspaces:
 
     @torch.no_grad()
     def project(self) -> None:
-        """After an optimizer step: take out of the change since `begin` what is protected or frozen."""
+        """After an optimizer step: remove protected directions and frozen parameters from the change since `begin`."""
         bases = self.bases or [None] * len(self.start)
         for name, p, m, s, u in zip(
             self.names, self.learner.weights, self.learner.master, self.start, bases, strict=True

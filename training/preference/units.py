@@ -1,4 +1,4 @@
-"""What a preference loss sees at once: one pair, or several that belong together, made of the cleaned pairs.
+"""The units of preference losses: one pair, or several that belong together, made from the cleaned pairs.
 
 A loss names its unit (`UNIT`) and how many pairs are in it (`ROWS_PER_UNIT`). Every function here gives a list of units,
 each a list of `Two`.
@@ -17,12 +17,12 @@ from training.learner.pack import Row
 from training.learner.rows import prompt_ids
 from training.model.render import Renderer
 
-Side = tuple[tuple[Message, ...], str]  # what was asked, what was answered
+Side = tuple[tuple[Message, ...], str]  # the prompt, the answer
 
 
 @dataclass(frozen=True)
 class Two:
-    """The two sides of a pair as a loss reads them, and the pair that they are of."""
+    """The two sides of a pair as a loss reads them, and the pair that they belong to."""
 
     chosen: Side
     rejected: Side
@@ -34,12 +34,12 @@ def plain(pair: PreferencePair) -> Two:
 
 
 def pair(pairs: Sequence[PreferencePair], problems: Mapping[str, Problem]) -> list[list[Two]]:
-    """Every pair by itself."""
+    """Each pair is a unit."""
     return [[plain(p)] for p in pairs]
 
 
 def prompt(pairs: Sequence[PreferencePair], problems: Mapping[str, Problem]) -> list[list[Two]]:
-    """Two pairs of one prompt; what is left over is given twice."""
+    """Two pairs of one prompt; a left-over pair is used twice."""
     by_prompt: dict[tuple[Message, ...], list[Two]] = {}
     for p in pairs:
         by_prompt.setdefault(p.prompt, []).append(plain(p))
@@ -51,11 +51,11 @@ def prompt(pairs: Sequence[PreferencePair], problems: Mapping[str, Problem]) -> 
 
 
 def contrast(pairs: Sequence[PreferencePair], problems: Mapping[str, Problem]) -> list[list[Two]]:
-    """Two prompts and their chosen answers, each the rejected one of the other; a program has said that it is wrong
-    there.
+    """Two prompts and their chosen answers, each of which is the rejected answer of the other prompt; a program has
+    confirmed that it is wrong there.
 
-    Neighbours of one family are taken, in the order of the pairs. A pair without a problem, or whose answer suits both,
-    is left out.
+    Neighbours of one family are taken, in the order of the pairs. A pair without a problem, or whose answer is right
+    for both, is left out.
     """
     waiting: dict[str, PreferencePair] = {}
     units = []
@@ -73,7 +73,7 @@ def contrast(pairs: Sequence[PreferencePair], problems: Mapping[str, Problem]) -
 
 
 def wrong(problem: Problem, text: str) -> bool:
-    """Whether the verifier says that the text answers the problem wrongly."""
+    """Whether the verifier says that the text is a wrong answer to the problem."""
     answer = extract_answer(text)
     if answer is None:
         return False
@@ -85,7 +85,7 @@ def instructions(pairs: Sequence[PreferencePair], problems: Mapping[str, Problem
     """The pair; the pair under an instruction that the chosen answer keeps and the rejected one breaks; and the chosen
     answer under that instruction against the same answer under one that it breaks.
 
-    The instructions are about one word, so that a program can check them: it is in the chosen answer and not in the
+    Each instruction is about one word, so that a program can check it: the word is in the chosen answer and not in the
     rejected one. A pair whose chosen answer has no such word is left out.
     """
     units = []
@@ -100,12 +100,12 @@ def instructions(pairs: Sequence[PreferencePair], problems: Mapping[str, Problem
 
 
 def words(text: str) -> list[str]:
-    """The words of a text, tags left out."""
+    """The words of a text without tags."""
     return [w for w in text.replace("<", " <").replace(">", "> ").split() if w[0] != "<" and w[-1] != ">"]
 
 
 def instructed(prompt: tuple[Message, ...], sentence: str) -> tuple[Message, ...]:
-    """The prompt with a sentence behind its last user message."""
+    """The prompt with a sentence appended to its last user message."""
     last = max(i for i, m in enumerate(prompt) if m.role == "user")
     instructed_turn = Message(role="user", content=f"{prompt[last].content} {sentence}")
     return (*prompt[:last], instructed_turn, *prompt[last + 1 :])
@@ -135,8 +135,8 @@ UNITS = {
 def rows_of(
     renderer: Renderer, units: Sequence[Sequence[Two]], max_tokens: int, scalars: Mapping[str, Mapping[str, float]]
 ) -> tuple[list[list[Row]], int]:
-    """Per unit its rows, chosen before rejected, trainable on the answers alone; and how many units are longer than
-    `max_tokens` in a row.
+    """For each unit its rows, chosen before rejected, trainable on the answers alone; and how many units were dropped
+    because a row is longer than `max_tokens`.
 
     scalars: pair id -> the columns of both rows.
     """

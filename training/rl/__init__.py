@@ -1,1 +1,2 @@
-"""Reinforcement learning: from problems to advantages and packed batches, and the pieces that a recipe chooses."""
+"""Reinforcement learning: the path from problems to advantages and packed batches, and the pieces that a recipe
+chooses."""

@@ -1,21 +1,20 @@
-"""Sampling while the learner learns: who may start, with which weights, and what is in flight.
+"""Sampling while the learner learns: which steps may start, with which weights, and what is in flight.
 
     sync       a step is sampled with the weights that it then trains
-    one_off    while step j trains, step j + 1 is sampled with the weights that step j began with: the same every time
-    streamed   steps are sampled ahead, at most `staleness` of them, and a conversation goes on with the newest weights
-               at each of its turns: a rollout has segments of several versions, each with the log-probs of the policy
-               that wrote it
+    one_off    while step j trains, step j + 1 is sampled with the weights that step j began with: the same in every run
+    streamed   steps are sampled ahead, at most `staleness` of them, and each turn of a conversation uses the newest
+               weights: a rollout has segments of several versions, each with the log-probs of the policy that wrote it
 
-A step is sampled whole, in order, and trained in the order in which it was begun: nothing is dropped, what is slow is
-waited for, and so what is trained has the lengths of what was generated. (To train first what ends first, as a queue of
-finished rollouts does, prefers short ones.) Step j may begin when the weights are at most `staleness` updates older
-than those that it will train.
+Steps are sampled whole and in order, and trained in the order in which they began: nothing is dropped, slow
+conversations are waited for, and so training sees the same lengths as were generated. (A queue that trains on whatever
+ends first favours short rollouts.) Step j may begin when the weights are at most `staleness` updates older than those
+that it will train.
 
-A sampler in this process has a copy of the weights (`Mailbox`): one thread samples, the caller's learns. What was
-sampled ahead is part of the state, so a run that is killed and resumed samples none of it again and loses none of it.
+A sampler in this process has a copy of the weights (`Mailbox`): one thread samples, the caller's learns. Rollouts
+sampled ahead are part of the state, so a run that is killed and resumed neither repeats nor loses them.
 
-Where both compute on the same CPU each gets half of the threads as long as they work side by side: two teams of as many
-threads as there are cores wait for each other at every operation, and both are slower than one after the other.
+If both run on the same CPU, each gets half of the threads while both are active: two thread pools with as many threads
+as cores would wait for each other at every operation, and both would be slower than running one after the other.
 """
 
 from __future__ import annotations
@@ -41,8 +40,8 @@ from training.types import Batch, Group, Rollout, Segment
 
 @dataclass(frozen=True, kw_only=True)
 class Mode:
-    """staleness: updates that the weights may be behind when a step begins; fresh: whether turns take newer weights
-    when there are some."""
+    """staleness: how many updates the weights may be behind when a step begins; fresh: whether turns use newer weights
+    as soon as they exist."""
 
     staleness: int
     fresh: bool
@@ -52,7 +51,7 @@ SYNC, ONE_OFF = Mode(staleness=0, fresh=False), Mode(staleness=1, fresh=False)
 
 
 class Mailbox:
-    """Weights on their way from a learner to a sampler. `send` copies, so the learner goes on at once; `take` installs
+    """Passes weights from a learner to a sampler. `send` copies them, so the learner continues at once; `take` installs
     the newest."""
 
     def __init__(self, model: nn.Module) -> None:
@@ -69,7 +68,7 @@ class Mailbox:
 
     @torch.no_grad()
     def take(self, sampler: Sampler) -> bool:
-        """Install into the sampler's model what is newer than what it has; whether there was something."""
+        """Install newer weights into the sampler's model, if there are any; returns whether there were."""
         with self._lock:
             if self.version <= sampler.version:
                 return False
@@ -80,14 +79,14 @@ class Mailbox:
 
 
 class Closed(Exception):
-    """The run ended while something was sampled for it."""
+    """The run ended while sampling was in progress."""
 
 
 @dataclass
 class Following:
-    """A `Sampler` that takes newer weights between two turns, and then reads the conversations anew: keys and values of
-    older weights are those of another policy, and the log-probs would be of neither. `before()` is called before each
-    turn."""
+    """A `Sampler` that takes newer weights between two turns, and then reads the conversations again: keys and values
+    of older weights belong to another policy, and mixing them would give log-probs of neither. `before()` is called
+    before each turn."""
 
     sampler: Sampler
     mailbox: Mailbox | None
@@ -113,13 +112,13 @@ class _Following:
     def __init__(self, follower: Following, prompts: Sequence[np.ndarray], seeds: Sequence[int]) -> None:
         self.follower, self.seeds = follower, list(seeds)
         self.rows, self.said = list(range(len(prompts))), [[p] for p in prompts]
-        self.told: Sequence[np.ndarray] | None = None  # what the environment said to the rows, not read yet
+        self.told: Sequence[np.ndarray] | None = None  # the environment's messages for the rows, not read yet
         self.session: Session | None = None
         self.names: list[int] = []  # rows as the session knows them
         self.version, self.turns = -1, np.zeros(len(prompts), dtype=np.int64)
 
     def observe(self, rows: Sequence[int], new: Sequence[np.ndarray]) -> None:
-        """Kept until the next turn: reading it is work of that turn, and in vain where newer weights come first."""
+        """Kept until the next turn, because reading it would be wasted if newer weights arrive first."""
         self.rows, self.told = list(rows), list(new)
         for r, x in zip(rows, new, strict=True):
             self.said[r].append(x)
@@ -131,10 +130,10 @@ class _Following:
             source.mailbox.take(source.sampler)
         if (
             self.session is None or source.sampler.version != self.version or not set(self.rows) <= set(self.names)
-        ):  # taken now, or by another session of the sampler; or rows waited while others took them
+        ):  # weights were taken now, or by another session of the sampler; or rows waited while others took them
             prompts = [np.concatenate(self.said[r]) for r in self.rows]
             self.session, self.names = source.sampler.open(prompts, [self.seeds[r] for r in self.rows]), list(self.rows)
-            self.session.turns[:] = self.turns[self.rows]  # a turn has draws of its own, whoever samples it
+            self.session.turns[:] = self.turns[self.rows]  # each turn has its own random draws, whoever samples it
             self.version = source.sampler.version
         elif self.told is not None:
             self.session.observe([self.names.index(r) for r in self.rows], self.told)
@@ -148,8 +147,8 @@ class _Following:
 
 @dataclass
 class Ahead:
-    """A `Source` of rounds that samples ahead of the learner, in a thread of its own: use it with `with`, or `close`
-    it. Raises ValueError where the sampler has the learner's own weights.
+    """A `Source` of rounds that samples ahead of the learner, in its own thread: use it with `with`, or `close` it.
+    Raises ValueError if the sampler shares the learner's weights.
 
     experience   whose player samples from a copy of the weights
     learner      the model that learns
@@ -179,11 +178,11 @@ class Ahead:
         self._busy = self._paused = self._closed = False
         both = self.mode.staleness > 0 and not getattr(
             player.sampler, "elsewhere", False
-        )  # at work at once, in this process
+        )  # both are active at the same time, in this process
         self._shared = (
             both and next(self.learner.parameters()).is_cpu and next(player.sampler.model.parameters()).is_cpu
         )
-        self._threads = 0  # that there were before they were shared
+        self._threads = 0  # how many threads there were before they were shared
         self._failed: BaseException | None = None
         self._thread: threading.Thread | None = None
 
@@ -204,26 +203,26 @@ class Ahead:
             torch.set_num_threads(self._threads)
 
     def _turn(self) -> None:
-        """Before a turn that is sampled."""
+        """Called before a turn is sampled."""
         if self._closed:
             raise Closed
 
     def _share(self) -> None:
-        """Half of the threads for each of the two, from here on."""
+        """From here on sampler and learner get half of the threads each."""
         if self._shared:
             self._threads = torch.get_num_threads()
             torch.set_num_threads(max(1, self._threads // 2))
 
     def __call__(self, step: int) -> tuple[Iterable[Batch], Mapping[str, float]]:
-        """The batches of a step; waits for it where it is not sampled yet. Raises what sampling raised, and
-        WrongVersion where a turn was sampled by weights that this step may not learn from."""
+        """The batches of a step; waits until it is sampled. Raises what sampling raised, and WrongVersion if a turn was
+        sampled with weights from which this step must not learn."""
         began = time.monotonic()
         if self._thread is None:
             self._share()
             self.begun = step + len(self.waiting)
             self._thread = threading.Thread(target=self._sample, name="sampler", daemon=True)
             self._thread.start()
-        # Where turns take no newer weights, those of the step before stay until this one is sampled with them.
+        # If turns take no newer weights, the weights of the step before must stay until this step is sampled with them.
         if self.mode.fresh or self.allowed < step:
             self._allow(step, step + self.mode.staleness * self.mode.fresh)
         with self._changed:
@@ -265,16 +264,16 @@ class Ahead:
                     self._changed.notify_all()
         except Closed:
             return
-        except BaseException as e:  # it is the learner's thread that stops the run
+        except BaseException as e:  # the learner's thread stops the run
             with self._changed:
                 self._failed, self._busy = e, False
                 self._changed.notify_all()
 
     def state(self) -> dict[str, Any]:
-        """The experience's, and what is in flight: the step that is being sampled is waited for, so that no work is
+        """The experience's state, and the steps in flight: waits for the step that is being sampled, so that no work is
         lost."""
         with self._changed:
-            self._paused = self.mode.fresh  # else the weights that what may begin is to be sampled with would be lost
+            self._paused = self.mode.fresh  # else the weights for the steps that may begin would be lost
             while self._failed is None and (self._busy or not self._paused and self.begun <= self.allowed):
                 self._changed.wait()
             if self._failed is not None:
@@ -289,12 +288,12 @@ class Ahead:
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         self.experience.load_state(state["experience"])
-        self.experience.player.sampler.version = -1  # its copy has the weights of no version until some are sent
+        self.experience.player.sampler.version = -1  # its copy has no valid weights until some are sent
         self.waiting = deque(unpack_collected(c) for c in state["waiting"])
 
 
 def lags(groups: Sequence[Group], step: int) -> dict[str, float]:
-    """How many updates the weights were behind that wrote the tokens of a step: mean over tokens, and largest."""
+    """How many updates behind were the weights that wrote the tokens of a step: mean over tokens, and maximum."""
     lag_of_tokens = [
         (step - s.version, len(s.ids))
         for g in groups
@@ -314,8 +313,8 @@ _KEPT = {c.__name__: c for c in (Message, Problem, Sampling, Scored, Unscorable,
 
 
 def plain(value: Any) -> Any:
-    """Rollouts and what they hold as mappings, lists, numbers, texts and arrays: what a checkpoint keeps. Raises
-    TypeError for another type."""
+    """Converts rollouts and their contents to mappings, lists, numbers, texts and arrays, which a checkpoint can store.
+    Raises TypeError for another type."""
     if type(value) in _KEPT.values():
         return {"@": type(value).__name__, **{f.name: plain(getattr(value, f.name)) for f in fields(value)}}
     if isinstance(value, Mapping):
@@ -338,7 +337,7 @@ def back(value: Any) -> Any:
 
 
 def pack_collected(collected: Collected) -> dict[str, Any]:
-    """A collected step as plain values; a group that was kept as it was played is written once."""
+    """A collected step as plain values; a group that passed unchanged is written once."""
     place = {id(g): i for i, g in enumerate(collected.played)}
     return {
         "step": collected.step,
@@ -368,8 +367,8 @@ def unpack_collected(state: Mapping[str, Any]) -> Collected:
 
 @dataclass(frozen=True, kw_only=True)
 class Timeline:
-    """What `simulate` predicts: seconds in all, in which the sampler and the learner were at work, and the share of the
-    smaller of the two that took no time of its own (0: one after the other, 1: wholly beside the other)."""
+    """What `simulate` predicts: total seconds, the seconds in which the sampler and the learner were active, and the
+    share of the shorter of the two that overlaps with the longer (0: none, 1: all)."""
 
     seconds: float
     sampling: float
@@ -382,13 +381,13 @@ class Timeline:
 
 
 def simulate(sampling: Sequence[float], learning: Sequence[float], staleness: int) -> Timeline:
-    """The time line of steps whose sampling and learning take so many seconds each, sampled in order and at most
-    `staleness` ahead.
+    """The timeline of steps with the given seconds of sampling and learning, sampled in order and at most `staleness`
+    ahead.
 
     Step s begins when the sampler is free and the update before step s - staleness is done; it trains when it is
-    sampled and the learner is free. Sending weights is not counted.
+    sampled and the learner is free. Sending weights takes no time here.
     """
-    sampled, learned = [0.0], [0.0]  # ends; entry s + 1 is of step s
+    sampled, learned = [0.0], [0.0]  # end times; entry s + 1 belongs to step s
     for s, (a, b) in enumerate(zip(sampling, learning, strict=True)):
         sampled.append(max(sampled[-1], learned[max(0, s - staleness)]) + a)
         learned.append(max(sampled[-1], learned[-1]) + b)

@@ -1,4 +1,4 @@
-"""What a person should see at once in the curve of RL: the reward is gone, or the policy has come apart."""
+"""Warnings about the curves of RL: the reward has collapsed, or the entropy has exploded."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-WINDOW = 5  # steps that a mean is taken over
-COLLAPSED = 0.2  # of the best mean reward so far
-WORTH = 0.05  # a best mean below it is no reward to lose
-EXPLODED = 3.0  # times the entropy of the first steps
+WINDOW = 5  # number of steps in a mean
+COLLAPSED = 0.2  # share of the best mean reward so far
+WORTH = 0.05  # if the best mean is below this, there is no reward to lose
+EXPLODED = 3.0  # factor on the entropy of the first steps
 NATS = 0.5  # and at least this much above it
 
 
 def alarms(rows: Sequence[Mapping[str, float]]) -> dict[str, str]:
-    """What sets in with the last of the steps `rows` (metrics by name): name -> a sentence; {} where nothing does."""
+    """The warnings that start with the last of the steps `rows` (metrics by name): name -> a sentence; {} if there are
+    none."""
     now, before = _true(rows), _true(rows[:-1])
     return {name: sentence for name, sentence in now.items() if name not in before}
 
@@ -37,6 +38,6 @@ def _true(rows: Sequence[Mapping[str, float]]) -> dict[str, str]:
 
 
 def _means(rows: Sequence[Mapping[str, float]], name: str) -> np.ndarray:
-    """[n - WINDOW + 1] means of the steps that have the metric."""
+    """Moving means [n - WINDOW + 1] over the steps that have the metric."""
     values = np.array([r[name] for r in rows if name in r and np.isfinite(r[name])], dtype=np.float64)
     return np.convolve(values, np.ones(WINDOW) / WINDOW, "valid") if len(values) >= WINDOW else np.zeros(0)

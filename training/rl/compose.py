@@ -1,5 +1,5 @@
-"""Pieces and numbers put together as reinforcement learning of one policy, or of several on one base: what the stage `rl`
-runs, and the checks of recipes."""
+"""Assembles pieces and numbers into RL of one policy, or of several on one base, for the stage `rl` and for the checks
+of recipes."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ KEYS = ("roles", "lora", "optimizer")  # of a policy among several
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """One round of RL, the learners of its roles, and the parts that have a state beside them."""
+    """One round of RL, the learners of its roles, and the other parts that have a state."""
 
     round: Round
-    roles: dict[str, Any]  # Learner, or Policy where there are several
+    roles: dict[str, Any]  # Learner, or Policy if there are several
     parts: dict[str, Any]
 
     @property
@@ -101,18 +101,20 @@ def compose(
 ) -> Training:
     """Names and defaults are those of the stage's knobs (tasks/stages/rl.py).
 
-    needs         what the pieces need beside the rollouts: the union of their `NEEDS`
+    needs         what the pieces need besides the rollouts: the union of their `NEEDS`
     world         the processes that learn together: the first plays, and the others follow it (training/learner/follow.py)
-    teachers      wanted where a piece NEEDS "teachers"
-    body          makes the language model that a critic starts from; wanted, with `critic_optim`, where `critic` is given
-    read          how a pass of the policy becomes log-probs; of a policy that writes no tokens another than `token_stats`
-    read_value    how a pass of the critic becomes values; where it is another than `value_stats`, `body` makes the critic itself
+    teachers      required if a piece NEEDS "teachers"
+    body          makes the language model from which a critic starts; required, with `critic_optim`, if `critic` is
+                  given
+    read          turns a pass of the policy into log-probs; a policy that writes no tokens needs another function than
+                  `token_stats`
+    read_value    turns a pass of the critic into values; if it is not `value_stats`, `body` makes the critic itself
 
-    policies      where several policies play: name -> its roles (of its name), its lora (`lora`), and what its optimizer has
-                  of its own; `policy` is then the base of all, which no adapters are in yet
-    exchange      steps after which they exchange their roles
+    policies      if several policies play: name -> its roles (default: its name), its adapters (`lora`), and its own
+                  optimizer settings; `policy` is then the common base, still without adapters
+    exchange      the number of steps after which they exchange their roles
 
-    Raises ValueError for a critic without them, and for policies that cannot be.
+    Raises ValueError for a critic without these two, and for invalid policies.
     """
     temperature = player.sampling.temperature
     compared: Callable[[], dict[str, float]] | None = Compared.of(policy, player.sampler)
@@ -159,7 +161,7 @@ def compose(
             passes=critic_passes,
             gamma=getattr(advantage, "keywords", {}).get(
                 "gamma", 1.0
-            ),  # it learns the returns that the advantage reads
+            ),  # it is trained on the returns that the advantage reads
             warmup=critic_warmup,
             tokens_per_microbatch=tokens_per_microbatch,
         )
@@ -226,7 +228,7 @@ def compose(
 
 
 def plays(policies: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """Role -> the policy that plays it. Raises ValueError where two want the same."""
+    """Role -> the policy that plays it. Raises ValueError if two policies claim the same role."""
     out: dict[str, str] = {}
     for name, given in policies.items():
         for role in given.get("roles") or [name]:
@@ -239,7 +241,7 @@ def plays(policies: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
 
 
 def _one_of(name: str, given: Mapping[str, Any], lora: Mapping[str, Any], optim: Optim) -> dict[str, Any]:
-    """lora and optimizer of one policy. Raises ValueError for other keys, and where it has no adapters."""
+    """lora and optimizer of one policy. Raises ValueError for unknown keys, and if it has no adapters."""
     own = given.get("optimizer") or {}
     known = sorted(f.name for f in fields(Optim) if f.name not in ("steps", "final", "betas"))
     for where, keys, valid in ((name, given, KEYS), (f"{name}.optimizer", own, known)):
@@ -255,7 +257,7 @@ def _one_of(name: str, given: Mapping[str, Any], lora: Mapping[str, Any], optim:
 
 
 def _fits_several(critic: Any, world: World, group_transforms: Sequence[Any], teachers: Any) -> None:
-    """Raises ValueError for what knows one policy alone."""
+    """Raises ValueError for a setting that supports only one policy."""
     for there, knob in (
         (critic is not None, "rl.critic.loss"),
         (world.size > 1, "rl.learners"),
@@ -267,7 +269,7 @@ def _fits_several(critic: Any, world: World, group_transforms: Sequence[Any], te
 
 
 def _compared_each(team: Policies, compared: Callable[[], dict[str, float]] | None) -> Any:
-    """The comparison of sampler and learner for each policy, the largest gap of all."""
+    """Compares sampler and learner for each policy, and returns the largest gap."""
 
     def each() -> dict[str, float]:
         assert compared is not None

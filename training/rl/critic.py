@@ -1,8 +1,7 @@
-"""The critic: a value for every token that the policy is about to write, learned beside it from the same rollouts.
+"""The critic: a value for every token that the policy is about to write, trained on the same rollouts as the policy.
 
-It has a model of its own, made of a causal language model and one linear map of its last hidden state. It knows no
-algorithm: which loss it learns with is a piece of training/rl/value_loss, what its values are used for is the
-advantage's business.
+It has its own model: a causal language model with one linear map of its last hidden state. It does not depend on the
+algorithm: its loss is a piece of training/rl/value_loss, and the advantage decides how its values are used.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from training.types import Batch, Group, Rewards, Rollout, Terms, TokenStats
 
 
 class ValueModel(nn.Module):
-    """A language model's body and a map from its hidden states to one number, which begins as the constant 0."""
+    """A language model's body and a map from its hidden states to one number, which is initially the constant 0."""
 
     def __init__(self, language_model: nn.Module) -> None:
         super().__init__()
@@ -41,12 +40,12 @@ class ValueModel(nn.Module):
         return self.body
 
     def get_output_embeddings(self) -> None:
-        """It has no head over a vocabulary, as transformers' models say it."""
+        """None: it has no head over a vocabulary (the method that transformers expects)."""
 
 
 def value_stats(model: ValueModel, batch: Batch, *, temperature: float = 1.0) -> TokenStats:
     """extras["value"] [T]: V of the text before each trainable target, 0 elsewhere. The temperature is that of a
-    policy, and not read."""
+    policy, and is not used."""
     targets = Targets.of(model, batch)
     value = targets.spread(model.value(targets.before.float()).squeeze(1), len(batch.ids))
     return TokenStats(logp=torch.zeros_like(value), extras={"value": value})
@@ -54,13 +53,13 @@ def value_stats(model: ValueModel, batch: Batch, *, temperature: float = 1.0) ->
 
 @dataclass(kw_only=True)
 class Critic:
-    """Values for rollouts (`estimate`), and a step of learning them (`learn`).
+    """Values for rollouts (`estimate`), and a training step (`learn`).
 
     loss     a piece of training/rl/value_loss: f(value [T], batch) -> Terms, of the columns "returns" and "value"
              (before the step)
-    lam      of the returns it learns: 1 is what really came
+    lam      lambda of the returns that are its targets: 1 uses the actual returns
     passes   updates with the rollouts of a step, towards the same returns
-    warmup   steps in which the critic learns and the policy waits
+    warmup   steps in which only the critic learns
     """
 
     learner: Learner

@@ -1,4 +1,4 @@
-"""Experience: the data path of one reinforcement-learning step, from problems to packed batches.
+"""Experience: the data path of one RL step, from problems to packed batches.
 
 curriculum -> problems -> play -> groups -> group_transforms -> observations -> filter (with refill) -> reward shaping ->
 values -> advantage -> rows -> minibatches
@@ -32,8 +32,8 @@ from training.types import Advantages, Batch, Group, Rewards
 
 @dataclass(kw_only=True)
 class Collected:
-    """What was played for a step, before it becomes batches: the groups that passed the filters, all as played,
-    reasons, help given, the step's randomness as far as it was drawn, and how long it took."""
+    """The rollouts of a step before they become batches: the groups that passed the filters, all groups as played,
+    reasons, help given, the state of the step's random generator, and the time taken."""
 
     step: int
     kept: list[Group]
@@ -51,26 +51,28 @@ class Experience:
 
     problems              to draw from; groups of `samples_per_prompt` rollouts of `prompts_per_step` of them make a
                           step
-    refill                how often a step may draw again when filters dropped groups (0: train on what is left), or
-                          "until_full": until the step is full, or as many problems were drawn for it as there are
+    refill                how often a step may draw again when filters dropped groups (0: train on the remaining
+                          groups), or "until_full": until the step is full, or as many problems were drawn for it as
+                          exist
     epochs, minibatches   passes over the step's rollouts, and optimizer steps per pass
-    advantage_only           a minibatch without advantage has no gradient and is no step: true of an objective without
-                             regularisers
-    skip_zero             leave rows without advantage out of the model's passes: exact where no piece but the policy
-                          loss looks at a row
+    advantage_only           a minibatch with zero advantages has no gradient and is skipped: true for an objective
+                             without regularisers
+    skip_zero             leave rows with zero advantage out of the model's passes: exact if only the policy loss reads
+                          a row
     max_unscorable        largest share of unscorable rollouts in a step before the run stops
-    judge                 gives the scores of groups one more part, an opinion of each answer beside the others
+    judge                 adds a part to the scores of groups: its comparison of each answer with the others
     group_transforms                change groups after they were played: other prompts, demonstrations, replays
-    critic                gives each token a value and learns from the step; while it warms up, the policy gets no batch
-    budget                step -> the tokens that a turn may have
-    compared              after a step was sampled: whether sampler and learner hold the same weights and give the same
-                          log-probs
-    observations          of groups (training/rl/observation): what pieces ask to know beside the rollouts
+    critic                gives each token a value and is trained on the step; during its warm-up the policy gets no
+                          batch
+    budget                step -> the most tokens of a turn
+    compared              called after a step was sampled: checks that sampler and learner hold the same weights and
+                          give the same log-probs
+    observations          of groups (training/rl/observation): what pieces need besides the rollouts
     needs                 of the pieces: "chance" is a column of uniform random numbers
-    policies              where there are several: their names. Each learns from what it said, with a baseline of its own:
-                          rewards, advantages and the state of their pieces are per policy, and a group is one role on one
-                          prompt
-    exchange              steps after which each plays the next one's roles; 0: never
+    policies              their names, if there are several. Each learns from its own text, with its own baseline:
+                          rewards, advantages and the state of their pieces are per policy, and a group is one role on
+                          one prompt
+    exchange              the number of steps after which each plays the next one's roles; 0: never
     """
 
     problems: Sequence[Problem]
@@ -99,11 +101,10 @@ class Experience:
     policies: Sequence[str] = ()
     exchange: int = 0
     pieces: dict[str, dict] = field(default_factory=dict)  # the state of each piece, by its name
-    groups: list[Group] = field(default_factory=list)  # of the last step, for a look
+    groups: list[Group] = field(default_factory=list)  # of the last step, for inspection
 
     def __post_init__(self) -> None:
-        """A name for each piece's state: its own, and for the same piece a second time in a list, its own with a
-        number."""
+        """A name for each piece's state: the piece's name, with a number if the same piece occurs again in a list."""
         self.names: list[tuple[Callable[..., Any], str]] = []
         for piece in (self.curriculum, *self.group_transforms, *self.filters, *self.rewards, self.advantage):
             name = getattr(piece, "piece", getattr(piece, "__name__", "piece"))
@@ -122,8 +123,8 @@ class Experience:
         self.player.sampler.version = state["version"]
 
     def __call__(self, step: int) -> tuple[Iterable[Batch], Mapping[str, float]]:
-        """Play, score and pack one step. Raises ValueError where too many rollouts have no score, or an advantage is
-        not finite."""
+        """Play, score and pack one step. Raises ValueError if too many rollouts have no score, or an advantage is not
+        finite."""
         collected = self.collect(step)
         check_versions(collected.kept, self.player.sampler.version)
         seen = self.compared() if self.compared else {}
@@ -152,7 +153,7 @@ class Experience:
         )
 
     def finish(self, collected: Collected) -> tuple[Iterable[Batch], Mapping[str, float]]:
-        """What was collected, scored and packed. Raises as the call does."""
+        """Score and pack what was collected. Raises as `__call__` does."""
         step, kept, played, dropped, guided, rng, seconds = (getattr(collected, f.name) for f in fields(collected))
         self.groups = played
         metrics = _metrics(played) | {
@@ -171,7 +172,7 @@ class Experience:
             )
         if not kept:
             return [], metrics
-        self._own(self.curriculum)["latest"] = {}  # what each family taught, for curricula that ask
+        self._own(self.curriculum)["latest"] = {}  # the advantages per family, for curricula that need them
         if self.policies:
             return self._each(step, kept, metrics)
         shaped: Rewards = [g.rewards for g in kept]
@@ -187,8 +188,8 @@ class Experience:
     def _each(
         self, step: int, groups: list[Group], metrics: dict[str, float]
     ) -> tuple[Iterable[Batch], dict[str, float]]:
-        """The batches of each policy, from what it said in each of its roles. What one learns from does not depend on
-        which others there are."""
+        """The batches of each policy, from its text in each of its roles. The data of one policy do not depend on the
+        other policies."""
         batches: list[Batch] = []
         for policy in self.policies:
             rng = np.random.default_rng(seed_for(self.seed, "rl", "step", policy, step))
@@ -202,8 +203,8 @@ class Experience:
         return batches, metrics
 
     def _credit(self, groups: list[Group], shaped: Rewards, rng: np.random.Generator, policy: str = "") -> Advantages:
-        """Shaped rewards to advantage; NaN for an unscorable rollout, which is no evidence: it leaves the step,
-        denominators included."""
+        """Turns shaped rewards into advantages. An unscorable rollout is not evidence: it gets NaN and is removed from
+        the step, denominators included."""
         advantages = self.advantage(groups, shaped, self._own(self.advantage, policy), rng)
         for group, group_advantages in zip(groups, advantages, strict=True):
             if not all(
@@ -270,7 +271,7 @@ class Experience:
             for group_transform in self.group_transforms:
                 groups = group_transform(groups, services, self._own(group_transform), rng)
             off_policy += sum(r.off_policy for g in groups for r in g.rollouts)
-            if self.judge and self.group_transforms:  # what they changed or added stands beside others now
+            if self.judge and self.group_transforms:  # the rollouts that they changed or added are in other groups now
                 groups = self.judge(groups)
             for observe in self.observations:
                 groups = observe(player, groups, chosen, (self.seed, "rl", step, attempt))
@@ -292,11 +293,11 @@ class Experience:
         )
 
     def _again(self, attempt: int, drawn: int) -> bool:
-        """Whether a step that is not full may draw for the time `attempt` (from 0), after `drawn` problems."""
+        """Whether a step that is not full may draw again (`attempt` counts from 0), after `drawn` problems."""
         return drawn < len(self.problems) if self.refill == "until_full" else attempt <= self.refill
 
     def _batches(self, groups: list[Group], advantages: Advantages, rng: np.random.Generator) -> Iterator[Batch]:
-        """The minibatches of every epoch; of a minibatch that has no gradient, none."""
+        """The minibatches of every epoch, without those that have no gradient."""
         rows = rollout_rows(groups, advantages)
         if "chance" in self.needs:
             rows = [replace(r, columns={**r.columns, "chance": rng.random(len(r.ids))}) for r in rows]
@@ -310,7 +311,8 @@ class Experience:
 
 
 def spoken(groups: Sequence[Group], policy: str) -> list[Group]:
-    """What a policy said, a group for each of its roles on each prompt: the groups of one role, then those of the next."""
+    """The text of one policy, as a group for each of its roles on each prompt: first all groups of one role, then those
+    of the next."""
     segments = [s for g in groups for r in g.rollouts for s in r.segments if s.policy == policy and s.role == "model"]
     out = []
     for speaker in sorted({s.speaker for s in segments}):
@@ -322,20 +324,20 @@ def spoken(groups: Sequence[Group], policy: str) -> list[Group]:
 
 
 def exchanged(plays: Mapping[str, str], policies: Sequence[str], times: int) -> dict[str, str]:
-    """Role -> policy after each has taken over the next one's roles so many times."""
+    """Role -> policy after `times` exchanges, in each of which every policy takes over the next one's roles."""
     other = {name: policies[(i + times) % len(policies)] for i, name in enumerate(policies)}
     return {role: other[name] for role, name in plays.items()}
 
 
 def _mean(values: np.ndarray) -> float:
-    """Of those that are known."""
+    """The mean of the values that are known."""
     known = values[~np.isnan(values)]
     return float(known.mean()) if len(known) else math.nan
 
 
 def _judged(groups: Sequence[Group]) -> dict[str, float]:
-    """By how much the judge prefers right answers to wrong ones: what falls where the policy learns to please it
-    instead."""
+    """By how much the judge prefers right answers to wrong ones; this falls if the policy learns to exploit the
+    judge."""
     known = [
         (r.score.value > 0, r.score.parts["judge"]) for g in groups for r in g.rollouts if isinstance(r.score, Scored)
     ]
@@ -344,8 +346,8 @@ def _judged(groups: Sequence[Group]) -> dict[str, float]:
 
 
 def _metrics(groups: Sequence[Group]) -> dict[str, float]:
-    """Of all rollouts played: mean reward, mean best of a group, shares of groups in which none or all are right,
-    lengths, tool calls."""
+    """Metrics of all rollouts played: mean reward, mean best of a group, shares of groups in which none or all are
+    right, lengths, tool calls."""
     rollouts = [r for g in groups for r in g.rollouts]
     rewards = np.concatenate([g.rewards for g in groups])
     scored = [x for x in (g.rewards[~np.isnan(g.rewards)] for g in groups) if len(x)]

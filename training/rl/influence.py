@@ -1,4 +1,4 @@
-"""How much one span of a text moves what a model thinks of another: Jacobians with respect to embeddings."""
+"""The influence of one span of a text on the log-probs of another: Jacobians with respect to embeddings."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ Span = tuple[int, int]  # tokens from, to
 
 
 def jacobian(model: nn.Module, ids: np.ndarray, of: Span, to: Span) -> Tensor:
-    """d (mean log p of the tokens of `of`) / d (embeddings of the tokens of `to`), flat [(to[1] - to[0]) d]; ids [n],
-    `of` behind `to`."""
+    """d (mean log p of the tokens of `of`) / d (embeddings of the tokens of `to`), flat [(to[1] - to[0]) d]; ids [n];
+    `of` comes after `to`."""
     inside = np.arange(len(ids))
     device = str(next(model.parameters()).device)
     batch = pack([Row(ids=ids, trainable=(inside >= of[0]) & (inside < of[1]))], device=device)
@@ -43,13 +43,13 @@ def hardened(j: Tensor, nuisances: Sequence[Tensor]) -> Tensor:
     directions, sizes, _ = torch.linalg.svd(torch.stack(list(nuisances)).T.double(), full_matrices=False)
     basis = directions[:, sizes > 1e-9 * sizes.max().clamp_min(1e-30)]
     j = j.double()
-    for _ in range(2):  # the second time takes what rounding left
+    for _ in range(2):  # the second pass removes what rounding left
         j = j - basis @ (basis.T @ j)
     return j.float()
 
 
 def influence(model: nn.Module, ids: np.ndarray, of: Span, to: Span, nuisances: int, rng: np.random.Generator) -> float:
-    """Norm of the hardened Jacobian; the nuisances are copies in which the tokens of `to` stand in another order."""
+    """Norm of the hardened Jacobian; the nuisances are copies in which the tokens of `to` are shuffled."""
     if of[1] <= of[0] or to[1] <= to[0]:
         return 0.0
     others = []

@@ -1,4 +1,4 @@
-"""Objectives: what pieces say of a batch, put together as the terms that the learner sums and divides.
+"""Objectives: combine the values of pieces on a batch into the terms that the learner sums and divides.
 
 `PolicyObjective` composes ratio, corrections, policy loss and regularisers. Objectives over pairs of rows are in
 training/preference/objective.py (preference losses) and training/preference/reward_model.py.
@@ -30,10 +30,10 @@ from training.types import Batch, Terms, TokenStats
 class PolicyObjective:
     """Policy-gradient objective over packed rollouts with columns advantages and sampling_logp.
 
-    prepare(batch) runs the passes that `needs` names (reference, old), asks teachers behind an endpoint, then each
-    piece's own `prepare`, then the corrections, on the whole batch; last what pieces observe of the batch
-    (training/rl/observation). temperature is that of sampling, for the passes; the learner is told the same. world: the
-    processes that prepare the batch together. read: how a pass of the policy becomes statistics, as the learner reads it.
+    prepare(batch) runs the passes that `needs` names (reference, old), queries teachers behind an endpoint, then calls
+    each piece's own `prepare`, then the corrections, on the whole batch; last the observations of the batch
+    (training/rl/observation). temperature is that of sampling, for the passes; the learner must get the same. world:
+    the processes that prepare the batch together. read: turns a pass of the policy into statistics, as in the learner.
     """
 
     ratio: RatioPiece
@@ -55,13 +55,13 @@ class PolicyObjective:
 
     @property
     def advantage_only(self) -> bool:
-        """Whether nothing but the policy loss is trained on: a batch without advantage then has no gradient."""
+        """Whether the policy loss is the only loss: a batch with zero advantages then has no gradient."""
         return not self.regularisers and getattr(self.policy_loss, "advantage_only", True)
 
     @property
     def scope(self) -> str:
-        """ "token" where each piece says that a token's gradient depends on its own statistics alone (SCOPE in its
-        file), else "batch"."""
+        """ "token" if each piece says that a token's gradient depends on its own statistics alone (SCOPE in its file),
+        else "batch"."""
         functions = [getattr(p, "func", p) for p in (self.ratio, self.policy_loss, *self.regularisers)]
         return (
             "token"
@@ -71,8 +71,8 @@ class PolicyObjective:
 
     @property
     def row_local(self) -> bool:
-        """Whether a row without advantage adds exactly nothing: no regulariser, and no piece that looks at the batch as a
-        whole."""
+        """Whether a row with zero advantage contributes exactly nothing: there is no regulariser, and no piece that
+        reads the batch as a whole."""
         whole = any(getattr(p, "prepare", None) for p in self._pieces) or observations(self._pieces, "batch")
         return self.advantage_only and not whole
 
@@ -95,8 +95,8 @@ class PolicyObjective:
             observe(batch, lambda other: self._logp(self.policy, other))
 
     def _logp(self, model: nn.Module | None, batch: Batch) -> Tensor:
-        """[T] log-probs by a model that a piece needs."""
-        assert model is not None  # `compose` gives each that is in NEEDS
+        """The log-probs [T] by a model that a piece needs."""
+        assert model is not None  # `compose` provides each model in NEEDS
         return score_together(
             model,
             batch,
@@ -119,10 +119,10 @@ class PolicyObjective:
 
 
 def _mismatch(stats: TokenStats, batch: Batch) -> dict[str, tuple[Tensor, Tensor]]:
-    """Learner against sampler, before any clipping (training/rollout/mismatch.py), and the entropy."""
+    """Metrics of learner against sampler, before any clipping (training/rollout/mismatch.py), and the entropy."""
     on = batch.trainable
-    if "off_policy" in batch.columns:  # what another wrote was not sampled
+    if "off_policy" in batch.columns:  # off-policy text was not sampled
         on = on & (batch.per_token(batch.columns["off_policy"]) == 0)
-    assert stats.entropy is not None  # `token_stats` gives it always
+    assert stats.entropy is not None  # `token_stats` always gives it
     entropy = torch.where(on, stats.entropy.detach(), 0.0)
     return {**mismatch(stats.logp, batch.columns["sampling_logp"], on), "entropy": (entropy.sum(), on.sum())}

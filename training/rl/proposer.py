@@ -1,10 +1,9 @@
-"""A proposer that learns: its proposals are certified by programs, attempted by a solver, and scored by the solver's
-success.
+"""A trained proposer: programs certify its proposals, a solver attempts them, and the solver's success is their score.
 
-`Proposing` stands where `Experience` expects a `Player`, so that rewards (the bell over the success), advantages and
-losses are the same pieces as everywhere. What is certified goes into a `Pool`, from which the solver's own `Experience`
-draws: two sources of one list of rounds. The proposer never says an answer, and nothing is attempted that no program
-has proved.
+`Proposing` takes the place of `Experience`'s `Player`, so that rewards (the bell over the success), advantages and
+losses are the same pieces as elsewhere. Certified problems go into a `Pool`, from which the solver's own `Experience`
+draws: two sources in one list of rounds. The proposer never states an answer, and only problems that a program has
+proved are attempted.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ from training.types import Group, Rollout
 
 @dataclass
 class Pool:
-    """Certified problems, each once, in the order in which they came; `problems` is one list for as long as the pool
-    lives. A part of the checkpoint."""
+    """Certified problems, each once, in the order of arrival; `problems` is the same list object for the pool's whole
+    life. A part of the checkpoint."""
 
     problems: list[Problem] = field(default_factory=list)
 
     def add(self, problem: Problem) -> bool:
-        """Whether it is new."""
+        """Add a problem; returns whether it is new."""
         known = any(problem.id == p.id for p in self.problems)
         if not known:
             self.problems.append(problem)
@@ -66,8 +65,8 @@ class Proposing:
         return self.player.renderer
 
     def play(self, problems: Sequence[Problem], samples: int, *seed: Any) -> list[Group]:
-        """Groups of proposals, scored: the solver's mean success in [0, 1]; 0 with the reason as a part of the score
-        where a proposal is no problem (or known already, "duplicate"); Unscorable where none of the attempts could be
+        """Groups of proposals, scored: the solver's mean success in [0, 1]; 0 with the reason as a part of the score if
+        a proposal is not a valid problem (or known already, "duplicate"); Unscorable if none of the attempts could be
         scored."""
         groups = self.player.play(problems, samples, *seed)
         fresh: dict[str, Problem] = {}

@@ -1,5 +1,5 @@
-"""The services at which group_transforms sit: they may have a problem played again, or put words into the policy's mouth and see
-what it gives them."""
+"""The services for group transforms: play a problem again, or turn given text into a rollout with the policy's
+log-probs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class RolloutServices:
     """One step's services.
 
     seed     the parts that, with a counter, are hashed into the seeds of what is played
-    tokens   how many were sampled
+    tokens   how many tokens were sampled
     """
 
     player: Player
@@ -43,7 +43,7 @@ class RolloutServices:
         return Group(id=group, rollouts=tuple(replace(r, group=group) for r in played.rollouts))
 
     def say(self, problem: Problem, turns: Sequence[str], group: str) -> Rollout:
-        """What the environment makes of these turns of the model, as an off_policy rollout with the policy's own
+        """Plays these given turns of the model in the environment; returns an off_policy rollout with the policy's own
         log-probs of them."""
         return self.tell(problem, [self.player.renderer.turn(t) for t in turns], group)
 
@@ -52,8 +52,8 @@ class RolloutServices:
         return self.tell(problem, [s.ids for s in rollout.segments if s.role == "model"], group)
 
     def until(self, rollout: Rollout, marker: str) -> tuple[str, int]:
-        """The text of the first turn before a marker, and how many of its tokens that is; ("", 0) where the marker is
-        not in it."""
+        """The text of the first turn before a marker, and how many of its tokens that is; ("", 0) if the marker is not
+        in it."""
         first = next(s for s in rollout.segments if s.role == "model")
         decode = self.player.renderer.decode
         for n in range(len(first.ids) if marker in decode(first.ids) else 0):
@@ -62,8 +62,9 @@ class RolloutServices:
         return "", 0
 
     def influence(self, rollout: Rollout, marker: str, nuisances: int, rng: np.random.Generator) -> dict[str, float]:
-        """zx, xy, zy: how much prompt moves rationale, rationale answer, prompt answer (training/rl/influence.py),
-        the answer being what the first turn says from the marker on. Empty where the first turn has no marker."""
+        """zx, xy, zy: the influence of the prompt on the rationale, of the rationale on the answer, and of the prompt
+        on the answer (training/rl/influence.py); the answer is the first turn from the marker on. Empty if the first
+        turn has no marker."""
         before, first = (np.asarray(s.ids) for s in rollout.segments[:2])
         if marker not in self.player.renderer.decode(first):
             return {}
@@ -108,11 +109,11 @@ class RolloutServices:
         return self._believed(told)
 
     def _believed(self, rollout: Rollout) -> Rollout:
-        """The rollout with the log-probs and entropies that the policy gives to its turns now."""
+        """The rollout with the current policy's log-probs and entropies of its turns."""
         batch = pack([rollout_row(rollout, 0.0, 0)], device=str(next(self.player.sampler.model.parameters()).device))
         stats = score(self.player.sampler.model, batch, temperature=self.temperature)
         cuts = np.cumsum([len(s.ids) for s in rollout.segments])[:-1]
-        assert stats.entropy is not None  # `token_stats` gives it always
+        assert stats.entropy is not None  # `token_stats` always gives it
         logp, entropy = (np.split(x.cpu().numpy(), cuts) for x in (stats.logp, stats.entropy))
         segments = tuple(
             replace(s, logp=a, entropy=b) if s.role == "model" else s

@@ -1,13 +1,14 @@
-"""Teachers of a policy: how far its distributions are from theirs, whatever a teacher can tell.
+"""Teachers of a policy: the divergence of its distributions from theirs, by whatever a teacher can provide.
 
     a model of the policy's tokenizer     whole distributions, through the fused head (training/lm_head/divergence.py)
     an endpoint of the policy's           its k likeliest ids of each token and what is left as one more outcome: the
     tokenizer                             divergence of the two distributions over k + 1 outcomes, never more than the whole one
-    a model of another tokenizer          spans of text that end where a token of either ends, and how likely each model
-                                          finds a span's text after what stands before it: the divergence of (p, 1 - p) and
-                                          (q, 1 - q). Minixhofer, Vulic and Ponti 2025, "Universal Cross-Tokenizer
-                                          Distillation via Approximate Likelihood Matching" (arXiv 2503.20083), equation 4,
-                                          without its temperature and its correction for tokens that straddle a span's end
+    a model of another tokenizer          spans of text that end where a token of either ends, and the probability of a
+                                          span's text after the text before it under each model: the divergence of (p, 1
+                                          - p) and (q, 1 - q). Minixhofer, Vulic and Ponti 2025, "Universal
+                                          Cross-Tokenizer Distillation via Approximate Likelihood Matching" (arXiv
+                                          2503.20083), equation 4, without its temperature and its correction for tokens
+                                          that straddle a span's end
 
 Several teachers are added up, each by its weight for the family of the problem.
 """
@@ -35,17 +36,17 @@ from training.rl.observation import with_extra
 from training.rollout.play import Player
 from training.types import Batch, Group, Rollout, Segment, TokenStats
 
-ALMOST_SURE = -1e-6  # a log-prob is at most this where 1 - p is asked for
+ALMOST_SURE = -1e-6  # the largest log-prob when 1 - p is needed
 TopK = Callable[[Sequence[np.ndarray]], list[tuple[np.ndarray, np.ndarray]]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Teacher:
-    """One teacher: a `model`, with a `renderer` where its tokenizer is not the policy's, or else `top_k`.
+    """One teacher: a `model`, with a `renderer` if its tokenizer is not the policy's, or else `top_k`.
 
-    top_k     rows of ids [n] -> per row the likeliest ids [n, k] at each token and their log-probs [n, k]; what stands
-              at the first token, which has no history, is not read
-    weights   family of a problem -> the teacher's weight; "" of all others (1 where nothing is said)
+    top_k     rows of ids [n] -> per row the likeliest ids [n, k] at each token and their log-probs [n, k]; the entry of
+              the first token, which has no history, is not used
+    weights   family of a problem -> the teacher's weight; "" for all others (default 1)
     """
 
     model: nn.Module | None = None
@@ -63,7 +64,7 @@ class Teacher:
 
 @dataclass(frozen=True, kw_only=True)
 class Teachers:
-    """What the pieces of a run ask of its teachers; `temperature` divides the logits of all models.
+    """The teachers of a run, for its pieces; `temperature` divides the logits of all models.
 
     Columns that are added: teacher_weight_K [T] where weights differ, teacher_ids_K and teacher_logp_K [T, k] of an
     endpoint, teacher_span_K (1, 2, ... within a row; 0: of no span) and teacher_span_logp_K (of the whole span, on each
@@ -76,7 +77,7 @@ class Teachers:
     def observe(
         self, player: Player, groups: Sequence[Group], problems: Sequence[Problem], seed: tuple[Any, ...]
     ) -> list[Group]:
-        """Weights and spans, as extras of what the model wrote; one pass of each teacher with another tokenizer."""
+        """Adds weights and spans as extras of the model's tokens; one pass of each teacher with another tokenizer."""
         groups = list(groups)
         for k, teacher in enumerate(self.each):
             if teacher.weights:
@@ -87,7 +88,7 @@ class Teachers:
         return groups
 
     def prepare(self, batch: Batch) -> None:
-        """Asks teachers behind an endpoint."""
+        """Queries teachers behind an endpoint."""
         starts = np.cumsum([0, *batch.lengths])
         ids = batch.ids.cpu().numpy()
         rows = [ids[a:b] for a, b in zip(starts, starts[1:], strict=False)]
@@ -100,12 +101,12 @@ class Teachers:
                     )
 
     def told(self, stats: TokenStats, batch: Batch) -> TokenStats:
-        """Statistics that can tell the divergence from the teachers."""
+        """Statistics that can compute the divergence from the teachers."""
         return replace(stats, divergence=partial(self.divergence, stats, batch))
 
     def divergence(self, stats: TokenStats, batch: Batch, kind: Kind, mix: float) -> Tensor:
         """[T] with gradient: that of whole distributions at each trainable token, that of a span at its last one."""
-        assert stats.head is not None  # `token_stats` gives it always
+        assert stats.head is not None  # `token_stats` always gives it
         at = batch.trainable.nonzero().squeeze(1)
         hidden, head = stats.head()
         n, out = len(batch.ids), torch.zeros(len(batch.ids), device=batch.ids.device)
@@ -184,14 +185,14 @@ Span = tuple[tuple[int, int], tuple[int, int]]
 
 
 def aligned(one: tuple[str, Sequence[int]], other: tuple[str, Sequence[int]]) -> list[Span]:
-    """Spans (first token, behind the last) of two tokenizations that hold the same text, as short as can be; none where
-    the texts differ. Tokens behind the last end that both have are of none."""
+    """Spans (first token, one after the last) of two tokenizations with the same text, as short as possible; none if
+    the texts differ. Tokens after the last common end belong to no span."""
     if one[0] != other[0]:
         return []
     common = sorted((set(one[1]) & set(other[1])) - {-1})
     out, i, u = [], 0, 0
     for end in common:
-        # the last token that ends there: one without text of its own belongs to what it follows
+        # the last token that ends there: a token without text belongs to the one before it
         j, v = (len(after) - list(after)[::-1].index(end) for after in (one[1], other[1]))
         out.append(((i, j), (u, v)))
         i, u = j, v
@@ -199,7 +200,7 @@ def aligned(one: tuple[str, Sequence[int]], other: tuple[str, Sequence[int]]) ->
 
 
 def _conversation(own: Renderer, theirs: Renderer, rollout: Rollout) -> tuple[np.ndarray, np.ndarray]:
-    """A rollout as another renderer writes it: ids [n], and which of them the model wrote. Raises ValueError for a
+    """A rollout as rendered by another renderer: ids [n], and which of them the model wrote. Raises ValueError for a
     history that was rewritten."""
     if len(rollout.forks) > 1:
         raise ValueError(
@@ -239,13 +240,13 @@ def _with_spans(rollout: Rollout, k: int, span: np.ndarray, logp: np.ndarray) ->
 
 
 def log_rest(logp: Tensor) -> Tensor:
-    """log(1 - exp(logp)) of log-probs, which are taken to be at most ALMOST_SURE."""
+    """log(1 - exp(logp)) of log-probs, which are clamped to at most ALMOST_SURE."""
     logp = logp.clamp(max=ALMOST_SURE)
     return torch.where(logp > -math.log(2), torch.log(-torch.expm1(logp)), torch.log1p(-torch.exp(logp)))
 
 
 def _with_rest(logp: Tensor) -> Tensor:
-    """[N, k] log-probs of outcomes -> [N, k + 1], the last of all others together."""
+    """Log-probs [N, k] of outcomes -> [N, k + 1], the last that of all other outcomes together."""
     return torch.cat([logp, log_rest(logp.logsumexp(-1))[:, None]], -1)
 
 

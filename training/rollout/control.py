@@ -1,8 +1,9 @@
-"""Play worlds of numbers: all episodes of a call step by step in one batch, into scored `Group`s.
+"""Plays worlds of numbers: all episodes of a call step by step in one batch, into scored `Group`s.
 
-It takes the place that `Player` has for text. A problem is a seed of the world, so the rollouts of a group begin in the same
-state. A step is a segment of one token, the action, with extras "observation" [1, d] (and "action" [1, k] where actions
-are numbers; "factors" where the world names some) and the world's reward as its step reward, so that whatever reads turns reads steps.
+It corresponds to `Player` for text. A problem is a seed of the world, so the rollouts of a group begin in the same
+state. A step is a segment of one token, the action, with extras "observation" [1, d] (and "action" [1, k] if actions
+are numbers; "factors" if the world has some) and the world's reward as its step reward, so that code that reads turns
+reads steps.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from training.env.control import World
 from training.model.control import ControlPolicy
 from training.types import Group, Rollout, Segment
 
-GIVES = ("return", "steps", "unpaid", "cut")  # parts of every score, beside those of the world
+GIVES = ("return", "steps", "unpaid", "cut")  # parts of every score, in addition to those of the world
 
 
 def seeds(n: int, *, seed: int, family: str) -> list[Problem]:
@@ -48,7 +49,8 @@ class ActionSampler:
 
 @dataclass
 class _Episode:
-    """One under way: its place, its own random stream, the world's state, what is seen now, what was done."""
+    """A running episode: its place, its own random stream, the world's state, the current observation, the actions so
+    far."""
 
     group: int
     rng: np.random.Generator
@@ -62,7 +64,8 @@ class _Episode:
 
 @dataclass(frozen=True, kw_only=True)
 class ControlPlayer:
-    """max_steps: of an episode; one that is cut there has the part `cut` 1 and no value for what would have come."""
+    """max_steps: the most steps of an episode; one that is cut there has the part `cut` 1 and no value for the steps
+    that would have followed."""
 
     sampler: ActionSampler
     world: World
@@ -70,7 +73,8 @@ class ControlPlayer:
     max_steps: int = 1000
 
     def play(self, problems: Sequence[Problem], samples: int, *seed: Any) -> list[Group]:
-        """`samples` episodes of each problem. Each draws from a stream of its own: who else is played does not matter."""
+        """`samples` episodes of each problem. Each draws from its own random stream, so the other episodes do not
+        matter."""
         episodes: list[_Episode] = []
         try:
             for g, problem in enumerate(problems):
@@ -93,7 +97,7 @@ class ControlPlayer:
         return [Group(id=name, rollouts=tuple(r)) for name, r in zip(names, done, strict=True)]
 
     def _extras(self, seen: np.ndarray, action: np.ndarray | None, did: Any = None) -> dict[str, np.ndarray]:
-        """did: the action as the world takes it, where there was one."""
+        """did: the action in the world's form, if there was one."""
         extras = {"observation": seen[None]}
         if action is not None:
             extras["action"] = action[None]
@@ -103,7 +107,7 @@ class ControlPlayer:
         return extras
 
     def _beginning(self) -> Segment:
-        """The first entry of a row, which no action stands at."""
+        """The first entry of a row, which has no action."""
         shape = self.world.shape
         action = np.zeros(shape.actions) if shape.continuous else None
         return Segment(
@@ -112,7 +116,7 @@ class ControlPlayer:
 
     @torch.no_grad()
     def _act(self, alive: list[_Episode]) -> None:
-        """One step of all that go on."""
+        """One step of all running episodes."""
         model, temperature = self.sampler.model, self.sampling.temperature
         device = next(model.parameters()).device
         seen = torch.from_numpy(np.stack([e.seen for e in alive])).to(device, torch.float32)
@@ -154,8 +158,8 @@ class ControlPlayer:
 
 
 def _rollout(e: _Episode, problem: Problem, group: str) -> Rollout:
-    """Its score is the return. The part `unpaid` is what no step was paid for, which is nothing: advantages that add the
-    rewards of steps to the score take it in the place of the score."""
+    """Its score is the return. The part `unpaid` is the reward that belongs to no step, which is 0: advantages that add
+    the rewards of steps to the score use it instead of the score."""
     n = len(e.segments) - 1
     score = Scored(
         value=e.total,

@@ -1,8 +1,8 @@
-"""One conversation of an episode as it grows: the rows of ids, what was said, and how it ended.
+"""One conversation of an episode as it grows: the rows of ids, the messages, and how it ended.
 
-A conversation whose history an environment rewrites goes on as a row of its own (`Segment.context_reset`). Where it
-goes on from an earlier turn of the model, the row begins with the ids that turn was sampled with: what was sampled is
-never rendered again.
+If an environment rewrites the history, the conversation continues as a separate row (`Segment.context_reset`). If it
+continues from an earlier turn of the model, the row begins with the ids with which that turn was sampled: sampled
+tokens are never rendered again.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from training.types import Rollout, Segment
 class Conversation:
     """
     seed     of the rollout
-    opened   ids that the first turn begins with: given, not sampled
-    room     tokens that a conversation may have before a turn: its limit without the most that a turn may take
+    opened   ids with which the first turn begins: given, not sampled
+    room     tokens that a conversation may have before a turn: its limit minus the limit of a turn
     state    the environment's
-    offered  the tools that the first messages are shown with
-    score    None while it goes on
+    offered  the tools that are rendered with the first messages
+    score    None while it is running
     seconds  wall seconds of each message
-    forks    for each row after the first the message that it begins with, and the turn that it goes on from
-    cut      whether the last turn was cut after it was sampled: the sampler holds more than the row
-    plays    role of the environment -> the policy that plays it, where there are several
+    forks    for each row after the first the message with which it begins, and the turn that it continues
+    cut      whether the last turn was cut after it was sampled, so that the sampler holds more than the row
+    plays    role of the environment -> the policy that plays it, if there are several
     """
 
     problem: Problem
@@ -70,7 +70,7 @@ class Conversation:
 
     @property
     def fork_seed(self) -> int:
-        """Of the row that begins now."""
+        """The seed of the row that begins now."""
         return seed_for(self.seed, "fork", len(self.segments))
 
     def start(self, tools: Any) -> None:
@@ -81,21 +81,21 @@ class Conversation:
         self.score = self.state.pop("over", None)
 
     def prompted(self, ids: np.ndarray) -> bool:
-        """ids: the rendered prompt. Returns whether the conversation goes on or was over before: where it does not, the
-        prompt leaves no room for a turn."""
+        """ids: the rendered prompt. Returns False if the prompt leaves no room for a turn; True otherwise, also if the
+        conversation was over before."""
         ids = np.concatenate([ids, self.opened])
         self.segments, self.used = [Segment(ids=ids, role="env")], len(ids)
         return self.score is not None or self._fits()
 
     def _fits(self) -> bool:
-        """Whether there is room for another turn; where not, the conversation ends here."""
+        """Whether there is room for another turn; if not, the conversation ends here."""
         if self.used > self.room:
             self.score = Scored(value=0.0, parts={"truncated": 1.0})
         return self.used <= self.room
 
     def turn(self, segment: Segment, seconds: float) -> str | None:
-        """The model's turn as it was sampled. Returns the text that the environment acts on, or None where the
-        conversation is over."""
+        """The model's turn as it was sampled. Returns the text for the environment, or None if the conversation is
+        over."""
         given = self.opened if len(self.segments) == 1 else segment.ids[:0]
         segment, text, self.cut = _shortened(
             segment, given, self.state.pop("most", None), self.state.pop("stops", ()), self.renderer
@@ -120,8 +120,8 @@ class Conversation:
     def answered(
         self, replies: Sequence[Message], over: bool, score: Score | None, seconds: float
     ) -> tuple[np.ndarray, bool] | None:
-        """What the environment said. Returns None where the conversation is over, else the ids that its next turn is
-        sampled after, and whether they are a whole row, which the sampler does not hold."""
+        """Adds the environment's messages. Returns None if the conversation is over, else the ids after which its next
+        turn is sampled, and whether they are a whole row, which the sampler does not hold."""
         self.score = score
         wrote = self.segments[-1]
         self.segments[-1] = replace(wrote, reward=self.state.pop("step_reward", None))
@@ -143,22 +143,22 @@ class Conversation:
         self.segments.append(Segment(ids=ids, role="env", context_reset=fork))
         if fork:
             self.forks.append((shown_from, follows))
-        elif self.cut or self.policy != wrote.policy:  # the sampler holds what another policy read
+        elif self.cut or self.policy != wrote.policy:  # the sampler holds keys and values of another policy
             return _row_until(self.segments, len(self.segments) - 1), True
         return ids, fork
 
     def _next(self, replies: Sequence[Message], follows: int | None) -> tuple[np.ndarray, bool]:
-        """Ids of the replies, after those of the row up to the turn `follows` where that is not the last one."""
+        """Ids of the replies; if the turn `follows` is not the last one, after the ids of the row up to that turn."""
         ids = self.renderer.observation(replies)
         wrote = [k for k, s in enumerate(self.segments) if s.role == "model"]
         end = wrote[-1 if follows is None else follows]
         if self.segments[end].ids[-1] != self.renderer.end_id:
-            ids = np.append(self.renderer.end_id, ids)  # what ends a turn was not written
+            ids = np.append(self.renderer.end_id, ids)  # the token that ends the turn was not written
         fork = end != wrote[-1]
         return (np.concatenate([_row_until(self.segments, end), ids]) if fork else ids), fork
 
     def rollout(self, timed: bool) -> Rollout:
-        """The finished conversation. timed: whether `info` tells the seconds."""
+        """The finished conversation. timed: whether `info` has the seconds."""
         assert self.score is not None, "the conversation is not over"
         return Rollout(
             problem=self.problem,
@@ -179,9 +179,9 @@ class Conversation:
 def _shortened(
     segment: Segment, opened: np.ndarray, most: int | None, stops: Sequence[str], renderer: Renderer
 ) -> tuple[Segment, str, bool]:
-    """The turn up to `most` tokens and to the token that completes one of `stops`, its text without that one, and
-    whether anything was cut. opened: ids that the turn begins with. A turn cut so is one that a sampler with these
-    limits would have drawn from the same random numbers."""
+    """The turn up to `most` tokens and to the token that completes one of `stops`, its text without that stop string,
+    and whether anything was cut. opened: ids with which the turn begins. A turn cut in this way is what a sampler with
+    these limits would have drawn from the same random numbers."""
 
     def text(k: int) -> str:
         return renderer.decode(np.concatenate([opened, segment.ids[:k]]))
@@ -203,14 +203,13 @@ def _shortened(
 
 
 def _row_until(segments: Sequence[Segment], end: int) -> np.ndarray:
-    """Ids of the row that segment `end` lies in, from its start to that segment's last token."""
+    """Ids of the row of segment `end`, from its start to that segment's last token."""
     begin = max((k for k in range(end + 1) if segments[k].context_reset), default=0)
     return np.concatenate([s.ids for s in segments[begin : end + 1]])
 
 
 def judged(segments: list[Segment], rewards: Sequence[float] | None) -> list[Segment]:
-    """The segments with the rewards of turns that an environment can give only at the end, one for each turn of the
-    model."""
+    """The segments with rewards of turns that an environment gave only at the end, one for each turn of the model."""
     if rewards is None:
         return segments
     given = iter(rewards)

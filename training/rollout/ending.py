@@ -16,9 +16,9 @@ from training.types import Stop
 
 @dataclass
 class Ending:
-    """Why a turn ends at a token. `may_end` [V] says which tokens need a look at all, so that nothing is done row by
-    row for the others: a string can only be complete after a token whose text has the string's last letter (or is no
-    text by itself)."""
+    """Why a turn ends at a token. `may_end` [V] says which tokens have to be checked at all, so that the others cost
+    nothing per row: a string can only be complete after a token whose text has the string's last letter (or is not
+    valid text alone)."""
 
     end_id: int
     sampling: Sampling
@@ -28,12 +28,10 @@ class Ending:
 
     @staticmethod
     def of(sampling: Sampling, end_id: int, renderer: Renderer | None, vocabulary: int) -> Ending:
-        """Raises ValueError for strings without a renderer, and for ids that the model does not have."""
+        """Raises ValueError for stop strings without a renderer, and for ids that the model does not have."""
         if (sampling.stop or sampling.choices) and renderer is None:
             option = "stop strings" if sampling.stop else "choices"
-            raise ValueError(
-                f"the sampler was asked for {option} and knows no text: give it renderer=Renderer(tokenizer)"
-            )
+            raise ValueError(f"the sampler needs a renderer for {option}: give it renderer=Renderer(tokenizer)")
         wrong = [i for i in sampling.stop_ids if not 0 <= i < vocabulary]
         if wrong:
             raise ValueError(
@@ -44,7 +42,7 @@ class Ending:
         return Ending(end_id, sampling, renderer, may_end)
 
     def why(self, token: int, written: np.ndarray) -> Stop | None:
-        """Why the turn whose last id is `token` ends there; `written` are all of its ids."""
+        """The reason why the turn whose last id is `token` ends there; `written` are all of its ids."""
         if token == self.end_id:
             return "end"
         if token in self.sampling.stop_ids:
@@ -65,12 +63,13 @@ class ChoiceTree:
     """Choices as a tree of tokens: a turn is one of `Sampling.choices`, in the tokenizer's own spelling, and the
     end-of-turn id.
 
-    A choice that another goes on from may end or go on, as the model likes. The model's distribution is cut to what is
-    allowed after each token and renormalised, so the log-probs of a turn are those of the distribution really sampled
-    from.
+    A choice that is a prefix of another may end or continue, as the model decides. The model's distribution is
+    restricted to the allowed tokens at each step and renormalised, so the log-probs of a turn are those of the
+    distribution really sampled from.
 
-    allowed  [nodes, A] ids that may follow, padded with 0                there  [nodes, A] whether an entry is one
-    child    [nodes, A] node that each leads to; of an end: itself
+    allowed  [nodes, A] ids that may follow, padded with 0                there  [nodes, A] whether an entry is a real
+             one
+    child    [nodes, A] node to which each leads; an end leads to itself
     """
 
     def __init__(self, choices: list[np.ndarray], device: torch.device | str) -> None:
@@ -89,7 +88,7 @@ class ChoiceTree:
         for node, out in enumerate(edges):
             for k, (i, to) in enumerate(sorted(out.items())):
                 self.allowed[node, k], self.there[node, k], self.child[node, k] = i, True, to
-        self.there[~self.there.any(1), 0] = True  # after the end anything may be drawn: nobody reads it
+        self.there[~self.there.any(1), 0] = True  # after the end anything may be drawn; nothing reads it
         self.allowed, self.there, self.child = (x.to(device) for x in (self.allowed, self.there, self.child))
 
     @staticmethod
@@ -105,9 +104,9 @@ class ChoiceTree:
         return ChoiceTree(ids, device)
 
     def cut(self, logits: Tensor, node: Tensor) -> Tensor:
-        """[B, V] logits and the node [B] of each row -> [B, A] logits of what may follow."""
+        """Logits [B, V] and the node [B] of each row -> logits [B, A] of the tokens that may follow."""
         return logits.gather(1, self.allowed[node]).masked_fill(~self.there[node], -torch.inf)
 
     def step(self, node: Tensor, pick: Tensor) -> tuple[Tensor, Tensor]:
-        """Of what was drawn of the A allowed ones [B]: the ids, and the nodes that they lead to."""
+        """For the drawn indices [B] among the A allowed tokens: their ids, and the nodes to which they lead."""
         return self.allowed[node, pick], self.child[node, pick]

@@ -1,5 +1,5 @@
-"""A model behind an OpenAI-compatible endpoint (`vllm serve`, or any other) as a source of text: cached, budgeted,
-estimated before it is asked.
+"""A model behind an OpenAI-compatible endpoint (`vllm serve`, or any other) as a source of text: with a cache, a
+budget, and an estimate before any request.
 
     POST {url}/chat/completions  {"model", "messages", "temperature", "top_p", "max_tokens", "stop", "seed"}
     -> {"choices": [{"message": {"content"}, "finish_reason"}], "usage": {"prompt_tokens", "completion_tokens"}}
@@ -7,10 +7,10 @@ estimated before it is asked.
     -> {"choices": [{"prompt_logprobs": [null, {id: {"logprob"}}, ...]}]}
 
 Answers are kept in a SQLite file under the hash of everything that they depend on (endpoint, model, messages,
-sampling), so a run that died or is repeated pays for nothing twice. 429, 5xx and lost connections are tried again, the
-waits doubling (or as `Retry-After` says). The key is sent in the header and is in no message, cache or error; it goes to
-the endpoint alone: redirects are not followed. A reply is whatever the other side wants it to be: its size, its time,
-its depth and its numbers are limited, and a usage that cannot be is estimated, so that a budget holds.
+sampling), so a run that died or is repeated pays for nothing twice. 429, 5xx and lost connections are retried with
+doubling waits (or as `Retry-After` says). The key is sent in the header and never appears in a message, cache or error;
+it goes to this endpoint only: redirects are not followed. A reply is untrusted: its size, time, nesting and numbers are
+limited, and an impossible usage is replaced by an estimate, so that a budget holds.
 """
 
 from __future__ import annotations
@@ -30,30 +30,30 @@ import numpy as np
 
 from synth.types import Message, Sampling, digest
 
-CHARS_PER_TOKEN = 3.5  # of English, on the careful side; used for estimates alone
+CHARS_PER_TOKEN = 3.5  # characters of English per token, a cautious value; used for estimates only
 MOST_BYTES = 8_000_000  # of one answer
-MOST_TOKENS = 10_000_000  # of one request: more is no usage but a mistake
+MOST_TOKENS = 10_000_000  # the most tokens of one request: a larger usage is a mistake
 _LATER = {
     "min_p",
     "stop_ids",
     "choices",
-}  # knobs that older caches do not know: no part of the hash where they are not set
+}  # knobs that older caches do not have: not part of the hash unless they are set
 _AGAIN = {408, 409, 425, 429, 500, 502, 503, 504}
 
 
 class BudgetSpent(ValueError):
-    """The next request could pass the budget; what was answered is in the cache."""
+    """The next request could exceed the budget; earlier answers are in the cache."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Prices:
-    """Per million tokens, in any currency. None: unknown, and so is every cost."""
+    """Per million tokens, in any currency. None: unknown, and then every cost is unknown."""
 
     prompt: float | None = None
     completion: float | None = None
 
     def cost(self, prompt: int, completion: int) -> float | None:
-        """Of so many tokens."""
+        """The cost of this many tokens."""
         if self.prompt is None or self.completion is None:
             return None
         return (prompt * self.prompt + completion * self.completion) / 1e6
@@ -61,7 +61,7 @@ class Prices:
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
-    """Most that may be used, cached answers not counted; None: no limit. A limit on cost needs prices."""
+    """The most that may be used, not counting cached answers; None: no limit. A limit on cost needs prices."""
 
     tokens: int | None = None
     cost: float | None = None
@@ -70,7 +70,7 @@ class Budget:
 
 @dataclass(kw_only=True)
 class Usage:
-    """What was used. cached: answered from the file; failed: requests that were tried again or given up."""
+    """What was used. cached: answered from the file; failed: requests that were retried or given up."""
 
     requests: int = 0
     cached: int = 0
@@ -81,8 +81,8 @@ class Usage:
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """Before anything is asked: requests to be made, answers in the cache, tokens (completions at their limit), cost
-    (None: no prices)."""
+    """An estimate before any request: requests to be made, answers in the cache, tokens (completions at their limit),
+    cost (None: no prices)."""
 
     requests: int
     cached: int
@@ -93,14 +93,14 @@ class Estimate:
 
 @dataclass(kw_only=True)
 class Endpoint:
-    """A `synth.types.Generate`. Raises ValueError where the URL is none, a limit on cost has no prices, the endpoint
-    refuses or does not speak the protocol, and BudgetSpent.
+    """A `synth.types.Generate`. Raises ValueError if the URL is invalid, a limit on cost has no prices, or the endpoint
+    refuses or does not follow the protocol, and BudgetSpent.
 
-    url       up to and with /v1
-    model     as the endpoint calls it
+    url       up to and including /v1
+    model     the model's name at the endpoint
     key       sent as a bearer token, if not empty
-    cache     SQLite file, made where it is missing
-    workers   requests under way at a time
+    cache     SQLite file, created if it is missing
+    workers   concurrent requests
     retries   of one request; `wait` sleeps between them
     """
 
@@ -142,7 +142,7 @@ class Endpoint:
         )
 
     def __call__(self, conversations: Sequence[Sequence[Message]], sampling: Sampling) -> list[str]:
-        """One completion for each conversation, in their order; equal conversations are asked once."""
+        """One completion for each conversation, in their order; equal conversations are requested once."""
         keys = [self._key(c, sampling) for c in conversations]
         missing = {k: c for k, c in zip(keys, conversations, strict=True) if self._known(k) is None}
         self.usage.cached += len(set(keys)) - len(missing)
@@ -159,15 +159,16 @@ class Endpoint:
                     done = next(as_completed(running))
                     self._keep(running.pop(done), done.result())
             finally:
-                for done in [f for f in running if f.cancel() or not f.exception()]:  # what was paid for is kept
+                for done in [f for f in running if f.cancel() or not f.exception()]:  # keep what was paid for
                     if not done.cancelled():
                         self._keep(running[done], done.result())
         return [str(self._known(k)) for k in keys]
 
     def top_logprobs(self, rows: Sequence[np.ndarray], k: int) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Per row of ids [n] the k likeliest ids [n, k] of each token, given those before it, and their log-probs [n, k]
-        float32, as vLLM tells them (`prompt_logprobs`, at temperature 1). At the first token, which has no history, they
-        are 0 and -inf. Kept in the cache; each row counts as one request. Raises ValueError and BudgetSpent."""
+        """For each row of ids [n] the k most likely ids [n, k] of each token, given those before it, and their
+        log-probs [n, k] float32, as vLLM returns them (`prompt_logprobs`, at temperature 1). At the first token, which
+        has no history, they are 0 and -inf. Kept in the cache; each row counts as one request. Raises ValueError and
+        BudgetSpent."""
         token_rows = [[int(i) for i in row] for row in rows]
         keys = [digest(self.url, self.model, "prompt_logprobs", k, ids) for ids in token_rows]
         missing = {key: ids for key, ids in zip(keys, token_rows, strict=True) if self._known(key) is None}
@@ -202,12 +203,12 @@ class Endpoint:
         return out
 
     def _afford_prompts(self, prompts: Collection[Sequence[int]]) -> None:
-        """Raises BudgetSpent where reading these prompts could pass a limit."""
+        """Raises BudgetSpent if reading these prompts could exceed a limit."""
         prompt, completion = sum(map(len, prompts)), len(prompts)
         self._check(self.usage.prompt_tokens + prompt, self.usage.completion_tokens + completion, completion)
 
     def estimate(self, conversations: Sequence[Sequence[Message]], sampling: Sampling) -> Estimate:
-        """What asking would use, at most."""
+        """An upper bound of the usage of these requests."""
         missing = {k: c for c in conversations if self._known(k := self._key(c, sampling)) is None}
         prompt, completion = sum(map(_tokens, missing.values())), len(missing) * sampling.max_tokens
         cost = self.prices.cost(prompt, completion)
@@ -218,7 +219,7 @@ class Endpoint:
 
     @property
     def spent(self) -> float | None:
-        """The cost of what was asked; None without prices."""
+        """The cost of the requests so far; None without prices."""
         return self.prices.cost(self.usage.prompt_tokens, self.usage.completion_tokens)
 
     # ----
@@ -243,13 +244,13 @@ class Endpoint:
         self.usage.completion_tokens += completion
 
     def _afford(self, conversations: Sequence[Sequence[Message]], sampling: Sampling) -> None:
-        """Raises BudgetSpent where what is under way and the next request could pass a limit."""
+        """Raises BudgetSpent if the running requests and the next one could exceed a limit."""
         prompt = self.usage.prompt_tokens + sum(map(_tokens, conversations))
         completion = self.usage.completion_tokens + len(conversations) * sampling.max_tokens
         self._check(prompt, completion, len(conversations))
 
     def _check(self, prompt: int, completion: int, requests: int) -> None:
-        """Raises BudgetSpent where that many tokens in all, and more requests, pass a limit."""
+        """Raises BudgetSpent if this total of tokens, and these further requests, exceed a limit."""
         after = {
             "tokens": prompt + completion,
             "cost": self.prices.cost(prompt, completion),
@@ -283,7 +284,7 @@ class Endpoint:
         }
         if (
             conversation[-1].role == "assistant"
-        ):  # to be continued, which vLLM and SGLang know how to; another endpoint refuses the request
+        ):  # the last message is to be continued, which vLLM and SGLang support; another endpoint refuses the request
             body |= {"continue_final_message": True, "add_generation_prompt": False}
         if sampling.stop:
             body["stop"] = list(sampling.stop)
@@ -299,7 +300,7 @@ class Endpoint:
         return (*_read(data, self.url, conversation), tried)
 
     def _answered(self, client: httpx.Client, path: str, body: dict[str, Any]) -> tuple[bytes, int]:
-        """The body of the answer to one request, and how often it was tried before. Raises ValueError."""
+        """The body of the answer to one request, and the number of failed tries before it. Raises ValueError."""
         url = f"{self.url.rstrip('/')}/{path}"
         for tried in range(self.retries + 1):
             pause = 0.5 * 2**tried
@@ -330,7 +331,7 @@ class Endpoint:
         )
 
     def _post(self, client: httpx.Client, url: str, body: dict[str, Any]) -> tuple[int, httpx.Headers, bytes]:
-        """(status, headers, body) of one reply. Raises httpx.HTTPError; a body beyond MOST_BYTES is cut behind it."""
+        """(status, headers, body) of one reply. Raises httpx.HTTPError; a longer body is cut after MOST_BYTES."""
         until = time.monotonic() + self.timeout
         data = bytearray()
         with client.stream("POST", url, json=body) as response:
@@ -348,7 +349,7 @@ def _tokens(conversation: Sequence[Message]) -> int:
 
 
 def _shown(text: str) -> str:
-    """What the other side says, on one line of an error of ours: short, and without signs that act on a terminal."""
+    """The other side's text for one line of our error: short, and without characters that control a terminal."""
     line = " ".join(text[:1000].split())
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in line)[:300]
 
@@ -361,7 +362,7 @@ def _foreign(url: str, error: Exception) -> ValueError:
 
 
 def _read(data: bytes, url: str, conversation: Sequence[Message]) -> tuple[str, str, int, int]:
-    """(text, finish reason, prompt tokens, completion tokens). Raises ValueError for what is no answer of the
+    """(text, finish reason, prompt tokens, completion tokens). Raises ValueError for an answer that does not follow the
     protocol."""
     try:
         if len(data) > MOST_BYTES:
@@ -382,8 +383,8 @@ def _read(data: bytes, url: str, conversation: Sequence[Message]) -> tuple[str, 
 
 
 def _top(data: bytes, url: str, n: int, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """The k likeliest ids [n, k] of a prompt of n tokens, likeliest first, and their log-probs; 0 and -inf at the first.
-    Raises ValueError for what is no answer of the protocol, and where fewer were told."""
+    """The k most likely ids [n, k] of a prompt of n tokens, most likely first, and their log-probs; 0 and -inf at the
+    first token. Raises ValueError for an answer that does not follow the protocol, and if it has fewer ids."""
     ids, logp = np.zeros((n, k), dtype=np.int64), np.full((n, k), -np.inf, dtype=np.float32)
     try:
         if len(data) > MOST_BYTES:
@@ -406,5 +407,5 @@ def _top(data: bytes, url: str, n: int, k: int) -> tuple[np.ndarray, np.ndarray]
 
 
 def _count(told: object, estimate: int) -> int:
-    """Tokens as the endpoint tells, or as estimated where it tells none, or what cannot be."""
+    """The endpoint's token count, or the estimate if the count is missing or impossible."""
     return told if type(told) is int and 0 < told <= MOST_TOKENS else estimate

@@ -1,11 +1,11 @@
-"""A sampler whose weights live in an engine beside the learner (vLLM, in this process or behind a port), with sessions
+"""A sampler whose weights live in an engine outside the learner (vLLM, in this process or behind a port), with sessions
 as TorchSampler has.
 
 The learner's weights are pushed before the first turn that is sampled after the version changed, and every completion
-carries the version that the engine itself says it holds. A request that an engine lost is asked once more, after the
-engine was revived; lost again it is a segment without tokens whose `stop` is "lost", which the player turns into
-`Unscorable`. An engine that holds another version than the one that was pushed stops the run: what it wrote belongs to
-no policy that the learner knows.
+carries the version that the engine itself reports. A request that the engine lost is sent once more, after the engine
+was revived; if it is lost again, it becomes a segment without tokens whose `stop` is "lost", which the player turns
+into `Unscorable`. If the engine holds another version than the one that was pushed, the run stops, because its text
+belongs to no policy that the learner knows.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ class WrongVersion(RuntimeError):
 
 
 class EngineLost(RuntimeError):
-    """The engine is gone, or does not answer; what it was asked may be asked again once it is revived."""
+    """The engine has died, or does not answer; requests may be repeated once it is revived."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Completion:
-    """What an engine wrote after a prompt: ids [n], their log-probs [n] under the distribution sampled from, and why it
+    """The completion of a prompt by an engine: ids [n], their log-probs [n] under the sampling distribution, and why it
     ended."""
 
     ids: np.ndarray
@@ -45,35 +45,35 @@ class Completion:
 
 
 class Engine(Protocol):
-    """Where the weights live. `elsewhere`: in another process, which computes beside this one."""
+    """Where the weights live. `elsewhere`: in another process, which computes concurrently."""
 
     elsewhere: ClassVar[bool]
 
     def load(self, model: nn.Module, version: int) -> None:
-        """Take the weights of `model` under the name `version`. Raises EngineLost."""
+        """Load the weights of `model` as version `version`. Raises EngineLost."""
 
     def version(self) -> int | None:
-        """Of the weights that it holds, as it says itself; None while it holds half of an update. Raises EngineLost."""
+        """The version of the engine's weights, as it reports; None during an update. Raises EngineLost."""
 
     def complete(
         self, prompts: Sequence[Sequence[int]], seeds: Sequence[int], sampling: Sampling, end_id: int
     ) -> list[Completion | None]:
-        """One completion per prompt, None for each that was lost. Raises EngineLost where all are, and ValueError for a
-        sampling that the engine cannot do."""
+        """One completion per prompt, None for each that was lost. Raises EngineLost if all were lost, and ValueError
+        for sampling settings that the engine does not support."""
         ...
 
     def revive(self) -> None:
-        """Start it again, or wait until it is there. Raises EngineLost where that fails."""
+        """Start it again, or wait until it answers. Raises EngineLost if that fails."""
 
 
 @dataclass
 class EngineSampler:
     """`open` starts a session of conversations that grow turn by turn.
 
-    model    the learner's, or a copy: what is pushed, and what pieces ask for log-probs
+    model    the learner's model, or a copy: its weights are pushed, and pieces compute log-probs with it
     version  of these weights; the code that changes them increments it
-    renderer what ids mean: needed for stop strings alone
-    lost     requests that were lost, and of these those that were lost twice
+    renderer decodes ids; needed for stop strings only
+    lost     lost requests, and how many of them were lost twice
     """
 
     model: nn.Module
@@ -90,15 +90,15 @@ class EngineSampler:
         return self.engine.elsewhere
 
     def open(self, prompts: Sequence[np.ndarray], seeds: Sequence[int]) -> EngineSession:
-        """Start one conversation per prompt (ids [n]) with one seed each; the engine's prefix cache reads equal
-        beginnings once."""
+        """Start one conversation per prompt (ids [n]) with one seed each; the engine's prefix cache reads common
+        prefixes once."""
         return EngineSession(self, prompts, seeds)
 
     def complete(
         self, prompts: Sequence[Sequence[int]], seeds: Sequence[int], sampling: Sampling
     ) -> list[Completion | None]:
-        """One completion per prompt with the weights of `version`; None where it was lost twice. Of an engine elsewhere it
-        may be called from several threads. Raises WrongVersion."""
+        """One completion per prompt with the weights of `version`; None if it was lost twice. If the engine is
+        elsewhere, several threads may call this. Raises WrongVersion."""
         done: list[Completion | None] = [None] * len(prompts)
         for again in (False, True):
             waiting = [i for i, d in enumerate(done) if d is None]
@@ -107,7 +107,7 @@ class EngineSampler:
             try:
                 with self._one:
                     if again:
-                        self.held = None  # what was revived may have started from other weights
+                        self.held = None  # a revived engine may have started from other weights
                         self.engine.revive()
                     if self.held != self.version:
                         self.engine.load(self.model, self.version)
@@ -116,7 +116,7 @@ class EngineSampler:
                 samples = self.engine.complete(
                     [prompts[i] for i in waiting], [seeds[i] for i in waiting], sampling, self.end_id
                 )
-                with self._one:  # not while another thread brings the weights to an engine that was revived
+                with self._one:  # not while another thread pushes the weights to a revived engine
                     self._agrees()
             except EngineLost as e:
                 samples = [None] * len(waiting)
@@ -139,8 +139,8 @@ class EngineSampler:
 
 
 class EngineSession:
-    """Conversations under way. `generate` and `observe` take turns; rows are named by their place in the prompts given
-    at the start."""
+    """Running conversations. `generate` and `observe` alternate; rows are identified by their index in the prompts
+    given at the start."""
 
     def __init__(self, sampler: EngineSampler, prompts: Sequence[np.ndarray], seeds: Sequence[int]) -> None:
         self.sampler, self.seeds = sampler, list(seeds)
@@ -149,7 +149,7 @@ class EngineSession:
         self.said = [[int(i) for i in p] for p in prompts]
 
     def observe(self, rows: Sequence[int], new: Sequence[np.ndarray]) -> None:
-        """Tell each of the conversations `rows` what the environment said; these alone have a turn next."""
+        """Append the environment's text to each of the conversations `rows`; only these have a turn next."""
         self.rows = list(rows)
         for r, x in zip(rows, new, strict=True):
             self.said[r] += [int(i) for i in x]
@@ -157,7 +157,7 @@ class EngineSession:
     joins = True
 
     def join(self, keep: Sequence[int], prompts: Sequence[np.ndarray], seeds: Sequence[int]) -> list[int]:
-        """Take in more conversations, beside those that were told something since the last turn; returns their places."""
+        """Add more conversations to those that were told something since the last turn; returns their indices."""
         places = list(range(len(self.seeds), len(self.seeds) + len(prompts)))
         self.seeds += list(seeds)
         self.said += [[int(i) for i in p] for p in prompts]
@@ -167,9 +167,9 @@ class EngineSession:
 
     def generate(self, sampling: Sampling) -> list[Segment]:
         """Sample the next turn of every alive conversation: at most `max_tokens` ids, ending with the end-of-turn id
-        unless cut, or stopped by another id or by a string. Raises ValueError for a sampling that the engine cannot
-        do."""
-        ending = None  # an engine asked for choices refuses them itself
+        unless cut, or stopped by another id or by a string. Raises ValueError for sampling settings that the engine
+        does not support."""
+        ending = None  # the engine itself refuses choices
         if sampling.stop or sampling.stop_ids:
             ending = Ending.of(
                 sampling, self.sampler.end_id, self.sampler.renderer, len(head_weight(self.sampler.model))
@@ -197,8 +197,8 @@ class EngineSession:
 
 
 def _cut(one: Completion, ending: Ending) -> Completion:
-    """A turn up to where the sampler of this process would have ended it: an engine that reads as it writes sees a
-    string late where bytes before it are no text."""
+    """A turn cut to where the sampler of this process would have ended it: an engine that decodes incrementally sees a
+    stop string late if the bytes before it are incomplete text."""
     for n, token in enumerate(one.ids, 1):
         why = ending.why(int(token), one.ids[:n])
         if why:

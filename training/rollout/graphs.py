@@ -1,9 +1,9 @@
-"""One decode step on a GPU as a CUDA graph: its hundreds of small launches become one.
+"""One decode step on a GPU as a CUDA graph: its hundreds of small kernel launches become one.
 
-A graph replays fixed kernels on fixed memory, so that nothing may depend on how far a row has come: keys are read up to
-a fixed number of columns with a mask made on the device, and each row's place is counted up by the graph itself. It
-lasts until other rows are at work or the columns are full. Where a model's forward cannot be captured (it looks at a
-value on the host), steps run one by one and it is said once.
+A graph replays fixed kernels on fixed memory, so nothing may depend on the length of a row: keys are read up to a fixed
+number of columns with a mask computed on the device, and the graph itself increments each row's position. A graph is
+used until other rows become active or the columns are full. If a model's forward cannot be captured (it reads a value
+on the host), steps run without graphs, with one warning.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from training.model.kv_cache import CachedRows
 
-COLUMNS = 64  # of the rows' own; a graph reads a multiple of it
+COLUMNS = 64  # of the rows' own columns; a graph reads a multiple of this
 
 
 def can_record(device: torch.device) -> bool:
@@ -41,7 +41,7 @@ def recorded(run: Callable[[], Tensor], warm_up: Callable[[], object]) -> tuple[
 
 
 class StepGraph:
-    """forward(ids [rows, 1], position [rows, 1], cache) -> [rows, 1, d], captured for the cache's window of now."""
+    """forward(ids [rows, 1], position [rows, 1], cache) -> [rows, 1, d], captured for the cache's current window."""
 
     def __init__(
         self, forward: Callable[[Tensor, Tensor, CachedRows], Tensor], cache: CachedRows, columns: int
@@ -73,7 +73,7 @@ class StepGraph:
 def capture(
     forward: Callable[[Tensor, Tensor, CachedRows], Tensor], cache: CachedRows, columns: int
 ) -> StepGraph | None:
-    """None where it cannot be."""
+    """None if it cannot be captured."""
     try:
         return StepGraph(forward, cache, columns)
     except RuntimeError as e:

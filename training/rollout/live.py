@@ -1,12 +1,13 @@
-"""Episodes of agent programs: each goes at its own pace, and all that wait for a turn at the same time are sampled together.
+"""Episodes of agent programs: each runs at its own pace, and all that wait for a turn at the same time are sampled
+together.
 
-`at_once` programs are at work, each in a thread that waits for it; where one ends, the next begins. A turn that is asked
-for while others are sampled is in the next batch, beside all that have come since, so no program waits for the slowest.
-Which turns share a batch is a matter of time. What is sampled is not: each conversation draws from a stream of its own,
-keyed by its seed and the number of its turn (but for rounding, where the sampler is not compiled: a matrix product of
+`at_once` programs run, each with a thread that waits for it; when one ends, the next begins. A turn that is requested
+while others are sampled is in the next batch, with all that have arrived since, so no program waits for the slowest.
+Which turns share a batch depends on timing, but the sampled tokens do not: each conversation draws from its own random
+stream, keyed by its seed and the number of its turn (up to rounding if the sampler is not compiled: a matrix product of
 another size may differ in the last bit).
 
-An engine in another process that batches by itself (`elsewhere`) is asked from each program's own thread.
+An engine in another process that batches by itself (`elsewhere`) is called from each program's own thread.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def play_live(player: Player, talks: Sequence[Conversation]) -> list[Rollout]:
 
 @dataclass
 class _Held:
-    """A session, and where in it each conversation is."""
+    """A session, and the index of each conversation in it."""
 
     session: Any  # of the sampler
     places: dict[int, int]
@@ -74,7 +75,7 @@ def _together(player: Player, talks: Sequence[Conversation], pool: ThreadPoolExe
         begin()
     while at_work:
         told: dict[int, np.ndarray] = {}
-        whole: list[tuple[int, np.ndarray, int]] = []  # what no session holds: its ids, and a seed
+        whole: list[tuple[int, np.ndarray, int]] = []  # conversations in no session: their ids, and a seed
         for i, event in _all_that_wait(heard):
             at_work -= 1
             if isinstance(event, BaseException):
@@ -86,7 +87,7 @@ def _together(player: Player, talks: Sequence[Conversation], pool: ThreadPoolExe
             elif event[1] is None:
                 told[i] = event[0]
             else:
-                for one in held:  # of a fork the row before is over
+                for one in held:  # for a fork, the row before is over
                     one.places.pop(i, None)
                 whole.append((i, *event))
         for i, segment, seconds in _sampled(player, held, told, whole):
@@ -96,7 +97,7 @@ def _together(player: Player, talks: Sequence[Conversation], pool: ThreadPoolExe
 def _sampled(
     player: Player, held: list[_Held], told: dict[int, np.ndarray], whole: list[tuple[int, np.ndarray, int]]
 ) -> Iterator[tuple[int, Any, float]]:
-    """(conversation, its turn, wall seconds of the batch) of all that wait."""
+    """(conversation, its turn, wall seconds of the batch) of all waiting conversations."""
     held[:] = [one for one in held if one.places]
     for one in held:
         mine = [i for i in one.places if i in told]
@@ -121,7 +122,7 @@ def _sampled(
 
 
 def _by_itself(player: Player, talk: Conversation) -> None:
-    """A whole episode from the thread of its program."""
+    """Plays a whole episode in the thread of its program."""
     went_on, session = _begun(player, talk), None
     while went_on is not None:
         ids, seed = went_on
@@ -135,15 +136,15 @@ def _by_itself(player: Player, talk: Conversation) -> None:
 
 
 def _begun(player: Player, talk: Conversation) -> tuple[np.ndarray, int | None] | None:
-    """Start an episode: the ids of its first prompt and its seed, or None where it is over."""
+    """Start an episode: the ids of its first prompt and its seed, or None if it is over."""
     talk.start(player.tools)
     talk.prompted(player.renderer.prompt(talk.messages, talk.offered))
     return None if talk.score is not None else (talk.segments[0].ids, talk.seed)
 
 
 def _acted(talk: Conversation, segment: Any, seconds: float) -> tuple[np.ndarray, int | None] | None:
-    """Hand a turn to the program and wait for what it asks next: the ids that go on from what the sampler holds, or a
-    whole row and its seed; None where the episode is over."""
+    """Hand a turn to the program and wait for its next request: the ids that continue the sampler's row, or a whole row
+    and its seed; None if the episode is over."""
     text = talk.turn(segment, seconds)
     if text is None:
         return None
@@ -157,7 +158,7 @@ def _acted(talk: Conversation, segment: Any, seconds: float) -> tuple[np.ndarray
 
 
 def _all_that_wait(heard: queue.SimpleQueue[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
-    """At least one, and all that have come by now."""
+    """At least one, and all that have arrived by now."""
     yield heard.get()
     while True:
         try:
@@ -168,7 +169,7 @@ def _all_that_wait(heard: queue.SimpleQueue[tuple[int, Any]]) -> Iterator[tuple[
 
 @contextmanager
 def _closing(talks: Sequence[Conversation]) -> Iterator[None]:
-    """Close the episodes that have begun, however it ends."""
+    """Close the episodes that have begun, however the block ends."""
     try:
         yield
     finally:

@@ -1,18 +1,17 @@
-"""Whether the sampler is the learner: the same weights, the same log-probs of a probe, and how far apart they are on
-what was sampled.
+"""Checks that the sampler matches the learner: the same weights, the same log-probs of a probe, and how far apart they
+are on the sampled tokens.
 
-A policy gradient takes for granted that the tokens were drawn from the policy that learns. Where the sampler is another
-program, holds copies, rounds otherwise or was not told of the last step, they were not, and training goes wrong without
-an error (Yao et al. 2025, "Your Efficient RL Framework Secretly Brings You Off-Policy RL Training"; Liu et al. 2025,
-"When Speed Kills Stability"). So it is looked at in
-three ways, each before anything is clipped:
+A policy gradient assumes that the tokens were drawn from the policy that learns. If the sampler is another program,
+holds copies, rounds differently or missed the last update, they were not, and training goes wrong without an error (Yao
+et al. 2025, "Your Efficient RL Framework Secretly Brings You Off-Policy RL Training"; Liu et al. 2025, "When Speed
+Kills Stability"). So it is checked in three ways, each before anything is clipped:
 
 after each sync    version, checksum of the weights, and the log-probs of a probe on both sides (`compare`)
-of what is played  that it was sampled by the weights that are said to have sampled it (`check_versions`)
-in each step       KL, quantiles of the ratio and the effective sample size of what is learned from (`mismatch`), with a
+of what is played  that it was sampled with the weights of the stated version (`check_versions`)
+in each step       KL, quantiles of the ratio and the effective sample size on the training tokens (`mismatch`), with a
                    limit (`stop_beyond`)
 
-What to do about a mismatch that cannot be fixed are pieces: training/rl/correction.
+Pieces of training/rl/correction handle a mismatch that cannot be fixed.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ class Disagreement(RuntimeError):
 
 
 class Sampler(Protocol):
-    """What `compare` asks of a sampler; TorchSampler is one."""
+    """What `compare` needs from a sampler; TorchSampler has it."""
 
     version: int
 
@@ -52,9 +51,9 @@ class Sampler(Protocol):
 
 
 def checksum(weights: Mapping[str, Tensor]) -> str:
-    """16 hex digits that tell two sets of named weights apart: of each, its name, type, shape and sums of its bits (as
-    integers, which add up to the same in any order) by rows and columns of 1024, weighed by place. On a GPU nothing but
-    the sums leaves it."""
+    """16 hex digits that distinguish sets of named weights. They hash the name, dtype and shape of each weight and sums
+    of its bits (as integers, whose sum does not depend on the order) by rows and columns of 1024, weighted by position.
+    From a GPU only the sums are copied."""
     parts = []
     for name in sorted(weights):
         w = weights[name].detach()
@@ -66,7 +65,7 @@ def checksum(weights: Mapping[str, Tensor]) -> str:
 
 
 def _shared(ours: Mapping[str, Tensor], theirs: Mapping[str, Tensor]) -> bool:
-    """Whether the two are the same tensors: then there is nothing to add up."""
+    """Whether the two are the same tensors, so that no sums are needed."""
     return ours.keys() == theirs.keys() and all(
         (w.data_ptr(), w.dtype, w.shape, w.stride()) == (v.data_ptr(), v.dtype, v.shape, v.stride())
         for w, v in ((w, theirs[n]) for n, w in ours.items())
@@ -74,21 +73,21 @@ def _shared(ours: Mapping[str, Tensor], theirs: Mapping[str, Tensor]) -> bool:
 
 
 def _placed(x: Tensor) -> int:
-    """The sum of integers [n], each weighed by its place."""
+    """The sum of integers [n], each weighted by its position."""
     return int((x * torch.arange(1, len(x) + 1, device=x.device)).sum())
 
 
 @dataclass(kw_only=True)
 class Compared:
-    """Asks after each sync whether a sampler holds a model's weights: call it, and it gives {"probe_gap": largest
+    """Checks after each sync whether a sampler holds a model's weights. A call returns {"probe_gap": largest
     difference of a log-prob}.
 
-    model, sampler   the learner's side and the other
+    model, sampler   the two sides
     most             largest gap before the run stops. In float32 the two differ by rounding alone, under 1e-5; in half
                      precision by a few hundredths
     prompt, said     ids of the probe; by default a few of the vocabulary
 
-    Raises WrongVersion where versions or checksums differ, and Disagreement where equal weights give other log-probs.
+    Raises WrongVersion if versions or checksums differ, and Disagreement if equal weights give different log-probs.
     """
 
     model: nn.Module
@@ -99,7 +98,7 @@ class Compared:
 
     @staticmethod
     def of(model: nn.Module, sampler: Any) -> Compared | None:
-        """None for a sampler that cannot be asked. The limit is that of the weights' precision."""
+        """None for a sampler that does not support it. The limit depends on the weights' precision."""
         if not hasattr(sampler, "weights") or not hasattr(sampler, "logp"):
             return None
         exact = next(model.parameters()).dtype in (torch.float32, torch.float64)
@@ -143,7 +142,7 @@ class Compared:
 
 def check_versions(groups: Sequence[Group], newest: int, lag: int = 0) -> None:
     """Raises WrongVersion where a turn of the policy says that it was sampled by a version before newest - lag, or by
-    one yet to come. What others wrote (demonstrations, replays) has no version that matters."""
+    one yet to come. For off-policy text (demonstrations, replays) the version does not matter."""
     for group in groups:
         for rollout in group.rollouts:
             for s in rollout.segments if not rollout.off_policy else ():
@@ -156,11 +155,11 @@ def check_versions(groups: Sequence[Group], newest: int, lag: int = 0) -> None:
 
 
 def mismatch(logp: Tensor, sampling_logp: Tensor, on: Tensor) -> dict[str, tuple[Tensor, Tensor]]:
-    """Learner against sampler on the tokens `on` [T], as (sum, count) of metrics: log-probs [T] of the learner now, and
-    as sampled.
+    """Learner against sampler on the tokens `on` [T], as (sum, count) of metrics: the learner's current log-probs [T],
+    and those recorded at sampling.
 
     mismatch_kl    k3 estimate of KL(sampler || learner) per token: mean of w - 1 - log w, where w = exp(logp -
-                   behaviour)
+                   sampling_logp)
     mismatch_max   largest |log w|
     ratio_p01, ratio_p50, ratio_p99   quantiles of w
     ess            effective sample size by tokens, (sum w)^2 / (n sum w^2): 1 where all weights are equal
@@ -186,9 +185,8 @@ def mismatch(logp: Tensor, sampling_logp: Tensor, on: Tensor) -> dict[str, tuple
 
 
 def stop_beyond(metrics: Mapping[str, float], step: int, max_mismatch: float) -> None:
-    """The hard stop. `mismatch_kl_first`, where given, is that of the first batch of a step, before its updates: later
-    ones differ by what was learned. Raises ValueError where it is more than `max_mismatch` nats per token, or no
-    number."""
+    """The hard stop. `mismatch_kl_first`, if given, is that of the first batch of a step, before its updates: later
+    batches differ by the updates. Raises ValueError if it exceeds `max_mismatch` nats per token, or is NaN."""
     kl = metrics.get("mismatch_kl_first", metrics.get("mismatch_kl", 0.0))
     if math.isnan(kl) or kl > max_mismatch:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""What a model is shown of a problem: the one place where training data and episodes agree on it.
+"""How a problem is shown to a model: the single place that training data and episodes share.
 
 An episode begins with what its environment says (`Env.start`): its instructions, its tools, the problem. Demonstrations
 and pairs are stored with the problem alone; `Opening` lets them begin as the episode would, so that a model is trained
@@ -17,8 +17,9 @@ from training.env import Env, is_live
 
 @dataclass
 class Opening:
-    """envs, tools: those of the player. problems: by id. `as_written` counts what was left as it is stored: its problem
-    or its environment is not known here, it does not begin with the problem, or it is played by a program, which begins as it likes."""
+    """envs, tools: those of the player. problems: by id. `as_written` counts conversations that were left as stored:
+    because their problem or environment is unknown here, because they do not begin with the problem, or because a
+    program plays them and chooses the beginning."""
 
     envs: Mapping[str, Env]
     tools: Mapping[str, Callable[..., Any]]
@@ -33,7 +34,7 @@ class Opening:
         return self._seen[problem.id]
 
     def conversation(self, name: str, messages: Sequence[Message]) -> tuple[Message, ...]:
-        """A stored conversation about the problem called `name`, begun as an episode begins."""
+        """A stored conversation about the problem called `name`, with the opening of an episode."""
         problem = self.problems.get(name)
         if (
             problem is None

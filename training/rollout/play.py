@@ -1,4 +1,5 @@
-"""Play problems in their environments: conversations turn by turn, as many as `batch_size` at once, into scored `Group`s."""
+"""Plays problems in their environments: conversations turn by turn, as many as `batch_size` at once, into scored
+`Group`s."""
 
 from __future__ import annotations
 
@@ -22,9 +23,10 @@ from training.types import Group, Rollout, Segment
 
 
 class Session(Protocol):
-    """Conversations under way, named by their place in the prompts: `generate` gives the next turn of each that was told
-    something last (at first of all), `observe` tells some what the environment said. The others wait, or are over.
-    `turns` [rows]: how many each has had. One whose `joins` is true takes in more of them (TorchSampler's Session)."""
+    """Running conversations, identified by their index in the prompts: `generate` samples the next turn of each that
+    was told something last (at first all), `observe` appends the environment's text to some. The others wait, or are
+    over. `turns` [rows]: how many turns each has had. If `joins` is true, a session can take in more conversations
+    (TorchSampler's Session)."""
 
     turns: np.ndarray
 
@@ -46,18 +48,19 @@ class Sampler(Protocol):
 class Player:
     """Everything needed to play.
 
-    envs, tools  by name; a problem names its environment, and the environment the tools it wants
-    sampling     of every turn; its `seed` is not read: each rollout has its own
-    max_tokens   of a whole conversation, prompt included: one that could grow beyond ends with score 0 (`truncated`)
+    envs, tools  by name; a problem names its environment, and the environment names its tools
+    sampling     settings of every turn; its `seed` is not used: each rollout has its own
+    max_tokens   of a whole conversation, prompt included: a conversation that could exceed it ends with score 0
+                 (`truncated`)
     batch_size   conversations of one batch
-    concurrent_batches        batches in flight: while the tools of one are at work, the sampler writes the turns of another
-    calls        environments of a batch that are at work at a time; more than one needs tools that may be called from
-                 several threads. Those that wait for programs (training/env/program.py) are no batch: `at_once` of them
-                 are at work, and who waits is sampled with whoever waits then (training/rollout/live.py)
-    timed        whether `info["seconds"]` of each rollout tells what was measured: wall seconds of each of its
-                 messages, for a turn of the model those of the batch that it was sampled in, for a message of an
-                 environment those of its step (the first of several has them all), 0 for the prompt
-    plays        role of an environment -> the policy that plays it, where there are several (training/learner/policies.py)
+    concurrent_batches        batches in flight: while the tools of one run, the sampler samples the turns of another
+    calls        how many environments of a batch run at the same time; more than one needs thread-safe tools.
+                 Environments that wait for programs (training/env/program.py) form no batch: `at_once` of them run, and
+                 all that wait at the same time are sampled together (training/rollout/live.py)
+    timed        whether `info["seconds"]` of each rollout has the measured wall seconds of each of its messages: for a
+                 turn of the model those of its batch, for a message of an environment those of its step (the first of
+                 several messages has them all), 0 for the prompt
+    plays        role of an environment -> the policy that plays it, if there are several (training/learner/policies.py)
     """
 
     sampler: Sampler
@@ -87,7 +90,7 @@ class Player:
         problem whose environment or tool was not given, and ValueError for a prompt that leaves no room for a turn.
         """
         jobs = [(g, i) for g in range(len(problems)) for i in range(samples)]
-        sampling = threading.Lock()  # one turn is sampled at a time, whoever waits
+        sampling = threading.Lock()  # one turn is sampled at a time
 
         def talks(part: list[tuple[int, int]]) -> list[Conversation]:
             return [self._conversation(problems[g], g, i, seed, openings) for g, i in part]
@@ -124,7 +127,7 @@ class Player:
         )
 
     def _batch(self, talks: list[Conversation], sampling: threading.Lock) -> list[Rollout]:
-        """One rollout of each conversation, turn by turn, all that go on in one batch."""
+        """One rollout of each conversation, turn by turn, with all running ones in one batch."""
         with _mapping(self.calls) as each:
             for talk in talks:
                 talk.start(self.tools)
@@ -141,7 +144,7 @@ class Player:
                 acted = [(i, text) for i, text in acts if text is not None]
                 replies = list(each(_step, [(talks[i], text) for i, text in acted]))
                 observed: dict[int, np.ndarray] = {}
-                whole: list[tuple[int, np.ndarray, int]] = []  # what no session holds: its ids, and a seed
+                whole: list[tuple[int, np.ndarray, int]] = []  # conversations in no session: their ids, and a seed
                 for (i, _), answer in zip(acted, replies, strict=True):
                     if (went_on := talks[i].answered(*answer)) is None:
                         continue
@@ -160,7 +163,7 @@ class Player:
         return [talk.rollout(self.timed) for talk in talks]
 
     def _prompt(self, talks: list[Conversation]) -> None:
-        """Render the first messages of each; samples of a prompt ask the same, which is rendered once."""
+        """Render the first messages of each; samples of a prompt have the same messages, which are rendered once."""
         rendered: dict[Any, np.ndarray] = {}
         for talk in talks:
             key = tuple(talk.messages), json.dumps(talk.offered)
@@ -175,7 +178,7 @@ class Player:
     def _opened(
         self, rows: list[tuple[int, np.ndarray, int]], talks: list[Conversation]
     ) -> tuple[Session, dict[int, int]]:
-        """A session of (conversation, ids, seed) each, and where in it each conversation is."""
+        """A session of these (conversation, ids, seed), and the index of each conversation in it."""
         who: Any = {"policies": [talks[i].policy for i, *_ in rows]} if self.plays else {}
         session = self.sampler.open([ids for _, ids, _ in rows], [seed for *_, seed in rows], **who)
         return session, {i: place for place, (i, *_) in enumerate(rows)}

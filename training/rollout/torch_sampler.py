@@ -2,18 +2,19 @@
 continuous batching.
 
 Log-probs are those of the distribution really sampled from (after temperature, top-k, top-p and min-p, or among the
-choices, renormalised); greedy turns (temperature 0) carry those of the model at temperature 1. Each sample draws from a
-random stream of its own, keyed by its seed, so that it does not depend on which others share its batch (but for
-rounding: a matrix product of another size may differ in the last bit).
+choices, renormalised); greedy turns (temperature 0) carry those of the model at temperature 1. Each sample draws from
+its own random stream, keyed by its seed, so that it does not depend on the rest of its batch (up to rounding: a matrix
+product of another size may differ in the last bit).
 
 Rows may have their residual stream changed while they are sampled (`edits`, training/model/residual.py): the model's
-own layers are used then, and every row stays in the batch until the last has ended, so that what is done to one row
-changes no bit of another in that turn. `Session.path` says which way was taken.
+own layers are then used, and every row stays in the batch until the last has ended, so that a change of one row changes
+no bit of another in that turn. `Session.path` says which implementation was used.
 
-Where the model holds several policies as adapters (`policies`), each row goes through its own, in one batch with the others.
+If the model holds several policies as adapters (`policies`), each row goes through its own, in one batch with the
+others.
 
-At most `slots` conversations are at work at a time; where one's turn has ended, the next one that waits takes its
-place. What was drawn is read by the host once per step; nothing else is done row by row but for the few rows that end.
+At most `slots` conversations are active at a time; when a turn ends, the next waiting conversation takes its slot. The
+host reads the drawn tokens once per step; only the few rows that end are handled row by row.
 """
 
 from __future__ import annotations
@@ -45,10 +46,10 @@ from training.types import Segment, Stop
 SLOTS = {
     "cpu": 512,
     "cuda": 1024,
-}  # a decoding step of a small model on a CPU is bound by the number of operations, not by their rows
+}  # a decoding step of a small model on a CPU is limited by the number of operations, not by the number of rows
 _PREFILL = 16384  # tokens of prompts in one pass
-_LOGITS = 1 << 18  # elements of logits worked off together
-_ROWS = 64  # and rows that the head's weight, where it is large, is read once for
+_LOGITS = 1 << 18  # elements of logits processed together
+_ROWS = 64  # and the rows for which a large head weight is read once
 _FLOOR = -1e4
 
 
@@ -57,8 +58,8 @@ class TorchSampler:
     """`open` starts a session of conversations that grow turn by turn.
 
     version   of the weights; the code that changes them increments it
-    renderer  what ids mean: needed for stop strings and for choices alone
-    slots     conversations at work at a time; 0: what suits the device
+    renderer  decodes ids; needed for stop strings and choices only
+    slots     active conversations at a time; 0: a default for the device
     graphs    on a GPU, whether steps are replayed from CUDA graphs
     """
 
@@ -70,7 +71,7 @@ class TorchSampler:
     graphs: bool = True
     cached: CachedLayers | None = field(default=None, init=False, repr=False)
     turns: TurnDecoder | None = field(default=None, init=False, repr=False)
-    head: Tensor | None = field(default=None, init=False, repr=False)  # [V, d] where it is no weight of the model
+    head: Tensor | None = field(default=None, init=False, repr=False)  # [V, d] if it is not a weight of the model
     _known: bool = field(default=False, init=False, repr=False)
 
     def open(
@@ -80,43 +81,42 @@ class TorchSampler:
         edits: Sequence[Edit | None] = (),
         policies: Sequence[str] = (),
     ) -> Session:
-        """Start one conversation per prompt (ids [n]) with one seed each, with the weights as they are now; equal
-        prompts are prefilled once. edits: per conversation how its residual stream is changed, or None. policies: per
-        conversation the name of the adapters that speak (training/model/lora.py). Raises ValueError for a prompt without
-        tokens, and for an edit of a layer that is not there."""
+        """Start one conversation per prompt (ids [n]) with one seed each, with the current weights; equal prompts are
+        prefilled once. edits: per conversation how its residual stream is changed, or None. policies: per conversation
+        the name of its adapters (training/model/lora.py). Raises ValueError for a prompt without tokens, and for an
+        edit of a layer that does not exist."""
         self.sync()
         return Session(self, prompts, seeds, edits, policies)
 
     def sync(self) -> None:
-        """Read the model's weights, where the sampler works with copies of them."""
+        """Read the model's weights again, if the sampler works with copies of them."""
         if not self._known:
             self.cached, self._known = CachedLayers.of(self.model), True
             self.turns = TurnDecoder.of(self.cached)
-        elif self.cached is not None and usable(self.model):  # adapters may have come since
+        elif self.cached is not None and usable(self.model):  # adapters may have been added since
             self.cached.refresh()
             if self.turns is not None:
                 self.turns.refresh()
         else:
             self.cached = self.turns = None
         weight = head_weight(self.model)
-        # float32 logits on a CPU, as the learner's: rounded to bfloat16 they would lie 0.1 apart
+        # float32 logits on a CPU, as in the learner: rounded to bfloat16 they would be 0.1 apart
         half = weight.is_cpu and weight.dtype == torch.bfloat16
         self.head = weight.detach().float() if half else None
 
     def logits(self, last: Tensor) -> Tensor:
-        """Of hidden states [n, d]: [n, V]."""
+        """Logits [n, V] of hidden states [n, d]."""
         head = head_weight(self.model) if self.head is None else self.head
         return products.forward(last.to(head.dtype), head)
 
     def weights(self) -> dict[str, Tensor]:
-        """The weights that it samples with, under the names of the model's own parameters: copies where it works with
+        """The weights that it samples with, under the names of the model's own parameters: copies if it works with
         copies."""
         return dict(self.model.named_parameters()) | (self.cached.named() if self.cached else {})
 
     @torch.inference_mode()
     def logp(self, prompt: np.ndarray, ids: np.ndarray) -> np.ndarray:
-        """[n] float32 log-probs at temperature 1 that the sampler, token by token as it samples, gives to the ids
-        `said` [n]."""
+        """The log-probs [n] float32 at temperature 1 of the ids `said` [n], computed token by token as in sampling."""
         session, out = Session(self, [prompt], [0]), []
         for token in map(int, ids):
             out.append(torch.log_softmax(self.logits(session.last).float(), -1)[0, token])
@@ -141,8 +141,8 @@ class TorchSampler:
 
 
 class Session:
-    """Conversations under way. `generate` and `observe` take turns; rows are named by their place in the prompts given
-    at the start."""
+    """Running conversations. `generate` and `observe` alternate; rows are identified by their index in the prompts
+    given at the start."""
 
     def __init__(
         self,
@@ -155,9 +155,7 @@ class Session:
         self.sampler, self.seeds, self.policies = sampler, list(seeds), list(policies)
         self.edits = list(edits) if any(e is not None for e in edits) else []
         if not all(len(p) for p in prompts):
-            raise ValueError(
-                f"prompt {[len(p) for p in prompts].index(0)} has no tokens: a model needs one to go on from"
-            )
+            raise ValueError(f"prompt {[len(p) for p in prompts].index(0)} has no tokens: a model needs at least one")
         sampler.model.eval()
         self.turns = np.zeros(len(prompts), dtype=np.int64)  # [rows] that each has had
         self.graph: graphs.StepGraph | None = None
@@ -167,11 +165,11 @@ class Session:
         first, which = _alike(prompts, bool(self.edits), self.policies)
         device = head_weight(sampler.model).device
         self.routers = replay_of(sampler.model)
-        self.seen = np.array([len(p) for p in prompts])  # [rows] tokens that each has
-        self.experts: Tensor | None = None  # [rows, tokens, layers, k] that routers chose, where they are replayed
+        self.seen = np.array([len(p) for p in prompts])  # [rows] tokens of each
+        self.experts: Tensor | None = None  # [rows, tokens, layers, k] that routers chose, if they are replayed
         with torch.inference_mode():
             cache = CachedRows(len(first), device)
-            if self.policies:  # the slots are prompts for now, and a prompt is read by one policy
+            if self.policies:  # at this point the slots hold prompts, and each prompt is read by one policy
                 self.row_in = first
             last = self._extend(cache, [prompts[i] for i in first])
             self.row_in = np.arange(len(prompts))
@@ -184,13 +182,14 @@ class Session:
 
     @property
     def joins(self) -> bool:
-        """Whether others may join."""
+        """Whether more conversations may join."""
         return not self.edits and not self.policies and self.routers is None
 
     @torch.inference_mode()
     def join(self, keep: Sequence[int], prompts: Sequence[np.ndarray], seeds: Sequence[int]) -> list[int]:
-        """Take in more conversations, beside those that were told something since the last turn; returns their places.
-        keep: the conversations that go on; the others are let go. What each says does not depend on who joins it."""
+        """Add more conversations to those that were told something since the last turn; returns their indices. keep:
+        the conversations that continue; the others are dropped. The tokens of a conversation do not depend on the ones
+        that join."""
         assert self.joins, "rows that are changed, of several policies, or whose experts are kept, begin together"
         first, which = _alike(prompts, False, ())
         device, places = self.cache.device, list(range(len(self.seeds), len(self.seeds) + len(prompts)))
@@ -213,8 +212,8 @@ class Session:
 
     @property
     def path(self) -> str:
-        """Which way turns take: "compiled turns" (a whole turn in one call), "compiled layers" or "own layers" (the
-        model's own forward, which alone can be changed on its way)."""
+        """Which implementation samples turns: "compiled turns" (a whole turn in one call), "compiled layers" or "own
+        layers" (the model's own forward, the only one that supports edits)."""
         if self.edits or self.sampler.cached is None:
             return "own layers"
         return "compiled layers" if self.sampler.turns is None else "compiled turns"
@@ -234,8 +233,8 @@ class Session:
             return hidden_states(self.sampler.model, ids, position, cache)
 
     def _note(self, seen: Tensor, position: Tensor, cache: CachedRows) -> None:
-        """Write down the experts [rows n, layers, k] of the window's rows. What follows a row's last token is written
-        over by the tokens that come there, or never read."""
+        """Record the experts [rows n, layers, k] of the window's rows. Entries after a row's last token are overwritten
+        by later tokens, or never read."""
         top = int(position.max()) + 1
         if self.experts is None or self.experts.shape[1] < top:
             wider = seen.new_full((len(self.row_in), 2 * top, *seen.shape[1:]), -1)
@@ -246,7 +245,7 @@ class Session:
         self.experts[rows[:, None], position] = seen.view(*position.shape, *seen.shape[1:])
 
     def _turned(self, turn: _Turn) -> list[Segment]:
-        """What each row wrote in a turn that is over."""
+        """Store the tokens of each row after a turn is over."""
         self.turns[self.rows] += 1
         self.seen += turn.length
         segments = turn.segments(self.rows)
@@ -279,8 +278,8 @@ class Session:
         return torch.cat(out)
 
     def observe(self, rows: Sequence[int], new: Sequence[np.ndarray]) -> None:
-        """Tell each of the conversations `rows` what the environment said; these alone have a turn next. The others
-        stay as they are, and may be told something later."""
+        """Append the environment's text to each of the conversations `rows`; only these have a turn next. The others
+        stay as they are, and may continue later."""
         self.rows = list(rows)
         if not self.rows:
             return
@@ -308,7 +307,7 @@ class Session:
         return hidden
 
     def _front(self, rows: Sequence[int]) -> None:
-        """Let `rows` lie in the first slots, moving as few as can be."""
+        """Move `rows` to the first slots, with as few moves as possible."""
         at = np.sort(self.lies[np.asarray(rows, dtype=np.int64)])
         free = np.ones(len(rows), dtype=bool)
         free[at[at < len(rows)]] = False
@@ -326,7 +325,7 @@ class Session:
     @torch.inference_mode()
     def generate(self, sampling: Sampling) -> list[Segment]:
         """Sample the next turn of every alive conversation: at most `max_tokens` ids, ending with the end-of-turn id
-        unless cut, or stopped by another id or by a string. Raises ValueError for choices and stops that cannot be."""
+        unless cut, or stopped by another id or by a string. Raises ValueError for impossible choices and stops."""
         n, limit, sampler, cache = len(self.rows), sampling.max_tokens, self.sampler, self.cache
         turn = _Turn(self, sampling)
         self._front(self.rows)
@@ -346,12 +345,13 @@ class Session:
             self.last[lo:hi] = self._step(token)
             over = turn.over[rows]
             gone = int(over.sum())
-            if gone * patience < hi - lo and gone + lo < n:  # a few that have ended may stay: moving rows costs too
+            # a few ended rows may stay, because moving rows costs time too
+            if gone * patience < hi - lo and gone + lo < n:
                 continue
             for r in rows[over]:
                 cache.held[self.lies[r]] = before[r] + turn.length[r]
-            # The rows that have ended go to the window's front, which moves on behind them; at its other end waiting
-            # rows come in.
+            # Ended rows are moved to the window's front, which then moves past them; waiting rows enter at its other
+            # end.
             front = over[:gone]
             self._swap(lo + np.flatnonzero(~front), lo + gone + np.flatnonzero(over[gone:]))
             lo, hi = lo + gone, min(n, hi + gone)
@@ -360,7 +360,7 @@ class Session:
                 return self._turned(turn)
 
     def _compiled(self, turns: TurnDecoder, turn: _Turn) -> list[Segment]:
-        """`generate` by compiled code, which comes back for the rows that may have ended."""
+        """`generate` by compiled code, which returns for the rows that may have ended."""
         slots, drawn = np.arange(len(self.rows)), turn.drawn()
         while len(slots):
             turns(self.cache, slots, self.row_in[slots], self.last, drawn)
@@ -376,8 +376,8 @@ class Session:
 
 
 class _Turn:
-    """One turn of all rows while it is drawn. Arrays are by row: `length` tokens so far, `over` whether it has ended,
-    and what was drawn."""
+    """One turn of all rows while it is sampled. Arrays are by row: `length` tokens so far, `over` whether it has ended,
+    and the drawn tokens."""
 
     def __init__(self, session: Session, sampling: Sampling) -> None:
         sampler, device, n, limit = session.sampler, session.cache.device, len(session.seeds), sampling.max_tokens
@@ -387,7 +387,7 @@ class _Turn:
         self.choices = None
         if sampling.choices and sampler.renderer is not None:  # `Ending.of` refuses choices without a renderer
             self.choices = ChoiceTree.of(sampling, sampler.renderer, device)
-        self.node = torch.zeros(n, dtype=torch.long, device=device)  # where each row is in the tree of choices
+        self.node = torch.zeros(n, dtype=torch.long, device=device)  # the node of each row in the tree of choices
         # One uniform number per (sample, turn, position): a counter-based stream, so neighbours and batch order do not
         # matter.
         uniforms = np.zeros((n, limit))
@@ -397,12 +397,13 @@ class _Turn:
             )
         self.uniforms = torch.from_numpy(uniforms).to(device).view(-1)
         self.length, self.over = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=bool)
-        self.ids = np.zeros((n, limit + 1), dtype=np.int64)  # the last column takes what is drawn after an end
+        self.ids = np.zeros((n, limit + 1), dtype=np.int64)  # the last column receives draws after an end
         self.logp, self.entropy = (np.zeros((n, limit + 1), dtype=np.float32) for _ in range(2))
         self.why: dict[int, Stop] = {}
 
     def sample(self, last: Tensor, rows: np.ndarray) -> Tensor:
-        """The next ids [B] after the hidden states `last` [B, d] of `rows`; what has ended by them is over."""
+        """The next ids [B] after the hidden states `last` [B, d] of `rows`; rows that end with them are marked as
+        over."""
         limit = self.sampling.max_tokens
         at = np.where(self.over[rows], limit, self.length[rows])
         index = torch.from_numpy(rows * limit + np.minimum(at, limit - 1)).to(last.device)
@@ -454,7 +455,7 @@ class _Turn:
         )
 
     def segments(self, rows: Sequence[int]) -> list[Segment]:
-        """What each row wrote."""
+        """The segment of each row."""
         cut = [(r, int(self.length[r])) for r in rows]
         return [
             Segment(
@@ -471,8 +472,8 @@ class _Turn:
 
 
 def _alike(prompts: Sequence[np.ndarray], apart: bool, policies: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """The first of each set of equal prompts that one policy reads, and [rows] which set each is of. apart: no two are,
-    for rows that are changed share nothing: a change may begin within the prompt."""
+    """The first of each set of equal prompts that the same policy reads, and the set [rows] of each. apart: all are
+    distinct, because edited rows share nothing (an edit may begin within the prompt)."""
     unique: dict[Any, int] = {}
     keys = [(p.tobytes(), i if apart else 0, policies[i] if policies else "") for i, p in enumerate(prompts)]
     which = np.array([unique.setdefault(key, len(unique)) for key in keys])
@@ -483,7 +484,7 @@ def _draw(logits: Tensor, sampling: Sampling, uniform: Tensor) -> tuple[Tensor, 
     """logits [B, V], uniform [B] float64 in [0, 1) -> ids, log-probs and entropies [B] of the truncated, renormalised
     distribution.
 
-    By inverse CDF: the first token whose cumulated probability exceeds u times the whole. Cumulated in float64: in
+    By inverse CDF: the first token whose cumulative probability exceeds u times the total. Summed in float64: in
     float32 the tail of a large vocabulary vanishes, and u may round to 1, where a token of probability 0 would be
     drawn.
     """
@@ -505,8 +506,7 @@ def _draw(logits: Tensor, sampling: Sampling, uniform: Tensor) -> tuple[Tensor, 
 
 
 def truncated(z: Tensor, sampling: Sampling) -> Tensor:
-    """Logits [B, V] at their temperature with -inf where top-k, top-p (of what top-k left) or min-p leave a token
-    out."""
+    """Logits [B, V] at their temperature with -inf where top-k, top-p (of what top-k left) or min-p exclude a token."""
     if sampling.top_k and sampling.top_k < z.shape[-1]:
         z = z.masked_fill(z < z.topk(sampling.top_k, -1).values[:, -1:], -torch.inf)
     keep = z

@@ -1,9 +1,9 @@
-"""vLLM as an `Engine`: in this process (`InProcess`), or behind the port of a server of its own (`Server`,
+"""vLLM as an `Engine`: in this process (`InProcess`), or behind the port of a separate server (`Server`,
 OpenAI-compatible).
 
-Both keep a prefix cache, take weights in place, and return log-probs of the distribution really sampled from (after
-temperature, top-k and top-p; of greedy turns those of the model at temperature 1), which is what `--logprobs-mode
-processed_logprobs` means. Entropies are not returned. Seeds are per request.
+Both keep a prefix cache, take weights in place, and return log-probs of the actual sampling distribution (after
+temperature, top-k and top-p; for greedy turns those of the model at temperature 1), as `--logprobs-mode
+processed_logprobs` does. Entropies are not returned. Seeds are per request.
 
 `ENVIRONMENT` has to be in the environment of the process before vLLM is imported there.
 """
@@ -39,31 +39,30 @@ from training.rollout.engine import Completion, EngineLost
 WORKER = "training.rollout.vllm_worker.Versioned"
 ENVIRONMENT = {
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # in process: no children that outlive a killed run
-    "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # or it binds the learner's threads to cores, too
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # otherwise it binds the learner's threads to cores too
     "VLLM_HOST_IP": "127.0.0.1",
     "VLLM_NO_USAGE_STATS": "1",
     "DO_NOT_TRACK": "1",
     "VLLM_LOGGING_LEVEL": "ERROR",
     "HF_HUB_OFFLINE": "1",  # the model is a folder
-    # some small operations are compiled else, eager or not: that takes a C++ compiler and a minute
+    # otherwise some small operations are compiled, eager or not, which takes a C++ compiler and a minute
     "TORCHDYNAMO_DISABLE": "1",
 }
 SERVED = {
     **ENVIRONMENT,
     "VLLM_ENABLE_V1_MULTIPROCESSING": "1",
     "VLLM_SERVER_DEV_MODE": "1",
-}  # dev mode: its weights can be exchanged
+}  # dev mode: its weights can be replaced
 
 
-_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # that vLLM makes room for
+_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # for which vLLM reserves memory
 
 
 def settings(
     *, max_length: int, dtype: str = "float32", memory: float = 1.0, rank: int = 0, **more: Any
 ) -> dict[str, Any]:
-    """Arguments that both ways start vLLM with: conversations of at most `max_length` tokens, `memory` GiB for their
-    keys and values; rank: of the adapters that are pushed in the place of all weights. `more` is added, or replaces
-    them."""
+    """Arguments with which both start vLLM: conversations of at most `max_length` tokens, `memory` GiB for their keys
+    and values; rank: that of the adapters if only adapters are pushed. `more` is added, or replaces them."""
     room = next((r for r in _RANKS if r >= rank), None)
     adapters = {"enable_lora": True, "max_lora_rank": room, "max_loras": 1, "max_cpu_loras": 1} if rank and room else {}
     return {
@@ -82,11 +81,12 @@ def settings(
 
 @dataclass
 class InProcess:
-    """vLLM's engine in this process. Raises ValueError where vLLM is not installed.
+    """vLLM's engine in this process. Raises ValueError if vLLM is not installed.
 
-    folder    a model in Hugging Face layout: its architecture; the weights are pushed before the first turn. Of a model with
-              adapters, where `settings` has made room for them, its weights are the base, and adapters alone are pushed
-    settings  of `vllm.LLM`, as `settings` gives them
+    folder    a model in Hugging Face layout: its architecture; the weights are pushed before the first turn. For a
+              model with adapters, if `settings` reserves memory for them, its weights are the base, and only adapters
+              are pushed
+    settings  of `vllm.LLM`, as `settings` returns them
     pushed    bytes of the last push
     """
 
@@ -110,7 +110,7 @@ class InProcess:
         with torch.random.fork_rng():
             try:
                 return vllm.LLM(model=str(self.folder), **self.settings)  # its tokenizer finds stop strings
-            finally:  # on a CPU it takes this function away from everybody
+            finally:  # on a CPU vLLM replaces this function globally
                 torch.set_num_threads = set_threads
                 torch.set_num_threads(threads)
 
@@ -123,10 +123,10 @@ class InProcess:
         self.pushed = sum(t.numel() * t.element_size() for _, t in weights)
         with _losing():
             self.llm.collective_rpc("espalier_load", kwargs={"version": version, "weights": weights})
-            self.llm.reset_prefix_cache()  # keys and values of the weights before
+            self.llm.reset_prefix_cache()  # drop keys and values of the old weights
 
     def _swap(self, model: nn.Module, version: int) -> None:
-        """Take the adapters of `model` in the place of those before."""
+        """Replace the old adapters by those of `model`."""
         from vllm.lora.request import LoRARequest
 
         with tempfile.TemporaryDirectory(prefix="espalier-adapter-") as place, _losing():
@@ -136,7 +136,7 @@ class InProcess:
             if self.adapter is not None:
                 self.llm.llm_engine.remove_lora(self.adapter.lora_int_id)
             self.adapter = LoRARequest(f"version-{version}", version + 1, str(folder))
-            self.llm.llm_engine.add_lora(self.adapter)  # read now: the folder goes
+            self.llm.llm_engine.add_lora(self.adapter)  # read now, because the folder will be deleted
             self.llm.collective_rpc("espalier_hold", kwargs={"version": version})
             self.llm.reset_prefix_cache()
 
@@ -152,7 +152,7 @@ class InProcess:
         parameters = [
             SamplingParams(**request(sampling, seed, end_id), detokenize=bool(sampling.stop)) for seed in seeds
         ]
-        with _losing(), torch.random.fork_rng():  # it draws from torch's own generator, which is the learner's
+        with _losing(), torch.random.fork_rng():  # it draws from torch's global generator, which the learner uses
             requests = [{"prompt_token_ids": list(p)} for p in prompts]
             answers = self.llm.generate(requests, parameters, use_tqdm=False, lora_request=self.adapter)
         out = []
@@ -166,7 +166,7 @@ class InProcess:
         self.close()  # `load` starts another
 
     def close(self) -> None:
-        """Free what it holds."""
+        """Free its memory."""
         self.llm = self.adapter = None
         from vllm.distributed import cleanup_dist_env_and_memory
 
@@ -174,9 +174,9 @@ class InProcess:
 
 
 def _make_readable() -> None:
-    """vLLM's CPU build looks into the `__dict__` of whatever any module holds. The library that llvmlite holds (it came
-    with numba, which bm25s imports where it is there) makes up attributes as they are asked for, and its `__dict__`
-    would be no mapping."""
+    """vLLM's CPU build inspects the `__dict__` of every attribute of every module. The library object in llvmlite
+    (which comes with numba, which bm25s imports if it is installed) creates attributes on access, so its `__dict__`
+    would not be a mapping."""
     with contextlib.suppress(ImportError):
         from llvmlite.binding import ffi
 
@@ -185,13 +185,13 @@ def _make_readable() -> None:
 
 @contextlib.contextmanager
 def _losing():
-    """What breaks in vLLM as EngineLost; a mistake in what it was asked (ValueError, TypeError) stays what it is."""
+    """Turns failures of vLLM into EngineLost; errors in the request (ValueError, TypeError) are passed on."""
     from vllm.exceptions import VLLMServerError
 
     try:
         yield
     except (RuntimeError, AssertionError, OSError, VLLMServerError) as e:
-        if "Unsupported" in str(e):  # on a CPU e.g. heads of other sizes than multiples of 32: it would say so again
+        if "Unsupported" in str(e):  # e.g. on a CPU, head sizes that are not multiples of 32: a retry would fail again
             raise ValueError(
                 f"vLLM cannot run this model here ({str(e).splitlines()[0]}): set `engine: {{name: torch}}`, or choose another model"
             ) from e
@@ -199,8 +199,8 @@ def _losing():
 
 
 def request(sampling: Sampling, seed: int, end_id: int) -> dict[str, Any]:
-    """What vLLM is asked for one completion: arguments of its `SamplingParams`, and keys of a request to its server,
-    which are the same. Raises ValueError for what it would do otherwise than the sampler of this process."""
+    """The request to vLLM for one completion: arguments of its `SamplingParams`, which are also the keys of a request
+    to its server. Raises ValueError for settings that vLLM handles differently from the sampler of this process."""
     if sampling.choices:
         raise ValueError(
             "vLLM cannot be held to choices: it would spell them in whatever tokens it likes, where the tokenizer's own are meant; set "
@@ -240,13 +240,13 @@ def _completion(
 
 @dataclass
 class Server:
-    """`vllm serve` in another process on this machine, as `command` starts it. Raises ValueError for an answer that is
-    none of vLLM's.
+    """`vllm serve` in another process on this machine, as `command` starts it. Raises ValueError for an answer that
+    vLLM would not give.
 
-    url      up to and without /v1
-    weights  a folder that the server can read too: where weights are laid for it
-    workers  requests under way at a time
-    patience seconds in which a lost server may come back
+    url      up to but without /v1
+    weights  a folder that the server can read too, in which weights are put for it
+    workers  concurrent requests
+    patience seconds to wait for a lost server
     """
 
     elsewhere: ClassVar[bool] = True
@@ -261,8 +261,8 @@ class Server:
     def load(self, model: nn.Module, version: int) -> None:
         folder = self.weights / f"{version}"
         folder.mkdir(parents=True, exist_ok=True)
-        # Each by its own name, tied ones too: of a head that is not in the file vLLM's CPU build keeps the packed copy
-        # of the weights before.
+        # Every weight by its own name, tied ones too: if the head is not in the file, vLLM's CPU build keeps the packed
+        # copy of the old weights.
         weights = {
             name: t.detach().cpu().clone(memory_format=torch.contiguous_format) for name, t in folded(model).items()
         }

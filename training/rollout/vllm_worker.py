@@ -1,9 +1,9 @@
-"""What vLLM's worker is given beside its own: weights that come with a version, and the version to be asked for.
+"""An extension of vLLM's worker: weights that come with a version, and a query for that version.
 
-vLLM makes it a base of its worker (`worker_extension_cls`), so its `reload_weights` is there. That is the one way that
-leaves a CPU build whole: `model.load_weights` meets linear layers that were packed, fails, and leaves half of the old
-weights. It reloads the layers whose names it is given, and a head that is tied to the embedding is a layer with a
-packed copy of its own: it has to be given by name, too.
+vLLM makes it a base of its worker (`worker_extension_cls`), so its `reload_weights` is available. Only that method
+works on a CPU build: `model.load_weights` fails at linear layers that were packed, and leaves half of the old weights.
+`reload_weights` reloads the named layers; a head that is tied to the embedding is a layer with its own packed copy, so
+it has to be named too.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Any
 
 
 class Versioned:
-    """version: of the weights, None while they are exchanged and after an exchange that failed."""
+    """version: that of the weights; None during an update and after a failed one."""
 
     reload_weights: Any  # vLLM's own
     espalier_held: int | None = None
 
     def espalier_load(self, version: int, folder: str = "", weights: Iterable[tuple[str, Any]] = ()) -> int:
-        """Take the weights of a folder in Hugging Face layout, or (name, tensor) pairs, tied ones by all of their
-        names, and call them `version`."""
+        """Load the weights of a folder in Hugging Face layout, or of (name, tensor) pairs, with tied ones under all
+        their names, as version `version`."""
         self.espalier_held = None
         if folder:
             self.reload_weights(weights_path=folder)
@@ -30,7 +30,7 @@ class Versioned:
         return self.espalier_held
 
     def espalier_hold(self, version: int) -> int:
-        """Call what it has `version`: adapters were exchanged, which vLLM does by itself."""
+        """Set the version to `version` after vLLM has replaced adapters by itself."""
         self.espalier_held = int(version)
         return self.espalier_held
 

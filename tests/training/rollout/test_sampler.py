@@ -381,8 +381,8 @@ def test_a_guided_turn_is_one_of_the_choices_with_its_own_probability():
 @pytest.mark.parametrize(
     ("source", "sampling", "why"),
     [
-        (sampler, Sampling(stop=("x",)), "stop strings and knows no text: give it renderer"),
-        (sampler, Sampling(choices=("x",)), "choices and knows no text"),
+        (sampler, Sampling(stop=("x",)), "needs a renderer for stop strings: give it renderer"),
+        (sampler, Sampling(choices=("x",)), "needs a renderer for choices"),
         (sampler, Sampling(stop_ids=(3, 16)), "stop_ids holds 16 and the model has the ids 0 to 15"),
         (speaker, Sampling(choices=("What is the capital of Norvia",), max_tokens=3), "more than max_tokens = 3"),
     ],

@@ -1,9 +1,10 @@
-"""Preference losses, one file each; `finite` and `log_ratios` are what they share.
+"""Preference losses, one file each; they share `finite` and `log_ratios`.
 
 Constants of a module: NEEDS names passes (reference; history: the mean of earlier policies; mismatched: answers after
-the prompt of another pair; policy: the log-probs before the step), ROWS_PER_UNIT is how many consecutive pairs it must
-see at once (1 unless said, 0 = all of the step), UNIT what these are (training/preference/units.py). A function
-`prepare(batch, state, *, same knobs)` beside it runs before each step, with a state of plain values that lasts.
+the prompt of another pair; policy: the log-probs before the step), ROWS_PER_UNIT is how many consecutive pairs the loss
+must see together (default 1; 0 = all of the step), UNIT says what these pairs are (training/preference/units.py). A
+function `prepare(batch, state, *, same knobs)` in the same file runs before each step, with a persistent state of plain
+values.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ class PreferenceLossPiece(Protocol):
     Args:
         chosen: [P] sum of the log-probs of the answer labelled better, in nats, with gradient (its reward, in a
             reward model)
-        rejected: [P] the same of the other answer
+        rejected: [P] the same for the other answer
         ref_chosen: [P] sum of the log-probs of the better answer under the reference
-        ref_rejected: [P] the same of the other answer
+        ref_rejected: [P] the same for the other answer
         n_chosen: [P] tokens of the better answer
         n_rejected: [P] tokens of the other answer
         **columns: [P] columns of the pairs that the loss names as keyword-only arguments without a default: margin,
@@ -58,8 +59,8 @@ class PreferenceLossPiece(Protocol):
 
 
 def finite(margin: Tensor) -> tuple[Tensor, Tensor]:
-    """[P] margin with 0 in place of what is not finite, and the [P] bool mask of what was: such a pair counts 0 and has
-    no gradient."""
+    """The margin [P] with non-finite values replaced by 0, and the bool mask [P] of the finite ones: a non-finite pair
+    counts 0 and has no gradient."""
     ok = torch.isfinite(margin)
     return torch.where(ok, margin, torch.zeros_like(margin)), ok
 
@@ -67,8 +68,8 @@ def finite(margin: Tensor) -> tuple[Tensor, Tensor]:
 def log_ratios(
     chosen: Tensor, rejected: Tensor, ref_chosen: Tensor, ref_rejected: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """[P] log-ratio of the chosen answer, [P] of the rejected, and the [P] bool mask of pairs whose two are finite
-    (others have 0)."""
+    """The log-ratio [P] of the chosen answer, that of the rejected answer [P], and the bool mask [P] of pairs in which
+    both are finite (the others are 0)."""
     better, worse = chosen - ref_chosen, rejected - ref_rejected
     ok = torch.isfinite(better) & torch.isfinite(worse)
     none = torch.zeros_like(better)

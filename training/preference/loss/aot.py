@@ -1,4 +1,4 @@
-"""Alignment via optimal transport: the distribution of margins dominates, not each pair's.
+"""Alignment via optimal transport: the distribution of margins must dominate, not the margin of each pair.
 
 Melnyk et al. 2024, "Distributional Preference Alignment of LLMs via Optimal Transport" (arXiv 2406.05882).
 

@@ -4,12 +4,12 @@ D'Oosterlinck et al. 2024, "Anchored Preference Optimization and Contrastive Rev
 Alignment" (arXiv 2408.06266).
 
     c = beta (chosen - ref_chosen),   r = beta (rejected - ref_rejected)
-    zero  value = 1 - sigmoid(c) + sigmoid(r)            the chosen answer is better than what the model says: raise it
+    zero value = 1 - sigmoid(c) + sigmoid(r)            the chosen answer is better than what the model says: raise it
     down  value = sigmoid(c) + 1 - sigmoid(c - r)        it is worse: may lower the chosen, and the rejected by more
 
-Shapes: sums of log-probs [P] in, loss per pair [P] out. DPO leaves open whether both log-probs rise or fall; the anchor
-decides. Leaves out the contrastive revisions that make the pairs.
-TRL: DPOTrainer `apo_zero`, `apo_down`; KTOTrainer `apo_zero_unpaired` is half of zero.
+Shapes: sums of log-probs [P] in, loss per pair [P] out. DPO does not determine whether both log-probs rise or fall; the
+anchor does. Leaves out the contrastive revisions that make the pairs. TRL: DPOTrainer `apo_zero`, `apo_down`;
+KTOTrainer `apo_zero_unpaired` is half of zero.
 """
 
 from __future__ import annotations

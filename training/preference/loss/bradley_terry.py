@@ -6,9 +6,8 @@ follow instructions with human feedback" (arXiv 2203.02155).
     value = -log sigmoid(chosen - rejected - margin) + centre * (chosen + rejected)^2
 
 Shapes: here chosen and rejected [P] are the scalar scores of the reward model; loss per pair [P] out; the other
-arguments are not read. Only differences are identified, so `centre` > 0 pulls their mean to 0 (Eisenstein et al. 2023,
-arXiv 2312.09244). Leaves out margins that differ from pair to pair.
-TRL: RewardTrainer.
+arguments are not read. Only differences of scores are identified, so `centre` > 0 pulls their mean to 0 (Eisenstein et
+al. 2023, arXiv 2312.09244). Leaves out margins that differ from pair to pair. TRL: RewardTrainer.
 """
 
 from __future__ import annotations

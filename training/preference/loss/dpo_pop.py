@@ -5,10 +5,10 @@
     Delta = beta ((chosen - ref_chosen) - (rejected - ref_rejected));   of two pairs, A has the larger `margin`, B the smaller
     value of B = -log sigmoid(Delta_B)         value of A = lam * -log sigmoid(Delta_A - Delta_B) + (1 - lam) * -log sigmoid(Delta_A)
 
-Shapes: sums of log-probs [P] in, loss per pair [P] out, pairs 2i and 2i + 1 compared (ROWS_PER_UNIT = 2). margin [P]: only its order within
-two counts; where it is equal nothing is known and both are DPO's. stop_gradient makes B's margin a constant in A's value; without it B's
-margin is held back by A's, which is what makes margins ordinal. Read from the abstract: the loss is the most sensible reading, and which
-pairs meet is the order in which they are drawn.
+Shapes: sums of log-probs [P] in, loss per pair [P] out, pairs 2i and 2i + 1 compared (ROWS_PER_UNIT = 2). margin [P]:
+only its order within the two counts; if the margins are equal, both values are DPO's. stop_gradient makes B's margin a
+constant in A's value; without it A's value also pushes B's margin down, which makes margins ordinal. Read from the
+abstract: the loss is the most plausible reading, and pairs are compared in the order in which they are drawn.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def dpo_pop(
     d, ok = finite((chosen - ref_chosen) - (rejected - ref_rejected))
     delta, strength = (beta * d).view(-1, 2), margin.view(-1, 2)
     other, fine = delta.flip(1), ok.view(-1, 2)
-    known = (strength > strength.flip(1)) & fine.flip(1)  # this one is A, and B is there
+    known = (strength > strength.flip(1)) & fine.flip(1)  # this pair is A, and pair B exists
     held = other.detach() if stop_gradient else other
     plain = -logsigmoid(delta)
     values = torch.where(known, lam * -logsigmoid(delta - held) + (1 - lam) * plain, plain)

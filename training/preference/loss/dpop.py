@@ -5,9 +5,9 @@ Pal et al. 2024, "Smaug: Fixing Failure Modes of Preference Optimisation with DP
     d = (chosen - ref_chosen) - (rejected - ref_rejected)
     value = -log sigmoid( beta (d - lam * max(0, ref_chosen - chosen)) )
 
-Shapes: sums of log-probs [P] in, loss per pair [P] out. Where two answers differ in few tokens, DPO can widen the
-margin by making both less likely; the penalty makes that a loss. While the chosen answer is above the reference this is
-DPO. Leaves out nothing of the loss.
+Shapes: sums of log-probs [P] in, loss per pair [P] out. If two answers differ in few tokens, DPO can widen the margin
+by making both less likely; the penalty makes that costly. While the chosen answer is more likely than under the
+reference, this is DPO. Leaves out nothing of the loss.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ Ji et al. 2024, "Towards Efficient Exact Optimization of Language Model Alignmen
     d = (chosen - ref_chosen) - (rejected - ref_rejected),   q = sigmoid(beta d)
     value = q (log q - log(1 - e)) + (1 - q) (log(1 - q) - log e)
 
-Shapes: sums of log-probs [P] in, loss per pair [P] out. It is KL((q, 1 - q) || (1 - e, e)): 0 exactly where q = 1 - e.
+Shapes: sums of log-probs [P] in, loss per pair [P] out. It is KL((q, 1 - q) || (1 - e, e)): exactly 0 if q = 1 - e.
 DPO minimises the KL in the other direction. e = label_smoothing must be above 0, or the KL is infinite. Leaves out the
 form with a reward model and K answers.
 TRL: DPOTrainer `exo_pair`.

@@ -1,4 +1,4 @@
-"""Group equivalent preference optimisation: winners against losers, and winners alike.
+"""Group equivalent preference optimisation: winners are preferred to losers, and winners are equally good.
 
 "On-Policy Optimization with Group Equivalent Preference for Multi-Programming Language Understanding" 2025 (arXiv 2505.12723).
 

@@ -1,4 +1,4 @@
-"""Kahneman-Tversky optimisation: each answer is judged by itself, against what the policy gains anywhere.
+"""Kahneman-Tversky optimisation: each answer is judged alone, relative to the policy's mean gain on unrelated answers.
 
 Ethayarajh et al. 2024, "KTO: Model Alignment as Prospect Theoretic Optimization" (arXiv 2402.01306), eq. 7 and 8.
 

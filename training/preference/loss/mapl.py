@@ -6,8 +6,9 @@
     and the answer yw after a prompt that it satisfies over yw after one that it does not
     value = -log sigmoid(m1) - inter * log sigmoid(m2 - m1) - intra * log sigmoid(m3),       m = s of chosen - s of rejected
 
-Shapes: sums of log-probs [P] in, [P] out, pairs 3i, 3i + 1, 3i + 2 being such three (ROWS_PER_UNIT = 3); each carries the loss of the three,
-so that the mean over pairs is the mean over them. inter = intra = 0 is DPO of the first. Read from the abstract: the forms are a reading.
+Shapes: sums of log-probs [P] in, [P] out, pairs 3i, 3i + 1, 3i + 2 forming one unit (ROWS_PER_UNIT = 3); each pair
+carries the loss of its unit, so that the mean over pairs is the mean over units. inter = intra = 0 is DPO of the first
+pair. Read from the abstract: the formulas are our reading.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@
     value of the offline pair = w l,       value of the on-policy pair = (1 - w) l
 
 Shapes: sums of log-probs [P] in, loss per pair [P] out: pair 2i is offline, pair 2i + 1 on-policy (ROWS_PER_UNIT = 2).
-weight [P] is w in both rows of the two, without gradient: the update rule `meta_weight` learns it as
+weight [P] is w for both pairs, without gradient: the update rule `meta_weight` learns it as
 a function of the offline pair's own log sigmoid. A prompt without an on-policy pair has its offline pair twice, which
 is DPO.
 """

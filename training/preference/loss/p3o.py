@@ -8,9 +8,9 @@ Wu et al. 2023, "Pairwise Proximal Policy Optimization: Harnessing Relative Feed
     separate  value = -1/2 [ min(w_chosen g, clip(w_chosen) g) + min(-w_rejected g, -clip(w_rejected) g) ]
 
 Shapes: sums of log-probs [P] in, loss per pair [P] out; margin [P] is g. The reference is the policy that sampled: a
-round with `every: 1`. Adding anything to all rewards of a prompt changes nothing. On policy both give the gradient of
-RLOO with two samples. Log-ratios are kept within 20. Leaves out the KL to the first policy, which the paper subtracts
-from the rewards.
+round with `every: 1`. Adding anything to all rewards of a prompt changes nothing. On-policy both versions give the
+gradient of RLOO with two samples. Log-ratios are clamped to 20 in absolute value. Leaves out the KL to the first
+policy, which the paper subtracts from the rewards.
 """
 
 from __future__ import annotations

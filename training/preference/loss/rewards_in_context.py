@@ -1,13 +1,13 @@
-"""Reward-conditioned supervised learning: the prompt of each answer says what it scores.
+"""Reward-conditioned supervised learning: the prompt of each answer states its scores.
 
 Yang et al. 2024, "Rewards-in-Context: Multi-objective Alignment of Foundation Models with Dynamic Preference
 Adjustment" (arXiv 2402.10207).
 
     value = -1/2 (chosen / n_chosen + rejected / n_rejected)
 
-Shapes: sums of log-probs and token counts [P] in, loss per pair [P] out. Both answers are learned, each after a prompt
-that names its own rewards: what to prefer is then asked for, not built in. The reference arguments are
-not read.
+Shapes: sums of log-probs and token counts [P] in, loss per pair [P] out. Both answers are trained on, each after a
+prompt that names its own rewards: the preference is then stated in the prompt, not built into the weights. The
+reference arguments are not read.
 """
 
 from __future__ import annotations

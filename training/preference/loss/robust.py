@@ -5,9 +5,9 @@ Chowdhury et al. 2024, "Provably Robust DPO: Aligning Language Models with Noisy
     d = (chosen - ref_chosen) - (rejected - ref_rejected)
     value = ( -(1 - e) log sigmoid(beta d) + e log sigmoid(-beta d) ) / (1 - 2 e)
 
-Shapes: sums of log-probs [P] in, loss per pair [P] out. e = flip_rate is the share of flipped labels: averaged over
-such flips the value is the DPO loss of the clean label. Label smoothing of `dpo` has the other sign on the second term
-and is biased. Assumes flips independent of the pair. Raises ValueError for a flip rate outside [0, 1/2).
+Shapes: sums of log-probs [P] in, loss per pair [P] out. e = flip_rate is the share of flipped labels: in expectation
+over the flips the value is the DPO loss of the clean label. Label smoothing in `dpo` has the opposite sign on the
+second term and is biased. Assumes flips independent of the pair. Raises ValueError for a flip rate outside [0, 1/2).
 TRL: DPOTrainer `robust`.
 """
 

@@ -1,4 +1,5 @@
-"""Robust preference optimisation by expectation-maximisation: each label is right with a probability that is learned on the way.
+"""Robust preference optimisation by expectation-maximisation: each label is right with a probability that is learned
+during training.
 
 Cao et al. 2025, "Robust Preference Optimization: Aligning Language Models with Noisy Preference Feedback" (arXiv 2509.24159).
 
@@ -7,10 +8,10 @@ Cao et al. 2025, "Robust Preference Optimization: Aligning Language Models with 
     value   = w l(+) + (1 - w) l(-)                                  w without gradient
     M-step  eta <- (1 - momentum) eta + momentum * mean w of the annotator's pairs in the step, kept within [0.5, 0.999]
 
-Shapes: sums of log-probs [P] in, loss per pair [P] out; reliability [P] is eta, which `prepare` keeps up to date per annotator (column
-"annotator" of the rows: a number; one for all where there is none) from the pass "policy". eta = 1 is the base loss. The fixed point is
-the true rate where p is calibrated; a policy that overfits trusts its labels too much, which is what `warmup` (steps with the first
-eta) does not fix. Leaves out a reliability that is learned by gradient.
+Shapes: sums of log-probs [P] in, loss per pair [P] out; reliability [P] is eta, which `prepare` keeps up to date per
+annotator (column "annotator" of the rows: a number; without the column all rows share one) from the pass "policy". eta
+= 1 is the base loss. If p is calibrated, the fixed point is the true rate; a policy that overfits trusts its labels too
+much, which `warmup` (steps with the first eta) does not fix. Leaves out a reliability that is learned by gradient.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ def _losses(
     beta: float,
     gamma: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """[P] loss of the label as given, [P] of its swap, and which are finite."""
+    """The loss [P] of the label as given, that of its swap [P], and the mask of finite pairs."""
     if base in ("dpo", "ipo"):
         d, ok = finite((chosen - ref_chosen) - (rejected - ref_rejected))
     elif base == "simpo":
@@ -105,6 +106,6 @@ def _losses(
 
 
 def _posterior(right: Tensor, wrong: Tensor, reliability: Tensor) -> Tensor:
-    """[P] probability that the label is right, without gradient: the odds of eta times those of p."""
+    """The probability [P] that the label is right, without gradient: the odds of eta times those of p."""
     odds = torch.logit(reliability.clamp_max(1 - 1e-6)) + wrong - right
     return torch.where(reliability >= 1, 1.0, odds.sigmoid()).detach()

@@ -7,7 +7,7 @@ the loss of CycleAlign, Hong et al. 2023 (arXiv 2310.16271).
     value = max(0, p_rejected - p_chosen + margin) - sft * chosen / n_chosen
 
 Shapes: sums of log-probs and token counts [P] in, loss per pair [P] out; the reference arguments are not read. A tie
-counts as not yet ranked: it has the slope of a pair in the wrong order. The paper sums `chosen` over its tokens; here
+counts as wrongly ranked: it has the slope of a pair in the wrong order. The paper sums `chosen` over its tokens; here
 it is divided like p. Leaves out lists of more than two answers, whose loss is the sum over their pairs.
 """
 

@@ -1,13 +1,14 @@
-"""Symmetric preference: of two contexts and their two answers, each answer fits its own context.
+"""Symmetric preference: for two contexts with one answer each, each answer must fit its own context.
 
 "Mitigating Visual Hallucinations via Semantic Curriculum Preference Optimization in MLLMs" 2025 (SCPO, arXiv 2509.24491), on text.
 
     r(y | x) = log-ratio to the reference;   pair 1 is (x1: y1 over y2), pair 2 is (x2: y2 over y1)
     value of pair i = -text log sigmoid( beta (r(yi | xi) - r(yj | xi)) ) - context log sigmoid( beta (r(yi | xi) - r(yi | xj)) )
 
-Shapes: sums of log-probs [P] in, loss per pair [P] out, pairs 2i and 2i + 1 being such two (ROWS_PER_UNIT = 2): the rejected answer of one is
-the chosen of the other. The second term cannot be won by an answer that is likely anywhere. context = 0 is DPO. Read from the abstract.
-The staged reference is a round with `renew`; the order from easy to hard is the order of rounds.
+Shapes: sums of log-probs [P] in, loss per pair [P] out, pairs 2i and 2i + 1 forming one unit (ROWS_PER_UNIT = 2): the
+rejected answer of one is the chosen of the other. An answer that is likely in any context does not lower the second
+term. context = 0 is DPO. Read from the abstract. The staged reference is a round with `renew`; the order from easy to
+hard is the order of rounds.
 """
 
 from __future__ import annotations

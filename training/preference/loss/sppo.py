@@ -5,9 +5,9 @@ Wu et al. 2024, "Self-Play Preference Optimization for Language Model Alignment"
     value = (chosen - ref_chosen - 1 / (2 beta))^2 + (rejected - ref_rejected + 1 / (2 beta))^2
 
 Shapes: sums of log-probs [P] in, loss per pair [P] out. In the paper's terms 1 / beta is eta, and the targets are eta
-(P(y wins) - 1/2) with P = 1 and 0. Each answer has a target of its own, so the chosen one's log-prob must rise. Leaves
-out the estimated win rates, and the self-play that makes the last iterate the next reference.
-TRL: DPOTrainer `sppo_hard`.
+(P(y wins) - 1/2) with P = 1 and 0. Each answer has its own target, so the log-prob of the chosen answer must rise.
+Leaves out the estimated win rates, and the self-play that makes the last iterate the next reference. TRL: DPOTrainer
+`sppo_hard`.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@
     value = -w log sigmoid( beta ((chosen - ref_chosen) - (rejected - ref_rejected)) )
 
 Shapes: sums of log-probs [P] in, loss per pair [P] out; weight [P] is w. In the paper a pair whose outcomes differ
-should count more than one in which only the share of right steps does; its exact weight was not found, and the reading
-is w = 1 and w = that difference (column "process" of the pairs). Weights of cleaners come the same way.
+should count more than one in which only the share of right steps does; its exact weight was not found; our reading is w
+= 1 and w = that difference (column "process" of the pairs). Cleaners pass their weights in the same column.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Several uncertain heads on one body, blended between what the surest says and the worst case.
+"""Several heads with uncertainties on one body; the reward blends the most certain head with the worst case.
 
 Yan et al. 2024, "Reward-Robust RLHF in LLMs" (BRME, arXiv 2409.15360).
 
@@ -7,8 +7,9 @@ Yan et al. 2024, "Reward-Robust RLHF in LLMs" (BRME, arXiv 2409.15360).
     reward    blend * nominal + (1 - blend) * min_i mu_i,      nominal = mu of the head with the smallest sigma, or the mean of all mu
 
 Shapes: outputs [R, 1 + 2 n] in, rewards [R] out; in the losses r_0 is a constant. The expectation over eps is taken exactly instead of by
-a sample. blend = 1 is the nominal reward, 0 the worst case. Heads differ by their first weights and by the pairs that they see: each
-sees a pair as often as a bootstrap would (Poisson, hashed from head and pair). Leaves out training r_0 first: it learns in the same steps.
+a sample. blend = 1 is the nominal reward, 0 the worst case. Heads differ in their initial weights and in the pairs that
+they see: each sees a pair as often as a bootstrap would draw it (Poisson, hashed from head and pair). Leaves out
+training r_0 first: it is trained in the same steps.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class ensemble:
         return model
 
     def ranked(self, stats: TokenStats, batch: Batch) -> Tensor:
-        """r_0 [R], which alone learns from the order of the pairs."""
+        """r_0 [R], the only output that is trained on the order of the pairs."""
         return stats.extras["outputs"][:, 0]
 
     def reward(self, stats: TokenStats, batch: Batch) -> Tensor:
@@ -69,7 +70,7 @@ class ensemble:
         ]
 
     def _seen(self, batch: Batch) -> Tensor:
-        """[R, n] how often each head sees the pair of each row."""
+        """How often [R, n] each head sees the pair of each row."""
         draws = {
             g: np.random.default_rng(seed_for("head", g)).poisson(1.0, self.heads)
             for g in sorted(set(batch.group.tolist()))

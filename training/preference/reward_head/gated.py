@@ -1,4 +1,4 @@
-"""Several attributes, rated by a linear map of frozen features, weighed by a gate that reads the prompt.
+"""Several attributes, predicted by a linear map of frozen features and weighted by a gate that reads the prompt.
 
 Wang et al. 2024, "Interpretable Preferences via Multi-Objective Reward Modeling and Mixture-of-Experts" (ArmoRM, arXiv 2406.12845).
 
@@ -6,9 +6,9 @@ Wang et al. 2024, "Interpretable Preferences via Multi-Objective Reward Modeling
     r'_i = r_i - lambda_i r_length,         lambda_i so that r'_i and r_length have rank correlation 0 on the training answers
     g(x) = softmax( MLP(h(last token of x)) / temperature ) [k],       reward = g . r',       ranked = exp(log beta) g . r'
 
-Shapes: outputs [R, k] in, rewards [R] out. Only the gate and beta learn from the pairs; the body never does. The debiased W is what
-`score.weight` holds, so that any engine gives the k attributes; gate.safetensors beside it has the rest. Leaves out the choice of the
-ridge by cross-validation. Raises ValueError where no attribute has the name `debias`.
+Shapes: outputs [R, k] in, rewards [R] out. Only the gate and beta are trained on the pairs; the body is frozen.
+`score.weight` holds the debiased W, so that any engine gives the k attributes; gate.safetensors beside it holds the
+rest. Leaves out the choice of the ridge by cross-validation. Raises ValueError if no attribute has the name `debias`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Gated(nn.Module):
         self.scorer = scorer.requires_grad_(False)
         first, last = nn.Linear(d, hidden), nn.Linear(hidden, k)
         self.gate = nn.Sequential(nn.LayerNorm(d, elementwise_affine=False), first, nn.SiLU(), last)
-        for layer in (first, last):  # the last begins at 0: all attributes weigh alike
+        for layer in (first, last):  # the last layer starts at 0: all attributes have equal weight
             weight = torch.empty_like(layer.weight).normal_(
                 0.0, d**-0.5, generator=torch.Generator().manual_seed(d * hidden)
             )
@@ -53,8 +53,8 @@ class gated:
     def __init__(
         self, *, hidden: int = 64, temperature: float = 10.0, ridge: float = 1.0, debias: str = "length"
     ) -> None:
-        """hidden: width of the gate; ridge: times the mean squared feature; debias: the attribute that no other may
-        follow ("": none)."""
+        """hidden: width of the gate; ridge: times the mean squared feature; debias: the attribute with which no other
+        may correlate ("": none)."""
         self.hidden, self.temperature, self.ridge, self.debias = hidden, temperature, ridge, debias
         self.attributes: Sequence[str] = ()
 
@@ -103,8 +103,8 @@ def ridge(x: np.ndarray, y: np.ndarray, strength: float) -> np.ndarray:
 
 
 def debiased(weight: np.ndarray, x: np.ndarray, index: int) -> np.ndarray:
-    """Weights whose attributes, but that of `index`, have rank correlation 0 with it over x: lambda by bisection, for
-    the correlation falls as lambda grows."""
+    """Weights whose attributes, except that of `index`, have rank correlation 0 with it over x; lambda by bisection,
+    because the correlation falls as lambda grows."""
     out, along = weight.copy(), x @ weight[index]
     scale = along.std()
     for i in range(len(weight)):

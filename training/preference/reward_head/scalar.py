@@ -1,4 +1,4 @@
-"""One number at the last token: the reward model of the textbook.
+"""One number at the last token: the standard reward model.
 
 Ouyang et al. 2022, "Training language models to follow instructions with human feedback" (arXiv 2203.02155); with pairs
 of comparable length Zang et al. 2025, "InternLM-XComposer2.5-Reward: A Simple Yet Effective Multi-Modal Reward Model"
@@ -6,8 +6,8 @@ of comparable length Zang et al. 2025, "InternLM-XComposer2.5-Reward: A Simple Y
 
     r(x, y) = w . h(last token of x y)
 
-Shapes: outputs [R, 1] in, rewards [R] out. The body learns too. Only differences are identified: `centre` of the loss
-pulls the mean to 0.
+Shapes: outputs [R, 1] in, rewards [R] out. The body is trained too. Only differences of rewards are identified:
+`centre` of the loss pulls their mean to 0.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class scalar:
     read = staticmethod(head_stats)
 
     def __init__(self) -> None:
-        """It has no settings: the loss has."""
+        """It has no knobs."""
 
     def begin(self, model: nn.Module, fit: Fit) -> nn.Module:
         return model

@@ -1,7 +1,9 @@
-"""What one method changes of preference optimisation, beside its loss: one file per rule, named in `prefer.update_rules`.
+"""Changes to preference optimisation, besides the loss, that a method makes: one file per rule, named in
+`prefer.update_rules`.
 
-A piece is a class named as its file, made of its knobs, that overrides the hooks of `UpdateRule` it needs. Rules act in
-the order in which they are listed. PROVIDES of a file names what a loss or ratio may then need (NEEDS).
+A piece is a class named as its file; its arguments are its knobs, and it overrides the hooks of `UpdateRule` that it
+needs. Rules act in the order in which they are listed. PROVIDES in a file names what a loss or ratio may then need
+(NEEDS).
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from training.learner.pack import Row
 from training.rollout.play import Player
 from training.types import Batch, Rollout
 
-Worth = Callable[[float, Rollout], float]  # what a rollout is worth, and the rollout -> what it is worth by this rule
+Worth = Callable[[float, Rollout], float]  # (value of a rollout, rollout) -> its value by this rule
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +32,7 @@ class OfflineRound:
     index      of the round, from 0
     source     its batches
     units      step -> the units of the step: (chosen row, rejected row, problem or None)
-    sampled    the `SampledPairs` that may play problems, None where the stage made none
+    sampled    the `SampledPairs` that may play problems; None if the stage has none
     loss       the preference loss with its knobs
     """
 
@@ -46,47 +48,48 @@ class OfflineRound:
 
 
 class UpdateRulePiece(Protocol):
-    """Makes an update rule; the piece is a class that is made without arguments but its knobs.
+    """Makes an update rule; the piece is a class whose only arguments are its knobs.
 
     Returns:
-        what one method changes of preference optimisation beside its loss
+        the changes that a method makes to preference optimisation, besides its loss
     """
 
     def __call__(self) -> UpdateRule: ...
 
 
 class UpdateRule:
-    """The hooks, each of which changes nothing here. A rule with a state overrides `state` and `load_state` too.
+    """The hooks; by default each changes nothing. A rule with a state overrides `state` and `load_state` too.
 
-    starts_equal  False where policy and reference are not the same model at the first step
-    gives         columns of pairs that the rule makes, so that the cleaned pairs need not bring them
+    starts_equal  False if policy and reference are not the same model at the first step
+    gives         columns of pairs that the rule computes, so that the cleaned pairs need not have them
     """
 
     starts_equal: bool = True
     gives: frozenset[str] = frozenset()
 
     def change_reference(self, reference: nn.Module | None, load: Callable[[str], nn.Module]) -> None:
-        """Before anything is trained: may change the reference in place. load(name) gives a model by its folder, or by
+        """Called before training: may change the reference in place. load(name) gives a model by its folder, or by
         "base", the model that SFT began with."""
 
     def rows(self, policy: nn.Module, rows: list[Row]) -> list[Row]:
-        """The rows of a unit of cleaned pairs, chosen and rejected by turns, before the first round that uses them."""
+        """The rows of a unit of cleaned pairs, chosen and rejected alternating, before the first round that uses
+        them."""
         return rows
 
     def asked(
         self, problems: Sequence[Problem], rng: np.random.Generator, player: Player
     ) -> list[tuple[Problem, Worth]]:
-        """Of the problems of a step that is sampled: what is asked, and what a rollout is worth then. rng is that of the
+        """For the problems of a sampled step: the prompts to play, and the value of a rollout. rng is that of the
         step."""
         return [(p, lambda value, rollout: value) for p in problems]
 
     def compared(self, rollouts: Sequence[Rollout]) -> tuple[int, int] | None:
-        """Which two of the rollouts of a prompt (two at least, in the order in which they were drawn) are compared; None
-        leaves the best against the worst."""
+        """Which two of the rollouts of a prompt (at least two, in the order in which they were drawn) are compared;
+        None keeps the best against the worst."""
         return None
 
     def learned(self, better: Rollout, worse: Rollout) -> None:
-        """What came of that comparison."""
+        """Receives the result of that comparison."""
 
     def source(self, round_: OfflineRound) -> Source:
         """The source of a round over cleaned pairs."""
@@ -102,8 +105,8 @@ class UpdateRule:
         is not trained on."""
 
     def state(self) -> dict[str, Any]:
-        """What the steps to come depend on."""
+        """Everything that later steps depend on."""
         return {}
 
     def load_state(self, state: Mapping[str, Any], learner: Learner) -> None:
-        """Back to a state."""
+        """Restore a state."""

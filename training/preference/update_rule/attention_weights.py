@@ -1,10 +1,10 @@
-"""How much the tokens of an answer attend to what was asked: a column for token-level ratios.
+"""How much the tokens of an answer attend to the prompt: a column for token-level ratios.
 
 "Diagnose, Localize, Align: A Full-Stack Framework for Reliable LLM Multi-Agent Systems under Instruction Conflicts"
 2025 (SAIL, arXiv 2509.23188).
 
-columns["attention"] [T] of the cleaned pairs' rows, from the policy that training starts from; `layers` are those whose
-heads are asked. One forward pass per row with plain attention, once. Reads: the ratio `attended`.
+columns["attention"] [T] of the cleaned pairs' rows, computed once with the initial policy, by one forward pass per row
+with plain attention; `layers` are those whose heads are averaged. The ratio `attended` reads it.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def with_attention(model: nn.Module, rows: Sequence[Row], layers: Sequence[int])
     (which predicts it) pays to the row's prompt (the tokens before the first trainable one), mean over the heads of
     `layers`; 0 elsewhere.
 
-    A copy of the model with plain attention is asked, one row at a time. Raises ValueError for a layer that it does not
-    have.
+    It runs a copy of the model with plain attention, one row at a time. Raises ValueError for a layer that the model
+    does not have.
     """
     config: Any = copy.deepcopy(model.config)
     if bad := [i for i in layers if not 0 <= i < config.num_hidden_layers]:

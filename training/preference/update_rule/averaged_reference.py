@@ -33,7 +33,7 @@ class averaged_reference(UpdateRule):
     def change_reference(self, reference: nn.Module | None, load: Callable[[str], nn.Module]) -> None:
         if reference is None:
             raise UserError(
-                "averaged_reference: the loss compares with no reference: choose a loss that does, or leave the rule out"
+                "averaged_reference: the loss uses no reference: choose a loss that does, or leave the rule out"
             )
         others = [load(name) for name in self.of]
         soup([reference, *others], [self.weight, *[(1 - self.weight) / len(others)] * len(others)])

@@ -6,8 +6,8 @@ Multi-Objective Rewards" (arXiv 2402.18571).
     v = (cos a, sin a) for an angle a, drawn for each problem of a step
     worth = v . (score, brevity),      brevity = 1 - tokens / most,      most: tokens that a turn may have
 
-angles are in degrees. The direction is given in a system message before the problem, in hundredths. Concerns pairs that
-are sampled while the policy learns.
+angles are in degrees. The direction is given in a system message before the problem, in hundredths. Applies to pairs
+that are sampled while the policy learns.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""The policies of the ends of earlier rounds are kept, and the loss compares with their mean.
+"""Keeps the policies from the ends of earlier rounds; the loss compares with their mean.
 
-"Multiplayer Nash Preference Optimization", 2025 (MNPO, arXiv 2509.23102), whose population they are.
+"Multiplayer Nash Preference Optimization", 2025 (MNPO, arXiv 2509.23102), which calls them its population.
 
 columns["history"], in both rows of a pair: mean over the last `keep` policies of (log-prob of chosen - log-prob of
-rejected); before the second round, the reference's. One forward pass per policy kept, and a copy of its weights.
+rejected); before the second round, the reference's. The cost is one forward pass per kept policy, and a copy of its
+weights.
 """
 
 from __future__ import annotations

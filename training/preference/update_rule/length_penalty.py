@@ -1,10 +1,10 @@
-"""Length costs a little: of two right answers that the policy sampled the shorter one is better.
+"""A small cost per token: of two right answers that the policy sampled, the shorter one is better.
 
 Dong et al. 2024, "RLHF Workflow: From Reward Modeling to Online RLHF" (arXiv 2405.07863).
 
     worth = score - per_token * (tokens that the model wrote)
 
-Concerns pairs that are sampled while the policy learns (`rounds: [{pairs: sampled}]`), not the cleaned ones.
+Applies to pairs that are sampled while the policy learns (`rounds: [{pairs: sampled}]`), not the cleaned ones.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""On-policy pairs beside the cleaned ones, the two weighed by a small network that learns while the policy learns.
+"""Adds on-policy pairs to the cleaned ones; a small network, trained with the policy, weights the two.
 
 "Alignment through Meta-Weighted Online Sampling: Bridging the Gap between Data Generation and Preference Optimization"
 2025 (MetaAPO, arXiv 2509.23371).
 
     w = h(l) in (0, 1),   l = log sigmoid(beta d) of the cleaned pair, beta that of the loss, d its implicit margin
-    where a uniform draw exceeds w the prompt is played; its best answer against its worst is the on-policy pair
+    if a uniform draw exceeds w, the prompt is played; its best answer against its worst is the on-policy pair
 
-columns["weight"] is w. lr is the rate of h, `hidden` its width. A forward pass of policy and reference over the pairs of
-each step, and over what was played.
+columns["weight"] is w. lr is the rate of h, `hidden` its width. The cost is a forward pass of policy and reference over
+the pairs of each step, and over the played answers.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ class MetaWeight:
     """w = h(l) in (0, 1) of an offline pair's preference score l = log sigmoid(beta d): a small network with one hidden
     layer.
 
-    "Alignment through Meta-Weighted Online Sampling" 2025 (MetaAPO, arXiv 2509.23371): h is taught by the loss that it
-    weighs, w L_offline + (1 - w) L_online, so w rises where the offline pair is the easier one. Its first output is 1/2
+    "Alignment through Meta-Weighted Online Sampling" 2025 (MetaAPO, arXiv 2509.23371): h is trained by the loss that it
+    weights, w L_offline + (1 - w) L_online, so w rises if the offline pair is the easier one. Its initial output is 1/2
     for every pair. The published network has 100 hidden units and a learning rate of 0.005 (unconfirmed there).
     """
 
@@ -109,12 +109,12 @@ class MetaWeight:
 
 @dataclass(kw_only=True)
 class MetaPairs:
-    """A `Source` of offline pairs beside on-policy pairs of the same prompts, for the loss `metaapo`.
+    """A `Source` of offline pairs, each next to an on-policy pair of the same prompt, for the loss `metaapo`.
 
-    Each step takes units of offline rows, asks the policy and the reference for their preference score l, and weighs
-    them by w = h(l). Where a uniform draw exceeds w the prompt is played, and the best against the worst is its
-    on-policy pair; elsewhere the offline pair stands in its place. `meta` learns from the two losses of the prompts
-    that were played.
+    Each step takes units of offline rows, computes their preference score l with the policy and the reference, and
+    weights them by w = h(l). If a uniform draw exceeds w, the prompt is played, and the best against the worst is its
+    on-policy pair; otherwise the offline pair takes its place. `meta` is trained on the two losses of the prompts that
+    were played.
 
     offline   step -> the units of the step: (chosen row, rejected row, problem or None)
     """

@@ -1,19 +1,20 @@
-"""Which two of the sampled answers are compared: those whose difference of rewards is least known, among what the policy
-still says.
+"""Chooses which two of the sampled answers are compared: those whose difference in reward is most uncertain, among
+answers that the policy still gives.
 
 "Towards Efficient Online Exploration for Reinforcement Learning with Human Feedback" 2025 (arXiv 2509.22633); from the
 abstract, the rule is our reading of it. With x the features of an answer to its prompt and r(x) = theta . x,
 
-    U(a, b) = |x_a - x_b| in the norm of H^-1,   H = l2 I + sum of p (1 - p) d d^T over the pairs that were asked about
+    U(a, b) = |x_a - x_b| in the norm of H^-1,   H = l2 I + sum of p (1 - p) d d^T over the pairs that were compared
     targeted   a = the first sample, b = the answer with the largest (share of the samples) U(a, b)
-    optimism   b = the sample nearest to c, a = the one with the largest r(a) + bonus U(a, c); c is what the policy said
-               of the prompt at first, the fixed calibration that the paper warns of
+    optimism   b = the sample nearest to c, a = the one with the largest r(a) + bonus U(a, c); c is the policy's first
+               answer to the prompt, the fixed calibration that the paper warns about
     uniform    a and b are the first two samples
     after the answer d = x_better - x_worse:   H grows, theta += (1 - p) H^-1 d,   p = sigmoid(theta . d)
 
-The step of theta is online Newton's, where a maximum-likelihood fit over all pairs is meant. x counts the tokens that
-the model wrote, hashed with their prompt into `dim` buckets, at length 1: order is not seen. Concerns pairs that are
-sampled while the policy learns; two answers of equal score teach nothing, as elsewhere.
+The update of theta is an online Newton step, where the paper means a maximum-likelihood fit over all pairs. x counts
+the tokens that the model wrote, hashed with their prompt into `dim` buckets and normalised to length 1, so token order
+is ignored. Applies to pairs that are sampled while the policy learns; two answers of equal score teach nothing, as
+usual.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ QUERIES = ("targeted", "optimism", "uniform")
 
 
 class Differences:
-    """What is known of the rewards of answers from comparisons, and which comparison is asked for next."""
+    """The estimate of answer rewards from comparisons, and the choice of the next comparison."""
 
     def __init__(self, *, query: str = "targeted", bonus: float = 1.0, l2: float = 0.1, dim: int = 256) -> None:
         if query not in QUERIES:

@@ -1,4 +1,4 @@
-"""Advantage estimators, one file each; `relative`, `standard` and `turns` are what they share."""
+"""Advantage estimators, one file each; they share `relative`, `standard` and `turns`."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class AdvantagePiece(Protocol):
     Args:
         groups: the groups of one step, in order
         rewards: per group float64 [n], one per rollout; NaN where a rollout could not be scored
-        state: a mapping of plain values and arrays that lasts from step to step and survives a checkpoint
-        rng: the only source of chance
+        state: a mapping of plain values and arrays that persists from step to step and is saved in checkpoints
+        rng: the only source of randomness
 
     Returns:
         per group, per rollout: a float for the whole rollout, or float64 [n_model] with one per token that the
@@ -25,13 +25,13 @@ class AdvantagePiece(Protocol):
 
     Check gives:
         rewards: per group a list of rewards; .nan is a rollout that could not be scored
-        state: what the piece remembers (empty)
-        **rollouts: per group or rollout, what tasks/lab/toy.py `groups` takes: lengths, entropies, parts, turns,
-            steps, ...
+        state: the piece's state before (empty)
+        **rollouts: per group or rollout, the arguments of `groups` in tasks/lab/toy.py: lengths, entropies, parts,
+            turns, steps, ...
 
     Check expects:
         advantages: per group, per rollout a number or a list of numbers
-        state: what the piece remembers afterwards
+        state: the piece's state afterwards
     """
 
     def __call__(
@@ -43,11 +43,11 @@ def relative(rewards: Rewards, formula: Callable[[np.ndarray], np.ndarray]) -> l
     """Advantage of estimators that compare the rollouts of a group with each other.
 
     rewards   one float64 [n] per group, NaN where unscorable
-    formula   scorable rewards [m] of one group -> advantage [m]; called only where m >= 2 and they differ
+    formula   scorable rewards [m] of one group -> advantages [m]; called only if m >= 2 and they differ
 
-    Returns one float64 [n] per group. An unscorable rollout gets 0 and no baseline sees it. A group with fewer than two
-    scorable rollouts, or with equal ones, says nothing about which is better: its advantage is exactly 0, never round-off
-    divided by a tiny standard deviation.
+    Returns one float64 [n] per group. An unscorable rollout gets 0 and no baseline includes it. A group with fewer than
+    two scorable rollouts, or with equal rewards, does not say which is better: its advantages are exactly 0, never
+    round-off divided by a tiny standard deviation.
     """
     advantages = []
     for group in rewards:
@@ -61,14 +61,14 @@ def relative(rewards: Rewards, formula: Callable[[np.ndarray], np.ndarray]) -> l
 
 
 def standard(x: np.ndarray, eps: float = 1e-6, ddof: int = 0) -> np.ndarray:
-    """[n] less the mean, in units of the deviation, the population's (ddof 0) or the sample's (1); exactly 0 where all are
-    equal, or for a single one."""
+    """[n] minus the mean, divided by the standard deviation, the population's (ddof 0) or the sample's (1); exactly 0
+    if all are equal, or for a single value."""
     return np.zeros(len(x)) if len(x) < 2 or x.min() == x.max() else (x - x.mean()) / (x.std(ddof=ddof) + eps)
 
 
 def turns(rollout: Rollout) -> list[tuple[slice, float]]:
-    """Per turn of the model: where its tokens are among the `n_model`, and the reward that the environment gave it (0
-    where none)."""
+    """For each turn of the model: the slice of its tokens among the `n_model`, and its reward from the environment (0
+    if none)."""
     out, at = [], 0
     for s in rollout.segments:
         if s.role == "model":

@@ -1,16 +1,15 @@
-"""Imitation weighted by how much better a token did than the critic expected: offline learning from dialogues of any
-quality.
+"""Imitation weighted by how much better a token did than the critic expected: offline RL from dialogues of any quality.
 
 Kostrikov et al. 2021, "Offline Reinforcement Learning with Implicit Q-Learning" (arXiv 2110.06169); for dialogues Snell
 et al. 2022 (ILQL, arXiv 2206.11871) and Hong et al. 2023, "Zero-Shot Goal-Directed Dialogue via RL on Imagined
 Conversations" (arXiv 2311.05584).
 
-    A_t = gamma^(T - t) r + later rewards of turns - V_t        credit_t = min(cap, exp(beta A_t))
+    A_t = gamma^(T - t) r + later rewards of turns - V_t        advantage_t = min(cap, exp(beta A_t))
 
 With the policy loss policy_gradient this is weighted maximum likelihood. Shapes: one reward per rollout in, one advantage
-per token out. V_t is
-extras["value"]; learned with the loss `expectile` it is what the better of the dialogues reach. Advantage is above 0 for
-every scored rollout: equal rewards keep their advantage. T counts turns.
+per token out. V_t is extras["value"]; trained with the loss `expectile` it estimates the return of the better
+dialogues. Every scored rollout has an advantage above 0, so a group of equal rewards still has nonzero advantages. T
+counts turns.
 """
 
 from __future__ import annotations

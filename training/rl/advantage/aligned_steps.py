@@ -1,13 +1,13 @@
-"""Outcome and steps, each compared with the other rollouts at the same place, in a fixed proportion.
+"""Outcome and steps, each compared with the other rollouts at the same turn, mixed in a fixed proportion.
 
 "Look Back to Reason Forward: Revisitable Memory for Long-Context LLM Agents", 2025 (ReMemR1, arXiv 2509.23040).
 
     A_out = (r_i - mean(r)) / (std(r) + eps)          A_step = (s_it - mean_i s_it) / (std_i s_it + eps)    over
     rollouts that have a turn t A_it = alpha A_out + (1 - alpha) A_step
 
-Shapes: one reward per rollout in, one advantage per token out, the same within a turn; s are the rewards of turns. Equal
-rewards keep their advantage where the turns' rewards differ. std is the population's. The step's reward (evidence that the
-memory gained) is the environment's.
+Shapes: one reward per rollout in, one advantage per token out, the same within a turn; s are the rewards of turns. With
+equal rewards the advantages are nonzero if the turns' rewards differ. std is the population's. The environment gives
+the step's reward (evidence that the memory gained).
 """
 
 from __future__ import annotations

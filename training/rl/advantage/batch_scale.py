@@ -1,4 +1,4 @@
-"""Rewards centred per group or per batch, in units of the whole batch's standard deviation.
+"""Rewards centred per group or per batch, divided by the whole batch's standard deviation.
 
 Hu et al. 2025, "REINFORCE++: An Efficient RLHF Algorithm with Robustness to Both Prompt and Reward Models" (arXiv
 2501.03262); group mean with batch deviation: Liu et al. 2025, "Part I: Tricks or Traps? A Deep Dive into RL for LLM
@@ -9,9 +9,10 @@ Reasoning" (Lite PPO, arXiv 2508.08221).
                                    REINFORCE++-baseline
     centre group, std rewards      A_i = (r_i - mean of its group) / (std of all rewards + eps)           Lite PPO
 
-Shapes: one reward per rollout in, one advantage per rollout out. A deviation of the whole batch does not blow up where a
-group is nearly uniform. std is the population's, over rollouts. With centre "batch" a group of equal rewards keep their
-advantages: it is good or bad against the other prompts, and a group of one is enough. Leaves out the KL in the reward.
+Shapes: one reward per rollout in, one advantage per rollout out. The standard deviation of the whole batch avoids huge
+advantages in a nearly uniform group. std is the population's, over rollouts. With centre "batch" a group of equal
+rewards keeps nonzero advantages: it is compared with the other prompts, and a group of one is enough. Leaves out the KL
+in the reward.
 """
 
 from __future__ import annotations

@@ -6,11 +6,11 @@
     high   A_i = w (alpha r_i - m_low + beta) + (1 - w) (r_i - m_high)
     low    A_i = w (r_i - alpha m_high - beta) + (1 - w) (r_i - m_low)
 
-Shapes: one reward per rollout in, one advantage per rollout out. w 1 asks which half is better, w 0 which answer is better
-within its half; w 1/2 is the reward less the group's mean (for halves of one size). alpha > 1 or beta > 0 favour the
-high half. Rollouts that tie at the cut belong to both halves in the proportion that fits, so that order decides
-nothing. Metric "entropy": mean over the tokens as they were sampled. Leaves out the schedules of w, and the division by
-a constant length, which is the policy loss's.
+Shapes: one reward per rollout in, one advantage per rollout out. w = 1 asks which half is better, w = 0 which answer is
+better within its half; w = 1/2 is the reward minus the group's mean (for halves of equal size). alpha > 1 or beta > 0
+favours the high half. Rollouts that tie at the cut belong to both halves proportionally, so that their order does not
+matter. Metric "entropy": mean over the tokens as they were sampled. Leaves out the schedules of w, and the division by
+a constant length, which belongs to the policy loss.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _metric(rollout: Rollout, metric: str) -> float:
 
 
 def _share_above(x: np.ndarray, count: int) -> np.ndarray:
-    """[n] membership in [0, 1] of the `count` largest values of x, ties sharing what is left."""
+    """Membership [n] in [0, 1] of the `count` largest values of x; ties share the remaining places."""
     cut = np.sort(x)[len(x) - count]
     tied = x == cut
     return np.where(tied, (count - (x > cut).sum()) / tied.sum(), (x > cut).astype(np.float64))

@@ -1,4 +1,4 @@
-"""What came of a turn: the rewards of turns from there on, discounted, and the outcome at the end.
+"""The return of a turn: the discounted rewards of turns from there on, and the outcome at the end.
 
 Liu et al. 2025, "EPO: Explicit Policy Optimization for Strategic Reasoning in LLMs via Reinforcement Learning" (arXiv
 2502.12486).
@@ -8,8 +8,8 @@ Liu et al. 2025, "EPO: Explicit Policy Optimization for Strategic Reasoning in L
 
 Shapes: one reward per rollout in, one advantage per token out, the same within a turn; p are the rewards of turns.
 `length_norm` divides by the tokens of the turn, times their mean over the group, so that the weight of a turn does not
-grow with its length. std is the population's. Equal rewards keep their advantage where turns differ in place or in rewards
-of their own. With fewer than two scored rollouts advantage is 0.
+grow with its length. std is the population's. With equal rewards the advantages are nonzero if turns differ in position
+or in their own rewards. With fewer than two scored rollouts the advantages are 0.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def discounted_turns(
 
 
 def _returns(p: Sequence[float], final: float, gamma: float, process: float, outcome: float) -> list[float]:
-    """G of each turn; the outcome comes with the last."""
+    """G of each turn; the outcome is added at the last turn."""
     out, later = [], outcome * final
     for t, x in enumerate(reversed(p)):
         later = process * x + (gamma * later if t else later)

@@ -1,4 +1,4 @@
-"""GRPO's advantage, raised a little where the hidden states of an answer explore or speed up more than usual.
+"""GRPO's advantage, raised a little for answers whose hidden states explore or accelerate more than usual.
 
 "Beyond the Exploration-Exploitation Trade-off: A Hidden State Approach for LLM Reasoning in RLVR", 2025 (VERL, arXiv
 2509.23808).
@@ -8,8 +8,8 @@
     g = sigmoid(gain d_ERA);     aux = g tanh(d_ER) + (1 - g) tanh(d_ERV);     A = A0 + min(relu(aux), |A0| / kappa)
 
 Shapes: one reward per rollout in, one advantage per rollout out; A0 is GRPO's, and the sign never flips. ER, ERV and ERA
-are parts "rank", "rank_velocity" and "rank_acceleration" that the observation "effective_rank" puts into scores. mu starts at
-the first step's mean; `state` holds it. Leaves out the factor 1 - (moving score).
+are parts "rank", "rank_velocity" and "rank_acceleration" that the observation "effective_rank" puts into scores. mu
+starts at the first step's mean and is kept in `state`. Leaves out the factor 1 - (moving score).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Imitate what was proved, but only what was neither known nor luck: a band of perplexity.
+"""Imitate proved answers, but only those within a band of perplexity: neither known already nor lucky.
 
 Xin et al. 2025, "Scaling up Multi-Turn Off-Policy RL and Multi-Agent Tree Search for LLM Step-Provers" (BFS-Prover-V2,
 arXiv 2509.06493); expert iteration after Anthony et al. 2017 (arXiv 1705.08439).
@@ -7,8 +7,8 @@ arXiv 2509.06493); expert iteration after Anthony et al. 2017 (arXiv 1705.08439)
     A_i = 1 where quantile(n, low) <= n_i <= quantile(n, high), else 0
 
 With the policy loss policy_gradient this is supervised fine-tuning on the kept rollouts. Shapes: one reward per rollout
-in, one advantage per rollout out. The low tail is known already, the high tail noise or brute force. Equal rewards keep
-their advantages: there is no baseline.
+in, one advantage per rollout out. The low tail is known already, the high tail is noise or brute force. There is no
+baseline, so equal rewards keep their advantages.
 """
 
 from __future__ import annotations

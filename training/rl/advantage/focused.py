@@ -1,4 +1,4 @@
-"""Tokens weigh more where the rollouts of a group disagree about what comes next.
+"""Tokens have more weight at positions where the rollouts of a group disagree about the next token.
 
 Dang et al. 2025, "Reinforcing Video Reasoning with Focused Thinking" (TW-GRPO, arXiv 2505.24718).
 
@@ -6,8 +6,9 @@ Dang et al. 2025, "Reinforcing Video Reasoning with Focused Thinking" (TW-GRPO, 
     group A_it = (1 + alpha D_t) A_i, A GRPO's
 
 Shapes: one reward per rollout in, one advantage per token out. D_t is extras["divergence"] (the observation "divergence", already
-scaled), the same for all rollouts at one position: a prefix that all share has weight 1, the most divided position 1 +
-alpha. The formula is recalled, not confirmed. Leaves out the rewards for several right answers.
+scaled), the same for all rollouts at one position: a prefix that all share has weight 1, the position with the most
+disagreement 1 + alpha. The formula is recalled, not confirmed. Leaves out the rewards for questions with several right
+answers.
 """
 
 from __future__ import annotations

@@ -6,11 +6,10 @@ lambda that grows with the answer: Yue et al. 2025, "VAPO" (arXiv 2504.05118).
     delta_t = r_t + gamma V_{t+1} - V_t          A_t = delta_t + gamma lambda A_{t+1}          lambda = 1 - 1 /
     (length_alpha l)
 
-Shapes: one reward per rollout in (it falls on the last token; rewards of turns fall on theirs), one advantage per token
-out. V_t is
-extras["value"], the critic's value before token t; after the last it is 0. `length_alpha` 0 keeps `lam` for every
-length l. `whiten`: less the mean, in units of the deviation, over all tokens of the step. A critic needs no group:
-equal rewards keep their advantage.
+Shapes: one reward per rollout in (on the last token; the rewards of turns are on the last tokens of the turns), one
+advantage per token out. V_t is extras["value"], the critic's value before token t; after the last it is 0.
+`length_alpha` 0 keeps `lam` for every length l. `whiten`: advantages minus their mean, divided by their standard
+deviation, over all tokens of the step. With a critic no group is needed, and equal rewards keep their advantages.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ def gae(
 
 
 def lambda_sums(reward: np.ndarray, value: np.ndarray, gamma: float, lam: float) -> np.ndarray:
-    """[n] A_t of rewards [n] and values [n]; A_t + V_t is the lambda-return that a critic learns."""
+    """[n] A_t of rewards [n] and values [n]; A_t + V_t is the lambda-return on which a critic is trained."""
     out = np.zeros(len(reward))
     ahead, later = 0.0, 0.0
     for t in range(len(reward) - 1, -1, -1):
@@ -69,7 +68,8 @@ def lambda_sums(reward: np.ndarray, value: np.ndarray, gamma: float, lam: float)
 
 
 def rewards_of(rollout: Rollout, final: float) -> np.ndarray:
-    """[n_model] the reward of each token: that of a turn on its last token, that of the episode on the last of all."""
+    """The reward of each token [n_model]: a turn's reward on the last token of the turn, the episode's on the very last
+    token."""
     turns = [s for s in rollout.segments if s.role == "model" and len(s.ids)]
     out = np.zeros(rollout.n_model)
     if len(out):

@@ -4,12 +4,12 @@ Liu et al. 2026, "GDPO: Group reward-Decoupled Normalization Policy Optimization
 (arXiv 2601.05242).
 
     z_ki = (x_ki - mean(x_k)) / (std(x_k) + eps)      within the group, for each reward k
-    A = sum_k w_k z_k, then less its mean and divided by its standard deviation over the batch
+    A = sum_k w_k z_k, then minus its mean and divided by its standard deviation over the batch
 
 Shapes: one reward per rollout in, one advantage per rollout out. x_k are the `parts` of the scores ("value": the reward),
-w_k `weights` (1 each where none are given). Adding first, as GRPO does, gives one advantage to different combinations
-of rewards; here they stay apart. A reward that is equal in a group adds 0 there. Leaves out rewards that count only
-where another is met.
+w_k the `weights` (default 1 each). Adding first, as GRPO does, gives the same advantage to different combinations of
+rewards; here they stay distinct. A reward that is constant in a group adds 0 there. Leaves out rewards that count only
+if another is satisfied.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Group-in-group advantage: whole episodes against each other, and turns against turns that began at the same point.
+"""Group-in-group advantage: compares whole episodes, and turns that began at the same point.
 
 Feng et al. 2025, "Group-in-Group Policy Optimization for LLM Agent Training" (GiGPO, arXiv 2505.10978); turns of the
 same number, Lu et al. 2025, "UI-S1: Advancing GUI Automation via Semi-online Reinforcement Learning" (arXiv
@@ -9,11 +9,11 @@ same number, Lu et al. 2025, "UI-S1: Advancing GUI Automation via Semi-online Re
     R_it = sum_{k >= t} gamma^(k - t) r_k,  r_k the reward of turn k, and the episode's on its last turn          A =
     A^E + omega A^S
 
-Shapes: one reward per rollout in; one advantage per token out, the same within a turn. Anchor "state": what the
-environment showed before the turn is the same, token for token; "index": it is the same turn by number. A turn alone at
-its anchor has A^S = 0. Deviations are the sample's, as in the authors' code (eps guards them); `std` none leaves them
-out. Leaves out anchors by similarity. Equal rewards keep their advantage where the turns of equal episodes differ in how
-far they are from the end.
+Shapes: one reward per rollout in; one advantage per token out, the same within a turn. Anchor "state": the
+environment's text before the turn is the same, token for token; "index": the turn has the same number. A turn that is
+alone at its anchor has A^S = 0. Standard deviations are the sample's, as in the authors' code (eps guards them); `std`
+none omits them. Leaves out anchors by similarity. With equal rewards the advantages are nonzero if turns with the same
+anchor differ in their distance from the end.
 """
 
 from __future__ import annotations

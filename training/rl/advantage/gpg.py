@@ -1,4 +1,4 @@
-"""Group policy gradient: the centred reward, scaled up for the groups that teach nothing.
+"""Group policy gradient: the centred reward, scaled up to compensate for groups without signal.
 
 Chu et al. 2025, "GPG: A Simple and Strong Reinforcement Learning Baseline for Model Reasoning" (arXiv 2504.02546).
 

@@ -6,8 +6,8 @@ Shao et al. 2024, "DeepSeekMath" (arXiv 2402.03300), outcome supervision; `std="
     A_i = (r_i - mean(r)) / (std(r) + eps)          std none:  A_i = r_i - mean(r)
 
 Shapes: one reward per rollout in, one advantage per rollout out. Assumes that the rollouts of a group answer the same
-prompt. Dividing by the standard deviation weighs very easy and very hard prompts up; `std="none"` removes that bias.
-Leaves out process supervision (a reward per step).
+prompt. Dividing by the standard deviation gives more weight to very easy and very hard prompts; `std="none"` removes
+that bias. Leaves out process supervision (a reward per step).
 """
 
 from __future__ import annotations

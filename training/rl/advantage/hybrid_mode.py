@@ -1,16 +1,16 @@
-"""Two ways of answering, with or without reasoning: the choice is nonzero_advantage by the ways' means, the answer within its
-way.
+"""Two modes of answering, with or without reasoning: the advantage of the choice compares the modes' means, that of the
+answer compares it within its mode.
 
 "HiPO: Hybrid Policy Optimization for Dynamic Reasoning in LLMs", 2025 (arXiv 2509.23967); the advantages are our
 reading.
 
-    m_on, m_off = mean rewards of each way;      if 0 <= m_on - m_off <= omega m_on, then m_off counts as m_on
-    choice tokens   (m of its way - mean of all) / std of all + gamma (r_i - m of its way)
-    answer tokens   (r_i - mean of its way) / std of its way
+    m_on, m_off = mean rewards of each mode;      if 0 <= m_on - m_off <= omega m_on, then m_off counts as m_on
+    choice tokens   (m of its mode - mean of all) / std of all + gamma (r_i - m of its mode)
+    answer tokens   (r_i - mean of its mode) / std of its mode
 
-Shapes: one reward per rollout in; per token out: the first `choice_tokens` are the choice. A rollout reasons where the
-part `think` of its score is 1. omega keeps the longer way from winning by a hair. Deviations are the population's, plus
-1e-6.
+Shapes: one reward per rollout in; per token out: the first `choice_tokens` are the choice. A rollout reasons if the
+part `think` of its score is 1. omega prevents the longer mode from winning by a tiny margin. Deviations are the
+population's, plus 1e-6.
 """
 
 from __future__ import annotations

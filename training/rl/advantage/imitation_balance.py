@@ -1,4 +1,5 @@
-"""One weight between imitation and exploration, which learns: what demonstrations get, the policy's own rollouts lose.
+"""A learned weight between imitation and exploration: weight given to demonstrations is taken from the policy's own
+rollouts.
 
 He et al. 2025, "AMFT: Aligning LLM Reasoners by Meta-Learning the Optimal Imitation-Exploration Balance" (arXiv
 2508.06944).
@@ -11,11 +12,12 @@ He et al. 2025, "AMFT: Aligning LLM Reasoners by Meta-Learning the Optimal Imita
     those before them
 
 Shapes: one reward per rollout in, one advantage per rollout out; N, N_own and N_off are the step's rollouts, so that with a
-policy loss that averages over sequences (aggregate: sequences) each of the two losses is a mean of its own, as in the paper:
-mu = 1/2 is half and half however few the demonstrations are. Entropy that has fallen asks for imitation. g is a reading: the paper takes dU/dmu
-from gradients on held-out prompts (and its released code has the sign turned), here it is the slope of the reward
-between two stretches; the first probes upwards with g = 1. Equal rewards keep their advantage in off_policy rollouts alone.
-The authors asked to withdraw the manuscript: its numbers say nothing.
+policy loss that averages over sequences (aggregate: sequences) each of the two losses is a separate mean, as in the
+paper: mu = 1/2 is half and half however few the demonstrations are. Lower entropy increases imitation. g is our
+reading: the paper takes dU/dmu from gradients on held-out prompts (and its released code has the sign turned), here it
+is the slope of the reward between two stretches; the first probes upwards with g = 1. With equal rewards only
+off_policy rollouts keep their advantages. The authors asked to withdraw the manuscript, so its numbers are not
+reliable.
 """
 
 from __future__ import annotations

@@ -1,16 +1,16 @@
-"""GRPO's advantage, larger where few groups of the batch say anything: the gradient keeps its size when signals are
+"""GRPO's advantage, scaled up if few groups of the batch are informative: the gradient keeps its size when signals are
 sparse.
 
 "Fathom-DeepResearch: Unlocking Long Horizon Information Retrieval and Synthesis for SLMs", 2025 (RAPO, arXiv
 2509.24107).
 
-    A_i = (r_i - mean(r)) / (std(r) + eps) * min(cap, groups / groups that say something)
+    A_i = (r_i - mean(r)) / (std(r) + eps) * min(cap, groups / informative groups)
 
-A group says something where its rewards differ, or, with `of: outcomes`, where some of its answers are right and some
-not: where wrong calls and right ones are paid apart, nearly all rewards differ, and the factor would be 1 for ever.
+A group is informative if its rewards differ, or, with `of: outcomes`, if some of its answers are right and some are
+not. (If calls get separate rewards, nearly all rewards differ, and the factor would always be 1.)
 
-Shapes: one reward per rollout in, one advantage per rollout out. std is the sample's (n - 1), or the population's. Groups
-without a scored rollout count among neither. The exact factor and its cap are our reading.
+Shapes: one reward per rollout in, one advantage per rollout out. std is the sample's (n - 1), or the population's.
+Groups without a scored rollout count in neither number. The exact factor and its cap are our reading.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
-"""Thoughts and answers apart: several answers are drawn to each thought, and a thought is worth the mean of its
-answers.
+"""Separate advantages for thoughts and answers: several answers are drawn for each thought, and the value of a thought
+is the mean of its answers.
 
 "GRPO-MA: Multi-Answer Generation in GRPO for Stable and Efficient Chain-of-Thought Training", 2025 (arXiv 2509.24494).
 
     V_i = mean_j r_ij                  A(thought i) = (V_i - mean V) / (std V + eps)          A(answer ij) = (r_ij -
     mean r) / (std r + eps)
 
-Shapes: one reward per rollout in; per token out: thought tokens have A(thought), answer tokens A(answer). The guide
-`branches` made the groups: info["branch"] names the thought, info["thought_tokens"] says how many tokens at the start
-of a rollout are the thought's (0 in those that continue one). Without it each rollout is a thought of its own and all
-its tokens are answer. std is the population's.
+Shapes: one reward per rollout in; per token out: thought tokens have A(thought), answer tokens A(answer). The group
+transform `branches` makes the groups: info["branch"] names the thought, info["thought_tokens"] says how many tokens at
+the start of a rollout belong to the thought (0 in rollouts that continue one). Without it each rollout is a separate
+thought and all its tokens are answer. std is the population's.
 """
 
 from __future__ import annotations

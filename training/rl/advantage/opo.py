@@ -4,9 +4,9 @@ Hao et al. 2025, "On-Policy RL with Optimal Reward Baseline" (OPO, arXiv 2505.23
 
     A_i = r_i - sum_j l_j r_j / sum_j l_j,     l_j = tokens that the model wrote in rollout j
 
-Shapes: one reward per rollout in, one advantage per rollout out. The baseline of least gradient variance weighs each
-reward by the squared norm of its score function; taking that norm as growing with the number of tokens gives this one.
-Assumes on-policy data. Leaves out nothing of the estimator.
+Shapes: one reward per rollout in, one advantage per rollout out. The baseline of least gradient variance weights each
+reward by the squared norm of its score function; assuming that this norm grows with the number of tokens gives this
+baseline. Assumes on-policy data. Leaves out nothing of the estimator.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Outcome and steps, each normalised within the group, mixed in a proportion that moves to the outcome.
+"""Outcome and steps, each normalised within the group, mixed in a proportion that shifts to the outcome during
+training.
 
 "RL Tango: Reinforcing Generator and Verifier Together for Language Reasoning", 2025 (arXiv 2505.15034), the generator's
 side.
@@ -7,10 +8,10 @@ side.
     (std(s) + eps)
     A_t = (1 - alpha) A_out + alpha sum_{k >= t} s_k,          alpha = alpha0 (1 - min(1, step / decay_steps))
 
-Shapes: one reward per rollout in, one advantage per token out, the same within a turn. Rewards of turns are a verifier's,
-+1 or -1; s is normalised over all turns of the group. `state["step"]` counts the calls, so late training is driven by
-the truth alone. Equal rewards keep their advantage where the turns' rewards differ. The split and the weights are our
-reading.
+Shapes: one reward per rollout in, one advantage per token out, the same within a turn. A verifier gives the rewards of
+turns, +1 or -1; s is normalised over all turns of the group. `state["step"]` counts the calls, so late training uses
+the outcome alone. With equal rewards the advantages are nonzero if the turns' rewards differ. The split and the weights
+are our reading.
 """
 
 from __future__ import annotations

@@ -6,10 +6,10 @@ Optimization" (arXiv 2508.00222), where off_policy solutions join a group.
     A_i = (r_i - mean(own r)) / (std(own r) or 1)              off_policy rollouts: the same, or 0 where off_policy is
     "none"
 
-Shapes: one reward per rollout in, one advantage per rollout out. `std` false leaves the division out. A demonstration that
-raised the mean would punish every answer of the policy; here it does not. A group with fewer than two own scores has
-deviation 1. Equal rewards of the own rollouts give 0 to them, and to an off_policy one what it is better by: only there
-equal rewards keep their advantage.
+Shapes: one reward per rollout in, one advantage per rollout out. `std` false leaves the division out. If a
+demonstration raised the mean, it would punish every answer of the policy; here it does not. A group with fewer than two
+own scores has deviation 1. If the own rewards are equal, the own rollouts get 0, and an off_policy rollout gets the
+amount by which it is better.
 """
 
 from __future__ import annotations

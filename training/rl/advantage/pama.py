@@ -1,4 +1,4 @@
-"""Pareto alignment: the combination of several advantages that has the least norm.
+"""Pareto alignment: the combination of several advantages with the least norm.
 
 "Pareto Multi-Objective Alignment for Language Models", 2025 (PAMA, arXiv 2508.07768).
 
@@ -7,9 +7,9 @@
 
 Shapes: one reward per rollout in, one advantage s_i per rollout out. x_k are the `parts` of the scores ("value": the
 reward). The least convex combination of the objectives' gradients is bounded by this scalar problem, solved in closed
-form in O(K): where objectives disagree, there is no push. With `noon` (no negative advantages) an
-objective that is not above its mean stops the update of a rollout. Departs: the baseline is the group's mean, where the
-paper has a critic per objective.
+form in O(K): if objectives disagree, the advantage is 0. With `noon` (no negative advantages) an objective that is not
+above its mean stops the update of a rollout. Departs: the baseline is the group's mean, where the paper has a critic
+per objective.
 """
 
 from __future__ import annotations

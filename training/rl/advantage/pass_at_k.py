@@ -1,4 +1,4 @@
-"""Pass@k as the reward, by counting all sets of k answers.
+"""Pass@k as the reward, by counting over all sets of k answers.
 
 Chen et al. 2025, "Pass@k Training for Adaptively Balancing Exploration and Exploitation of Large Reasoning Models"
 (arXiv 2508.10751), analytical derivation.
@@ -7,9 +7,9 @@ Chen et al. 2025, "Pass@k Training for Adaptively Balancing Exploration and Expl
     right   A = (1 - R) / s                    wrong   A = (1 - R - C(m - 1, k - 1) / C(n - 1, k - 1)) / s
 
 Shapes: one reward per rollout in, one advantage per rollout out. A set of k answers has reward 1 if one is right; an
-answer's advantage is the mean, over the sets it is in, of the set's standardised reward. Where m < k every set is right
-and the advantage is 0: easy prompts stop teaching. An answer is right where its reward exceeds `threshold`. A group
-smaller than k takes all its answers as the one set.
+answer's advantage is the mean, over the sets it is in, of the set's standardised reward. If m < k, every set is right
+and the advantage is 0: easy prompts give no gradient. An answer is right if its reward exceeds `threshold`. A group
+smaller than k uses all its answers as one set.
 """
 
 from __future__ import annotations

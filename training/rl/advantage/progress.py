@@ -1,4 +1,4 @@
-"""Advantage of turns for what they contributed: an estimator whose contributions add up to the outcome, or the centred
+"""Advantages of turns by their contribution: an estimator whose contributions add up to the outcome, or the centred
 outcome itself.
 
 Wang et al. 2025, "SPA-RL: Reinforcing LLM Agents via Stepwise Progress Attribution" (arXiv 2505.20732).
@@ -7,9 +7,9 @@ Wang et al. 2025, "SPA-RL: Reinforcing LLM Agents via Stepwise Progress Attribut
     loo_outcome    c_t = (r_i - mean of the other rollouts' r) / tokens of the rollout
     A_t = sum over the tokens from t on of (alpha c) + beta times the rewards of the turns from t on
 
-Shapes: one reward per rollout in, one advantage per token out. Rewards of turns are the grounding signal: the action could
-be carried out. The released script uses loo_outcome in one place where the paper has the estimator: they are not the
-same. Equal rewards keep their advantage under the estimator, and where turns are rewarded.
+Shapes: one reward per rollout in, one advantage per token out. Rewards of turns are the grounding signal: the action
+could be carried out. In one place the released script uses loo_outcome where the paper has the estimator; the two
+differ. Equal rewards keep their advantages under the estimator, and if turns are rewarded.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""Outcome and progress: how much a token raises the chance that a prover, another policy than ours, succeeds.
+"""Outcome and progress: how much a token raises the chance of success of a prover, which is another policy.
 
 Setlur et al. 2024, "Rewarding Progress: Scaling Automated Process Verifiers for LLM Reasoning" (PAV, arXiv 2410.08146).
 
     Q(s) = 1 - (1 - V(s))^k, the prover being the best of k of the base policy, V kept in [0, 1]
     A_t = (r - mean(r) of the group) + alpha (Q(after t) - Q(before t))
 
-Shapes: one reward per rollout in, one advantage per token out. V is extras["value"]: the critic's chance of success before
-each token; after the last it is the reward. A prover that is very strong or very weak has no progress to tell of.
-Leaves out fitting the critic to completions by the prover: it learns the policy's own. Equal rewards keep their advantages:
-progress is made on the way.
+Shapes: one reward per rollout in, one advantage per token out. V is extras["value"]: the critic's chance of success
+before each token; after the last token it is the reward. A very strong or very weak prover shows no progress. Leaves
+out fitting the critic to completions by the prover: it learns the policy's own. Equal rewards keep nonzero advantages,
+because progress differs along the way.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Policy filtration: within a group only the ranks count whose scores can be trusted.
+"""Policy filtration: within a group only ranks with reliable scores count.
 
 Zhang et al. 2024, "Policy Filtration in RLHF to Fine-Tune LLM for Code Generation" (PF-PPO, arXiv 2409.06957).
 
@@ -9,8 +9,8 @@ Zhang et al. 2024, "Policy Filtration in RLHF to Fine-Tune LLM for Code Generati
 Shapes: one reward per rollout in, one advantage per rollout out. Scores of a reward model are right at the extremes and
 noisy between.
 The paper draws n answers with these weights, with replacement; this is the mean over those draws, without their
-variance. Departs: the baseline is the weighted mean of the group, where the paper has a critic. Leaves out the choice
-of the strategy by R^2, and best-of-N.
+variance. Departs: the baseline is the weighted mean of the group, where the paper has a critic. Leaves out choosing the
+strategy by R^2, and best-of-N.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tokens weighed by what they are for: structure first, working later.
+"""Tokens weighted by their function: structure first, reasoning later.
 
 "ResT: Reshaping Token-Level Policy Gradients for Tool-Use Large Language Models", 2025 (arXiv 2509.21826).
 
@@ -8,7 +8,7 @@
     weight_t A, A GRPO's
 
 Shapes: one reward per rollout in, one advantage per token out. The part of a token is extras["region"] (the observation
-"regions"): 1 a tag, 2 working, 3 the name of a tool, 4 what it is given, 0 anything else. Tokens of structure have low
+"regions"): 1 a tag, 2 reasoning, 3 the name of a tool, 4 its arguments, 0 anything else. Structural tokens have low
 entropy and decide whether a tool runs at all. `state["step"]` counts calls. In our protocol a tool's name is its tag,
 so region 3 does not occur.
 """

@@ -1,12 +1,12 @@
-"""The reward itself, less a baseline that all prompts share.
+"""The reward itself, minus a baseline that all prompts share.
 
 Williams 1992, "Simple statistical gradient-following algorithms for connectionist reinforcement learning".
 
     A_i = r_i - b,      then  b <- decay * b + (1 - decay) * mean of this step's rewards
 
-Shapes: one reward per rollout in, one advantage per rollout out. b starts at `baseline`; decay 1 keeps it there. It moves
-after use, so it never depends on the rewards it is subtracted from. `state["baseline"]` holds b. Equal rewards keep
-their advantages: a group of one is enough. Leaves out baselines per prompt and learned ones.
+Shapes: one reward per rollout in, one advantage per rollout out. b starts at `baseline`; decay 1 keeps it there. b is
+updated after use, so it never depends on the rewards from which it is subtracted. `state["baseline"]` holds b. Equal
+rewards keep their advantages: a group of one is enough. Leaves out baselines per prompt and learned ones.
 """
 
 from __future__ import annotations

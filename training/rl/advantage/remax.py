@@ -5,10 +5,10 @@ Models" (arXiv 2310.10505).
 
     A_i = r_i - r(greedy answer to the same prompt)
 
-Shapes: one reward per rollout in, one advantage per rollout out. The greedy answer is played at temperature 0 beside the
-samples and never trained on; where it has no score the baseline is 0. It does not depend on the sample, so the gradient
-stays unbiased with one sample per prompt. Equal rewards keep their advantage. The baseline is the raw score of the greedy
-answer: shaping does not reach it.
+Shapes: one reward per rollout in, one advantage per rollout out. The greedy answer is played at temperature 0 in
+addition to the samples and never trained on; if it has no score, the baseline is 0. It does not depend on the sample,
+so the gradient stays unbiased with one sample per prompt. Equal rewards keep their advantages. The baseline is the raw
+score of the greedy answer, without reward shaping.
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@
 
     J = 1/beta log E[exp(beta r)],        A_i = 1/beta ( exp(beta r_i) / mean_j exp(beta r_j) - 1 )
 
-Shapes: one reward per rollout in, one advantage per rollout out, no division by a deviation. beta -> 0 gives r - mean,
-beta -> infinity the best of the group; beta < 0 seeks safety. The advantages of a group sum to 0. Rare successes on hard
-prompts count more, rare failures on easy ones less. Leaves out nothing of the estimator.
+Shapes: one reward per rollout in, one advantage per rollout out, without division by a standard deviation. beta -> 0
+gives r - mean, beta -> infinity the best of the group; beta < 0 seeks safety. The advantages of a group sum to 0. Rare
+successes on hard prompts count more, rare failures on easy ones less. Leaves out nothing of the estimator.
 """
 
 from __future__ import annotations

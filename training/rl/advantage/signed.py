@@ -1,12 +1,12 @@
-"""Positive and negative reinforcement apart (PSR, NSR, Weighted-REINFORCE).
+"""Positive and negative reinforcement with separate weights (PSR, NSR, Weighted-REINFORCE).
 
 Zhu et al. 2025, "The Surprising Effectiveness of Negative Reinforcement in LLM Reasoning" (arXiv 2506.01347).
 
     A_i = lambda_pos  where r_i > threshold,    -lambda_neg  otherwise
 
 (1, 0) is PSR, (0, 1) NSR, (0.1, 1) the paper's Weighted-REINFORCE. Shapes: one reward per rollout in, one advantage per
-rollout out. No baseline and no scale: equal rewards keep their advantage, a group of one is enough. Assumes right/wrong
-rewards.
+rollout out. There is no baseline and no scale: equal rewards keep their advantages, and a group of one is enough.
+Assumes right/wrong rewards.
 """
 
 from __future__ import annotations

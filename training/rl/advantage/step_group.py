@@ -5,9 +5,9 @@ Learning", 2025 (Step-GRPO, arXiv 2509.22644).
 
     A_it = (r_it - mean) / (std + eps)         over the turns of all rollouts of the group
 
-Shapes: one reward per rollout in (it is added to that of the last turn where `outcome`), one advantage per token out, the
-same within a turn. A turn is judged by its own reward alone: returns are not summed up, so a good step of a failed
-episode is still a good step. Equal rewards keep their advantage where the turns' own rewards differ. std is the
+Shapes: one reward per rollout in (added to that of the last turn if `outcome`), one advantage per token out, the
+same within a turn. A turn is judged by its own reward alone: returns are not summed, so a good step of a failed episode
+still counts as good. With equal rewards the advantages are nonzero if the turns' own rewards differ. std is the
 population's.
 """
 

@@ -1,16 +1,16 @@
-"""Process rewards made harmless: clipped so that no step pays, differenced so that steps do not add up.
+"""Process rewards that cannot be farmed: clipped so that no step earns a positive reward, or differenced so that steps
+do not add up.
 
 Gao et al. 2024, "On Designing Effective RL Reward at Training Time for LLM Reasoning" (arXiv 2410.15115).
 
     clip     p_t <- min(p_t - eta, 0)                          delta    p_t <- p_t - p_{t+1} for all but the last two,
     then p_t, then 0
-    A_it = r_i + alpha sum_{k >= t} p_ik,   less the mean over the group of what its rollouts have from their first turn
-    on
+    A_it = r_i + alpha sum_{k >= t} p_ik,   minus the group's mean of these values at the first turn
 
 Shapes: one reward per rollout in, one advantage per token out, the same within a turn; p are the rewards of turns. With
-raw sums a policy pads its answer with safe steps; under delta the sum from a turn on is that turn's own reward,
-whatever the length. clip_delta clips first. With fewer than two scored rollouts, advantage is 0; equal rewards keep their
-advantage where the turns' rewards differ.
+raw sums a policy would pad its answer with safe steps; under delta the sum from a turn on is that turn's own reward,
+whatever the length. clip_delta clips first. With fewer than two scored rollouts the advantages are 0; with equal
+rewards they are nonzero if the turns' rewards differ.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def step_returns(
 
 
 def _sums(p: Sequence[float], eta: float, mode: str) -> np.ndarray:
-    """[turns] what the shaped rewards add up to from each turn on."""
+    """The sums [turns] of the shaped rewards from each turn on."""
     shaped = np.array(p, dtype=np.float64)
     if mode in ("clip", "clip_delta"):
         shaped = np.minimum(shaped - eta, 0.0)

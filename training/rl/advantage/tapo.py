@@ -1,16 +1,16 @@
-"""Returns on two levels for programs that write and then test themselves: the outcome for every token, and turns paid
-by what they brought.
+"""Returns on two levels, for writing programs and then testing them: the outcome for every token, and for each turn its
+contribution.
 
 Jin et al. 2025, "ReVeal: Self-Evolving Code Agents via Iterative Generation-Verification" (TAPO, arXiv 2506.11442).
 
     odd turns write, even turns test; p_t is the reward that the environment gave turn t
-    turn return of a writing turn: p_t           of a testing turn: p_t + p_{t+1}, what the next writing turn gained
-    from it
+    turn return of a writing turn: p_t           of a testing turn: p_t + p_{t+1}, the second being the gain of the next
+    writing turn
     A_t = (r - mean over the group of r) + weight * turn return,   the same for all tokens of a turn
 
-Shapes: one reward per rollout in, one advantage per token out. A test is paid for being valid and for the improvement it
-led to, never for being passed: easy programs to please tests earn nothing. Departs: the group's mean where the paper
-has a critic. Equal rewards keep their advantage where turns have rewards.
+Shapes: one reward per rollout in, one advantage per token out. A test is rewarded for being valid and for the
+improvement it led to, never for being passed, so easy tests earn nothing extra. Departs: uses the group's mean where
+the paper has a critic. Equal rewards keep nonzero advantages if turns have rewards.
 """
 
 from __future__ import annotations

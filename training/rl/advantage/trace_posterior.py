@@ -1,15 +1,15 @@
-"""Weighs sampled thoughts by how likely they are given the right answer.
+"""Weights sampled thoughts by their likelihood given the right answer.
 
 Zhou et al. 2025, "Variational Reasoning for Language Models" (arXiv 2509.22637).
 
-    rho_k = acc_k * exp(mean over tokens of [log pi_0 - log q]),   acc_k = the reward: accuracy of answers drawn after
-    thought k
+    rho_k = acc_k * exp(mean over tokens of [log pi_0 - log q]),   acc_k = the reward: the accuracy of answers drawn
+    after thought k
     A_k = rho_k / sum_j rho_j  (soft),   or 1 for the largest rho of the group and 0 else (argmax; ties share it)
 
 q sampled the thoughts with a hint of the answer, pi_0 is the model without it; the mean log-ratio is the part
 `log_ratio` of the score (its geometric mean per token keeps long thoughts comparable). With the policy loss
 policy_gradient this is the weighted fine-tuning of the paper. Shapes: one reward per rollout in, one advantage per rollout
-out. Equal rewards keep their advantage; a group whose rewards are all 0 gets none.
+out. Equal rewards keep their advantages; a group whose rewards are all 0 gets zero.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Trajectory balance: answers in proportion to their reward, so that all that are good stay, not only the best.
+"""Trajectory balance: answers in proportion to their reward, so that all good answers stay likely, not only the best.
 
 Bengio et al. 2021, "GFlowNet Foundations" (arXiv 2111.09266), for red-teaming in Yun et al. 2025, "Active Attacks:
 Red-teaming LLMs via Adaptive Environments" (arXiv 2509.21947); log Z estimated by the group as in VarGrad (Richter et
@@ -9,8 +9,8 @@ al. 2020, arXiv 2010.10436).
 
 With the policy loss policy_gradient, on-policy, -A_i log pi has the gradient of loss_i. Shapes: one reward per rollout
 in, one advantage per rollout out; log pi is the sum of the sampled tokens' log-probs. Departs: log p_ref / gamma of the
-paper's log reward is left to the KL regulariser. Equal rewards keep their advantage where the answers are not equally
-likely: that is the point. A group with fewer than two scored rollouts gets 0.
+paper's log reward is left to the KL regulariser. Equal rewards keep nonzero advantages if the answers are not equally
+likely, as intended. A group with fewer than two scored rollouts gets 0.
 """
 
 from __future__ import annotations

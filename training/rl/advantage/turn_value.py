@@ -1,4 +1,4 @@
-"""The advantage of a whole utterance, from a critic that looks at the points between them.
+"""The advantage of a whole utterance, from a critic evaluated between utterances.
 
 Zhou et al. 2024, "ArCHer: Training Language Model Agents via Hierarchical Multi-Turn RL" (arXiv 2402.19446).
 
@@ -6,8 +6,8 @@ Zhou et al. 2024, "ArCHer: Training Language Model Agents via Hierarchical Multi
 
 Shapes: one reward per rollout in, one advantage per token out, the same within a turn. V is extras["value"] at the first
 token of a turn. The high level is a decision process over utterances; the low level gives every token of an utterance
-its advantage. Leaves out the replay buffer, double critics and their slow targets. A critic needs no group: equal
-rewards keep their advantage.
+its advantage. Leaves out the replay buffer, double critics and their slow targets. With a critic no group is needed,
+and equal rewards keep their advantages.
 """
 
 from __future__ import annotations

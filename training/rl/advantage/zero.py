@@ -1,12 +1,12 @@
-"""No advantages: what is learned comes from regularisers alone.
+"""Zero advantages: the gradient comes from regularisers alone.
 
 For distillation on the student's own samples, Agarwal et al. 2023, "On-Policy Distillation of Language Models: Learning
 from Self-Generated Mistakes" (arXiv 2306.13649).
 
     A_i = 0
 
-Shapes: one reward per rollout in, one advantage per rollout out. Rewards are still counted and shown, so a run says how
-good the student's answers are; they just teach nothing.
+Shapes: one reward per rollout in, one advantage per rollout out. Rewards are still logged, so a run shows how good the
+student's answers are; they just have no gradient.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Learning from groups whose rewards are all equal, by the entropy of their tokens.
+"""Uses groups whose rewards are all equal, by the entropy of their tokens.
 
 "No Prompt Left Behind: Exploiting Zero-Variance Prompts in LLM Reinforcement Learning via Entropy-Guided Advantage
 Shaping", 2025 (RL-ZVP, arXiv 2509.21880).
@@ -7,10 +7,10 @@ Shaping", 2025 (RL-ZVP, arXiv 2509.21880).
     all right         A_it = alpha H_it
     all wrong         A_it = -alpha (max_k H_ik - H_it)
 
-Shapes: one reward per rollout in; one advantage per rollout, or where rewards are equal per token, out. H_it is the
-entropy in nats of the distribution the token was sampled from, a constant. Right answers are reinforced where the model
-was unsure; wrong ones punished where it was sure, their most uncertain token not at all. Equal rewards keep their
-advantage. Right: reward above `threshold`. alpha is not confirmed.
+Shapes: one reward per rollout in; one advantage per rollout, or per token if the rewards are equal, out. H_it is the
+entropy in nats of the distribution from which the token was sampled, a constant. Right answers are reinforced where the
+model was unsure; wrong answers are punished where it was sure, and not at all at their most uncertain token. Equal
+rewards keep nonzero advantages. Right: reward above `threshold`. alpha is not confirmed.
 """
 
 from __future__ import annotations

@@ -15,13 +15,13 @@ class AsynchronyPiece(Protocol):
         how many updates the weights may be behind, and whether a turn takes newer ones
 
     Check gives:
-        sampling: seconds that each step is sampled
-        learning: seconds that each step is learned
+        sampling: seconds of sampling for each step
+        learning: seconds of learning for each step
 
     Check expects:
         seconds: of the whole run
-        hidden: share of the sampling that learning hides
-        saved: share of the seconds of the plain loop
+        hidden: share of the sampling time that overlaps with learning
+        saved: share of the time of the plain loop that is saved
     """
 
     def __call__(self) -> Mode: ...

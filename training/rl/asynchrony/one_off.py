@@ -5,8 +5,8 @@ Noukhovitch et al. 2024, "Asynchronous RLHF: Faster and More Efficient Off-Polic
 
     weights of step s = those after s - 1 updates,    begin(s) = begin of learning s - 1
 
-The same plan gives the same result, threads or not: which weights sample a step is fixed. The ratio of the two policies
-is not 1, so the policy loss should clip it, or a correction weigh it.
+The same plan gives the same result, with threads or without, because the weights that sample a step are fixed. The
+ratio of the two policies is not 1, so the policy loss should clip it, or a correction weight it.
 """
 
 from __future__ import annotations

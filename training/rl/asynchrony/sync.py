@@ -1,4 +1,4 @@
-"""One after the other: a step is sampled with the weights that it then trains.
+"""Sampling and learning alternate: a step is sampled with the weights that it then trains.
 
 Schulman et al. 2017, "Proximal Policy Optimization Algorithms" (arXiv 1707.06347): sample, then learn. S = 0 of
 

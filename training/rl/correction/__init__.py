@@ -14,14 +14,14 @@ class CorrectionPiece(Protocol):
 
     Args:
         old: [T] log-probs of the policy before the update, by the learner
-        sampling_logp: [T] log-probs of the same tokens, as the sampler gave them
+        sampling_logp: [T] log-probs of the same tokens, by the sampler
         batch: the rows
 
     Returns:
         [T] weight, detached and finite: the learner multiplies each token's loss with it
 
     Check gives:
-        rows: rows of tokens, as tasks/lab/toy.py `batch` takes them: log-probs, or whole distributions with the
+        rows: rows of tokens, in the form of `batch` in tasks/lab/toy.py: log-probs, or whole distributions with the
             sampled tokens
 
     Check expects:

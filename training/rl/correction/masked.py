@@ -2,12 +2,12 @@
 
 Ling team 2025, "Small Leak Can Sink a Great Ship: Boost RL Training on MoE with IcePop!" (blog post).
 
-    r_t = exp(old_t - behaviour_t),      w_t = r_t  where low <= r_t <= high,  else 0
+    r_t = exp(old_t - sampling_logp_t),      w_t = r_t  where low <= r_t <= high,  else 0
 
-old is what the learner's own forward pass gives before the update, sampling_logp what the sampler recorded. Shapes: [T] in,
+old are the learner's log-probs before the update, sampling_logp those that the sampler recorded. Shapes: [T] in,
 [T] out, detached; 1 where a token is not trainable or a log-prob is not finite. Truncation (`truncated`) keeps a
-bounded gradient on a token the two engines disagree on; here it has none, in both directions. Leaves out masking whole
-sequences.
+bounded gradient on a token on which the two engines disagree; here such a token has none, in both directions. Leaves
+out masking whole sequences.
 """
 
 from __future__ import annotations

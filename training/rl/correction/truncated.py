@@ -3,9 +3,9 @@
 Yao et al. 2025, "Your Efficient RL Framework Secretly Brings You Off-Policy RL Training" (blog post,
 fengyao.notion.site); Ionides 2008, "Truncated Importance Sampling".
 
-    w_t = min(exp(old_t - behaviour_t), cap)
+    w_t = min(exp(old_t - sampling_logp_t), cap)
 
-old is what the learner's own forward pass gives before the update, sampling_logp what the sampler recorded. Shapes: [T] in,
+old are the learner's log-probs before the update, sampling_logp those that the sampler recorded. Shapes: [T] in,
 [T] out, detached; 1 where a token is not trainable or a log-prob is not finite. The truncation bounds the variance at
 the cost of a bias. Without an old-policy pass old is sampling_logp and every weight is 1. Leaves out sequence-level
 weights.

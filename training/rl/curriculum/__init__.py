@@ -1,4 +1,4 @@
-"""Curricula: which problems come next, one file each."""
+"""Curricula choose which problems come next, one file each."""
 
 from __future__ import annotations
 
@@ -15,24 +15,25 @@ class CurriculumPiece(Protocol):
 
     Args:
         problems: all problems of the training split
-        state: what lasts from step to step; `state["scores"]` maps a problem's id to its past mean scores (NaN:
-            none could be scored)
-        rng: the only source of chance
+        state: persists from step to step; `state["scores"]` maps a problem's id to its past mean scores (NaN: none
+            could be scored)
+        rng: the only source of randomness
         n: how many problems are wanted
 
     Returns:
-        n indices into `problems`, none twice while others wait. Raises ValueError where there is no problem
+        n indices into `problems`, without repetition as long as there are enough. Raises ValueError if there is no
+            problem
 
     Check gives:
         families: the family of each problem
         scores: per problem its past mean scores (none)
-        state: what the piece remembers besides (empty)
+        state: the rest of the piece's state before (empty)
         n: problems of each draw
         draws: how many draws (1)
 
     Check expects:
-        shares: the share of each family among what was drawn
-        state: what the piece remembers afterwards
+        shares: the share of each family among the drawn problems
+        state: the piece's state afterwards
     """
 
     def __call__(self, problems: Sequence[Problem], state: dict, rng: np.random.Generator, n: int) -> list[int]: ...

@@ -1,4 +1,4 @@
-"""When self-play should stop: nothing is gained any more, or the proposals have gone bad."""
+"""When self-play should stop: there is no gain any more, or the proposals have become bad."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def stop(
     least_answers: int = 2,
     gap: float = 0.1,
 ) -> str:
-    """Why to stop after these rounds, "" to go on. Each round has `held` (success on held-out problems, of `held_n`),
-    `success`, `validity` and `duplicates` (shares of proposals) and `answers` (how many different ones were given);
-    None where it was not measured.
+    """Why to stop after these rounds, "" to continue. Each round has `held` (success on held-out problems, of
+    `held_n`), `success`, `validity` and `duplicates` (shares of proposals) and `answers` (how many different ones were
+    given); None if it was not measured.
 
         invalid     less than `validity` of the proposals were valid
         duplicate   more than `duplicates` were known

@@ -1,4 +1,4 @@
-"""Which skills are weak: never mastered, and not improving (SwS, Liang et al. 2025, arXiv 2506.08989)."""
+"""Finds weak skills: never mastered, and not improving (SwS, Liang et al. 2025, arXiv 2506.08989)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def weak(
     most `slope`.
 
     errors: how many standard errors the slope may lie above it (0 is the paper's rule, which calls a flat skill weak
-    half of the time). Too little to tell, fewer than `windows` scores, is not weak.
+    half of the time). A skill with fewer than `windows` scores is not called weak.
     """
     y = np.asarray([h for h in history if not math.isnan(h)], dtype=np.float64)
     if len(y) < windows or y.max() >= ceiling:

@@ -1,5 +1,4 @@
-"""Families of problems as arms of a bandit whose pay is how much they teach: the mean absolute advantage of their
-rollouts.
+"""Families of problems as arms of a bandit; the reward of an arm is the mean absolute advantage of its rollouts.
 
 Wang et al. 2025, "DUMP: Automated Distribution-Level Curriculum Learning for RL-based LLM Post-training" (arXiv
 2504.09710); Chen et al. 2025, "Self-Evolving Curriculum for LLM Reasoning" (SEC, arXiv 2505.14970).

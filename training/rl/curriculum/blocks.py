@@ -1,12 +1,12 @@
-"""From easy to hard in blocks, each sorted again by what is known when it begins.
+"""From easy to hard in blocks; each block is sorted by the scores known when it begins.
 
 "Learning Like Humans: Advancing LLM Reasoning Capabilities via Adaptive Difficulty Curriculum Learning and
 Expert-Guided Self-Reformulation", 2025 (ADCL, arXiv 2505.08364).
 
     difficulty = 1 - mean of a problem's past scores (1/2 where never seen); the order is cut into `count` blocks
-    when a block is used up, what is left is sorted again and the next block is its easiest part
+    when a block is used up, the remaining problems are sorted again and the next block is their easiest part
 
-Returns n indices; `state` holds the order of the block, the cursor, and what is left of the epoch. Every problem comes
+Returns n indices; `state` holds the order of the block, the cursor, and the rest of the epoch. Every problem comes
 once per epoch, in random order within equal difficulty. Leaves out extra rollouts that estimate the difficulty of the
 next block.
 """

@@ -8,8 +8,8 @@
     others
 
 Returns n distinct indices (repeated only when n exceeds the number of problems). Reads state["scores"][problem id], a
-list of past mean scores; keeps state["failed"], the ids in the buffer, and state["draws"]. Which fraction and how often
-are our reading of the abstract.
+list of past mean scores; keeps state["failed"], the ids in the buffer, and state["draws"]. The fraction and the
+frequency are our reading of the abstract.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Li et al. 2025, "InternBootcamp Technical Report: Boosting LLM Reasoning with Ve
 2508.08636): uniform over tasks; Ruan et al. 2025, "Critique-Coder: Enhancing Coder Models by Critique Reinforcement
 Learning" (arXiv 2509.22824): a fraction of the prompts is of one kind.
 
-    P(family) = fraction for the family named, (1 - fraction) / (families - 1) for each other;   1 / families without a
+    P(family) = fraction for the named family, (1 - fraction) / (families - 1) for each other;   1 / families without a
     name
 
 Returns n indices into `problems`, distinct while a family has problems left. `state` keeps the order of each family and
@@ -62,7 +62,7 @@ def family_mix(
 
 
 def _next(members: list[int], kept: dict, taken: set[int], rng: np.random.Generator) -> int:
-    """The next problem of a family that this draw has not taken; a new order where the old one is through."""
+    """The next problem of a family that this draw has not taken; a new order when the old one is used up."""
     while True:
         if kept["at"] >= len(kept["order"]) or len(kept["order"]) != len(members):
             kept["order"], kept["at"] = [int(i) for i in rng.permutation(members)], 0

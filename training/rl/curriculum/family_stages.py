@@ -6,9 +6,10 @@
     stage k = (calls so far) // each,      problems are drawn from family order[k] alone; after the last stage from the
     last family
 
-Returns n indices, drawn uniformly without repetition until n exceeds the family (then the others fill up). `order` is
-best by backward transfer: first what is forgotten least, structured before open-ended; families that it leaves out come
-after it by name. `replay` is a share of draws that comes from all families. state["step"] counts the calls.
+Returns n indices, drawn uniformly without repetition until n exceeds the family (then the others fill up). `order`
+works best by backward transfer: first the families that are forgotten least, structured before open-ended ones;
+families that it omits come after it by name. `replay` is the share of draws from all families. state["step"]
+counts the calls.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Problems sorted once by a signal of the model's own, and a window that moves along the ranks as it learns.
+"""Problems sorted once by a signal of the model itself, and a window that moves along the ranks as the model learns.
 
 Wang et al. 2025, "Angles Don't Lie: Unlocking Training-Efficient RL Through the Model's Own Signals" (GAIN-RL, arXiv
 2506.02281).
@@ -7,8 +7,8 @@ Wang et al. 2025, "Angles Don't Lie: Unlocking Training-Efficient RL Through the
     p(rank i) ~ exp(-(i - mu)^2 / (2 sigma^2)),    mu <- mu + clamp( step/2 tanh(alpha (Acc - beta)) + step/2 tanh(gamma
     C), 0, step )
 
-Acc and C are means over the problems drawn last. Reads state["concentration"] (the observation, made once) and
-state["scores"]; keeps mu and what was drawn. Returns n distinct indices (repeated only when n exceeds the number of
+Acc and C are means over the problems drawn last. Reads state["concentration"] (the observation, computed once) and
+state["scores"]; keeps mu and the drawn problems. Returns n distinct indices (repeated only when n exceeds the number of
 problems). Defaults are the paper's, for thousands of problems: scale sigma and step. Leaves out the cosine to the
 system prompt.
 """

@@ -1,19 +1,19 @@
-"""Holds the rate of success at a target by what it draws, and spends the rest where most can be learned.
+"""Draws problems so that the success rate stays at a target, and otherwise prefers those with the highest learnability.
 
 Learnability p(1 - p) is that of Foster et al. 2025, "Learning to Reason at the Frontier of Learnability" (arXiv
 2502.12272); weak
 skills are those of SwS (Liang et al. 2025, arXiv 2506.08989). Over cells c (a family at a level) with Beta posteriors
 of mean p_c:
 
-    w_c ~ (floor + p_c (1 - p_c)) * (boost where the family is weak) * exp(lambda p_c),   lambda such that sum_c w_c p_c
+    w_c ~ (floor + p_c (1 - p_c)) * (boost if the family is weak) * exp(lambda p_c),   lambda such that sum_c w_c p_c
     = target
 
 which of all distributions with that expected success is the one nearest (in KL) to the learnability weights. Posteriors
 lag behind a solver that learns, so the aim is corrected: aim <- aim + gain (target - observed success) after each call
-with evidence, at most 0.2 away from the target, and lambda is that of the aim. A family is open up to its
-*frontier*: the next level is opened where the hardest open one is solved more often than the target, with `certainty`;
-it is closed again where the one below is solved less often, with the same certainty. Posteriors forget by `discount`
-per call with evidence, so a solver that learns is followed.
+with evidence, at most 0.2 away from the target, and lambda is that of the aim. A family is open up to its *frontier*:
+the next level opens when the hardest open level is solved more often than the target, with `certainty`; it closes again
+when the level below is solved less often, with the same certainty. Posteriors forget by `discount` per call with
+evidence, so they follow a solver that learns.
 
 Returns n indices into `problems` (distinct where n allows); problems of a cell share its weight. Reads state["scores"];
 keeps in `state` the posteriors per cell and axis, the frontier, the weak families and the weights
@@ -82,7 +82,7 @@ def learnability(
     size = Counter(names)
     each = np.array([state["weights"].get(c, 0.0) / size[c] for c in names])
     if np.count_nonzero(each) < n <= len(problems):
-        each = each + 1e-9  # more are wanted than are open
+        each = each + 1e-9  # more problems are requested than are open
     return [int(i) for i in rng.choice(len(problems), size=n, replace=n > len(problems), p=each / each.sum())]
 
 
@@ -112,7 +112,7 @@ def _ladders(problems: Sequence[Problem]) -> dict[str, list[str]]:
 
 
 def _frontier(rungs: Sequence[str], cells: Mapping[str, dict], now: int, target: float, certainty: float) -> int:
-    """How many rungs are open next."""
+    """How many levels are open next."""
     if now < len(rungs) and below(target, *posterior(cells.get(rungs[now - 1]))) < 1 - certainty:
         return now + 1
     if now > 1 and below(target, *posterior(cells.get(rungs[now - 2]))) > certainty:

@@ -1,4 +1,4 @@
-"""A mixture of families, given, or chosen by a quadratic model of what earlier mixtures led to.
+"""A mixture of families, given, or chosen by a quadratic model of the results of earlier mixtures.
 
 "MoDoMoDo: Multi-Domain Data Mixtures for Multimodal LLM Reinforcement Learning", 2025 (arXiv 2505.24871).
 
@@ -7,8 +7,8 @@
 
 `families` names the columns of `trials`: each trial is their weights and the held-out score of a run with them (all
 single, all but one, uniform is a good start). Without trials: `weights`, or uniform. Returns n indices drawn with these
-weights, uniformly within a family; families not named are left out unless none is named. state["weights"] shows the
-mixture. Assumes that a score is available: it runs nothing.
+weights, uniformly within a family; families that are not named are not drawn, unless none is named. state["weights"]
+shows the mixture. Assumes that the scores are given: it runs nothing.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def mixture(
     names = [f for f in families if f in sizes] or sorted(sizes)
     if (weights and len(weights) != len(families)) or any(len(t) != len(families) + 1 for t in trials):
         raise ValueError(
-            f"mixture: {len(families)} families want as many weights, and trials of as many weights and a score"
+            f"mixture: {len(families)} families need as many weights, and trials of as many weights and a score"
         )
     chosen = (
         best_mixture(np.array(trials, dtype=np.float64), ridge) if trials else np.array(weights or (1.0,) * len(names))

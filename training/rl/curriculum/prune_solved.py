@@ -7,8 +7,8 @@
     an epoch ends when every problem was drawn or pruned; then all are back
 
 Returns n distinct indices (repeated only when n exceeds the number of problems), those not yet drawn in the epoch
-first. Reads state["scores"]; keeps state["drawn"], the ids of the epoch. Where fewer than n are left, pruned ones fill
-the batch.
+first. Reads state["scores"]; keeps state["drawn"], the ids of the epoch. If fewer than n are left, pruned ones fill the
+batch.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def prune_solved(
         order = [int(i) for i in rng.permutation(len(problems))]
         order = [i for i in order if i not in set(chosen)] or order
         fresh = [i for i in order if problems[i].id not in drawn and not _is_solved(problems[i], state, solved)]
-        if not fresh:  # the epoch is over: everything is back, the unsolved first
+        if not fresh:  # the epoch is over: all problems are back, unsolved ones first
             drawn = set()
             fresh = [i for i in order if not _is_solved(problems[i], state, solved)] or order
         taken = fresh[: n - len(chosen)]

@@ -6,8 +6,8 @@ Regrets: Investigating and Improving Regret Approximations for Curriculum Discov
     p = (1 + sum of the last `window` mean scores) / (2 + their number)        (a problem never seen has p = 1/2)
     probability of a problem ~ floor + p (1 - p)
 
-p(1 - p) is the variance of a right/wrong score, and so how much a group of rollouts can teach. `floor` keeps every
-problem in reach, so that a forgotten one is noticed. Returns n distinct indices (repeated only when n exceeds the
+p(1 - p) is the variance of a right/wrong score, and so measures how much a group of rollouts can teach. `floor` gives
+every problem a chance, so that a forgotten one is noticed. Returns n distinct indices (repeated only when n exceeds the
 number of problems). Reads state["scores"][problem id], a list of past mean scores; writes nothing. Assumes scores in
 [0, 1].
 """

@@ -1,10 +1,10 @@
 """Every problem once per epoch, in a new random order each time.
 
 The standard way of stochastic gradient descent; Shamir 2016, "Without-Replacement Sampling for Stochastic Gradient
-Methods" (arXiv 1603.00570), says why it is no worse than drawing with replacement.
+Methods" (arXiv 1603.00570), shows why it is no worse than drawing with replacement.
 
-Returns n indices into `problems`. `state` keeps the order of the epoch and the cursor in it, so that a resumed run goes
-on where it was. A list of another length starts a new epoch. Leaves out difficulty: see `success_band`.
+Returns n indices into `problems`. `state` keeps the order of the epoch and the cursor in it, so that a resumed run
+continues where it was. A list of another length starts a new epoch. Leaves out difficulty: see `success_band`.
 """
 
 from __future__ import annotations

@@ -11,26 +11,26 @@ from training.types import Group, Rewards
 
 
 class FilterPiece(Protocol):
-    """Says which groups are trained on; those that it drops are replaced.
+    """Decides which groups are trained on; dropped groups are replaced.
 
     Args:
         groups: the groups of one step, in order
         rewards: per group float64 [n], one per rollout; NaN where a rollout could not be scored
-        state: a mapping of plain values and arrays that lasts from step to step and survives a checkpoint
-        rng: the only source of chance
+        state: a mapping of plain values and arrays that persists from step to step and is saved in checkpoints
+        rng: the only source of randomness
 
     Returns:
         per group None (keep), or the reason why it is dropped as a code in lower case with underscores
 
     Check gives:
         rewards: per group a list of rewards; .nan is a rollout that could not be scored
-        state: what the piece remembers (empty)
-        **rollouts: per group or rollout, what tasks/lab/toy.py `groups` takes: lengths, entropies, parts, turns,
-            steps, ...
+        state: the piece's state before (empty)
+        **rollouts: per group or rollout, the arguments of `groups` in tasks/lab/toy.py: lengths, entropies, parts,
+            turns, steps, ...
 
     Check expects:
         verdicts: per group null (kept) or the reason
-        state: what the piece remembers afterwards
+        state: the piece's state afterwards
     """
 
     def __call__(

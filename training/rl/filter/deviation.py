@@ -9,8 +9,8 @@ share: Wang et al. 2025, "RAGEN: Understanding Self-Evolution in LLM Agents via 
 
 Shapes: one verdict per group: None (keep) or a reason: "unscorable" (fewer than two scores), "too_even". x are the
 scores or a `part` of them; std is the population's. m <- memory m + (1 - memory) (mean std of this call) after use, in
-`state["mean"]`; it starts at the first mean. The share keeps ceil(share * groups with scores), ties all kept. At their
-defaults the three bounds let all pass but even ones.
+`state["mean"]`; it starts at the first mean. The share keeps ceil(share * groups with scores) groups and all ties. With
+the defaults the three bounds drop only groups of equal rewards.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ Bae et al. 2025, "Online Difficulty Filtering for Reasoning Oriented Reinforceme
     keep a group  <=>  low <= mean(r) <= high,  r = its raw scores, before any shaping
 
 Shapes: one verdict per group: None (keep) or a reason: "unscorable" (no score), "too_hard", "too_easy".
-With scores in [0, 1] the expected gradient is largest near a mean of 0.5. The caller refills what was dropped.
+With scores in [0, 1] the expected gradient is largest near a mean of 0.5. The caller replaces dropped groups.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ Yu et al. 2025, "DAPO: An Open-Source LLM Reinforcement Learning System at Scale
     keep a group  <=>  max(r) - min(r) > tolerance,  r = its raw scores, before any shaping
 
 Shapes: one verdict per group: None (keep) or a reason: "unscorable" (fewer than two scores), "all_equal".
-A group of equal rewards has zero group-relative advantage: it only dilutes the batch. The caller refills what was
-dropped.
+A group of equal rewards has zero group-relative advantage: it only dilutes the batch. The caller replaces dropped
+groups.
 """
 
 from __future__ import annotations

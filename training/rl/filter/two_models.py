@@ -1,14 +1,14 @@
-"""Keeps problems between what a weak model always solves and what a strong one never does.
+"""Keeps problems between those that a weak model always solves and those that a strong model never solves.
 
 Cheng et al. 2025, "Revisiting Reinforcement Learning for LLM Reasoning from A Cross-Domain Perspective" (Guru, arXiv
 2506.14965).
 
     drop where weak >= always ("too_easy"), where strong <= never ("too_hard"), where weak > strong ("mislabelled")
 
-weak and strong are the pass rates of two models: those that stand in the problem's lineage under "rates" (the knob `ratings` of the
-stage rl has two checkpoints play every problem before training), or else parts of the scores with these names (the mean over
-the group). A program cannot be worse for being stronger: where it is, the label is likely wrong. Shapes: one verdict per
-group: None (keep) or a reason, "unscorable" without a score. A group without ratings is kept.
+weak and strong are the pass rates of two models: those in the problem's lineage under "rates" (with the knob `ratings`
+of the stage rl two checkpoints play every problem before training), or else parts of the scores with these names (the
+mean over the group). A stronger model should not be worse: if it is, the label is likely wrong. Shapes: one
+verdict per group: None (keep) or a reason, "unscorable" without a score. A group without ratings is kept.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Changes of groups after they were played: hints, demonstrations, replays. One file each, and what they share."""
+"""Changes of groups after they were played: hints, demonstrations, replays. One file each; this file has what they
+share."""
 
 from __future__ import annotations
 
@@ -20,27 +21,27 @@ class GroupTransformPiece(Protocol):
 
     Args:
         groups: the groups of one step, in order
-        services: plays further rollouts and answers questions about the policy (training/rl/rollout_services.py)
-        state: a mapping of plain values and arrays that lasts from step to step and survives a checkpoint
-        rng: the only source of chance
+        services: plays further rollouts and computes statistics of the policy (training/rl/rollout_services.py)
+        state: a mapping of plain values and arrays that persists from step to step and is saved in checkpoints
+        rng: the only source of randomness
 
     Returns:
-        the same groups in the same order, with rollouts added or replaced; one that the policy did not write under
-            the plain prompt is `off_policy`
+        the same groups in the same order, with rollouts added or replaced; a rollout that the policy did not sample
+            under the plain prompt is `off_policy`
 
     Check gives:
         rewards: per group a list of rewards; .nan is a rollout that could not be scored
-        state: what the piece remembers (empty)
-        **rollouts: per group or rollout, what tasks/lab/toy.py `groups` takes: lengths, entropies, parts, turns,
-            steps, ...
-        plays: a list of rewards for each further play that the piece asks for, in order
-        worth: the score of every text that the piece asks to have scored (1)
+        state: the piece's state before (empty)
+        **rollouts: per group or rollout, the arguments of `groups` in tasks/lab/toy.py: lengths, entropies, parts,
+            turns, steps, ...
+        plays: a list of rewards for each further play that the piece requests, in order
+        worth: the score of every text that the piece wants scored (1)
 
     Check expects:
         rewards: per group the rewards of its rollouts
-        off_policy: per group, per rollout whether another than the policy wrote it
+        off_policy: per group, per rollout whether it is off-policy
         steps: per group, per rollout the rewards of its turns
-        asked: every text that was asked or said
+        asked: every text that was used as a prompt or as an answer
     """
 
     def __call__(
@@ -56,8 +57,8 @@ def nothing_right(group: Group, threshold: float = 0.0) -> bool:
 
 
 def demonstration(problem: Problem) -> list[str]:
-    """The turns of a right answer: those that the problem's maker left in lineage["demonstration"], else the reference
-    answer alone."""
+    """The turns of a right answer: those in lineage["demonstration"] of the problem, else the reference answer
+    alone."""
     return list(problem.lineage.get("demonstration", ())) or reference_answer(problem)
 
 
@@ -67,6 +68,6 @@ def reference_answer(problem: Problem) -> list[str]:
 
 
 def asked(problem: Problem, more: str) -> Problem:
-    """The problem with a text added to its last message of the user."""
+    """The problem with a text appended to its last user message."""
     *before, last = problem.prompt
     return replace(problem, prompt=(*before, Message(role=last.role, content=last.content + more)))

@@ -1,5 +1,5 @@
-"""What transforms share that pay steps of episodes: what was seen at each step, other rewards for them, and small networks
-that are kept as plain arrays from step to step."""
+"""Shared by transforms that reward the steps of episodes: the observations of each step, replacing their rewards, and
+small networks that are stored as plain arrays from step to step."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from training.types import Rollout
 
 
 def each_step(rollout: Rollout, name: str) -> np.ndarray:
-    """[steps, d] float64: an extra of the first token of each turn of the model. Raises ValueError where it was not kept."""
+    """[steps, d] float64: an extra of the first token of each turn of the model. Raises ValueError if it was not
+    stored."""
     turns = [s for s in rollout.segments if s.role == "model"]
     if any(name not in s.extras for s in turns):
         raise ValueError(
@@ -26,7 +27,7 @@ def each_step(rollout: Rollout, name: str) -> np.ndarray:
 
 
 def paid(rollout: Rollout, rewards: np.ndarray) -> Rollout:
-    """The rollout with other rewards of its turns [steps]. Its score stays what it was."""
+    """The rollout with other rewards of its turns [steps]. Its score does not change."""
     given = iter(rewards)
     return replace(
         rollout,
@@ -35,7 +36,7 @@ def paid(rollout: Rollout, rewards: np.ndarray) -> Rollout:
 
 
 class Small:
-    """x [n, d] -> [n]: one hidden layer with tanh, learned with Adam (Kingma and Ba 2015). Everything of it lies as plain
+    """x [n, d] -> [n]: one hidden layer with tanh, trained with Adam (Kingma and Ba 2015). All its state is plain
     arrays in `kept`, which is part of a checkpoint."""
 
     def __init__(self, kept: dict[str, Any], d: int, *, hidden: int, seed: int) -> None:
@@ -61,7 +62,7 @@ class Small:
             return self(x).numpy()
 
     def learn(self, loss: Callable[[], Tensor], lr: float) -> float:
-        """One update; the loss before it."""
+        """One update; returns the loss before it."""
         now = loss()
         gradients = torch.autograd.grad(now, self.weights)
         kept = self._kept

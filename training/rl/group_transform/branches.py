@@ -1,12 +1,12 @@
-"""Several answers to each thought: every rollout is continued again from where its answer begins.
+"""Several answers to each thought: every rollout is sampled again from the start of its answer.
 
 "GRPO-MA: Multi-Answer Generation in GRPO for Stable and Efficient Chain-of-Thought Training", 2025 (arXiv 2509.24494).
 
     each rollout  ->  itself, and answers - 1 continuations of its text before `marker`
 
 Shapes: groups in; groups of up to `answers` times as many rollouts out. info["branch"] is the number of the thought,
-info["thought_tokens"] how many tokens of the rollout are the thought's; in a continuation the thought is given, not
-sampled, so they are 0. A rollout without the marker in its first turn, or unscorable, is left alone.
+info["thought_tokens"] how many tokens of the rollout belong to the thought; in a continuation the thought is given, not
+sampled, so they are 0. A rollout without the marker in its first turn, or an unscorable one, is not changed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def branches(
     marker: str = "<answer>",
 ) -> list[Group]:
     if answers < 2:
-        raise ValueError(f"branches: answers is {answers}; a thought needs two answers or more to be worth their mean")
+        raise ValueError(f"branches: answers is {answers}; a thought needs two answers or more for a mean")
     out = []
     for group in groups:
         rollouts = []

@@ -1,4 +1,4 @@
-"""Harder problems get more rollouts, in a second round that looks at the first.
+"""Harder problems get more rollouts, in a second round that depends on the first.
 
 "Depth-Breadth Synergy in RLVR: Unlocking LLM Reasoning Gains with Adaptive Exploration", 2025 (DARS, arXiv 2508.13755).
 
@@ -6,9 +6,9 @@
     equal    round(N * 0.25 / (u (1 - u)))            hardness    round(3 / u)            at least N, at most `cap` (u =
     0: `cap`)
 
-Shapes: groups in, larger groups out. The total of |advantage| that a prompt contributes is N 2 u (1 - u): equal makes
-it the same for all that are hard, hardness raises it with 1 / u. Both rounds are the policy's own, so no ratio needs
-fixing.
+Shapes: groups in, larger groups out. The total of |advantage| that a prompt contributes is N 2 u (1 - u): "equal" makes
+it the same for all hard problems, "hardness" raises it with 1 / u. Both rounds are sampled by the policy itself, so no
+ratio needs correcting.
 """
 
 from __future__ import annotations

@@ -3,13 +3,13 @@
 RL-PLUS, Dong et al. 2025 (arXiv 2508.00222); Wang et al. 2025, "Learning to Align, Aligning to Learn" (GRAO, arXiv
 2508.07750).
 
-    group  ->  group + `count` off_policy rollouts          when "always", or "none_right": only where no score is above 0
-    worked False: the reference answer alone, whatever came with the problem
+    group  ->  group + `count` off_policy rollouts          when "always", or "none_right": only if no score is above 0
+    worked False: always the reference answer alone
 
 Shapes: groups in and out. The turns are played in the environment, so that the demonstration is scored like any answer;
-its log-probs are the policy's own. One that the environment does not reward is still added: the filters may drop it. A
-problem may carry its turns in lineage["demonstration"], else the answer is written as `<answer>...</answer>`. A group
-without scores is left alone.
+its log-probs are the policy's own. A demonstration that the environment does not reward is still added; the filters may
+drop it. A problem may carry its turns in lineage["demonstration"], else the answer is written as
+`<answer>...</answer>`. A group without scores is not changed.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Wrong answers are fixed after the rollout, and the fixed copies join the group.
+"""Wrong answers are corrected after the rollout, and the corrected copies join the group.
 
 "EditGRPO: Reinforcement Learning with Post-Rollout Edits for Clinically Accurate Chest X-Ray Report Generation", 2025
 (arXiv 2509.22812).
 
-    each of the first `count` wrong rollouts  ->  a copy whose last turn has the reference answer where its own stood:
+    each of the first `count` wrong rollouts  ->  a copy whose last turn has the reference answer in place of its own:
     off_policy
 
-Shapes: groups in and out. What stood before the answer stays, so the copy lies near what the policy writes. A turn
+Shapes: groups in and out. The text before the answer stays, so the copy is close to the policy's own text. A turn
 without an answer gets one at its end. The copy's log-probs are the policy's own; it is scored by the environment.
 Leaves out edits sentence by sentence. Read from the abstract.
 """

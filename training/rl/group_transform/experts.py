@@ -1,14 +1,14 @@
-"""Several ways of asking share a group, and a success under one is shown to those that failed.
+"""Several prompts share a group, and a success under one prompt is repeated under those that failed.
 
 "MEML-GRPO: Heterogeneous Multi-Expert Mutual Learning for RLVR Advancement", 2025 (arXiv 2508.09670); the form is our
 reading.
 
     group  ->  group + `samples` rollouts under each text of `prompts` (added to the question)
-    mutual:  for each way without a success, one success of another way is told again under its prompt: off_policy
+    mutual: for each prompt without a success, one success of another prompt is repeated under it: off_policy
 
-Shapes: groups in, larger groups out; info["expert"] is the way's number, 0 the plain one. The advantage compares all
-ways. The off_policy ones are for a regulariser to imitate. A group without scores is left alone. Leaves out the SFT on
-each expert's style.
+Shapes: groups in, larger groups out; info["expert"] is the prompt's number, 0 the plain one. The advantage compares
+rollouts of all prompts. The off_policy ones are for a regulariser to imitate. A group without scores is not changed.
+Leaves out the SFT on each expert's style.
 """
 
 from __future__ import annotations

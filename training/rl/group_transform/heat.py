@@ -1,16 +1,16 @@
-"""One brief imitation of verified answers, when accuracy stands still and right answers are at their shortest.
+"""One brief imitation of verified answers, when accuracy stagnates and right answers are at their shortest.
 
 "How LLMs Learn to Reason: A Complex Network Perspective", 2025 (Annealed-RLVR, arXiv 2509.23629); the trigger is our
 reading.
 
     length_t = mean tokens of right answers, accuracy_t = mean score, each smoothed over `window` calls
-    the heat begins where length turned up again (above its smallest) while accuracy rose by less than `plateau` over
-    the window for `steps` calls a group whose mean score is in (low, high] gets one of its own right answers again:
+    the heat begins when length rises again (above its minimum) while accuracy rose by less than `plateau` over the
+    window for `steps` calls a group whose mean score is in (low, high] gets a copy of one of its own right answers:
     off_policy
 
-Shapes: groups in and out. The off_policy rollouts are for a regulariser to imitate; with an advantage that gives them no
-advantage they do nothing else. It happens `times` times. `state` holds the histories, the calls left, and how often it has
-happened.
+Shapes: groups in and out. The off_policy rollouts are for a regulariser to imitate; if the advantage estimator gives
+them 0 they have no other effect. The heat happens `times` times. `state` holds the histories, the remaining calls, and
+how often it has happened.
 """
 
 from __future__ import annotations

@@ -1,16 +1,16 @@
-"""Where no rollout was right, part of the solution is shown and the problem is played again.
+"""If no rollout was right, part of the solution is shown and the problem is played again.
 
 Liu et al. 2025, "GHPO: Adaptive Guidance for Stable and Efficient LLM Reinforcement Learning" (arXiv 2507.10628); help
-that is taken away again: Zhang et al. 2025, "Learning Like Humans" (ADCL and EGSR, arXiv 2505.08364).
+that is withdrawn again: Zhang et al. 2025, "Learning Like Humans" (ADCL and EGSR, arXiv 2505.08364).
 
     for share in shares:  play prompt + text + first round(share * characters) of the solution;  stop at the first group
                           with a success
-    keep "prompt"   the helped group takes the place of the first, prompt and all; if no share helps, the last one does
-    keep "answers"  its right answers, at most `most`, are told again under the plain prompt and replace as many wrong
+    keep "prompt"   the helped group replaces the first one, including its prompt; if no share helps, the last one does
+    keep "answers"  its right answers, at most `most`, are repeated under the plain prompt and replace as many wrong
                     ones: off_policy
 
-Shapes: groups in and out, of the same sizes. A group with any score above 0, or without scores, is never touched.
-`after`: calls before it begins; `state["step"]` counts them.
+Shapes: groups in and out, of the same sizes. A group with any score above 0, or without scores, is never changed.
+`after`: the number of calls before it begins; `state["step"]` counts them.
 """
 
 from __future__ import annotations

@@ -1,16 +1,16 @@
-"""Measures how much the prompt moves the rationale, the rationale the answer, and the prompt the answer past the
-rationale.
+"""Measures the influence of the prompt on the rationale, of the rationale on the answer, and of the prompt directly on
+the answer.
 
 "Causally-Enhanced Reinforcement Policy Optimization", 2025 (CE-PO, arXiv 2509.23095); read from the abstract.
 
-    Z prompt, X what the first turn says before `marker`, Y from there on;      J_AB = d (mean log p of the tokens of B)
-    / d emb(A) hardened: J' = J less its projections on the Jacobians of `nuisances` copies in which the tokens of A are
-    shuffled parts "influence_zx", "influence_xy", "influence_zy" = norms of J'_ZX, J'_XY, J'_ZY
+    Z prompt, X the first turn before `marker`, Y from there on;      J_AB = d (mean log p of the tokens of B)
+    / d emb(A) hardened: J' = J minus its projections on the Jacobians of `nuisances` copies in which the tokens of A
+    are shuffled parts "influence_zx", "influence_xy", "influence_zy" = norms of J'_ZX, J'_XY, J'_ZY
 
-Shapes: groups in; the same groups out, their scores with three parts more, for the reward `coherence`. Nothing is
-played or replaced. A rollout without a rationale has zx = xy = 0, one without the marker, or a score, is left alone.
-One pass forward and back for each of 1 + `nuisances` copies (two where there is a rationale). Leaves out edits of the
-format as nuisances.
+Shapes: groups in; the same groups out, their scores with three more parts, for the reward `coherence`. Nothing is
+played or replaced. A rollout without a rationale has zx = xy = 0, one without the marker, or without a score, is not
+changed. The cost is one forward and backward pass for each of 1 + `nuisances` copies (two if there is a rationale).
+Leaves out edits of the format as nuisances.
 """
 
 from __future__ import annotations

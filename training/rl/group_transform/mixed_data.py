@@ -1,4 +1,4 @@
-"""On-policy and off-policy data in one run: some groups are the policy's own, in the place of the others stands the data.
+"""On-policy and off-policy data in one run: some groups are the policy's own, the others are replaced by data.
 
 Agarwal et al. 2023, "On-Policy Distillation of Language Models: Learning from Self-Generated Mistakes" (arXiv
 2306.13649), algorithm 1, with lambda = `on_policy`.
@@ -8,7 +8,7 @@ Agarwal et al. 2023, "On-Policy Distillation of Language Models: Learning from S
 
 Shapes: groups in and out. The data of a problem are the turns in lineage["demonstration"] (answers of a teacher, say),
 else its reference answer as `<answer>...</answer>`; played in the environment, so that they are scored. 1: on-policy,
-0: off-policy. The paper draws once per batch of one group. A group without scores is left alone.
+0: off-policy. The paper draws once per batch of one group. A group without scores is not changed.
 """
 
 from __future__ import annotations

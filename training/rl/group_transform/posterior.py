@@ -1,14 +1,15 @@
-"""Thoughts are drawn with a hint of the answer, and told again under the plain prompt.
+"""Thoughts are sampled with a hint of the answer, and then put under the plain prompt.
 
 Zhou et al. 2025, "Variational Reasoning for Language Models" (arXiv 2509.22637): a posterior that sees the answer proposes
-thoughts, and each is weighed by how likely the model without the hint would have had it.
+thoughts, and each is weighted by its likelihood under the model without the hint.
 
     q = the policy after prompt + hint,   pi_0 = the policy after the prompt alone
     log_ratio = mean over the tokens that the model wrote of [log pi_0 - log q]
 
-Shapes: groups in and out, of the same sizes. Each rollout is replaced by one that was played with the hint and told again
-under the plain prompt: off_policy, with the policy's log-probs of the plain prompt and the part `log_ratio` of its score,
-which the advantage `trace_posterior` reads. Departs: one model is both; the paper trains the posterior beside it.
+Shapes: groups in and out, of the same sizes. Each rollout is replaced by one that was played with the hint and then put
+under the plain prompt: off_policy, with the policy's log-probs of the plain prompt and the part `log_ratio` of its
+score, which the advantage `trace_posterior` reads. Departs: one model plays both roles; the paper trains the posterior
+separately.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
-"""A wrong answer is criticised, written again, and the better one joins the group as if it had been sampled without help.
+"""A wrong answer is criticised and rewritten, and the better answer joins the group as if it had been sampled without
+help.
 
 Zhang et al. 2025, "Critique-GRPO: Advancing LLM Reasoning with Natural Language and Numerical Feedback" (arXiv
 2506.03106).
 
-    ask prompt + "your answer" + critique  ->  `tries` refinements of one wrong answer;  the best of them, told under
-    the plain prompt,
-    joins the group: off_policy.         critique "binary": it is wrong          "truth": it is wrong, and what would have
-    been right
+    ask prompt + "your answer" + critique  ->  `tries` refinements of one wrong answer;  the best of them, put under the
+    plain prompt, joins the group: off_policy.         critique "binary": it is wrong          "truth": it is wrong, and
+    the right answer
 
 Shapes: groups in and out, one rollout more where the group has a wrong answer. The refinement's log-probs are the
-policy's under the plain prompt, so its ratio starts at 1 and the policy loss decides what it weighs. Leaves out critiques
+policy's under the plain prompt, so its ratio starts at 1 and the policy loss decides its weight. Leaves out critiques
 written by a model. Wrong: score 0 or less.
 """
 

@@ -1,4 +1,4 @@
-"""Every answer is told again under the feedback that it earned.
+"""Every answer is put under a prompt with the feedback that it earned.
 
 "Language Models Can Learn from Verbal Feedback Without Scalar Rewards", 2025 (FCP, arXiv 2509.22638).
 
@@ -7,8 +7,8 @@
 
 Shapes: groups in and out, of the same sizes; all rollouts become off_policy, their log-probs those of the policy under
 the new prompt. With advantage 1 for all and the plain policy gradient it is maximum likelihood of answers given feedback:
-failures are learned as what failure looks like. Ask with the feedback for a right answer to get one. Unscorable
-rollouts stay as they are. Leaves out asking with the good feedback during training.
+failures are learned as examples of failure. At test time, prompt with the feedback for a right answer to get one.
+Unscorable rollouts stay as they are. Leaves out sampling with the good feedback during training.
 """
 
 from __future__ import annotations

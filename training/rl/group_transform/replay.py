@@ -1,16 +1,16 @@
-"""Stored successes come back where no rollout is right any more.
+"""Stored successes are replayed when no rollout is right any more.
 
 Lu et al. 2025, "ARPO: End-to-End Policy Optimization for GUI Agents with Experience Replay" (arXiv 2505.16282);
 rehearsal of an earlier policy's answers: "The Choice of Divergence", 2025 (DPH-RL, arXiv 2509.07430).
 
     every right rollout is stored under its problem (at most `buffer`, the newest kept; with `until` only in the first
     calls)
-    none_right   a group without a success has one rollout, drawn by chance, replaced by a stored one
+    none_right   a group without a success has one random rollout replaced by a stored one
     always       a stored one is added to every group that has any stored
 
-Shapes: groups in and out. What is stored are the ids of the turns: told again, they have the current policy's log-probs
-as those of their sampling (sampling_logp "now"), or those of when they were stored ("then"). Right: score above 0.
-`state["kept"]` maps a problem's id to ids and log-probs. `until` 0: no limit.
+Shapes: groups in and out. The ids of the turns are stored. When replayed, their sampling log-probs are the current
+policy's (sampling_logp "now"), or those at the time of storing ("then"). Right: score above 0. `state["kept"]` maps a
+problem's id to ids and log-probs. `until` 0: no limit.
 """
 
 from __future__ import annotations

@@ -1,16 +1,18 @@
-"""Episodes that are paid at their end are paid step by step: a small network learns rewards of steps that add up to returns.
+"""Turns a reward at the end of an episode into rewards of steps: a small network learns step rewards that add up to the
+return.
 
 Qu et al. 2025, "Latent Reward: LLM-Empowered Credit Assignment in Episodic Reinforcement Learning" (LaRe, arXiv 2412.11120).
 
-    phi(s, a) [k]     factors that a program gives of a step (the extra "factors", or what was seen for `of: observation`)
-    f(phi)            one hidden layer; learned from whole episodes by a random subset of K of their T steps:
+    phi(s, a) [k]     factors of a step, computed by a program (the extra "factors", or the observation for `of:
+                      observation`)
+    f(phi)            one hidden layer; trained on whole episodes by a random subset of K of their T steps:
                       L = (R - T/K sum_{t in subset} f(phi_t))^2
-    r_t = f(phi_t)    the reward of step t, in the place of what the world paid
+    r_t = f(phi_t)    the reward of step t, replacing the world's reward
 
 Shapes: groups in and out, with the rewards of turns replaced; scores stay. `state` holds the newest `kept` episodes, the network
-and its optimizer. Factors are in units of their deviation over those episodes.
+and its optimizer. Factors are divided by their standard deviation over those episodes.
 
-Leaves out: the language model that writes phi and checks its own drafts; the world gives phi.
+Leaves out the language model that writes phi and checks its own drafts; the world provides phi.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from training.rl.group_transform._steps import Small, each_step, paid
 from training.rl.rollout_services import RolloutServices
 from training.types import Group
 
-STEPS = True  # it asks nothing of the services: for worlds of numbers too
+STEPS = True  # it does not use the services, so it works for worlds of numbers too
 GIVES = ("turn_reward",)
 
 
@@ -44,8 +46,9 @@ def return_decomposition(
     lr: float = 3e-3,
     kept: int = 512,
 ) -> list[Group]:
-    """of: the extra that is read of a step. hidden: of the network. subset: K/T. updates: of the network at each call, with
-    `episodes` each. lr: its learning rate. kept: newest episodes that it learns from."""
+    """of: the extra that is read at each step. hidden: width of the network. subset: K/T. updates: how many updates of
+    the network at each call, with `episodes` each. lr: its learning rate. kept: how many of the newest episodes it is
+    trained on."""
     known = state.setdefault("episodes", [])
     for group in groups:
         for rollout, score in zip(group.rollouts, group.rewards, strict=True):

@@ -1,17 +1,17 @@
-"""Some rollouts begin where a guide has already gone part of the way.
+"""Some rollouts begin with a part of a guide's solution.
 
 Chang et al. 2023, "Learning to Generate Better Than Your LLM" (RLGF: PPO++, arXiv 2306.11816); starts from one's own
 best answers: "ReST-RL: Achieving Accurate Code Reasoning of LLMs with Optimized Self-Training and Decoding", 2025
 (arXiv 2508.19576).
 
     with probability beta a rollout is replaced by one whose first turn begins with a prefix of the guide's text, and
-    the policy goes on
+    the policy continues
     length of the prefix:  uniform over the text        or, with decay a, k of L characters with weight a^(20 k / L)
     source "solution": the demonstration's first turn   "best": the text of the best earlier rollout, if it scored
     `least` or more
 
-Shapes: groups in and out, of the same sizes. The prefix is given, so it has no gradient; what follows is the policy's
-own. beta 0 changes nothing, not even the stream of chance. `state["best"]` maps a problem's id to (score, text).
+Shapes: groups in and out, of the same sizes. The prefix is given, so it has no gradient; the rest is the policy's own
+text. beta 0 changes nothing, not even the random stream. `state["best"]` maps a problem's id to (score, text).
 """
 
 from __future__ import annotations

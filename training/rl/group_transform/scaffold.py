@@ -1,4 +1,4 @@
-"""Part of what an answer is judged by is shown to part of the group, less and less.
+"""Some of the grading criteria are shown to part of the group, fewer and fewer over training.
 
 Zhou et al. 2025, "Breaking the Exploration Bottleneck: Rubric-Scaffolded Reinforcement Learning for General LLM
 Reasoning" (RuscaRL, arXiv 2508.16949).
@@ -6,10 +6,10 @@ Reasoning" (RuscaRL, arXiv 2508.16949).
     sample i of G sees a random share lambda_i lambda_step of the criteria:  lambda_i = (G - i) / (G - 1),  i = 1 ... G
     lambda_step = 1 / (1 + exp(steepness (t / T - t0)))
 
-Shapes: groups in and out, of the same sizes. Criteria are the texts of lineage["rubric"] of a problem, else one that
-tells the reference answer. A sample that sees any is played with them and told again under the plain prompt: off_policy,
-with the policy's log-probs of the plain prompt. Once the share is too small for one criterion, nothing is played again.
-`state["step"]` counts calls; T is `steps`.
+Shapes: groups in and out, of the same sizes. Criteria are the texts of lineage["rubric"] of a problem, else a single
+criterion that states the reference answer. A sample that sees any is played with them and then put under the plain
+prompt: off_policy, with the policy's log-probs of the plain prompt. If the share is too small for one criterion, the
+sample is not played again. `state["step"]` counts calls; T is `steps`.
 """
 
 from __future__ import annotations

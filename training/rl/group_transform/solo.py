@@ -1,13 +1,13 @@
-"""A fixed share of every group does without the help that the others may ask for.
+"""A fixed share of every group plays without the help that the others may request.
 
-"EAPO: Enhancing Policy Optimization with On-Demand Expert Assistance", 2025 (arXiv 2509.23730): help is kept only where
-it pays against rollouts of the same prompt that had none.
+"EAPO: Enhancing Policy Optimization with On-Demand Expert Assistance", 2025 (arXiv 2509.23730): help survives only if
+it does better than rollouts of the same prompt without help.
 
     round(share * n) rollouts of a group of n, the last ones, are played again in the environment `env`, where there is
     no help
 
-Shapes: groups in and out, of the same sizes. What was played alone is sampled by the policy under the same prompt, so
-it is trained on like the rest. A group without scores is left as it is, and so is one whose problem is not played in
+Shapes: groups in and out, of the same sizes. Rollouts without help are sampled by the policy under the same prompt, so
+they are trained on like the rest. A group without scores is not changed, nor is one whose problem is not played in
 `helped`.
 """
 

@@ -1,12 +1,12 @@
-"""Observations: what pieces ask to know beside the rollouts themselves. One file per observation; a piece asks for one by
+"""Observations: what pieces need besides the rollouts themselves. One file per observation; a piece asks for one by
 its name in NEEDS, and one that serves a single piece may be that piece's own function `observe`.
 
-A constant OBSERVES of the file says what is observed: "groups" (where there is none), "problems" or "batch". Each has its
-own arguments and result: `ObservationPiece`, `ProblemsObservationPiece`, `BatchObservationPiece`. What an observation of
-groups learns goes into the parts of the scores (`with_parts`), into extras of segments (`with_extra`), which become
-columns of the batch, or into `group.greedy`.
+A constant OBSERVES of the file says what is observed: "groups" (the default), "problems" or "batch". Each has its own
+arguments and result: `ObservationPiece`, `ProblemsObservationPiece`, `BatchObservationPiece`. The result of an
+observation of groups goes into the parts of the scores (`with_parts`), into extras of segments (`with_extra`), which
+become columns of the batch, or into `group.greedy`.
 
-No observation draws from the step's random generator, so asking for one changes nothing that others see.
+No observation draws from the step's random generator, so adding one changes nothing for other pieces.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class ObservationPiece(Protocol):
     Args:
         player: plays and samples with the policy
         groups: the groups of one step, in order
-        problems: the one that was drawn for each group
-        seed: parts that are hashed, with a name, into the seeds of what is played
+        problems: the problem that was drawn for each group
+        seed: parts that are hashed, with a name, into the seeds of further plays
 
     Returns:
-        the same groups with what was learned
+        the same groups with the results added
     """
 
     def __call__(
@@ -49,7 +49,7 @@ class ProblemsObservationPiece(Protocol):
         problems: all problems of the training split
 
     Returns:
-        a plain value that becomes state[name of the observation] of each piece that asked
+        a plain value that becomes state[name of the observation] of each piece that needs it
     """
 
     def __call__(self, player: Player, problems: Sequence[Problem]) -> Any: ...
@@ -59,7 +59,7 @@ class BatchObservationPiece(Protocol):
     """Observes the batch of a whole step, after `prepare` of all pieces.
 
     Args:
-        batch: the rows; what is observed is added to its columns
+        batch: the rows; the results are added to its columns
         logp: the policy's log-probs [T] of a batch, without gradient, at the temperature of sampling
 
     Returns:
@@ -70,7 +70,7 @@ class BatchObservationPiece(Protocol):
 
 
 def observations(pieces: Iterable[Any], observes: str) -> list[Callable[..., Any]]:
-    """What pieces observe ("groups", "problems" or "batch"), each observation once, in the order of the pieces."""
+    """The observations of the pieces ("groups", "problems" or "batch"), each once, in the order of the pieces."""
     unique: dict[Any, Callable[..., Any]] = {}
     for piece in pieces:
         for one in getattr(piece, "observations", ()):

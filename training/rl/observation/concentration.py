@@ -1,10 +1,11 @@
-"""How alike the hidden states of a prompt's tokens are: mean cosine of each with those before it, itself included.
+"""The similarity of the hidden states of a prompt's tokens: the mean cosine of each with those before it, itself
+included.
 
 Wang et al. 2025, "Angles Don't Lie: Unlocking Training-Efficient RL Through the Model's Own Signals" (GAIN-RL, arXiv
 2506.02281).
 
-Returns problem id -> mean cosine of the last layer's states, of the weights that training starts from: it is made once,
-in one forward pass over all prompts, 64 at a time.
+Returns problem id -> mean cosine of the last layer's states, with the weights from which training starts: it is
+computed once, in one forward pass over all prompts, 64 at a time.
 """
 
 from __future__ import annotations

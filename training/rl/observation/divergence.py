@@ -1,8 +1,8 @@
-"""How much the rollouts of a group disagree at each position of what they wrote.
+"""How much the rollouts of a group disagree at each position of their text.
 
 Dang et al. 2025, "Reinforcing Video Reasoning with Focused Thinking" (TW-GRPO, arXiv 2505.24718).
 
-extras["divergence"] on what the model wrote: mean over the rollouts of KL(own next-token distribution || their mean) at
+extras["divergence"] on the model's tokens: mean over the rollouts of KL(own next-token distribution || their mean) at
 the position, scaled to [0, 1] within the group. One forward pass over the rollouts, and whole distributions [tokens,
 vocabulary] of one group at a time.
 """

@@ -2,10 +2,10 @@
 
 Roy and Vetterli 2007, "The effective rank: A measure of effective dimensionality".
 
-The effective rank of n hidden states [n, d] is exp of the entropy of their singular values' shares. It is taken of
-growing prefixes, `stride` tokens apart, of the last layer's states at what the model wrote. Parts of the scores: "rank"
+The effective rank of n hidden states [n, d] is exp of the entropy of their singular values' shares. It is computed for
+growing prefixes, `stride` tokens apart, of the last layer's states at the model's tokens. Parts of the scores: "rank"
 of the whole, "rank_velocity" the mean first difference of these values, "rank_acceleration" the mean second difference
-(0 where there are too few). One forward pass over the rollouts.
+(0 if there are too few). One forward pass over the rollouts.
 """
 
 from __future__ import annotations

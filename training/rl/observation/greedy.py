@@ -3,8 +3,8 @@
 Li et al. 2023, "ReMax: A Simple, Effective, and Efficient Reinforcement Learning Method for Aligning Large Language
 Models" (arXiv 2310.10505), whose baseline is its reward.
 
-The prompt is that of the problem as it was drawn, without the help that a group transform gave. One more rollout per
-group; it is scored as the others are.
+The prompt is that of the problem as it was drawn, without help from a group transform. The cost is one more rollout per
+group; it is scored like the others.
 """
 
 from __future__ import annotations

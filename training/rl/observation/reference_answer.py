@@ -1,12 +1,12 @@
-"""How likely the problem's reference answer is after what a rollout wrote, and without it.
+"""The likelihood of the problem's reference answer after the text of a rollout, and without it.
 
 Yu et al. 2025, "RLPR: Extrapolating RLVR to General Domains without Verifiers" (arXiv 2506.18254).
 
 Adds parts to the scores of rollouts:
-    reference       mean probability of the tokens of the reference answer where the last turn's own answer stood: the
-                    text of the rollout up to `<answer>`, then the reference, teacher-forced. 0 where the rollout has no
+    reference       mean probability of the tokens of the reference answer in place of the last turn's own answer: the
+                    text of the rollout up to `<answer>`, then the reference, teacher-forced. 0 if the rollout has no
                     `<answer>`
-    reference_bare  the same without what the rollout wrote before it, one number per prompt
+    reference_bare  the same without the rollout's text before it, one number per prompt
 One forward pass over rows of the length of the rollouts. Probabilities are those at the temperature of sampling.
 """
 
@@ -59,7 +59,7 @@ def reference_answer(
 
 
 def _until_answer(player: Player, rollout: Rollout) -> np.ndarray | None:
-    """Ids of a rollout up to where its last turn began to answer, None where it did not."""
+    """Ids of a rollout up to where its last turn began to answer; None if it did not."""
     *before, last = rollout.forks[-1]
     text, tag, _ = player.renderer.decode(last.ids).partition(ANSWER)
     if not tag or last.role != "model":

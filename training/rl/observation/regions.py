@@ -1,9 +1,9 @@
-"""What part of a turn a token belongs to: a tag, working, or what stands within tags.
+"""The region of a turn to which a token belongs: a tag, reasoning, or text within tags.
 
 "ResT: Reshaping Token-Level Policy Gradients for Tool-Use Large Language Models", 2025 (arXiv 2509.21826).
 
-extras["region"] on what the model wrote: 1 a tag such as `<search>`, 2 working, 4 what stands within tags. A token
-belongs to the part that its last character lies in; the token that ends a turn is a tag. No forward pass.
+extras["region"] on the model's tokens: 1 a tag such as `<search>`, 2 reasoning, 4 text within tags. A token belongs to
+the region of its last character; the token that ends a turn is a tag. No forward pass.
 """
 
 from __future__ import annotations

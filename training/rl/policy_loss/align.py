@@ -1,4 +1,4 @@
-"""Imitation, exploration and their difference, weighed by the advantages of one group.
+"""Imitation, exploration and their difference, weighted by the advantages of one group.
 
 Wang et al. 2025, "Learning to Align, Aligning to Learn: A Unified Approach for Self-Optimized Alignment" (GRAO, arXiv
 2508.07750).
@@ -7,9 +7,9 @@ Wang et al. 2025, "Learning to Align, Aligning to Learn: A Unified Approach for 
     answer's tokens
 
 y is the reference answer (the off_policy row of the group), o_i the G outputs of the policy. Shapes: advantage [T] of each
-row in, values [T] out, summed over a group and averaged over groups. The coefficient of each row is counted once for
-the step (`prepare`). No ratio, no clip, no KL. With A_y < 0 the reference is pushed down; it never is where it scores
-best.
+row in, values [T] out, summed over a group and averaged over groups. The coefficient of each row is computed once for
+the step (`prepare`). There is no ratio, clip or KL. With A_y < 0 the reference answer becomes less likely; that cannot
+happen if it scores best.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """Policy gradient weighted by a clipped importance ratio that is itself a constant.
 
 MiniMax 2025, "MiniMax-M1: Scaling Test-Time Compute Efficiently with Lightning Attention" (CISPO, arXiv 2506.13585);
-with a bound above only, Wu et al. 2025, "LlamaRL" (AIPO, arXiv 2505.24034).
+with an upper bound only, Wu et al. 2025, "LlamaRL" (AIPO, arXiv 2505.24034).
 
     value_t = -sg(min(max(r_t, low), high)) A_t logp_t
 
-Shapes: log_ratio and advantage [T] in, values [T] out. The ratio is bounded, not the gradient: a token outside the bounds
-still learns, where `clip` drops it. `low` 0 leaves the lower side free. A token without finite log-probs has no
-gradient.
+Shapes: log_ratio and advantage [T] in, values [T] out. The ratio is bounded, not the gradient: a token outside the
+bounds still has a gradient, while `clip` drops it. `low` 0 leaves the lower side free. A token without finite log-probs
+has no gradient.
 """
 
 from __future__ import annotations

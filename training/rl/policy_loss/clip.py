@@ -6,9 +6,9 @@ Reinforcement Learning" (arXiv 1912.09729).
 
     value_t = -min(r_t A_t, clip(r_t, 1 - clip_low, 1 + clip_high) A_t),   where A_t < 0 at most -dual_clip * A_t
 
-Shapes: log_ratio and advantage [T] in, values [T] out. `dual_clip` 0 is off, else above 1. `aggregate`: "tokens" is DAPO,
-"sequences" GRPO, "constant" with `max_length` Dr. GRPO (see training/learner/reduction.py). A token without finite
-log-probs has ratio 1 and no gradient. Leaves out the value function and its loss.
+Shapes: log_ratio and advantage [T] in, values [T] out. `dual_clip` is 0 (off) or above 1. `aggregate`: "tokens" is
+DAPO, "sequences" GRPO, "constant" with `max_length` Dr. GRPO (see training/learner/reduction.py). A token without
+finite log-probs has ratio 1 and no gradient. Leaves out the value function and its loss.
 """
 
 from __future__ import annotations

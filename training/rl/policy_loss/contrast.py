@@ -1,4 +1,4 @@
-"""Right answers of a group against its wrong ones, pair by pair, by DPO's loss, and the likelihood of the right ones.
+"""DPO's loss over all pairs of a right and a wrong answer of a group, plus the likelihood of the right ones.
 
 Da et al. 2025, "Agent-RLVR: Training Software Engineering Agents via Guidance and Environment Rewards"; Rafailov et al.
 2023, "Direct Preference Optimization" (arXiv 2305.18290).
@@ -8,9 +8,9 @@ Da et al. 2025, "Agent-RLVR: Training Software Engineering Agents via Guidance a
     - nll * mean over the right i of 1/|y_i| log p(y_i)
 
 Shapes: stats.logp [T] in, values [T] out, summed over a group and averaged over groups; a group without a pair has its
-second term alone. What a row is multiplied by is counted once for the step (`prepare`), from the policy before the
-update: with one update per batch the gradient is exactly that of the loss, whose value is not. Right: reward above
-`threshold`. Advantage and ratio are not read.
+second term alone. The factor of each row is computed once for the step (`prepare`), from the policy before the update.
+With one update per batch the gradient is exactly that of the loss, but the value is not. Right: reward above
+`threshold`. Advantages and ratio are not used.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from training.types import Batch, Terms, TokenStats
 
 NEEDS = {"reference", "old"}
 EXCLUDES = {"ratio/sequence": "contrast compares whole answers with the reference and reads no ratio; use ratio token"}
-ADVANTAGE_ONLY = False  # it has a gradient where there is no advantage
+ADVANTAGE_ONLY = False  # it has a gradient for zero advantage too
 
 
 def prepare(batch: Batch, *, beta: float = 0.1, nll: float = 0.1, threshold: float = 0.5) -> None:
-    """Adds columns["pull"] [R]: what each row's summed log-prob is multiplied by in the loss, its sign turned. Raises
-    ValueError where beta is not above 0."""
+    """Adds columns["pull"] [R]: minus the factor of each row's summed log-prob in the loss. Raises ValueError if beta
+    is not above 0."""
     if beta <= 0:
         raise ValueError(f"contrast: beta is {beta}; it is the price of moving away from the reference, above 0")
     d = batch.row_sum(live(batch.columns["old"] - batch.columns["reference"], batch).double()).clamp(

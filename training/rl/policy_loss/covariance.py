@@ -1,16 +1,17 @@
-"""The tokens that make entropy fall, held back: those whose log-prob and advantage vary together most.
+"""Holds back the tokens that reduce entropy most: those with the largest covariance of log-prob and advantage.
 
 Cui et al. 2025, "The Entropy Mechanism of Reinforcement Learning for Reasoning Language Models" (Clip-Cov and KL-Cov,
 arXiv 2505.22617).
 
     cov_t = (log p_t - mean log p) (A_t - mean A)        over the trainable tokens of the step, p of the policy that
                                                          sampled
-    clip    the share `share` of all tokens, drawn by chance among those with cov in [low, high], has no gradient
-    kl      the share `share` of largest cov has the ratio's value and a penalty coef |log r_t| instead of the clip
+    clip    the share `share` of all tokens, drawn at random among those with cov in [low, high], has no gradient
+    kl      the share `share` with the largest cov has the ratio's value and a penalty coef |log r_t| instead of the
+            clip
 
-Shapes as in `clip`, whose value all other tokens have ("kl": the ratio without a clip). At least one token is chosen
-where any fits. The choice is made once for the step (`prepare`), so splitting it changes nothing; the published code
-makes it within a micro-batch.
+Shapes as in `clip`, whose value all other tokens have ("kl": the ratio without a clip). At least one token is chosen if
+any qualifies. The choice is made once for the step (`prepare`), so splitting the batch changes nothing; the published
+code chooses within a micro-batch.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ NEEDS = {"chance"}
 EXCLUDES = {
     "ratio/sequence": "covariance chooses single tokens, and a sequence ratio gives all tokens of an answer one gradient; use token"
 }
-ADVANTAGE_ONLY = False  # it has a gradient where there is no advantage
+ADVANTAGE_ONLY = False  # it has a gradient for zero advantage too
 
 
 def prepare(

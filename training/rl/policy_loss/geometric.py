@@ -5,10 +5,10 @@ Zhao et al. 2025, "Geometric-Mean Policy Optimization" (GMPO, arXiv 2507.20673).
     value_i = -A_i exp( 1/|o_i| sum_t c_t ),     c_t = log r_t clipped to at most +width where A_i > 0, at least -width
     where A_i < 0
 
-Shapes: log_ratio and advantage [T] in, values [T] out (a sequence's value shared evenly by its tokens). A geometric mean
-hardly moves for one token with an extreme ratio, so the range may be wide: e^-0.4 to e^0.4. A clipped token has no
-gradient; the others keep theirs. The advantage of a row is that of its first trainable token: one per answer is assumed. A
-token without finite log-probs has ratio 1.
+Shapes: log_ratio and advantage [T] in, values [T] out (a sequence's value shared evenly by its tokens). One token with
+an extreme ratio hardly changes a geometric mean, so the range may be wide: e^-0.4 to e^0.4. A clipped token has no
+gradient; the others keep theirs. The advantage of a row is that of its first trainable token: one per answer is
+assumed. A token without finite log-probs has ratio 1.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ Kimi Team 2025, "Kimi k1.5: Scaling Reinforcement Learning with LLMs" (arXiv 250
 
 Shapes: log_ratio per token and advantage [T] in, values [T] out (the square shared evenly by the tokens), summed over a
 row, mean over rows. It is the gradient of the policy loss whose minimum is old exp(r / tau) / Z, with the group's mean
-for tau log Z; no ratio is clipped, so answers of an older policy may be used. Leaves out resetting the optimizer, and
-damping negative gradients early.
+in place of tau log Z; no ratio is clipped, so answers of an older policy may be used. Leaves out resetting the
+optimizer, and damping negative gradients early.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from training.learner.reduction import LIMIT, live
 from training.types import Batch, Terms, TokenStats
 
 EXCLUDES = {"ratio/sequence": "mirror sums the log-ratios of a row itself; use ratio token"}
-ADVANTAGE_ONLY = False  # it has a gradient where there is no advantage
+ADVANTAGE_ONLY = False  # it has a gradient for zero advantage too
 
 
 def mirror(log_ratio: Tensor, advantages: Tensor, stats: TokenStats, batch: Batch, *, tau: float = 0.1) -> Terms:

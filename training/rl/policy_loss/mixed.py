@@ -1,17 +1,17 @@
-"""The clipped policy loss for the policy's own answers, and another weight for what others wrote.
+"""The clipped policy loss for the policy's own answers, and another weight for off-policy answers.
 
 RL-PLUS, Dong et al. 2025 (arXiv 2508.00222); Critique-GRPO, Zhang et al. 2025, "Critique-GRPO: Advancing LLM Reasoning
 with Natural Language and Numerical Feedback" (arXiv 2506.03106).
 
     own tokens         clip's value
-    off_policy, plus     -2 p / (old + w) A (1 - sg p)^gamma,   w = (old + 1) / 2: the author's density lies between old
-                         and certainty
+    off_policy, plus     -2 p / (old + w) A (1 - sg p)^gamma,   w = (old + 1) / 2: the density of the answer's author
+                         lies between old and 1
     off_policy, shaped   -p / (p + gamma) A: the gradient, gamma p / (p + gamma)^2 A times that of log p, is largest at
                          p = gamma
 
 Shapes: log_ratio, advantage, stats.logp [T] and columns["off_policy"] [R] in, values [T] out, mean over all tokens. p is the
-policy's probability of the token, old that of the policy at the step's start. Neither has a clip: an unlikely right
-token is what is to be learned.
+policy's probability of the token, old that of the policy at the step's start. Neither is clipped: unlikely right tokens
+are what should be learned.
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@ Williams 1992, "Simple statistical gradient-following algorithms for connectioni
 
     value_t = -A_t logp_t
 
-Shapes: advantage and stats.logp [T] in, values [T] out. On the policy that sampled (one update per batch of rollouts) its
-gradient is that of `clip`. "constant" with max_length 1 sums each sequence, which is REINFORCE as written: the log-prob
-of a sequence is the sum of its tokens'. Assumes on-policy data: it reads no ratio, so it corrects for nothing.
+Shapes: advantage and stats.logp [T] in, values [T] out. On-policy (one update per batch of rollouts) its gradient is
+that of `clip`. "constant" with max_length 1 sums each sequence, which is REINFORCE as written: the log-prob of a
+sequence is the sum of its tokens'. Assumes on-policy data: it uses no ratio, so it corrects for nothing.
 """
 
 from __future__ import annotations

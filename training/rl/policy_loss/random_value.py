@@ -5,8 +5,8 @@
     Q_t = rho log r_t                value_t = (Q_t - sg(target_t))^2,      target_t = r - mean(r) of the group
 
 Shapes: log_ratio and advantage (the centred reward) [T] in, values [T] out, mean over tokens. The value of acting at
-random already ranks actions: it is positive exactly where a right end can be reached. Leaves out the mean of Q over all
-next actions in the target, which is 0 at the policy that sampled, and so with one update per batch. On policy its
+random already ranks actions: it is positive exactly where a right ending can be reached. Leaves out the mean of Q over
+all next actions in the target, which is 0 at the policy that sampled, and so with one update per batch. On policy its
 gradient is -2 rho A times that of log p.
 """
 
@@ -17,7 +17,7 @@ from torch import Tensor
 from training.learner.reduction import LIMIT, live
 from training.types import Batch, Terms, TokenStats
 
-ADVANTAGE_ONLY = False  # it has a gradient where there is no advantage
+ADVANTAGE_ONLY = False  # it has a gradient for zero advantage too
 
 
 def random_value(log_ratio: Tensor, advantages: Tensor, stats: TokenStats, batch: Batch, *, rho: float = 1.0) -> Terms:

@@ -1,4 +1,4 @@
-"""Regression of a log-ratio onto the advantage, for a token or for what is still to come.
+"""Regression of a log-ratio onto the advantage, per token or for the rest of the answer.
 
 Liu et al. 2024, "Improving Multi-Step Reasoning Abilities of Large Language Models with Direct Advantage Policy
 Optimization" (arXiv 2412.18279); Wang et al. 2024, "Offline Reinforcement Learning for LLM Multi-Step Reasoning" (OREO,
@@ -9,7 +9,7 @@ arXiv 2412.16145).
     rest       value_t = (beta d_t + sg(beta sum_{i > t} d_i) - A_t)^2,  A_t = R_t - V_t      OREO's policy loss
 
 Shapes: advantage and columns["reference"] [T] in, values [T] out, mean over tokens. Its minimum is the policy of
-KL-regularised reward, beta the price of KL. It reads no ratio to the sampling policy, so it may be used off-policy.
+KL-regularised reward, beta the price of KL. It uses no ratio to the sampling policy, so it may be used off-policy.
 Leaves out OREO's regulariser (see `kl`).
 """
 
@@ -25,7 +25,7 @@ from training.types import Batch, Terms, TokenStats
 
 NEEDS = {"reference"}
 EXCLUDES = {"ratio/sequence": "regress compares with the reference and reads no ratio; use ratio token"}
-ADVANTAGE_ONLY = False  # it has a gradient where there is no advantage
+ADVANTAGE_ONLY = False  # it has a gradient for zero advantage too
 
 
 def regress(

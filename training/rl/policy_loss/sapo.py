@@ -4,9 +4,9 @@ Gao et al. 2025, "Soft Adaptive Policy Optimization" (arXiv 2511.20347).
 
     value_t = -4 / tau * sigmoid(tau (r_t - 1)) A_t,      tau = tau_pos where A_t > 0, else tau_neg
 
-Shapes: log_ratio and advantage [T] in, values [T] out. On policy its gradient is the policy gradient's; away from ratio 1
-it fades smoothly to both sides, faster for negative advantage, which spreads over the whole vocabulary. A token without
-finite log-probs has none.
+Shapes: log_ratio and advantage [T] in, values [T] out. On policy its gradient is the policy gradient's; away from ratio
+1 it decays smoothly on both sides, faster for negative advantages, whose gradient spreads over the whole vocabulary. A
+token without finite log-probs has none.
 """
 
 from __future__ import annotations

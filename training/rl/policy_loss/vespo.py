@@ -1,4 +1,5 @@
-"""Policy gradient weighted by a smooth function of the whole sequence's importance ratio, which fades to both sides.
+"""Policy gradient weighted by a smooth function of the whole sequence's importance ratio, which decays on both sides of
+1.
 
 "VESPO: Variational Sequence-Level Soft Policy Optimization for Stable Off-Policy LLM Training", 2026 (arXiv
 2602.10693), as TRL has it.
@@ -7,8 +8,8 @@
     row i of log r_t)
 
 Shapes: log_ratio and advantage [T] in, values [T] out. phi(1) = 1, so on policy it is the policy gradient; w is not
-divided by the length. k and lam are `k_pos`, `lam_pos` where A_t is 0 or more, else `k_neg`, `lam_neg`. log w is held
-within [log 1e-8, 20], as published. A token without finite log-probs has ratio 1 and no gradient. TRL: GRPOTrainer
+divided by the length. k and lam are `k_pos`, `lam_pos` where A_t is 0 or more, else `k_neg`, `lam_neg`. log w is
+clamped to [log 1e-8, 20], as published. A token without finite log-probs has ratio 1 and no gradient. TRL: GRPOTrainer
 `vespo`.
 """
 
@@ -40,7 +41,7 @@ def vespo(
 ) -> Terms:
     if min(lam_pos, lam_neg) <= 0:
         raise ValueError(
-            f"vespo: lam_pos and lam_neg are {lam_pos} and {lam_neg}; above 0 they bound what a large ratio weighs"
+            f"vespo: lam_pos and lam_neg are {lam_pos} and {lam_neg}; above 0 they bound the weight of a large ratio"
         )
     advantages = live(advantages, batch)
     with torch.no_grad():

@@ -13,7 +13,7 @@ class RatioPiece(Protocol):
     """The log-ratio of the policy to the one before the update.
 
     Args:
-        logp: [T] log-probs of the policy now, in nats, with gradient
+        logp: [T] log-probs of the current policy, in nats, with gradient
         old: [T] log-probs of the policy before the update
         batch: the rows
 
@@ -21,7 +21,7 @@ class RatioPiece(Protocol):
         [T] log-ratio in nats: finite, 0 where a token is not trainable and where `logp` equals `old`
 
     Check gives:
-        rows: rows of tokens, as tasks/lab/toy.py `batch` takes them: log-probs, or whole distributions with the
+        rows: rows of tokens, in the form of `batch` in tasks/lab/toy.py: log-probs, or whole distributions with the
             sampled tokens
 
     Check expects:

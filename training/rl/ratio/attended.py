@@ -1,14 +1,14 @@
-"""Log-ratios weighed by how much a token attends to the instructions.
+"""Log-ratios weighted by how much a token attends to the instructions.
 
 "Diagnose, Localize, Align: A Full-Stack Framework for Reliable LLM Multi-Agent Systems under Instruction Conflicts"
 2025 (SAIL, arXiv 2509.23188).
 
-    log r_t = w_t (logp_t - old_t),        w = columns["attention"], scaled to mean 1 over the row, then kept within
+    log r_t = w_t (logp_t - old_t),        w = columns["attention"], scaled to mean 1 over the row, then clipped to
     [low, high]
 
-Shapes: [T] in, [T] out, exactly 0 where not trainable or not finite. The column is what the tokens' heads give to the
-span of the instructions (the update rule `attention_weights`); a row where it is 0 throughout counts evenly. All
-weights equal is `token`. Read from the abstract.
+Shapes: [T] in, [T] out, exactly 0 where not trainable or not finite. The column is the attention of the tokens' heads
+to the span of the instructions (the update rule `attention_weights`); a row where it is 0 throughout has equal weights.
+With equal weights this is `token`. Read from the abstract.
 """
 
 from __future__ import annotations

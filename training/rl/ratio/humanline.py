@@ -5,10 +5,10 @@ Liu et al. 2025, "Humanline: Online Alignment as Perceptual Loss" (arXiv 2509.24
     log r_t = clip( logp_t - old_t, log_epsilon_p, log_epsilon_r )
 
 Shapes: [T] in, [T] out, exactly 0 where not trainable or not finite. A token beyond a bound has no gradient; an
-answer's log-ratio is the sum of what is left. It is the limit of rejection sampling with perceived probabilities
+answer's log-ratio is the sum of the clipped values. It is the limit of rejection sampling with perceived probabilities
 (prospect theory). Made for any loss above it: in the stage `prefer` old is the reference, in `rl` the policy that
 sampled. Infinite bounds are `token`. The other half of the method, renewing the reference every few steps, is `every`
-of a round. The published bounds were not found; these are a reading.
+of a round. The published bounds were not found; these are our reading.
 """
 
 from __future__ import annotations

@@ -7,9 +7,9 @@ Zhou et al. 2025, "SWEET-RL: Training Multi-Turn LLM Agents on Collaborative Rea
     turn k
 
 Shapes: [T] in, [T] out, exactly 0 where not trainable or not finite. The advantage of a turn is a language model's mean
-log-ratio to the reference, whatever it sees; long turns do not count more. columns["turn"] numbers the turns of a row;
-without it a row is one turn. Made for a loss over pairs of trajectories (stage `prefer`, where old is the reference).
-Leaves out what the critic is shown (see the recipe).
+log-ratio to the reference, whatever its context; long turns do not count more. columns["turn"] numbers the turns of a
+row; without it a row is one turn. Made for a loss over pairs of trajectories (stage `prefer`, where old is the
+reference). Leaves out the critic's extra context (see the recipe).
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ Ahmadian et al. 2024, "Back to Basics: Revisiting REINFORCE Style Optimization f
 (RLOO, arXiv 2402.14740).
 
     log s_i = 1/|o_i| * sum over trainable t of (logp_t - old_t),      the same at every trainable token of row i;
-    `mean` false: the sum
+    with `mean` false the sum
 
 Shapes: [T] in, [T] out, exactly 0 where not trainable. With a policy loss that aggregates "sequences" the loss is GSPO's:
 one clipped term per sequence, its gradient shared by all its tokens. |o_i| counts the tokens the model wrote, over all

@@ -1,4 +1,4 @@
-"""Losses beside that of the policy, one file each."""
+"""Losses in addition to the policy loss, one file each."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from training.types import Batch, Terms, TokenStats
 
 
 class RegulariserPiece(Protocol):
-    """A loss beside that of the policy.
+    """A loss in addition to the policy loss.
 
     Args:
-        stats: log-probs and entropies [T] of the policy now, with gradient
+        stats: log-probs and entropies [T] of the current policy, with gradient
         batch: the rows with their columns and totals
 
     Returns:
@@ -19,12 +19,12 @@ class RegulariserPiece(Protocol):
             the total that divides the sum
 
     Check gives:
-        rows: rows of tokens, as tasks/lab/toy.py `batch` takes them: log-probs, or whole distributions with the
+        rows: rows of tokens, in the form of `batch` in tasks/lab/toy.py: log-probs, or whole distributions with the
             sampled tokens
 
     Check expects:
         loss: the sum of the values divided by their declared denominator, as the learner divides
-        gradient: of the loss, per row; that of the logits where a row gives whole distributions
+        gradient: of the loss, per row; with respect to the logits if a row gives whole distributions
         descent: the negative of the gradient
     """
 

@@ -1,5 +1,5 @@
-"""Right answers are drawn to the annotated solution, wrong ones pushed away from it: a contrastive loss of what they
-are made of.
+"""Pulls right answers towards the annotated solution and pushes wrong ones away: a contrastive loss on their token
+shares.
 
 "CARFT: Boosting LLM Reasoning via Contrastive Learning with Annotated Chain-of-Thought-based Reinforced Fine-Tuning",
 2025 (arXiv 2508.15868).
@@ -11,10 +11,10 @@ are made of.
     wrong    -log( e^(1/tau) / (e^(1/tau) + e^(s_i/tau)) )
 
 Shapes: stats.distribution() [N, V], columns["reward"] and columns["off_policy"] [R] in, values [T] out (a row's loss
-shared by its tokens), mean over rows. Distributions stand for the paper's embeddings of tokens, which a loss here does
-not see, folded into `buckets` by id. All tokens count, not numbers alone. z_a and c are constants of the step
-(`prepare`), so a split changes nothing. Groups without an annotated answer add nothing. Leaves out the noisy copies of
-the annotated answer, and the critic. Right: reward above 1/2.
+shared by its tokens), mean over rows. Distributions, folded into `buckets` by id, replace the paper's token embeddings,
+which a loss here does not see. All tokens count, not only numbers. z_a and c are constants of the step (`prepare`), so
+splitting the batch changes nothing. Groups without an annotated answer contribute nothing. Leaves out the noisy copies
+of the annotated answer, and the critic. Right: reward above 1/2.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ NEEDS = {"distribution"}
 
 def prepare(batch: Batch, *, tau: float = 0.1, buckets: int = 1024, **_: object) -> None:
     """Adds columns["anchor"] [R, buckets], of length 1 (0 where the group has no annotated answer), and
-    columns["others"] [R]: the log of the sum over wrong answers. Raises ValueError where tau is not above 0."""
+    columns["others"] [R]: the log of the sum over wrong answers. Raises ValueError if tau is not above 0."""
     if tau <= 0:
         raise ValueError(f"annotated: tau is {tau}; it is the temperature of the contrast, above 0")
     counts = torch.zeros(batch.rows, buckets, device=batch.ids.device)

@@ -1,13 +1,13 @@
-"""The policy's own likelihood of an answer as its confidence, which shall match the reward.
+"""The policy's own likelihood of an answer is its confidence, and is trained to match the reward.
 
 "C2GSPG: Confidence-calibrated Group Sequence Policy Gradient towards Self-aware Reasoning", 2025 (arXiv 2509.23129).
 
     s_i = 1/|o_i| sum_t log p_t,   c_i = exp(s_i)         loss_i = -r_i log c_i - (1 - r_i) log(1 - c_i)
-    dropped where `conflict` and the sign of (r_i - c_i) is not that of the row's advantage
+    dropped if `conflict` is set and the sign of (r_i - c_i) differs from that of the row's advantage
 
 Shapes: stats.logp [T], columns["reward"] [R] and columns["advantage"] [T] in, values [T] out (a row's loss shared by its
-tokens), mean over rows. For right or wrong rewards it pulls the way the policy gradient does. c is kept below 1 - eps.
-Assumes rewards in [0, 1]; leaves out the squashing of others. Read from the abstract.
+tokens), mean over rows. For rewards of 0 and 1 its gradient has the direction of the policy gradient. c is kept below 1
+- eps. Assumes rewards in [0, 1]; leaves out the squashing of other rewards. Read from the abstract.
 """
 
 from __future__ import annotations

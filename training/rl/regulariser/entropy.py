@@ -6,7 +6,7 @@ Williams and Peng 1991, "Function Optimization using Connectionist Reinforcement
     value_t = -coef * H_t,     H_t = -sum_v p_t(v) log p_t(v) in nats, exact over the vocabulary
 
 Shapes: stats.entropy [T] in, values [T] out. Its gradient goes through the distribution at each visited state; it
-leaves out how earlier tokens change which states are visited.
+ignores that earlier tokens change which states are visited.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""An entropy bonus, and a penalty for leaving a corridor around what is usual for the turn.
+"""An entropy bonus, and a penalty for leaving a corridor around the usual entropy of the turn.
 
 "EPO: Entropy-regularized Policy Optimization for LLM Agents Reinforcement Learning", 2025 (arXiv 2509.22576).
 
@@ -6,8 +6,8 @@
 
 Shapes: stats.entropy [T] in, values [T] out, mean over tokens. B is the mean entropy at sampling of the step's tokens
 of the same turn number (`prepare`), where the paper keeps a history over training. The released P_t is an indicator,
-whose gradient is zero almost everywhere; this is the hinge that it must have meant. Leaves out the schedule of `smooth`
-over training.
+whose gradient is zero almost everywhere; this uses the hinge, which was presumably meant. Leaves out the schedule of
+`smooth` over training.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Learning from what others wrote: demonstrations, answers that had help, answers of an earlier policy.
+"""Imitates off-policy rows: demonstrations, answers that had help, answers of an earlier policy.
 
 Forward KL and JS rehearsal: "The Choice of Divergence: A Neglected Key to Mitigating Diversity Collapse in
-Reinforcement Learning with Verifiable Reward", 2025 (DPH-RL, arXiv 2509.07430); demonstrations beside RL: Rajeswaran et
+Reinforcement Learning with Verifiable Reward", 2025 (DPH-RL, arXiv 2509.07430); demonstrations with RL: Rajeswaran et
 al. 2017 (DAPG, arXiv 1709.10087).
 
     forward   value_t = -coef log p_t                                       u_t = p_t / q_t, q the author's log-probs as
@@ -9,8 +9,7 @@ al. 2017 (DAPG, arXiv 1709.10087).
     js        value_t = coef (u log u - (u + 1) log((u + 1) / 2))           0 at u = 1, and flat there
 
 Shapes: stats.logp, columns["sampling_logp"] [T] and columns["off_policy"] [R] in, values [T] out; mean over the off_policy
-tokens of the step (`prepare`). Both pull mass back to what the author could say; neither asks for a model of the
-author.
+tokens of the step (`prepare`). Both pull probability back to the author's answers; neither needs a model of the author.
 """
 
 from __future__ import annotations

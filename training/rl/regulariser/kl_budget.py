@@ -1,4 +1,5 @@
-"""A budget of divergence from a teacher: free within it, beyond it no task reward and a pull back.
+"""A budget of divergence from a teacher: free within it; beyond it there is no task reward, and a pull back to the
+teacher.
 
 "Rethinking Large Language Model Distillation: A Constrained Markov Decision Process Perspective", 2025 (arXiv
 2509.22921); read from the abstract.
@@ -23,7 +24,7 @@ NEEDS = {"reference"}
 
 
 def prepare(batch: Batch, *, budget: float = 0.1, **_: object) -> None:
-    """Adds columns["over"] [T] bool, and takes rows that end over their budget out of columns["weight"]."""
+    """Adds columns["over"] [T] bool, and removes rows that end over their budget by columns["weight"]."""
     cost = live(batch.columns["sampling_logp"] - batch.columns["reference"], batch).double()
     total = batch.row_sum(cost)
     spent = torch.cumsum(cost, 0) - batch.per_token(torch.cumsum(total, 0) - total)

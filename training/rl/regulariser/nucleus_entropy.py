@@ -1,4 +1,4 @@
-"""Entropy of the nucleus, at the most uncertain tokens only, drawn to an anchor.
+"""Pulls the entropy of the nucleus, at the most uncertain tokens only, towards an anchor.
 
 "Rethinking Entropy Regularization in Large Reasoning Models", 2025 (SIREN, arXiv 2509.25133).
 
@@ -9,8 +9,8 @@
 
 Shapes: stats.distribution() [N, V] in, values [T] out. H is not linear in tokens, so values are the tangent 2 coef sg(H
 - anchor) H_t, whose gradient is L's; sg(H) is the mean entropy of the same tokens at sampling (`prepare`), over the
-whole vocabulary. Tokens outside the nucleus have exactly no gradient: the tail is never pushed up. The paper's anchor
-is the entropy at step 0; here it is a number in nats.
+whole vocabulary. Tokens outside the nucleus have exactly zero gradient, so the tail is never pushed up. The paper's
+anchor is the entropy at step 0; here it is a number in nats.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Answers shall depend on what was shown: the divergence from the same answer under a corrupted context is maximised.
+"""Makes answers depend on the context: maximises the divergence from the same answer under a corrupted context.
 
 Wang et al. 2025, "Perception-Aware Policy Optimization for Multimodal Reasoning" (PAPO, arXiv 2507.06448), on text.
 
@@ -6,9 +6,9 @@ Wang et al. 2025, "Perception-Aware Policy Optimization for Multimodal Reasoning
     value_t = -gamma k3_t - eta log p_t
 
 Shapes: stats.logp and columns["corrupted"] [T] in, values [T] out, mean over tokens. A share `ratio` of the tokens that
-the environment wrote is drawn by chance and replaced (`prepare` marks them, the observation `corrupted` runs the pass). The second
-term, the paper's entropy loss with the sampled log-prob in its place, keeps gibberish from raising the divergence. The
-corrupted pass has no gradient, so its own entropy term has none either and is left out.
+the environment wrote is drawn at random and replaced (`prepare` marks them, the observation `corrupted` runs the pass).
+The second term, the paper's entropy loss with the sampled log-prob, prevents gibberish from raising the divergence. The
+corrupted pass has no gradient, so its own entropy term would have none either and is left out.
 """
 
 from __future__ import annotations

@@ -4,9 +4,8 @@ Yue et al. 2025, "VAPO: Efficient and Reliable Reinforcement Learning for Advanc
 
     value_t = -coef logp_t  on rollouts whose score exceeds `threshold`, else 0;         mean over their tokens
 
-Shapes: stats.logp [T] and columns["reward"] [R] in, values [T] out. A right answer on a hard problem is rare: it is
-worth imitating as well as being reinforced. The denominator counts the tokens of right answers in the whole step
-(`prepare`).
+Shapes: stats.logp [T] and columns["reward"] [R] in, values [T] out. A right answer on a hard problem is rare, so it is
+imitated as well as reinforced. The denominator counts the tokens of right answers in the whole step (`prepare`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Better turns of one episode shall be likelier than worse ones.
+"""Makes better turns of an episode more likely than worse ones.
 
 "POLO: Preference-Guided Multi-Turn Reinforcement Learning for Lead Optimization", 2025 (PGPO, arXiv 2509.21737); read
 from the abstract.
@@ -7,8 +7,8 @@ from the abstract.
                                                                  (s_j - s_k) * -log sigmoid(beta (l_j - l_k))
 
 Shapes: stats.logp, columns["turn"] and columns["turn_reward"] [T] in, values [T] out (a row's loss shared by its
-tokens), mean over rows. T turns with scores of their own give up to T (T - 1) / 2 pairs from one episode. Rows without
-a pair, and environments that do not reward turns, add nothing.
+tokens), mean over rows. T turns with their own scores give up to T (T - 1) / 2 pairs from one episode. Rows without a
+pair, and environments that do not reward turns, contribute nothing.
 """
 
 from __future__ import annotations

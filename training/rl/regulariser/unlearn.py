@@ -1,4 +1,4 @@
-"""External answers are unlearned: negative preference optimisation.
+"""Unlearns off-policy answers: negative preference optimisation.
 
 Zhang et al. 2024, "Negative Preference Optimization: From Catastrophic Collapse to Effective Unlearning" (arXiv
 2404.05868); to keep a policy from recalling instead of reasoning: "Reasoning or Retrieval?", 2025 (FARL, arXiv
@@ -7,8 +7,8 @@ Zhang et al. 2024, "Negative Preference Optimization: From Catastrophic Collapse
     loss_i = 2 / beta log(1 + (p(y_i) / reference(y_i))^beta)          of the off_policy rows, their mean
 
 Shapes: stats.logp, columns["reference"] [T] and columns["off_policy"] [R] in, values [T] out (a row's loss shared by its
-tokens). Its gradient fades as the answer becomes unlikely against the reference, where plain ascent on the loss would
-run away. `prepare` counts the rows.
+tokens). Its gradient decays as the answer becomes unlikely relative to the reference, where plain gradient ascent would
+diverge. `prepare` counts the rows.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reward shaping, one file each; `part` reads one of several objectives off the scores."""
+"""Reward shaping, one file each; `part` reads one of several objectives from the scores."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from training.types import Group, Rewards
 
 
 class RewardPiece(Protocol):
-    """Shapes the rewards of groups before the advantage is taken.
+    """Shapes the rewards of groups before the advantages are computed.
 
     Args:
         groups: the groups of one step, in order
         rewards: per group float64 [n], one per rollout; NaN where a rollout could not be scored
-        state: a mapping of plain values and arrays that lasts from step to step and survives a checkpoint
-        rng: the only source of chance
+        state: a mapping of plain values and arrays that persists from step to step and is saved in checkpoints
+        rng: the only source of randomness
 
     Returns:
         per group float64 [n]: the shaped rewards, NaN exactly where they were NaN
 
     Check gives:
         rewards: per group a list of rewards; .nan is a rollout that could not be scored
-        state: what the piece remembers (empty)
-        **rollouts: per group or rollout, what tasks/lab/toy.py `groups` takes: lengths, entropies, parts, turns,
-            steps, ...
+        state: the piece's state before (empty)
+        **rollouts: per group or rollout, the arguments of `groups` in tasks/lab/toy.py: lengths, entropies, parts,
+            turns, steps, ...
 
     Check expects:
         rewards: per group the shaped rewards
-        state: what the piece remembers afterwards
+        state: the piece's state afterwards
     """
 
     def __call__(self, groups: Sequence[Group], rewards: Rewards, state: dict, rng: np.random.Generator) -> Rewards: ...

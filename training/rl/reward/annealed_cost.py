@@ -1,13 +1,13 @@
-"""What is asked of others costs more and more, so that help is used early and done without late.
+"""The cost of help rises during training, so that the policy uses help early and does without it later.
 
 "EAPO: Enhancing Policy Optimization with On-Demand Expert Assistance", 2025 (arXiv 2509.23730); the abstract gives the
-mechanism, the line our reading.
+mechanism; the linear schedule is our reading.
 
     R = r - c_t n,        c_t = first + (last - first) min(1, t / steps)
 
 Shapes: one reward per rollout in and out; unscorable stays NaN. n is the part `name` of the score (how often help was
-asked), t the steps so far: `state["step"]` counts them. With first = last = 0 nothing pushes towards doing alone, and
-help stays in use.
+asked), t the steps so far: `state["step"]` counts them. With first = last = 0 help stays in use, because nothing
+discourages it.
 """
 
 from __future__ import annotations

@@ -1,17 +1,17 @@
-"""Thoughts in small units, each rated, handed over to the answer's F1 as training goes on.
+"""Rates thoughts in small units, and shifts to the answer's F1 as training goes on.
 
 "Atom-Searcher: Enhancing Agentic Deep Research via Fine-Grained Atomic Thought Reward", 2025 (arXiv 2508.12800).
 
-    R = a_t R_atom + (1 - a_t) F1,        a_t = alpha (1 - min(1, t / steps)),        R = format where the form is broken
+    R = a_t R_atom + (1 - a_t) F1,        a_t = alpha (1 - min(1, t / steps)),        R = format if the form is broken
     R_atom = mean over the rollout's units of g(unit)
-    g = share of the unit's words that stood in the question or in what was found before it; 0 where its words were a
-    unit before
+    g = share of the unit's words that occur in the question or in earlier search results; 0 if its words were a unit
+    before
 
 Shapes: one reward per rollout in (replaced) and out; unscorable stays NaN. The form: every turn of the model begins with
 <think>, which holds units <name>text</name> (the model chooses the names) and nothing else, at least one; the last turn
-answers. F1 is that of `answer_f1`. t are the steps so far: `state["step"]` counts them. With `hand_over` off a_t stays
-alpha. The paper's reasoning reward model, which rates units by reading, is stood in for by the rule g: it knows whether
-a thought rests on what was read, and not whether it leads on, so it can be satisfied by copying.
+answers. F1 is that of `answer_f1`. t is the number of steps so far: `state["step"]` counts them. With `hand_over` off
+a_t stays alpha. The rule g replaces the paper's reasoning reward model, which rates units by reading them. The rule
+sees whether a thought rests on what was read, but not whether it makes progress, so copying can satisfy it.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def atomic_thought(
 
 
 def ratings(rollout: Rollout) -> list[float] | None:
-    """g of each unit in order; None where a turn of the model breaks the form."""
+    """g of each unit in order; None if a turn of the model breaks the form."""
     messages = rollout.info.get("messages") or (
         Message(role="user", content=rollout.problem.question),
         Message(role="assistant", content=rollout.text),
@@ -84,7 +84,7 @@ def ratings(rollout: Rollout) -> list[float] | None:
 
 
 def units(turn: str) -> list[str]:
-    """The texts of the units that a turn begins with; none where its form is broken."""
+    """The texts of the units at the start of a turn; none if its form is broken."""
     think = _THINK.match(turn)
     if think is None:
         return []

@@ -1,13 +1,13 @@
-"""Pays a proposer for problems of the right difficulty: a bell over the solver's success.
+"""Rewards a proposer for problems of the right difficulty: a bell curve over the solver's success rate.
 
 Wang et al. 2025, "Socratic-Zero: Bootstrapping Reasoning via Data-Free Agent Co-evolution" (arXiv 2509.24726): mu 0.5,
 sigma 0.2; Yang et al. 2025, "SPELL: Self-Play Reinforcement Learning for evolving Long-Context Language Models" (arXiv
-2509.23863): sigma 0.5 / 3, and nothing where all or none succeed.
+2509.23863): sigma 0.5 / 3, and 0 if all or none succeed.
 
     r <- exp(-(s - mu)^2 / (2 sigma^2)),   s = the solver's mean success on the proposal, the rollout's score
-    r <- 0 where s is 0 or 1 and `extremes` is false
+    r <- 0 if s is 0 or 1 and `extremes` is false
 
-A proposal whose score has a part named in `penalties` gets that instead: the number beside the name in `costs`.
+A proposal whose score has a part named in `penalties` gets the corresponding number of `costs` instead.
 Shapes: one reward per rollout in and out; NaN (a proposal without a score) stays NaN.
 """
 

@@ -1,12 +1,12 @@
-"""Rewards in order of priority: a lower one counts only where the next higher one is earned.
+"""Rewards in order of priority: a lower one counts only if the next higher one is earned.
 
 "Stabilizing Long-term Multi-turn Reinforcement Learning with Gated Rewards", 2025 (G-RA, arXiv 2508.10548).
 
-    R = r_outcome + 1[r_outcome > delta] ( sum of levels, each only where the one before it exceeds `level_delta`, then
+    R = r_outcome + 1[r_outcome > delta] ( sum of levels, each only if the one before it exceeds `level_delta`, then
     weight sum_t r_t )
 
 Shapes: one reward per rollout in and out; unscorable stays NaN. `levels` are parts of the scores, the highest first;
-r_t are the rewards of turns. So what an agent can collect on the way, it cannot collect in an episode that fails.
+r_t are the rewards of turns. So an agent cannot collect rewards along the way in an episode that fails.
 """
 
 from __future__ import annotations

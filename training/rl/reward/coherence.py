@@ -1,15 +1,15 @@
-"""Being right and reasoning that carries the answer, joined by a power mean.
+"""Combines correctness and the influence of the reasoning on the answer by a power mean.
 
 "Causally-Enhanced Reinforcement Policy Optimization", 2025 (CE-PO, arXiv 2509.23095); read from the abstract.
 
-    c = zx + xy - zy,    C = (c - min c) / (max c - min c) within the group (1/2 where all are equal)
+    c = zx + xy - zy,    C = (c - min c) / (max c - min c) within the group (1/2 if all are equal)
     R = ( w a^p + (1 - w) C^p )^(1/p),   a = the score within [0, 1];     p 1: the mean, p -> -inf: the smaller, p 0:
     a^w C^(1-w)
 
 Shapes: one reward per rollout in and out; unscorable stays NaN. zx, xy, zy are parts "influence_zx" (of the prompt on
-the rationale), "influence_xy" (of the rationale on the answer), "influence_zy" (of the prompt on the answer, past the
-rationale: the shortcut), which the guide `influences` measures; absent parts are 0. `eps` keeps powers below 0 finite:
-a and C are at least eps.
+the rationale), "influence_xy" (of the rationale on the answer), "influence_zy" (of the prompt directly on the answer:
+the shortcut), which the group transform `influences` measures; absent parts are 0. `eps` keeps powers below 0 finite: a
+and C are at least eps.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def coherence(
 
 
 def power_mean(a: np.ndarray, c: np.ndarray, p: float, w: float, eps: float) -> np.ndarray:
-    """[n] weighted power mean of a and c within [0, 1]."""
+    """The weighted power mean [n] of a and c within [0, 1]."""
     if p > 0:
         return (w * a**p + (1 - w) * c**p) ** (1 / p)
     a, c = np.maximum(a, eps), np.maximum(c, eps)
@@ -57,5 +57,5 @@ def power_mean(a: np.ndarray, c: np.ndarray, p: float, w: float, eps: float) -> 
         return a**w * c ** (1 - w)
     if np.isinf(p):
         return np.minimum(a, c)
-    least = np.minimum(a, c)  # powers of what is small overflow: measured in units of the smaller
+    least = np.minimum(a, c)  # powers of small numbers overflow, so divide by the smaller one
     return least * (w * (a / least) ** p + (1 - w) * (c / least) ** p) ** (1 / p)

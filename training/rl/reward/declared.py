@@ -9,10 +9,10 @@ the reward so far is at least 0.5.
                       first such row of the state; without one the state stays. It starts in the state of the first row
     ltl               R = [L_1 ... L_T satisfies `formula`]: names, true, false, ! & | ->, X (there is a next turn, and in it), N (in
                       the next turn, if any), F, G, U; over finite traces (De Giacomo and Vardi 2013)
-    outer_nonlinear   the group's mean J_k of x_k = share of the turns in which name k of `over` holds is worth u(J) = sum_k log(J_k +
-                      eps) or min_k J_k; R = sum_k x_k du/dJ_k, the first order of it
+    outer_nonlinear   the group's mean J_k of x_k = share of the turns in which name k of `over` holds has the utility
+                      u(J) = sum_k log(J_k + eps) or min_k J_k; R = sum_k x_k du/dJ_k, its first-order term
 
-What is not declared asks for the right answer alone. Shapes: one reward per rollout in (replaced) and out; unscorable stays
+The default objective is the right answer alone. Shapes: one reward per rollout in (replaced) and out; unscorable stays
 NaN. Raises ValueError for an objective that cannot be read. Regularised objectives are the stage's `regularisers`. Leaves out
 limit averages, orders of trajectories and policies, and the translation of one formalism into another.
 """
@@ -83,7 +83,7 @@ def trace(rollout: Rollout, reward: float) -> list[set[str]]:
 
 
 def run(machine: Sequence[Sequence], names: Trace) -> float:
-    """What an automaton with rewards pays for a trace."""
+    """The reward of a trace under an automaton with rewards."""
     if any(len(row) != 4 for row in machine):
         raise ValueError(
             "declared: a row of the machine is [state, name, next state, reward]: give all four in every row"
@@ -111,8 +111,8 @@ def _join(how: Callable[[Iterable[bool]], bool], a: Holds, b: Holds) -> Holds:
 
 @lru_cache
 def read(formula: str) -> Holds:
-    """(trace, turn) -> whether a formula holds there. ! X N F G bind strongest, then U, &, |, ->. Raises ValueError where
-    it cannot be read."""
+    """(trace, turn) -> whether a formula holds there. ! X N F G bind strongest, then U, &, |, ->. Raises ValueError for
+    a formula that cannot be parsed."""
     tokens, at, text = [], 0, formula.rstrip()
     while at < len(text):
         token = _TOKEN.match(text, at)
@@ -140,7 +140,7 @@ _UNARY: dict[str, Callable[[Holds], Holds]] = {
 
 @dataclass
 class _Reader:
-    """Descends through the levels of a formula, the loosest first; `tokens` are what is not read yet."""
+    """A recursive-descent parser, loosest operators first; `tokens` are those not read yet."""
 
     formula: str
     tokens: list[str]

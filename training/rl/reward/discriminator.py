@@ -1,15 +1,15 @@
-"""A discriminator between the policy's answers and demonstrations, and its verdict as part of the reward.
+"""Trains a discriminator between the policy's answers and demonstrations, and adds its verdict to the reward.
 
 "UniAPL: A Unified Adversarial Preference Learning Framework for Instruct-Following", 2025 (arXiv 2509.25148); read from
 the abstract. Ho and Ermon 2016, "Generative Adversarial Imitation Learning" (arXiv 1606.03476).
 
-    D(y) = sigmoid(w . x + b),  x = shares of token ids (in `buckets` by id) among what was written
+    D(y) = sigmoid(w . x + b),  x = shares of token ids (in `buckets` by id) in the written text
     R = r + alpha (log D - log(1 - D)) = r + alpha (w . x + b)          for the policy's own rollouts;    then one step
     of D
 
 Shapes: one reward per rollout in and out; unscorable stays NaN, off_policy rollouts keep their reward. D learns by one
 gradient step of size `lr` per call on the mean cross-entropy of either class, after use; `state` holds w and b. It is
-linear in counts of tokens where the paper has a language model. alpha 0 changes nothing.
+linear in token counts, where the paper uses a language model. alpha 0 changes nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A rubric whose points count only with evidence: each criterion clipped to its most, and 0 where nothing supports it.
+"""A rubric whose points count only with evidence: each criterion is clipped to its maximum, and is 0 without support.
 
 "TrueGradeAI: Retrieval-Augmented and Bias-Resistant AI for Transparent and Explainable Digital Assessments" (arXiv
 2509.22516, 2025); the abstract gives retrieval, cache and audit, the aggregation is our reading.
@@ -6,8 +6,8 @@
     R = sum_k clip(x_k, 0, most_k) [e_k >= tau] / sum_k most_k
 
 Shapes: one reward per rollout in (replaced) and out; unscorable stays NaN. x_k are `parts` of the scores, e_k the
-similarity of the evidence that was found for k, the part of the same name with "_evidence" behind it; an absent part is
-0. The total follows from the records alone, so replaying them gives it again. Leaves out OCR, the cache of earlier
+  similarity of the evidence that was found for k (the part of the same name plus "_evidence"); an absent part is 0. The
+  total depends on the recorded parts alone, so it can be recomputed from them. Leaves out OCR, the cache of earlier
   answers and the escalation to a person.
 """
 

@@ -1,10 +1,10 @@
-"""Pays a rewriter the gain in accuracy of what it rewrote; nothing is paid where the answer changed.
+"""Rewards a rewriter for the gain in accuracy on the rewritten problem; a rewrite that changes the answer is penalised.
 
 Zhang et al. 2025, "CLPO: Curriculum Learning meets Policy Optimization for LLM Reasoning" (arXiv 2509.25004), second
 version.
 
     r <- r - before,   r = accuracy on the rewritten problem, before = that on the original one (a part of the score)
-    r <- cost  where the part `changed` of the score is not 0
+    r <- cost if the part `changed` of the score is not 0
 
 Shapes: one reward per rollout in and out; unscorable stays NaN.
 """

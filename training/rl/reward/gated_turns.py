@@ -1,14 +1,14 @@
-"""Two judges, one behind the other: a trajectory that does not hold as a whole earns nothing, whatever its turns say.
+"""Two judges in sequence: a trajectory that fails as a whole earns nothing, however good its turns are.
 
 "DeepTravel: An End-to-End Agentic Reinforcement Learning Framework for Autonomous Travel Planning Agents", 2025 (arXiv
 2509.21842).
 
-    R = 0 where the part `gate` of the score is 0, else   "all": 1 if every turn was right       "mean": the mean over
+    R = 0 if the part `gate` of the score is 0, else   "all": 1 if every turn was right       "mean": the mean over
     the turns
 
-Shapes: one reward per rollout in (replaced) and out; unscorable stays NaN. A turn is right where its own reward is
-above 0; a rollout without rewards of turns is judged as a whole. The turns after a failed gate are not looked at, so
-that perfect citations cannot buy a plan that fails.
+Shapes: one reward per rollout in (replaced) and out; unscorable stays NaN. A turn is right if its own reward is above
+0; a rollout without rewards of turns is judged as a whole. If the gate fails, turns are ignored, so that perfect
+citations cannot make up for a failed plan.
 """
 
 from __future__ import annotations

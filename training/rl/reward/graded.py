@@ -1,4 +1,4 @@
-"""A fixed punishment for what cannot be read, the score for what can.
+"""A fixed penalty for an answer that cannot be parsed, otherwise the score.
 
 Wu et al. 2025, "ToTRL: Unlock LLM Tree-of-Thoughts Reasoning Potential through Puzzles Solving" (arXiv 2505.12717): a
 broken format costs a fixed amount; Wei et al. 2025, "SWE-RL: Advancing LLM Reasoning via Reinforcement Learning on Open
@@ -6,8 +6,8 @@ Software Evolution" (arXiv 2502.18449): -1 for an edit that does not apply, else
 
     r <- malformed where the part `parsed` of the score is 0,   wrong where the score is 0,   else the score
 
-A verifier gives the part `parsed`; a rollout that gave no answer has none, and counts as malformed. Shapes: one reward
-per rollout in and out; unscorable stays NaN.
+A verifier gives the part `parsed`; a rollout without an answer has no such part, and counts as malformed. Shapes: one
+reward per rollout in and out; unscorable stays NaN.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""Several rewards in fixed proportion, worth more in a step that moves the Pareto front.
+"""Several rewards in fixed proportion, scaled up in a step that advances the Pareto front.
 
 "Learning to Optimize Multi-Objective Alignment Through Dynamic Reward Weighting", 2025 (hypervolume-guided, arXiv
 2509.11452).
 
-    v = mean of each part in this step,   D = HV(front + v) - HV(front),   f = 1 + min(1, gain D) where D > 0, else
-    `idle` R = f sum_k w_k x_k
+    v = mean of each part in this step,   D = HV(front + v) - HV(front),   f = 1 + min(1, gain D) if D > 0, else `idle`
+    R = f sum_k w_k x_k
 
 Shapes: one reward per rollout in (replaced) and out; unscorable stays NaN. HV is the area dominated by the front above
 `floor` (two parts). `state["front"]` keeps the points that no other dominates. The paper measures v on held-out
-prompts; here it is the step's own. The curve of f is a reading. Leaves out weighting by gradients.
+prompts; here it is measured on the step itself. The form of f is our reading. Leaves out weighting by gradients.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def hypervolume(
 
 
 def area(front: Sequence[Sequence[float]], floor: float = 0.0) -> float:
-    """The area that points of two coordinates dominate above (floor, floor)."""
+    """The area above (floor, floor) that is dominated by two-dimensional points."""
     total, top = 0.0, floor
     for x, y in sorted(front, key=tuple, reverse=True):
         if y > top and x > floor:

@@ -1,14 +1,13 @@
-"""A calibrated reward for answers that pass all judges, nothing for others.
+"""A calibrated reward for answers that pass all judges, 0 for the others.
 
 Xu et al. 2024, "The Perfect Blend: Redefining RLHF with Mixture of Judges" (CGPO: CRPG, arXiv 2409.20370).
 
-    R = sigmoid(r - reference)  where every part named in `judges` exceeds 1/2,    else 0
+    R = sigmoid(r - reference) if every part named in `judges` exceeds 1/2,    else 0
 
-Shapes: one reward per rollout in and out; unscorable stays NaN. Each judge is a rule or a verdict that looks for one
-thing, such as a
-format or a hack that the reward falls for. A policy cannot trade a violation for reward. `reference` is the reward of a
-reference answer: one number here, one per prompt in the paper. Leaves out dropping answers far from the reference, and
-optimizers per task.
+Shapes: one reward per rollout in and out; unscorable stays NaN. Each judge is a rule or a verdict that checks one
+thing, such as a format or a known reward hack. A policy cannot trade a violation for reward. `reference` is the reward
+of a reference answer: one number here, one per prompt in the paper. Leaves out dropping answers far from the reference,
+and optimizers per task.
 """
 
 from __future__ import annotations

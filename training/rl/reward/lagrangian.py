@@ -1,4 +1,4 @@
-"""Several rewards, each with a point beyond which more of it is worth less: multipliers that learn.
+"""Several rewards with learned multipliers; each has a point beyond which more of it counts less.
 
 Moskovitz et al. 2023, "Confronting Reward Model Overoptimization with Constrained RLHF" (arXiv 2310.04373).
 

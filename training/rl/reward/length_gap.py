@@ -1,12 +1,12 @@
-"""A right answer is worth less the more its length departs from the reference's; none at all costs.
+"""A right answer scores less the more its length differs from the reference's; a missing answer is penalised.
 
 Ma et al. 2025, "General-Reasoner: Advancing LLM Reasoning Across All Domains" (arXiv 2505.14652).
 
     R = missing                                          where there is no answer (part "answered" is 0)
-    R = r - coef min(cap, | |answer| - |reference| |)     where r > 1/2,  else r
+    R = r - coef min(cap, | |answer| - |reference| |)     if r > 1/2, else r
 
 Shapes: one reward per rollout in and out; unscorable stays NaN. Lengths are words of the answer and of the problem's
-reference; the paper counts tokens. Long padded answers fool a verifier that is a model.
+reference; the paper counts tokens. (Long padded answers fool a model-based verifier.)
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ Kimi Team 2025, "Kimi k1.5: Scaling Reinforcement Learning with LLMs" (arXiv 250
     l_j)
 
 Shapes: one reward per rollout in and out; unscorable stays NaN and its length is not counted. Lengths are tokens
-that the model wrote. Where all are equal nothing changes. Right: reward above `threshold`. `after`: calls of this piece
-before it begins, as the paper warms up without it; `state["step"]` counts them.
+that the model wrote. If all are equal nothing changes. Right: reward above `threshold`. `after`: the number of calls
+before the piece takes effect, as the paper warms up without it; `state["step"]` counts them.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""A triangle around a wanted length, added to the reward.
+"""Adds a triangular bonus around a target length to the reward.
 
 "Reinforcement Mid-Training", 2025 (RMT, arXiv 2509.24375).
 
     R = r + weight t(l),       t = 1 where l <= B, 2 - l / B above, at least 0;      "peak": below B it is l / B
 
-Shapes: one reward per rollout in and out; unscorable stays NaN. l is the tokens that the model wrote, B is `target`, or
-where that is 0 half of what the last turn was allowed: so with a turn budget that shrinks, the wanted length shrinks
-too. Which of the two shapes is meant below B is not confirmed.
+Shapes: one reward per rollout in and out; unscorable stays NaN. l is the tokens that the model wrote, B is `target`,
+or, if that is 0, half of the last turn's token limit, so that the target shrinks with a shrinking turn budget. Which of
+the two shapes below B is meant is not confirmed.
 """
 
 from __future__ import annotations

@@ -4,11 +4,11 @@ Wei et al. 2025, "Unsupervised Post-Training for Multi-Modal LLM Reasoning via G
 
     r_i <- 1 if answer_i is the most frequent answer of the group, else 0
 
-Answers are read off the rollouts' texts (`<answer>...</answer>`) and compared as numbers where they are numbers, else
-as normalised text; a rollout without an answer has no vote and gets 0. A tie, or a share of the votes below
-`min_share`, says nothing: all get 0. Shapes: one reward per rollout in and out; unscorable stays NaN and has no vote.
-It teaches what the model believes already: where the plurality is wrong, it makes it worse. `state` keeps the share of
-votes of each call and the agreement with the given rewards, so that this can be seen.
+Answers are read from the rollouts' texts (`<answer>...</answer>`) and compared as numbers if they are numbers, else as
+normalised text; a rollout without an answer has no vote and gets 0. With a tie, or a share of the votes below
+`min_share`, all get 0. Shapes: one reward per rollout in and out; unscorable stays NaN and has no vote. It reinforces
+what the model already believes: if the plurality is wrong, it makes the model worse. `state` keeps the share of votes
+of each call and the agreement with the given rewards, so that this can be seen.
 """
 
 from __future__ import annotations

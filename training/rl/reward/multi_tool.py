@@ -1,13 +1,13 @@
-"""A right answer that used every tool is worth a little more than one that did not; a bad form is worth less than a
-wrong answer.
+"""A right answer that used every tool scores a little more than one that did not; a bad form scores less than a wrong
+answer.
 
 Dong et al. 2025, "Tool-Star: Empowering LLM-Brained Multi-Tool Reasoner via Reinforcement Learning" (arXiv 2505.16410).
 
     R = bad                     where the form is bad: the part `malformed` is above 0, or there is no answer
     R = max(r + bonus, r)       where r > 0 and every tool of `tools` was used with success,  else r
 
-Shapes: one reward per rollout in and out; unscorable stays NaN. Used is the part `used_NAME` of the score, which
-environments with tools give.
+Shapes: one reward per rollout in and out; unscorable stays NaN. A tool was used if the part `used_NAME` of the score,
+which environments with tools give, says so.
 """
 
 from __future__ import annotations

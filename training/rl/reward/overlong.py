@@ -1,14 +1,15 @@
-"""Soft punishment of overlong answers.
+"""A soft penalty for overlong answers.
 
 Yu et al. 2025, "DAPO: An Open-Source LLM Reinforcement Learning System at Scale" (arXiv 2503.14476), equation 13.
 
     with L = tokens the model wrote and start = max_length - cache:
     r <- r + scale * ( 0 if L <= start,   (start - L) / cache if L <= max_length,   -1 beyond )
 
-Shapes: one reward per rollout in and out; unscorable stays NaN. Defaults are the paper's, for rewards of -1 and 1: where
-they are 0 and 1, `scale` is 0.5. Lengths belong to the model and its budget: with `max_length` 0 the limit is what each
-turn could have (the paper's answers are one turn), the slope its last `share`, and the longest turn is what counts;
-0.2 are the paper's 4,096 of 20,480. Leaves out masking the loss of truncated answers ("overlong filtering").
+Shapes: one reward per rollout in and out; unscorable stays NaN. Defaults are the paper's, for rewards of -1 and 1: for
+rewards of 0 and 1 use `scale` 0.5. Sensible lengths depend on the model and its budget: with `max_length` 0 the limit
+is the token limit of each turn (the paper's answers are one turn), the slope is its last `share`, and the longest turn
+counts; 0.2 corresponds to the paper's 4,096 of 20,480. Leaves out masking the loss of truncated answers ("overlong
+filtering").
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def overlong(
 
 
 def _beyond(rollout: Rollout, share: float) -> float:
-    """How far the longest turn is up the slope that ends at its budget, 0 to 1."""
+    """How far, from 0 to 1, the longest turn is along the slope that ends at its budget."""
     slopes = [
         (len(s.ids) / s.sampling.max_tokens - (1 - share)) / share for s in rollout.segments if s.sampling is not None
     ]

@@ -1,13 +1,13 @@
-"""Scores of a document, judged within the document and against others: stable on the right side, and in the right
-order.
+"""Scores of a document, compared within the document and with other documents: they should be stable on the right side,
+and in the right order.
 
 "Retro*: Optimizing LLMs for Reasoning-Intensive Document Retrieval", 2025 (arXiv 2509.24869).
 
     a group is one (query, document) pair; its rollouts give scores s_i from 0 to 100; groups of one query share the
     problem's family
-    r_intra = 1 - |s_i - c| / 100,    c = the mean of the group's scores on the right side of 50; 0 where none is
-    r_inter = share of the documents of the other label whose mean score lies on the right side of s_i (a half for equal
-    ones) r <- a r_intra + b r_inter
+    r_intra = 1 - |s_i - c| / 100,    c = the mean of the group's scores on the right side of 50; 0 if there are none
+    r_inter = share of the documents of the other label whose mean score lies on the right side of s_i (equal scores
+    count one half) r <- a r_intra + b r_inter
 
 Shapes: one reward per rollout in (replaced) and out; unscorable stays NaN. `score` and `relevant` (0 or 1) are parts of
 the score; without a document of the other label r_inter is 0. The abstract names the two rewards; their formulas are
@@ -49,6 +49,6 @@ def rank_consensus(
 
 
 def _before(s: np.ndarray, other: float, relevant: bool) -> np.ndarray:
-    """[n] 1 where the document is ranked on the right side of another, 1/2 where they are equal."""
+    """1 [n] where the document is ranked on the right side of another, 1/2 where they are equal."""
     gap = s - other if relevant else other - s
     return np.where(gap > 0, 1.0, np.where(gap == 0, 0.5, 0.0))

@@ -1,4 +1,4 @@
-"""Pays a right answer less for calls that brought nothing, and a wrong one a little for calls that did.
+"""Reduces the reward of a right answer for redundant calls, and gives a wrong one a little for useful calls.
 
 "Fathom-DeepResearch: Unlocking Long Horizon Information Retrieval and Synthesis for SLMs", 2025 (arXiv 2509.24107).
 
@@ -6,8 +6,8 @@
     wrong            r <- min(cap, explore * (calls - repeated))
 
 Shapes: one reward per rollout in and out; unscorable stays NaN. `calls` and `repeated` are parts of the score (an
-absent part is 0). Repeated is what a program can see, the same call again; the paper has a model tag each call as
-exploration or verification, unique or redundant, and pays these apart.
+absent part is 0). A program can only detect an identical call; in the paper a model tags each call as exploration or
+verification, unique or redundant, with separate rewards.
 """
 
 from __future__ import annotations

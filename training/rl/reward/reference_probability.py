@@ -1,4 +1,5 @@
-"""How likely the reference answer becomes by what the policy wrote before answering: a reward without a verifier.
+"""The gain in probability of the reference answer from the policy's text before its answer: a reward without a
+verifier.
 
 Yu et al. 2025, "RLPR: Extrapolating RLVR to General Domains without Verifiers" (arXiv 2506.18254).
 
@@ -7,8 +8,8 @@ Yu et al. 2025, "RLPR: Extrapolating RLVR to General Domains without Verifiers" 
 
 Shapes: one reward per rollout in (replaced) and out; unscorable stays NaN. The two means are parts "reference" and
 "reference_bare" of the scores, which the observation "reference_answer" computes with the policy that sampled; the paper's
-bare one is the base model's. A mean of probabilities, not their product: one unlikely token cannot kill it. `debias`
-false leaves the second mean out.
+bare one is the base model's. It is a mean of probabilities, not their product, so one unlikely token cannot make it 0.
+`debias` false omits the second mean.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
 """A judge's number on its own scale as a reward in [0, 1].
 
 "Efficient Online RFT with Plug-and-Play LLM Judges: Unlocking State-of-the-Art Performance" (2025): a judge writes a
-score from 1 to 10 into a line of JSON; what cannot be read is worth the fallback.
+score from 1 to 10 into a line of JSON; an unreadable score gets the fallback.
 
-    R = clip((x - low) / (high - low), 0, 1), or `fallback` where the part `readable` is there and 0
+    R = clip((x - low) / (high - low), 0, 1), or `fallback` if the part `readable` exists and is 0
 
 Shapes: one reward per rollout in (replaced) and out; unscorable stays NaN. x is the part `name` of the score ("value":
-the reward so far). Leaves out training the judge itself; numbers reported for it are unusually high, and no target.
+the reward so far). Leaves out training the judge itself; the numbers reported for it are unusually high, and not a
+target.
 """
 
 from __future__ import annotations

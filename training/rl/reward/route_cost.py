@@ -1,4 +1,4 @@
-"""Being right and being cheap in a fixed proportion, both void where the form is bad.
+"""Correctness and low cost in a fixed proportion; both are void if the form is bad.
 
 Zhang et al. 2025, "Router-R1: Teaching LLMs Multi-Round Routing and Aggregation via Reinforcement Learning" (arXiv
 2506.09033).
@@ -7,9 +7,9 @@ Zhang et al. 2025, "Router-R1: Teaching LLMs Multi-Round Routing and Aggregation
     R = (1 - alpha) r + alpha (1 - (c - lo) / (hi - lo))        else
 
 Shapes: one reward per rollout in and out; unscorable stays NaN. c is the part `name` of the score. lo and hi are the
-least and the most that was paid in any step so far, this one included (`state["lo"]`, `state["hi"]`; where they are
-equal the second term is 1), so that prices need no unit. The most expensive call of all does not fall back to a middling one
-within a step, as it would if every batch were its own scale.
+lowest and the highest cost in any step so far, this one included (`state["lo"]`, `state["hi"]`; if they are equal the
+second term is 1), so that prices need no unit. With a separate scale for every batch, the most expensive call overall
+could look average within a step.
 """
 
 from __future__ import annotations

@@ -5,10 +5,9 @@ Yang et al. 2025, "SPELL: Self-Play Reinforcement Learning for evolving Long-Con
 
     r <- max(rule, 1[share of the votes that say right > 1/2])
 
-The rule is the score, the share of votes is the part `votes` of it, by default those of the policy itself (the observation
-`votes`); a tie leaves the rule alone. Shapes: one reward per
-rollout in and out; unscorable stays NaN. Assumes that the verifier errs on wording more than on facts: a rule that
-compares text calls right answers wrong.
+The rule is the score, the share of votes is the part `votes` of it, by default the policy's own votes (the observation
+`votes`); with a tie the rule decides. Shapes: one reward per rollout in and out; unscorable stays NaN. Assumes that a
+rule that compares text mainly errs by calling right answers wrong because of their wording.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
-"""Pays a generator what its text costs a classifier: the cross entropy of the true label.
+"""Rewards a generator with the classifier's loss on its text: the cross entropy of the true label.
 
 Deng et al. 2025, "DuoGuard: A Two-Player RL-Driven Framework for Multilingual LLM Guardrails" (arXiv 2502.05163): the
 generator's payoff is the loss of the classifier that learns against it.
 
     r <- -log(max(p, floor)),   p = the probability that the classifier gives the true label, a part of the score
 
-Where the part `keeps_label` of the score is 0 (a judge says that the text no longer has the label) and `filtered`, r is
-0: a generator must not be paid for changing the truth. Shapes: one reward per rollout in and out; unscorable stays NaN.
+If `filtered` is set and the part `keeps_label` of the score is 0 (a judge says that the text no longer has the label),
+r is 0: a generator must not be rewarded for changing the truth. Shapes: one reward per rollout in and out; unscorable
+stays NaN.
 """
 
 from __future__ import annotations

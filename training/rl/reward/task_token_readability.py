@@ -1,14 +1,14 @@
-"""The task, less the tokens that it took, plus how readable they are: agents that talk little, and not in a code of
-their own.
+"""The task reward minus a cost of tokens plus the readability of the messages: agents should talk little, and not in a
+private code.
 
 Chen et al. 2024, "Optima: Optimizing Effectiveness and Efficiency for LLM-Based Multi-Agent System" (arXiv 2410.08115).
 
     R = r - tokens n / max n of the group + loss g,        g = 1 / max(1, mean -log p of the messages)
 
 Shapes: one reward per rollout in and out; unscorable stays NaN. n are the tokens that the model wrote. p is the
-policy's own as it sampled, where the paper asks the base model: in the first round they are one, later a code that the
-policy has made its own would look readable, so the recipe adds `kl` to the reference. g is 1 for
-messages that are as likely as 1 / e a token, or more.
+policy's own sampling probability, where the paper uses the base model. In the first round they are equal; later a
+private code of the policy would look readable, so the recipe adds `kl` to the reference. g is 1 for messages with a
+probability of 1 / e per token, or more.
 """
 
 from __future__ import annotations

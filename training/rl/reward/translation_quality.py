@@ -1,4 +1,4 @@
-"""A translation paid by a metric against the reference and by a scorer without one, behind a gate for the form.
+"""Rewards a translation by a metric against the reference and by a reference-free scorer, gated by the form.
 
 "MT-R1-Zero: Advancing LLM-based Machine Translation via R1-Zero-like Reinforcement Learning", 2025 (arXiv 2504.10160).
 
@@ -8,10 +8,11 @@
     Sem = 2 m / (n + w): n words of the source, w content words of the answer, m of them translate a word of the source
           (each once, with or without an English ending, in any order)
 
-Shapes: one reward per rollout in (replaced) and out; unscorable stays NaN. The form: <think>, then <answer>, nothing beside
-them. Raises ValueError where sacreBLEU is not installed, and in the modes sem and mix for a problem whose text lists no
-words with their translations, as those of the family `translations` do. The paper's reference-free model (COMETKiwi) is
-stood in for by Sem, which knows words and neither order nor endings: alone, it is satisfied by a list of words.
+Shapes: one reward per rollout in (replaced) and out; unscorable stays NaN. The form: <think>, then <answer>, and
+nothing else. Raises ValueError if sacreBLEU is not installed, and in the modes sem and mix for a problem whose text
+lists no words with their translations, as those of the family `translations` do. Sem replaces the paper's
+reference-free model (COMETKiwi). It knows words but neither order nor endings: alone, it is satisfied by a list of
+words.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ def translation_quality(
 
 
 def lexical(answer: str, reference: str, metric: Literal["bleu", "chrf"]) -> float:
-    """The metric of one sentence, in [0, 1]. Raises ValueError where sacreBLEU is not installed."""
+    """The metric of one sentence, in [0, 1]. Raises ValueError if sacreBLEU is not installed."""
     return _metric(metric)(answer, [reference]) / 100
 
 
@@ -94,7 +95,7 @@ def adequacy(answer: str, problem: Problem) -> float:
 
 
 def glosses(question: str) -> list[str]:
-    """The English of every word of the sentence in a question, endings left out, in its order; none where no words are
+    """The English of every word of the sentence in a question, without endings, in its order; none if no words are
     listed."""
     words = dict(_LISTED.findall(question))
     translated = (words.get(m[0]) or words.get(m[1]) for m in _WORD.finditer(question))

@@ -1,14 +1,14 @@
-"""Working that consists of units of known types, paid for its form, its variety and its length beside the answer.
+"""Reasoning made of units of known types, rewarded for its form, variety and length in addition to the answer.
 
 "Think Socially via Cognitive Reasoning", 2025 (CogFlow, arXiv 2509.22546); read from its abstract: names of units and
 weights are our reading.
 
-    R = response r + flow q + diversity v            where the answer parses into units, else 0
-    q = [the first unit is `first`] / 2 + [no unit stands twice in a row] / 2
+    R = response r + flow q + diversity v            if the answer parses into units, else 0
+    q = [the first unit is `first`] / 2 + [no unit occurs twice in a row] / 2
     v = (different types) / (units) where low <= units <= high, else 0
 
 Shapes: one reward per rollout in (replaced) and out; unscorable stays NaN. A unit is <type>text</type> with a type of
-`types`; the last turn of the model parses if nothing but units stands before <answer> and there is at least one. The
+`types`; the last turn of the model parses if it has only units before <answer>, and at least one. The
 learned model that compares flows is left out: q is a rule.
 """
 
@@ -55,7 +55,7 @@ def typed_units(
 
 
 def units(text: str, types: Sequence[str]) -> list[str]:
-    """The types of the units before the answer in order; none where something else stands there."""
+    """The types of the units before the answer in order; none if there is other text."""
     before, at, spans = text.partition("<answer>")[0], 0, []
     while unit := _UNIT.match(before, at):
         spans.append(unit[1])

@@ -1,4 +1,4 @@
-"""Several judgements of one answer as one reward: a weighted sum, gated and normalised where asked.
+"""Several judgements of one answer as one reward: a weighted sum, with an optional gate and normalisation.
 
 Rubrics with points: Zhou et al. 2025 (RuscaRL, arXiv 2508.16949), "Chasing the Tail: Effective Rubric-based Reward
 Modeling" 2025 (arXiv 2509.21500); constraints of a plan: "Planner-R1", 2025 (arXiv 2509.25779); facts: "Knowledge-Level
@@ -8,7 +8,7 @@ Consistency RL", 2025 (arXiv 2509.23765).
     clipped to [0, 1] with a gate, an answer whose part `gate` is 0 gets 0
 
 Shapes: one reward per rollout in (replaced) and out; unscorable stays NaN. x_k are `parts` of the scores ("value": the
-reward so far), 0 where a score has no such part; `weights` 1 each where none are given.
+reward so far), 0 where a score has no such part; `weights` default to 1 each.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whether to reason first, in three stages: balance the two ways, reward the right choice, press for length.
+"""Learns when to reason first, in three stages: balance the two modes, reward the right choice, penalise length.
 
 Tu et al. 2025, "Learning When to Think: Shaping Adaptive Reasoning in R1-Style Models via Multi-Stage RL" (AutoThink,
 arXiv 2505.10832).
@@ -9,8 +9,8 @@ arXiv 2505.10832).
                 penalty: right 0, wrong -1 (thinking) or -2 (not)
     stage 3     y = (tokens - mean) / std of the group:   right base - 1 + exp(-a y),  wrong base + 1 - exp(-b y)
 
-Shapes: one reward per rollout in and out; unscorable stays NaN. A rollout thinks where the part `part` of its score is
-1; it is right where its reward exceeds 1/2. Stages end after `first` and `second` calls, `state["step"]` counts them.
+Shapes: one reward per rollout in and out; unscorable stays NaN. A rollout thinks if the part `part` of its score is 1;
+it is right where its reward exceeds 1/2. Stages end after `first` and `second` calls, `state["step"]` counts them.
 Numbers are from memory of the paper.
 """
 

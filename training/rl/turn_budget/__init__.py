@@ -1,4 +1,4 @@
-"""Schedules of the tokens that a turn may have, one file each."""
+"""Schedules of the token limit of a turn, one file each."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from typing import Protocol
 
 
 class TurnBudgetPiece(Protocol):
-    """How many tokens a turn may have, as training goes on.
+    """The token limit of a turn over the course of training.
 
     Args:
         step: the step, from 0
-        steps: how many there are
+        steps: the total number of steps
 
     Returns:
-        tokens that a turn of the model may have at this step, at least 1
+        the most tokens of a turn of the model at this step, at least 1
 
     Check gives:
         steps: how many steps there are
-        at: the steps that are asked about
+        at: the steps at which the limit is computed
 
     Check expects:
         values: the tokens at each of them

@@ -1,4 +1,4 @@
-"""A budget that shrinks and grows again and again.
+"""A budget that shrinks and grows in cycles.
 
 "SIRI: Scaling Iterative Reinforcement Learning with Interleaved Compression", 2025 (arXiv 2509.25176).
 
@@ -6,8 +6,8 @@
     cycle, then low
 
 Returns a whole number of tokens, rounded to the nearest. An answer that is cut off earns nothing, so the falling half
-presses answers together and the rising half gives room to explore; there is no reward for length. Defaults are the
-paper's: scale them.
+compresses answers and the rising half gives room to explore; there is no reward for length. Defaults are the paper's:
+scale them.
 """
 
 from __future__ import annotations

@@ -4,11 +4,11 @@ Liu et al. 2024, "Improving Multi-Step Reasoning Abilities of Large Language Mod
 Optimization" (DAPO, arXiv 2412.18279); Setlur et al. 2024, "Rewarding Progress: Scaling Automated Process Verifiers for
 LLM Reasoning" (arXiv 2410.08146).
 
-    value_t = -R_t log V_t - (1 - R_t) log(1 - V_t),        V and R kept within [eps, 1 - eps] and [0, 1]
+    value_t = -R_t log V_t - (1 - R_t) log(1 - V_t),        V and R clipped to [eps, 1 - eps] and [0, 1]
 
 Shapes: value and columns["returns"] [T] in, values [T] out, exactly 0 where not trainable or not finite. A value
-outside the open interval counts as its nearest end and has no gradient there but the one that a penalty (V - end)^2 / 2
-gives, so that it comes back. Assumes rewards in [0, 1].
+outside this interval counts as its nearest end; its only gradient is that of a penalty (V - end)^2 / 2, which pulls it
+back. Assumes rewards in [0, 1].
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Expectile regression of the critic's values: above 1/2 they lean to the better of what followed.
+"""Expectile regression of the critic's values: above 1/2 they lean towards the better outcomes.
 
 Kostrikov et al. 2021, "Offline Reinforcement Learning with Implicit Q-Learning" (arXiv 2110.06169); for dialogues Hong
 et al. 2023, "Zero-Shot Goal-Directed Dialogue via RL on Imagined Conversations" (arXiv 2311.05584).
@@ -6,9 +6,9 @@ et al. 2023, "Zero-Shot Goal-Directed Dialogue via RL on Imagined Conversations"
     value_t = |tau - [R_t < V_t]| (V_t - R_t)^2
 
 Shapes: value and columns["returns"] [T] in, values [T] out, exactly 0 where not trainable or not finite. tau 1/2 is
-half the squared error; towards 1 the value of a state nears that of its best continuation in the data, and no action
-outside the data is ever asked for. R_t is the return that came (Monte Carlo), where ILQL asks a Q head with a slow
-target.
+half the squared error; towards 1 the value of a state approaches that of its best continuation in the data, and no
+action outside the data is ever evaluated. R_t is the observed (Monte Carlo) return, where ILQL uses a Q head with a
+slow target.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ Wang et al. 2025, "SPA-RL: Reinforcing LLM Agents via Stepwise Progress Attribut
     rollout
 
 Shapes: value and columns["returns"] [T] in, values [T] out, a rollout's loss shared evenly by its tokens; a mean over
-rollouts. It says how much of the outcome came with each token without being told where it came from.
+rollouts. It learns how much each token contributes to the outcome from the outcome alone.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ code.
     before the step
 
 Shapes: value, columns["returns"] and columns["value"] [T] in, values [T] out, exactly 0 where not trainable or not
-finite. The clip keeps a value from running away from a single batch; with one update per batch it never acts.
+finite. The clip limits the change of a value by a single batch; with one update per batch it has no effect.
 """
 
 from __future__ import annotations
