@@ -1,2 +1,2 @@
-"""Data: sources, knowledge bases, makers, verifiers, cleaners. Of models it knows the protocol `synth.types.Generate`
-alone."""
+"""Data: sources, knowledge bases, makers, verifiers, cleaners. It uses models only through the protocol
+`synth.types.Generate`."""

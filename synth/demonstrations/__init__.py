@@ -1,2 +1,2 @@
-"""Demonstrations: search conversations, worked answers, pages of generated worlds, names made up anew. SFT learns from
-them."""
+"""Demonstrations for SFT: search conversations, worked answers, pages of generated worlds, and replacement of names by
+made-up ones."""

@@ -1,13 +1,13 @@
-"""Demonstrations with search, open and find: the calls of a searcher (`synth.search.searchers`) told as a conversation,
-with a detour now and then.
+"""Demonstrations with search, open and find: the calls of a searcher (`synth.search.searchers`) written as a
+conversation, with an occasional detour.
 
     <open>Norvia</open>                                   ->  the page
     <find>The area of Norvia is | Norvia</find>           ->  the line
     <answer>12500</answer>
 
-A detour is one call that leads nowhere (a page that does not exist, a search that finds other things), made before the
-right one: so that recovery is shown. What a tool says is in the role `tool`, which training masks. Every conversation
-must survive `replays`: the same calls to the same pages give the same bytes.
+A detour is one call that leads nowhere (a page that does not exist, a search that finds other things) before the right
+one; it shows how to recover. Tool output is in the role `tool`, which training masks. Every conversation must survive
+`replays`: the same calls to the same pages give the same bytes.
 """
 
 from __future__ import annotations
@@ -76,12 +76,12 @@ def browsing(
 
 
 def turn(call: Call) -> str:
-    """What the assistant says to make a call."""
+    """The assistant's text for a call."""
     return f"<{call.tool}>{call.said}</{call.tool}>"
 
 
 def make(text: str, index: SearchIndex) -> Call:
-    """The call that a turn makes. Raises ValueError for a turn that makes none."""
+    """The call of a turn. Raises ValueError for a turn without a call."""
     match = _TURN.fullmatch(text)
     if not match:
         raise ValueError(f"the turn {text!r} is no <search>, <open> or <find>")
@@ -114,6 +114,6 @@ def _leads_nowhere(call: Call, problem: Problem, calls: Sequence[Call]) -> bool:
 
 
 def replays(demonstration: Demonstration, index: SearchIndex) -> bool:
-    """Whether the tools give again, byte for byte, every result that a demonstration shows."""
+    """Whether the tools return every result of a demonstration again, byte for byte."""
     turns = zip(demonstration.messages, demonstration.messages[1:])
     return all(make(text.content, index).heard == heard.content for text, heard in turns if heard.role == "tool")

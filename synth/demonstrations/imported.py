@@ -1,10 +1,10 @@
-"""Demonstrations out of conversations that others wrote: layouts known by their columns.
+"""Demonstrations from other people's conversations; layouts are recognised by their columns.
 
     messages       chat messages (`role`/`content`), or ShareGPT's `conversations` (`from`/`value`)
     prompt         with `completion` (or response, answer, output): two texts, or two lists of messages
-    instruction    Alpaca: with `output`, and where there are any `input` and `system`
+    instruction    Alpaca: with `output`, and optionally `input` and `system`
 
-A row that is no conversation raises ValueError with a reason and evidence: not_an_object, missing_columns,
+A row that is not a conversation raises ValueError with a reason and evidence: not_an_object, missing_columns,
 not_messages, no_question, no_answer, not_alternating, too_long, not_unicode.
 """
 
@@ -18,7 +18,7 @@ from synth.types import Message
 
 TALKS = ("messages", "conversations", "conversation")
 ANSWERS = ("completion", "response", "output", "answer", "target", "solution", "chosen")
-# ShareGPT's and OpenAI's names of who speaks -> ours
+# ShareGPT's and OpenAI's role names -> ours
 ROLES = {
     "human": "user",
     "gpt": "assistant",
@@ -34,7 +34,7 @@ ROLES = {
 
 
 def conversation(row: Any, *, limit: int = 200_000) -> tuple[Message, ...]:
-    """The conversation of a row; what follows the last turn of the assistant is left out, for nothing answers it."""
+    """The conversation of a row; messages after the last assistant turn are dropped, because nothing answers them."""
     if not isinstance(row, Mapping):
         raise ValueError(f"not_an_object: {type(row).__name__}: {str(row)[:200]}")
     talk = next((n for n in TALKS if row.get(n) is not None), "")
@@ -79,7 +79,7 @@ def _two(row: Mapping[str, Any]) -> tuple[Message, ...]:
     given = row[column]
     if isinstance(given, list):
         row = {**row, column: [_renamed(m) for m in given]}
-    # of an Alpaca row `input` belongs to `instruction`: `messages_of` joins the two
+    # in an Alpaca row `input` belongs to `instruction`: `messages_of` joins the two
     return (*messages_of({column: row[column], **({"input": row["input"]} if "input" in row else {})}), *reply)
 
 

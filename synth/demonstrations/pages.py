@@ -1,12 +1,12 @@
 """Pages of fictional worlds: plain text to train a base model on, before it sees any demonstration.
 
-A model that answers from search results must copy names that it never saw. Copying is learned fastest from text that
-repeats itself: first from name lists told twice, then from pages that state facts in sentences and restate some of them
-in other words. Every world is new, so nothing on a page can be memorised, and no page shows a question, a search or an
-answer.
+A model that answers from search results must copy names that it has never seen. Copying is learned fastest from text
+that repeats itself: first from name lists written twice, then from pages that state facts in sentences and restate some
+of them in other words. Every world is new, so nothing on a page can be memorised, and no page shows a question, a
+search or an answer.
 
 Page i is a function of (seed, i) alone. The names-first curriculum follows Olsson et al. 2022, "In-context Learning and
-Induction Heads" (arXiv 2209.11895): repeated sequences are what the copying circuit forms on.
+Induction Heads" (arXiv 2209.11895): the copying circuit forms on repeated sequences.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from synth.knowledge.kb import KB, Fact
 from synth.knowledge.world import world
 from synth.types import seed_for
 
-PER_WORLD = 256  # pages told of one world
+PER_WORLD = 256  # pages per world
 
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """`head` states things that cannot be guessed; `tail` restates some of them, so that all of it can be read off the
+    """`head` states facts that cannot be guessed; `tail` restates some of them, so that all of it follows from the
     head."""
 
     head: str
@@ -34,7 +34,8 @@ class Page:
 def pages(
     seed: int, first: int, count: int, *, lists: float = 0.3, facts: int = 2, countries: int = 30
 ) -> Iterator[Page]:
-    """Pages first .. first + count - 1. `lists`: share of name lists told twice; `facts`: restated facts of a page.
+    """Pages first .. first + count - 1. `lists`: share of pages that are name lists written twice; `facts`: number of
+    restated facts of a page.
 
     Raises ValueError for a share outside [0, 1].
     """
@@ -54,7 +55,7 @@ def _names(kb: KB, rng: random.Random) -> Page:
 
 
 class _Shelf:
-    """Facts of a world by subject and by relation, to put a fact among others that resemble it."""
+    """Facts of a world by subject and by relation, to place a fact among similar ones."""
 
     def __init__(self, kb: KB) -> None:
         self.kb, self.facts = kb, list(kb.facts.values())

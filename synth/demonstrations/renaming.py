@@ -1,14 +1,14 @@
-"""Conversations told again with other names: what has to be read and copied can then not be known by heart.
+"""Conversations rewritten with other names, so that a model cannot memorise what it should read and copy.
 
-Every name of a knowledge base that stands in a conversation becomes one that was made up for it, the same one wherever
-it stands: in the question, the calls, the results and the answer. Entity substitution is what Longpre et al. 2021,
-"Entity-Based Knowledge Conflicts in Question Answering" (arXiv 2109.05052), found to make readers rely on the passage;
-here it is done to demonstrations, so that a model which is trained on few of them learns to look and not the names.
+Every name of a knowledge base in a conversation is replaced by a made-up name, the same one everywhere: in the
+question, the calls, the results and the answer. Entity substitution is what Longpre et al. 2021, "Entity-Based
+Knowledge Conflicts in Question Answering" (arXiv 2109.05052), found to make readers rely on the passage; here it is
+done to demonstrations, so that a model trained on few of them learns to search and not the names.
 
-A made-up name has as many words as the name and each begins with the same letter, because a question may mention either.
-An answer that is a number becomes another one of as many digits, wherever it stands; it keeps its place among the
-numbers of the conversation, so that every comparison between them stays true. Other numbers, dates and names in small
-letters stay.
+A made-up name has as many words as the name and each begins with the same letter, because a question may mention
+either. An answer that is a number becomes another number with as many digits everywhere; its rank among the numbers of
+the conversation stays, so that every comparison between them stays true. Other numbers, dates and lower-case names
+stay.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ for _syllable in FIRST:
 
 
 def known_names(names: Iterable[str]) -> dict[str, str]:
-    """Names as `renamed` looks them up. Where two differ in capitals alone, one stands for both."""
+    """Names in the form for `renamed`. If two differ only in capitals, one stands for both."""
     return {n.lower(): n for n in names}
 
 
 def renamed(messages: Sequence[Message], known: Mapping[str, str], rng: Random) -> list[Message]:
     """The conversation with every name of `known` that it mentions replaced (no two by the same, none by one that is
-    known), and its answer where that is a number."""
+    known), and its answer too if that is a number."""
     given: dict[str, str] = {}
     number, another = _made_up_number(messages, rng)
 
@@ -62,8 +62,8 @@ def renamed(messages: Sequence[Message], known: Mapping[str, str], rng: Random) 
 
 
 def _made_up(name: str, size: int, rng: Random) -> str:
-    """A name of as many words; each begins with the letter of its own and goes on for `size` syllables. Words in small
-    letters stay."""
+    """A name of as many words; each begins with the same letter and has `size` further syllables. Lower-case words
+    stay."""
 
     def word(match: re.Match[str]) -> str:
         old = match[0]
@@ -75,8 +75,8 @@ def _made_up(name: str, size: int, rng: Random) -> str:
 
 
 def _made_up_number(messages: Sequence[Message], rng: Random) -> tuple[str, str]:
-    """The whole number that the conversation answers and another one between its neighbours; ("", "") where the answer
-    is none."""
+    """The whole number that is the answer, and a replacement between its neighbours; ("", "") if the answer is not a
+    whole number."""
     answer = _ANSWER.fullmatch(messages[-1].content) if messages else None
     if not answer:
         return "", ""

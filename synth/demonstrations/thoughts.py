@@ -1,12 +1,13 @@
-"""Demonstrations whose turns begin with thoughts in small units, from which a policy learns the form before it is paid.
+"""Demonstrations whose turns begin with thoughts in small units, from which a policy learns the form before RL rewards
+it.
 
     <think><plan>river Danu</plan></think><search>river Danu</search>            ->  The river Danu flows through Norvia.
     <think><observation>Norvia</observation><plan>capital of Norvia</plan></think><search>capital of Norvia</search>
     ...
     <think><observation>Zelton</observation></think><answer>Zelton</answer>
 
-An observation is what the turn says of what was heard last, and was not said before; a plan is what is searched for. What the
-conversation hears stays byte for byte. Leaves out the traces of a larger model, and units of other kinds.
+An observation is the part of the turn that was in the last result and not mentioned before; a plan is the search query.
+The results stay byte for byte. Leaves out the traces of a larger model, and units of other kinds.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ _TURN = re.compile(r"<(search|answer)>(.*)</\1>", re.DOTALL)
 
 
 def with_thoughts(demonstration: Demonstration) -> Demonstration:
-    """The same calls and the same answer behind thoughts. Raises ValueError for a turn that is neither a search nor an
-    answer."""
+    """The same calls and the same answer, each after a thought. Raises ValueError for a turn that is neither a search
+    nor an answer."""
     messages: list[Message] = []
     heard, known_words = "", set[str]()
     for message in demonstration.messages:

@@ -1,4 +1,5 @@
-"""A worked answer as a demonstration: the solution text that a family kept with its problem, as one assistant turn."""
+"""A worked answer as a demonstration: the solution text that a family stored with its problem, as one assistant
+turn."""
 
 from __future__ import annotations
 
@@ -10,8 +11,7 @@ def worked_answer(problem: Problem) -> Demonstration | Quarantined:
     """The conversation of a question and its worked answer (`problem.lineage["solution"]`), certified by the problem's
     own verifier.
 
-    Quarantined as "no_solution" where the family kept none, "wrong_answer" where the verifier does not give its answer
-    1.
+    Quarantined as "no_solution" if the family stored none, "wrong_answer" if the verifier does not score its answer 1.
     """
     solution = problem.lineage.get("solution")
     if not solution:

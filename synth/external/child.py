@@ -1,7 +1,7 @@
 """The process of an external environment: one JSON line in, one JSON line out. Run as a program, by any Python from 3.10,
-with nothing of this project at hand.
+without the rest of this project.
 
-What the environment prints goes to standard error. `watch` in a request asks for what scoring executed and opened (the
+The environment's output goes to standard error. `watch` in a request returns what scoring executed and opened (the
 interpreter's audit events, PEP 578).
 """
 
@@ -27,7 +27,7 @@ EVENTS = {
 
 
 class Watch:
-    """What happens in this process while `on`. mark: a name whose appearance in executed code is counted."""
+    """Records what happens in this process while `on`. mark: a name whose occurrences in executed code are counted."""
 
     def __init__(self) -> None:
         self.on, self.mark = False, ""
@@ -112,7 +112,7 @@ def opened(path, options):
 
 
 def sentence(e, path) -> str:
-    """Why an environment does not start, with the remedy."""
+    """A sentence that says why an environment does not start, and how to fix it."""
     name = os.path.basename(path)[:-3]
     package = name.replace("_", "-")
     if isinstance(e, ModuleNotFoundError):
@@ -157,7 +157,7 @@ def answered(environment, episodes, request) -> dict:
 
 
 def seeded(environment, seed) -> dict:
-    """The problem of an environment that has none of its own, but an episode for each seed: what that says first."""
+    """The problem of an environment that has only an episode for each seed: the first message of that episode."""
     item = {"seed": seed % 2**31}
     episode = environment.episode(item)
     shown = episode.start()

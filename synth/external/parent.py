@@ -1,8 +1,8 @@
-"""Asking an external environment, which lives in a process of its own (synth/external/child.py).
+"""Requests to an external environment, which runs in a separate process (synth/external/child.py).
 
-The process is ended, its group with it, when it takes too long, says too much, or when this one ends. What it says is
-read as JSON and never run. One that has started once and breaks later is `Lost`, a reason for an `Unscorable`; the next
-request starts it anew.
+The process is killed with its group when it takes too long, prints too much, or when this process ends. Its output is
+parsed as JSON and never executed. An environment that started once and breaks later raises `Lost`, a reason for an
+`Unscorable`; the next request starts it again.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ BESIDE = (
     "adapters/reasoning_gym.py",
     "adapters/verifiers.py",
 )
-NO_ANSWER = "(no reference answer)"  # of problems whose environment names none
+NO_ANSWER = "(no reference answer)"  # the name for problems whose environment gives none
 DRAWS = 200  # tries for a problem whose text belongs to the split
 
 
@@ -66,11 +66,12 @@ def adapters() -> list[str]:
 @dataclass(frozen=True, kw_only=True)
 class Source:
     """adapter    a file of synth/external/adapters, and `options` its arguments
-    python     interpreter that it runs under; empty: this one
-    seconds    on the clock for each request, and `start` until it has started
+    python     its interpreter; empty: this one
+    seconds    of wall time for each request, and `start` for starting up
     memory_mb  address space of its process, 0 for no limit
     output_mb  longest reply
-    variables  environment variables that it sees beside PATH and HOME; no secrets, for they are written into the plan
+    variables  environment variables that it sees besides PATH and HOME; no secrets, because they are written into the
+               plan
     """
 
     adapter: str
@@ -102,7 +103,7 @@ class Source:
         return source
 
     def row(self) -> dict[str, Any]:
-        """As JSON, without what is as it is by default."""
+        """As JSON, without default values."""
         plain = Source(adapter=self.adapter)
         return {f.name: v for f in fields(self) if (v := getattr(self, f.name)) != getattr(plain, f.name)} | {
             "adapter": self.adapter
@@ -110,14 +111,14 @@ class Source:
 
 
 class External:
-    """An environment under way; `turns`, `name`, `version`, `actions` and `remote` are what its adapter says of it. Raises
-    UserError where it does not start. Any thread may ask; one request is answered at a time."""
+    """A running environment; its adapter gives `turns`, `name`, `version`, `actions` and `remote`. Raises UserError if
+    it does not start. Any thread may send requests; they are answered one at a time."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
         self._lock = threading.RLock()
         self._child: subprocess.Popen[bytes] | None = None
-        self._life = 0  # how often it was started: episodes end with their process
+        self._life = 0  # how often it was started; episodes end with their process
         self._count = 0
         self._closed: list[int] = []
         self._errors = Path(tempfile.mkdtemp(prefix="espalier-external-"))
@@ -246,19 +247,19 @@ class External:
             return self.ask("step", episode=number, text=text, **more)
 
     def forget(self, number: int) -> None:
-        """An episode that nobody holds any more: told with the next request."""
+        """Drop an episode that is no longer used; the child learns it with the next request."""
         self._closed.append(number)
 
 
 class Episode:
-    """An episode at work. `messages`: what the model sees first."""
+    """A running episode. `messages`: what the model sees first."""
 
     def __init__(self, external: External, number: int, life: int, messages: list[Message]) -> None:
         self.external, self.number, self.life, self.messages = external, number, life, messages
         weakref.finalize(self, external.forget, number).atexit = False
 
     def turn(self, text: str) -> tuple[list[Message], bool, float] | Unscorable:
-        """(what it says, whether it is over, the reward of this turn)."""
+        """(the reply, whether the episode is over, the reward of this turn)."""
         try:
             reply = self.external.step(self.number, self.life, text)
         except Lost as e:
@@ -294,7 +295,7 @@ def begin(problem: Problem) -> Episode | Unscorable:
 
 
 def score(source: Mapping[str, Any], item: Any, answer: str) -> Score:
-    """What the environment says of an answer; Unscorable where it says nothing."""
+    """The environment's score of an answer; Unscorable if it gives none."""
     try:
         reply = opened(source).ask("score", item=item, answer=answer)
     except Lost as e:
@@ -305,11 +306,11 @@ def score(source: Mapping[str, Any], item: Any, answer: str) -> Score:
 def problem(
     source: Mapping[str, Any], seed: int, split: Split, index: int, *, env: str = ""
 ) -> Problem | Quarantined | None:
-    """Problem `index` of a split; None where the environment holds no more.
+    """Problem `index` of a split; None if the environment has no more problems.
 
     The environment is given a seed that is hashed from all of these (never a neighbour's), and another until the
-    problem's text belongs to the split, so that no text stands in two splits. An environment that reads its rows from
-    files is asked for its rows in order, of its own splits.
+    problem's text belongs to the split, so that no text is in two splits. An environment that reads rows from files
+    gives them in order, with its own splits.
     """
     where = opened(source)
     name = f"{where.name}/{split}/{index}"

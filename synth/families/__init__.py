@@ -12,16 +12,16 @@ class FamilyPiece(Protocol):
     """Generates a verifiable problem.
 
     Args:
-        seed: of the run; all chance is hashed from it, the split and the index
+        seed: that of the run; all randomness is hashed from it, the split and the index
         split: train, valid or test
         index: which problem of this split
 
     Returns:
-        a problem whose answer two routes agree on, or the reason why there is none
+        a problem on whose answer two routes agree, or the reason why there is none
 
     Check gives:
         n: items of the split train
-        words: words to be counted in the worked answers (none)
+        words: words to count in the worked answers (none)
 
     Check expects:
         right: worked answers that are scored 1

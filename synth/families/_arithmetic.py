@@ -1,5 +1,5 @@
-"""Arithmetic expressions, twice: as trees that are drawn, written and evaluated, and as text that a shunting-yard
-evaluates.
+"""Arithmetic expressions, implemented twice: as trees that are drawn, written and evaluated, and as text that a
+shunting-yard evaluates.
 
 The two share nothing: the tree is evaluated by recursion, the text by Dijkstra's two stacks. Division is written with
 the sign of division between spaces, so that 1/2 is one number. Values are exact fractions.
@@ -47,8 +47,7 @@ def evaluate(tree: Tree, steps: list[str]) -> Fraction:
 
 
 def parse(text: str) -> Tree:
-    """The tree of a text, by recursive descent. Raises Refused outside the grammar, and for what is nested deeper than
-    50."""
+    """The tree of a text, by recursive descent. Raises Refused outside the grammar, and for nesting deeper than 50."""
     tokens = _TOKEN.findall(text)
     if "".join(tokens) != text.replace(" ", ""):
         raise Refused(f"roundtrip: {text!r} is no expression")
@@ -78,7 +77,7 @@ def parse(text: str) -> Tree:
 
 
 def shunting_yard(text: str) -> Fraction:
-    """The value of a text. Raises Refused where it does not parse."""
+    """The value of a text. Raises Refused if it does not parse."""
     values: list[Fraction] = []
     waiting: list[str] = []
 

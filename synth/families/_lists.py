@@ -1,5 +1,5 @@
-"""Functions from lists of integers to lists, twice: `apply` on values by comprehensions, `replay` by loops over a
-phrase of the text."""
+"""Functions from lists of integers to lists, implemented twice: `apply` on values by comprehensions, `replay` by loops
+over a phrase of the text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from random import Random
 
 from synth.families._sample import Refused
 
-PHRASES = {  # name -> phrase; {} is the number that the function takes, where it takes one
+PHRASES = {  # name -> phrase; {} is the number argument of the function, if it takes one
     "reverse": "reverse it",
     "sort": "sort it ascending",
     "sums": "replace each item by the sum up to it",
@@ -34,7 +34,7 @@ RANGE = {
     "drop": (1, 3),
     "rotate": (1, 3),
 }
-Step = tuple[str, int]  # (name, number, 0 where the function takes none)
+Step = tuple[str, int]  # (name, number; 0 if the function takes none)
 STEPS: tuple[Step, ...] = tuple(
     [(name, 0) for name in PLAIN] + [(name, k) for name, (a, b) in RANGE.items() for k in range(a, b + 1)]
 )
@@ -92,7 +92,7 @@ def replay(text: str, given: list[int]) -> list[int]:
         return out
     if name == "rotate":
         out = list(given)
-        for _ in range(k if k < len(out) else 0):  # a shorter list is moved whole: it stays as it is
+        for _ in range(k if k < len(out) else 0):  # a shorter list stays as it is
             out.append(out.pop(0))
         return out
     out, total = [], 0

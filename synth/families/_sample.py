@@ -1,4 +1,4 @@
-"""What every family of problems shares: item `index` is a function of (seed, split, index), and splits never share a
+"""Shared by all families of problems: item `index` is a function of (seed, split, index), and splits never share a
 normal form.
 
 A family is a file with `LADDER` (the knobs of each level), `CERTIFICATE` (the names of its two routes), a function of
@@ -9,10 +9,10 @@ the file's name, and
                                                   verifier, args, working
     solve(question) -> str                        an answer computed from the text alone, by another algorithm
 
-`item` makes them one problem, and the certificate is generic: the problem's verifier must give the answer of `solve`
-full marks. So the two routes share neither code nor input, the text is proved to say what the values say, and a stored
-problem can be proved again by any process that has only its text (`synth.questions.certify`). `solve` raises `Refused`
-where it finds no answer, or more than one where one is promised.
+`item` combines them into a problem, and the certificate is generic: the problem's verifier must give the answer of
+`solve` full marks. So the two routes share neither code nor input, the text is proved to agree with the values, and any
+process can prove a stored problem again from its text alone (`synth.questions.certify`). `solve` raises `Refused` if it
+finds no answer, or more than one where one is promised.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ DRAWS = 1000
 def sample(seed: int, family: str, split: Split, index: int, draw: Callable[[Random], tuple[str, T]]) -> tuple[str, T]:
     """The first drawn (root, spec) whose root belongs to `split`, drawn with a generator of this index alone.
 
-    `root` is the family's name and the normal form of the problem, so that two wordings of one problem lie in one
+    `root` is the family's name and the normal form of the problem, so that two wordings of one problem are in the same
     split. Raises ValueError after 1000 draws: the family is too small for this split.
     """
     rng = Random(seed_for(seed, "problems", family, split, index))
@@ -48,7 +48,7 @@ def sample(seed: int, family: str, split: Split, index: int, draw: Callable[[Ran
 def rung(
     ladder: Sequence[Mapping[str, Any]], levels: Sequence[int], rng: Random, family: str
 ) -> tuple[int, Mapping[str, Any]]:
-    """One of `levels` (1 is the first rung) and its knobs. Raises ValueError for a level that the ladder lacks."""
+    """One of `levels` (counted from 1) and its knobs. Raises ValueError for a level that the ladder lacks."""
     if not levels or any(not 1 <= level <= len(ladder) for level in levels):
         raise ValueError(f"{family}: levels {list(levels)} must name at least one of 1 to {len(ladder)}")
     level = rng.choice(list(levels))
@@ -73,7 +73,7 @@ def finish(
     lineage: Mapping[str, Any],
     **rest: Any,
 ) -> Problem | Quarantined:
-    """The certified problem, or, where its certificate says `reason`, the same row quarantined."""
+    """The certified problem, or, if its certificate gives a `reason`, the same row quarantined."""
     if reason is not None:
         code, _, evidence = reason.partition(": ")
         return Quarantined(
@@ -89,7 +89,7 @@ class Refused(ValueError):
 
 
 def parsed(pattern: re.Pattern[str], question: str) -> re.Match[str]:
-    """The match of a whole question. Raises Refused("roundtrip: ...") where the text is not of the family's form."""
+    """The match of a whole question. Raises Refused("roundtrip: ...") if the text does not have the family's form."""
     if not (match := pattern.fullmatch(question)):
         raise Refused(f"roundtrip: {question!r} is not of the form {pattern.pattern!r}")
     return match
@@ -109,10 +109,10 @@ def item(
     solve: Callable[[str], str],
     agree: Callable[[Problem, str], bool] | None = None,
 ) -> Problem | Quarantined:
-    """Problem `index` of a split, drawn, posed and certified (see the head of this file).
+    """Problem `index` of a split, drawn, posed and certified (see the docstring of this file).
 
-    The numbers among a level's knobs are the axes of `difficulty`. agree: what to compare the two answers with where
-    the verifier is too slow to run for every item made; by default the verifier.
+    The numbers among a level's knobs are the axes of `difficulty`. agree: compares the two answers if the verifier is
+    too slow to run for every item; by default the verifier.
     """
 
     def one(rng: Random) -> tuple[str, tuple[int, Mapping[str, Any], T]]:
@@ -149,7 +149,7 @@ def item(
 def refuted(
     problem: Problem, solve: Callable[[str], str], agree: Callable[[Problem, str], bool] | None = None
 ) -> str | None:
-    """None where the answer solved from the text is as right as the stored one, or "code: evidence"."""
+    """None if the answer solved from the text is as right as the stored one; else "code: evidence"."""
     try:
         other = solve(problem.question)
     except Refused as e:

@@ -1,5 +1,5 @@
-"""Several wordings of one problem: the templates that write a question also read it back, so that text and reading cannot
-part."""
+"""Several wordings of one problem: the templates that write a question also read it back, so that writing and reading
+cannot diverge."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _FIELD = re.compile(r"\{(\w+)\}")
 
 
 class Wordings:
-    """At least five ways to ask for the same thing, each followed by the sentence that states the answer's form.
+    """At least five ways to ask for the same thing, each followed by a sentence that states the form of the answer.
 
     forms    templates such as "What is {a} plus {b}?", every one with the same fields
     answer   what the answer must look like
-    fields   the regular expression of a field; an integer where none is given
+    fields   the regular expression of a field; an integer by default
     """
 
     def __init__(self, *forms: str, answer: str, **fields: str) -> None:

@@ -26,7 +26,7 @@ _TEXT = re.compile(
 def bargains(
     seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,), env: str = "single"
 ) -> Problem | Quarantined:
-    """Problem `index` of a split: the profit. `levels` are the rungs of the ladder to draw from; env "bargain" has it
+    """Problem `index` of a split: the profit. `levels` are the levels to draw from; env "bargain" has it
     played in turns (training/env/bargain.py)."""
     problem = item(
         seed,

@@ -28,7 +28,7 @@ Spec = tuple[int, str, str]
 
 
 def binary_grids(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,)) -> Problem | Quarantined:
-    """Problem `index` of a split: the full grid, rows parted by "/". `levels` are the rungs of the ladder to draw
+    """Problem `index` of a split: the full grid, rows separated by "/". `levels` are the rungs of the ladder to draw
     from."""
     return item(
         seed,

@@ -31,7 +31,7 @@ Spec = tuple[tuple[str, ...], list[Gate], tuple[int, ...] | None]
 
 
 def boolean_circuits(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,)) -> Problem | Quarantined:
-    """Problem `index` of a split: bits without spaces. `levels` are the rungs of the ladder to draw from."""
+    """Problem `index` of a split: bits without spaces. `levels` are the levels to draw from."""
     return item(
         seed,
         split,

@@ -29,7 +29,7 @@ _RELATION = re.compile(r"([A-Z]) (left of|above) ([A-Z])")
 
 
 def box_layouts(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,)) -> Problem | Quarantined:
-    """Problem `index` of a split: "A 0 0, B 3 1". `levels` are the rungs of the ladder to draw from."""
+    """Problem `index` of a split: "A 0 0, B 3 1". `levels` are the levels to draw from."""
     return item(
         seed,
         split,

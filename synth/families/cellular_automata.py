@@ -30,7 +30,7 @@ Spec = tuple[int, str, int]
 
 
 def cellular_automata(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,)) -> Problem | Quarantined:
-    """Problem `index` of a split: a row of cells. `levels` are the rungs of the ladder to draw from."""
+    """Problem `index` of a split: a row of cells. `levels` are the levels to draw from."""
     return item(
         seed,
         split,

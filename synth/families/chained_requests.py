@@ -24,7 +24,7 @@ _REQUEST = re.compile(r"Request (\d+): (add|subtract|multiply) (\d+|result \d+) 
 def chained_requests(
     seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,), env: str = "single"
 ) -> Problem | Quarantined:
-    """Problem `index` of a split: the last result. `levels` are the rungs of the ladder to draw from; env "progress"
+    """Problem `index` of a split: the last result. `levels` are the levels to draw from; env "progress"
     has it played in turns (training/env/progress.py)."""
     problem = item(
         seed,

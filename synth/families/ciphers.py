@@ -33,7 +33,7 @@ Spec = tuple[Sequence[str], str, str]
 
 
 def ciphers(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,)) -> Problem | Quarantined:
-    """Problem `index` of a split: capital letters. `levels` are the rungs of the ladder to draw from."""
+    """Problem `index` of a split: capital letters. `levels` are the levels to draw from."""
     return item(
         seed,
         split,

@@ -29,7 +29,7 @@ _TEXT = re.compile(
 
 
 def claims(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,)) -> Problem | Quarantined:
-    """Problem `index` of a split: three times proved or disproved. `levels` are the rungs of the ladder to draw from."""
+    """Problem `index` of a split: three times proved or disproved. `levels` are the levels to draw from."""
     return item(
         seed,
         split,

@@ -30,7 +30,7 @@ Spec = tuple[str, tuple[int, ...]]
 
 
 def common_divisors(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,)) -> Problem | Quarantined:
-    """Problem `index` of a split: one integer. `levels` are the rungs of the ladder to draw from."""
+    """Problem `index` of a split: one integer. `levels` are the levels to draw from."""
     return item(
         seed,
         split,

@@ -69,7 +69,7 @@ Spec = tuple[int, str, str, Fraction]
 
 
 def compound_units(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,)) -> Problem | Quarantined:
-    """Problem `index` of a split: an exact number. `levels` are the rungs of the ladder to draw from."""
+    """Problem `index` of a split: an exact number. `levels` are the levels to draw from."""
     return item(
         seed,
         split,

@@ -40,7 +40,7 @@ _PATTERNS = [(kind, re.compile(text.replace("{}", r"(\w+)"))) for kind, text in 
 
 
 def constrained_writing(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,)) -> Problem | Quarantined:
-    """Problem `index` of a split: some words. `levels` are the rungs of the ladder to draw from."""
+    """Problem `index` of a split: some words. `levels` are the levels to draw from."""
     return item(
         seed,
         split,

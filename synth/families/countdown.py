@@ -31,9 +31,9 @@ _TEXT = re.compile(r"Make (\d+) from (\d+(?: \d+)*)\.")
 def countdown(
     seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,), backtracks: int = 0
 ) -> Problem | Quarantined:
-    """Problem `index` of a split. `levels` are the rungs of the ladder to draw from, 1 the easiest.
+    """Problem `index` of a split. `levels` are the levels to draw from, 1 the easiest.
 
-    backtracks: how many first steps that lead nowhere the worked solution takes, each followed by "back" (Cai et al.
+    backtracks: how many dead-end first steps the worked solution contains, each followed by "back" (Cai et al.
     2025, "How Much Backtracking is Enough?", arXiv 2505.24273). Problem and answer do not depend on it.
     """
 
@@ -113,8 +113,7 @@ def _combine(rng: Random, numbers: Sequence[int]) -> tuple[int, str, list[str]]:
 
 
 def _dead_ends(numbers: Sequence[int], target: int, n: int, root: str) -> list[str]:
-    """`n` first steps after which the target cannot be made, each with "back" behind it; repeated where there are
-    fewer."""
+    """`n` first steps after which the target cannot be made, each followed by "back"; repeated if there are fewer."""
     wrong = []
     for i, a in enumerate(numbers) if n else ():
         for j, b in enumerate(numbers):
@@ -132,7 +131,7 @@ def _dead_ends(numbers: Sequence[int], target: int, n: int, root: str) -> list[s
 
 
 def solve(question: str) -> str:
-    """An expression from the text alone, by depth-first search over pairs. Raises Refused where there is none."""
+    """An expression from the text alone, by depth-first search over pairs. Raises Refused if there is none."""
     target, numbers = parsed(_TEXT, question).groups()
     solution = _search([(int(n), n) for n in numbers.split()], int(target))
     if solution is None:
@@ -174,8 +173,8 @@ def posed(question: str) -> dict[str, Any]:
 
 
 def _rebuilt(numbers: Sequence[int], target: int) -> str | None:
-    """An expression for the target, going backwards through the sets that parts of the numbers can make; None where
-    there is none."""
+    """An expression for the target, going backwards through the sets that parts of the numbers can make; None if there
+    is none."""
     if len(numbers) == 1:
         return str(target) if numbers[0] == target else None
     if target not in reachable(numbers):

@@ -28,7 +28,7 @@ _TEXT = re.compile(
 
 
 def critiques(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,)) -> Problem | Quarantined:
-    """Problem `index` of a split: the number of a person, or none. `levels` are the rungs of the ladder to draw from."""
+    """Problem `index` of a split: the number of a person, or none. `levels` are the levels to draw from."""
     return item(
         seed,
         split,

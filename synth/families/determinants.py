@@ -33,7 +33,7 @@ Spec = list[list[int]]
 
 
 def determinants(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,)) -> Problem | Quarantined:
-    """Problem `index` of a split: an integer. `levels` are the rungs of the ladder to draw from."""
+    """Problem `index` of a split: an integer. `levels` are the levels to draw from."""
     return item(
         seed,
         split,

@@ -31,7 +31,7 @@ Spec = tuple[int, int, str, int]
 
 
 def dice_probabilities(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,)) -> Problem | Quarantined:
-    """Problem `index` of a split: a fraction. `levels` are the rungs of the ladder to draw from."""
+    """Problem `index` of a split: a fraction. `levels` are the levels to draw from."""
     return item(
         seed,
         split,

@@ -20,7 +20,7 @@ _TEXT = re.compile(r"What is the edit distance from ([a-z]+) to ([a-z]+)\?")
 
 
 def edit_distance(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,)) -> Problem | Quarantined:
-    """Problem `index` of a split: an integer. `levels` are the rungs of the ladder to draw from."""
+    """Problem `index` of a split: an integer. `levels` are the levels to draw from."""
     return item(
         seed,
         split,

@@ -41,7 +41,7 @@ Spec = tuple[str, Sequence[tuple[int, tuple[str, ...]]], str]
 
 
 def elections(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,)) -> Problem | Quarantined:
-    """Problem `index` of a split: a name. `levels` are the rungs of the ladder to draw from."""
+    """Problem `index` of a split: a name. `levels` are the levels to draw from."""
     return item(
         seed,
         split,

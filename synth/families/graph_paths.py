@@ -44,7 +44,7 @@ Spec = tuple[
 
 
 def graph_paths(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,)) -> Problem | Quarantined:
-    """Problem `index` of a split: one name. `levels` are the rungs of the ladder to draw from."""
+    """Problem `index` of a split: one name. `levels` are the levels to draw from."""
     return item(
         seed,
         split,

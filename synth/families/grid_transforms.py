@@ -42,7 +42,7 @@ Spec = tuple[list[tuple[Grid, Grid]], Grid, Grid, int]
 
 
 def grid_transforms(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,)) -> Problem | Quarantined:
-    """Problem `index` of a split: a grid. `levels` are the rungs of the ladder to draw from."""
+    """Problem `index` of a split: a grid. `levels` are the levels to draw from."""
     return item(
         seed,
         split,

@@ -29,7 +29,7 @@ Spec = tuple[int, int, int, int]
 
 
 def group_divisions(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,)) -> Problem | Quarantined:
-    """Problem `index` of a split: an integer. `levels` are the rungs of the ladder to draw from."""
+    """Problem `index` of a split: an integer. `levels` are the levels to draw from."""
     return item(
         seed,
         split,

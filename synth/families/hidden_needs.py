@@ -25,7 +25,7 @@ _TEXT = re.compile(r"Needs and their signs: (.+)\. Somebody is (\w+) and (\w+)\.
 def hidden_needs(
     seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,), env: str = "single"
 ) -> Problem | Quarantined:
-    """Problem `index` of a split: the need. `levels` are the rungs of the ladder to draw from; env "user" has it played
+    """Problem `index` of a split: the need. `levels` are the levels to draw from; env "user" has it played
     in turns (training/env/user.py)."""
     problem = item(
         seed,

@@ -28,7 +28,7 @@ _TEXT = re.compile(r"Compute (.+)\.")
 
 
 def integer_arithmetic(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,)) -> Problem | Quarantined:
-    """Problem `index` of a split: the value of an expression. `levels` are the rungs of the ladder to draw from."""
+    """Problem `index` of a split: the value of an expression. `levels` are the levels to draw from."""
     return item(
         seed,
         split,

@@ -27,7 +27,7 @@ _TEXT = re.compile(
 def key_and_door(
     seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,), env: str = "single"
 ) -> Problem | Quarantined:
-    """Problem `index` of a split: the moves. `levels` are the rungs of the ladder to draw from; env "walk" has it
+    """Problem `index` of a split: the moves. `levels` are the levels to draw from; env "walk" has it
     played in turns (training/env/walk.py)."""
     problem = item(
         seed,

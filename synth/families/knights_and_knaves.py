@@ -44,7 +44,7 @@ Spec = tuple[list[str], list[Statement], tuple[bool, ...]]
 
 
 def knights_and_knaves(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,)) -> Problem | Quarantined:
-    """Problem `index` of a split: the kind of every person. `levels` are the rungs of the ladder to draw from."""
+    """Problem `index` of a split: the kind of every person. `levels` are the levels to draw from."""
     return item(
         seed,
         split,

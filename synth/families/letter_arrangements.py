@@ -38,7 +38,7 @@ Spec = tuple[str, str, str]  # letters, kind of the rule, its letter
 
 
 def letter_arrangements(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,)) -> Problem | Quarantined:
-    """Problem `index` of a split: an integer. `levels` are the rungs of the ladder to draw from."""
+    """Problem `index` of a split: an integer. `levels` are the levels to draw from."""
     return item(
         seed,
         split,

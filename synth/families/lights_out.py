@@ -34,7 +34,7 @@ Spec = tuple[int, int, list[tuple[int, int]]]
 
 
 def lights_out(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,)) -> Problem | Quarantined:
-    """Problem `index` of a split: names of cells. `levels` are the rungs of the ladder to draw from."""
+    """Problem `index` of a split: names of cells. `levels` are the levels to draw from."""
     return item(
         seed,
         split,

@@ -33,7 +33,7 @@ Row = tuple[tuple[int, ...], int, int]  # (coefficients a, constant b, right sid
 
 
 def linear_equations(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,)) -> Problem | Quarantined:
-    """Problem `index` of a split: solve for x. `levels` are the rungs of the ladder to draw from, 1 the easiest."""
+    """Problem `index` of a split: solve for x. `levels` are the levels to draw from, 1 the easiest."""
 
     def draw(rng: Random) -> tuple[str, tuple[int, list[Row]]]:
         level, knobs = rung(LADDER, levels, rng, "linear_equations")

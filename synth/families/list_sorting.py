@@ -26,7 +26,7 @@ _TEXT = re.compile(r"Sort (ascending|descending): (-?\d+(?: -?\d+)*)")
 
 
 def list_sorting(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,)) -> Problem | Quarantined:
-    """Problem `index` of a split. `levels` are the rungs of the ladder to draw from, 1 the easiest."""
+    """Problem `index` of a split. `levels` are the levels to draw from, 1 the easiest."""
 
     def draw(rng: Random) -> tuple[str, tuple[int, list[int], str]]:
         level, knobs = rung(LADDER, levels, rng, "list_sorting")

@@ -1,8 +1,8 @@
 """Which of five replies suits a land best, by that land's criteria, which are named before the verdict?
 
 Five lands, each with three criteria and their weights, stand in for cultures; the same replies have another best one in another
-land, or the same, so that the marker (the land) can be swapped and the content kept (the metric `marker_probe`). The customs are
-not told in the question: who judges has to know them, from demonstrations or from what is paid.
+land, or the same, so that the marker (the land) can be swapped and the content kept (the metric `marker_probe`). The
+question does not state the customs: the judge has to know them, from demonstrations or from rewards.
 
 Certificate: weights summed over what each reply has; from the text, what each reply lacks, in tenths. Difficulty axis: traits."""
 
@@ -31,7 +31,7 @@ _REPLY = re.compile(r"([A-E]): ([a-z, ]+)")
 
 
 def local_customs(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,)) -> Problem | Quarantined:
-    """Problem `index` of a split: "brief 0.5, formal 0.3, exact 0.2: C". `levels` are the rungs of the ladder to draw from."""
+    """Problem `index` of a split: "brief 0.5, formal 0.3, exact 0.2: C". `levels` are the levels to draw from."""
     return item(
         seed,
         split,

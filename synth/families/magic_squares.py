@@ -36,7 +36,7 @@ LINES = ((0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 3, 6), (1, 4, 7), (2, 5, 8), (0, 4
 
 
 def magic_squares(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,)) -> Problem | Quarantined:
-    """Problem `index` of a split: whole numbers. `levels` are the rungs of the ladder to draw from."""
+    """Problem `index` of a split: whole numbers. `levels` are the levels to draw from."""
     return item(
         seed,
         split,

@@ -36,7 +36,7 @@ Spec = tuple[Matrix, Matrix]
 
 
 def matrix_products(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,)) -> Problem | Quarantined:
-    """Problem `index` of a split: the entries of the product, row by row. `levels` are the rungs of the ladder to draw from."""
+    """Problem `index` of a split: the entries of the product, row by row. `levels` are the levels to draw from."""
     return item(
         seed,
         split,

@@ -40,7 +40,7 @@ def around(cell: Cell, cells: Sequence[Cell]) -> list[Cell]:
 
 
 def minesweepers(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,)) -> Problem | Quarantined:
-    """Problem `index` of a split: names of cells. `levels` are the rungs of the ladder to draw from."""
+    """Problem `index` of a split: names of cells. `levels` are the levels to draw from."""
     return item(
         seed,
         split,

@@ -29,7 +29,7 @@ Spec = tuple[str, tuple[int, ...]]
 
 
 def modular_arithmetic(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,)) -> Problem | Quarantined:
-    """Problem `index` of a split: a remainder from 0 to m - 1. `levels` are the rungs of the ladder to draw from."""
+    """Problem `index` of a split: a remainder from 0 to m - 1. `levels` are the levels to draw from."""
     return item(
         seed,
         split,

@@ -41,7 +41,7 @@ TREE = "  ETIANMSURWDKGOHVF L PJBXCYZQ"  # the children of place i are 2i (a dot
 
 
 def morse_codes(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,)) -> Problem | Quarantined:
-    """Problem `index` of a split: words. `levels` are the rungs of the ladder to draw from."""
+    """Problem `index` of a split: words. `levels` are the levels to draw from."""
     return item(
         seed,
         split,

@@ -35,7 +35,7 @@ _STATEMENTS = [
 
 
 def multiple_choice(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,)) -> Problem | Quarantined:
-    """Problem `index` of a split: a letter from A to F. `levels` are the rungs of the ladder to draw from."""
+    """Problem `index` of a split: a letter from A to F. `levels` are the levels to draw from."""
     return item(
         seed,
         split,

@@ -64,7 +64,7 @@ _PLAIN = re.compile(r"[A-Za-z][A-Za-z ]{1,24}")
 def music_shop_sql(
     seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,), database: str = "", graded: bool = False
 ) -> Problem | Quarantined:
-    """Problem `index` of a split: a query. `levels` are the rungs of the ladder to draw from, `database` the path of a
+    """Problem `index` of a split: a query. `levels` are the levels to draw from, `database` the path of a
     Chinook script, `graded` as in text_to_sql.
 
     Raises ValueError where there is no such file, or it holds no such tables.

@@ -26,7 +26,7 @@ _TEXT = re.compile(
 def nim_heaps(
     seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,), env: str = "single"
 ) -> Problem | Quarantined:
-    """Problem `index` of a split: a move. `levels` are the rungs of the ladder to draw from; env "game" has it played
+    """Problem `index` of a split: a move. `levels` are the levels to draw from; env "game" has it played
     in turns (training/env/game.py)."""
     problem = item(
         seed,

@@ -27,7 +27,7 @@ _TEXT = re.compile(
 def persuasion(
     seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,), env: str = "single"
 ) -> Problem | Quarantined:
-    """Problem `index` of a split: the chance. `levels` are the rungs of the ladder to draw from; env "persuade" has it
+    """Problem `index` of a split: the chance. `levels` are the levels to draw from; env "persuade" has it
     played in turns (training/env/persuade.py)."""
     problem = item(
         seed,

@@ -37,7 +37,7 @@ Spec = tuple[list[int], list[int], list[int]]  # coefficients from the constant 
 
 
 def polynomial_division(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,)) -> Problem | Quarantined:
-    """Problem `index` of a split: coefficients of quotient and remainder. `levels` are the rungs of the ladder to draw from."""
+    """Problem `index` of a split: coefficients of quotient and remainder. `levels` are the levels to draw from."""
     return item(
         seed,
         split,

@@ -30,7 +30,7 @@ Poly = tuple[int, ...]  # coefficients from the constant up
 
 
 def polynomials(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,)) -> Problem | Quarantined:
-    """Problem `index` of a split: a polynomial in x. `levels` are the rungs of the ladder to draw from."""
+    """Problem `index` of a split: a polynomial in x. `levels` are the levels to draw from."""
     return item(
         seed,
         split,

@@ -27,7 +27,7 @@ _TEXT = re.compile(r"Write (\d+) as a product of primes, smallest first\.")
 
 
 def prime_factors(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,)) -> Problem | Quarantined:
-    """Problem `index` of a split: the factors in rising order. `levels` are the rungs of the ladder to draw from."""
+    """Problem `index` of a split: the factors in rising order. `levels` are the levels to draw from."""
     return item(
         seed,
         split,

@@ -36,7 +36,7 @@ Spec = tuple[int, int, int, int, list[Line], tuple[int, list[Line]] | None, str]
 
 
 def program_outputs(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,)) -> Problem | Quarantined:
-    """Problem `index` of a split: an integer. `levels` are the rungs of the ladder to draw from."""
+    """Problem `index` of a split: an integer. `levels` are the levels to draw from."""
     return item(
         seed,
         split,

@@ -31,7 +31,7 @@ EDITS: tuple[Line, ...] = tuple((o, k) for o in "+-*" for k in range(1, 20) if (
 
 
 def program_repair(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,)) -> Problem | Quarantined:
-    """Problem `index` of a split: an edit. `levels` are the rungs of the ladder to draw from."""
+    """Problem `index` of a split: an edit. `levels` are the levels to draw from."""
     return item(
         seed,
         split,

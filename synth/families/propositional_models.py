@@ -29,7 +29,7 @@ Spec = tuple[list[str], list[Clause], tuple[bool, ...]]
 
 
 def propositional_models(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,)) -> Problem | Quarantined:
-    """Problem `index` of a split: a value for every variable. `levels` are the rungs of the ladder to draw from."""
+    """Problem `index` of a split: a value for every variable. `levels` are the levels to draw from."""
     return item(
         seed,
         split,

@@ -51,7 +51,7 @@ Spec = tuple[tuple[Step, ...], str, list[list[int]]]
 
 
 def python_functions(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,)) -> Problem | Quarantined:
-    """Problem `index` of a split: source of `f`. `levels` are the rungs of the ladder to draw from."""
+    """Problem `index` of a split: source of `f`. `levels` are the levels to draw from."""
     return item(
         *(seed, split, index, levels),
         family="python_functions",
@@ -86,7 +86,7 @@ def draw(rng: Random, *, steps: int, ends: bool) -> tuple[str, Spec]:
     while True:
         chosen = tuple(draw_step(rng) for _ in range(steps))
         end = rng.choice(tuple(ENDS)) if ends else ""
-        own = Random(seed_for("python_functions", chosen, end))  # one program has one set of inputs, whoever draws it
+        own = Random(seed_for("python_functions", chosen, end))  # a program always has the same set of inputs
         inputs = [
             [],
             [own.randint(1, 9)],

@@ -29,7 +29,7 @@ Spec = tuple[tuple[Fraction, ...], tuple[int, int, int]]
 
 
 def quadratic_equations(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,)) -> Problem | Quarantined:
-    """Problem `index` of a split: all roots, in any order. `levels` are the rungs of the ladder to draw from."""
+    """Problem `index` of a split: all roots, in any order. `levels` are the levels to draw from."""
     return item(
         seed,
         split,

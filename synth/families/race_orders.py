@@ -32,7 +32,7 @@ Spec = tuple[list[str], list[str], Sequence[str]]
 
 
 def race_orders(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,)) -> Problem | Quarantined:
-    """Problem `index` of a split: names in an order. `levels` are the rungs of the ladder to draw from."""
+    """Problem `index` of a split: names in an order. `levels` are the levels to draw from."""
     return item(
         seed,
         split,

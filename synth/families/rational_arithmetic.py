@@ -27,7 +27,7 @@ _TEXT = re.compile(r"Compute (.+) as a fraction\.")
 
 
 def rational_arithmetic(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,)) -> Problem | Quarantined:
-    """Problem `index` of a split: the exact value. `levels` are the rungs of the ladder to draw from."""
+    """Problem `index` of a split: the exact value. `levels` are the levels to draw from."""
     return item(
         seed,
         split,

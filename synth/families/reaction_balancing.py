@@ -37,7 +37,7 @@ Spec = tuple[int, int, int, int, int]
 
 
 def reaction_balancing(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,)) -> Problem | Quarantined:
-    """Problem `index` of a split: whole numbers. `levels` are the rungs of the ladder to draw from."""
+    """Problem `index` of a split: whole numbers. `levels` are the levels to draw from."""
     return item(
         seed,
         split,

@@ -36,7 +36,7 @@ Spec = list[tuple[int, int, int, int]]
 
 
 def rectangle_unions(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,)) -> Problem | Quarantined:
-    """Problem `index` of a split: an integer. `levels` are the rungs of the ladder to draw from."""
+    """Problem `index` of a split: an integer. `levels` are the levels to draw from."""
     return item(
         seed,
         split,

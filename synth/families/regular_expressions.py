@@ -31,7 +31,7 @@ Spec = tuple[Tree, list[str], list[str]]
 
 
 def regular_expressions(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,)) -> Problem | Quarantined:
-    """Problem `index` of a split: words. `levels` are the rungs of the ladder to draw from."""
+    """Problem `index` of a split: words. `levels` are the levels to draw from."""
     return item(
         seed,
         split,

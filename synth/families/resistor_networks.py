@@ -37,7 +37,7 @@ Spec = Tree
 
 
 def resistor_networks(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,)) -> Problem | Quarantined:
-    """Problem `index` of a split: an exact number. `levels` are the rungs of the ladder to draw from."""
+    """Problem `index` of a split: an exact number. `levels` are the levels to draw from."""
     return item(
         seed,
         split,

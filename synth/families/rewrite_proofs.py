@@ -44,7 +44,7 @@ Spec = tuple[Rules, tuple[str, ...]]
 
 
 def rewrite_proofs(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,)) -> Problem | Quarantined:
-    """Problem `index` of a split: words with = between them. `levels` are the rungs of the ladder to draw from."""
+    """Problem `index` of a split: words with = between them. `levels` are the levels to draw from."""
     return item(
         seed,
         split,

@@ -34,7 +34,7 @@ Spec = list[tuple[str, int]]  # a turn and a signed length
 
 
 def robot_walks(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,)) -> Problem | Quarantined:
-    """Problem `index` of a split: two integers. `levels` are the rungs of the ladder to draw from."""
+    """Problem `index` of a split: two integers. `levels` are the levels to draw from."""
     return item(
         seed,
         split,

@@ -46,7 +46,7 @@ Spec = list[int]
 
 
 def roman_numerals(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,)) -> Problem | Quarantined:
-    """Problem `index` of a split: a Roman numeral. `levels` are the rungs of the ladder to draw from."""
+    """Problem `index` of a split: a Roman numeral. `levels` are the levels to draw from."""
     return item(
         seed,
         split,

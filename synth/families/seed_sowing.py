@@ -35,7 +35,7 @@ Spec = tuple[list[int], list[int]]
 
 
 def seed_sowing(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,)) -> Problem | Quarantined:
-    """Problem `index` of a split: whole numbers. `levels` are the rungs of the ladder to draw from."""
+    """Problem `index` of a split: whole numbers. `levels` are the levels to draw from."""
     return item(
         seed,
         split,

@@ -45,7 +45,7 @@ def holds(claim: tuple[int, int], true: int, n: int) -> bool:
 
 
 def self_reference(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,)) -> Problem | Quarantined:
-    """Problem `index` of a split: numbers of statements. `levels` are the rungs of the ladder to draw from."""
+    """Problem `index` of a split: numbers of statements. `levels` are the levels to draw from."""
     return item(
         seed,
         split,

@@ -38,7 +38,7 @@ SIGNS = "∪∩\\"
 
 
 def set_operations(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,)) -> Problem | Quarantined:
-    """Problem `index` of a split: the elements of a set. `levels` are the rungs of the ladder to draw from."""
+    """Problem `index` of a split: the elements of a set. `levels` are the levels to draw from."""
     return item(
         seed,
         split,

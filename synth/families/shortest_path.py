@@ -27,7 +27,7 @@ Spec = tuple[list[Edge], str, str]
 
 
 def shortest_path(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,)) -> Problem | Quarantined:
-    """Problem `index` of a split: the places on the way. `levels` are the rungs of the ladder to draw from."""
+    """Problem `index` of a split: the places on the way. `levels` are the levels to draw from."""
     return item(
         seed,
         split,

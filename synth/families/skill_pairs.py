@@ -21,7 +21,7 @@ _TEXT = re.compile(r"(\d+(?: \d+)*): first ([a-z0-9 ]+), then ([a-z0-9 ]+)\.")
 
 
 def skill_pairs(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,)) -> Problem | Quarantined:
-    """Problem `index` of a split: the list after both steps. `levels` are the rungs of the ladder to draw from."""
+    """Problem `index` of a split: the list after both steps. `levels` are the levels to draw from."""
     return item(
         seed,
         split,

@@ -37,7 +37,7 @@ STEPS = ((0, 1), (1, 0), (0, -1), (-1, 0))
 
 
 def sokoban_pushes(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,)) -> Problem | Quarantined:
-    """Problem `index` of a split: an integer. `levels` are the rungs of the ladder to draw from."""
+    """Problem `index` of a split: an integer. `levels` are the levels to draw from."""
     return item(
         seed,
         split,

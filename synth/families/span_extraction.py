@@ -1,7 +1,8 @@
 """Copy from a passage of invented records the words that answer a question, to the character.
 
 Certificate: the span comes from the drawn record; from the text, a pattern of the one sentence that names the asked
-record finds it, and no other sentence may name it. Difficulty axes: records, distractors with the same fields."""
+record finds it, and no other sentence may name that record. Difficulty axes: records, distractors with the same
+fields."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ _PATTERNS = [re.compile(re.sub(r"\\\{(\w+)\\\}", lambda m: f"(?P<{m[1]}>.+?)", r
 
 
 def span_extraction(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,)) -> Problem | Quarantined:
-    """Problem `index` of a split: words of the passage. `levels` are the rungs of the ladder to draw from."""
+    """Problem `index` of a split: words of the passage. `levels` are the levels to draw from."""
     return item(
         seed,
         split,

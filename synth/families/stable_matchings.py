@@ -33,7 +33,7 @@ Spec = tuple[dict[str, str], dict[str, str]]
 
 
 def stable_matchings(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,)) -> Problem | Quarantined:
-    """Problem `index` of a split: names in an order. `levels` are the rungs of the ladder to draw from."""
+    """Problem `index` of a split: names in an order. `levels` are the levels to draw from."""
     return item(
         seed,
         split,

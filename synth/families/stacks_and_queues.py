@@ -32,7 +32,7 @@ Spec = tuple[str, list[int]]  # 0 takes
 
 
 def stacks_and_queues(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,)) -> Problem | Quarantined:
-    """Problem `index` of a split: whole numbers. `levels` are the rungs of the ladder to draw from."""
+    """Problem `index` of a split: whole numbers. `levels` are the levels to draw from."""
     return item(
         seed,
         split,

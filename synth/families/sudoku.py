@@ -28,7 +28,7 @@ Spec = tuple[int, str, str]  # (box, solution, puzzle), cells in row order, "." 
 
 
 def sudoku(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,)) -> Problem | Quarantined:
-    """Problem `index` of a split: the full grid, rows parted by "/". `levels` are the rungs of the ladder to draw
+    """Problem `index` of a split: the full grid, rows separated by "/". `levels` are the rungs of the ladder to draw
     from."""
     return item(
         seed,
@@ -132,7 +132,8 @@ Placement = tuple[int, int]  # (cell, digit)
 
 class _Constraints:
     """A grid as an exact cover (Knuth 2000): every placement meets four constraints, those of its cell, of its row's
-    digit, of its column's and of its box's. covers: placement -> what it meets; open: constraint -> who may meet it."""
+    digit, of its column's and of its box's. covers: placement -> the constraints that it meets; open: constraint -> the
+    placements that may meet it."""
 
     def __init__(self, puzzle: str) -> None:
         n = 4 if len(puzzle) == 16 else 9
@@ -148,7 +149,7 @@ class _Constraints:
                     self.open[k].add((i, d))
 
     def meet(self, placement: Placement) -> list[tuple[int, set[Placement]]]:
-        """Take away the constraints that a placement meets, and every placement that meets one of them too."""
+        """Remove the constraints that a placement meets, and every placement that meets one of them too."""
         taken = []
         for k in self.covers[placement]:
             for other in self.open[k]:

@@ -54,7 +54,7 @@ def follows(claim: Claim, premises: Sequence[Claim], kinds: int) -> bool:
 
 
 def syllogisms(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,)) -> Problem | Quarantined:
-    """Problem `index` of a split: numbers of statements. `levels` are the rungs of the ladder to draw from."""
+    """Problem `index` of a split: numbers of statements. `levels` are the levels to draw from."""
     return item(
         seed,
         split,

@@ -36,7 +36,7 @@ ASKS = {
 
 
 def table_questions(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,)) -> Problem | Quarantined:
-    """Problem `index` of a split: a number or a name. `levels` are the rungs of the ladder to draw from."""
+    """Problem `index` of a split: a number or a name. `levels` are the levels to draw from."""
     return item(
         seed,
         split,

@@ -30,7 +30,7 @@ Spec = tuple[list[tuple[int, int]], int]
 
 
 def tax_brackets(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,)) -> Problem | Quarantined:
-    """Problem `index` of a split: an integer or fraction. `levels` are the rungs of the ladder to draw from."""
+    """Problem `index` of a split: an integer or fraction. `levels` are the levels to draw from."""
     return item(
         seed,
         split,

@@ -61,8 +61,8 @@ Condition = tuple[str, str, str | int]
 def text_to_sql(
     seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,), graded: bool = False
 ) -> Problem | Quarantined:
-    """Problem `index` of a split: a query. `levels` are the rungs of the ladder to draw from; `graded` has a result
-    that is partly right scored by how much of it is (synth/verify/sql_graded.py)."""
+    """Problem `index` of a split: a query. `levels` are the levels to draw from; with `graded` a partly right result
+    gets partial credit (synth/verify/sql_graded.py)."""
     problem = item(
         *(seed, split, index, levels),
         family="text_to_sql",
@@ -87,9 +87,7 @@ def draw(rng: Random, *, conditions: int, rows: int, kinds: Sequence[str]) -> tu
             where.append(condition)
     text = {"list": "name", "count": "", "sum": "", "above": ""}.get(kind, text)
     form = f"{name} {kind} {number if kind not in ('list', 'count') else ''} {text} {sorted(where, key=str)}"
-    tables = draw_table(
-        Random(seed_for("text_to_sql", form)), name, rows
-    )  # one question has one database, whoever draws it
+    tables = draw_table(Random(seed_for("text_to_sql", form)), name, rows)  # a question always has the same database
     return form, (name, tables, kind, number, text, where)
 
 

@@ -41,7 +41,7 @@ def value(mine: int, other: int) -> int:
 
 
 def tic_tac_toe(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,)) -> Problem | Quarantined:
-    """Problem `index` of a split: numbers of squares. `levels` are the rungs of the ladder to draw from."""
+    """Problem `index` of a split: numbers of squares. `levels` are the levels to draw from."""
     return item(
         seed,
         split,

@@ -42,7 +42,7 @@ Spec = tuple[int, str, str, int, int, list[int]]
 
 
 def time_zones(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,)) -> Problem | Quarantined:
-    """Problem `index` of a split: a time of day. `levels` are the rungs of the ladder to draw from."""
+    """Problem `index` of a split: a time of day. `levels` are the levels to draw from."""
     return item(
         seed,
         split,

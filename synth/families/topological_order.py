@@ -27,7 +27,7 @@ Spec = tuple[list[str], list[tuple[str, str]]]
 
 
 def topological_order(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,)) -> Problem | Quarantined:
-    """Problem `index` of a split: the tasks in order. `levels` are the rungs of the ladder to draw from."""
+    """Problem `index` of a split: the tasks in order. `levels` are the levels to draw from."""
     return item(
         seed,
         split,

@@ -56,7 +56,7 @@ Sentence = tuple[Phrase, Phrase, str, bool]  # subject, object, verb, past
 
 
 def translations(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,)) -> Problem | Quarantined:
-    """Problem `index` of a split: an English sentence. `levels` are the rungs of the ladder to draw from."""
+    """Problem `index` of a split: an English sentence. `levels` are the levels to draw from."""
     return item(
         seed,
         split,

@@ -31,7 +31,7 @@ Spec = Tree
 
 
 def tree_traversals(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,)) -> Problem | Quarantined:
-    """Problem `index` of a split: letters in an order. `levels` are the rungs of the ladder to draw from."""
+    """Problem `index` of a split: letters in an order. `levels` are the levels to draw from."""
     return item(
         seed,
         split,

@@ -44,7 +44,7 @@ Spec = tuple[dict[str, tuple[int, list[str]]], list[tuple[str, str]], list[tuple
 
 
 def trip_plans(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,)) -> Problem | Quarantined:
-    """Problem `index` of a split: a JSON list of [city, sight]. `levels` are the rungs of the ladder to draw from."""
+    """Problem `index` of a split: a JSON list of [city, sight]. `levels` are the levels to draw from."""
     return item(
         seed,
         split,

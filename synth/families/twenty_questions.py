@@ -32,7 +32,7 @@ _ANSWER = re.compile(r"Is it (\w+)\? (yes|no)")
 def twenty_questions(
     seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,), env: str = "single"
 ) -> Problem | Quarantined:
-    """Problem `index` of a split: the name of the thing. `levels` are the rungs of the ladder to draw from; env "ask"
+    """Problem `index` of a split: the name of the thing. `levels` are the levels to draw from; env "ask"
     has it played in turns (training/env/ask.py)."""
     problem = item(
         seed,

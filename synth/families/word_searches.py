@@ -36,7 +36,7 @@ Spec = tuple[str, list[str], tuple[int, int]]
 
 
 def word_searches(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,)) -> Problem | Quarantined:
-    """Problem `index` of a split: row and column. `levels` are the rungs of the ladder to draw from."""
+    """Problem `index` of a split: row and column. `levels` are the levels to draw from."""
     return item(
         seed,
         split,

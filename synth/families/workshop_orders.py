@@ -29,7 +29,7 @@ Spec = list[tuple[str, int, int]]
 
 
 def workshop_orders(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,)) -> Problem | Quarantined:
-    """Problem `index` of a split: an integer. `levels` are the rungs of the ladder to draw from."""
+    """Problem `index` of a split: an integer. `levels` are the levels to draw from."""
     return item(
         seed,
         split,

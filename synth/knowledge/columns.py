@@ -1,14 +1,14 @@
-"""What the columns of a table are about, where nothing says it: numbers with units, points in time, flags, things that
-several records share.
+"""Infers the type of the columns of a table if nothing states it: numbers with units, points in time, flags, things
+that several records share.
 
 The values of a column decide together; a value that does not fit is quarantined.
 
     number   nine tenths are numbers, of one unit where they have any ("1,234 km", "$5"): plain numbers, the unit in
              the words
     date     nine tenths are dates, or times that begin with one ("2024-05-06T12:30:00Z"); the year is a relation too
-    flag     nothing but yes and no, true and false, or 0 and 1; of an adjective the words ("not discontinued")
+    flag     nothing but yes and no, true and false, or 0 and 1; an adjective gives the wording ("not discontinued")
     link     names of other records, or codes that another column gives each record ("borders": ["FRA", "DEU"])
-    thing    short texts that are no sentences, of which three in ten or more stand in a second record: an entity each
+    thing    short texts that are not sentences, of which three in ten or more occur in a second record: one entity each
     text     anything else, as it is
 """
 
@@ -24,8 +24,8 @@ from synth.knowledge.rows import Reading, Row
 from synth.knowledge.words import adjective, label_of, thing_of, wording
 from synth.quantities import Quantity, date, quantity
 
-_MOST = 0.9  # share of the values that decides
-_SHARED = 0.3  # share of the records whose value another record has
+_MOST = 0.9  # the share of the values that decides
+_SHARED = 0.3  # the share of the records whose value occurs in another record
 _PLAIN = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _PADDED = re.compile(r"0\d+")  # a code: 008
 _TIME = re.compile(r"(\d{4}-\d{2}-\d{2})[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,9})?)?\s?(?:Z|UTC|[+-]\d{2}:?\d{2})?")
@@ -34,8 +34,8 @@ _WORDS, _LETTERS = 6, 60  # of a name
 
 
 def understand(reading: Reading, edited: Mapping[str, Mapping[str, object]] | None = None) -> None:
-    """Settle the ranges and words of the relations of a table, in place. A range that is stated, by the source or in
-    `edited`, stands: values are only read as it asks."""
+    """Settle the ranges and words of the relations of a table, in place. A range that the source or `edited` states is
+    kept: values are only parsed accordingly."""
     columns: dict[str, list[int]] = defaultdict(list)
     for i, row in enumerate(reading.rows):
         columns[row.relation].append(i)
@@ -54,7 +54,7 @@ Keys = Mapping[str, Mapping[str, Mapping[str, str]]]  # domain -> relation -> co
 
 
 def _keys(reading: Reading, columns: Mapping[str, Sequence[int]]) -> Keys:
-    """The columns that give each record a code of its own."""
+    """The columns that give each record a unique code."""
     keys: dict[str, dict[str, dict[str, str]]] = defaultdict(dict)
     for relation, places in columns.items():
         rows = [reading.rows[i] for i in places]
@@ -69,7 +69,7 @@ def _keys(reading: Reading, columns: Mapping[str, Sequence[int]]) -> Keys:
 def _settle(
     reading: Reading, relation: str, places: Sequence[int], rows: Sequence[Row], stated: str, keys: Keys
 ) -> set[int]:
-    """Rewrite the rows of a column; the places of those that do not fit are returned."""
+    """Rewrite the rows of a column; returns the indices of those that do not fit."""
     domain = Counter(r.subject_type for r in rows).most_common(1)[0][0]
     schema = reading.schema.setdefault(relation, {})
     schema["domain"] = domain
@@ -144,8 +144,8 @@ def _reread(
     text: Callable[[Any], str],
     fault: Callable[[Row, Any], tuple[str, str] | None],
 ) -> set[int]:
-    """Write the cells at `places` as the `text` of what was `read` there. Returns where that cannot be: those with a
-    `fault` (reason, and how to fix it) are quarantined."""
+    """Replace the cells at `places` by the `text` of what was `read` there. Returns the places where that is
+    impossible: those with a `fault` (reason, and how to fix it) are quarantined."""
     gone = set()
     for i, value in zip(places, read, strict=True):
         row = reading.rows[i]
@@ -165,7 +165,7 @@ def _refer(
     known: Sequence[str | None],
     say: Callable[..., None],
 ) -> set[int]:
-    """Codes as the records that bear them."""
+    """Replace codes by the records that have them."""
 
     def fault(row: Row, name: str | None) -> tuple[str, str] | None:
         why = f"it refers to {row.object!r}, which is the code of no record: add that record, or fix the reference"

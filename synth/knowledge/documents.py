@@ -1,8 +1,8 @@
 """Documents: pages of Markdown, plain text, HTML, JSON, PDF or Word, read into a title, plain text, links and aliases. No model,
 no network.
 
-What a document says is data. Scripts, styles, hidden elements and comments are dropped; what looks like an instruction
-or like the markup of a chat is left where it stands, and made harmless when it is shown to a model (`harmless`).
+What a document says is data. Scripts, styles, hidden elements and comments are dropped; text that looks like an
+instruction or like chat markup stays in place, and is made harmless when it is shown to a model (`harmless`).
 
 Bytes are decoded as their byte order mark, their <meta charset>, or UTF-8 says; what is none of these is read as
 Windows-1252, which knows (almost) every byte, and the document says so in `encoding`.
@@ -37,7 +37,7 @@ _SIDES = {
     "water",
     "urban",
     "rural",
-}  # said before what they are a side of: "total area"
+}  # words that come before the noun they qualify: "total area"
 _TEMPLATE = re.compile(r"\{\{|\{%|<%|\$\{")
 _LAYOUT = {  # keys of front matter that describe the page, not its subject
     *("layout", "weight", "draft", "slug", "permalink", "url", "date", "lastmod", "updated", "tags", "categories"),
@@ -68,9 +68,9 @@ _MARKUP = re.compile(
 @dataclass(frozen=True, kw_only=True)
 class Document:
     """id: the path below the source, with "#3" for the third of a file; text: plain, lines kept; links: (target title,
-    start, end) in `text`; aliases: other names that the page gives itself; facts: (key, value) of its front matter;
-    type: "" where nothing says it; quiet: [start, end) of `text` that search finds and no fact is read from (code,
-    templates, heads of tables)."""
+    start, end) in `text`; aliases: other names that the page states; facts: (key, value) of its front matter; type: ""
+    if not stated; quiet: the spans [start, end) of `text` that are searchable but from which no fact is read (code,
+    templates, table headers)."""
 
     id: str
     title: str
@@ -83,17 +83,17 @@ class Document:
 
 
 def harmless(text: str) -> str:
-    """Text of a document as an observation: what could pass for the markup of a chat or of our own turns is spelled
-    apart.
+    """Text of a document as an observation: anything that could pass for chat markup or for the markup of our own turns
+    is broken up by spaces.
 
     `<|im_end|>`, `</answer>`, `<search>` become `< |im_end|>`, `< /answer>`, `< search>`; `[INST]` becomes `[ INST]`; a
-    line that begins `system:` gets a `> ` before it. Words are never changed, so that what is found stays found.
+    line that begins `system:` gets a `> ` before it. Words are never changed, so that searches still match.
     """
     return _MARKUP.sub(lambda m: m[0] + " " if m[0] else "> ", text)
 
 
 def decode(data: bytes) -> tuple[str, str]:
-    """(text, encoding). Raises ValueError for what is no text: a NUL byte that no byte order mark explains."""
+    """(text, encoding). Raises ValueError for binary data: a NUL byte that no byte order mark explains."""
     names = [name for mark, name in _MARKS if data.startswith(mark)]
     if not names:
         if b"\0" in data:
@@ -112,7 +112,7 @@ def read_document(path: Path, name: str, *, titles: Sequence[str] = ("title",)) 
     """The documents of one file. `titles`: paths of the title in a JSON object, keys joined by dots
     ("Government.Country name.text"); the first that is there and not "none" stands, without a remark in brackets.
 
-    Raises ValueError where the file is no text or no JSON, is damaged, or has no text at all.
+    Raises ValueError if the file is not text or not valid JSON, is damaged, or has no text at all.
     """
     suffix = path.suffix.lower()
     page: _Parts | _Page
@@ -164,7 +164,7 @@ def _plain(raw: str) -> _Parts:
 
 
 def _front(text: str) -> tuple[_Parts, list[str], str]:
-    """(title, type and other names of the front matter, its other keys as lines, the text behind it)."""
+    """(title, type and other names of the front matter, its other keys as lines, the text after it)."""
     parts, lines = _Parts(), []
     front = re.match(r"---\n(.{0,4000}?)\n---\n", text, re.DOTALL)
     if front:
@@ -204,7 +204,7 @@ def _markdown(raw: str) -> _Parts:
             key, value = row[1].strip(), row[2].strip()
             if not set(key) - set("-: "):
                 above = lines[-1].partition(": ")[2].lower() if begun_row == len(lines) > 0 else ""
-                if above in _HEADS:  # the row above is the head of the table, and not the first row of a box of facts
+                if above in _HEADS:  # the row above is the table header, and not the first row of an infobox
                     parts.quiet.append((at - len(lines[-1]) - 1, at))
                 continue
             begun_row = len(lines) + 1
@@ -245,7 +245,7 @@ def _links(line: str) -> tuple[str, list[tuple[str, int, int]]]:
 
 
 def _target(address: str) -> str:
-    """What a link means: the name of the page, without folders, suffix and anchor; "" for another site or a place on
+    """The target of a link: the name of the page, without folders, suffix and anchor; "" for another site or a place on
     the page."""
     try:
         parts = urlsplit(address)
@@ -257,8 +257,8 @@ def _target(address: str) -> str:
 
 
 class _Page(HTMLParser):
-    """An HTML page as `_Parts`: rows of two cells and lists of definitions become `key: value` lines. Where HTML lets
-    an end tag be left out (cells, rows, terms), the next tag ends what is open."""
+    """An HTML page as `_Parts`: rows of two cells and lists of definitions become `key: value` lines. Where HTML allows
+    omitting an end tag (cells, rows, terms), the next tag closes the open element."""
 
     def __init__(self, raw: str) -> None:
         super().__init__(convert_charrefs=True)
@@ -274,7 +274,7 @@ class _Page(HTMLParser):
         self._naming = ""
         self._paragraphs = 0
         self._cell = ""  # the open one: td, th or dt
-        self._row: list[tuple[str, int]] = []  # cells of a row: tag, place of the gap behind it in `_out`
+        self._row: list[tuple[str, int]] = []  # cells of a row: tag, position in `_out` of the gap after it
         self.feed(raw)
         self.close()
         self.text = "".join(self._out)
@@ -287,7 +287,7 @@ class _Page(HTMLParser):
         if self._hidden:
             self._hidden += tag not in _VOID
             return
-        if tag in ("main", "article") and not self._main:  # what stands before it is the name of the site
+        if tag in ("main", "article") and not self._main:  # the text before it is the name of the site
             self._main, self._outer, self.h1 = True, self.h1, ""
         if tag == "pre" and self._pre < 0:
             self._pre = self._at
@@ -303,7 +303,7 @@ class _Page(HTMLParser):
         ):
             self._hidden = tag not in _VOID
             return
-        if tag in _BLOCK and tag != "dd" or tag == "dt":  # a term and what is said of it are one line
+        if tag in _BLOCK and tag != "dd" or tag == "dt":  # a term and its definition are one line
             self._break()
             self._paragraphs += tag == "p"
         if tag in ("td", "th", "dt"):
@@ -353,8 +353,8 @@ class _Page(HTMLParser):
         self._cell = ""
 
     def _end_row(self) -> None:
-        """Of two cells the first is the key of the second; the gap between them is as long as it was, so that links
-        stay where they are."""
+        """In a row of two cells the first is the key of the second; the gap between them keeps its length, so that the
+        positions of links stay valid."""
         if [tag for tag, _ in self._row] == ["td", "td"]:
             gap = self._row[0][1]
             if gap and not self._out[gap - 1].rstrip().endswith(":"):
@@ -420,10 +420,10 @@ def _at(data: Any, path: str) -> Any:
 
 
 def leaves(data: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[str, str]]:
-    """(key, text) of every leaf of nested objects. A key names as much of its path as it needs to be understood:
+    """(key, text) of every leaf of nested objects. A key includes as much of its path as is needed to understand it:
 
     {"Geography": {"Area": {"total": {"text": "28,748 sq km"}}}} gives ("total area", "28,748 sq km"); a last step of
-    two or more words stands alone where it repeats the one before it, and before it in brackets otherwise: "Exports
+    two or more words is used alone if it repeats the step before it; otherwise that step is added in brackets: "Exports
     2024", "life expectancy (male)".
     """
     for step, value in data.items():
@@ -441,7 +441,7 @@ def leaves(data: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tupl
 def _key(path: tuple[str, ...]) -> str:
     steps = [s for s in path if s != "text"] or [path[-1]]
     if len(steps) > 1:
-        steps = steps[1:] if len(steps) > 2 or path[-1] == "text" else steps  # the chapter says nothing about the value
+        steps = steps[1:] if len(steps) > 2 or path[-1] == "text" else steps  # the chapter adds nothing to the value
     last, parent = steps[-1], steps[-2] if len(steps) > 1 else ""
     last = last[len(parent) :].lstrip(" -:") if parent and last.lower().startswith(parent.lower() + ":") else last
     if not parent or parent.lower() in last.lower():

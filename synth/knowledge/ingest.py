@@ -1,9 +1,8 @@
-"""From rows of text to a knowledge base: what a reader of a source gives (`Reading`), the schema, and `build`.
+"""From rows of text to a knowledge base: the result of a reader of a source (`Reading`), the schema, and `build`.
 
-A schema is known in part: what the user states (relations.csv, or the fields of a record) stands and is enforced,
-everything else
-is inferred from the rows. A row that cannot be a fact is quarantined with a reason and its text, and the others go on:
-produced = accepted + quarantined, always.
+A schema is known in part: the user's statements (relations.csv, or the fields of a record) are enforced, everything
+else is inferred from the rows. A row that cannot be a fact is quarantined with a reason and its text, and the others
+are processed: produced = accepted + quarantined, always.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 
 THING = "thing"  # the type of an entity whose type nothing states
 BLANK = "all cells of the row are blank: fill it, or remove it"
-LONGEST = 1000  # characters of a name: it stands before every line of its page in the search index
+LONGEST = 1000  # the most characters of a name: it precedes every line of its page in the search index
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _YEAR = re.compile(r"-?\d{1,4}")
 _DATE = re.compile(r"\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])")
@@ -40,8 +39,8 @@ _FLAGS = ("functional", "inverse_functional", "complete")
 @dataclass(frozen=True, kw_only=True)
 class Built:
     """A knowledge base and the account of its rows: produced = accepted + len(quarantined). `listed`: the relations
-    that are complete because every record of a table has a value (`_listed_completely`); `doubtful`: names that may be
-    one, for a person to decide."""
+    that are complete because every record of a table has a value (`_listed_completely`); `doubtful`: names that may
+    refer to the same thing, for a person to decide."""
 
     kb: KB
     quarantined: tuple[Quarantined, ...]
@@ -52,13 +51,13 @@ class Built:
 
     @property
     def bad(self) -> list[Quarantined]:
-        """The quarantined rows that hold something: blank ones are counted, and are no mistake."""
+        """The quarantined rows with content: blank rows are counted, but are not mistakes."""
         return [q for q in self.quarantined if q.reason != "blank_row"]
 
 
 def read_text(path: Path, name: str) -> str:
-    """The text of a file. Raises ValueError where it is missing, empty, or not UTF-8 (with the place of the first wrong
-    byte)."""
+    """The text of a file. Raises ValueError if it is missing, empty, or not UTF-8 (with the position of the first
+    invalid byte)."""
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -79,8 +78,8 @@ def read_text(path: Path, name: str) -> str:
 
 
 def csv_lines(text: str, name: str, *, delimiter: str = ",") -> Iterator[tuple[int, list[str]]]:
-    """(line, cells) of the rows of a CSV text. A cell may be as long as the text: the limit of the module csv, 131,072
-    characters unless somebody set it, is lifted for the time of reading. Raises ValueError for an unclosed quote."""
+    """(line, cells) of the rows of a CSV text. A cell may be as long as the text: the csv module's limit, 131,072
+    characters by default, is lifted while reading. Raises ValueError for an unclosed quote."""
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     while True:
         limit = csv.field_size_limit(len(text) + 1)
@@ -136,7 +135,7 @@ def read_table(
 
 
 def read_schema(path: Path, name: str) -> dict[str, dict[str, object]]:
-    """relations.csv: name, and any other field of `Relation`; an empty cell is left to inference. Raises ValueError for
+    """relations.csv: name, and any other field of `Relation`; an empty cell is inferred. Raises ValueError for
     a wrong row."""
     columns = [f.name for f in fields(Relation)]
     out: dict[str, dict[str, object]] = {}
@@ -204,7 +203,7 @@ def infer(name: str, rows: Sequence[Row], stated: Mapping[str, object], subjects
 
 
 def _most(values: Sequence[str]) -> str:
-    """The most frequent value, the first of equals; "" for none."""
+    """The most frequent value (of equals the first); "" for none."""
     return Counter(values).most_common(1)[0][0] if values else ""
 
 
@@ -213,8 +212,9 @@ def schema_of(
     known: Iterable[Relation] = (),
     edited: Mapping[str, Mapping[str, object]] | None = None,
 ) -> dict[str, Relation]:
-    """Relation name -> relation: as `edited` first, then as a reading states it, then as `known` has it, then inferred
-    from all rows that use it. Raises ValueError where `edited` names a relation that no row has, or another domain."""
+    """Relation name -> relation. Fields come from `edited` first, then from a reading, then from `known`, and are
+    otherwise inferred from all rows that use the relation. Raises ValueError if `edited` names a relation that no row
+    has, or another domain."""
     stated = {r.name: {f.name: getattr(r, f.name) for f in fields(r) if f.name != "name"} for r in known}
     world = set(stated)
     for reading in readings:
@@ -288,16 +288,16 @@ def build(
     edited: Mapping[str, Mapping[str, object]] | None = None,
     names: Mapping[str, Mapping[str, str]] | None = None,
 ) -> Built:
-    """A knowledge base of all rows that can be facts; every other row in quarantine.
+    """A knowledge base of all rows that can be facts; every other row is quarantined.
 
-    Of two objects under a functional relation (a duplicate key) the first row stands and the second is quarantined, its
-    evidence naming both places. `known`: relations that bare rows of the same name take on; `edited`: fields of
-    relations that stand whatever else is said (`schema_of`). `names`: type -> name -> the name that it stands for, as
-    a person decided; other spellings of one name are made one where that is certain (`synth.knowledge.names.resolve`),
-    and stay as aliases.
+    Of two objects under a functional relation (a duplicate key) the first row is kept and the second is quarantined,
+    with evidence that names both places. `known`: relations whose definition bare rows of the same name adopt;
+    `edited`: fields of relations that override everything else (`schema_of`). `names`: type -> name -> the name that it
+    stands for, as a person decided; other spellings of one name are merged where that is certain
+    (`synth.knowledge.names.resolve`), and stay as aliases.
 
-    Of a table the records are taken as all there are, and a value that is missing as unknown: a relation that every
-    record of its table has is complete, unless something says whether it is.
+    The records of a table are assumed to be all there are, and a missing value to be unknown: a relation that every
+    record of its table has is complete, unless something states whether it is.
     """
     known = list(known)
     for reading in readings:
@@ -311,7 +311,7 @@ def build(
         relations = schema_of(readings, known, edited)
     declared = {r.name for r in known} | {n for n, given in (edited or {}).items() if "complete" in given}
     declared |= {n for reading in readings for n, given in reading.schema.items() if "complete" in given}
-    refused: set[str] = set()  # relations with a row that is none of their facts
+    refused: set[str] = set()  # relations with a quarantined row
     entities: dict[str, Entity] = {}
     facts: dict[str, Fact] = {}
     first: dict[tuple[str, ...], Fact] = {}
@@ -368,8 +368,7 @@ def build(
 def _one_name(
     readings: Sequence[Reading], relations: Mapping[str, Relation], decided: Mapping[str, Mapping[str, str]]
 ) -> tuple[dict[tuple[str, str], str], list[Same]]:
-    """Replace the names of entities in the rows by the one that they are one with; (what was replaced, what is
-    doubtful)."""
+    """Replace entity names in the rows by their canonical names; returns (the replacements, the doubtful names)."""
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     own: dict[str, set[str]] = defaultdict(set)
     for reading in readings:
@@ -403,8 +402,8 @@ def _listed_completely(
     facts: Iterable[Fact],
     but: Set[str],
 ) -> frozenset[str]:
-    """The relations whose every subject there is stands in a table and has an object there, or is said to have none:
-    what is not listed is not so. One gap, a source that is no table, or a quarantined row, and it is not known."""
+    """The relations for which every subject is in a table and has an object there, or is stated to have none: anything
+    not listed is false. One gap, a source that is not a table, or a quarantined row makes the relation incomplete."""
     domains: set[str] = set()
     users: dict[str, list[Reading]] = defaultdict(list)
     for reading in readings:
@@ -429,7 +428,7 @@ def _listed_completely(
 
 
 def _problem(row: Row, reading: Reading, relations: Mapping[str, Relation]) -> tuple[str, str] | None:
-    """(reason, sentence) where the row alone cannot be a fact."""
+    """(reason, sentence) if the row alone cannot be a fact."""
     for part in ("subject", "relation", "object"):
         if not getattr(row, part):
             return f"missing_{part}", f"the {part} is missing: give one, or delete the row"
@@ -484,7 +483,7 @@ def _problem(row: Row, reading: Reading, relations: Mapping[str, Relation]) -> t
 
 
 def _clash(row: Row, relation: Relation, same: Fact | None, of: Fact | None, to: Fact | None) -> tuple[str, str] | None:
-    """(reason, sentence) where the row cannot stand beside an earlier one."""
+    """(reason, sentence) if the row contradicts an earlier one."""
     if same is not None:
         return "duplicate_row", f"the same fact stands at {same.source}: delete one of the two"
     if relation.functional and of is not None:

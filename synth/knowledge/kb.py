@@ -1,8 +1,8 @@
 """A knowledge base: entities, relations with their wording, facts, and the short passages that state them.
 
-The world is closed: what the facts do not say is not so. A relation carries all words said about it (passage, question,
-search query), so that the passages and the questions cannot drift apart. `KB` answers both directions from memory, and
-`KB.sqlite` writes the same facts as tables, so that another program can prove an answer by SQL.
+The world is closed: anything the facts do not state is false. A relation has all its wording (passage, question, search
+query), so that passages and questions cannot diverge. `KB` answers both directions from memory, and `KB.sqlite` writes
+the same facts as tables, so that another program can prove an answer by SQL.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataclasses import astuple, dataclass, fields, replace
 from synth.types import digest
 
 _BLANK = re.compile(r"\{(x|y|label|domain)\}")
-LITERALS = ("number", "string", "year", "date")  # ranges whose values are text of their own, not entities
+LITERALS = ("number", "string", "year", "date")  # ranges whose values are text, not entities
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,13 +37,13 @@ class Entity:
 
 
 def entity_id(type: str, name: str) -> str:
-    """The id of an entity: one type has one bearer of a name; a country and a city may share theirs."""
+    """The id of an entity: within a type a name is unique; a country and a city may share a name."""
     return f"{type}:{name}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Relation:
-    """A kind of fact, and everything that is ever said about it.
+    """A kind of fact, with all its wording.
 
     domain               entity type of its subjects
     range                entity type of its objects, or "number", "string", "year", "date" (written 1789-07-14)
@@ -74,7 +74,7 @@ class Relation:
 
     def _fill(self, template: str, x: str = "", y: str = "") -> str:
         words = {"x": x, "y": y, "label": self.label, "domain": self.domain.replace("_", " ")}
-        return _BLANK.sub(lambda blank: words[blank[1]], template)  # in one pass: a name may hold braces
+        return _BLANK.sub(lambda blank: words[blank[1]], template)  # in one pass, because a name may contain braces
 
     def sentence(self, x: str, ys: Sequence[str]) -> str:
         """The passage that states the facts: "The capital of Norvia is Zelton.", several objects as "A, B and C"."""
@@ -83,11 +83,11 @@ class Relation:
         return text[:1].upper() + text[1:]
 
     def ask(self, x: str) -> str:
-        """The object as a noun phrase: "the capital of Norvia"."""
+        """A noun phrase for the object: "the capital of Norvia"."""
         return self._fill(self.forward, x=x)
 
     def ask_back(self, y: str) -> str:
-        """The subject as a noun phrase: "the country whose capital is Zelton"."""
+        """A noun phrase for the subject: "the country whose capital is Zelton"."""
         return self._fill(self.inverse, y=y)
 
     def query(self, x: str) -> str:
@@ -157,7 +157,7 @@ class KB:
     after construction.
 
     Raises ValueError for a repeated id, a fact about an unknown entity or relation, an object of the wrong type, or two
-    objects under a functional relation: readers of sources put such rows in quarantine before.
+    objects under a functional relation: readers of sources quarantine such rows first.
     """
 
     def __init__(self, entities: Iterable[Entity], relations: Iterable[Relation], facts: Iterable[Fact]) -> None:
@@ -229,8 +229,8 @@ class KB:
         return value if entity is None else entity.name
 
     def digest(self) -> str:
-        """64 hex digits of the content: the same for any order of the same entities, relations and facts, whatever
-        their source."""
+        """64 hex digits of the content: independent of the order and the source of the entities, relations and
+        facts."""
         rows = [["entity", e.id, e.name, e.type, *sorted(e.aliases)] for e in self.entities.values()]
         rows += [["relation", *map(str, astuple(r))] for r in self.relations.values()]
         rows += [["fact", f.subject, f.relation, f.object is None, f.value] for f in self.facts.values()]
@@ -272,9 +272,9 @@ class KB:
         """How much there is to chain.
 
         A *step* leads from an entity to the only object of a relation, or back to its only subject; its target may be a
-        literal, where a walk ends. `walks` gives, for each number of hops, the share of entities that begin a walk of
-        so many steps never returning by the fact it came by; `depth` is the deepest hop count whose share reaches
-        `least`.
+        literal, where a walk ends. `walks` gives, for each number of hops, the share of entities from which a walk of
+        that many steps starts that never goes back over the fact it came by; `depth` is the largest number of hops
+        whose share reaches `least`.
         """
         steps: dict[str, list[Fact]] = defaultdict(list)
         for linked in self._forward.values():
@@ -318,8 +318,8 @@ def _by_key(values: Iterable, key: str, what: str) -> dict:
 
 
 def merge(parts: Sequence[KB]) -> KB:
-    """One knowledge base of several. The first mention of an entity or fact stands (aliases are united); a relation
-    known twice keeps the first wording and every guarantee that both give. Raises ValueError where domain or range of a
+    """Merges several knowledge bases. The first mention of an entity or fact is kept (aliases are united); a relation
+    in several keeps the first wording and the guarantees that all give. Raises ValueError if domain or range of a
     relation differ."""
     entities: dict[str, Entity] = {}
     relations: dict[str, Relation] = {}
@@ -348,7 +348,7 @@ def merge(parts: Sequence[KB]) -> KB:
 
 
 def passages(kb: KB, *, objects: int = 4) -> list[Passage]:
-    """One passage for each subject and relation, in the order of the facts; more than `objects` objects go on in a
+    """One passage for each subject and relation, in the order of the facts; more than `objects` objects continue in a
     further passage."""
     out = []
     for (subject, name), linked in kb._forward.items():

@@ -1,9 +1,9 @@
-"""What the first sentence of a page says its thing is: "1952 American musical comedy film" is a film, of a year, a
+"""Parses what a page's subject is, from its first sentence: "1952 American musical comedy film" is a film, of a year, a
 nationality and a genre.
 
     kind = [year] { nationality } words head        the head decides the type: film, person, album, village, ...
 
-What has no head that is known here is no kind: "the second son", "a member of the band".
+A phrase without a known head is not a kind: "the second son", "a member of the band".
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Kind(NamedTuple):
 
 
 def kind_of(text: str) -> Kind | None:
-    """The parts of a kind; None where its head is no thing that is known here."""
+    """The parts of a kind; None if its head is unknown here."""
     words = re.sub(r"\s*[-\N{EN DASH}]\s*", "-", text.replace(",", " ")).split()
     year = words.pop(0) if words and re.fullmatch(r"1[6-9]\d\d|20[0-2]\d", words[0]) else ""
     nations: list[str] = []

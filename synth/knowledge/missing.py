@@ -1,16 +1,16 @@
 """What a cell says where it says nothing: an empty text, `-`, `N/A`, `NaN`, `unknown`.
 
-Such a cell is no fact. Most spellings can mean nothing else. A few can be a code or a name: NA is Namibia, Na is
-sodium, NAN the airport of Nadi, Nan a province, Null a family. These are missing where the other values of their column
-are of another form:
+Such a cell is no fact. Most spellings are unambiguous. A few can be a code or a name: NA is Namibia, Na is
+sodium, NAN the airport of Nadi, Nan a province, Null a family. These count as missing if the other values of their
+column have another form:
 
     form       what it is                                  stands among it
     capitals   up to four capital letters: DE, USA         NA, NAN, NULL
     symbol     a capital and at most one small letter: He  Na
     name       one word with a capital first: Phrae        Nan, Null, Nil
 
-A value stands where at least half of the other values of its column, each counted once, are of its form; among numbers,
-dates, longer words and texts of several words it is missing, and so is one alone.
+Such a value is kept if at least half of the other distinct values of its column have its form; among numbers, dates,
+longer words and texts of several words it counts as missing, and so does a single value.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _FORMS = {
 
 
 def says_nothing(text: str, words: Collection[str] = MISSING) -> bool:
-    """Whether a text is one of the words, whatever stands beside it."""
+    """Whether a text is one of the words, regardless of its column."""
     return text.strip().casefold() in words
 
 
 def missing(values: Iterable[str], words: Collection[str] = MISSING) -> set[str]:
-    """Which values of one column say nothing (the rule above)."""
+    """Which values of one column are missing (by the rule above)."""
     distinct = set(values)
     out = set()
     for text in distinct:
@@ -59,8 +59,8 @@ def _stands(text: str, others: Collection[str]) -> bool:
 
 
 def drop_missing(reading: Reading, words: Collection[str] = MISSING) -> None:
-    """Take the rows whose object says nothing out of a reading and count them in `reading.missing`. Rows without an
-    object stay where the source has no records: in a list of triples they are a mistake, which the quarantine shows."""
+    """Remove the rows with a missing object from a reading and count them in `reading.missing`. If the source has no
+    records, rows without an object stay: in a list of triples they are a mistake, which the quarantine shows."""
     columns: dict[str, list[str]] = defaultdict(list)
     for row in reading.rows:
         columns[row.relation].append(row.object)
@@ -75,7 +75,7 @@ def drop_missing(reading: Reading, words: Collection[str] = MISSING) -> None:
 
 
 def stated(reading: Reading, texts: Iterable[str], words: Collection[str] = MISSING) -> list[bool]:
-    """Of the texts of one column: whether each states something; the others are counted."""
+    """For each text of one column, whether it states a value; the missing ones are counted."""
     texts = list(texts)
     gone = missing(texts, words)
     reading.missing += Counter(t for t in texts if t in gone)

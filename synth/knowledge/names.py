@@ -1,7 +1,8 @@
-"""Names as sources write them: lists with notes and measures, values with remarks, and when two spellings are one name.
+"""Parses names as sources write them: lists with notes and measures, values with remarks; decides when two spellings
+are the same name.
 
 list   =  item { ";" item }  |  item { ", " item }          a comma inside brackets separates nothing
-item   =  name { note | measure } [ "and" item ]            "and" only behind a note or a measure, so that
+item   =  name { note | measure } [ "and" item ]            "and" only after a note or a measure, so that
 note   =  "(" text ")"  |  "[" text "]"                     Trinidad and Tobago is one name
 measure = number unit, or a number with a point or commas    so that Apollo 11 is one name
 """
@@ -43,7 +44,7 @@ def names(text: str) -> list[str]:
 
 
 def _parts(text: str) -> Iterator[str]:
-    """The text cut at its semicolons, else at its commas, outside brackets."""
+    """The text split at its semicolons, else at its commas, outside brackets."""
     mark, begun, depth = (";" if ";" in text else ","), 0, 0
     for i, c in enumerate(text):
         depth = max(0, depth + (c in "([") - (c in ")]"))
@@ -61,7 +62,7 @@ def _items(part: str) -> list[str]:
 
 def _bare(item: str) -> str:
     item = re.sub(r"\s+and\s*$", "", item)
-    for _ in range(4):  # a few notes and measures; no loop that hostile text could keep busy
+    for _ in range(4):  # bounded, so that hostile text cannot cause a long loop
         shorter = _TAIL.sub("", item[-200:])
         if len(shorter) == len(item[-200:]):
             break
@@ -70,9 +71,9 @@ def _bare(item: str) -> str:
 
 
 def plain_value(text: str) -> list[str]:
-    """The answers that a text gives, each without notes and, behind a name, without its measure: "Pretoria
-    (administrative); Cape Town (legislative)" -> Pretoria, Cape Town; "Inyangani 2,592 m" -> Inyangani. Empty where it
-    is not clear what the answer is: "Lao(s) or Laotian". A text that begins with no letter is left as it is."""
+    """The answers in a text, each without notes and, after a name, without its measure: "Pretoria
+    (administrative); Cape Town (legislative)" -> Pretoria, Cape Town; "Inyangani 2,592 m" -> Inyangani. Empty if the
+    answer is ambiguous: "Lao(s) or Laotian". A text that does not begin with a letter is not changed."""
     text = without_note(text)
     out = []
     for part in (item for some in (_parts(text) if ";" in text else [text]) for item in _items(some)):
@@ -88,8 +89,8 @@ def plain_value(text: str) -> list[str]:
 
 
 def fold(name: str) -> str:
-    """What spellings of a name share: no accents, small letters, no marks that join or shorten, no article in front;
-    "Congo, Democratic Republic of the" is put back into its order."""
+    """The common form of a name's spellings: no accents, lower case, no joining or shortening marks, no leading
+    article; "Congo, Democratic Republic of the" is put into natural order."""
     parts = name.split(", ")
     if len(parts) == 2 and re.search(r"\b(?:of|the|Republic|Islands|States?|Federation)\b", parts[1]):
         name = f"{parts[1]} {parts[0]}"
@@ -113,14 +114,14 @@ _STATE = _SMALL | {
 
 
 def initials(name: str) -> set[str]:
-    """The acronyms of a name of two words or more: with its small words and without."""
+    """The acronyms of a name of two words or more, with and without its lower-case words."""
     words = fold(name).split()
     big = [w for w in words if w not in _SMALL]
     return {"".join(w[0] for w in some) for some in (words, big) if len(big) > 1}
 
 
 class Same(NamedTuple):
-    """Two names of one type that may be one thing."""
+    """Two names of one type that may refer to the same thing."""
 
     type: str
     name: str
@@ -133,16 +134,16 @@ def resolve(
     listed: Mapping[str, Collection[str]],
     decided: Mapping[str, Mapping[str, str]],
 ) -> tuple[dict[tuple[str, str], str], list[Same]]:
-    """((type, name) -> the name it is one with, what is doubtful).
+    """((type, name) -> its canonical name, the doubtful names).
 
     counts    type -> name -> in how many rows
-    listed    type -> names that have a record or a page of their own: two of these are never made one
-    decided   type -> name -> the name that it stands for; itself where it stands alone
+    listed    type -> names that have their own record or page: two of these are never merged
+    decided   type -> name -> the name that it stands for; itself if it is separate
 
-    Names of one type are one where they differ in accents, case, marks or the order around a comma alone, or one is the
-    only acronym (three letters or more) of the other. The name stands that has a record, else the most frequent.
-    Doubtful are acronyms of two letters, two records that differ so little, and names that differ in words of states
-    alone ("Republic of Moldova").
+    Names of one type are merged if they differ only in accents, case, marks or the order around a comma, or if one is
+    the only acronym (three letters or more) of the other. The name with a record is kept, else the most frequent one.
+    Doubtful are acronyms of two letters, two records that differ this little, and names that differ only in words for
+    states ("Republic of Moldova").
     """
     out: dict[tuple[str, str], str] = {}
     doubtful: list[Same] = []

@@ -1,4 +1,4 @@
-"""Which field of a record is its name, where nothing says it."""
+"""Infers which field of a record is its name."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _OTHERS = re.compile(r"\b(?:contact|user|file|host|nick|sur|last|first|middle|sh
 
 
 def unlike(records: Sequence[Any]) -> list[str]:
-    """Columns that can name records where none says so: the texts of the first differ in all records, and begin with a
-    letter; else whatever differs in all."""
+    """Candidate name columns if none is called a name: first those whose texts differ in all records and begin with a
+    letter, else any that differ in all."""
     some = [r for r in records if isinstance(r, Mapping)]
     columns = list(dict.fromkeys(k for r in some for k in r if "." not in k))
     values = {c: [str(r[c]).strip() for r in some if isinstance(r.get(c), str | int)] for c in columns}
@@ -26,9 +26,9 @@ def unlike(records: Sequence[Any]) -> list[str]:
 
 
 def named(records: Sequence[Any], type: str = "") -> list[str]:
-    """The paths at which records have a name: short texts that differ, in nearly all records, under a key that says
-    name or title. The plainest path first, then one that says the type, then the shortest texts; a user's, contact's
-    or file's name last."""
+    """The paths at which records have a name: short, distinct texts in nearly all records, under a key that contains
+    name or title. Order: the plainest path, then one that contains the type, then the shortest texts; a user's,
+    contact's or file's name last."""
     values: dict[str, list[str]] = defaultdict(list)
     some = [r for r in records if isinstance(r, Mapping)]
     for record in some:

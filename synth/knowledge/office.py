@@ -8,13 +8,13 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-LARGEST = 1 << 28  # bytes that an archive may unpack to: a small file can hold gigabytes of nothing
+LARGEST = 1 << 28  # the most bytes after unpacking: a small archive can expand to gigabytes
 _HYPHEN = re.compile(r"(?<=[a-z])-\n(?=[a-z])")
 _HEADING = re.compile(r"(?:Title|Heading [1-9])$")
 
 
 def library(name: str, what: str) -> Any:
-    """The module. Raises ValueError where it is not installed."""
+    """The module. Raises ValueError if it is not installed."""
     try:
         return importlib.import_module(name)
     except ImportError:
@@ -22,7 +22,7 @@ def library(name: str, what: str) -> Any:
 
 
 def whole(path: Path, name: str) -> None:
-    """Raises ValueError for a file that is no archive, as XLSX and DOCX are, or that would unpack to too much."""
+    """Raises ValueError for a file that is not an archive (as XLSX and DOCX are), or that would unpack to too much."""
     try:
         with zipfile.ZipFile(path) as archive:
             size = sum(entry.file_size for entry in archive.infolist())
@@ -33,7 +33,7 @@ def whole(path: Path, name: str) -> None:
 
 
 def pdf(path: Path, name: str) -> tuple[str, str]:
-    """(title, text) of the pages, without pictures. The title is that of the file's description, where there is one.
+    """(title, text) of the pages, without pictures. The title is that of the file's metadata, if any.
     Raises ValueError for a file that is damaged or locked by a password."""
     pypdf = library("pypdf", "PDF")
     try:
@@ -48,8 +48,8 @@ def pdf(path: Path, name: str) -> tuple[str, str]:
 
 
 def docx(path: Path, name: str) -> tuple[str, str]:
-    """(title, text): paragraphs, and of tables each row as a line, `key: value` where it has two cells. The title is
-    the first heading, which is no line of the text then. Raises ValueError for a damaged file."""
+    """(title, text): paragraphs, and each table row as a line, `key: value` if it has two cells. The title is the first
+    heading, which is then removed from the text. Raises ValueError for a damaged file."""
     module = library("docx", "a Word file")
     whole(path, name)
     try:

@@ -1,8 +1,8 @@
-"""A few patterns of English sentences that state a fact about the page they stand on. Deterministic, and each in linear
+"""A few patterns of English sentences that state a fact about their page. Deterministic, and each in linear
 time.
 
-They read the first sentences only, and of these the first and those that begin with the page's name or a pronoun: what
-a page says of itself stands there. Recall is low and meant to be: a pattern earns its place by precision
+They read only the first sentences, and among these the first one and those that begin with the page's name or a
+pronoun, because a page describes its subject there. Recall is low by design: patterns are chosen for precision
 (tests/synth/knowledge/test_document_sources.py has a hand-made set).
 """
 
@@ -144,7 +144,7 @@ RANGES = dict.fromkeys(OF_WORKS | {"parent", "spouse", "sibling", "founded_by"},
     ("born_in", "died_in", "located_in", "place", "headquarters", "flows_into"), "place"
 )
 RANGES |= {"performed_by": "artist", "school": "school"}
-# What is said with a relation, where "the {label} of {x}" is not what people say: passage, forward, inverse.
+# The wording of relations for which "the {label} of {x}" is not idiomatic: passage, forward, inverse.
 TEMPLATES = {
     "directed_by": ("{x} was directed by {y}.", "the person who directed {x}", "{a} {domain} directed by {y}"),
     "written_by": ("{x} was written by {y}.", "the writer of {x}", "{a} {domain} written by {y}"),
@@ -175,7 +175,7 @@ TEMPLATES = {
     "nationality": ("{x} is {y}.", "the nationality of {x}", "{a} {domain} that is {y}"),
     "occupation": ("The occupation of {x} is {y}.", "the occupation of {x}", "{a} {domain} whose occupation is {y}"),
 }
-_FIRST_ONLY = {"kind"}  # a later "he was a ..." is as often about a year of somebody's life
+_FIRST_ONLY = {"kind"}  # a later "he was a ..." is often about one period of somebody's life
 _SEVERAL = {"starring", "parent"}
 _LIFE = re.compile(r"\(\s*(?:born )?(?P<a>[\w ,.]{8,24}?)\s*[\u2013\u2014-]\s*(?P<b>[\w ,.]{8,24}?)\s*\)")
 _ALSO = re.compile(
@@ -198,7 +198,8 @@ class Found:
 
 
 def sentences(text: str) -> Iterator[tuple[int, int]]:
-    """[start, end) of the sentences of the lead, none longer than 600 characters: what is longer is no sentence."""
+    """The spans [start, end) of the sentences of the lead, none longer than 600 characters (longer text is not a
+    sentence)."""
     at = 0
     lead = text[:LEAD]
     for gap in [*_END.finditer(lead), None]:
@@ -209,10 +210,10 @@ def sentences(text: str) -> Iterator[tuple[int, int]]:
 
 
 def statements(text: str, title: str, aliases: tuple[str, ...] = ()) -> Iterator[Found]:
-    """What the first sentences of a page say about it, in order; of one relation the first mention only."""
+    """The statements of the first sentences of a page, in order; only the first mention of each relation."""
     seen: set[str] = set()
     words = tuple(title.split()[:1]) + tuple(a.split()[0] for a in aliases if a.split())
-    read = ((a, b) for a, b in sentences(text) if text[a:b].strip() != title)  # a heading is no sentence
+    read = ((a, b) for a, b in sentences(text) if text[a:b].strip() != title)  # a heading is not a sentence
     for i, (start, end) in enumerate(read):
         sentence = text[start:end]
         if i and not sentence.startswith(words) and not _PRONOUN.match(sentence):
@@ -254,8 +255,8 @@ def _of(sentence: str, *, first: bool) -> Iterator[tuple[str, str, str]]:
 
 
 def _whole(name: str, sentence: str) -> str:
-    """A person's name as the sentence first has it: "written by Raffill" after "directed by Stewart Raffill"; "" for what
-    begins with a nationality, which is no name."""
+    """A person's full name as the sentence first gives it: "written by Raffill" after "directed by Stewart Raffill"; ""
+    for text that begins with a nationality, which is not a name."""
     first, _, rest = name.partition(" ")
     if first in NATIONS and first not in ("Roman", "German"):
         return ""

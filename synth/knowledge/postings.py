@@ -1,9 +1,10 @@
-"""A knowledge base as sorted integers: what questions are found by intersecting, and what fits a million entities into memory.
+"""A knowledge base as sorted integers: questions are found by intersecting them, and a million entities fit into
+memory.
 
 Entities are numbered 0 ... E-1 in the order of their ids, literals E ... E+L-1 in the order of their text; relations in
-the order given. A fact is (relation, subject, value), kept twice: sorted by subject and sorted by value, so that both
-directions are one binary search in the block of a relation. 12 bytes per fact and direction, against several hundred
-for Python objects.
+the given order. A fact is (relation, subject, value), stored twice: sorted by subject and sorted by value, so that
+either direction is one binary search in the block of a relation. 12 bytes per fact and direction, against several
+hundred for Python objects.
 
     forward(r, s)     the values of subject s under relation r       backward(r, v)   the subjects with value v
     reach(r, xs, f)   the union of `forward` (f) or `backward` over a sorted array xs, in one pass
@@ -56,13 +57,13 @@ class Texts(Sequence[str]):
         return self.blob[int(self.ends[i - 1]) if i else 0 : int(self.ends[i])].tobytes().decode()
 
     def find(self, text: str) -> int:
-        """The place of `text` where the texts are sorted; -1 where it is not among them."""
+        """The index of `text` among sorted texts; -1 if it is absent."""
         i = bisect_left(self, text)
         return i if i < len(self) and self[i] == text else -1
 
 
 class Postings:
-    """Raises ValueError where the arrays do not fit together.
+    """Raises ValueError if the arrays are inconsistent.
 
     ids, names, literals   [E], [E], [L]; ids and literals sorted
     types                  [E] int16, index into `type_names`
@@ -132,7 +133,7 @@ class Postings:
         return i if i >= 0 else self.literal(value)
 
     def literal(self, text: str) -> int:
-        """The number of a literal; -1 where no fact has it."""
+        """The number of a literal; -1 if no fact has it."""
         i = self.literals.find(text)
         return i + len(self.ids) if i >= 0 else -1
 
@@ -181,7 +182,7 @@ class Postings:
         return np.unique(self.block(relation, True)[0])
 
     def fan(self, relation: int, forward: bool) -> np.ndarray:
-        """[keys with any] int64: how many others each key has; its median says how sharp a clue is."""
+        """[keys with any] int64: how many others each key has; the median says how selective a clue is."""
         return np.unique(self.block(relation, forward)[0], return_counts=True)[1]
 
     def between(self, relation: int, low: float, high: float) -> Ints:
@@ -191,7 +192,7 @@ class Postings:
 
     def sorted_numbers(self, relation: int) -> tuple[np.ndarray, np.ndarray]:
         """(float64 numbers ascending, their subjects) of a relation whose range is number, year or date (1789-07-14 is
-        17890714); literals that are none are left out. Computed once."""
+        17890714); other literals are skipped. Computed once."""
         if relation not in self._numbers:
             keys, subjects = self.block(relation, False)
             unique, place = np.unique(keys, return_inverse=True)
@@ -230,7 +231,7 @@ class Postings:
 
     @staticmethod
     def load(path: Path) -> Postings:
-        """What `save` wrote. Raises ValueError where the file is something else."""
+        """Load what `save` wrote. Raises ValueError if the file is something else."""
         try:
             with np.load(path, allow_pickle=False) as file:
                 part = {name: file[name] for name in file.files}
@@ -249,8 +250,8 @@ class Postings:
 
 
 def as_number(text: str, *, date: bool = False) -> float:
-    """The number that a literal is, thousands separated by commas or not, or the digits of a date; NaN for anything
-    else."""
+    """The numeric value of a literal, with or without commas between thousands, or the digits of a date; NaN for
+    anything else."""
     try:
         return float(text.replace("-" if date else ",", ""))
     except ValueError:
@@ -258,8 +259,7 @@ def as_number(text: str, *, date: bool = False) -> float:
 
 
 def intersect(sets: Sequence[Ints]) -> Ints:
-    """What sorted arrays have in common: the smallest is looked up in the others, so the cost is that of the
-    smallest."""
+    """The intersection of sorted arrays: the smallest is looked up in the others, so its size determines the cost."""
     first, *rest = sorted(sets, key=len)
     for other in rest:
         if not len(first) or not len(other):

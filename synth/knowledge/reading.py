@@ -1,4 +1,4 @@
-"""Passages read back: the names or values that a sentence of a known relation states."""
+"""Reads passages back: the names or values that a sentence of a known relation states."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from synth.knowledge.kb import KB, Relation
 class Reader:
     """Reads the sentences that `Relation.sentence` writes.
 
-    known   (entity type, text) -> whether something of that type bears that name: a lexicon, to tell the names of a
-    list apart
+    known   (entity type, text) -> whether something of that type has that name: a lexicon, to separate the names of a
+    list
     """
 
     def __init__(self, relations: Iterable[Relation], known: Callable[[str, str], bool]) -> None:
         self.relations = {r.name: r for r in relations}
         self.known = known
         self._sentences = {}
-        self._within: dict[str, str] = {}  # relation -> the longest text that every sentence of it has
+        self._within: dict[str, str] = {}  # relation -> the longest text that all its sentences have
         for r in self.relations.values():
             self._within[r.name] = max(re.split("[\0\1]", r.sentence("\0", ["\1"])), key=len)
             text = re.escape(r.sentence("\0", ["\1"]))
@@ -49,8 +49,8 @@ class Reader:
         return list(dict.fromkeys(lines))
 
     def split(self, relation: str, text: str) -> list[str]:
-        """The objects of a sentence: "A, B and C and D" is three names where "B and C" is one. Empty where it cannot be
-        told apart."""
+        """The objects of a sentence: "A, B and C and D" is three names if "B and C" is one. Empty if it cannot be
+        separated."""
         r = self.relations[relation]
         if r.literal or self.known(r.range, text):
             return [text]

@@ -1,5 +1,5 @@
-"""What a reader of a source gives: statements as rows of text, what could not be read, and what the source says of
-itself."""
+"""The result of a reader of a source: statements as rows of text, what could not be read, and what the source states
+about itself."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ STAGE = "kb"
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One statement as a source makes it: three names (or a literal object), types where stated, the place, and the
-    text found there."""
+    """One statement of a source: three names (or a literal object), types if stated, the place, and the text found
+    there."""
 
     subject: str
     relation: str
@@ -31,20 +31,20 @@ class Row:
 
 @dataclass(kw_only=True)
 class Reading:
-    """What a reader found in one source.
+    """What a reader read from one source.
 
     rows         statements, in order
-    quarantined  what could not even be read as a statement
+    quarantined  rows that could not be read as a statement
     schema       relation name -> the fields of `Relation` that the source states
     closed       whether `schema` is the whole schema, so that another relation is a mistake
     aliases      (type, name) -> other names
-    documents    the pages themselves, where the source has any: for the search engine
-    listed       entity type -> the names of its records, where the source is a table of them: no other is meant
-    none         relation -> subjects of which the source says that they have no object (an empty list)
-    missing      how often a text stood where a value is missing
+    documents    the pages themselves, if the source has any: for the search engine
+    listed       entity type -> the names of its records, if the source is a table: there are assumed to be no others
+    none         relation -> subjects that the source states to have no object (an empty list)
+    missing      how often each text marked a missing value
     skipped      files that were not read, and why
-    columns      relation -> the column that it was read from, where its name differs
-    guess        whether the source is a table of which nobody said what its columns are (`columns.understand`)
+    columns      relation -> the column from which it was read, if its name differs
+    guess        whether the source is a table whose columns have to be inferred (`columns.understand`)
     """
 
     rows: list[Row] = field(default_factory=list)
@@ -66,7 +66,7 @@ class Reading:
 
 
 def quarantine(reason: str, source: str, why: str, span: str) -> Quarantined:
-    """A row quarantined; `why` is a sentence with its remedy, `span` the row itself, whole."""
+    """A quarantined row; `why` is a sentence with the remedy, `span` the whole row."""
     return Quarantined(
         id=digest(reason, source, span)[:20], stage=STAGE, reason=reason, evidence=f"{source}: {why} | {span}"
     )

@@ -1,4 +1,4 @@
-"""Words for what a column says: the name of a column as a label, the type of what it holds, and the wording that fits.
+"""Wording for columns: the name of a column as a label, the type of its values, and a fitting wording.
 
 a column                   becomes
 Category, category_name    label "category", type "category"
@@ -53,7 +53,7 @@ _SAME |= {"physics", "mathematics", "chess", "atlas", "genus", "corpus", "census
 
 
 def singular(noun: str) -> str:
-    """One of many: countries, movies, boxes, people -> country, movie, box, person; what is one already stays."""
+    """The singular: countries, movies, boxes, people -> country, movie, box, person; a singular stays."""
     head, gap, last = re.match(r"(.*?)((?:[ _-])?)([^ _-]*)$", noun).groups()  # type: ignore[union-attr]
     low = last.lower()
     if low in _IRREGULAR:
@@ -169,8 +169,8 @@ def label_of(column: str) -> str:
 
 
 def thing_of(column: str) -> str:
-    """The type of what a column of names holds: "category_name" -> "category", "countries" -> "country", "discoveredBy"
-    -> "discoverer"."""
+    """The type of the things in a column of names: "category_name" -> "category", "countries" -> "country",
+    "discoveredBy" -> "discoverer"."""
     label = singular(agent_of(label_of(column)))
     if label.split()[-1] in _PLACES:  # "billing city" and "home city" are cities
         return label.split()[-1]
@@ -196,7 +196,7 @@ def wording(
     both: bool = False,
     single: bool = False,
 ) -> dict[str, str]:
-    """The label of a relation and, where its kind has a better one, the templates in place of those of `Relation`.
+    """The label of a relation and, if its kind has better ones, templates that replace those of `Relation`.
 
     range   "number", "year", "date", "string", or a type   unit   of its numbers   flag   whether its values are yes and
     no   both   whether it holds in both directions (a border)   single   whether a subject has one object at most

@@ -1,9 +1,9 @@
 """A fictional world: countries, cities, rivers, mountains, seas, languages, currencies, people and companies with
 made-up names.
 
-Nothing in it was ever in a pre-training corpus, so an answer can only come from search. All facts but borders and the
-courses of rivers lead to one object, so that hops chain in either direction; names are two or three syllables of a
-fixed list, so that a small BPE vocabulary spells them in as many tokens.
+None of it is in a pre-training corpus, so an answer can only come from search. All facts except borders and the courses
+of rivers have one object, so that hops chain in either direction; names are two or three syllables of a fixed list, so
+that a small BPE vocabulary spells them in as many tokens.
 """
 
 from __future__ import annotations

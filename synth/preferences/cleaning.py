@@ -1,5 +1,5 @@
-"""Runs cleaners over preference pairs: computes the columns that they need, carries out or collects their decisions,
-and estimates how many labels are wrong."""
+"""Runs cleaners over preference pairs: computes the columns that they need, applies or collects their decisions, and
+estimates how many labels are wrong."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from synth.types import Decision, PreferencePair, UserError
 
 @dataclass(frozen=True, kw_only=True)
 class Judgement:
-    """One row of decisions.parquet: what the cleaner `step` said of the pair `id`."""
+    """One row of decisions.parquet: the decision of the cleaner `step` about the pair `id`."""
 
     id: str
     step: str
@@ -43,7 +43,7 @@ def run_cleaners(
 ) -> tuple[list[PreferencePair], list[PreferencePair], dict[str, float]]:
     """(kept, removed, estimated noise rate by kind of prompt), each pair with its decisions.
 
-    Raises UserError where a cleaner would remove all pairs, or needs a column that can be neither found nor computed.
+    Raises UserError if a cleaner would remove all pairs, or needs a column that is missing and cannot be computed.
     """
     rest, removed, noise, known = list(pairs), [], {}, {}
     with no_collection():
@@ -61,8 +61,8 @@ def run_cleaners(
 
 @contextmanager
 def no_collection() -> Iterator[None]:
-    """The collector of circles waits: pairs and their decisions are millions of objects without any, and looking through
-    them again and again takes a third of the time."""
+    """Suspends the cyclic garbage collector: pairs and their decisions are millions of objects without cycles, and
+    scanning them repeatedly takes a third of the time."""
     was = gc.isenabled()
     gc.disable()
     try:
@@ -80,7 +80,7 @@ def noise_interval(pairs: Sequence[PreferencePair]) -> dict[str, Any] | None:
         return None
     flipped = np.array(
         [any(d.action == "flip" for d in p.decisions) for p in judged]
-    )  # their columns were turned with the sides
+    )  # their columns were swapped with the sides
     right = np.array([p.columns["out_of_fold"] for p in judged])
     known = np.array([drawn_anchor(p) for p in judged]) * np.where(flipped, -1, 1)
     interval = estimate(np.where(flipped, 1 - right, right), [group_of(p) for p in judged], known)
@@ -91,7 +91,7 @@ def judge(
     pairs: Sequence[PreferencePair], cleaner: Callable[..., list[Decision]], *, advice: bool = False
 ) -> tuple[list[PreferencePair], list[PreferencePair]]:
     """(kept, removed), the cleaner's decision appended to each; "flip" swaps the sides and the columns about them.
-    advice: nothing acts.
+    advice: decisions are not applied.
 
     Raises ValueError where decisions are missing.
     """
@@ -100,7 +100,7 @@ def judge(
         raise ValueError(
             f"{cleaner.piece} made {len(decisions)} decisions about {len(pairs)} pairs: a cleaner returns one per pair, in order"
         )
-    one: dict[tuple[str, str, str, float], Decision] = {}  # most pairs are told the same: one object says it of all
+    one: dict[tuple[str, str, str, float], Decision] = {}  # most pairs get the same decision, so they share one object
     judged = [
         _changed(p, decisions=(*p.decisions, one.setdefault((d.step, d.action, d.reason, d.score), d)))
         for p, d in zip(pairs, decisions, strict=True)
@@ -161,7 +161,7 @@ def _changed(pair: PreferencePair, **fields: Any) -> PreferencePair:
 
 
 def group_of(pair: PreferencePair) -> str:
-    """Whose siblings a pair is: `columns["group"]`, the root of its problem; else the problem, else itself."""
+    """The sibling group of a pair: `columns["group"]`, the root of its problem; else the problem, else itself."""
     return str(pair.columns.get("group", pair.problem or pair.id))
 
 
@@ -172,7 +172,7 @@ def out_of_fold(
 
     Features are chosen minus rejected (`synth.preferences.cleaners._features`, which keeps in `known` what it read); each
     pair counts in both orders, so there is no intercept and no preferred order. Siblings never lie on both sides of a
-    fold. blind: length and marks of style take part in the fit and not in the probability
+    fold. blind: length and marks of style take part in the fit but not in the probability
     (`synth/preferences/cleaners/blind_margin.py`). Raises UserError where there are fewer groups than folds.
     """
     groups = [group_of(p) for p in pairs]

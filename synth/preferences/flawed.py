@@ -1,11 +1,11 @@
-"""A source of text without a model: worked solutions with errors of known place, so that makers of pairs run and are
-tested anywhere.
+"""A source of text without a model: worked solutions with errors at known places, so that makers of pairs can run and
+be tested anywhere.
 
-Asked a problem that it knows, or something about it in lines behind its text (it does not read them), it writes the worked solution step by step; each step goes wrong with probability
-`error`: one of its numbers is changed, and with it what every later step comes to. A conversation that ends with the
-assistant's message is continued; behind a step that is not the solution's, the error is carried on, or noticed with
-probability `notices`. Asked again after an answer ("try again", a critique), it gives the solution with probability 1 -
-`error`. What it writes follows from the conversation and the seed.
+Given a problem that it knows (further lines after the problem's text are ignored), it writes the worked solution step
+by step; each step goes wrong with probability `error`: one of its numbers is changed, and with it the results of all
+later steps. A conversation that ends with the assistant's message is continued; after a wrong step, the error is
+carried on, or noticed with probability `notices`. Asked again after an answer ("try again", a critique), it gives the
+solution with probability 1 - `error`. Its text is a function of the conversation and the seed.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Preference pairs out of rows that others wrote: four layouts, known by their columns.
+"""Preference pairs from other people's rows: four layouts, recognised by their columns.
 
-    pairs      chosen, rejected, and a prompt; without a prompt the turns that both sides begin with are the prompt
+    pairs      chosen, rejected, and a prompt; without a prompt, the turns with which both sides begin are the prompt
     ratings    a prompt, a list of answers, and their ratings (or answers that are objects with a rating)
     sides      a prompt, two answers, and which is better (or how much: a negative `preference_strength` is for the
                first)
@@ -9,8 +9,8 @@
 Answers and prompts are texts, or chat messages (`role`/`content`, or `from`/`value`). Columns that cleaners read
 (scores, votes, tags, ...;
 `synth/preferences/cleaners/_columns.py`) come along under their names. A row that cannot become a pair is quarantined
-with a reason, never guessed at: not_an_object, missing_columns, not_columns, empty_prompt, empty_side, identical_sides,
-too_long, not_unicode, not_messages, unknown_verdict, tie, unknown_rating, equal_ratings, few_answers.
+with a reason, never repaired by guessing: not_an_object, missing_columns, not_columns, empty_prompt, empty_side,
+identical_sides, too_long, not_unicode, not_messages, unknown_verdict, tie, unknown_rating, equal_ratings, few_answers.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ _TURN = re.compile(r"\n\n(Human|Assistant): ?")
 class Reader:
     """How rows become pairs.
 
-    name       of the file or dataset: it opens every id and message          rename   {our name: the column's name}
-    scale      words of a rating scale, the worst first, where ratings are words
+    name       of the file or dataset: it begins every id and message          rename   {our name: the column's name}
+    scale      words of a rating scale, the worst first, if ratings are words
     ratings    "best_worst": one pair of each prompt; "all": one of every two answers that are rated differently
     limit      characters of a side or a prompt; a longer one is quarantined as too_long
     """
@@ -65,8 +65,7 @@ class Reader:
     limit: int = 200_000
 
     def layout(self, columns: Sequence[str]) -> Layout:
-        """Raises ValueError that lists the columns found where no layout fits, or where a renamed column is not
-        there."""
+        """Raises ValueError with the list of columns if no layout fits, or if a renamed column is missing."""
         missing = sorted(set(self.rename.values()) - set(columns))
         if missing:
             raise ValueError(
@@ -238,7 +237,7 @@ class Reader:
         two: tuple[str, str],
         cast: Mapping[str, int],
     ) -> PreferencePair:
-        """The side with more votes is chosen; as many on either side leave the first there, for a cleaner that weighs
+        """The side with more votes is chosen; with a tie the first side stays chosen, for a cleaner that weights
         annotators."""
         if not any(cast.values()):
             raise _Rejected("tie", f"{len(cast)} verdicts, none for either side")

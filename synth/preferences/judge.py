@@ -1,8 +1,8 @@
-"""A model as a judge of two answers, and the proof of honesty that it owes before its verdict counts.
+"""A model as a judge of two answers, and the attack tests that it must pass before its verdict counts.
 
-The judge is asked in both orders; it may call a tie, and two verdicts that contradict each other are one: it follows
-the place, not the answer. What it is shown is quoted, so that an answer cannot close its own quotation or speak as
-somebody else. Every question is asked once (a verdict is kept by the hash of all that it was shown), within a budget of
+The judge is asked in both orders. It may call a tie, and two contradicting verdicts count as a tie, because they follow
+the position and not the answer. Everything it sees is quoted, so that an answer cannot close its own quotation or speak
+as somebody else. Every question is asked once (verdicts are cached by the hash of everything shown), within a budget of
 calls and characters.
 
     judge = Judge(generate, rubric="Which answer is right?", budget=Budget(calls=2000))
@@ -10,8 +10,8 @@ calls and characters.
     verdict = trusted.compare([Case(question, first, second)])[0]
 
 The attacks are an argument. `attacks` makes the usual ones: answers that say nothing but fool judges ("One Token to
-Fool LLM-as-a-Judge", arXiv:2507.08794), an order to the judge, an answer padded to great length; in each, the good
-answer is one that a program has verified.
+Fool LLM-as-a-Judge", arXiv:2507.08794), a command to the judge, an answer padded to great length; in each, a program
+has verified the good answer.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Budget:
     spent: dict[str, int] = field(default_factory=lambda: {"calls": 0, "characters": 0})
 
     def spend(self, texts: Sequence[str]) -> None:
-        """Raises ValueError before anything is asked that would go beyond."""
+        """Raises ValueError before a request that would exceed it."""
         more = {"calls": len(texts), "characters": sum(map(len, texts))}
         for name, n in more.items():
             if self.spent[name] + n > getattr(self, name):
@@ -78,8 +78,8 @@ class Budget:
 class Judge:
     """`compare(cases) -> verdicts`, in order; Unscorable where the judge's words hold no verdict.
 
-    generate      whatever writes text: an engine, an endpoint, a function of a test
-    rubric        what is better, in words
+    generate      any source of text: an engine, an endpoint, a function in a test
+    rubric        the criterion, in words
     both_orders   ask twice, with the answers swapped
     max_chars     of an answer that is shown; a longer one is cut, and says so
     """
@@ -157,7 +157,7 @@ class Audit:
 
 
 def audit(judge: Judge, suite: Sequence[Attack]) -> Audit:
-    """Run the attacks, the good answer first in every other case, by hash. Raises ValueError for an empty suite."""
+    """Run the attacks; a hash decides whether the good answer comes first. Raises ValueError for an empty suite."""
     if not suite:
         raise ValueError("there is no attack to try: a judge that nothing was tried on is not trusted")
     first = [seed_for("audit", a.name, a.question, a.bad) % 2 == 0 for a in suite]
@@ -203,8 +203,8 @@ def attacks(problems: Iterable[Problem], *, wrong: str = "I do not know.") -> li
 
 
 def _quoted(text: str, most: int) -> str:
-    """The text with a bar before each line and no marks of ours: it cannot end its block, and a verdict in it is
-    none."""
+    """The text with a bar before each line and without our marks: it cannot end its block, and a verdict in it does not
+    count."""
     cut = text[:most] + (f" [... {len(text) - most} more characters]" if len(text) > most else "")
     plain = cut.replace("<", "‹").replace(">", "›")
     return "\n".join(f"| {line}" for line in plain.splitlines() or [""])

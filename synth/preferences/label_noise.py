@@ -1,9 +1,9 @@
 """Known faults, planted among preference pairs whose truth is verified: swapped labels, exact copies, near copies,
 contradictions.
 
-They make the effect of a cleaner measurable, which published cleaning benchmarks cannot do for want of ground truth.
-What gives a fault away (the verified margin, the type and span of the error) is taken off every pair, faulty or not,
-and goes with the fault into the truth, a table of its own that no cleaner reads.
+They make the effect of a cleaner measurable, which published cleaning benchmarks cannot do because they lack ground
+truth. Everything that would reveal a fault (the verified margin, the type and span of the error) is removed from every
+pair, faulty or not, and stored with the fault in a separate table of truths that no cleaner reads.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def label_noise(
 
 
 def _bare(pair: PreferencePair, *, swap: bool) -> PreferencePair:
-    """The pair as an annotator would deliver it: no verified margin, no word of the error, its id made anew."""
+    """The pair as an annotator would deliver it: without verified margin and error, and with a new id."""
     return PreferencePair.make(
         prompt=pair.prompt,
         chosen=pair.rejected if swap else pair.chosen,

@@ -1,7 +1,7 @@
-"""An environment in a Python file of your own, kept in a process of its own: for packages that cannot be installed here,
+"""An environment in your own Python file, run in a separate process: for packages that cannot be installed here,
 or code that crashes.
 
-The file has `problem(seed, split, index)` and either `score(item, answer)` or `episode(item)`, as the head of
+The file has `problem(seed, split, index)` and either `score(item, answer)` or `episode(item)`, as the docstring of
 synth/external/__init__.py says; synth/external/example.py is one.
 """
 

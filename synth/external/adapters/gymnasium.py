@@ -1,5 +1,5 @@
-"""Text environments of Gymnasium (PyPI): what is observed is text (or can be shown as such by the render mode `ansi`), and
-an action is text, or one of a few that are numbered."""
+"""Text environments of Gymnasium (PyPI): observations are text (or can be shown as text by the render mode `ansi`), and
+an action is text, or one of a few numbered ones."""
 
 import random
 import re
@@ -84,6 +84,7 @@ class Episode:
 
 
 def gymnasium(*, id, module="", actions=(), instructions="", turns=32, **config):
-    """id: of the environment. module: imported first, where that registers it. actions: names of numbered actions.
-    instructions: told before the first observation. turns: most of an episode. The others are given to `make`."""
+    """id: of the environment. module: imported first, if it registers the environment. actions: names of numbered
+    actions. instructions: text before the first observation. turns: the most turns of an episode. The others are passed
+    to `make`."""
     return Gymnasium(id, module, actions, instructions, turns, config)

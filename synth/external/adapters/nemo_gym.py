@@ -1,7 +1,8 @@
-"""A resources server of NeMo Gym, which runs already, asked over HTTP on this machine: its problems are rows of its files
+"""A running resources server of NeMo Gym, reached over HTTP on this machine: its problems are rows of its files
 (`data/*.jsonl`), and it scores one reply by `/seed_session` and `/verify`.
 
-A server that answers with an error is no score; one that catches its own errors says 0, which `espalier env audit` finds.
+If the server answers with an error there is no score; a server that catches its own errors returns 0, which `espalier
+env audit` detects.
 """
 
 import hashlib
@@ -24,7 +25,7 @@ class NemoGym:
         try:
             self._post(self._opener(), "/seed_session", {})
         except urllib.error.HTTPError:
-            pass  # it is there, and wants a row
+            pass  # the server runs, and expects a row
         except OSError as e:
             raise ValueError(f"no resources server answers at {url} ({e}): start it first") from e
 
@@ -64,7 +65,7 @@ class NemoGym:
         return verdict["reward"], parts
 
     def _opener(self):
-        """A session of its own, without the proxies of the machine."""
+        """A separate session, without the machine's proxies."""
         return urllib.request.build_opener(
             urllib.request.ProxyHandler({}), urllib.request.HTTPCookieProcessor(CookieJar())
         )
@@ -108,12 +109,12 @@ def digest(text):
 
 
 def share(row):
-    """The split of a row, where the files name none."""
+    """The split of a row, if the files name none."""
     u = int(digest(json.dumps(row["responses_create_params"], sort_keys=True)), 16) / 16**12
     return "test" if u < 0.15 else "valid" if u < 0.25 else "train"
 
 
 def nemo_gym(*, url, train, test="", answer=""):
-    """url: of the server. train, test: its files of rows; without `test` rows are shared out by their hash. answer: the
-    key of reference answers (expected_answer or answer unless said)."""
+    """url: of the server. train, test: its files of rows; without `test` the hash of a row decides its split. answer:
+    the key of reference answers (default: expected_answer or answer)."""
     return NemoGym(url, train, test, answer)

@@ -1,5 +1,5 @@
-"""An environment server of OpenEnv, which runs already, asked through its WebSocket on this machine: a connection is an
-episode. What the model says fills one field of an action, and one field of an observation is told.
+"""A running environment server of OpenEnv, reached through its WebSocket on this machine: a connection is an episode.
+The model's text fills one field of an action, and one field of an observation is shown to the model.
 """
 
 import json
@@ -65,6 +65,6 @@ class Episode:
 
 
 def openenv(*, url, action, observation, more={}, instructions="", turns=32):  # noqa: B006 (given by name, never changed)
-    """url: of the server. action: the field of an action that the model's text fills, `more` the others. observation: the
-    field that is told. instructions: told first. turns: most of an episode."""
+    """url: of the server. action: the field of an action that the model's text fills, `more` the others. observation:
+    the field that is shown. instructions: text before the first observation. turns: the most turns of an episode."""
     return Openenv(url, action, observation, more, instructions, turns)

@@ -1,8 +1,8 @@
 """reasoning-gym (PyPI): https://github.com/open-thought/reasoning-gym.
 
-Its data set draws item i from the seed `seed + i`, so sets of neighbouring seeds share items; here each item is the first
-of a set of its own, whose seed is hashed. `native: true` draws as the package does (train, valid and test from the seeds
-0, 1 and 2), to see what others train on.
+Its data set draws item i from the seed `seed + i`, so sets of neighbouring seeds share items; here each item is the
+first of a separate set, whose seed is hashed. `native: true` draws as the package does (train, valid and test from the
+seeds 0, 1 and 2), to reproduce what others train on.
 """
 
 from importlib import import_module

@@ -1,8 +1,8 @@
-"""A taskset of verifiers (PyPI, 0.4 and later; https://github.com/PrimeIntellect-ai/verifiers), scored by its own rewards: tasks
-that one reply answers, and those whose package brings an `Env` that talks with one agent over several turns.
+"""A taskset of verifiers (PyPI, 0.4 and later; https://github.com/PrimeIntellect-ai/verifiers), scored by its own
+rewards: tasks with a single reply, and tasks whose package has an `Env` that talks with one agent over several turns.
 
-The `Env` runs unchanged, in a thread; its agent is the policy, as a chat without tools. Rewards that want a runtime (a
-container, a harness), tools and a second agent are refused: such an environment is a program that asks for turns
+The `Env` runs unchanged, in a thread; its agent is the policy, as a chat without tools. Rewards that need a runtime (a
+container, a harness), tools and a second agent are refused: run such an environment as a program that requests turns
 (docs/agents.md).
 """
 
@@ -87,7 +87,7 @@ class Verifiers:
 
 
 class Episode:
-    """One run of the `Env` in a thread: it waits in a turn of its agent until the model's reply is there."""
+    """One run of the `Env` in a thread: it blocks in a turn of its agent until the model's reply arrives."""
 
     def __init__(self, host, task):
         self.host, self.task = host, task
@@ -129,7 +129,7 @@ class Episode:
 
 
 class Seat:
-    """The agent of an `Env` as the policy plays it: what `verifiers.v1.agent.Agent` offers an environment."""
+    """The agent of an `Env`, played by the policy: it has the interface of `verifiers.v1.agent.Agent`."""
 
     def __init__(self, episode):
         self.episode, self.host, self.trace, self.trainable = episode, episode.host, None, True
@@ -170,7 +170,7 @@ class Exchange:
 
 
 def opening(types, task):
-    """What the model sees before anybody speaks."""
+    """The messages that the model sees first."""
     prompt, data = task.data.prompt, task.data
     first = [types.UserMessage(content=prompt)] if isinstance(prompt, str) else list(prompt or [])
     return [types.SystemMessage(content=data.system_prompt), *first] if data.system_prompt and first else first
@@ -187,13 +187,13 @@ def named(trace):
 
 
 def share(task):
-    """The split of a task, by the hash of its prompt, or of all its data where the environment speaks first."""
+    """The split of a task, by the hash of its prompt, or of all its data if the environment speaks first."""
     text = task.data.prompt_text or task.hash
     u = int(hashlib.sha256(text.encode()).hexdigest()[:12], 16) / 16**12
     return "test" if u < 0.15 else "valid" if u < 0.25 else "train"
 
 
 def verifiers(*, taskset, answer="", most=10000, **config):
-    """taskset: id of an installed one. answer: the field of its data that is the reference answer. most: tasks that are
-    read. The others are its configuration."""
+    """taskset: id of an installed one. answer: the field of its data that is the reference answer. most: how many tasks
+    are read. The others are its configuration."""
     return Verifiers(taskset, answer, most, config)

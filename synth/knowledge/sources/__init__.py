@@ -22,14 +22,14 @@ from synth.knowledge.sources.sqlite_tables import sqlite_tables
 
 
 class SourcePiece(Protocol):
-    """Reads what a user brings as facts or documents.
+    """Reads a user's facts or documents.
 
     Args:
         path: the file or folder
-        name: what stands for it in all messages
+        name: its name in all messages
 
     Returns:
-        what was read, and what was quarantined with its reason. Raises ValueError for a file that is missing, empty
+        what was read, and what was quarantined, with the reasons. Raises ValueError for a file that is missing, empty
             or of another kind
     """
 
@@ -54,10 +54,10 @@ READERS = {
 
 
 def read_source(path: Path | str, kind: str, *, name: str = "", **options: Any) -> Reading:
-    """Read one source of a kind in READERS. `options`: the reader's keyword-only arguments; `name` stands for the path
-    in all messages.
+    """Read one source of a kind in READERS. `options`: the reader's keyword-only arguments; `name` replaces the path in
+    all messages.
 
-    `missing`: the texts that say that a value is missing, in place of `synth.knowledge.missing.MISSING`; with any kind.
+    `missing`: the texts that mark a missing value, instead of `synth.knowledge.missing.MISSING`; for any kind.
 
     Raises ValueError for an unknown kind or option, and for a source that is missing, empty, not UTF-8, or not of its
     kind.

@@ -35,14 +35,14 @@ _PAIR = re.compile(
 _ABOUT = {"LICENSE", "LICENCE", "NOTICE", "COPYING"}  # files about the collection, not about the world
 _NO_KEY = re.compile(r"https?$|\bnote\b|\brefers? to$", re.IGNORECASE)
 _THINGS = {"river", "lake", "sea", "ocean", "mountain", "island", "port", "airport", "language", "religion", "desert"}
-PAGE = "page"  # the type of a page of which nothing says what it is about
-_MOST = 0.6  # share of the values of a key that decides what the key is about
-_WORDS = 8  # of a text that can be a value; longer is prose, which the document still says
+PAGE = "page"  # the type of a page that does not state one
+_MOST = 0.6  # the share of the values of a key that decides its type
+_WORDS = 8  # the most characters of a value; longer text is prose, which stays in the document
 
 
 @dataclass(frozen=True)
 class _Said:
-    """One statement before it is known what its relation is about."""
+    """One statement before the type of its relation is known."""
 
     document: Document
     key: str
@@ -64,15 +64,15 @@ def documents(
 ) -> Reading:
     """Read a folder (or one file) of .md, .txt, .html and .json.
 
-    type       entity type of a page that does not say its own in front matter
-    title      path of the title in JSON files, or several, of which the first that is there stands
-    folders    a page's type is the name of the folder that it lies in
-    mentions   a title that occurs in another page's text is a fact of its own (relation `mention`), as a link is
+    type       entity type of a page that does not state its own in front matter
+    title      path of the title in JSON files, or several, of which the first that exists is used
+    folders    a page's type is the name of its folder
+    mentions   a title that occurs in another page's text is a separate fact (relation `mention`), as a link is
                (relation `link`)
 
     missing    texts that say that a value is missing (synth/knowledge/missing.py)
 
-    What a key is about is decided by most of its values: numbers (with their unit in the label; a value in another
+    The majority of its values decides the type of a key: numbers (with their unit in the label; a value in another
     unit is quarantined), dates, pages, or short texts. A file that is no text, and a page with the title of an earlier one, are
     quarantined; the latter can still be found by search. Raises ValueError where there is no document at all.
     """
@@ -122,8 +122,8 @@ def documents(
 
 
 def _told_apart(pages: Iterable[Document]) -> Iterator[Document]:
-    """Pages of files whose titles differ: of two that share one and say something else the second is called by its
-    folder too, or by its file where both lie in one folder."""
+    """Makes the titles of pages distinct: if two pages with different content share a title, the second gets its folder
+    added, or its file name if both are in one folder."""
     taken: dict[str, tuple[str, str]] = {}
     for d in pages:
         place = Path(d.id)
@@ -169,7 +169,7 @@ def _pages(path: Path, name: str, titles: Sequence[str], reading: Reading) -> It
 
 
 def _known(titles: Iterable[str], aliases: Mapping[tuple[str, str], tuple[str, ...]]) -> dict[str, str]:
-    """Name in lower case -> title. A further name that two pages bear names neither."""
+    """Name in lower case -> title. An alias of two pages refers to neither."""
     out: dict[str, str] = {}
     bearers = Counter(n.lower() for others in aliases.values() for n in others)
     for (_, title), others in aliases.items():
@@ -219,7 +219,8 @@ def _statements(d: Document, known: Mapping[str, str], mentions: bool) -> Iterat
 
 
 def _told_kind(d: Document) -> Kind | None:
-    """What the first sentences say a page is about: by its kind, else by what is said of people alone, or of works."""
+    """What the first sentences say about the type of a page: by its kind, else by statements that apply only to people,
+    or to works."""
     facts = list(statements(d.text, d.title, d.aliases))
     kind = next((kind_of(f.value) for f in facts if f.relation == "kind"), None)
     if kind is not None:
@@ -231,8 +232,8 @@ def _told_kind(d: Document) -> Kind | None:
 
 
 def _parts(s: _Said, kind: Kind | None) -> Iterator[_Said]:
-    """A statement about a page of which only its first sentence says what it is: a kind part by part; nothing of what
-    its kind cannot have (a film is not born)."""
+    """The statements about a page whose type only its first sentence states: the kind, part by part, without attributes
+    that its kind cannot have (a film is not born)."""
     person = kind is not None and kind.type == "person"
     if s.kind in ("pair", "link") or (s.key != "kind" and s.key not in (OF_THINGS if person else OF_PEOPLE)):
         yield s
@@ -246,7 +247,7 @@ def _parts(s: _Said, kind: Kind | None) -> Iterator[_Said]:
 
 def mentioned(text: str, known: Mapping[str, str], *, longest: int = 8) -> Iterator[tuple[int, int, str]]:
     """(start, end, title) of the names of pages in a text, the longest first: "New York City" is not "New York". Names
-    of one short word, or without a capital letter, are no mentions. Linear: one look-up per place and length."""
+    of one short word, or without a capital letter, are not mentions. Linear: one look-up per position and length."""
     words = list(re.finditer(r"[\w'\u2019-]+", text[:200_000]))
     i = 0
     while i < len(words):
@@ -269,7 +270,7 @@ def _by_type(by_key: Mapping[str, list[_Said]], types: Mapping[str, str]) -> Ite
             yield relation, LABELS.get(key, key.replace("_", " ")), mine
 
 
-# ---- what a relation is about
+# ---- the type of a relation
 
 
 def _settle(
@@ -294,7 +295,7 @@ def _settle(
     pages = Counter(types[known[x.lower()]] for s in some for x in (s.value, *names(s.value)) if x.lower() in known)
     ranges = {"number": "number", "year": "year", "date": "date", "text": "string"}
     range_ = ranges.get(kind) or (thing if kind == "things" else pages.most_common(1)[0][0] if pages else type)
-    if type == PAGE and range_ not in ranges.values():  # what a sentence is about decides, not what pages there are
+    if type == PAGE and range_ not in ranges.values():  # the sentence pattern decides, not the pages that exist
         range_ = RANGES.get(some[0].key, range_) if some[0].kind == "name" else range_
     reading.schema[relation] = {"domain": domain, "label": label, "range": range_}
     if some[0].kind != "pair" and (templates := TEMPLATES.get(some[0].key)):
@@ -334,7 +335,7 @@ def _settle(
 
 
 def _thing(label: str) -> str:
-    """The kind of thing that the last word of a label says: "major rivers (by length)" -> river; "" for another
+    """The kind of thing that the last word of a label names: "major rivers (by length)" -> river; "" for another
     word. Rivers called Niger and Senegal are not the countries that have pages."""
     head = re.split(r" \(| - | (?:of|in|by|at|on|for) |, ", label.lower())[0].split(" ")[-1]
     return head if head in _THINGS else head.removesuffix("s") if head.removesuffix("s") in _THINGS else ""
@@ -357,7 +358,7 @@ def _kind(some: list[_Said], known: Mapping[str, str]) -> tuple[str, str]:
 
 
 def _values(s: _Said, kind: str, unit: str, known: Mapping[str, str], reading: Reading) -> Iterable[tuple[str, str]]:
-    """(suffix of the relation, object) of a statement, given what its relation is about."""
+    """(suffix of the relation, object) of a statement, given the type of its relation."""
     place, span = f"{s.document.id} chars {s.start}-{s.end}", s.document.text[s.start : s.end][:500]
     if s.kind != "pair":
         if kind == "date":
@@ -396,8 +397,8 @@ def _values(s: _Said, kind: str, unit: str, known: Mapping[str, str], reading: R
 
 
 def attested(value: str, span: str, known: Mapping[str, str]) -> bool:
-    """A second look that shares no code with what read the value: its words (or those of a name of its page) stand in
-    the span; of a number its leading digits do, of a date year and day."""
+    """A second check that shares no code with the reader: the words of the value (or those of a name of its page) occur
+    in the span; for a number its leading digits, for a date year and day."""
     low = span.lower()
     if re.fullmatch(r"\d{4}-\d{2}-\d{2}", value):
         return value in low or (value[:4].lstrip("0") in low and str(int(value[8:])) in re.findall(r"\d+", low))

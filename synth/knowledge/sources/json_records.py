@@ -28,11 +28,11 @@ def json_records(
     one object in each *.json.
 
     type      entity type of the records
-    id        path of the field that names a record; paths are keys joined by dots, `*` is every value, a list is walked
-              on its own
+    id        path of the field that names a record; paths are keys joined by dots, `*` is every value, lists are
+              traversed implicitly
     key       path of another field by which records refer to each other ("cca3"), for fields with `by_key: true`
     aliases   path of further names
-    records   path to the list of records, where the file is an object
+    records   path to the list of records, if the file is an object
     fields    relation -> path, or {path, range, by_key, read, pattern, functional, label, passage, ...} (how a text is
               read: `Mapped` in synth/knowledge/sources/records.py; and any field of `Relation`). Without it every field
               is a relation: nested objects that have a name are entities of their own, other nested objects are

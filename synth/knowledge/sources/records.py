@@ -1,4 +1,4 @@
-"""Records, wherever they come from: one entity each, its fields as relations. Shared by the readers of JSON and of
+"""Records of any source: one entity each, its fields as relations. Shared by the readers of JSON and of
 CSV."""
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ READ = {  # how the text of a field becomes objects
 
 @dataclass(frozen=True)
 class Mapped:
-    """How a relation is read off a record.
+    """How a relation is read from a record.
 
     path      keys joined by dots, `*` is every value, lists are walked
     by_key    the value is the key of another record, not its name
@@ -192,8 +192,8 @@ _CODES = 6  # keys of an object that is a map: fewer may be fields
 
 
 def _maps(records: Iterable[Any]) -> frozenset[str]:
-    """The paths of objects whose keys are no fields but codes ({"EUR": {...}, "USD": {...}}): of many keys none stands
-    in half of the objects, or all hold objects of the same fields."""
+    """The paths of objects whose keys are codes, not fields ({"EUR": {...}, "USD": {...}}): there are many keys and
+    none occurs in half of the objects, or all hold objects with the same fields."""
     keys: dict[str, Counter[str]] = defaultdict(Counter)
     times: Counter[str] = Counter()
     inside: dict[str, set[frozenset[str] | None]] = defaultdict(set)
@@ -231,8 +231,8 @@ def all_rows(
     aliases: str = "",
     path: str = "",
 ) -> list[Row]:
-    """A row for every leaf of a record (see `json_records`); relations of nested entities begin with the field that
-    holds them. `maps`: paths of objects whose keys say nothing."""
+    """A row for every leaf of a record (see `json_records`); names of relations of nested entities begin with the field
+    that holds them. `maps`: paths of objects whose keys are codes."""
     rows: list[Row] = []
     for field, value in record.items():
         here = f"{path}{field}"

@@ -1,7 +1,7 @@
-"""Tables of an SQLite database, or of a script that makes one: rows become entities, columns and foreign keys become
+"""Tables of an SQLite database, or of a script that creates one: rows become entities, columns and foreign keys become
 relations.
 
-What a table is about is inferred (`inferred`) and can be stated instead (`tables`), in the same form:
+The meaning of a table is inferred (`inferred`) and can be stated instead (`tables`), in the same form:
 
     Track:         {type: track, name: [Name], facts: {album: AlbumId, genre: GenreId, milliseconds: Milliseconds}}
     PlaylistTrack: {link: {relation: playlist_track, subject: PlaylistId, object: TrackId}}
@@ -26,18 +26,20 @@ from synth.knowledge.text import tidy
 from synth.knowledge.words import PEOPLE, article, role, singular
 
 _NAMES = (("name",), ("full_name",), ("first_name", "last_name"), ("firstname", "lastname"), ("title",), ("label",))
-_STEPS = 500_000_000  # of SQLite's machine for one script; what needs more is no set of tables
+# steps of SQLite's virtual machine for one script; a script that needs more is not a set of tables
+_STEPS = 500_000_000
 _DENIED = {sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH, sqlite3.SQLITE_CREATE_VTABLE}
 
 
 def sqlite_tables(path: Path, name: str, *, tables: Mapping[str, Any] | None = None) -> Reading:
-    """Read a database (.sqlite, .db) or a script (.sql). `tables`: table -> what it is about; a table that is not named
-    is left out.
+    """Read a database (.sqlite, .db) or a script (.sql). `tables`: table -> its meaning; tables that are not named are
+    skipped.
 
-    A row is named by the columns `name`; where two rows of a table share a name, by what their first foreign key refers
-    to in brackets, and after that by their key. NULL states nothing; a reference to no row and a value that is no text
-    or number are quarantined. What a column is about is decided by its values (`synth.knowledge.columns`). Raises
-    ValueError for a file that is no database or script, for a wrong entry of `tables`, and where there is no row.
+    The columns `name` give the name of a row; if two rows of a table share a name, the target of their first foreign
+    key is added in brackets, and after that their key. NULL states nothing; a reference to no row and a value that is
+    no text or number are quarantined. The values of a column decide its type (`synth.knowledge.columns`).
+    Raises ValueError for a file that is no database or script, for a wrong entry of `tables`, and where there is no
+    row.
     """
     with _open(path, name) as connection:
         return read_tables(connection, name, tables)
@@ -51,7 +53,7 @@ def read_tables(connection: sqlite3.Connection, name: str, tables: Mapping[str, 
         _check(connection, name, table, entry, known)
     reading = Reading(guess=True)
     names = {t: _names(connection, t, e) for t, e in wanted.items() if "type" in e}
-    for t in list(names):  # a second time: the names that tell rows apart may come from a table further down
+    for t in list(names):  # a second time, because the names that distinguish rows may come from a later table
         names[t] = _tell_apart(connection, t, wanted[t], names)
         reading.listed.setdefault(wanted[t]["type"], set()).update(names[t].values())
     for table, entry in wanted.items():
@@ -62,7 +64,7 @@ def read_tables(connection: sqlite3.Connection, name: str, tables: Mapping[str, 
 
 
 def tables_of(path: Path, name: str) -> dict[str, dict[str, Any]]:
-    """What the tables of a database are about, as far as it says it: the option `tables` to begin with."""
+    """The meaning of the tables, as far as the database states it: an initial value for the option `tables`."""
     with _open(path, name) as connection:
         return inferred(connection)
 
@@ -87,7 +89,7 @@ class _open:
         self.connection.text_factory = lambda data: data.decode("utf-8", "replace")
 
     def _guard(self) -> None:
-        """A script may make tables here and nothing else: no other file, no extension, and not for ever."""
+        """A script may only create tables: no access to other files, no extensions, and limited run time."""
         steps = Counter()
 
         def count() -> int:
@@ -175,7 +177,7 @@ def inferred(connection: sqlite3.Connection) -> dict[str, dict[str, Any]]:
 
 
 def _lines(connection: sqlite3.Connection, table: str, ends: list[str], rest: list[str]) -> bool:
-    """Whether rows are lines of something: beside two references only numbers, each pair once."""
+    """Whether rows are lines of something: besides two references only numbers, and each pair once."""
     numbers = " + ".join(f"(typeof({quoted(c)}) IN ('text', 'blob'))" for c in rest)
     pair = " || '/' || ".join(map(quoted, ends))
     counts = f"SELECT sum({numbers}), count(*), count(DISTINCT {pair}) FROM {quoted(table)}"
@@ -234,7 +236,7 @@ def _names(connection: sqlite3.Connection, table: str, entry: Mapping[str, Any])
 def _tell_apart(
     connection: sqlite3.Connection, table: str, entry: Mapping[str, Any], names: Mapping[str, Mapping[Any, str]]
 ) -> dict[Any, str]:
-    """The names of a table, each borne by one row."""
+    """The names of a table's rows, made distinct."""
     mine, refers = names[table], references(connection, table)
     first = next((c for c in entry.get("facts", {}).values() if c in refers and refers[c][0] in names), None)
     shared = Counter(mine.values())

@@ -1,6 +1,6 @@
 """Cleaners of preference pairs, one file each, function named as its file.
 
-A cleaner judges; it changes and removes nothing, and it reads only what a pair carries. `NEEDS` names the columns that
+A cleaner only judges: it changes and removes nothing, and reads only the pair itself. `NEEDS` names the columns that
 it reads from `pair.columns`; the stage `clean` computes them.
 """
 
@@ -13,7 +13,7 @@ from synth.types import Decision, PreferencePair
 
 
 class CleanerPiece(Protocol):
-    """Judges preference pairs; it changes and removes none.
+    """Judges preference pairs, without changing or removing any.
 
     Args:
         pairs: all pairs, with the columns that the module names as NEEDS

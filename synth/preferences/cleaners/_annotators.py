@@ -1,9 +1,9 @@
-"""Who of several annotators is right: majority, weighted vote, Dawid-Skene and GLAD for two classes, with anchors.
+"""Which of several annotators is right: majority, weighted vote, Dawid-Skene and GLAD for two classes, with anchors.
 
 Votes V [n, A] hold 1 (first class), -1 (second) or 0 (none). Anchors t [n] hold 1 or -1 where the truth is proven, else
 0. Every function gives P [n], the probability of the first class. Each pair could as well be shown with its sides
   swapped, so there is one accuracy a_j per
-annotator instead of a table of errors, and no class is likelier than the other before the votes are seen:
+annotator instead of a table of errors, and before the votes both classes are equally likely:
 
     majority      P = (number for + 1/2 number of abstentions) / A
     weighted      log odds = sum_j V_ij log(a_j / (1 - a_j)), a_j from the anchors, without them from agreement with the
@@ -14,8 +14,8 @@ annotator instead of a table of errors, and no class is likelier than the other 
                   ~ N(0, 1) (Whitehill et al. 2009, "Whose vote should count more")
 
 Accuracies are smoothed by one right and one wrong vote. Every likelihood stays the same when all truths and all
-accuracies are turned around, so without anchors nothing but the belief that most annotators are right tells the two
-apart: `dependence` measures whether they err independently, without which that belief is worth nothing.
+accuracies are turned around, so without anchors only the assumption that most annotators are right separates the two.
+`dependence` measures whether they err independently; without independence that assumption is worthless.
 """
 
 from __future__ import annotations

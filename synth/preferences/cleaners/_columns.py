@@ -9,12 +9,12 @@
     out_of_fold_blind   the same by a model that is blind to length and style
     overlap      the greatest share of the pair's n-grams in a protected text
     anchor       1 = the label is proven right, -1 = proven wrong; a pair with a verified margin is an anchor without it
-    anchor_asked     true where the label was proven because a cleaner asked about it: it says nothing of the others
+    anchor_asked     true if the label was proven because a cleaner asked about it: such an anchor is not representative
     tags         [tag, ...] of the prompt
     features     {name: [of the chosen side, of the rejected side]}
-    group, annotator   whose siblings a pair is, who labelled it
+    group, annotator   the sibling group of a pair, and its annotator
 
-Every reader raises ValueError with the pair, the column and what should stand there.
+Every reader raises ValueError with the pair, the column and the expected form.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ Action = Literal["remove", "flip", "ask", "weight"]
 
 
 def swap_sides(pair: PreferencePair) -> PreferencePair:
-    """The pair with its sides swapped and all that is said about sides turned with them. Turning twice gives the pair
-    back."""
+    """The pair with its sides swapped, together with all columns about sides. Swapping twice gives the original
+    pair."""
     columns = {name: _TURNS[name](value) if name in _TURNS else value for name, value in pair.columns.items()}
     margin = None if pair.margin is None else -pair.margin
     return replace(pair, chosen=pair.rejected, rejected=pair.chosen, margin=margin, columns=columns)
@@ -87,8 +87,8 @@ def probability(pair: PreferencePair, column: str) -> float:
 
 
 def anchor(pair: PreferencePair) -> int:
-    """1 where the label is proven right, -1 where it is proven wrong, 0 where nothing is proven. A column `anchor`
-    precedes the margin."""
+    """1 where the label is proven right, -1 where it is proven wrong, 0 if nothing is proven. A column `anchor` takes
+    precedence over the margin."""
     value = pair.columns.get("anchor", pair.margin or 0)
     if not isinstance(value, int | float) or (isinstance(value, float) and math.isnan(value)):
         raise refusal(pair, "anchor", "1, -1 or 0")
@@ -96,8 +96,8 @@ def anchor(pair: PreferencePair) -> int:
 
 
 def drawn_anchor(pair: PreferencePair) -> int:
-    """The anchor of a pair that was drawn at random, which alone tells how many labels are wrong; 0 of one that a cleaner
-    asked about, for those are the doubtful ones."""
+    """The anchor of a pair that was drawn at random; only these show how many labels are wrong. 0 for a pair that a
+    cleaner asked about, because those are the doubtful ones."""
     return 0 if pair.columns.get("anchor_asked") else anchor(pair)
 
 
@@ -119,7 +119,7 @@ def lowest(
 
 
 def verdict(step: str, acts: bool, action: Action, reasons: tuple[str, str], score: float) -> Decision:
-    """`action` with the first of `reasons` where the cleaner acts, else "keep" with the second."""
+    """`action` with the first of `reasons` if the cleaner acts, else "keep" with the second."""
     return Decision(
         step=step, action=action if acts else "keep", reason=reasons[0] if acts else reasons[1], score=float(score)
     )

@@ -1,8 +1,8 @@
-"""Cheap features of one answer to a prompt, from text alone: what it is made of, and where its words were seen before.
+"""Cheap features of one answer to a prompt, from text alone: its composition, and where its words occurred before.
 
 Nothing here solves or verifies the task: no equation is computed, no order checked, no fact looked up. The features ask
-whether an answer is *consistent* with its surroundings: do its words occur in the question, in what was found last, in
-its own working?
+whether an answer is *consistent* with its surroundings: do its words occur in the question, in the last search results,
+in its own working?
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 from synth.types import Message, PreferencePair
 
 _TOKEN = re.compile(r"\w+|[-+*/=]")
-BLIND = {"length", "words"}  # what a detector that is blind to length leaves out
+BLIND = {"length", "words"}  # features that a detector blind to length ignores
 _TAGGED = re.compile(r"<(\w+)>([^<]*)</\1>\s*$")
 
 
@@ -43,8 +43,8 @@ Known = dict[tuple[tuple[Message, ...], str, str], tuple[str, str, str, np.ndarr
 
 
 def features(prompt: Sequence[Message], answer: str) -> dict[str, float]:
-    """name -> value. Each is given twice, alone and for the kind of prompt (`kind`): what is good in one kind is bad in
-    another."""
+    """name -> value. Each occurs twice, alone and combined with the kind of prompt (`kind`), because a good feature of
+    one kind can be bad in another."""
     tag, numbers = reader(prompt)(answer)
     values = {**dict(zip(NAMES, numbers, strict=True)), f"tag {tag}": 1.0}
     about = kind(prompt)
@@ -69,7 +69,7 @@ def differences(
     for key in keys:
         if key not in known:
             by_prompt.setdefault(key[0], []).append(key)
-    for prompt, mine in by_prompt.items():  # a prompt, and an answer that several pairs have, are read once
+    for prompt, mine in by_prompt.items():  # a prompt or answer that several pairs share is read once
         read, about = reader(prompt), kind(prompt)
         read_texts = {text: read(text) for text in dict.fromkeys(text for key in mine for text in key[1:])}
         for key in mine:

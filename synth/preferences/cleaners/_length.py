@@ -1,4 +1,4 @@
-"""Do labels follow length and style? Figures for a report, and what a model may be made blind to.
+"""Do labels follow length and style? Numbers for a report, and the features to which a model can be made blind.
 
     longer wins   share of pairs whose chosen side is the longer one, by decile of |difference|; 1/2 where length tells
                   nothing
@@ -21,12 +21,12 @@ MARKS = {"list items": "\n- ", "headings": "\n#", "bold": "**", "exclamation mar
 
 
 def style(text: str) -> dict[str, int]:
-    """Counts of what makes an answer look better than it is."""
+    """Counts of marks that make an answer look better than it is."""
     return {name: text.count(mark) for name, mark in MARKS.items()}
 
 
 def longer_wins(difference: np.ndarray, *, bins: int = 10) -> dict[str, Any]:
-    """difference [n]: length of chosen minus that of rejected, in any unit. Pairs of equal length count nowhere.
+    """difference [n]: length of chosen minus that of rejected, in any unit. Pairs of equal length are not counted.
 
     {"n", "share", "low", "high", "by_size": [{"from", "to", "n", "share", "low", "high"}]}, with Wilson's interval;
     share None for n = 0.

@@ -1,10 +1,10 @@
-"""The share of wrong labels, with an interval, and whether it can be known at all.
+"""The share of wrong labels, with an interval, and whether it is identifiable.
 
 With anchors (labels proven right or wrong) the rate among them, with Wilson's interval (1927): it holds for all labels
-where the anchors were drawn at random. Without, the confident joint of the out-of-fold probabilities
-(`confident_learning`), with a bootstrap interval over whole groups of siblings: that interval holds the error of
-sampling alone. Turn all labels and the truth around, and every label-only estimate stays the same: without one anchor
-the rate is not identifiable, and the estimate rests on the belief that most labels are right.
+if the anchors were drawn at random. Without, the confident joint of the out-of-fold probabilities
+(`confident_learning`), with a bootstrap interval over whole groups of siblings: that interval covers the sampling error
+alone. Swapping all labels and the truth leaves every label-only estimate the same: without an anchor the rate is not
+identifiable, and the estimate assumes that most labels are right.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How much of a text stands in protected texts, by word n-grams."""
+"""How much of a text occurs in protected texts, by word n-grams."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ def grams(text_words: list[str], n: int) -> frozenset[Gram]:
 class Protected:
     """Texts that must not be trained on, indexed by n-gram.
 
-    A text of fewer than n words is looked for as a whole; one of fewer than `least` stands everywhere and is left out.
+    A text of fewer than n words is looked for as a whole; one of fewer than `least` words occurs everywhere and is
+    ignored.
     """
 
     def __init__(self, texts: Iterable[str], *, n: int = 8, least: int = 4) -> None:

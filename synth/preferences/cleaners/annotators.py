@@ -1,16 +1,16 @@
-"""Pairs that annotators are against, weighed by how often each is right: majority, weighted vote, Dawid-Skene, GLAD,
-with anchors.
+"""Pairs that annotators disagree with, weighted by how often each annotator is right: majority, weighted vote,
+Dawid-Skene, GLAD, with anchors.
 
 The models are defined in `_annotators.py`: Dawid and Skene, "Maximum likelihood estimation of observer error-rates
 using the EM algorithm" (1979); Whitehill et al., "Whose vote should count more" (2009).
 
-Anchors are pairs whose label is proven right or wrong (column `anchor`, or a verified margin). They are what tells a
-good majority from a bad one. With few of them, Dawid-Skene does best where annotators err independently, and the
-weighted vote, which learns from the anchors alone, where they err together; the default `auto` takes the second where
-they agree by more than `excess` above what independent errors allow (`dependence`), else the first. Without any anchor,
-truth and its opposite explain the votes equally well; the cleaner then believes the majority, says so in its reasons,
-and where the agreement is in excess it asks in place of acting: not_identifiable. That excess is no proof: annotators
-who share all of their errors look like annotators who make none.
+Anchors are pairs whose label is proven right or wrong (column `anchor`, or a verified margin). Only they distinguish a
+good majority from a bad one. With few anchors, Dawid-Skene does best if annotators err independently, and the weighted
+vote, which learns from the anchors alone, if they make the same errors. The default `auto` uses the weighted vote if
+they agree by more than `excess` above what independent errors allow (`dependence`), else Dawid-Skene. Without any
+anchor, truth and its opposite explain the votes equally well; the cleaner then trusts the majority, says so in its
+reasons, and if the agreement is in excess it asks instead of acting: not_identifiable. No excess is no proof of
+independence: annotators who share all of their errors look like annotators who make none.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Sums that an answer states and gets wrong, while the other side's are right: "2 plus 7 is 10", "16 - 3 = 12".
 
 A statement is two or more numbers with signs or words between them (+ - * / × ÷, plus, minus, times, divided by), "=" or
-"equals" (after words also is, makes, gives), and one number. It is computed exactly, products before sums, and is right
-where it is right as far as its digits go: 10 / 3 = 3.33. What is part of a longer formula, of a name or of a range is no
-statement, and neither is anything with a letter in it. A person can check what the reason says; that is why it asks: a
-label may be right although a sum is wrong.
+"equals" (after words also is, makes, gives), and one number. It is computed exactly, products before sums, and counts
+as right if it is right up to its stated digits: 10 / 3 = 3.33. A part of a longer formula, of a name or of a range is
+not a statement, and neither is anything with a letter in it. It asks, because a person can check the reason, and
+because a label may be right although a sum is wrong.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def arithmetic(pairs: Sequence[PreferencePair], *, action: Action = "ask") -> li
 
 
 def stated(text: str) -> list[tuple[str, str, Fraction]]:
-    """(what is computed, what is said of it, what it is) of every statement in a text."""
+    """(the expression, the stated result, the true result) of every statement in a text."""
     if "=" not in text:
         low = text.lower()
         if not any(word in low for word in _WORDS):

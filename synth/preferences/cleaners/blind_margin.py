@@ -1,15 +1,14 @@
-"""Label errors seen by a detector that is blind to length and style.
+"""Label errors found by a detector that is blind to length and style.
 
 A model fitted to labels that follow length learns to prefer length, and then finds every such label plausible. Here the
 features named in `BLIND` (`_features.py`: length, number of words, marks of style) take part in the fit, so that they
-absorb what they explain, and are left
-out of the probability:
+absorb what they explain, and are excluded from the probability:
 
     out_of_fold         sigmoid(w . d)              d: features of chosen minus rejected
     out_of_fold_blind   sigmoid(s * w' . d')        w', d' without BLIND; s by maximum likelihood on the other folds'
                         margins
 
-Pairs are then pruned as by `confident_learning`. Where length does tell quality, a blind detector knows less: compare
+Pairs are then pruned as by `confident_learning`. If length does predict quality, a blind detector knows less: compare
 both, and look at the length report (`_length.py`). After "A Long Way to Go" (arXiv:2310.03716, 2023), which measures
 the same bias in reward models.
 """

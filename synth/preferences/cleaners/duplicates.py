@@ -1,13 +1,13 @@
 """Exact and near duplicates, and contradictions: the same two answers to the same prompt with the sides swapped.
 
 Two pairs are near duplicates where the Jaccard similarities of the word n-grams of the prompts, of the chosen and of the
-rejected sides are *all* at least `threshold`, and the numbers in them are the same (a number means more than its share of
-the words shows). Which pairs are compared is found by the prefix filter (Chaudhuri, Ganti and Kaushik 2006), which loses
-nothing: two texts of similarity t share a gram among the |A| - ceil(t |A|) + 1 rarest of each. Their prompts must meet so,
-and a side of each. A gram is a 32-bit hash of its words; rarest means the fewest in its cell of a table of counts, so
-that memory grows with the texts alone and no faster.
+rejected sides are *all* at least `threshold`, and the numbers in them are the same (a number matters more than its
+share of the words). Which pairs are compared is found by the prefix filter (Chaudhuri, Ganti and Kaushik 2006), which
+loses nothing: two texts of similarity t share a gram among the |A| - ceil(t |A|) + 1 rarest of each. This must hold for
+the prompts, and for one side of each pair. A gram is a 32-bit hash of its words; rarest means the fewest in its cell of
+a table of counts, so that memory grows with the texts alone and no faster.
 
-The first of a group is kept. Of a contradiction no side can be told right, so both go.
+The first of a group is kept. In a contradiction neither pair can be known to be right, so both are removed.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""One decision out of all that other cleaners said: flip, remove, ask, weight or keep, by how likely the label is
-wrong.
+"""Combines the decisions of the other cleaners into one: flip, remove, ask, weight or keep, by the probability that the
+label is wrong.
 
     p_d    of a detector whose score is the probability that the label is right (PROBABILITY), 1 - score
     p_s    of a source of information (SOURCES): the mean log-odds of its detectors, which see the same evidence and
@@ -13,22 +13,23 @@ the log-loss on them; without, T_s = 1, and p is as good as the detectors' own c
     removed    where p > the threshold among .5, .55, ..., .7 with the greatest (wrong removed) - cost * (right removed)
                on the anchors, .6 without them; and where a detector of form (duplicates, broken text, identical sides)
                says so, whatever the label
-    asked      where a detector asks and nothing removes; with `cautious` and too few anchors also where it would be
-               removed for its label: without a proven label nobody knows how often the detectors are right, so a doubt is
-               a question, and only what is certain (copies, contradictions, broken text) is removed
+    asked      where a detector asks and nothing removes; with `cautious` and too few anchors also if it would be
+               removed for its label: without proven labels the accuracy of the detectors is unknown, so doubts become
+               questions, and only certain cases (copies, contradictions, broken text) are removed
     weighted   by 1 - p else, where any detector spoke; 1 where the label is proven right
 
-With `rate: estimated` the probability that is told, and that weighs, begins at the share of wrong labels e of this very
-file: that among the anchors that were drawn at random where there are enough (those that a cleaner asked about are the
-doubtful ones), else that of the confident joint (`confident_learning`) of 30 pairs or more, within [0.01, 0.49], else the prior. A model of the labels that sees nothing in a pair says 1/2 of either side, and so
-the label is wrong with probability e, not 1/2:
+With `rate: estimated` the reported probability, which also gives the weight, has as prior the share of wrong labels e
+of this file: that among the anchors that were drawn at random where there are enough (those that a cleaner asked about
+are the doubtful ones), else that of the confident joint (`confident_learning`) of 30 pairs or more, within [0.01,
+0.49], else the prior. A label model without information about a pair gives 1/2 to either side; its label is then wrong
+with probability e, not 1/2:
 
     p      log-odds(e) + log-odds of the mean 1 - score of the models of the labels
                        + sum over other sources of (log-odds(p_s) - log-odds(prior)) / T_s
 
 Which pairs are flipped, removed or asked about is decided as before.
 
-Nothing is deleted here: the stage keeps what is removed, with this decision and all that led to it.
+Nothing is deleted here: the stage keeps removed pairs, with this decision and all decisions that led to it.
 """
 
 from __future__ import annotations
@@ -55,8 +56,8 @@ PROBABILITY = {"confident_learning", "rpo_em", "blind_margin", "annotators"}
 SAID = {
     "voting": 0.8,
     "score_gap": 0.8,
-}  # p of a detector that acts and gives no probability: what PrefCleanBench's voters are right in
-AGAINST = {  # source -> what it saw, as a person can check it
+}  # p of a detector that acts without giving a probability: the accuracy of PrefCleanBench's voters
+AGAINST = {  # source -> its evidence, in words that a person can check
     "text": "pairs with other prompts, most of whose labels go with the wording of the side that is rejected here",
     "votes": "its annotators, each weighed by how often the others agree with them, are for the rejected side",
     "scores": "its scores are higher for the rejected side",
@@ -79,9 +80,9 @@ def policy(
     """One decision per pair from `pair.decisions`; score = 1 - p, the probability that the label is right.
 
     prior: share of wrong labels that is assumed. cost: of a right pair removed, where a wrong one kept costs 1.
-    cautious: without anchors a pair is not removed for its label, but asked about. rate: what the probability that is told
-    begins at: the prior, or the rate that is estimated of these pairs. Raises ValueError for a probability outside (0, 1), or
-    a negative cost.
+    cautious: without anchors a pair is not removed for its label, but asked about. rate: the prior of the reported
+    probability: `prior`, or the rate estimated on these pairs. Raises ValueError for a probability outside (0, 1), or a
+    negative cost.
     """
     if not 0 < prior < 1 or not 0 < flip_above < 1 or cost < 0:
         raise ValueError(

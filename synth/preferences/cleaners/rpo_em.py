@@ -74,7 +74,7 @@ def _decision(w: float, remove_below: float, flip_below: float) -> Decision:
 
 
 def expectation(p: np.ndarray, eta: float) -> np.ndarray:
-    """w [n]; p of exactly 0 or 1 is taken for what it says, whatever eta."""
+    """w [n]; p of exactly 0 or 1 is certain, whatever eta."""
     return eta * p / (eta * p + (1 - eta) * (1 - p))
 
 
@@ -105,7 +105,7 @@ def reliability_interval(
     """(eta, low, high): the fixed point with a 95 % bootstrap interval over whole groups of siblings; p [n], groups
     [n].
 
-    It holds the error of sampling alone, not that of a p that is not calibrated.
+    It covers the sampling error alone, not the error of an uncalibrated p.
     """
     names, index = np.unique(np.asarray(groups), return_inverse=True)
     members = [np.flatnonzero(index == k) for k in range(len(names))]

@@ -1,4 +1,4 @@
-"""Texts that no label should rest on, by rule: each rule is a reason code, and says on which sides it looks.
+"""Rules for texts on which no label should rest: each rule is a reason code, and says which sides it checks.
 
     encoding     either side   U+FFFD, control characters, or UTF-8 read as Latin-1 ("Ã©", "â€™")
     pii          any text      an e-mail address (not of a domain that is reserved for examples), a card number that passes
@@ -7,7 +7,7 @@
     truncated    chosen        ends inside a sentence, a code block or a tag, while the rejected side ends well ("ask")
     language     chosen        is mostly in another script than the prompt, while the rejected side is not ("ask")
 
-Rules find what they name and nothing else: a clean verdict is no certificate.
+Rules find only what they name: passing them proves nothing.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def _truncated(pair: PreferencePair) -> bool:
 
 
 def cut(text: str) -> bool:
-    """Whether a text of more than twenty words ends where no text ends; shorter ones may be a name or a number."""
+    """Whether a text of more than twenty words ends in the middle; shorter texts may be a name or a number."""
     if text.count("```") % 2:
         return True
     plain = text.rstrip()

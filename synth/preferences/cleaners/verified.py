@@ -1,8 +1,8 @@
 """Pairs whose label a program disproves: the rejected side is certified better.
 
 Reads the column `anchor` or the verified margin, score(chosen) - score(rejected), of the problem's own verifier. The
-proof is as good as the verifier and needs no second opinion; the same pairs anchor the cleaner `annotators`. A pair
-that nothing verified stays.
+proof is as good as the verifier and needs no second opinion; the same pairs are anchors for the cleaner `annotators`.
+An unverified pair is kept.
 """
 
 from __future__ import annotations

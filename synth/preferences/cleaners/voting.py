@@ -1,11 +1,11 @@
-"""Pairs that voters are against: VoteAll-R/F and VoteMaj-R/F of PrefCleanBench (arXiv:2509.23564, 2025).
+"""Pairs that voters disagree with: VoteAll-R/F and VoteMaj-R/F of PrefCleanBench (arXiv:2509.23564, 2025).
 
     a = share of voters who agree with the label, a tie counting as half
     rule "all"        act where every voter disagrees      (a = 0)
     rule "majority"   act where fewer than half agree      (a < 1/2: three to three stays)
 
 With voters of accuracy 0.8 and independent errors, six of them under "majority" keep 9.9 % of the flipped and 98.3 % of
-the right pairs; voters who err together remove what they do not understand. A pair without voters stays.
+the right pairs; voters who make the same errors remove what they do not understand. A pair without voters stays.
 """
 
 from __future__ import annotations
