@@ -58,7 +58,7 @@ class Quantity:
 
 def without_note(text: str) -> str:
     """The text without remarks in brackets at its end: "82.6 years (2024 est.)" -> "82.6 years"."""
-    for _ in range(4):  # a few; not a loop that hostile text could keep busy
+    for _ in range(4):  # bounded, so that hostile text cannot cause a long loop
         shorter = _NOTE.sub("", text[-400:])
         if len(shorter) == len(text[-400:]):
             break
@@ -67,7 +67,7 @@ def without_note(text: str) -> str:
 
 
 def quantity(text: str) -> Quantity | None:
-    """The number that the whole text is, with its unit; None where the text is anything else or more."""
+    """The whole text parsed as a number with its unit; None if the text is anything else."""
     match = _QUANTITY.fullmatch(without_note(text)) if len(text) <= 400 else None
     if match is None or (match["sign"] and match["sign2"]):
         return None
@@ -81,7 +81,7 @@ def quantity(text: str) -> Quantity | None:
 
 
 def find_date(text: str) -> tuple[str, int, int] | None:
-    """(ISO date, start, end) of the first date in the text; None for none. Days that no month has are no dates."""
+    """(ISO date, start, end) of the first date in the text; None for none. Impossible days are not dates."""
     matches = [(m.start(), m) for pattern in _DATES for m in pattern.finditer(text[:2000])]
     for _, m in sorted(matches, key=lambda f: f[0]):
         month = (
@@ -95,13 +95,13 @@ def find_date(text: str) -> tuple[str, int, int] | None:
 
 
 def date(text: str) -> str | None:
-    """The ISO date that the whole text is, up to spaces and a note in brackets."""
+    """The whole text parsed as an ISO date, up to spaces and a note in brackets."""
     text = without_note(text).strip(" .")
     match = find_date(text)
     return match[0] if match and (match[1], match[2]) == (0, len(text)) else None
 
 
 def year(text: str) -> str | None:
-    """The year (1000 to 2099) that a text names, where it names one alone."""
+    """The year (1000 to 2099) that a text names, if it names exactly one."""
     years = set(_YEAR.findall(text[:2000]))
     return years.pop() if len(years) == 1 else None

@@ -61,7 +61,8 @@ def seed_for(*parts: Any) -> int:
 
 
 def split_of(root: str, *, valid: float = 0.1, test: float = 0.15) -> Split:
-    """The split of a root entity or seed problem, decided by the hash of its name alone: siblings never part."""
+    """The split of a root entity or seed problem, decided by the hash of its name alone: siblings always share a
+    split."""
     u = int(digest("split", root)[:12], 16) / 16**12
     return "test" if u < test else "valid" if u < test + valid else "train"
 
@@ -118,7 +119,7 @@ class Problem:
 
     @property
     def seen(self) -> str:
-        """The hash of what a model is shown: two problems that share it are one, whatever they are scored with."""
+        """The hash of what a model is shown: two problems with the same hash are the same, however they are scored."""
         return digest([[m.role, m.content] for m in self.prompt])[:20]
 
     @property
@@ -167,7 +168,7 @@ class PreferencePair:
     source     generator or file that made it
     problem    id of the Problem it answers, or ""
     margin     verified score difference, or None where nothing verified it
-    columns    what cleaners read: scores, features, votes, planted error {"type", "span", "severity"}
+    columns    columns for cleaners: scores, features, votes, planted error {"type", "span", "severity"}
     decisions  appended by each cleaner, never rewritten
     split      that of the problem
     """
@@ -192,7 +193,7 @@ class PreferencePair:
 
 @dataclass(frozen=True, kw_only=True)
 class Demonstration:
-    """A demonstration: the whole conversation that solves a problem. Assistant turns are what a model should say."""
+    """A demonstration: the whole conversation that solves a problem. The assistant turns are the targets."""
 
     id: str
     problem: str
@@ -222,17 +223,18 @@ class Quarantined:
 
 @dataclass(frozen=True, kw_only=True)
 class Sampling:
-    """How text is drawn; `seed` makes a sample repeatable.
+    """How text is sampled; `seed` makes a sample reproducible.
 
     temperature   0 is greedy
-    top_k         of the likeliest tokens alone (0: of all)
-    top_p         of the fewest likeliest tokens that hold this share of what top_k left (1: of all)
-    min_p         of tokens at least this many times as likely as the likeliest (0: of all)
+    top_k         sample only from this many most likely tokens (0: all)
+    top_p         sample only from the fewest most likely tokens with this share of the probability that top_k left (1:
+                  all)
+    min_p         sample only from tokens at least this many times as likely as the most likely one (0: all)
     stop          strings that end a turn; stop_ids: ids that do, beside the end-of-turn id. What ended it is the turn's
                   last
-    choices       where given, a turn is one of these texts and nothing else
+    choices       if given, a turn is exactly one of these texts
 
-    Raises ValueError for numbers that name no distribution.
+    Raises ValueError for invalid numbers.
     """
 
     temperature: float = 1.0

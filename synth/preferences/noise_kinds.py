@@ -1,4 +1,4 @@
-"""Which labels of verified pairs to swap: kinds of noise that people and judges make, at an exact rate.
+"""Which labels of verified pairs to swap: the kinds of noise of people and judges, at an exact rate.
 
 Exactly k = round(rate * n) pairs are drawn without replacement with probabilities proportional to a weight (Gumbel
 top-k), so that the true
@@ -67,7 +67,8 @@ def mixture(
     part = float(np.clip((rate - ends[0]) / (ends[1] - ends[0]), 0, 1))
     share = (1 - part) * low + part * high
     labeller = rng.choice(4, n, p=share)
-    shown_first = rng.random(n) < 0.5  # whether the better side is shown first: all that the lazy one looks at
+    # whether the better side is shown first: the lazy annotator looks at nothing else
+    shown_first = rng.random(n) < 0.5
     right = rng.random((n, 4)) < accuracy
     right[:, 2] = shown_first
     cast = np.zeros((n, 4), dtype=int)

@@ -1,12 +1,13 @@
-"""Preference pairs from a policy's own episodes: two next turns of one conversation, of which one led to better scores.
+"""Preference pairs from a policy's own episodes: two alternative next turns of a conversation, of which one led to
+better scores.
 
-Episodes of one problem that share a conversation up to an assistant turn are a sample of what becomes of each turn that
-was written there. A turn's value is the mean score of the episodes that went through it, drawn towards the mean of
-all episodes that came to this place by one episode's weight, so that one lucky episode does not decide:
-(sum of its scores + mean of the place) / (number of its episodes + 1). The best turn of a place is chosen over the worst
-where their values differ by `gap`. For a single turn that is the best of n against the worst of n; for longer episodes it
-is the preference over steps of Xie et al. 2024, "Monte Carlo Tree Search Boosts Reasoning via Iterative Preference
-Learning" (arXiv 2405.00451), on plain rollouts in the place of a tree search.
+Episodes of one problem that share a conversation up to an assistant turn are samples of the outcome of each turn
+written there. A turn's value is the mean score of the episodes through it, shrunk towards the mean of all episodes at
+this point with the weight of one episode, so that a single lucky episode does not decide: (sum of its scores + mean of
+the place) / (number of its episodes + 1). The best turn of a place is chosen over the worst where their values differ
+by `gap`. For a single turn that is the best of n against the worst of n; for longer episodes it is the preference over
+steps of Xie et al. 2024, "Monte Carlo Tree Search Boosts Reasoning via Iterative Preference Learning" (arXiv
+2405.00451), on plain rollouts instead of a tree search.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from synth.types import Message, PreferencePair, Problem, Quarantined
 
 @dataclass(frozen=True, kw_only=True)
 class Episode:
-    """A whole conversation and what the verifier gave it; `score` is None where it could not be scored. `begins` is the
+    """A whole conversation and its score by the verifier; `score` is None if it could not be scored. `begins` is the
     number of its messages that were there before the policy spoke."""
 
     messages: tuple[Message, ...]
@@ -30,8 +31,8 @@ class Episode:
 def own_answers(
     problem: Problem, episodes: Sequence[Episode], *, most: int = 2, gap: float = 0.25
 ) -> list[PreferencePair | Quarantined]:
-    """At most `most` pairs of a problem, those of the greatest difference first; one row that is quarantined where all
-    episodes are worth the same."""
+    """At most `most` pairs of a problem, those with the greatest difference first; one quarantined row if all episodes
+    have the same value."""
     places: dict[tuple[Message, ...], dict[str, list[float]]] = {}
     for episode in episodes:
         if episode.score is None:

@@ -1,9 +1,9 @@
 """Preference pairs from demonstrations with a search tool: the chosen side is the demonstrator's turn, the rejected
 side a wrong one.
 
-The prompt is the conversation up to an assistant turn. A wrong *answer* names another thing that was read on the way,
+The prompt is the conversation up to an assistant turn. A wrong *answer* names another thing from the earlier results,
 and the verifier confirms that it is wrong. A wrong *search* asks about another entity or relation, and the search tool
-itself confirms that it brings none of the passages that the demonstration goes on to use; otherwise the pair is
+itself confirms that it returns none of the passages that the demonstration uses later; otherwise the pair is
 quarantined as `still_right`.
 """
 
@@ -18,13 +18,13 @@ from synth.verify import CLOSE, OPEN, extract_answer, verify
 
 _QUERY = re.compile(r"<search>(.*?)</search>", re.DOTALL)
 _WORD = re.compile(r"\w+")
-# A wrong search can be made good by a later one; a wrong answer ends the game.
+# A later search can make up for a wrong one; a wrong answer ends the episode.
 SEVERITY = {"wrong_answer": 1.0, "wrong_entity": 0.5, "wrong_relation": 0.5, "premature_answer": 1.0}
 ERRORS = tuple(SEVERITY)
 
 
 class World:
-    """What is known of the texts: the search tool, the names of entities with their types, and the words of relations.
+    """Knowledge about the texts: the search tool, the names of entities with their types, and the words of relations.
 
     search   query -> passages, one per line
     names    name -> entity type
@@ -61,7 +61,7 @@ def wrong_turns(
     *,
     errors: Sequence[str] = ERRORS,
 ) -> PreferencePair | Quarantined:
-    """Pair `index` of a demonstration: a type of `errors`, each as likely where it fits, then a turn. They are in
+    """Pair `index` of a demonstration: a type of `errors` (uniformly among those that apply), then a turn. They are in
     `columns["error"]`.
 
     Raises ValueError for an unknown error type.
@@ -125,7 +125,7 @@ def evidence(messages: Sequence[Message], world: World) -> dict[int, list[str]]:
 def _wrong(
     error: str, before: Sequence[Message], chosen: str, problem: Problem, world: World, rng: Random
 ) -> str | None:
-    """A wrong turn in the place of `chosen`, or None where there is nothing to put in."""
+    """A wrong turn in the place of `chosen`, or None if there is no alternative."""
     seen = world.mentions("\n".join(m.content for m in before if m.role in ("user", "tool")))
     if error in ("wrong_answer", "premature_answer"):
         other = [n for n in seen if _key(n) != _key(problem.answer)]

@@ -1,1 +1,1 @@
-"""Questions grown from a knowledge base with a proof of each: patterns, wording, growth, proof and the second proof."""
+"""Questions grown from a knowledge base, each with a proof: patterns, wording, growth, proof and the second proof."""

@@ -1,4 +1,4 @@
-"""Prove a stored problem again, from its text alone: what a process does that did not make the problem."""
+"""Prove a stored problem again, from its text alone, in a process that did not make the problem."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from synth.types import Problem
 
 
 def certify(problem: Problem) -> str | None:
-    """None where the family's second route finds the stored answer in the text, or "code: evidence" of why it does not.
+    """None if the family's second route finds the stored answer from the text, else "code: evidence" of why it does
+    not.
 
     Raises LookupError for a problem of no family (entity-tree questions are proved by a query of their knowledge base
     instead).

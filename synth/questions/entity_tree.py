@@ -7,9 +7,9 @@
 
 Difficulty: hops = searches that an oracle needs; clues = the most clues of one variable (0 where the root is named, 2
 for an intersection). A question is grown (`synth.questions.grow`), put into words (`synth.questions.wording`), and must
-then pass every gate of `refute`, the proof by SQL (`synth.questions.prove`) among them; the first gate that it fails is
-its reason code in quarantine. Question i of a cell (split, hops) depends on the seed, the cell and i alone. The split
-is that of the root. A test root is sealed: no train or valid question names it, passes through it, or has it as its
+then pass every check of `refute`, including the proof by SQL (`synth.questions.prove`); the first failed check is its
+reason code in quarantine. Question i of a cell (split, hops) depends on the seed, the cell and i alone. The split is
+that of the root. A test root is sealed: no train or valid question names it, passes through it, or has it as its
 answer.
 
 The idea follows InfoAgent (Zhang et al. 2025, arXiv:2509.25189: ask an attribute of the root of an entity tree);
@@ -49,12 +49,12 @@ from synth.verify.exact import normalise
 class EntityTrees:
     """Makes and checks the questions of one KB.
 
-    search      the tool that an oracle must be able to answer every question with (gate "not_answerable")
+    search      the tool with which an oracle must be able to answer every question (check "not_answerable")
     two_clues, closed_world   of `synth.questions.grow.Grower`
-    max_words, max_guess      gates "too_long" (words of a question) and "guessable" (share of the most frequent answer
+    max_words, max_guess      checks "too_long" (words of a question) and "guessable" (share of the most frequent answer
                               to what is asked)
 
-    Raises ValueError where no relation of the KB is functional in either direction: then nothing can be asked.
+    Raises ValueError if no relation of the KB is functional in either direction: then there are no questions.
     """
 
     def __init__(
@@ -123,8 +123,8 @@ class EntityTrees:
         return self._cells[split, hops]
 
     def clues(self, relation: str, forward: bool, root: str, hops: int, rng: random.Random) -> Node | None:
-        """A description of the root in hops - 1 searches that uses neither the asked fact nor the answer; None where
-        there is none."""
+        """A description of the root in hops - 1 searches that uses neither the asked fact nor the answer; None if there
+        is none."""
         fact = self._asked(relation, forward, root)
         return self.grower.describe(
             root, hops - 1, rng, avoid={fact.id}, path={root, fact.value if forward else fact.subject}
@@ -187,8 +187,7 @@ class EntityTrees:
     # ---- checking
 
     def refute(self, pattern: Pattern, answer: str, text: str, split: Split, hops: int) -> tuple[str, str] | None:
-        """None where a question may be asked, else the reason code of the first gate that it fails, with the
-        evidence."""
+        """None if the question is acceptable, else the reason code of the first failed check, with the evidence."""
         hidden = {x for node in nodes(pattern.root) for x in extension(self.kb, node)}
         sealed = sorted(
             x

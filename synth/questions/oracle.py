@@ -1,9 +1,9 @@
-"""Oracle demonstrations: a question of known pattern is played hop by hop with the real search tool.
+"""Oracle demonstrations: a question with a known pattern is answered hop by hop with the real search tool.
 
-The oracle knows the pattern and the wording of each relation; entities it knows only by name, as a lexicon to tell the
-names of a list apart. Every answer is read out of the text that the tool returned, so a demonstration that ends in the
-right answer proves that the question
-can be answered from the passages. The number of its searches is the number of hops:
+The oracle knows the pattern and the wording of each relation; of entities it knows only the names, as a lexicon to
+separate the names of a list. Every answer is read from the text that the tool returned, so a demonstration that ends
+in the right answer proves that the question can be answered from the passages. The number of its searches is the number
+of hops:
 
     <search>river Danu</search>  ->  The river Danu flows through Norvia.
     <search>capital of Norvia</search>  ->  The capital of Norvia is Zelton.

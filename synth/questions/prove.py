@@ -1,7 +1,7 @@
-"""Proof by SQL: what satisfies a pattern, found by queries over the tables of a knowledge base and by nothing of the
-generator's.
+"""Proof by SQL: what satisfies a pattern, found by queries over the tables of a knowledge base, without any code of the
+generator.
 
-A constant is what the reader of the question sees: every entity that bears the name, case ignored. One query answers a
+A constant stands for what a reader sees: every entity with that name, case ignored. One query answers a
 pattern: the clue of each variable that leads soonest to a constant is resolved from its end ("x IN (SELECT ...)"), all
 others are checked for each x ("EXISTS (SELECT ...)"). In which order that happens changes the time, never the result.
 """

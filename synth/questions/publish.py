@@ -1,5 +1,5 @@
-"""What is published of a question about a knowledge base: one JSON object, which proves itself with that knowledge base
-and nothing else beside it.
+"""The published form of a question about a knowledge base: one JSON object, which can be proved with that knowledge
+base alone.
 
     {"id": ..., "question": "...", "answer": "Zelton", "formalization": [["V@country1", "area", "C@about 1,300"], ...],
      "bounds": [[1250, 1350], ...], "relations": {"area": {...}}, ..., "seal": "..."}

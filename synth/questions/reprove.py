@@ -1,4 +1,4 @@
-"""Prove a published question again from its row and a knowledge base alone: nothing that made it is believed.
+"""Proves a published question again from its row and a knowledge base alone, without trusting anything that made it.
 
 row         it has the fields that are published and no others; its id and its seal are the hashes of what it says, its
             question is its prompt, its triples, bounds and relations are those of its pattern
@@ -87,7 +87,7 @@ class Reprover:
     # ---- a row
 
     def refute_row(self, row: Mapping[str, Any]) -> Refuted | None:
-        """None where all that a published row says holds, else why not."""
+        """None if everything in a published row holds, else why not."""
         try:
             problem = from_row(Problem, row)
             if (wrong := self._hashes(problem)) is not None:
@@ -152,7 +152,7 @@ class Reprover:
 
     @staticmethod
     def _form(problem: Problem) -> Refuted | None:
-        """What every question about a knowledge base has in common: one message, and how an answer is paid."""
+        """The common form of questions about a knowledge base: one message, and how an answer is scored."""
         roles = [m.role for m in problem.prompt]
         if roles != ["user"]:
             return "prompt_differs", f"the prompt has the messages {roles}, a question is one of the user"
@@ -163,7 +163,7 @@ class Reprover:
     # ---- a problem
 
     def refute(self, problem: Problem, *, own: Phrases | None = None) -> Refuted | None:
-        """None where everything holds, else (reason code, evidence). `own`: the user's own phrases, if not those of the
+        """None if everything holds, else (reason code, evidence). `own`: the user's own phrases, if not those of the
         class. Raises LookupError for a question of another family."""
         if problem.family not in FAMILIES:
             raise LookupError(
@@ -214,7 +214,7 @@ class Reprover:
         return None
 
     def _lineage(self, problem: Problem, pattern: Pattern, root: str) -> Refuted | None:
-        """What the row says of itself, computed anew."""
+        """The row's claims about itself, computed again."""
         given, tree = problem.lineage, problem.family == "fuzzy_tree"
         (answer,) = self.prover.answers(pattern, limit=2)
         if odd := set(given) - _LINEAGE:

@@ -1,1 +1,1 @@
-"""Runs code that a model wrote in a process of its own with no files, no network and limits on time and memory."""
+"""Runs code that a model wrote in a separate process without files or network, and with limits on time and memory."""

@@ -18,7 +18,9 @@ from _json import encode_basestring_ascii
 
 PLAIN = (type(None), bool, int, float, str)
 ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
-ALLOWED = {  # all that a computation needs; every other call fails with EPERM. (x86_64, aarch64), None where there is none
+# the system calls that a computation needs; every other call fails with EPERM. (x86_64, aarch64), None where there is
+# none
+ALLOWED = {
     "read": (0, 63),
     "readv": (19, 65),
     "write": (1, 64),
@@ -109,7 +111,7 @@ ALLOWED = {  # all that a computation needs; every other call fails with EPERM. 
     "exit_group": (231, 94),
 }
 WRITING = 0o1 | 0o2 | 0o100 | 0o1000 | 0o20000000  # flags of open: write only, both, create, truncate, without a name
-ONLY_WITH = {  # calls of which a part is allowed: the argument, how it is looked at, the values, what another one gives
+ONLY_WITH = {  # calls that are partly allowed: the argument, how it is tested, the values, the result of other values
     "open": (2, None, 1, "without", (WRITING,), 13),
     "openat": (257, 56, 2, "without", (WRITING,), 13),
     "fcntl": (
@@ -139,7 +141,7 @@ NOBODY = 65534
 EPOCH, LOOK = (
     1_704_067_200_000_000_000,
     100_000,
-)  # nanoseconds: where the program's clock starts, and moves at each look
+)  # nanoseconds: the start of the program's clock, and its step at each reading
 LIBC = ctypes.CDLL(None, use_errno=True)
 
 

@@ -1,8 +1,8 @@
-"""Run a function of Python source that nobody trusts, on given inputs, in a process that can do nothing but compute.
+"""Runs a function of untrusted Python source on given inputs, in a process that can only compute.
 
 Every run is a fresh process in a group and session of its own, with an empty environment, an empty working directory, no
 standard input, and limits on CPU time, address space, processes (none), file size (none), open files and output. It is
-killed with its group when the wall clock runs out, and always at the end. On top of that comes the strongest layer that
+killed with its group when the wall clock runs out, and always at the end. In addition it uses the strongest layer that
 works here:
 
     bubblewrap   bwrap makes namespaces (users, mounts, network, processes, IPC, names) and a root directory that holds
@@ -14,9 +14,9 @@ belongs to), Landlock (reading the interpreter's own files, nothing else), and a
 a computation needs and denies every other (`ALLOWED` in the child): chmod, chown, utimensat, setxattr and their
 relatives, forks, threads, programs, sockets, shared memory, files in memory, locks and whatever a later kernel adds.
 
-A layer counts as working when a probe in it can do none of the named things of `synth/sandbox/probe.py`. Where no layer works,
-`run` refuses, unless it is told `unisolated=True`, which leaves the limits and the clock alone. The layer used is in
-every outcome.
+A layer counts as working when a probe in it can do none of the named things of `synth/sandbox/probe.py`. If no layer
+works, `run` refuses, unless `unisolated=True` is given, which leaves only the limits and the clock. Every outcome names
+its layer.
 
 The program never sees the expected outputs: it is given inputs, and the caller compares what comes back, so patching
 builtins, exiting early or writing a forged result can at best produce an answer that is right.
@@ -71,7 +71,7 @@ class Limits:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What a run came to.
+    """The outcome of a run.
 
     status   "ok": `results` holds {"value": v} or {"error": text} for every input; "error": the source does not load,
              or the process ended without a result; "timeout": its CPU time ran out, or it slept until the clock did;
@@ -119,8 +119,7 @@ def works(layer: str) -> bool:
 
 @cache
 def fault(layer: str) -> str:
-    """Why a layer may not be used here, in words: "" where it may. The probe has a file of this user and this process to
-    try its hand at."""
+    """Why a layer cannot be used here; "" if it can. The probe gets a file of this user and this process as targets."""
     if layer == "bubblewrap" and not shutil.which("bwrap"):
         return "bwrap is not installed"
     with tempfile.TemporaryDirectory(prefix="espalier-probe-") as folder:

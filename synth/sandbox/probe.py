@@ -1,5 +1,5 @@
-"""What a layer of the sandbox must make impossible. `probe` runs inside it, as any program does, tries each thing, and
-gives the names of those that it could do. Nothing that it does can harm where it succeeds."""
+"""Actions that a layer of the sandbox must prevent. `probe` runs inside it like any program, tries each action, and
+returns the names of those that succeeded. No action does harm if it succeeds."""
 
 import ctypes
 import os

@@ -23,13 +23,13 @@ _WORD = re.compile(r"\w+")
 
 
 def words(text: str) -> list[str]:
-    """The lower-cased words of a text: no stemming and no stop words, so that what is written is what is matched."""
+    """The lower-cased words of a text: no stemming and no stop words, so that words match exactly as written."""
     return _WORD.findall(unicodedata.normalize("NFKC", text).lower())
 
 
 class Ranking:
-    """`top(query, k)` gives the places of the k best texts. Answers are cached, least recently used out first: a policy
-    that is being trained repeats its queries. Made by `Ranking.of` or `Ranking.load`."""
+    """`top(query, k)` gives the places of the k best texts. Answers are cached (least recently used are evicted first),
+    because a policy in training repeats its queries. Made by `Ranking.of` or `Ranking.load`."""
 
     def __init__(self, index: bm25s.BM25, vocabulary: dict[str, int], n: int, *, cache: int = 65536) -> None:
         self._index, self._vocabulary, self._n = index, vocabulary, n

@@ -1,2 +1,1 @@
-"""Self-play that certifies its own problems: propose, certify, attempt, score, reward, update, with everything in a
-ledger."""
+"""Self-play with certified problems: propose, certify, attempt, score, reward, update, all recorded in a ledger."""

@@ -1,11 +1,11 @@
-"""The ledger: what was proposed, attempted, scored and concluded, append-only in one SQLite file that survives kill -9
-and power cuts.
+"""The ledger: all proposals, attempts, scores and results, append-only in one SQLite file that survives kill -9 and
+power cuts.
 
 A row is (round, kind, place) -> JSON with its SHA-256, written once. A transaction is on disk before the caller goes on
-(synchronous = FULL, write-ahead log), so a process that is killed loses at most the row that it was writing; the next
-one finds all others and makes only what is missing. Triggers refuse UPDATE and DELETE, so that a row that was believed
-once is never another. Who opens a ledger reads every row: one that is not what was written gets the file renamed, and the
-rounds before it are kept. One process at a time: a second one is told who holds it.
+(synchronous = FULL, write-ahead log), so a killed process loses at most the row that it was writing; the next one finds
+all others and makes only the missing rows. Triggers refuse UPDATE and DELETE, so that a row never changes. Opening a
+ledger reads every row; if one is damaged, the file is renamed, and the rounds before it are kept. Only one process at a
+time: a second one gets an error that names the holder.
 """
 
 from __future__ import annotations

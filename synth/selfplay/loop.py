@@ -1,13 +1,13 @@
 """One round of self-play, and all of them: propose -> certify -> attempt -> score -> reward -> update.
 
 A *cell* is a family at a level. Each round the curriculum picks cells, a proposer answers them with specs, programs
-certify the specs (`synth.selfplay.spec`), a solver attempts what was certified, verifiers score it, the proposer is
-paid, and the curriculum learns the success of each cell. Only verdicts `correct` and `wrong` are evidence; unparsable,
-timeout and truncated answers are counted beside.
+certify the specs (`synth.selfplay.spec`), a solver attempts what was certified, verifiers score it, the proposer gets
+its reward, and the curriculum records the success of each cell. Only verdicts `correct` and `wrong` are evidence;
+unparsable, timeout and truncated answers are counted separately.
 
-Everything is written to the ledger as it happens. A run that was killed goes on: rounds that are complete are read
-back, of the round under way only what is missing is made. All randomness is hashed from (seed, round), so the rows are
-the same as without the kill.
+Everything is written to the ledger as it happens. A killed run continues: complete rounds are read back, and of the
+unfinished round only the missing rows are made. All randomness is hashed from (seed, round), so the rows are the same
+as without the kill.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Cell:
 
 @dataclass(kw_only=True)
 class View:
-    """What a proposer may look at: `wanted` cells (one spec each), their families' ladders, problems it may change
+    """What a proposer sees: `wanted` cells (one spec each), their families' ladders, problems it may change
     (`solved` of them with their success, `failed` with a wrong answer), skills called weak, and counters of its own
     that last (`state`)."""
 

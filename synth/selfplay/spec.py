@@ -1,5 +1,4 @@
-"""Proposals: a machine-checkable spec in, a certified problem out. What a proposer believes about the answer is never
-asked.
+"""Proposals: a machine-checkable spec in, a certified problem out. The proposer's own answer is never used.
 
 A spec is one JSON object:
 

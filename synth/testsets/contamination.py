@@ -1,11 +1,11 @@
-"""Whether what is evaluated on was trained on: every evaluation text against every training text.
+"""Whether evaluation texts were trained on: compares every evaluation text with every training text.
 
     same      the normal forms are equal (NFKC, case folded, words and operators)
     overlap   the two share at least `share` of the word n-grams of the shorter one (Brown et al. 2020, arXiv
               2005.14165, appendix C, with n = 13 there; 8 here, so that texts of a sentence are compared too)
 
 `overlap` is for texts that somebody wrote. Questions that one template makes share most of their words with each other
-by construction, and are kept apart by the hash of their roots: of those, only the same text counts.
+by construction, and are kept apart by the hash of their roots: for those, only an identical text counts.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from synth.preferences.cleaners._overlap import grams, words
 
 @dataclass(frozen=True, kw_only=True)
 class Hit:
-    """An evaluation row that a training row holds. `overlap`: 1.0 for the same text."""
+    """An evaluation row that a training row contains. `overlap`: 1.0 for the same text."""
 
     row: str
     text: str

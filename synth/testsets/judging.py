@@ -1,5 +1,5 @@
-"""Published test sets of judges and reward models: rows of right and wrong answers to one prompt, and what each set makes
-of the rewards of all rows.
+"""Published test sets of judges and reward models: rows of right and wrong answers to one prompt, and each set's score
+from the rewards of all rows.
 
     rewardbench    Lambert et al. 2024 (arXiv 2403.13787): prompt, chosen, rejected, subset. Sections are means of their
                    subsets weighed by EXAMPLES (math counts as much as code), the score is the mean of the sections

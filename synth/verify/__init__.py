@@ -1,17 +1,18 @@
 """Verifiers, one file each, function named as its file. `Problem.args` are the knobs.
 
-A verdict is about the answer alone: text the model wrote that is malformed, too long or empty is *wrong* (value 0, with
-`parts["parsed"]` 0), because the model is to blame. `Unscorable` is for what the model cannot help: a reference that
-does not parse, and for a machine that is too slow or not safe enough to tell. No verifier evaluates its input or
-imports it. A verifier spends linear time on it, or names `SECONDS` of CPU time, and then runs in a process of the pool
-(`synth.verify._pool`), which is killed beyond them.
+A verdict is about the answer alone: an answer that is malformed, too long or empty is *wrong* (value 0, with
+`parts["parsed"]` 0), because that is the model's fault. `Unscorable` is for other failures: a reference that does not
+parse, or a machine that is too slow or not safe enough. No verifier evaluates or imports its input. A verifier spends
+linear time on it, or names `SECONDS` of CPU time, and then runs in a process of the pool (`synth.verify._pool`), which
+is killed beyond them.
 
 `verdict` reads the word from a score: correct, wrong, unparsable, timeout, truncated, or the code of an Unscorable.
 
-A file's `FORM` names the reading that its answers get first (`synth.verify._spelling`): wrapping and spelling are taken
-away in one place, for all verifiers alike. Each file also holds `EXAMPLE`, the keyword arguments of a Problem that it verifies, on which the contract test runs its
-negative controls: a new file is tested the moment it exists. A file may hold `explain(problem, answer, **args)`: what is
-wrong with an answer, in a sentence, for environments that tell the model.
+A file's `FORM` names the reading that its answers get first (`synth.verify._spelling`): wrapping and spelling are
+normalised in one place, for all verifiers. Each file also holds `EXAMPLE`, the keyword arguments of a Problem that it
+verifies, on which the contract test runs its negative controls: new files are tested automatically. A file may
+hold `explain(problem, answer, **args)`: a sentence that says what is wrong with an answer, for environments that tell
+the model.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ class VerifierPiece(Protocol):
 
     Args:
         problem: its reference answer is `problem.answer`
-        answer: what the model answered, freed of its tags
+        answer: the model's answer, without its tags
         **args: `problem.args`: aliases, numbers, tolerance
 
     Returns:
-        `Scored` with a value in [0, 1] and parts, or `Unscorable` with the reason where the model is not to blame
+        `Scored` with a value in [0, 1] and parts, or `Unscorable` with the reason if it is not the model's fault
 
     Check gives:
         problem: prompt, answer, args
@@ -43,7 +44,7 @@ class VerifierPiece(Protocol):
     Check expects:
         values: per answer, null where it could not be scored
         verdicts: per answer its word: correct, wrong, unparsable, ...
-        parts: per answer those of its score
+        parts: per answer the parts of its score
     """
 
     def __call__(self, problem: Problem, answer: str, **args: Any) -> Score: ...
@@ -58,8 +59,7 @@ TRUNCATED = Scored(value=0.0, parts={"parsed": 0.0, "truncated": 1.0})
 
 
 def extract_answer(text: str) -> str | None:
-    """The stripped text of the last complete `<answer>...</answer>` in `text`; None where there is none. Linear
-    time."""
+    """The stripped text of the last complete `<answer>...</answer>` in `text`; None if there is none. Linear time."""
     end = text.rfind(CLOSE)
     start = text.rfind(OPEN, 0, end) if end >= 0 else -1
     if start < 0:

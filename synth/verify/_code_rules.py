@@ -1,4 +1,4 @@
-"""How well a Python function is written, by rules over its syntax tree: ratings from 1 to 10 that stand for a judge.
+"""Rates how well a Python function is written, by rules over its syntax tree: ratings from 1 to 10 in place of a judge.
 
     explanation   1 + 9 (1/2 if there is a docstring + 1/2 min(1, 3 comments / statements))
     complexity    10 - 2 (branches beyond the reference's) - 3 (loops within loops beyond the reference's), at least 1

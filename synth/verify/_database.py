@@ -1,4 +1,4 @@
-"""A small database in memory, its mutations, and queries that can do nothing but read it within limits.
+"""A small database in memory, its mutations, and read-only queries within limits.
 
 Tables are {name: {"columns": [[name, "INTEGER" or "TEXT"], ...], "rows": [[value, ...], ...]}}, JSON values.
 """
@@ -45,7 +45,7 @@ class Stopped(ValueError):
 
 
 def mutations(tables: Tables) -> list[Tables]:
-    """The database and five others with the same schema, which share with it no more than chance: rows dropped, columns
+    """The database and five others with the same schema, which agree with it only by chance: rows dropped, columns
     permuted, integers moved, rows in another order, rows doubled with one value changed (a whole number that tells the
     rows apart stays one). A query that is right on all of them by luck is rare."""
     rng = Random(seed_for("mutations", {k: [v["columns"], v["rows"]] for k, v in tables.items()}))

@@ -1,9 +1,9 @@
 """A few child processes in which verifiers that do more than linear work score answers, each killed when it exceeds its
 limits.
 
-No signals and no threads of its own, so it works in any thread: a caller takes an idle child (or starts one, up to
-`size`), writes one JSON line, and waits for one line with a clock. CPU time is limited by the kernel (a busy machine
-blames no answer), memory by the address space.
+It uses no signals and no own threads, so it works in any thread: a caller takes an idle child (or starts one, up to
+`size`), writes one JSON line, and waits for one line with a clock. The kernel limits CPU time (so a busy machine does
+not fail an answer), and the address space limits memory.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Pool:
 
     def score(self, problem: Problem, answer: str, seconds: int) -> Score:
         """The verdict of the problem's verifier under `seconds` of CPU time. A child that exceeds a limit is killed and
-        the answer is wrong with `parts["timeout"]`; where the clock runs out first, the machine is to blame:
+        the answer is wrong with `parts["timeout"]`; if the wall clock runs out first, it is the machine's fault:
         Unscorable."""
         if len(answer) > 100_000:
             return Scored(value=0.0, parts={"parsed": 0.0})
@@ -57,7 +57,7 @@ class Pool:
         self, tables: Mapping[str, Any], sql: str, *, steps: int, length: int, rows: int, seconds: int = 5
     ) -> tuple[list[str], int]:
         """(the first `rows` rows as text, how many there are) of a reading query (`synth.verify._database.shown`), in a
-        child: what it holds is never held by this process. Raises ValueError for a query that cannot be run within the
+        child: its memory is never used by this process. Raises ValueError for a query that cannot be run within the
         limits, TimeoutError where the clock runs out first."""
         limits = {"tables": tables, "sql": sql, "steps": steps, "length": length, "rows": rows}
         reply, late = self._reply({"query": limits, "seconds": seconds})

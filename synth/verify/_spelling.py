@@ -1,9 +1,9 @@
-"""One reading of what surrounds an answer and of the signs it is written in, before a verifier's own parser sees it.
+"""Normalises the wrapping and the characters of an answer before a verifier's own parser sees it.
 
-A verifier's file names its `FORM`; a file without one gets the answer as it was written. In every form, where the whole
-answer is wrapped, the wrapping goes: a code fence, backticks, ** **, double quotes, $ $, \\( \\), \\[ \\], and \\boxed{},
-\\text{} and their like; a line ends with "\\n". Nothing is ever taken out of a longer text: what has words around it is
-read as it stands.
+A verifier's file names its `FORM`; a file without one gets the answer as it was written. In every form, if the whole
+answer is wrapped, the wrapping is removed: a code fence, backticks, ** **, double quotes, $ $, \\( \\), \\[ \\], and
+\\boxed{}, \\text{} and their like; a line ends with "\\n". Nothing is ever extracted from a longer text: an answer with
+words around it stays unchanged.
 
 code     nothing else: signs inside a program are its own
 literal  in addition a full stop behind letters, digits and spaces; nothing at all where the question or the reference

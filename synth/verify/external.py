@@ -1,8 +1,7 @@
-"""An answer to a problem of an external environment, scored by that environment in a process of its own
-(synth/external).
+"""An answer to a problem of an external environment, scored by that environment in a separate process (synth/external).
 
-Whatever breaks there is Unscorable with its reason. Nothing of it runs in this process; whether it runs what it is
-given in its own is what `espalier env audit` tells.
+Failures there are Unscorable with the reason. None of its code runs in this process; `espalier env audit` shows whether
+it executes answers in its own process.
 """
 
 from __future__ import annotations

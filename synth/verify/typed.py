@@ -1,4 +1,4 @@
-"""An answer compared as what it is: a name with its aliases, a number with its unit, a year, or a date in any spelling.
+"""An answer compared by its type: a name with its aliases, a number with its unit, a year, or a date in any spelling.
 
 name     as `exact`: normalised text, or one of `aliases`
 number   the same number, "28,748 sq km" for 28748 (unit "sq km" or none); within `tolerance` of it, as a share of the

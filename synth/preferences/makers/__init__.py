@@ -1,7 +1,7 @@
 """Makers of preference pairs, one file each.
 
-Pair `index` of a problem follows from the arguments alone (and from what `generate` answers to the seeds that it is
-given). `synth/preferences/flawed.py` is a source of text without a model.
+Pair `index` of a problem is a function of the arguments (and of the replies of `generate` to its seeds).
+`synth/preferences/flawed.py` is a source of text without a model.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ class PairMakerPiece(Protocol):
     """Makes a preference pair of a problem.
 
     Args:
-        seed: of the run; all chance is hashed from it, the problem and the index
+        seed: that of the run; all randomness is hashed from it, the problem and the index
         problem: what the pair answers
-        index: which pair of this problem
+        index: the number of the pair for this problem
         generate: a source of text; a conversation that ends with the assistant's message is continued
 
     Returns:
@@ -25,14 +25,14 @@ class PairMakerPiece(Protocol):
 
     Check gives:
         problem: prompt, answer, verifier, args
-        says: what a model says, in order
+        says: the model's replies, in order
         index: which pair (0)
 
     Check expects:
         chosen: the better answer
         rejected: the other
         margin: the verified difference of their scores
-        columns: those of the pair
+        columns: the columns of the pair
         reason: why it was quarantined
     """
 

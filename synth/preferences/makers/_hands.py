@@ -1,8 +1,8 @@
-"""Fourteen hands that write one program each in their own way: a source of text without a model, for makers that compare
-models.
+"""Fourteen simulated authors, each of which writes a program in its own style: a source of text without a model, for
+makers that compare models.
 
-A hand is a set of habits, applied to a reference program by its syntax tree: it documents, comments, names, types; it branches
-where nothing is to be decided, puts all on one line, shouts its names, or forgets the first step."""
+An author is a set of habits, applied to the syntax tree of a reference program: it documents, comments, names or types
+well; adds needless branches, puts everything on one line, writes names in capitals, or forgets the first step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What makers of pairs share: verdicts, steps of a working, the pair and the row quarantined."""
+"""Shared by makers of pairs: verdicts, steps of a solution, the pair and the quarantined row."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def right(problem: Problem, text: str) -> bool | None:
 
 
 def steps(text: str, cut: re.Pattern[str] = _STEP) -> list[str]:
-    """The steps of a working, which joined are the text: cut behind commas, full stops and line ends, and before the
-    answer."""
+    """The steps of a solution, whose concatenation is the text: split after commas, full stops and line ends, and
+    before the answer."""
     cuts = [0, *sorted({m.end() for m in cut.finditer(text)} - {0, len(text)}), len(text)]
     return [text[a:b] for a, b in zip(cuts, cuts[1:], strict=False) if b > a]
 
 
 def first_difference(a: str, b: str) -> int:
-    """Characters that two texts begin with alike."""
+    """The length of the common prefix of two texts."""
     n = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
     return n
 
@@ -41,7 +41,7 @@ def ask(generate: Generate, conversation: Sequence[Message], n: int, *key: Any, 
 
 
 def continued(prompt: Sequence[Message], begun: str) -> tuple[Message, ...]:
-    """The conversation with the assistant's message begun, to be continued; as it is where nothing was said yet."""
+    """The conversation with the assistant's message begun, to be continued; unchanged if there is no text yet."""
     return (*prompt, Message(role="assistant", content=begun)) if begun else tuple(prompt)
 
 
@@ -55,7 +55,7 @@ def made(
     prompt: Sequence[Message] = (),
     **columns: Any,
 ) -> PreferencePair:
-    """The pair; `shared`, the number of characters that both sides begin with, is among its columns."""
+    """The pair; `shared`, the length of the common prefix of both sides, is among its columns."""
     base: Mapping[str, Any] = {
         "group": problem.lineage.get("root", problem.id),
         "shared": first_difference(chosen, rejected),

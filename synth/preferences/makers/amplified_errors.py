@@ -1,8 +1,8 @@
-"""A right solution against the same with one error made on purpose: SeaPO (arXiv:2509.24781, 2025), its three types.
+"""A right solution over the same solution with one deliberate error: SeaPO (arXiv:2509.24781, 2025), its three types.
 
     correctness     a number of one step is changed, and carried through to the answer
     logic           the chain is broken: a step is left out and the result of the one before it stated as the conclusion
-    hallucination   a quantity that the question does not hold is brought in, and changes the answer
+    hallucination   a quantity that is not in the question is introduced, and changes the answer
 
 writer "program" edits the worked solution; "model" asks `generate` to rewrite it with an error of the drawn type, in
 the same length and style, up to `attempts` times. Either way the verifier confirms that the solution is right and the

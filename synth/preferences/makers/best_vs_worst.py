@@ -25,7 +25,7 @@ def best_vs_worst(
     samples: int = 8,
     match: Literal["none", "length", "prefix"] = "none",
 ) -> PreferencePair | Quarantined:
-    """Quarantined as all_right, all_wrong or unscorable where there is no contrast. Raises ValueError for another
+    """Quarantined as all_right, all_wrong or unscorable if there is no contrast. Raises ValueError for another
     match."""
     if match not in ("none", "length", "prefix"):
         raise ValueError(f"best_vs_worst has no match {match!r}: write none, length or prefix")

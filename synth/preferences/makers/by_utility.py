@@ -1,5 +1,4 @@
-"""A text is worth what it leads to: thoughts or rewrites of a question, ranked by how often the answers behind them are
-right.
+"""Thoughts, or rewrites of a question, ranked by how often the answers after them are right.
 
 RAR2, 2025, "Retrieval-Augmented Medical Reasoning via Thought-Driven Retrieval" (arXiv 2509.22713): thoughts are pairs
 by the correctness of what follows. SynRewrite, 2025, "Can Synthetic Query Rewrites Capture User Intent Better than
@@ -8,7 +7,7 @@ Humans in Retrieval-Augmented Generation?" (arXiv 2509.22325): so are rewrites, 
     worth of a text = right answers / answers, each given behind it     chosen: the best, rejected: the worst (the first
     drawn of equals)
 
-Retrieval, where there is any, is `generate`'s: it may answer with documents for the text in hand. Both abstracts; the
+Retrieval, if any, is done by `generate`: it may answer with documents for the given text. Read from both abstracts; the
 pairing is our reading.
 """
 

@@ -1,11 +1,11 @@
-"""Right with the fewest tool calls against wrong, or right with more: pairs for a model that calls too often, or too
-seldom.
+"""A right sample with the fewest tool calls over a wrong one, or over a right one with more calls: pairs for a model
+that calls too often, or too seldom.
 
 Tool-Light, 2025, "Toward Effective Tool-Integrated Reasoning via Self-Evolved Preference Learning" (arXiv 2509.23285).
 
     chosen     the right sample with the fewest calls, of these the shortest
     rejected   prefer "wrong": a wrong sample (the one with the fewest calls: it stopped too early), else the right one
-               with the most calls prefer "overuse": the right sample with the most calls, where it has more than the
+               with the most calls prefer "overuse": the right sample with the most calls, if it has more than the
                chosen one, else a wrong one
 
 A call is a `<search>`, `<python>` or `<tool>` tag. Entropy-guided branching, which makes the samples cheaper, is left

@@ -33,7 +33,7 @@ _CONTENT = re.compile(r"(?<!^)(?<![.!?]\s)\b[A-Z]\w{2,}\b|\d+(?:\.\d+)?")
 
 
 def kind(follow_up: str) -> Literal["feedback", "again", "other"]:
-    """Whether a user's message complains of the reply before it, asks for another without saying why, or goes on."""
+    """Whether a user's message complains about the reply before it, asks for another without a reason, or continues."""
     return "feedback" if _FEEDBACK.search(follow_up) else "again" if _AGAIN.search(follow_up) else "other"
 
 

@@ -7,9 +7,9 @@
     pair of different outcomes: o = 1 over o = 0             pair of one outcome: the greater s over the less
 
 The columns `outcome` and `process` hold [chosen, rejected], from which the loss `wdpo` has its weight: 1, or the
-difference of the shares. A step is right that stands at its place in the problem's worked solution: an exact judge in
-the place of the paper's generative process reward model, so it is neither trained nor refined. The kind of pair,
-where samples allow both, and the pair are drawn.
+difference of the shares. A step is right if it occurs at the same position in the problem's worked solution: an exact
+judge replaces the paper's generative process reward model, so no model is trained or refined. The kind of pair (if
+samples allow both) and the pair are drawn at random.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Deviation and recovery: a working that goes astray, catches itself and ends right, against one that stays there:
+"""Deviation and recovery: a solution that goes wrong, notices it and ends right, over one that stays wrong:
 AdvChain (arXiv:2509.24269, 2025), a reading of its abstract.
 
     temptation   a wrong step is inserted (one of its numbers changed), then "Wait, ..." and the right step; the

@@ -1,9 +1,9 @@
-"""A wrong attempt against its own correction: the second stage of MedCritical (arXiv:2509.23368, 2025), a reading of
-its abstract.
+"""A correction over the model's own wrong attempt: the second stage of MedCritical (arXiv:2509.23368, 2025), a reading
+of its abstract.
 
-The model answers; where it is wrong, the same model is told the right answer as a hint, finds the step that went wrong
-and writes the solution again. The correction is kept where the verifier calls it right and it does not mention the
-hint; no teacher is asked.
+The model answers; where it is wrong, the same model gets the right answer as a hint, finds the wrong step and rewrites
+the solution. The correction is kept where the verifier calls it right and it does not mention the hint; no teacher is
+asked.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Pairs that share everything before the first pit: per-step DPO, "RL on Incorrect Synthetic Data Scales the Efficiency
-of LLM Math Reasoning by Eight-Fold" (arXiv:2406.14532, 2024).
+"""Pairs that share everything before the first fatal step (pit): per-step DPO, "RL on Incorrect Synthetic Data Scales
+the Efficiency of LLM Math Reasoning by Eight-Fold" (arXiv:2406.14532, 2024).
 
     Q_i     share of `rollouts` completions behind the first i steps of a wrong response that end right (Q_0: from
             nothing)

@@ -1,10 +1,10 @@
-"""Postings arranged for growing questions: each entity's facts at a fixed place, values by rank, and what satisfies a
-description.
+"""Postings arranged for growing questions: each entity's facts in compressed rows, values by rank, and the set of
+entities that satisfy a description.
 
 Entities and literals have the numbers of `synth.knowledge.postings`. Of each relation the graph holds both directions
 in compressed rows (`start` [n + 1], `ends` [facts]) and, where its values have an order, the values ([n] float64, nan
-where there is none) and the subjects sorted by them. `extension` is the generator's own route to what satisfies a
-description; `synth.questions.prove` is the other one, and shares nothing with it.
+where there is none) and the subjects sorted by them. `extension` is the generator's way to compute that set;
+`synth.questions.prove` is an independent one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from synth.knowledge.postings import Postings
 from synth.questions.fuzzy.spans import KINDS, value_of
 from synth.questions.pattern import Clue, Named, Node, Nothing, Span, Than, Third
 
-SMALL = 64  # so few entities are looked at one by one: a call to numpy costs as much as looking at dozens
+SMALL = 64  # up to this many entities are checked one by one: a call to numpy costs as much as checking dozens
 
 
 class Rows:
@@ -73,7 +73,7 @@ class Column:
 
     values   [n] float64 and `order` (subjects by rising value, `sorted` their values) where the range has an order,
              else not there (`ordered` is False)
-    most     100 where the words say percent and no value is more, else infinite
+    most     100 if the wording says percent and no value is larger, else infinite
     """
 
     def __init__(self, postings: Postings, number: int) -> None:
@@ -148,7 +148,7 @@ class Graph:
         return number
 
     def neighbours(self, entity: int, relation: str, forward: bool) -> np.ndarray:
-        """The numbers of what (entity, relation, ?) or (?, relation, entity) gives."""
+        """The numbers of the results of (entity, relation, ?) or (?, relation, entity)."""
         return self.columns[relation].rows(forward).row(entity)
 
     # ---- what satisfies a description
@@ -171,7 +171,7 @@ class Graph:
         return members
 
     def others(self, node: Node, entity: int) -> Iterator[int]:
-        """The entities but one that satisfy a node, looked for only as far as they are asked for where they are few."""
+        """The entities other than one that satisfy a node, found lazily if they are few."""
         lead, rest, size = self._lead(node) if node.clues else (None, [], self.n)
         if lead is not None and size <= SMALL:
             yield from (x for x in self._few(lead, rest, self.type_number.get(node.type, -1)) if x != entity)

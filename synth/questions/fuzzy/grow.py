@@ -1,12 +1,11 @@
-"""Growing a fuzzy tree: clues are added until the arrays give the root alone, and every clue that is not needed for
-that is taken away again.
+"""Growing a fuzzy tree: clues are added until only the root satisfies them, and then every superfluous clue is removed.
 
 A tree begins with a branch that reaches down to a constant (the oracle's way in, and the depth of the question); vaguer
-clues about the root follow until it is the only one left. No constant stands beside the root (the rule that WebShaper
+clues about the root follow until only it is left. No constant is directly linked to the root (the rule that WebShaper
 states, arXiv:2507.15061), and there are at least two clues, each necessary: so no clue suffices alone.
 
-What the description promises of a clue is computed by `synth.questions.fuzzy.graph`. For every deletion the grower also
-names a *witness*: an entity that fits what is left and has another answer; `synth.questions.prove` checks its word.
+`synth.questions.fuzzy.graph` computes what satisfies a clue. For every deletion of a clue the grower also names a
+*witness*: an entity that fits the remaining clues and has another answer; `synth.questions.prove` checks it.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ from synth.questions.fuzzy.spans import span
 from synth.questions.pattern import Clue, Named, Node, Nothing, Pattern, Span, Than, Third, deletions, hub, inner
 
 NAMED, THAN, NOTHING = 2, 2, 3  # fuzz levels of these kinds
-_TRIES = 3  # branches to choose from: at a high level the one that leaves most entities
+_TRIES = 3  # how many branches to choose from: at a high level the one that leaves most entities
 _CHOICE = 3  # clues to choose from
-_FEW = 8  # members of a hub that one of them may be told among
+_FEW = 8  # the most members of a hub among which one is identified
 
 
 class Grown(NamedTuple):
@@ -42,14 +41,14 @@ class Grown(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """depth: edges from the root to the furthest clue, at least 2. level: the fuzz level aimed at, 1 to 4."""
+    """depth: edges from the root to the furthest clue, at least 2. level: the target fuzz level, 1 to 4."""
 
     depth: int
     level: int
 
 
 class Closed(frozenset):
-    """Entities that a branch may not come to: those it came by, and those that are `sealed`."""
+    """Entities that a branch must avoid: those on its path, and those that are `sealed`."""
 
     sealed: Callable[[int], bool]
 
@@ -69,10 +68,10 @@ class Closed(frozenset):
 class Grower:
     """Grows trees over one graph.
 
-    symmetric      relations that are used in the backward direction only
+    symmetric      relations whose backward direction alone is used
     closed_world   take every relation as complete; else only relations that say so carry vague clues
     most_clues     of the root
-    most_members   of what a constant, or a whole branch, may leave: more than a person would look through
+    most_members   entities that a constant, or a whole branch, may leave; more would be too many for a person to check
     """
 
     def __init__(
@@ -120,7 +119,7 @@ class Grower:
         *,
         sealed: Callable[[int], bool] = lambda entity: False,
     ) -> Grown | str:
-        """A tree of which `root` is the only instance and whose `asked` value it is asked for; else why there is none.
+        """A tree whose only instance is `root` and which asks for its `asked` value; else the reason why there is none.
 
         `sealed` says which entities it may not touch.
         """
@@ -145,7 +144,7 @@ class Grower:
                 if not some:
                     break
                 some = sorted((s for s in some if len(s[1]) < len(left)), key=lambda s: len(s[1]))
-                if some:  # a high level prefers what says least
+                if some:  # a high level prefers the least informative clue
                     clue, left = some[0 if level < 3 else -1]
                     clues.append(clue)
         if len(left) > 1:
@@ -164,7 +163,7 @@ class Grower:
     # ---- clues
 
     def _first(self, root: int, wanted: str, shape: Shape, path: Closed, rng: random.Random) -> Clue | None:
-        """A branch to a constant that fits the root and a few others: the more, the higher the level."""
+        """A branch to a constant that fits the root and some others (more of them at a higher level)."""
         type_ = self.graph.types[self.graph.type_of[root]]
         clues: list[tuple[int, Clue]] = []
         most = self.most_members * shape.level**2 // 16
@@ -192,7 +191,7 @@ class Grower:
             if not ends:
                 continue
             y = rng.choice(ends)
-            back = (relation, not forward)  # there and back again is no way down
+            back = (relation, not forward)  # going back by the same relation does not lead to a constant
             if depth == 2:
                 clue = self._anchor(y, path | {y}, rng, but=back)
             else:
@@ -370,8 +369,8 @@ class Grower:
     # ---- no clue too many
 
     def _minimal(self, type_: str, clues: list[Clue | Named], root: int, rng: random.Random) -> Node:
-        """The node less what it does not need. What is needed beside more clues is needed beside fewer, so each is
-        tried once."""
+        """The node without superfluous clues. A clue that is needed among more clues is also needed among fewer, so
+        each is tried once."""
         first = clues[0]
         kept = list(clues)
         for clue in rng.sample(clues[1:], len(clues) - 1):
@@ -397,7 +396,8 @@ class Grower:
         return next(self.graph.others(Node(type=type_, clues=tuple(clues)), root), None) is None
 
     def _witnesses(self, node: Node, root: int, wanted: Rows, value: int) -> dict[int, str] | None:
-        """Of every deletion an entity that fits what is left and has another answer; None where one has none."""
+        """For every deletion an entity that fits the remaining clues and has another answer; None if some deletion has
+        none."""
         out = {}
         for i, smaller in enumerate(deletions(node)):
             other = next(
@@ -420,7 +420,7 @@ def _near(level: int, rng: random.Random) -> int:
 
 def depth(term: str | Node) -> int:
     """Edges from a variable to the furthest clue that leads to a term or value. There and back by one relation ("in the
-    same category as") is one edge: who knows the one knows the other."""
+    same category as") counts as one edge."""
     if isinstance(term, str):
         return 0
     ends = (hub(c) or inner(c) for c in term.clues)
@@ -469,8 +469,8 @@ def fuzz(node: Node) -> float:
 
 
 def bits(graph: Graph, node: Node, root: int) -> float:
-    """What the root's clues about values and entities give up: log2 of how many fit the vague clue for one that fits the
-    exact one."""
+    """The information that vagueness hides in the root's clues about values and entities: log2 of how many entities fit
+    the vague clue per entity that fits the exact one."""
     lost = 0.0
     for clue in node.clues:
         if not isinstance(clue, Clue):

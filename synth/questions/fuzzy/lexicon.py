@@ -1,4 +1,4 @@
-"""Names: what the entities of a graph are called, who bears a name, and which fact an answer rests on."""
+"""Names: the names of a graph's entities, the entities of a name, and the facts behind an answer."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Lexicon:
         return (self.name(value), *self.aliases.get(value, ()))
 
     def find(self, where: str, text: str) -> Sequence[str]:
-        """The entity ids of a type `where` that bear a name; or the text itself, where it is a literal of the relation
+        """The entity ids of a type `where` with a name; or the text itself, if it is a literal of the relation
         `where`."""
         column = self.graph.columns.get(where)
         if column is None or not column.relation.literal:
@@ -53,7 +53,7 @@ class Lexicon:
         return (type_, text) in self._bearers
 
     def answers(self, value: str) -> list[str]:
-        """The aliases of an answer that nothing else bears."""
+        """The aliases of an answer that no other entity has."""
         return [a for a in self.aliases.get(value, ()) if self._bearing[normalise(a)] == 1]
 
 

@@ -1,9 +1,9 @@
-"""Trees put into words by a model, and read back by another prompt that never saw how they were written.
+"""Trees are put into words by a model, and read back by a second prompt that did not see the first.
 
-The model gets the question as the templates say it and is asked to say it better; what it writes must pass every gate
-that a template question passes, the round trip among them: the second prompt turns the text into JSON of types,
-relations and values, and only where that is the pattern alone is the question accepted. What a model says is never
-believed to be right; the proof is of the pattern that was read.
+The model gets the template's question and is asked to word it better; its text must pass every check that a template
+question passes, the round trip among them: the second prompt turns the text into JSON of types, relations and values,
+and the question is accepted only if that gives exactly the pattern. The model's output is never trusted; the proof is
+of the pattern that was read.
 """
 
 from __future__ import annotations

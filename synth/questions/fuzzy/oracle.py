@@ -1,9 +1,9 @@
-"""The oracle: answers a tree by opening pages and reading them, knowing the pattern and nothing else.
+"""The oracle: answers a tree by opening pages and reading them, knowing only the pattern.
 
-A page holds what is said about one name, in sentences: `open(name)`. The oracle goes in at a constant, follows the
-branch to all candidates for the root, and checks each other clue on the candidate's page (and on the pages that it
-leads to). What it reads is text, so an answer that it finds can be found; the pages that it opened are a lower bound of
-the work, and their number is the difficulty that counts. A table of all values of one relation ("countries by area")
+A page holds what is said about one name, in sentences: `open(name)`. The oracle starts at a constant, follows the
+branch to all candidates for the root, and checks every other clue on the candidate's page (and on pages linked from
+it). It reads only text, so its success proves that the answer can be found; the number of pages that it opens is a
+lower bound of the work, and the measure of difficulty. A table of all values of one relation ("countries by area")
 counts as one page: thirds need it.
 """
 

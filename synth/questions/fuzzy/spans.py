@@ -6,8 +6,8 @@
     3           between 1,000 and 10,000    in the late 20th century      in the late 20th century
     4           (a third of the ranking)    in the 20th century           in the 20th century
 
-A span is what its words mean and nothing else: `read_span` computes the bounds from the words, and `span` only chooses
-words. Readers differ in what vague words hold, so they mean two things here:
+A span is defined by its words alone: `read_span` computes the bounds from the words, and `span` only chooses
+words. Readers differ in what vague words include, so a span has two meanings:
 
     words                     bounds: all that a reader may count in       core: where the value itself must lie
     about 1,300               a tenth either way                           what rounds to it (at most a twentieth)
@@ -17,7 +17,7 @@ words. Readers differ in what vague words hold, so they mean two things here:
     in the late 20th century  1960-2000                                    1971-1999
     in the 20th century       1900-2000                                    1901-1999
 
-A question is unique by the bounds and true by the core: so it is both for a reader who means anything between the two.
+A question is unique by the bounds and true by the core, and so for every reading between the two.
 Numbers are rounded to two digits, ranges are a fifth of the value wide, an order of magnitude lies between powers of
 ten. A date is the number yyyymmdd. The operators are those of InfoAgent (arXiv:2509.25189) and WebSailor
 (arXiv:2507.02592); their extensions are computed here.

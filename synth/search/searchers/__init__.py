@@ -1,16 +1,16 @@
-"""Searchers without a model: programs that answer questions with search, open and find, and so measure how hard a
-question is.
+"""Searchers without a model: programs that answer questions with search, open and find, to measure how hard a question
+is.
 
-- `closed_book`: no tool, the answer that is right most often. It shows what a guess is worth
+- `closed_book`: no tool, the answer that is right most often. It shows how often a guess is right
 - `one_search`: the question as the query. It shows whether one look is enough
 - `greedy`: a query for each clue, the best page opened, no thought. It shows whether looking without thinking is enough
 - `oracle`: knows the pattern and resolves it from one leaf to the root. It gives a lower bound of the calls, and every
   question must be answered
 - `branch_and_check`: knows the clues: candidates of each, what they share, and then every clue that is left on each of
-  them. It shows what the work costs where nobody says where to begin
+  them. It shows the cost without knowing where to begin
 
-`tools` counts and keeps every call, so that a run can be told as a demonstration (`synth.demonstrations.browsing`). Hops
-are no difficulty: a question of eight hops can take two calls.
+`tools` counts and keeps every call, so that a run can be written as a demonstration (`synth.demonstrations.browsing`).
+The number of hops does not measure difficulty: a question of eight hops can take two calls.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class SearcherPiece(Protocol):
         world: the knowledge base behind them
 
     Returns:
-        the answer, or None where there is none
+        the answer, or None if there is none
     """
 
     def __call__(self, problem: Problem, tools: Tools, world: World) -> str | None: ...

@@ -1,4 +1,4 @@
-"""Searchers that do not think: what they answer is too easy."""
+"""Searchers without reasoning: questions that they answer are too easy."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Proposers of self-play, one file each: a program or a model.
 
-Whatever a proposer says is certified before anybody attempts it. What must last from round to round it keeps in
-`view.state`.
+Every proposal is certified before it is attempted. A proposer keeps persistent state in `view.state`.
 """
 
 from __future__ import annotations
@@ -15,12 +14,12 @@ if TYPE_CHECKING:
 
 
 class ProposerPiece(Protocol):
-    """Proposes problems for self-play; a program certifies each before anybody attempts it.
+    """Proposes problems for self-play; a program certifies each before it is attempted.
 
     Args:
         view: the wanted cells, the ladders, problems that were solved or failed, weak skills, and a state that
             lasts
-        rng: the only source of chance
+        rng: the only source of randomness
         n: how many proposals are wanted
 
     Returns:
@@ -37,7 +36,7 @@ class ProposerPiece(Protocol):
     Check expects:
         shares: {family: its share of the proposals}
         certified: how many proposals hold
-        state: what the piece remembers afterwards
+        state: the piece's state afterwards
     """
 
     def __call__(self, view: View, rng: np.random.Generator, n: int) -> list[str]: ...

@@ -1,4 +1,4 @@
-"""Problems that are too hard made simpler, problems of middle difficulty put differently; the answer must not change.
+"""Simplifies problems that are too hard and rephrases problems of medium difficulty; the answer must not change.
 
 CLPO, Zhang et al. 2025, "CLPO: Curriculum Learning meets Policy Optimization for LLM Reasoning" (arXiv 2509.25004):
 attempts sort the problems into hard (success up to `hard`), medium (up to `medium`) and easy. There the policy

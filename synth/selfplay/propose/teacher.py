@@ -1,7 +1,7 @@
-"""A teacher who looks at what went wrong: new problems aimed at a failure, harder ones where all is solved.
+"""A teacher that targets failures: new problems near a failed one, harder ones if all are solved.
 
 Socratic-Zero, Wang et al. 2025, "Socratic-Zero: Bootstrapping Reasoning via Data-Free Agent Co-evolution" (arXiv
-2509.24726). There a large model refines a failed question and believes its own answer; here a program does, and the
+2509.24726). There a large model refines a failed question and trusts its own answer; here a program does it, and the
 answer is certified.
 
 - a share `replay` of the proposals stays at what the curriculum wants (the paper replays old questions)

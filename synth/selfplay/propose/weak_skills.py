@@ -1,5 +1,5 @@
-"""More of what fails: a budget for each family in proportion to its share of the failures, all of it at the level where
-it failed.
+"""More problems where the solver fails: each family's budget is proportional to its share of the failures, at the level
+where it failed.
 
 SwS, Liang et al. 2025, "SwS: Self-aware Weakness-driven Problem Synthesis in Reinforcement Learning for LLM Reasoning"
 (arXiv 2506.08989): weak problems are those never mastered and not improving, the budget of a category follows its share

@@ -433,7 +433,7 @@ def test_rules_change_what_is_asked_and_what_it_is_worth_one_after_the_other():
 
 
 def test_a_rule_without_what_it_needs_is_a_sentence():
-    with pytest.raises(UserError, match="compares with no reference"):
+    with pytest.raises(UserError, match="uses no reference"):
         averaged_reference(of=["base"]).change_reference(None, lambda name: tiny.build())
     reference, other = tiny.build(seed=0), tiny.build(seed=1)
     want = {k: 0.75 * p.double() + 0.25 * other.state_dict()[k].double() for k, p in reference.state_dict().items()}
