@@ -1,2 +1,2 @@
-"""Adapters between the libraries (`synth`, `training`) and the tools (DVC, MLflow, Prefect), and all that reads
+"""Adapters between the libraries (`synth`, `training`) and the tools (DVC, MLflow, Prefect), and everything that reads
 settings."""

@@ -1,1 +1,1 @@
-"""The ground floor: errors with a sentence, where things are, text that a terminal may show."""
+"""The lowest layer: errors as sentences, paths, and text that is safe to print on a terminal."""

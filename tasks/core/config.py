@@ -1,5 +1,4 @@
-"""The one loader of YAML: values as YAML 1.2 reads them (1e-4 is a number, `no` is a text), and sentences for what it
-refuses."""
+"""The only YAML loader: values as in YAML 1.2 (1e-4 is a number, `no` is a text), and a sentence for each error."""
 
 from __future__ import annotations
 
@@ -58,8 +57,8 @@ _Loader.add_constructor(
 
 @lru_cache(maxsize=1024)
 def _as_json(text: str) -> str | None:
-    """The value as JSON, from which each reader gets its own copy in little time: one command resolves the same recipes
-    and profiles many times. None where JSON does not hold it (`!!binary`, an alias within itself)."""
+    """The value as JSON, from which each reader quickly gets its own copy: one command resolves the same recipes and
+    profiles many times. None if JSON cannot represent it (`!!binary`, an alias within itself)."""
     with suppress(TypeError, ValueError):
         return json.dumps(yaml.load(text, _Loader))
     return None
@@ -84,8 +83,8 @@ def parse(text: str, where: str) -> Any:
 
 
 def _as_dvc(node: yaml.Node | None, where: str, *, within: bool = False) -> None:
-    """Raises UserError for what DVC, which reads this file too, refuses and we would not: a colon in a plain text
-    within braces or brackets."""
+    """Raises UserError for something that DVC, which reads this file too, refuses and we would accept: a colon in a
+    plain text within braces or brackets."""
     if isinstance(node, yaml.ScalarNode) and within and not node.style and ":" in node.value:
         raise UserError(
             f'{where}, line {node.start_mark.line + 1}: put "{node.value}" in quotes: DVC reads this file too, and takes no colon in a plain '
@@ -98,7 +97,7 @@ def _as_dvc(node: yaml.Node | None, where: str, *, within: bool = False) -> None
 
 
 def read_text(path: Path, what: str = "file") -> str:
-    """The text of a file. Raises UserError where it is missing or not UTF-8."""
+    """The text of a file. Raises UserError if it is missing or not UTF-8."""
     try:
         return path.read_bytes().decode("utf-8-sig")
     except FileNotFoundError:

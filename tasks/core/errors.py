@@ -1,4 +1,4 @@
-"""What a user can fix is one sentence: what is wrong, where, and how to fix it."""
+"""Errors that a user can fix are one sentence: what is wrong, where, and how to fix it."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from synth.types import UserError, nearest
 
 __all__ = ["TRANSIENT", "StageError", "UserError", "nearest"]
 
-TRANSIENT = 75  # exit code of a stage that may succeed when it is tried again (EX_TEMPFAIL of sysexits.h)
+TRANSIENT = 75  # exit code of a stage that may succeed if it is retried (EX_TEMPFAIL of sysexits.h)
 
 
 def sentence(stage: str, error: BaseException) -> str:
-    """What a stage that raised `error` says to its user; "" where it is a mistake of ours. A ValueError, a LookupError
-    and training that has diverged (FloatingPointError) are sentences; a KeyError or a decoding error is none."""
+    """The sentence for the user of a stage that raised `error`; "" if it is a bug of ours. A ValueError, a LookupError
+    and diverged training (FloatingPointError) carry sentences; a KeyError or a decoding error does not."""
     ours = (UserError, FileNotFoundError, PermissionError, ConnectionError, TimeoutError)
     if not isinstance(error, ours) and type(error) not in (ValueError, LookupError, FloatingPointError):
         return ""
@@ -20,8 +20,8 @@ def sentence(stage: str, error: BaseException) -> str:
 
 
 class StageError(UserError):
-    """A stage has failed. `transient`: a lock was held or the stage ended with the code TRANSIENT, so trying again is
-    of use."""
+    """A stage has failed. `transient`: a lock was held or the stage ended with the code TRANSIENT, so a retry may
+    help."""
 
     def __init__(self, message: str, *, transient: bool) -> None:
         super().__init__(message)

@@ -1,4 +1,5 @@
-"""What `espalier env audit` can find (tasks/evaluation/env_audit.py), for those who only name it."""
+"""The possible findings of `espalier env audit` (tasks/evaluation/env_audit.py), for code that only needs their
+names."""
 
 from collections.abc import Sequence
 
@@ -20,7 +21,7 @@ NAMES = {  # of the checks, as `accept` takes them
 
 
 def accepted(findings: Sequence[str]) -> list[str]:
-    """The flag `--accept` as settings. Raises UserError for what no check can find."""
+    """The flag `--accept` as settings. Raises UserError for a name that no check has."""
     if unknown := next((f for f in findings if f not in NAMES), None):
         raise UserError(f"--accept {unknown}: no check of the audit is called so: {nearest(unknown, NAMES)}")
     return [f"rl.accept=[{', '.join(findings)}]"] if findings else []

@@ -1,4 +1,4 @@
-"""What the pages call stages, models, curves and metrics, and the colour of each."""
+"""The labels of stages, models, curves and metrics on pages, and their colours."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ CURVES = {  # column of a curve.csv -> label of its axis; other columns are show
 SERIES = {"sft": "sft", "reward": "other", "prefer": "prefer", "rl": "rl"}  # stage -> colour
 
 
-METRICS = {  # metric -> what the page calls it, and whether it is a share
+METRICS = {  # metric -> its label, and whether it is a share
     "majority@8": ("majority of 8", True),
     "exact_match": ("exact match", True),
     "f1": ("word F1", True),
@@ -58,5 +58,5 @@ METRICS = {  # metric -> what the page calls it, and whether it is a share
 
 
 def name_of(model: str) -> str:
-    """What a page calls a model."""
+    """The label of a model."""
     return NAMES.get(model, model)

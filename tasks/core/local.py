@@ -1,4 +1,4 @@
-"""A service on this machine, safe beside a browser and other users: `Guard` wraps any ASGI application, `run` serves it.
+"""A local service that is safe from web pages and other users: `Guard` wraps any ASGI application, `run` serves it.
 
 A web page of any site can send requests to 127.0.0.1 from the browser that shows it, a name that resolves to 127.0.0.1
 makes its replies readable (DNS rebinding), and every user of the machine can connect. So a request is answered only if
@@ -8,9 +8,9 @@ makes its replies readable (DNS rebinding), and every user of the machine can co
   (Fetch metadata, https://www.w3.org/TR/fetch-metadata/), links that a person follows excepted;
 - it carries the token, where the service can run commands or change files.
 
-Web sockets, which no CORS rule covers, are checked alike. No reply has CORS headers. Bodies are limited in size and in
-time, connections in number: one above the limit closes the one that has waited longest, so that idle connections lock
-nobody out.
+Web sockets, which no CORS rule covers, are checked alike. No reply has CORS headers. Bodies are limited in size and
+time, connections in number: a new connection above the limit closes the one that has waited longest, so that idle
+connections cannot block the service.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ from synth.types import UserError
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 MAX_CONNECTIONS = 256
-MAX_SOCKETS = 128  # web sockets of all callers
+MAX_SOCKETS = 128  # number of web sockets of all clients together
 MAX_BODY = 16 << 20  # bytes
-SECONDS = 20.0  # for the head of a request, and for its body beside one second for each 64 KiB
+SECONDS = 20.0  # for the head of a request, and for its body in addition to one second per 64 KiB
 RATE = 64 << 10  # bytes a second, the slowest upload
 KEEP_ALIVE = 30  # seconds of an idle connection
 Message = MutableMapping[str, Any]
@@ -98,20 +98,20 @@ def secret(path: Path) -> str:
 
 
 def link(address: str, token: str) -> str:
-    """What a person opens: the page at `address` takes the token out of the address bar at once."""
+    """The link for a person: the page at `address` removes the token from the address bar at once."""
     return f"{address.rstrip('/')}/?token={quote(token)}"
 
 
 class Guard:
-    """An ASGI application that refuses what `app` must never see. Refused: 421 another host, 403 another origin, 401 no
-    token, 413 a body over `max_body` bytes, 408 a body that comes too slowly.
+    """An ASGI application that refuses requests that must not reach `app`. Refused: 421 another host, 403 another
+    origin, 401 no token, 413 a body over `max_body` bytes, 408 a body that comes too slowly.
 
-    hosts      names without port that are answered for
+    hosts      host names, without port, for which it answers
     token      asked of every request but those of `open_paths`, as `Authorization: Bearer TOKEN`, as the password of
-               HTTP's basic authentication, or as the cookie that `link` sets. "": nothing is asked
+               HTTP's basic authentication, or as the cookie that `link` sets. "": no token is needed
     keep       name under which the page keeps `user:token` in localStorage, for an application that checks
                basic authentication itself (Prefect): `link` puts it there, and the guard asks for no token
-    told       (status, why) of a refusal -> content type and body, for an API whose errors have a shape
+    told       (status, why) of a refusal -> content type and body, for an API with its own error format
     """
 
     def __init__(
@@ -176,7 +176,7 @@ class Guard:
             await _answer(sent, broken.status, *self.told(broken.status, broken.why), [(b"connection", b"close")])
 
     async def _socket(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
-        """A web socket: not one of too many, and closed where its caller, who has shown no password yet, says nothing."""
+        """A web socket: refused if there are too many, and closed if an unauthenticated client sends nothing."""
         if self.sockets >= MAX_SOCKETS:
             raise _Refused(503, "too many web sockets are open")
         heard = 0  # the opening, and the first message
@@ -201,7 +201,7 @@ class Guard:
             self.sockets -= 1
 
     def check(self, scope: Mapping[str, Any], given: list[tuple[str, str]]) -> None:
-        """Raises _Refused for a request that is not answered."""
+        """Raises _Refused for a request that must be refused."""
         headers = dict(given)
         hosts = [v.strip().lower() for k, v in given if k == "host"]
         named = _HOST.match(hosts[0]) if len(hosts) == 1 else None
@@ -223,7 +223,7 @@ class Guard:
             raise _Refused(413, f"a request has at most {self.max_body} bytes")
 
     def _shown(self, scope: Mapping[str, Any], headers: Mapping[str, str]) -> Iterable[str]:
-        """Every token that a request shows."""
+        """Every token in a request."""
         kind, _, value = headers.get("authorization", "").partition(" ")
         if kind.lower() == "bearer":
             yield value.strip()
@@ -242,7 +242,7 @@ class Guard:
 
     def landing(self, scope: Mapping[str, Any]) -> tuple[str, str] | None:
         """(page, cookie) for the request of `link`: the browser keeps the token, and goes on without it in the address.
-        None for any other request."""
+        None for other requests."""
         shown = _query(scope).get("token") if (scope["path"], scope["method"]) == ("/", "GET") else None
         if not shown or not self.token or not _same(self.token, shown[0]):
             return None
@@ -295,8 +295,8 @@ async def _answer(send: Send, status: int, kind: bytes, data: bytes, headers: li
 
 
 class _Bounded(H11Protocol):
-    """uvicorn's HTTP/1.1 with `seconds` for the head of a request, and at most `most` connections in `held`; above them
-    the one that has waited longest for its caller is closed."""
+    """uvicorn's HTTP/1.1 with `seconds` for the head of a request, and at most `most` connections in `held`; above that
+    the one that has waited longest for its client is closed."""
 
     most: ClassVar[int]
     seconds: ClassVar[float]
@@ -330,7 +330,7 @@ class _Bounded(H11Protocol):
         super().handle_websocket_upgrade(event)
 
     def waits(self) -> bool:
-        """Whether the next move is the caller's."""
+        """Whether the connection waits for the client."""
         cycle = self.cycle
         return cycle is None or cycle.response_complete or cycle.more_body or self.flow.write_paused
 
@@ -367,7 +367,7 @@ def config(app: Asgi, *, port: int, host: str = "127.0.0.1", level: str = "warni
         log_level=level,
         access_log=False,
         server_header=False,
-        proxy_headers=False,  # nobody stands between: a caller could name any address
+        proxy_headers=False,  # there is no proxy in front, so a client could claim any address
         timeout_keep_alive=KEEP_ALIVE,
         timeout_graceful_shutdown=10,
         ws_max_size=MAX_BODY,
@@ -376,7 +376,7 @@ def config(app: Asgi, *, port: int, host: str = "127.0.0.1", level: str = "warni
 
 
 def listening(port: int, host: str = "127.0.0.1") -> socket.socket:
-    """A socket that listens on the port; 0: on one that is free. Raises UserError where it cannot be had."""
+    """A socket that listens on the port; 0: on a free one. Raises UserError if it is not available."""
     try:
         return socket.create_server((host.strip("[]"), port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except (OSError, OverflowError) as e:
@@ -385,12 +385,12 @@ def listening(port: int, host: str = "127.0.0.1") -> socket.socket:
 
 
 def free(port: int, host: str = "127.0.0.1") -> None:
-    """Raises UserError where nothing can listen on the port: commands ask before they load what they will serve."""
+    """Raises UserError if the port is not available; commands check this before they load anything."""
     listening(port, host).close()
 
 
 def run(app: Asgi, *, port: int, host: str = "127.0.0.1", level: str = "warning", **more: Any) -> None:
-    """Serve until Ctrl-C or SIGTERM. `host` other than the loopback address is the user's explicit wish. Raises UserError
-    where the port is taken."""
+    """Serve until Ctrl-C or SIGTERM. A `host` other than the loopback address must be the user's explicit choice.
+    Raises UserError if the port is taken."""
     free(port, host)
     uvicorn.Server(config(app, port=port, host=host, level=level, **more)).run()

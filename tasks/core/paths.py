@@ -1,4 +1,4 @@
-"""Where things are: the code that is installed, the project that is worked on, and the folders of pieces of both.
+"""Paths: the installed code, the current project, and the folders of pieces of both.
 
 The project is the working directory: DVC runs every stage in the folder of its dvc.yaml, and the command line is used
 there. In a checkout of Espalier the two are one folder; in a project made by `espalier init` they differ.
@@ -65,8 +65,8 @@ def project() -> Path:
 
 
 def own() -> list[Path]:
-    """Folders with the user's own pieces and recipes: those of ESPALIER_PATH, then `pieces/` of the project, each
-    holding folders called as a kind: `advantage/`, `recipes/`."""
+    """Folders with the user's own pieces and recipes: those of ESPALIER_PATH, then `pieces/` of the project, each with
+    folders named as a kind: `advantage/`, `recipes/`."""
     listed = [p for p in os.environ.get("ESPALIER_PATH", "").split(os.pathsep) if p]
     # Texts, not paths: a plan asks thousands of times.
     return [Path(p).resolve() for p in [*listed, os.path.join(os.getcwd(), "pieces")] if os.path.isdir(p)]

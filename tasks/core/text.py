@@ -1,8 +1,8 @@
-"""Text of others (models, documents, file names, endpoints) where a person sees it: on a terminal and on a page.
+"""Makes untrusted text (from models, documents, file names, endpoints) safe for a terminal and a page.
 
 On a terminal, control characters move the cursor, set the title, change what a key types; in either place, invisible
-ones (bidirectional overrides, tags) show another text than the one that is there. `harmless` is the one place where
-they go; `terminal` puts it before all that a process prints.
+ones (bidirectional overrides, tags) show a different text than the actual one. Only `harmless` removes them; `terminal`
+applies it to everything that a process prints.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _HARM = re.compile(
 
 
 def harmless(text: str) -> str:
-    """The text with U+FFFD in the place of what acts on a terminal or hides."""
+    """The text with U+FFFD in place of characters that control a terminal or hide text."""
     return _HARM.sub(REPLACED, text)
 
 
@@ -36,13 +36,13 @@ def escape(text: str, quote: bool = True) -> str:
 
 
 def dumps(value: Any, indent: int | None = None) -> str:
-    """A value as JSON in which what is not `harmless` is escaped, so that it reads back the same."""
+    """A value as JSON in which unsafe characters are escaped, so that it reads back the same."""
     text = json.dumps(value, indent=indent, ensure_ascii=False)
     return _HARM.sub(lambda match: json.dumps(match[0])[1:-1], text)
 
 
 def words(value: Any) -> str:
-    """A value of a card as people write it: no braces, brackets or quotes of a programming language."""
+    """A value of a card in plain words: without the braces, brackets or quotes of a programming language."""
     if isinstance(value, Mapping):
         parts = [(str(k).replace("_", " "), v) for k, v in value.items()]
         inner = [f"{k} ({words(v)})" if isinstance(v, Mapping) and v else f"{k} {words(v)}" for k, v in parts]
@@ -55,7 +55,7 @@ def words(value: Any) -> str:
 
 
 class _Stream:
-    """A text stream that is written to harmlessly."""
+    """A text stream that makes everything written to it harmless."""
 
     def __init__(self, stream: Any) -> None:
         self.own = stream
@@ -73,14 +73,14 @@ class _Stream:
 
 
 def own(stream: Any) -> Any:
-    """The stream for control characters of our own (a progress line, colours): what else is written there must be made
-    `harmless` first."""
+    """The stream for control characters of our own (a progress line, colours): other text must be made `harmless`
+    before it is written there."""
     return stream.own if isinstance(stream, _Stream) else stream
 
 
 @contextmanager
 def terminal() -> Iterator[None]:
-    """All that is printed inside is harmless, and so is the traceback that ends the process."""
+    """Everything printed within is harmless, and so is the traceback that ends the process."""
     before = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = (x if isinstance(x, _Stream) else _Stream(x) for x in before)  # type: ignore[assignment]
     sys.excepthook = _traceback

@@ -1,5 +1,5 @@
-"""Test sets that are not played as conversations: choices, scored by how likely the model finds each, and tasks of
-lm-evaluation-harness (tasks/evaluation/harness.py), which bring their own prompts and metrics.
+"""Test sets that are not played as conversations: choices, scored by their likelihood under the model, and tasks of
+lm-evaluation-harness (tasks/evaluation/harness.py), which have their own prompts and metrics.
 
     set:
       evaluate:
@@ -37,12 +37,12 @@ KEYS = {"name", "task", "tasks", "limit", "fewshot", "chat"}
 
 
 def is_benchmark(spec: Any) -> bool:
-    """Whether an entry of `evaluate.sets` is one of these, and not a list of problems to be played."""
+    """Whether an entry of `evaluate.sets` is such a benchmark, and not a list of problems to be played."""
     return isinstance(spec, Mapping) and ("task" in spec or spec.get("layout") == "choices")
 
 
 def load_benchmark(stage: Stage, spec: Mapping[str, Any], i: int) -> Benchmark:
-    """Raises UserError for an entry that cannot be read, and where the harness is not installed."""
+    """Raises UserError for an entry that cannot be read, and if the harness is not installed."""
     if "task" not in spec:
         return of_choices(load(stage, {k: v for k, v in spec.items() if k != "chat"}, i), bool(spec.get("chat")))
     where = f"evaluate.sets[{i}]"
@@ -80,8 +80,7 @@ def of_choices(test_set: TestSet, chat: bool) -> Benchmark:
 
 
 def choice_ids(renderer: Renderer, problem: Problem, chat: bool) -> list[tuple[list[int], list[int]]]:
-    """(ids before, ids of the choice) of each choice: the two are cut where the first ends, after both were made ids
-    together."""
+    """(ids before, ids of the choice) of each choice: both are tokenised together and split where the first ends."""
     begin, choices = str(problem.lineage["begin"]), problem.lineage["choices"]
     if chat:
         before = renderer.prompt([Message(role="user", content=begin)]).tolist()
@@ -91,7 +90,7 @@ def choice_ids(renderer: Renderer, problem: Problem, chat: bool) -> list[tuple[l
 
 
 def chosen(problem: Problem, sums: np.ndarray) -> dict[str, float]:
-    """acc and acc_norm of one item from the summed log-probs [choices]; of equal ones the first counts."""
+    """acc and acc_norm of one item from the summed log-probs [choices]; of equal values the first counts."""
     gold, lengths = problem.lineage["gold"], np.array([len(c) for c in problem.lineage["choices"]])
     return {"acc": float(sums.argmax() == gold), "acc_norm": float((sums / lengths).argmax() == gold)}
 
@@ -119,7 +118,7 @@ def summarised(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """({set: {model: {metric: {"mean", "low", "high", "n"}}}}, {"rl - sft, set, metric": paired difference with p}).
 
-    A metric that is not a mean over items has what the task makes of all items, and no difference."""
+    A metric that is not a mean over items has the task's value over all items, and no difference."""
     sets: dict[str, Any] = {}
     difference: dict[str, Any] = {}
     of_set = {name: b for b in benchmarks for name in dict.fromkeys(r["set"] for r in rows if _of(b, r))}

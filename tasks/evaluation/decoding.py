@@ -1,4 +1,4 @@
-"""Decoders in the place of a sampler: what they are given of a project, and what is measured of them."""
+"""Decoders used as samplers: their inputs from a project, and their metrics."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ Rewards = Callable[[Sequence[np.ndarray]], Sequence[float]]
 
 
 def label(decode: Any) -> str:
-    """What a decoder with its knobs is called in tables: `majority (k=8)`."""
+    """The label of a decoder with its knobs in tables: `majority (k=8)`."""
     knobs = ", ".join(f"{k}={v}" for k, v in decode.keywords.items())
     return decode.piece.partition("/")[2] + (f" ({knobs})" if knobs else "")
 
 
 def examples(pairs: Iterable[PreferencePair], renderer: Renderer) -> list[Example]:
-    """Preference pairs as the ids that a decoder learns from."""
+    """Preference pairs as ids, from which a decoder learns."""
     return [
         Example(
             prompt=renderer.prompt(list(p.prompt)), chosen=renderer.turn(p.chosen), rejected=renderer.turn(p.rejected)
@@ -45,8 +45,8 @@ def decoding(
     pairs: Callable[[], Sequence[PreferencePair]],
     forward_tokens: int,
 ) -> DecodingSampler:
-    """A decoder in the place of `sampler`, fitted where it has to learn something first. Raises UserError for what a
-    decoder refuses."""
+    """A decoder that replaces `sampler`, fitted first if it has to learn something. Raises UserError if the decoder
+    refuses."""
 
     def said(ids: np.ndarray) -> str:
         text = renderer.decode(ids)
@@ -80,7 +80,7 @@ def decoding(
 def measured(
     frame: pd.DataFrame, rows: Sequence[Mapping[str, Any]], labels: Mapping[str, str], metrics: Sequence[Callable]
 ) -> dict[str, Any]:
-    """Per decoder, by its label: the metrics that read scores alone, and the forward tokens that a conversation took.
+    """Per decoder, by its label: the metrics that read scores alone, and the forward tokens per conversation.
     labels: run -> label."""
     out = {}
     for run, rows_of in frame.assign(forward_tokens=[r.get("forward_tokens", 0) for r in rows]).groupby("run"):

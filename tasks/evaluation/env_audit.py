@@ -1,8 +1,8 @@
-"""What a reward is worth before a model is trained on it: an audit of an environment and its problems, without a model.
+"""Checks a reward before a model is trained on it: an audit of an environment and its problems, without a model.
 
-Decided here: whether the reference answer earns 1 and junk nothing, by the verifier and played; whether scoring again,
-in a process of its own, gives the same; whether test problems stand among those to train on; whether a constant, a copy
-of the question or a list of all answers is paid; whether a grader that breaks says 0; and, by the interpreter's own
+It checks whether the reference answer earns 1 and junk nothing, by the verifier and played; whether scoring again, in a
+separate process, gives the same; whether test problems are among the training problems; whether a constant, a copy of
+the question or a list of all answers is paid; whether a grader that breaks returns 0; and, by the interpreter's own
 audit events (PEP 578), whether a model's answer is executed in the process of the trainer, and what scoring opens
 (connections, processes; files that it removes).
 
@@ -37,14 +37,14 @@ from tasks.storage import tables
 
 MARK = "espalier_audit_mark"
 JUNK = ("", "I do not know.", "?" * 200, "0", "none of them", "<answer></answer>", "\u0000\ud800", f"{MARK}()")
-APART = 20  # problems that are scored in processes of their own
+APART = 20  # problems that are scored in separate processes
 TURNS = 40  # of an episode that is played
-MOST = 0.25  # mean score above which an answer that reads no problem counts as paid
+MOST = 0.25  # mean score above which an answer that ignores the problem counts as paid
 
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """What one check came to. holds: None where it cannot be decided."""
+    """The result of one check. holds: None if it cannot be decided."""
 
     check: str
     holds: bool | None
@@ -57,7 +57,7 @@ class Finding:
 
 def problems(env: str, family: str | None, n: int) -> tuple[list[Problem], list[Problem]]:
     """(n to train on, those to test on): of a family, or those of this project that the environment plays. Raises
-    UserError where there are none."""
+    UserError if there are none."""
     if family:
         make = pieces.find("family", family)
         by_split = {split: [make(0, split, i) for i in range(n)] for split in ("train", "test")}
@@ -75,8 +75,7 @@ def problems(env: str, family: str | None, n: int) -> tuple[list[Problem], list[
 
 
 def drawn(entry: Mapping[str, Any], n: int) -> tuple[list[Problem], list[Problem]]:
-    """(n to train on, n to test on) of an environment of other people. Raises UserError where it does not start or makes
-    none."""
+    """(n to train on, n to test on) of an external environment. Raises UserError if it does not start or makes none."""
     out: dict[Split, list[Problem]] = {"train": [], "test": []}
     lost = ""
     for split, of_split in out.items():
@@ -94,7 +93,7 @@ def drawn(entry: Mapping[str, Any], n: int) -> tuple[list[Problem], list[Problem
 
 
 def gate(problems: Sequence[Problem], accept: Sequence[str], *, n: int = 32) -> dict[str, Any]:
-    """What the audit says of each environment of other people among the problems, for the card of the run.
+    """The audit's results for each external environment among the problems, for the card of the run.
 
     Raises UserError for a finding that `accept` does not name, and for a name in it that no check has."""
     if unknown := sorted(set(accept) - set(NAMES)):
@@ -121,7 +120,7 @@ def gate(problems: Sequence[Problem], accept: Sequence[str], *, n: int = 32) -> 
 
 
 def audit_external(train: Sequence[Problem], test: Sequence[Problem]) -> list[Finding]:
-    """The checks of `audit` on problems of one environment of other people. Raises UserError where it does not start."""
+    """The checks of `audit` on problems of one external environment. Raises UserError if it does not start."""
     source = Source.of(train[0].args["source"])
     two = [External(replace(source, variables={**source.variables, "PYTHONHASHSEED": seed})) for seed in ("1", "2")]
     try:
@@ -193,7 +192,7 @@ def _external(one: External, two: External, train: Sequence[Problem], test: Sequ
 def _earned(
     where: External, p: Problem, answer: str, watch: bool = False
 ) -> tuple[Score, list[str], list[dict[str, Any]]]:
-    """(score, what was said, what was watched) of an answer, in an episode given as every turn."""
+    """(score, text, watched events) of an answer; in an episode it is given as every turn."""
     more = {"watch": MARK} if watch else {}
     texts: list[str] = []
     seen: list[dict[str, Any]] = []
@@ -256,7 +255,7 @@ def _junk(problems: Sequence[Problem], earned: Callable[[Problem, str], Score]) 
 def _guessed(
     problems: Sequence[Problem], known: Sequence[str], earned: Callable[[Problem, str], Score]
 ) -> Iterator[Finding]:
-    """What answers earn that read no problem. known: reference answers, or actions."""
+    """The scores of answers that ignore the problem. known: reference answers, or actions."""
     answers = Counter(known)
     best = answers.most_common(1)[0][0] if answers else ""
     guesses = {"constant": best, "question": None, "list": ", ".join(answers)}
@@ -293,7 +292,7 @@ def _played(env: Any, problems: Sequence[Problem]) -> Finding:
 
 
 def _broken(problem: Problem) -> Finding:
-    """A grader whose knobs are none of its own must not call the answer wrong."""
+    """A grader with invalid knobs must not call the answer wrong."""
     check = "a grader that breaks does not say 0"
     try:
         score = verify(replace(problem, args={**problem.args, MARK: object()}), problem.answer)
@@ -305,8 +304,8 @@ def _broken(problem: Problem) -> Finding:
 
 
 def _apart(problems: Sequence[Problem]) -> list[Finding]:
-    """What scoring in two processes with other hash seeds shows: the same verdicts, nothing executed, nothing opened.
-    Raises RuntimeError where such a process fails."""
+    """Scores in two processes with different hash seeds: are the verdicts the same, is nothing executed and nothing
+    opened? Raises RuntimeError if such a process fails."""
     given = json.dumps([to_row(p) for p in problems])
     runs = []
     for seed in ("1", "2"):
@@ -344,11 +343,11 @@ def _apart(problems: Sequence[Problem]) -> list[Finding]:
 
 
 def main() -> None:
-    """Score each problem's reference answer and a marked program, and say what happened meanwhile."""
+    """Score each problem's reference answer and a marked program, and report what happened meanwhile."""
     pieces.open_own()
     problems_read = [from_row(Problem, row) for row in json.load(sys.stdin)]
     scores: list[Any] = []
-    for p in problems_read:  # first, so that what is imported on the way is no finding
+    for p in problems_read:  # first, so that imports do not count as a finding
         scores += [_plain(verify(p, x)) for x in (p.answer, MARK)]
     opened: list[tuple[str, str]] = []
     executed = 0

@@ -1,4 +1,4 @@
-"""Tasks of lm-evaluation-harness (Gao et al., EleutherAI) asked of our models: its prompts, filters and metrics, our
+"""Tasks of lm-evaluation-harness (Gao et al., EleutherAI) run on our models: with its prompts, filters and metrics, our
 learner's log-probs and our sampler's turns."""
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from training.learner.continuations import continuation_logp
 from training.rollout.torch_sampler import TorchSampler
 
 EXAMPLES = 1234  # the harness's own seed of few-shot examples
-REDRAWS = 200  # of items, for the interval of a metric that is no mean
+REDRAWS = 200  # resamples of items, for the interval of a metric that is not a mean
 
 
 class HarnessModel(TemplateLM):
-    """A model of ours as the harness asks models."""
+    """Our model with the interface that the harness expects."""
 
     def __init__(self, player: Player, seed: int) -> None:
         super().__init__()
@@ -113,7 +113,8 @@ class HarnessModel(TemplateLM):
 
 
 def load_task(stage: Stage, spec: Mapping[str, Any], where: str) -> Benchmark:
-    """An entry of `evaluate.sets` with the key `task`. Raises UserError for a task that is not there or has no data."""
+    """An entry of `evaluate.sets` with the key `task`. Raises UserError for a task that does not exist or has no
+    data."""
     logging.getLogger("lm_eval").setLevel(logging.ERROR)
     folder = str(stage.source(spec["tasks"])) if "tasks" in spec else None
     manager = TaskManager(include_path=folder, include_defaults=folder is None)
@@ -173,7 +174,7 @@ def load_task(stage: Stage, spec: Mapping[str, Any], where: str) -> Benchmark:
 
 
 def whole(aggregate: Callable | None, values: Sequence[Any], seed: int) -> Mapping[str, float] | None:
-    """What a task makes of all items, with the interval of redrawn items (Efron 1979); None where that is the mean."""
+    """A task's value over all items, with the interval of resampled items (Efron 1979); None if that is the mean."""
     if aggregate in (None, mean) and all(isinstance(v, int | float) for v in values):
         return None
     if aggregate is None:
@@ -186,7 +187,7 @@ def whole(aggregate: Callable | None, values: Sequence[Any], seed: int) -> Mappi
 
 
 def _plain(value: Any) -> Any:
-    """As JSON has it: what is kept of an interrupted run must be what one in a piece gives."""
+    """In JSON form, so that a resumed run gives the same as an uninterrupted one."""
     if isinstance(value, np.ndarray | list | tuple):
         return [_plain(v) for v in value]
     return value.item() if isinstance(value, np.generic) else float(value) if isinstance(value, bool) else value

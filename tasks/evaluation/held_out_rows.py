@@ -1,5 +1,5 @@
-"""What models give the held-out rows of the user's own: which side of a pair they hold likelier, and how surprised they
-are by the answers of a conversation. Nothing is sampled."""
+"""Metrics of models on the user's held-out rows: which side of a pair is more likely, and the loss on the answers of a
+conversation. Nothing is sampled."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ def held_out_rows(
 ) -> dict[str, Any]:
     """{"models": {model: {metric: mean with its interval}}, "difference": {"prefer - sft, pair_accuracy": ...}, "rows"}.
 
-    pair_accuracy   share of held-out pairs whose chosen answer the model gives more probability than the rejected one
+    pair_accuracy   share of held-out pairs whose chosen answer has a higher probability than the rejected one
     pair_margin     the difference of the two log-probabilities, in nats
-    nll             nats per token of what the assistant says in held-out conversations: lower is better
+    nll             nats per token of the assistant's turns in held-out conversations: lower is better
 
-    Empty where the run has no rows of the user's own that are held out.
+    Empty if the run has no held-out rows of the user.
     """
     pairs = _drawn(stage, "clean", "pairs", PreferencePair)
     talks = _drawn(stage, "demonstrations", "demonstrations", Demonstration)

@@ -1,4 +1,5 @@
-"""Published test sets of reward models and judges (synth/testsets/judging.py), asked of the run's own.
+"""Published test sets of reward models and judges (synth/testsets/judging.py), run on the project's own reward model or
+judge.
 
     set:
       evaluate:
@@ -43,11 +44,11 @@ class JudgingSet:
 
     @property
     def texts(self) -> tuple[tuple[str, str], ...]:
-        """(id, text) of each prompt, for the gate against what was trained on."""
+        """(id, text) of each prompt, for the contamination check."""
         return tuple((f"{self.name}:{c.subset}:{c.id}", c.prompt[-1].content) for c in self.comparisons)
 
     def left(self, leaked: set[str]) -> list[Comparison]:
-        """The rows that were not trained on. Raises UserError where there is none."""
+        """The rows that were not trained on. Raises UserError if there is none."""
         kept = [c for c, (i, _) in zip(self.comparisons, self.texts, strict=True) if i not in leaked]
         if not kept:
             raise UserError(
@@ -61,7 +62,7 @@ def is_judging(spec: Any) -> bool:
 
 
 def load_judging(stage: Stage, spec: Mapping[str, Any], i: int) -> JudgingSet:
-    """Raises UserError for an unknown key, a file that is missing, and a set without a row that can be asked."""
+    """Raises UserError for an unknown key, a file that is missing, and a set without a usable row."""
     where, layout, by = f"evaluate.sets[{i}]", str(spec["layout"]), str(spec.get("by", "reward"))
     for key in spec:
         if key not in KEYS:
@@ -103,7 +104,7 @@ def load_judging(stage: Stage, spec: Mapping[str, Any], i: int) -> JudgingSet:
 def by_reward(
     comparisons: Sequence[Comparison], renderer: Renderer, rewards: Callable[[Sequence[np.ndarray]], list[float]]
 ) -> list[tuple[Comparison, tuple[list[float], list[float]]]]:
-    """The rows with the rewards of their answers; left out are those with one that is longer than the model reads."""
+    """The rows with the rewards of their answers; rows with an answer longer than the model's context are left out."""
     out = []
     for c in comparisons:
         prompt = prompt_ids(renderer, c.prompt)
@@ -114,9 +115,9 @@ def by_reward(
 
 
 def by_judge(comparisons: Sequence[Comparison], judge: Any) -> list[tuple[Comparison, tuple[list[float], list[float]]]]:
-    """The rows with 1 and 0 as the judge prefers one answer, twice 0 where it calls a tie or contradicts itself; left
-    out are those without a verdict. Which of the two is shown first is drawn by hash. (JudgeBench counts a pair as right
-    too where one order is right and the other a tie.)"""
+    """The rows with 1 for the answer that the judge prefers and 0 for the other, or 0 for both if it calls a tie or
+    contradicts itself; rows without a verdict are left out. A hash decides which answer is shown first. (JudgeBench
+    also counts a pair as right if one order is right and the other a tie.)"""
     cases, turned = [], []
     for c in comparisons:
         turned.append(int(digest("judging", c.id, c.subset)[:2], 16) % 2 == 1)
@@ -135,7 +136,7 @@ def judged(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """({set: {metric: {"mean", "low", "high", "n"}}}, {set: counts for the card}). `reward()` loads the reward model.
 
-    Raises UserError where no judge is set that a set asks for, and where no row has a verdict."""
+    Raises UserError if a set needs a judge and none is set, and if no row has a verdict."""
     measures, cards = {}, {}
     for s in sets:
         rows = s.left(leaked)

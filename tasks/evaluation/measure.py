@@ -1,8 +1,8 @@
-"""From rows of samples to the numbers of metrics.json, in the loop and offline alike.
+"""From rows of samples to the numbers of metrics.json, both in training and offline.
 
-A metric is a piece of training/metrics. What it reads beside the scores it says by the names of its positional
-arguments; here those columns are cut by problem and handed over. Metrics that read scores alone are taken of every
-group of problems (hops, families, sets), the others of each model on the questions.
+A metric is a piece of training/metrics. The names of its positional arguments say which columns it reads besides the
+scores; this module splits those columns by problem and passes them. Metrics that read only scores are computed for
+every group of problems (hops, families, sets), the others for each model on the questions.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from training.metrics.calibration import reliability
 from training.metrics.mean import mean
 from training.metrics.paired import paired
 
-COLUMNS = {  # what a metric may call a column of samples -> where it lies in the table of scores
+COLUMNS = {  # name of a column for metrics -> its column in the table of scores
     "answers": "said",
     "references": "reference",
     "texts": "text",
@@ -35,7 +35,7 @@ OUTCOMES = ("right", "wrong", "malformed", "out_of_calls", "truncated", "unscora
 
 
 def needed(metrics: Sequence[Callable]) -> set[str]:
-    """The columns that the metrics read. Raises UserError for a metric that reads what is not recorded."""
+    """The columns that the metrics read. Raises UserError for a metric that reads a column that is not recorded."""
     out: set[str] = set()
     for metric in metrics:
         for name in columns(metric):
@@ -53,7 +53,7 @@ def by_problem(frame: pd.DataFrame, column: str = "score") -> list[list[Any]]:
 
 
 def over(metrics: Sequence[Callable], rows: pd.DataFrame, *, whole: bool = False) -> dict[str, Any]:
-    """The metrics of one group of rows; `whole`: those too that read more than scores."""
+    """The metrics of one group of rows; `whole`: also those that read more than scores."""
     scored = by_problem(rows)
     out: dict[str, Any] = {}
     for metric in metrics:
@@ -75,9 +75,9 @@ def difference(rows: pd.DataFrame, against: pd.DataFrame) -> dict[str, Any]:
 def measure(
     frame: pd.DataFrame, models: Sequence[str], against: str, metrics: Sequence[Callable], sets: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """All numbers of metrics.json: per model over the questions, per number of hops, per family, per test set of the
-    user's; paired differences with Holm's correction for their number; the blanked search; the points of the
-    reliability diagram."""
+    """All numbers of metrics.json: per model over the questions, per number of hops, per family, per user's test set;
+    paired differences with Holm's correction for their number; the blanked search; the points of the reliability
+    diagram."""
     scored: dict[Any, pd.DataFrame] = (
         {run: rows for run, rows in frame.groupby("run", sort=False)} if len(frame) else {}
     )

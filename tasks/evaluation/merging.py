@@ -1,4 +1,4 @@
-"""One model of several that were trained from the same one: what a merge is given, and what it gained and lost."""
+"""Merges of models that were trained from the same base: their inputs, and what each merge gained and lost."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from training.model.model import load_model
 from training.model.render import Renderer
 from training.model.residual import input_sizes
 
-RIGHT = 0.999  # a mean score from which a problem counts as solved
+RIGHT = 0.999  # the mean score from which a problem counts as solved
 
 
 def merged(
@@ -33,10 +33,10 @@ def merged(
 ) -> tuple[nn.Module, Any]:
     """The merged model and its tokenizer, the base's.
 
-    base, models   (name, folder or Hub id) each; the names are for what is said
-    texts          prompts whose activations a piece may want
+    base, models   (name, folder or Hub id) each; the names are used in messages
+    texts          prompts whose activations a piece may need
 
-    Raises UserError for models of different shapes or tokenizers, and for what the piece refuses.
+    Raises UserError for models of different shapes or tokenizers, and if the piece refuses.
     """
     called = piece.piece.partition("/")[2]
     if not models:
@@ -81,7 +81,7 @@ def merged(
 
 
 def label(piece: Any) -> str:
-    """What a merge with its knobs is called in tables: `ties (density=0.5)`."""
+    """The label of a merge with its knobs in tables: `ties (density=0.5)`."""
     knobs = ", ".join(f"{k}={v}" for k, v in piece.keywords.items())
     return piece.piece.partition("/")[2] + (f" ({knobs})" if knobs else "")
 

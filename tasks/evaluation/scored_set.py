@@ -1,4 +1,4 @@
-"""A test set whose items a model scores without a conversation, and the model as it is asked."""
+"""A test set whose items a model scores without a conversation, and the interface of that model."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Row = dict[str, Any]  # item -> its id, set -> a name, and a number for each met
 
 @dataclass(frozen=True)
 class Player:
-    """A model with its text, as benchmarks ask it."""
+    """A model with its tokenizer, as benchmarks use it."""
 
     model: Any
     renderer: Renderer
@@ -26,7 +26,7 @@ class Player:
 
 @dataclass(frozen=True)
 class Benchmark:
-    """`texts`: (id, text) of each item, for the gate against what was trained on. `score(player, items)` gives a row
+    """`texts`: (id, text) of each item, for the contamination check. `score(player, items)` gives a row
     per item of `items` (ids) with its metrics."""
 
     name: str

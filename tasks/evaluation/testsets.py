@@ -1,4 +1,4 @@
-"""Test sets that people have: files in their layouts, or names on the Hub, as problems.
+"""Published or own test sets as problems: files in known layouts, or names on the Hub.
 
     set:
       evaluate:
@@ -34,7 +34,7 @@ KEYS = {"name", "path", "hub", "config", "split", "layout", "limit", "samples", 
 
 @dataclass(frozen=True)
 class TestSet:
-    """Problems of one set, and the rows that could not be one."""
+    """Problems of one set, and the rows that could not become problems."""
 
     name: str
     problems: tuple[Problem, ...]
@@ -44,8 +44,8 @@ class TestSet:
 
 
 def load(stage: Stage, spec: Mapping[str, Any], i: int) -> TestSet:
-    """Read one entry of `evaluate.sets`. Raises UserError for a key that nothing reads, a file that is missing, and a
-    set without a problem."""
+    """Read one entry of `evaluate.sets`. Raises UserError for an unknown key, a missing file, and a set without a
+    problem."""
     where = f"evaluate.sets[{i}]"
     if (
         not isinstance(spec, Mapping)
@@ -150,8 +150,8 @@ def read(path: Path) -> Iterator[Any]:
 
 
 def hub(name: str, config: str | None, split: str) -> Iterator[Mapping[str, Any]]:
-    """The rows of a data set of the Hugging Face Hub, or of a folder in its layout. Raises UserError where it cannot be
-    had."""
+    """The rows of a data set of the Hugging Face Hub, or of a folder in its layout. Raises UserError if it cannot be
+    loaded."""
     import datasets
 
     try:

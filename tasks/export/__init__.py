@@ -1,1 +1,1 @@
-"""Models on their way out: to folders and files that other programs load, each checked by reading it back."""
+"""Exports models to folders and files that other programs load; each export is checked by reading it back."""

@@ -1,5 +1,5 @@
 """The card beside exported weights, for their users: README.md with the front matter that the Hub reads, and
-the licence. Only what the project's own files say is claimed."""
+the licence. It claims only what the project's own files say."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ _FRONT = re.compile(r"\A---\n(.*?)\n---", re.DOTALL)
 
 
 def license(source: Path | str, named: str) -> str:
-    """The licence of an export: the one that was named, or the one that the model's own card names. Raises UserError
-    where there is none."""
+    """The licence of an export: the one that was named, or the one that the model's own card names. Raises UserError if
+    there is none."""
     readme = Path(source) / "README.md"
     front = _FRONT.match(readme.read_text(encoding="utf-8")) if readme.exists() else None
     own = (yaml.safe_load(front[1]) or {}).get("license", "") if front else ""
@@ -47,8 +47,8 @@ def license(source: Path | str, named: str) -> str:
 
 
 def write(root: Path, model: str, name: str, out: Path, readers: Sequence[Parity], licensed: str, *, kind: str) -> None:
-    """README.md and, where its text is at hand, LICENSE. kind: "model", "word" (a reward model that gives a word) or
-    "reward" (one with a head)."""
+    """Writes README.md and, if its text is available, LICENSE. kind: "model", "word" (a reward model that gives a word)
+    or "reward" (one with a head)."""
     own = model in (*MODELS, "reward")
     facts = {
         "license": licensed,

@@ -1,5 +1,5 @@
 """`espalier export`: a model of this project, a folder or a Hub id, written for other programs and checked by reading it
-back. Nothing is left where the check fails, and nothing is ever sent anywhere. docs/export.md"""
+back. If the check fails, nothing is left behind; nothing is ever sent anywhere. docs/export.md"""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from training.model.model import load_model
 
 TARGETS = ("hub", "adapter", "gguf", "vllm")
 RECORD = "parity.json"
-BASES = {"sft": "base", "prefer": "sft", "rl": "sft"}  # model of a project -> the one that its adapters were trained on
+BASES = {"sft": "base", "prefer": "sft", "rl": "sft"}  # model of a project -> the base of its adapters
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """quants: of a GGUF, one file each; prompts: asked of model and reader; license: of the card (a SPDX name, e.g.
-    apache-2.0); name: of the files and the card; base: what an adapter is for"""
+    apache-2.0); name: of the files and the card; base: the base model of an adapter"""
 
     quants: Sequence[str] = ("f32",)
     prompts: int = 200
@@ -37,7 +37,7 @@ class Settings:
 def export(
     root: Path, model: str, to: str, out: Path, settings: Settings, *, say: Callable[[str], None] = print
 ) -> list[parity.Parity]:
-    """Write `out`, which must not be there yet, and check it; how each reader compares. Raises UserError."""
+    """Write `out`, which must not exist, and check it; returns how each reader compares. Raises UserError."""
     if to not in TARGETS:
         raise UserError(f"there is no target {to!r}: {nearest(to, TARGETS)}")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):

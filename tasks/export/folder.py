@@ -27,7 +27,8 @@ FILES = (
 
 
 def write(source: Path | str, model: nn.Module, tokenizer: PreTrainedTokenizerBase, out: Path) -> None:
-    """The model's folder: its files as they are where it is one, else written anew in the type of its weights."""
+    """The model's folder: its files unchanged if it is such a folder, else written again in the dtype of its
+    weights."""
     if Path(source).is_dir():
         out.mkdir(parents=True)
         for pattern in FILES:
@@ -41,7 +42,7 @@ def write(source: Path | str, model: nn.Module, tokenizer: PreTrainedTokenizerBa
 
 
 def _end(out: Path, end: int) -> None:
-    """Let what generates with the folder's own settings end a turn where the model does."""
+    """Make generation with the folder's own settings end a turn where the model does."""
     path = out / "generation_config.json"
     settings = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     ends = settings.get("eos_token_id")
@@ -54,7 +55,7 @@ def _end(out: Path, end: int) -> None:
 def check(
     model: nn.Module, tokenizer: PreTrainedTokenizerBase, reference: parity.Reference, out: Path
 ) -> list[parity.Parity]:
-    """Read the folder as transformers does, and by vLLM where it is installed. Raises UserError where it is another
+    """Read the folder with transformers, and with vLLM if it is installed. Raises UserError if it is a different
     model."""
     try:
         other = AutoTokenizer.from_pretrained(str(out))
@@ -116,7 +117,7 @@ def _generates(reference: parity.Reference, reader: Any, tokenizer: PreTrainedTo
 
 @torch.no_grad()
 def _tied(reader: nn.Module, prompt: torch.Tensor, theirs: list[int], own: list[int]) -> bool:
-    """Whether two continuations part at two tokens that are equally likely."""
+    """Whether two continuations diverge at two equally likely tokens."""
     at = next((i for i, (a, b) in enumerate(zip(theirs, own)) if a != b), None)
     if at is None:
         return False
@@ -125,7 +126,7 @@ def _tied(reader: nn.Module, prompt: torch.Tensor, theirs: list[int], own: list[
 
 
 def by_vllm(reference: parity.Reference, out: Path, max_length: int) -> parity.Parity | None:
-    """What vLLM makes of the folder, loaded as it stands; None where it is not installed."""
+    """vLLM's results for the folder; None if it is not installed."""
     if find_spec("vllm") is None:
         return None
     import os
@@ -150,11 +151,11 @@ def by_vllm(reference: parity.Reference, out: Path, max_length: int) -> parity.P
         for token, own, known in zip(theirs.token_ids, wanted_ids.tolist(), theirs.logprobs, strict=False):
             count += 1
             same += token == own
-            if token != own:  # what follows is another text
+            if token != own:  # the text after it differs
                 differ += own not in known or known[token].logprob - known[own].logprob > 10 * parity.TIE
                 break
     return parity.Parity(
-        reader=f"vllm {vllm.__version__}",  # its CPU build is a package of another name
+        reader=f"vllm {vllm.__version__}",  # its CPU build is a package with another name
         prompts=len(answers),
         tokens=count,
         differ=differ,
@@ -165,8 +166,8 @@ def by_vllm(reference: parity.Reference, out: Path, max_length: int) -> parity.P
 def adapter(
     source: Path | str, model: nn.Module, reference: parity.Reference, base: Path | str, out: Path
 ) -> list[parity.Parity]:
-    """The adapter that a training with `lora.merge: false` kept, naming `base`. Raises UserError where there is none,
-    or where base and adapter do not say what the model says."""
+    """The adapter that a training with `lora.merge: false` kept, naming `base`. Raises UserError if there is none, or
+    if base and adapter give other outputs than the model."""
     kept = Path(source) / ADAPTER
     if not kept.is_dir():
         raise UserError(
@@ -183,7 +184,7 @@ def adapter(
 
 
 def adapter_check(model: nn.Module, reference: parity.Reference, base: Path | str, out: Path) -> list[parity.Parity]:
-    """peft loads `base` and the adapter of the folder: they must say what the model says."""
+    """peft loads `base` and the adapter of the folder: they must give the same outputs as the model."""
     from peft import PeftModel
 
     try:

@@ -19,8 +19,8 @@ from training.model.render import DAY
 def export(
     model: nn.Module, tokenizer: PreTrainedTokenizerBase, reference: parity.Reference, path: Path, quant: str
 ) -> list[parity.Parity]:
-    """Write the file and read it back; how each reader compares. Raises UserError where the model cannot be written,
-    or is read as another one."""
+    """Write the file and read it back; returns how each reader compares. Raises UserError if the model cannot be
+    written, or readers see a different model."""
     try:
         gguf_file.write(model, tokenizer, path, quant=quant)
     except ValueError as e:
@@ -31,7 +31,7 @@ def export(
 def check(
     model: nn.Module, tokenizer: PreTrainedTokenizerBase, reference: parity.Reference, path: Path, quant: str
 ) -> list[parity.Parity]:
-    """The same of a file that is there."""
+    """The same check for an existing file."""
     content = gguf_file.contents(path)
     if content.cut not in gguf_file.CUTS:
         raise UserError(

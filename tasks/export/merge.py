@@ -14,7 +14,7 @@ from tasks.planning.pieces import bind, find
 from tasks.runtime.models import model_path
 from training.model.model import save_model
 
-RECORD = "merge.json"  # beside the weights: what they were made of
+RECORD = "merge.json"  # file beside the weights: what they were merged from
 
 
 def merge(
@@ -28,7 +28,7 @@ def merge(
     texts: Path | None = None,
     seed: int = 0,
 ) -> None:
-    """Write the merged model to `out`, which must not be there yet. Raises UserError."""
+    """Write the merged model to `out`, which must not exist. Raises UserError."""
     if out.exists():
         raise UserError(f"{out} is there already: name a folder that is not, or remove it")
     known = [p.name for p in inspect.signature(find("merge", method)).parameters.values() if p.kind is p.KEYWORD_ONLY]

@@ -1,12 +1,12 @@
-"""Whether what was exported says what the model says: it is read back by the program that users will read it with, and
-asked the same.
+"""Checks that an exported model gives the same outputs as the original: the program that users will use reads it back,
+and gets the same prompts.
 
 Two things are compared, and the first fails more often than the second:
 
 - words: the vocabulary, the chat template, the token that ends a turn, and the ids of every prompt;
 - tokens: the greedy continuation of every prompt. The model samples it as everywhere else here; the reader says at each
   of its tokens which one it finds likeliest. In float32 every token must be the same; two that the reader finds equally
-  likely (within TIE of its logits) count as the same. A quantised file cannot be the same: how far it is away is said.
+  likely (within TIE of its logits) count as the same. A quantised file cannot be identical: its distance is reported.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ _WORDS = ("river", "garden", "Zelton", "naïve", "espalier", "antidisestablishme
 class Parity:
     """How a reader's tokens compare with the model's.
 
-    differ  tokens in whose place the reader finds another one likelier, by more than TIE
-    top1    share of tokens that the reader finds likeliest itself
-    kl      mean KL(model || reader) per token, in nats; None where it was not asked for
+    differ  tokens for which the reader finds another token more likely, by more than TIE
+    top1    share of tokens that are also the reader's most likely ones
+    kl      mean KL(model || reader) per token, in nats; None if it was not requested
     """
 
     reader: str
@@ -70,8 +70,8 @@ class Parity:
 
 @dataclass(frozen=True, kw_only=True)
 class Words:
-    """What a reader makes of texts: token -> id, the prompt of a question (as text), the ids of a text, the ids at which
-    it ends a turn."""
+    """A reader's encoding of texts: token -> id, the prompt of a question (as text), the ids of a text, the ids at
+    which it ends a turn."""
 
     vocabulary: Mapping[str, int]
     rendered: Callable[[str], str]
@@ -81,7 +81,7 @@ class Words:
 
 @dataclass(frozen=True)
 class Reference:
-    """Questions, the ids of their prompts, and what the model says to each by its likeliest tokens."""
+    """Questions, the ids of their prompts, and the model's greedy answer to each."""
 
     questions: tuple[str, ...]
     prompts: tuple[np.ndarray, ...]
@@ -100,7 +100,7 @@ def questions(root: Path, n: int) -> list[str]:
 
 
 def ask(model: nn.Module, tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> Reference:
-    """What the model says. Raises UserError where no prompt fits into its context."""
+    """The model's answers. Raises UserError if no prompt fits into its context."""
     config: Any = model.config
     renderer, room = Renderer(tokenizer), int(config.max_position_embeddings) - TOKENS
     prompts = [renderer.prompt([Message(role="user", content=t)]) for t in texts]
@@ -162,8 +162,8 @@ def _own(model: nn.Module, rows: Sequence[tuple[np.ndarray, np.ndarray]]) -> Ten
 
 
 def words(tokenizer: PreTrainedTokenizerBase, reference: Reference, theirs: Words, where: Path) -> None:
-    """Raises UserError where a reader of `where` has another vocabulary, template or end of a turn than the model was
-    trained with."""
+    """Raises UserError if a reader of `where` has a different vocabulary, template or end-of-turn token than the model
+    was trained with."""
     renderer, own = Renderer(tokenizer), tokenizer.get_vocab()
     for token, i in own.items():
         if theirs.vocabulary.get(token) != i:
@@ -193,7 +193,7 @@ def words(tokenizer: PreTrainedTokenizerBase, reference: Reference, theirs: Word
 
 
 def exact(compared: Parity, where: Path) -> None:
-    """Raises UserError where tokens differ."""
+    """Raises UserError if tokens differ."""
     if compared.differ:
         raise UserError(
             f"{where} says something else than the model: {compared.differ} of {compared.tokens} greedy tokens differ, read by {compared.reader}; "

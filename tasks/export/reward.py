@@ -1,4 +1,4 @@
-"""Reward models on their way out: transformers' `AutoModelForSequenceClassification` with the head that was trained."""
+"""Exports reward models as transformers' `AutoModelForSequenceClassification` with the trained head."""
 
 from __future__ import annotations
 
@@ -58,8 +58,7 @@ def export(source: Path | str, to: str, out: Path, texts: Sequence[str]) -> list
 
 
 def check(model: Any, rows: Sequence[np.ndarray], out: Path) -> parity.Parity:
-    """How the outputs of the folder compare with the model's, over conversations. Raises UserError where they
-    differ."""
+    """How the outputs of the folder compare with the model's, over conversations. Raises UserError if they differ."""
     batch = pack([Row(ids=r, trainable=np.arange(len(r)) == len(r) - 1, group=0) for r in rows])
     model.set_attn_implementation(NAME)
     with torch.no_grad():
@@ -90,7 +89,8 @@ def check(model: Any, rows: Sequence[np.ndarray], out: Path) -> parity.Parity:
 
 
 def _load(source: Path | str) -> Any:
-    """Raises ValueError where the folder lacks weights: transformers would make up a head and say so in a log alone."""
+    """Raises ValueError if the folder lacks weights: transformers would initialise a random head and only log a
+    warning."""
     with no_bars():
         model, about = AutoModelForSequenceClassification.from_pretrained(
             str(source), dtype=torch.float32, use_safetensors=True, output_loading_info=True

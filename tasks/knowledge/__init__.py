@@ -1,1 +1,1 @@
-"""The knowledge base as a person or a stage meets it: opened, guessed, described, searched, served on a port."""
+"""The knowledge base for users and stages: opening, guessing sources, describing, searching, serving."""

@@ -1,4 +1,4 @@
-"""A knowledge base in a folder of its own: from sources on disk to tables, SQL, postings, pages to search, and a schema
+"""A knowledge base in its own folder: from sources on disk to tables, SQL, postings, pages to search, and a schema
 to edit.
 
 schema.yaml                                  sources (kinds and options, as they were understood) and relations: edit
@@ -45,8 +45,8 @@ REMEDY = "build it anew with `espalier kb build`"
 
 
 def sources_of(paths: Sequence[Path], sources: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Paths as sources: with what the `sources` of a schema say about them, in their order, or guessed. Raises
-    UserError where their numbers differ."""
+    """Turns paths into sources, with the options of the schema's `sources` in the same order, or guessed ones. Raises
+    UserError if the numbers differ."""
     if not paths:
         return sources
     if not sources:
@@ -70,9 +70,9 @@ def build_base(
 ) -> dict[str, Any]:
     """Read `sources`, write the folder `out` (whole or not at all), and return its card.
 
-    relations   edited fields of relations   countries   of a fictional world beside the sources   bad_rows   how many
-    may be quarantined; None: any number   names   type -> name -> the name that it stands for. Raises UserError where no fact is left or too many rows are quarantined,
-    ValueError as the readers.
+    relations   edited fields of relations   countries   of a fictional world in addition to the sources   bad_rows
+                the most rows that may be quarantined; None: any number   names   type -> name -> the name that it
+    stands for. Raises UserError if no fact is left or too many rows are quarantined, ValueError as the readers.
     """
     readings = [_read(source) for source in sources]
     built = build(readings, known=RELATIONS if countries else (), edited=relations, names=names)
@@ -108,8 +108,8 @@ def build_base(
 
 
 def write_guess(sources: Sequence[Mapping[str, Any]], out: Path) -> tuple[Path, str]:
-    """Write the sources as they were understood beside a base that could not be built; (the file, the line in it that
-    most likely has to change)."""
+    """Write the inferred sources of a base that could not be built; returns (the file, the line that most likely has to
+    change)."""
     path = out.with_name(f"{out.name}.schema.yaml")
     path.parent.mkdir(parents=True, exist_ok=True)
     text = yaml.safe_dump({"sources": [dict(s) for s in sources]}, sort_keys=False, allow_unicode=True, width=140)
@@ -125,7 +125,7 @@ def _read(source: Mapping[str, Any]) -> Reading:
 
 
 def _understood(source: Mapping[str, Any]) -> dict[str, Any]:
-    """A source with what was inferred of it and can be edited."""
+    """A source with its inferred, editable options."""
     if source["kind"] == "sqlite_tables" and "tables" not in source:
         return {**source, "tables": tables_of(Path(source["path"]), str(source["path"]))}
     if source["kind"] == "csv_tables" and "tables" not in source:
@@ -135,8 +135,8 @@ def _understood(source: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _stated(relation: Relation, built: Built) -> dict[str, Any]:
-    """A relation for a person to edit. What is seen anew in each build is left out: whether a table lists it
-    completely, and how many objects one has where names may turn out to be one."""
+    """A relation for a person to edit, without fields that each build infers again: whether a table lists it
+    completely, and how many objects a subject has if names may be merged."""
     left_out = {"name", "complete"} if relation.name in built.listed else {"name"}
     if {relation.domain, relation.range} & {pair.type for pair in built.doubtful}:
         left_out |= {"functional", "inverse_functional"}
@@ -188,7 +188,7 @@ def _counted(values: Any) -> dict[str, int]:
 
 
 def load(folder: Path) -> KB:
-    """The knowledge base in a folder, verified. Raises UserError where it is none or damaged."""
+    """The knowledge base in a folder, verified. Raises UserError if it is not one or is damaged."""
     _known(folder)
     return kb_at(folder)
 
@@ -206,7 +206,7 @@ def card(folder: Path) -> dict[str, Any]:
 
 
 def doubtful(folder: Path) -> list[Same]:
-    """The names of a knowledge base that may be one."""
+    """The names of a knowledge base that may refer to the same thing."""
     _known(folder)
     if not (folder / DOUBTFUL).is_file():
         return []

@@ -1,5 +1,5 @@
-"""What kind of source a file or folder is, and where in it the names stand. A guess that `espalier kb build` writes
-down, to be edited."""
+"""Guesses the kind of source of a file or folder, and where its names are. `espalier kb build` writes the guess down
+for editing."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _PROSE = {".md", ".markdown", ".txt", ".html", ".htm"}
 
 
 def guess(path: Path) -> dict[str, Any]:
-    """{kind, path, and options}. Raises UserError where the path is missing or nothing can be made of it."""
+    """{kind, path, and options}. Raises UserError if the path is missing or of no known kind."""
     if not path.exists():
         raise UserError(f"{path} does not exist: fix the path of the source")
     source: dict[str, Any] = {"path": str(path)}
@@ -51,7 +51,7 @@ def guess(path: Path) -> dict[str, Any]:
         suffixes = {p.suffix.lower() for p in path.rglob("*") if p.is_file()}
         if ".csv" in suffixes and not suffixes & (
             _PROSE - {".md"}
-        ):  # a README beside tables is no collection of documents
+        ):  # a README beside tables is not a collection of documents
             files = sorted(path.glob("*.csv"))
             heads = [{c.lower() for c in (_rows(f, delimiter(f)) or [{}])[0]} for f in files[:20]]
             triples = all(len(h) < 2 or {"subject", "relation", "object"} <= h for h in heads)

@@ -1,4 +1,4 @@
-"""The knowledge base of the stage `kb`, and the search tool over its passages, as other stages read them."""
+"""The knowledge base of the stage `kb`, and the search tool over its passages, for other stages."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def read_kb(at: Callable[[str], Path]) -> KB:
 
 
 def kb_at(folder: Path) -> KB:
-    """The same of a folder, as the stage `kb` and `espalier kb build` write it. Raises UserError where it is none."""
+    """The same for a folder written by the stage `kb` or `espalier kb build`. Raises UserError if it is not one."""
     if not (folder / "facts.parquet").exists():
         raise UserError(
             f"{folder} holds no knowledge base: `espalier kb build SOURCE --out {folder}` makes one, or `dvc repro kb`"
@@ -59,9 +59,9 @@ def pages_in(folder: Path) -> list[Page]:
 
 
 def pages_of_both(documents: Sequence[Page], kb: KB) -> Iterator[Page]:
-    """A page for each document and for each entity that no document is about. A document says what it says in its own
-    words; what another source says of the same thing (countries.json beside the Factbook) stands above them, and below
-    them what that source says of others that mention it."""
+    """A page for each document and for each entity that no document is about. A document keeps its own text; above it
+    are the facts of other sources about the same thing (countries.json in addition to the Factbook), below it the facts
+    of those sources about things that mention it."""
     titles, read = {d.title for d in documents}, {d.id for d in documents}
     other = [f for f in kb.facts.values() if f.source.rpartition(" chars ")[0] not in read] if documents else []
     beside: dict[str, list[Page]] = {}

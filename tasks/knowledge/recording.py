@@ -1,6 +1,6 @@
 """Calls of the search engine, written down and played back: a line of JSON each, {"tool", "args", "text"}.
 
-The first line names the pages by their digest. `replay` sends every call again and tells where the answer is another:
+The first line names the pages by their digest. `replay` sends every call again and reports where the answer differs:
 same index, same call, same bytes.
 """
 
@@ -71,6 +71,6 @@ def calls(path: Path) -> Iterator[tuple[int, str, dict[str, Any], str]]:
 
 
 def replay(path: Path, index: SearchIndex) -> tuple[int, list[int]]:
-    """(number of calls, lines whose answer is another now)."""
+    """(number of calls, lines whose answer has changed)."""
     compared = [(number, getattr(index, tool)(**args) == text) for number, tool, args, text in calls(path)]
     return len(compared), [number for number, same in compared if not same]

@@ -1,9 +1,9 @@
 """The search engine as an HTTP service on this machine: POST /search, /open, /find; GET /health, /metrics.
 docs/search.md
 
-One process, one thread: a call takes a millisecond, and the index is read-only. Who is answered, and the limits on
-bodies and connections, are those of every service here (tasks/core/local.py); texts and the number of results are
-bounded beside.
+One process, one thread: a call takes a millisecond, and the index is read-only. Access control and the limits on bodies
+and connections are those of every service here (tasks/core/local.py); texts and the number of results are limited in
+addition.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Metrics:
 
 
 class Timed:
-    """An application whose requests are counted, what is refused before it included."""
+    """An application whose requests are counted, including refused ones."""
 
     def __init__(self, app: local.Asgi, *, metrics: Metrics, paths: frozenset[str]) -> None:
         self.app, self.metrics, self.paths = app, metrics, paths
@@ -136,7 +136,8 @@ def service(index: SearchIndex, *, hosts: tuple[str, ...] = (), record: Path | N
 
     @app.exception_handler(RequestValidationError)
     async def mistaken(_: Request, error: RequestValidationError) -> JSONResponse:
-        """What is wrong, and where: not what was sent, which may be no JSON (NaN, half of a surrogate pair)."""
+        """What is wrong, and where; without the request itself, which may not be valid JSON (NaN, half of a surrogate
+        pair)."""
         wrong = [{"where": list(map(str, e["loc"])), "what": e["msg"]} for e in error.errors()]
         return JSONResponse({"detail": wrong}, 422)
 

@@ -1,8 +1,9 @@
-"""Small worlds in which a recipe shows what it does: a one-layer model, a dozen questions, seconds of one core.
+"""Small worlds in which the effect of a recipe can be measured: a one-layer model, a dozen questions, seconds of one
+core.
 
 Each world fixes by supervised training how likely the model gives which answer to which question, so that a check
-starts from a known policy: some answers likely, some rare, some impossible. Everything else is the real thing:
-tokenizer, renderer, player, environments.
+starts from a known policy: some answers likely, some rare, some impossible. Everything else is real: tokenizer,
+renderer, player, environments.
 """
 
 from __future__ import annotations
@@ -39,13 +40,14 @@ LETTERS = "bcdefghjklmn"
 MOVES = 3  # turns of a dialogue
 CLAUSES = "tuv"
 IDLE = 6  # letters of working that say nothing, at most
-PRAISE, BLAME = (f" <EF> This answer is {x}. </EF>" for x in ("correct", "wrong"))  # as the guide `relabel` says it
+# in the form of the group transform `relabel`
+PRAISE, BLAME = (f" <EF> This answer is {x}. </EF>" for x in ("correct", "wrong"))
 
 
 @dataclass(frozen=True)
 class Said:
-    """What the base policy says: these turns in answer to the question (and `more` after it), with a share of its
-    probability."""
+    """An answer of the base policy: these turns in answer to the question (with `more` appended to it), with a share of
+    its probability."""
 
     share: float
     turns: tuple[str, ...]
@@ -54,16 +56,15 @@ class Said:
 
 @dataclass(frozen=True)
 class World:
-    """problems to learn and to be judged by; what the base policy says to each, in the same order.
+    """problems for training and testing; the base policy's answers to each, in the same order.
 
-    bits      of the mantissas that the sampler rounds the learner's weights to; 0: it samples with the weights
-              themselves
-    teacher   what another policy says, the reference of this world; none: the base policy is
+    bits      mantissa bits to which the sampler rounds the learner's weights; 0: it samples with the weights themselves
+    teacher   the answers of another policy, the reference of this world; none: the base policy is the reference
     foreign   whether the teacher has a tokenizer of its own
     ask       text after each question when `exactly` asks what a policy thinks of its answers; training knows the plain
               question
-    held      the last so many problems are asked about and never trained on: their family is "away", that of the others
-              "home"
+    held      the number of last problems that are tested and never trained on: their family is "away", that of the
+              others "home"
     """
 
     problems: tuple[Problem, ...]
