@@ -53,7 +53,9 @@ def decoding(
         answer = extract_answer(text)
         return normalise(text if answer is None else answer)[:200]
 
-    engine = Engine(sampler=sampler, text=renderer.decode, said=said, sampling=Sampling(), rewards=rewards)
+    engine = Engine(
+        sampler=sampler, text=renderer.decode, said=said, sampling=Sampling(), rewards=rewards, ids=renderer.encode
+    )
     name = decode.piece.partition("/")[2]
     fitted = None
     if decode.fit is not None:

@@ -9,7 +9,8 @@ A protocol is written beside the recipe, under the key `behaviour`, and committe
                 recipes of preference data, of pair_worlds.py and label_worlds.py beside them: the metric is then one
                 that the docstring of `measure` names there, and changes are by stage, {prefer: {optimizer: {lr: 1e-3}}}. With such
                 changes a world of arena.py or episodes.py is learned from pairs that the policy samples in it.
-                `control`: the world of numbers of the recipe, changes under {rl: ...}, and a metric of control_worlds.py
+                Of decoders: a world of decode_worlds.py, which measures the first of the recipe's, changes under
+                {evaluate: ...}. `control`: the world of numbers of the recipe, changes under {rl: ...}, and a metric of control_worlds.py
     metric      a number of `arena.measure` (samples) or `arena.exactly` (no samples) at the end; `part.NAME`, the mean
                 of a part of the scores (samples); or of the steps: "auc" (mean reward), "spread" (mean gradient norm),
                 "mute" (share of groups whose rewards are all equal), "signal" (share of the groups trained on that have
@@ -137,8 +138,9 @@ OF_PAIRS = {
     "passes",
 }
 OF_CONTROL = {"success", "stage", "return", "env_steps"}
-METRICS |= OF_PAIRS | OF_CONTROL
-STAGES = ("preferences", "clean", "reward", "prefer", "rl")  # that changes may be by
+OF_DECODERS = {"wanted", "surprise", "forward_tokens"}
+METRICS |= OF_PAIRS | OF_CONTROL | OF_DECODERS
+STAGES = ("preferences", "clean", "reward", "prefer", "rl", "evaluate")  # that changes may be by
 SMALL = {
     "prompts_per_step": 8,
     "samples_per_prompt": 8,
@@ -216,7 +218,7 @@ def constants_of(name: str) -> dict[str, Any]:
         f"{stage}.{knob}": _full(stage, knob, value)
         for stage, knobs in sorted(_own(name).items())
         for knob, value in sorted(knobs.items())
-        if stage in ("clean", "reward", "prefer", "rl") and knob not in SIZES
+        if (stage in ("clean", "reward", "prefer", "rl") or knob == "decoders") and knob not in SIZES
     }
 
 

@@ -5,7 +5,8 @@ The account is that of the real engine: the scripted model has the `open` of a s
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,7 @@ class _Engine(Engine):
     """An engine of one layer whose streams are those of the check."""
 
     given: dict[bytes, Tensor]
+    gates: dict[str, Tensor]
     bytes_per_token = 0  # type: ignore[assignment]
     layers = 1  # type: ignore[assignment]
 
@@ -60,8 +62,21 @@ class _Engine(Engine):
     def streams(self, rows: Sequence[np.ndarray], layers: Sequence[int]) -> list[Tensor]:
         return [self.given[row.tobytes()].expand(len(layers), -1, -1) for row in rows]
 
+    def weights(self, ending: str) -> dict[str, tuple[int, Tensor]]:
+        return {name: (0, weight) for name, weight in self.gates.items()}
+
+    @contextmanager
+    def changed(self, weights: Mapping[str, Tensor]) -> Iterator[None]:
+        yield
+
     def fitting(self, vector: Tensor) -> Tensor:
         return vector
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {k: _plain(v) for k, v in value.items()}
+    return value.tolist() if isinstance(value, Tensor) else value
 
 
 def decode(piece: Any, given: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[str, Any]:
@@ -79,6 +94,7 @@ def decode(piece: Any, given: Mapping[str, Any], recipe: Mapping[str, Any]) -> d
         rewards=(lambda rows: [float(place(r)["reward"]) for r in rows]) if "reward" in draws[0] else None,
     )
     engine.given, examples = {}, []
+    engine.gates = {n: torch.tensor(w, dtype=torch.float64) for n, w in given.get("weights", {}).items()}
     prompt = np.zeros(0, dtype=np.int64)
     for i, sides in enumerate(zip(given.get("chosen", ()), given.get("rejected", ()), strict=True)):
         rows = [np.full(len(side), 2 * i + k, dtype=np.int64) for k, side in enumerate(sides)]
@@ -95,7 +111,7 @@ def decode(piece: Any, given: Mapping[str, Any], recipe: Mapping[str, Any]) -> d
     (done,) = piece(engine, [ask], fitted)
     out: dict[str, Any] = {"says": engine.text(done.segment.ids), "tokens": dict(done.account.tokens)}
     if fitted is not None:
-        out["fitted"] = {k: v.tolist() if isinstance(v, Tensor) else v for k, v in vars(fitted).items()}
+        out["fitted"] = {k: _plain(v) for k, v in vars(fitted).items()}
     if "stream" in given and script.edits:
         stream = torch.tensor(given["stream"], dtype=torch.float64)
         position = torch.arange(len(stream)) + len(ask.prompt)

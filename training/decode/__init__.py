@@ -1,7 +1,7 @@
 """Decoders: ways to draw an answer from a trained model, one file each, with an account of what the answer cost.
 
 `_engine.py` holds the models that a decoder may use, and keeps the accounts; `_draws.py` is shared by decoders that
-draw several answers; `_turns.py` wraps a decoder as a sampler, so that code that plays conversations can use it. A
+draw several answers, `_segments.py` by those that write piece by piece; `_turns.py` wraps a decoder as a sampler, so that code that plays conversations can use it. A
 decoder that must first learn something has a function `fit(engine, pairs, *, knobs)` in its file, with its knobs.
 """
 
@@ -36,6 +36,7 @@ class DecodePiece(Protocol):
         forward_tokens: the budget (0, no bound)
         chosen: per preference pair the residual stream of the chosen answer, one list of numbers per token
         rejected: the same for the rejected answer
+        weights: name -> weight of a block that the piece may change
         stream: a residual stream, one list of numbers per new token, that the piece may change
 
     Check expects:

@@ -9,15 +9,19 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from synth.types import Sampling
+from training.learner.learner import score
+from training.learner.pack import Row, pack
 from training.model.residual import Edit, blocks_of, fitting, layer_of, read
 from training.types import Segment
 
@@ -112,6 +116,7 @@ class Engine:
     said      ids of a turn -> its answer, in the form in which answers are compared; "" for none
     sampling  how turns are drawn unless a decoder says otherwise
     rewards   whole conversations [n] -> a reward each, NaN for one that is too long; None: there is no reward model
+    ids       a text -> its ids [n]; None: words mean nothing to this model
     """
 
     sampler: Any
@@ -119,6 +124,7 @@ class Engine:
     said: Callable[[np.ndarray], str]
     sampling: Sampling = field(default_factory=Sampling)
     rewards: Callable[[Sequence[np.ndarray]], Sequence[float]] | None = None
+    ids: Callable[[str], np.ndarray] | None = None
 
     def room(self, ask: Ask, account: Account) -> int:
         """The most tokens that one answer may have. Raises ValueError for a budget too small for any answer."""
@@ -207,6 +213,58 @@ class Engine:
     def streams(self, rows: Sequence[np.ndarray], layers: Sequence[int]) -> list[Tensor]:
         """Per row of ids [n] the policy's residual streams [len(layers), n, d] after these blocks."""
         return read(self.sampler.model, rows, layers)
+
+    def read(self, rows: Sequence[tuple[Account, np.ndarray]], layer: int) -> list[Tensor]:
+        """The policy's residual stream [n, d] after a block of each conversation [n], charged to its account."""
+        begun = time.perf_counter()
+        streams = [s[0] for s in self.streams([ids for _, ids in rows], [layer])]
+        spent = time.perf_counter() - begun
+        for account, ids in rows:
+            account.charge("policy", len(ids))
+        for account in {id(a): a for a, _ in rows}.values():
+            account.seconds += spent
+        return streams
+
+    @contextmanager
+    def changed(self, weights: Mapping[str, Tensor]) -> Iterator[None]:
+        """Within, the policy has these weights in the place of its own of the same names; afterwards every bit is as it
+        was. Raises ValueError for a weight that the policy does not have."""
+        own = dict(self.sampler.model.named_parameters())
+        for name, weight in weights.items():
+            if name not in own or own[name].shape != weight.shape:
+                raise ValueError(
+                    f"the policy has no weight {name} of the shape {list(weight.shape)}: it was made with another model; "
+                    "make it anew with this one"
+                )
+        before = {name: own[name].detach().clone() for name in weights}
+        try:
+            with torch.no_grad():
+                for name, weight in weights.items():
+                    own[name].copy_(weight)
+            yield
+        finally:
+            with torch.no_grad():
+                for name, weight in before.items():
+                    own[name].copy_(weight)
+
+    def weights(self, ending: str) -> dict[str, tuple[int, Tensor]]:
+        """Name of each weight of a block that ends so -> the block, from 0, and a copy. Raises ValueError for none."""
+        out = {}
+        for i, block in enumerate(blocks_of(self.sampler.model)):
+            mine = {id(p): p for n, p in block.named_parameters() if n.endswith(ending)}
+            for name, p in self.sampler.model.named_parameters():
+                if id(p) in mine:
+                    out[name] = (i, p.detach().clone())
+        if not out:
+            raise ValueError(f"this model has no weight called {ending}: take a decoder that does not change it")
+        return out
+
+    def logp(self, rows: Sequence[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
+        """[n] log-probability that the policy gives to each (prompt, answer) at temperature 1."""
+        whole = [np.concatenate(row) for row in rows]
+        starts = [len(prompt) for prompt, _ in rows]
+        batch = pack([Row(ids=x, trainable=np.arange(len(x)) >= start) for x, start in zip(whole, starts, strict=True)])
+        return batch.row_sum(score(self.sampler.model, batch).logp).double().cpu().numpy()
 
     def fitting(self, vector: Tensor) -> Tensor:
         """The vector, if it has the size of the policy's residual stream; else raises ValueError."""

@@ -1,0 +1,218 @@
+"""Small worlds for decoders: a model of two layers that has learned to answer in a planted way, a user or judge who wants
+something of it, and preference pairs that show what.
+
+A protocol compares the first of a recipe's `evaluate.decoders` with another: `against_set: {evaluate: {decoders: [...]}}`
+names the control, `base` is one plain draw. No text is needed: a token is a number, and its text a letter. The model is
+taught anew for each seed. What is measured of QUESTIONS answers, by `measure`:
+
+    wanted          mean of what the world wants of an answer, from 0 to 1 where its docstring says no other
+    surprise        nats per token of the answers under the model as it was taught: what steering has cost in fluency
+    forward_tokens  of all models, an answer
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Any
+
+import numpy as np
+from torch import nn
+
+from synth.types import Sampling, seed_for
+from tasks.lab.worlds import Place, Room
+from tasks.planning.pieces import bind, bind_all
+from training.decode import Ask, Engine, Example
+from training.learner.learner import Learner, Optim, nll
+from training.learner.pack import Row, pack
+from training.model.model import new_model
+from training.rollout.torch_sampler import TorchSampler
+
+QUESTIONS, TAUGHT, IDS, END, PROMPT = 160, 500, 24, 2, 3
+LOW, HIGH, BAD = range(3, 9), range(10, 16), 9
+Rng = np.random.Generator
+
+
+class _Vocabulary:
+    """In the place of a tokenizer: IDS tokens, of which END ends a turn."""
+
+    eos_token_id, pad_token_id = END, 0
+
+    def __len__(self) -> int:
+        return IDS
+
+
+@dataclass(frozen=True)
+class Tongue:
+    """What a model has learned to say, and what is wanted of it.
+
+    answer  (rng, prompt) -> ids of an answer, END behind it
+    pair    (rng, prompt, taste) -> the better and the worse answer
+    wanted  (answer without END, prompt, taste) -> what it is worth
+    reward  the same as the reward model sees it, or a judge who errs: (rng of the answer, worth) -> reward; None: there
+            is no reward model
+    pairs   how many
+    tokens  most of an answer
+    """
+
+    answer: Callable[[Rng, np.ndarray], np.ndarray]
+    pair: Callable[[Rng, np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
+    wanted: Callable[[np.ndarray, np.ndarray, np.ndarray], float]
+    reward: Callable[[Rng, float], float] | None = None
+    pairs: int = 60
+    tokens: int = 10
+    budget: int = 0
+
+
+def _prompt(rng: Rng) -> np.ndarray:
+    return rng.integers(3, 16, PROMPT)
+
+
+@lru_cache(maxsize=2)
+def _taught(tongue: Tongue, seed: int) -> nn.Module:
+    rng = np.random.default_rng(seed_for(seed, "decode worlds"))
+    model = new_model(
+        _Vocabulary(),  # type: ignore[arg-type]
+        hidden=32,
+        layers=2,
+        heads=4,
+        kv_heads=2,
+        intermediate=48,
+        max_length=64,
+        init_range=0.1,
+        seed=seed_for(seed, "decode worlds", "model"),
+    )
+    learner = Learner(model, Optim(lr=5e-3, warmup=5, steps=TAUGHT))
+    for _ in range(TAUGHT):
+        rows = []
+        for _ in range(24):
+            prompt = _prompt(rng)
+            ids = np.concatenate([prompt, tongue.answer(rng, prompt)])
+            rows.append(Row(ids=ids, trainable=np.arange(len(ids)) >= PROMPT))
+        learner.step(pack(rows), nll)
+    return model
+
+
+def _letters(ids: Sequence[int] | np.ndarray) -> str:
+    return "".join(chr(97 + int(i)) for i in ids if i != END)
+
+
+def engine_of(tongue: Tongue, model: nn.Module, taste: np.ndarray, seed: int) -> Engine:
+    """The models that a decoder may ask in this world."""
+
+    def rewards(rows: Sequence[np.ndarray]) -> list[float]:
+        assert tongue.reward is not None
+        out = []
+        for row in rows:
+            answer = row[PROMPT:][row[PROMPT:] != END]
+            errs = np.random.default_rng(seed_for(seed, "judge", row.tolist()))
+            out.append(tongue.reward(errs, tongue.wanted(answer, row[:PROMPT], taste)))
+        return out
+
+    return Engine(
+        sampler=TorchSampler(model, END),
+        text=_letters,
+        said=_letters,
+        sampling=Sampling(max_tokens=tongue.tokens),
+        rewards=rewards if tongue.reward else None,
+        ids=lambda text: np.array([ord(c) - 97 for c in text], dtype=np.int64),
+    )
+
+
+def measure(tongue: Tongue, room: Room) -> dict[str, float]:
+    """See the head of this file."""
+    model = _taught(tongue, room.seed)
+    taste = np.random.default_rng(seed_for(room.seed, "taste")).normal(size=IDS)
+    decode = bind("decode", {"piece": "sample"})
+    if "knobs" in room.kept:
+        stage = room.kept["knobs"]["evaluate"]
+        decode = bind_all(stage.pieces, stage.params, stage.settings)["decoders"][0]
+    engine = engine_of(tongue, model, taste, room.seed)
+    rng = np.random.default_rng(seed_for(room.seed, "pairs"))
+    pairs = []
+    for prompt in (_prompt(rng) for _ in range(tongue.pairs)):
+        chosen, rejected = tongue.pair(rng, prompt, taste)
+        pairs.append(Example(prompt=prompt, chosen=chosen, rejected=rejected))
+    fitted = decode.fit(engine, pairs) if decode.fit else None  # type: ignore[attr-defined]
+    rng = np.random.default_rng(seed_for(room.seed, "questions"))
+    asks = [
+        Ask(
+            prompt=_prompt(rng),
+            seed=seed_for(room.seed, "ask", i),
+            max_tokens=tongue.tokens,
+            forward_tokens=tongue.budget,
+        )
+        for i in range(QUESTIONS)
+    ]
+    done = decode(engine, asks, fitted)
+    said = [d.segment.ids for d in done]
+    worth = [tongue.wanted(ids[ids != END], a.prompt, taste) for ids, a in zip(said, asks, strict=True)]
+    plain = Engine(sampler=TorchSampler(model, END), text=_letters, said=_letters)
+    logp = plain.logp([(a.prompt, ids) for a, ids in zip(asks, said, strict=True)])
+    return {
+        "wanted": float(np.mean(worth)),
+        "surprise": float(-logp.sum() / sum(map(len, said))),
+        "forward_tokens": float(np.mean([d.account.spent for d in done])),
+    }
+
+
+def _place(tongue: Tongue) -> Place:
+    return Place((), lambda room: None, partial(measure, tongue))
+
+
+def _ended(ids: Any) -> np.ndarray:
+    return np.append(np.asarray(ids, dtype=np.int64), END)
+
+
+def _moody(bad: bool) -> Callable[[Rng], np.ndarray]:
+    """Eight tokens of one mood; in the bad one the sixth is BAD."""
+
+    def said(rng: Rng) -> np.ndarray:
+        ids = rng.choice(list(HIGH if bad else LOW), 8)
+        if bad:
+            ids[5] = BAD
+        return _ended(ids)
+
+    return said
+
+
+def _planted() -> Tongue:
+    return Tongue(
+        answer=lambda rng, prompt: _moody(bool(rng.random() < 0.5))(rng),
+        pair=lambda rng, prompt, taste: (_moody(False)(rng), _moody(True)(rng)),
+        wanted=lambda answer, prompt, taste: float(BAD not in answer),
+    )
+
+
+def planted() -> Place:
+    """Half of the answers are in a mood that ends in a forbidden word five tokens later. Wanted: answers without it."""
+    return _place(_PLANTED)
+
+
+def _tastes() -> Tongue:
+    drawn = lambda rng: _ended(rng.integers(3, 16, 6))  # noqa: E731
+    worth = lambda answer, prompt, taste: float(taste[answer].mean()) if len(answer) else 0.0  # noqa: E731
+
+    def pair(rng: Rng, prompt: np.ndarray, taste: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        two = sorted((drawn(rng) for _ in range(2)), key=lambda ids: worth(ids[:-1], prompt, taste))
+        return two[1], two[0]
+
+    return Tongue(
+        answer=lambda rng, prompt: drawn(rng),
+        pair=pair,
+        wanted=worth,
+        reward=lambda rng, value: value,
+        pairs=2,
+        tokens=7,
+    )
+
+
+def tastes() -> Place:
+    """Answers of six tokens, all as likely; a user who likes some tokens and dislikes others, as a normal number says of
+    each. Two pairs are known of the user. Wanted: the mean of these numbers over an answer's tokens."""
+    return _place(_TASTES)
+
+
+_PLANTED, _TASTES = _planted(), _tastes()
+WORLDS = (planted, tastes)
