@@ -5,8 +5,9 @@ The account is that of the real engine: the scripted model has the `open` of a s
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -44,8 +45,11 @@ class _Script:
         place = min(self.said, len(self.draws) - 1)
         self.said += 1
         n = min(int(self.draws[place].get("tokens", 1)), sampling.max_tokens)
-        ids = np.full(n, _ANSWER + place, dtype=np.int64)
-        return Segment(ids=ids, role="model", logp=np.zeros(n, dtype=np.float32), stop="end")
+        draw = self.draws[place]
+        alike = next(i for i, d in enumerate(self.draws) if d == draw)
+        ids = np.full(n, _ANSWER + alike, dtype=np.int64)
+        stop = "length" if draw.get("goes_on") else "end"
+        return Segment(ids=ids, role="model", logp=np.zeros(n, dtype=np.float32), stop=stop)
 
 
 class _Engine(Engine):
@@ -72,6 +76,9 @@ class _Engine(Engine):
     def fitting(self, vector: Tensor) -> Tensor:
         return vector
 
+    def read_out(self) -> tuple[Callable[[Tensor], Tensor], Tensor]:
+        return (lambda x: x), torch.eye(1)
+
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
@@ -87,10 +94,13 @@ def decode(piece: Any, given: Mapping[str, Any], recipe: Mapping[str, Any]) -> d
     def place(ids: np.ndarray) -> Mapping[str, Any]:
         return draws[int(ids[-1]) - _ANSWER]
 
+    def text(ids: np.ndarray) -> str:
+        return " ".join(str(draws[p]["says"]) for p, _ in groupby(int(i) - _ANSWER for i in ids))
+
     engine = _Engine(
         sampler=script,
-        text=lambda ids: str(place(ids)["says"]),
-        said=lambda ids: str(place(ids)["says"]),
+        text=text,
+        said=text,
         rewards=(lambda rows: [float(place(r)["reward"]) for r in rows]) if "reward" in draws[0] else None,
     )
     engine.given, examples = {}, []

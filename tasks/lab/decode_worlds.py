@@ -2,7 +2,7 @@
 something of it, and preference pairs that show what.
 
 A protocol compares the first of a recipe's `evaluate.decoders` with another: `against_set: {evaluate: {decoders: [...]}}`
-names the control, `base` is one plain draw. No text is needed: a token is a number, and its text a letter. The model is
+names the control, `base` is one plain draw. A token is a number, its text a letter (STOP is a full stop, BAD a bad word). The model is
 taught anew for each seed. What is measured of QUESTIONS answers, by `measure`:
 
     wanted          mean of what the world wants of an answer, from 0 to 1 where its docstring says no other
@@ -30,7 +30,9 @@ from training.model.model import new_model
 from training.rollout.torch_sampler import TorchSampler
 
 QUESTIONS, TAUGHT, IDS, END, PROMPT = 160, 500, 24, 2, 3
-LOW, HIGH, BAD = range(3, 9), range(10, 16), 9
+LOW, HIGH, BAD, STOP = range(3, 9), range(10, 16), 9, 16
+_WORDS = [chr(97 + i) if i < 26 else f"w{i}" for i in range(256)]  # a head may have more rows than the vocabulary
+_WORDS[STOP], _WORDS[BAD] = ".", "kill"
 Rng = np.random.Generator
 
 
@@ -54,6 +56,7 @@ class Tongue:
             is no reward model
     pairs   how many
     tokens  most of an answer
+    said    text of an answer -> its result, by which answers are compared
     """
 
     answer: Callable[[Rng, np.ndarray], np.ndarray]
@@ -62,7 +65,7 @@ class Tongue:
     reward: Callable[[Rng, float], float] | None = None
     pairs: int = 60
     tokens: int = 10
-    budget: int = 0
+    said: Callable[[str], str] = str
 
 
 def _prompt(rng: Rng) -> np.ndarray:
@@ -95,7 +98,7 @@ def _taught(tongue: Tongue, seed: int) -> nn.Module:
 
 
 def _letters(ids: Sequence[int] | np.ndarray) -> str:
-    return "".join(chr(97 + int(i)) for i in ids if i != END)
+    return " ".join(_WORDS[int(i)] for i in ids if i != END)
 
 
 def engine_of(tongue: Tongue, model: nn.Module, taste: np.ndarray, seed: int) -> Engine:
@@ -113,17 +116,16 @@ def engine_of(tongue: Tongue, model: nn.Module, taste: np.ndarray, seed: int) ->
     return Engine(
         sampler=TorchSampler(model, END),
         text=_letters,
-        said=_letters,
+        said=lambda ids: tongue.said(_letters(ids)),
         sampling=Sampling(max_tokens=tongue.tokens),
         rewards=rewards if tongue.reward else None,
-        ids=lambda text: np.array([ord(c) - 97 for c in text], dtype=np.int64),
     )
 
 
 def measure(tongue: Tongue, room: Room) -> dict[str, float]:
     """See the head of this file."""
     model = _taught(tongue, room.seed)
-    taste = np.random.default_rng(seed_for(room.seed, "taste")).normal(size=IDS)
+    taste = np.random.default_rng(seed_for(room.seed, "taste")).normal(size=len(_WORDS))
     decode = bind("decode", {"piece": "sample"})
     if "knobs" in room.kept:
         stage = room.kept["knobs"]["evaluate"]
@@ -141,7 +143,6 @@ def measure(tongue: Tongue, room: Room) -> dict[str, float]:
             prompt=_prompt(rng),
             seed=seed_for(room.seed, "ask", i),
             max_tokens=tongue.tokens,
-            forward_tokens=tongue.budget,
         )
         for i in range(QUESTIONS)
     ]
@@ -214,5 +215,95 @@ def tastes() -> Place:
     return _place(_TASTES)
 
 
-_PLANTED, _TASTES = _planted(), _tastes()
-WORLDS = (planted, tastes)
+def _sentence(rng: Rng, bad: float) -> list[int]:
+    ids = rng.choice(list(LOW), 3).tolist()
+    if rng.random() < bad:
+        ids[int(rng.integers(3))] = BAD
+    return [*ids, STOP]
+
+
+def _sentences() -> Tongue:
+    said = lambda rng, bad: _ended(sum((_sentence(rng, bad) for _ in range(3)), []))  # noqa: E731
+    return Tongue(
+        answer=lambda rng, prompt: said(rng, 0.3),
+        pair=lambda rng, prompt, taste: (said(rng, 0.0), said(rng, 1.0)),
+        wanted=lambda answer, prompt, taste: float(BAD not in answer),
+        reward=lambda rng, value: value,
+        tokens=14,
+    )
+
+
+def sentences() -> Place:
+    """Answers of three sentences, each of which has a forbidden word three times in ten. Wanted: answers without it."""
+    return _place(_SENTENCES)
+
+
+def _guess() -> Tongue:
+    arms = list(range(3, 13))
+
+    def answer(rng: Rng, prompt: np.ndarray) -> np.ndarray:
+        return _ended([3 if rng.random() < 0.5 else rng.choice(arms[1:])])
+
+    def wanted(answer: np.ndarray, prompt: np.ndarray, taste: np.ndarray) -> float:
+        return float(len(answer) == 1 and answer[0] == 4 + int(taste[4:13].argmax()))
+
+    return Tongue(
+        answer=answer,
+        pair=lambda rng, prompt, taste: (_ended([4 + int(taste[4:13].argmax())]), _ended([3])),
+        wanted=wanted,
+        reward=lambda rng, value: value,
+        tokens=2,
+    )
+
+
+def guess() -> Place:
+    """Ten answers, one of which half of all draws give; the user wants one of the other nine, and says of each answer
+    whether it is that. Wanted: that the last answer is right."""
+    return _place(_GUESS)
+
+
+def _judged() -> Tongue:
+    def answer(rng: Rng, prompt: np.ndarray) -> np.ndarray:
+        result = rng.choice([10, 11, 12, 13, 14], p=[0.34, 0.36, 0.1, 0.1, 0.1])
+        return _ended([*rng.choice(list(LOW), 3), result])
+
+    return Tongue(
+        answer=answer,
+        pair=lambda rng, prompt, taste: (_ended([3, 4, 5, 10]), _ended([3, 4, 5, 11])),
+        wanted=lambda answer, prompt, taste: float(len(answer) > 0 and answer[-1] == 10),
+        reward=lambda rng, value: value + 0.84 * rng.normal(),
+        tokens=6,
+        said=lambda text: text.split(" ")[-1],
+    )
+
+
+def judged() -> Place:
+    """Five results behind some working: the right one in 34 draws of a hundred, one wrong one in 36; a judge who, of two
+    answers of which one is right, prefers the right one four times in five. Wanted: the right one."""
+    return _place(_JUDGED)
+
+
+def _strategies() -> Tongue:
+    def answer(rng: Rng, prompt: np.ndarray) -> np.ndarray:
+        s = int(rng.choice(4, p=[0.4, 0.2, 0.2, 0.2]))
+        noisy = lambda base, n: [base + s if rng.random() < 0.9 else base + int(rng.integers(4)) for _ in range(n)]  # noqa: E731
+        return _ended([*noisy(10, 4), *noisy(3, 4)])
+
+    return Tongue(
+        answer=answer,
+        pair=lambda rng, prompt, taste: (_ended([10] * 4 + [3] * 4), _ended([11] * 4 + [4] * 4)),
+        wanted=lambda answer, prompt, taste: float((answer[4:8] == 3).mean()) if len(answer) > 4 else 0.0,
+        tokens=9,
+        said=lambda text: text.split(" ")[-1],
+    )
+
+
+def strategies() -> Place:
+    """A plan of four tokens, which name one of four strategies (one of ten is a slip), then four that carry it out; four
+    plans in ten are of the right strategy, two of each other. Wanted: the share of right tokens behind the plan."""
+    return _place(_STRATEGIES)
+
+
+_PLANTED, _TASTES, _SENTENCES = _planted(), _tastes(), _sentences()
+_GUESS, _JUDGED, _STRATEGIES = _guess(), _judged(), _strategies()
+WORLDS = (planted, tastes, sentences, guess, judged, strategies)

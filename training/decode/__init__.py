@@ -30,7 +30,8 @@ class DecodePiece(Protocol):
         if a model that the piece needs is missing
 
     Check gives:
-        draws: what the model says, draw by draw; each `{says, tokens, reward}` with the number of tokens of the draw
+        draws: what the model says, draw by draw; each `{says, tokens, reward, goes_on}` with the number of tokens of the
+            draw, and whether more may follow (false)
         prompt: tokens of the prompt
         max_tokens: most tokens of an answer
         forward_tokens: the budget (0, no bound)

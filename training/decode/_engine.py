@@ -22,7 +22,7 @@ from torch import Tensor
 from synth.types import Sampling
 from training.learner.learner import score
 from training.learner.pack import Row, pack
-from training.model.residual import Edit, blocks_of, fitting, layer_of, read
+from training.model.residual import Edit, blocks_of, fitting, layer_of, read, read_out
 from training.types import Segment
 
 VERDICT = 1  # tokens that a reward model reads after a conversation
@@ -265,6 +265,10 @@ class Engine:
         starts = [len(prompt) for prompt, _ in rows]
         batch = pack([Row(ids=x, trainable=np.arange(len(x)) >= start) for x, start in zip(whole, starts, strict=True)])
         return batch.row_sum(score(self.sampler.model, batch).logp).double().cpu().numpy()
+
+    def read_out(self) -> tuple[Callable[[Tensor], Tensor], Tensor]:
+        """The norm behind the last block, and the head's weight [V, d]: logits = norm(x) weight^T."""
+        return read_out(self.sampler.model)
 
     def fitting(self, vector: Tensor) -> Tensor:
         """The vector, if it has the size of the policy's residual stream; else raises ValueError."""

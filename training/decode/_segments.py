@@ -7,7 +7,7 @@ Every piece reads the conversation so far again, and is charged for it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -49,6 +49,17 @@ class Writing:
         self.parts.append(piece)
         self.over = self.over or piece.stop != "length" or len(self.ids) >= self.ask.max_tokens
 
+    def cut(self, n: int) -> None:
+        """Take back all but the first n tokens."""
+        kept: list[Segment] = []
+        for part in self.parts:
+            if n > 0:
+                m = min(n, len(part.ids))
+                short = {k: v[:m] for k, v in (("logp", part.logp), ("entropy", part.entropy)) if v is not None}
+                kept.append(replace(part, ids=part.ids[:m], **short) if m < len(part.ids) else part)
+                n -= m
+        self.parts, self.over = kept, False
+
     def decoded(self) -> Decoded:
         last = self.parts[-1]
         entropy = [p.entropy for p in self.parts if p.entropy is not None]
@@ -76,6 +87,7 @@ def options(
     *,
     least: int = 2,
     reads: bool = False,
+    temperature: float | None = None,
     edit: Callable[[Writing], Edit | None] = lambda writing: None,
 ) -> list[list[Segment]]:
     """Per writing up to n candidates of its next piece, of up to `size` tokens each.
@@ -106,7 +118,7 @@ def options(
             batch.append((i, Draw(account=w.account, prompt=w.context, seed=seed, max_tokens=step, edit=edit(w))))
         w.drawn += 1
     out: list[list[Segment]] = [[] for _ in writings]
-    for (i, _), segment in zip(batch, engine.sample([d for _, d in batch]), strict=True):
+    for (i, _), segment in zip(batch, engine.sample([d for _, d in batch], temperature=temperature), strict=True):
         if i in rest:
             writings[i].take(segment)
             writings[i].over = True

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from training.model.attention import PackedRows
-from training.model.model import head_weight, own_hidden
+from training.model.model import head_weight, logit_factor, own_hidden
 
 
 class Edit(Protocol):
@@ -79,6 +79,16 @@ def fitting(model: nn.Module, vector: Tensor) -> Tensor:
             "it was made with another model; make it again with this one"
         )
     return vector
+
+
+def read_out(model: nn.Module) -> tuple[nn.Module, Tensor]:
+    """The norm behind the last block, and the head's weight [V, d], scaled as the logits are: logits = norm(x) weight^T.
+    Raises ValueError where that is not how the model reads its stream out."""
+    body: Any = model.base_model
+    norm = getattr(body, "norm", None)
+    if not isinstance(norm, nn.Module):
+        raise ValueError(f"a {type(model).__name__} has no norm behind its last block that could be read")
+    return norm, head_weight(model).detach() * logit_factor(model)
 
 
 @contextmanager
