@@ -298,7 +298,7 @@ def _strategies() -> Tongue:
     )
 
 
-def strategies() -> Place:
+def planned() -> Place:
     """A plan of four tokens, which name one of four strategies (one of ten is a slip), then four that carry it out; four
     plans in ten are of the right strategy, two of each other. Wanted: the share of right tokens behind the plan."""
     return _place(_STRATEGIES)
@@ -306,4 +306,4 @@ def strategies() -> Place:
 
 _PLANTED, _TASTES, _SENTENCES = _planted(), _tastes(), _sentences()
 _GUESS, _JUDGED, _STRATEGIES = _guess(), _judged(), _strategies()
-WORLDS = (planted, tastes, sentences, guess, judged, strategies)
+WORLDS = (planted, tastes, sentences, guess, judged, planned)
