@@ -1,8 +1,9 @@
 """Decoders: ways to draw an answer from a trained model, one file each, with an account of what the answer cost.
 
 `_engine.py` holds the models that a decoder may use, and keeps the accounts; `_draws.py` is shared by decoders that
-draw several answers, `_segments.py` by those that write piece by piece; `_turns.py` wraps a decoder as a sampler, so that code that plays conversations can use it. A
-decoder that must first learn something has a function `fit(engine, pairs, *, knobs)` in its file, with its knobs.
+draw several answers, `_segments.py` by those that write piece by piece; `_turns.py` wraps a decoder as a sampler, so
+that code that plays conversations can use it. A decoder that must first learn something has a function
+`fit(engine, pairs, *, knobs)` in its file, with its knobs.
 """
 
 from __future__ import annotations
