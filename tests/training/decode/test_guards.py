@@ -7,7 +7,7 @@ import torch
 
 from synth.types import Sampling
 from tasks.planning.pieces import bind
-from training.decode import Account, Ask, Engine, Example
+from training.decode import Ask, Engine, Example
 from training.decode.brt_align import Guard, Value, backed_up, steered
 from training.decode.t_pop import learned
 from training.rollout.torch_sampler import TorchSampler
@@ -152,15 +152,14 @@ def test_duels_find_a_linear_taste():
 
 
 def test_a_duel_is_paid_for_and_taste_guides():
-    """A reward model that likes low ids: guided answers have lower ones than plain draws, and cost what was read."""
-    source = engine(rewards=lambda rows: [-float(np.mean(r[4:])) for r in rows])
-    decode = bind("decode", {"piece": "t_pop", "duels": 30, "w": 20.0, "k": 6, "segment": 2})
-    taste = decode.fit(source, pairs())
-    assert len(taste.rewards) == 30
-    many = asks(30)
-    guided = decode(source, many, taste)
-    plain = bind("decode", {"piece": "sample"})(source, many, None)
-    mean = lambda done: np.mean(np.concatenate([d.segment.ids for d in done]))  # noqa: E731
-    assert mean(guided) < mean(plain) - 0.5
-    assert all(d.account.tokens["policy"] > 6 * 5 for d in guided)
-    assert Account().spent == 0
+    """Two users, one who likes low ids and one who likes high ones: each gets more of what they like than the other."""
+    means, many = {}, asks(60)
+    for sign in (-1, 1):
+        source = engine(rewards=lambda rows, sign=sign: [sign * float(np.mean(r[4:])) for r in rows])
+        decode = bind("decode", {"piece": "t_pop", "duels": 30, "w": 40.0, "k": 6, "segment": 2})
+        taste = decode.fit(source, pairs()[:1])
+        assert len(taste.rewards) == 30
+        guided = decode(source, many, taste)
+        assert all(d.account.tokens["policy"] > 6 * 5 for d in guided)
+        means[sign] = np.mean(np.concatenate([d.segment.ids for d in guided]))
+    assert means[-1] < means[1] - 0.5
