@@ -13,13 +13,16 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from itertools import pairwise, product
+from itertools import pairwise, permutations, product
 from typing import Any
 
 import numpy as np
 
+from synth.families.tool_pipelines import tool_pipelines
 from synth.families.translations import translations
 from synth.types import Message, Problem, Sampling, Score, Scored, seed_for
+from synth.verify import verify
+from synth.verify.pipeline import TOOLS, misfit
 from tasks.lab.arena import Arena, World, answer
 from training.env import Env
 from training.env.ask import ask
@@ -336,6 +339,25 @@ def velic() -> Stage:
     return Stage(problems, says, (host,) * 4, {"single": host})
 
 
+def planners() -> Stage:
+    """Six tasks for plans of three tools. One plan in twelve is right, six run and give something else, five do not fit."""
+    drawn = (tool_pipelines(0, "train", i, levels=[2]) for i in range(24))
+    problems = tuple({p.id: replace(p, env="single") for p in drawn if isinstance(p, Problem)}.values())[:6]
+    every = [list(x) for x in permutations(TOOLS, 3)]
+
+    def says(p: Problem, t: int, heard: str) -> Mapping[str, float]:
+        rng = np.random.default_rng(seed_for(0, "planners", p.id))
+        worth = lambda plan: verify(p, " ".join(plan))
+        near = [x for x in every if len(set(x) & set(p.answer.split())) > 0 and " ".join(x) != p.answer]
+        runs = [x for x in near if not misfit(x) and getattr(worth(x), "value", 1.0) < 1.0]
+        broken = [x for x in near if misfit(x)]
+        kept = [p.answer.split(), *(x[i] for x, n in ((runs, 6), (broken, 5)) for i in rng.permutation(len(x))[:n])]
+        return _even(*(answer(" ".join(x)) for x in kept))
+
+    host = single()
+    return Stage(problems, says, (host,) * 4, {"single": host})
+
+
 def partners() -> Stage:
     """Six questions of which each of two agents sees half. What the first knows is said in few words or in many, and
     the second then answers rightly eight times in ten; one in five answers at once, rightly one time in four."""
@@ -448,6 +470,7 @@ WORLDS: dict[str, Callable[[], Stage]] = {
         trails,
         readers,
         velic,
+        planners,
         partners,
         commons,
         looks,

@@ -411,6 +411,23 @@ def moves(p: Problem) -> tuple[Forms, Forms]:
     return right, wrong
 
 
+def pipeline(p: Problem) -> tuple[Forms, Forms]:
+    names = p.answer.split()
+    right: Forms = wrapped(p.answer) | {
+        "commas": ", ".join(names),
+        "arrows": " -> ".join(names),
+        "arrows in one sign": " \u2192 ".join(names),
+        "bars": "|".join(names),
+        "lines": "\n".join(names),
+    }
+    wrong: Forms = beside(p.answer) | {
+        "without the last tool": " ".join(names[:-1]),
+        "a tool that there is not": " ".join([*names, "rhyme"]),
+        "no spaces": "".join(names),
+    }
+    return right, wrong
+
+
 def rewriting(p: Problem) -> tuple[Forms, Forms]:
     words = p.answer.split(" = ")
     right: Forms = wrapped(p.answer) | {
@@ -708,6 +725,7 @@ GRAMMAR: dict[str, Callable[[Problem], tuple[Forms, Forms]]] = {
     "layout": layout,
     "literal": literal,
     "moves": moves,
+    "pipeline": pipeline,
     "rewriting": rewriting,
     "number": number,
     "order": nodes,

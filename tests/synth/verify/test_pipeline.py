@@ -1,0 +1,77 @@
+"""Plans of typed tools: what they do, what they earn, and what is said of one that does not fit."""
+
+import pytest
+
+from synth.types import Problem, Scored, Unscorable
+from synth.verify import explained, verify
+from synth.verify.pipeline import TOOLS, likeness, misfit, run
+
+
+def problem(answer="split unique count", samples=("ab cd ab",)):
+    args = {"samples": list(samples)}
+    return Problem.make(prompt="p", answer=answer, verifier="pipeline", args=args, family="x", split="train")
+
+
+@pytest.mark.parametrize(
+    ("plan", "gives"),
+    [
+        ("upper mirror", "CB A"),
+        ("devowel", " bc"),
+        ("split sizes total", 3),
+        ("split sizes largest", 2),
+        ("split sort join", "a bc"),
+        ("length", 4),
+    ],
+)
+def test_tools_by_hand(plan, gives):
+    assert run(plan.split(), "a bc") == gives and not misfit(plan.split())
+
+
+def test_every_tool_gives_the_type_that_it_says():
+    kinds = {"text": str, "words": list, "numbers": list, "number": int}
+    samples = {"text": "ab a", "words": ["ab", "a"], "numbers": [2, 1]}
+    assert all(isinstance(f(samples[takes]), kinds[gives]) for takes, gives, f in TOOLS.values())
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "value"),
+    [
+        (3, 3, 1.0),
+        (2, 4, 0.5),
+        (0, 9, 0.0),
+        ("abcd", "abd", 0.75),
+        ("", "", 1.0),
+        (["a"], "a", 0.0),
+        ([1, 2], [2], 0.5),
+    ],
+)
+def test_likeness_by_hand(a, b, value):
+    assert likeness(a, b) == likeness(b, a) == pytest.approx(value)
+
+
+@pytest.mark.parametrize(
+    ("answer", "value", "said"),
+    [
+        ("split count unique", 0.0, "Step 3: unique takes words, not number."),
+        ("split rhyme", 0.0, "Step 2: there is no tool rhyme."),
+        ("mirror " * 9, 0.0, "A plan has at most 8 tools."),
+        ("split count", 2 / 3, "'ab cd ab' gives 3."),
+        ("split unique count", 1.0, ""),
+    ],
+)
+def test_what_is_wrong_is_said(answer, value, said):
+    score = verify(problem(), answer)
+    assert isinstance(score, Scored) and score.value == pytest.approx(value)
+    assert explained(problem(), answer) == said
+
+
+def test_another_plan_with_the_same_result_is_right_and_one_that_is_nearly_right_is_not():
+    assert verify(problem("mirror upper", ["ab"]), "upper mirror").value == 1.0
+    many = ["a" * 199]
+    assert verify(problem("mirror", many), "upper").value == 0.0
+    assert verify(problem("split sizes total", ["x" * 99 + " y"]), "length").value == 0.95
+
+
+def test_a_reference_that_does_not_run_is_not_the_model_s_fault():
+    assert isinstance(verify(problem("count"), "split count"), Unscorable)
+    assert isinstance(verify(problem(samples=()), "split count"), Unscorable)
