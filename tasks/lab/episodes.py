@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from synth.families.errands import errands
 from synth.families.tool_pipelines import tool_pipelines
 from synth.families.translations import translations
 from synth.types import Message, Problem, Sampling, Score, Scored, seed_for
@@ -27,6 +28,7 @@ from tasks.lab.arena import Arena, World, answer
 from training.env import Env
 from training.env.ask import ask
 from training.env.bargain import bargain
+from training.env.corridor import corridor
 from training.env.curious import curious
 from training.env.diagnose import diagnose
 from training.env.expert import expert
@@ -61,13 +63,14 @@ TYPES = ("observation", "motivation")
 class Stage:
     """problems; what the base policy says in its t-th turn (from 0) when it last heard `heard`: texts with weights; the
     environments that it is shown, and others that problems may be moved to, by name; tools that environments ask
-    for."""
+    for; the last `held` problems are measured and never trained on."""
 
     problems: tuple[Problem, ...]
     says: Says
     shown: tuple[Env, ...]
     envs: Mapping[str, Env]
     tools: Mapping[str, Any] = field(default_factory=dict)
+    held: int = 0
 
 
 @dataclass(frozen=True)
@@ -358,6 +361,19 @@ def planners() -> Stage:
     return Stage(problems, says, (host,) * 4, {"single": host})
 
 
+def corridors() -> Stage:
+    """Two games of each of three partners, who are not named: those who go to the nearest parcel, to the lowest, and, never trained
+    with, to the highest. Left, right and stay come at random."""
+    problems = []
+    for rule in ("nearest", "lowest", "highest"):
+        drawn = (errands(0, "train", i, levels=[1], rules=[rule], env="corridor") for i in range(24))
+        fits = [replace(p, family=rule) for p in drawn if isinstance(p, Problem) and 2 <= int(p.answer) <= 4]
+        problems += list({p.id: p for p in fits}.values())[: 3 if rule == "highest" else 6]
+    host = corridor(told=False)
+    moves = _even(*(f"<move>{x}</move>" for x in ("left", "right", "stay")))
+    return Stage(tuple(problems), lambda p, t, heard: moves, (host,), {"corridor": host}, held=3)
+
+
 def partners() -> Stage:
     """Six questions of which each of two agents sees half. What the first knows is said in few words or in many, and
     the second then answers rightly eight times in ten; one in five answers at once, rightly one time in four."""
@@ -470,6 +486,7 @@ WORLDS: dict[str, Callable[[], Stage]] = {
         trails,
         readers,
         velic,
+        corridors,
         planners,
         partners,
         commons,
@@ -486,6 +503,11 @@ class Hosted(Arena):
     """A stage with its base policy. What it plays in is what the knob `envs` of the recipe says."""
 
     tools: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def measured(self) -> list[Problem]:
+        """Those held out, where there are such."""
+        return list(self.world.problems[-self.world.held :]) if self.world.held else super().measured
 
     def player(self, *, exact: bool = False, **knobs: Any) -> Player:
         wanted = {p.env for p in self.world.problems}
@@ -528,7 +550,11 @@ def hosted(name: str, steps: int = 120) -> Hosted:
     for _ in range(steps):
         learner.step(batch, nll)
     return Hosted(
-        world=World(stage.problems, ()), base=model, renderer=renderer, envs=dict(stage.envs), tools=stage.tools
+        world=World(stage.problems, (), held=stage.held),
+        base=model,
+        renderer=renderer,
+        envs=dict(stage.envs),
+        tools=stage.tools,
     )
 
 

@@ -271,6 +271,10 @@ def _persuade(p: Problem, heard: str, turn: int, rng: np.random.Generator) -> st
     return f"<rule>{rng.choice(rules)}</rule>"
 
 
+def _corridor(p: Problem, heard: str, turn: int, rng: np.random.Generator) -> str:
+    return f"<move>{rng.choice(['left', 'right', 'stay'])}</move>" if rng.random() < 0.95 else ""
+
+
 def _halves(p: Problem, heard: str, turn: int, rng: np.random.Generator) -> str:
     return " ".join([f"it {p.answer}"] * int(rng.integers(1, 4))) if turn == 0 and rng.random() < 0.8 else ""
 
@@ -318,6 +322,7 @@ ACTS: dict[str, Callable[[Problem, str, int, np.random.Generator], str]] = {
     "persuade": _persuade,
     "write_and_test": _write_and_test,
     "halves": _halves,
+    "corridor": _corridor,
     "rank": _rank,
     "rate": _rate,
     "facts": _facts,

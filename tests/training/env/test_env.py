@@ -16,6 +16,7 @@ from synth.external.parent import begin
 from synth.external.parent import problem as external_problem
 from synth.families.bargains import bargains
 from synth.families.chained_requests import OPERATIONS, chained_requests
+from synth.families.errands import errands
 from synth.families.grid_navigation import grid_navigation
 from synth.families.hidden_needs import hidden_needs
 from synth.families.integer_arithmetic import integer_arithmetic
@@ -61,6 +62,7 @@ FAMILIES = {
     "bargain": bargains,
     "persuade": persuasion,
     "game": nim_heaps,
+    "corridor": errands,
     "sql": text_to_sql,
     "write_and_test": python_functions,
     "external": lambda seed, split, index: external_problem(GUESSING, seed, split, index),
@@ -365,6 +367,39 @@ def test_bargains_are_judged_by_what_a_turn_did():
     assert episode(bargain(), problem, "<strategy>firm</strategy>")[1].parts["malformed"] == 1.0
     with pytest.raises(ValueError, match="one for each of goal"):
         bargain(weights=[1.0])
+
+
+def test_a_corridor_is_shared_with_a_partner_who_keeps_to_his_rule():
+    text = (
+        "A corridor of 5 cells. You are at 2, your partner at 4, parcels at 1 5. Each step both move one cell or stay, and what either stands on is "
+        "collected. Your partner goes to the {}. In how few steps is all collected?"
+    )
+    near, low = (
+        Problem.make(prompt=text.format(x), answer="1", verifier="number", family="errands", split="train")
+        for x in ("nearest parcel, of two the lower", "lowest parcel")
+    )
+    told = "You: 2. Partner: 4. Parcels: 1 5."
+    # He goes to 5 and you to 1: one step. A partner who goes to 1 as well leaves 5 to you: three steps.
+    said, score, _, _ = episode(env_of("corridor"), near, "<move>left</move>")
+    assert said == [f"A corridor of 5 cells. Your partner goes to the nearest parcel, of two the lower. {told}"]
+    assert score.value == 1.0 and score.parts == {"steps": 1.0, "fewest": 1.0, "illegal": 0.0, "collected": 1.0}
+    said, score, _, _ = episode(env_of("corridor", told=False), low, *["<move>right</move>"] * 3)
+    assert said[0] == f"A corridor of 5 cells. {told}" and said[1] == "You: 3. Partner: 3. Parcels: 1 5."
+    assert score.value == 1.0 and score.parts["steps"] == 3.0
+    # With another partner the fewest steps are his: who never moves leaves both parcels to you, 1 + 4 steps.
+    assert env_of("corridor", partner="still").start(near, {})[0]["fewest"] == 5
+    # A move that is none takes no time where it is checked, and ends the game where it is not.
+    said, score, _, _ = episode(env_of("corridor"), near, "up", "<move>left</move>")
+    assert said[1] == "You may: left stay right." and score.value == 1.0 and score.parts["illegal"] == 1.0
+    assert episode(env_of("corridor", check=False), near, "up")[1].value == 0.0
+    # Twice the fewest steps, and no more.
+    assert episode(env_of("corridor"), near, *["<move>stay</move>"] * 2)[1].parts["collected"] == 0.5
+    with pytest.raises(ValueError, match="shows no corridor"):
+        env_of("corridor").start(SUM, {})
+    with pytest.raises(ValueError, match="name one of nearest"):
+        env_of("corridor", partner="mean")
+    with pytest.raises(ValueError, match="at least 1"):
+        env_of("corridor", slack=0.5)
 
 
 def test_persuasion_is_exact():
