@@ -14,10 +14,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import pairwise, permutations, product
+from random import Random
 from typing import Any
 
 import numpy as np
 
+from synth.families import matrix_games
 from synth.families.errands import errands
 from synth.families.tool_pipelines import tool_pipelines
 from synth.families.translations import translations
@@ -374,6 +376,39 @@ def corridors() -> Stage:
     return Stage(tuple(problems), lambda p, t, heard: moves, (host,), {"corridor": host}, held=3)
 
 
+def markets() -> Stage:
+    """Four tables of payoffs. Trained on are the best responses of each, four to a table; measured are the four equilibria, which
+    no trained problem asks for. A best response is right half of the time, as is each of the four that stand in the working of
+    an equilibrium; the answer follows from them. One answer in ten has no thoughts."""
+    of: dict[str, dict[str, tuple[str, str]]] = {}  # question -> choice -> the best response to it, and the other one
+    responses, pairs = [], []
+    for i in range(4):
+        _, spec = matrix_games.draw(Random(seed_for(0, "markets", i)), choices=2, size=9)
+        posed = [matrix_games.pose(("response", *spec[1:5], side, given)) for side in (0, 1) for given in (0, 1)]
+        equilibrium = matrix_games.pose(("equilibrium", *spec[1:]))
+        other = {x: y for names in spec[1:3] for x, y in (names, names[::-1])}
+        steps = [x.split(": ") for x in equilibrium["working"].rstrip(".").split("; ")]
+        for q in (*posed, equilibrium):
+            own = q["working"].rstrip(".").split(": ")[0]
+            of[q["prompt"]] = {x: (y, other[y]) for x, y in steps if q is equilibrium or x == own}
+        responses += [_problem(q["prompt"], q["answer"], "single", family="response") for q in posed]
+        pairs.append(_problem(equilibrium["prompt"], equilibrium["answer"], "single", family="equilibrium"))
+
+    def says(p: Problem, t: int, heard: str) -> Mapping[str, float]:
+        best, out = of[p.question], {}
+        for replies in product(*best.values()):
+            chosen = dict(zip(best, replies, strict=True))
+            rows = list(chosen)[2:]  # an equilibrium's working names what answers Column first
+            stable = [f"{x} {chosen[x]}" for x in rows if chosen[chosen[x]] == x]
+            said = replies[0] if len(best) == 1 else (stable or [f"{rows[0]} {chosen[rows[0]]}"])[0]
+            out[f"<think>{'; '.join(f'{x}: {y}' for x, y in chosen.items())}</think>{answer(said)}"] = 0.9
+            out[answer(said)] = out.get(answer(said), 0.0) + 0.1
+        return out
+
+    host = single()
+    return Stage((*responses, *pairs), says, (host,) * 2, {"single": host}, held=len(pairs))
+
+
 def partners() -> Stage:
     """Six questions of which each of two agents sees half. What the first knows is said in few words or in many, and
     the second then answers rightly eight times in ten; one in five answers at once, rightly one time in four."""
@@ -487,6 +522,7 @@ WORLDS: dict[str, Callable[[], Stage]] = {
         readers,
         velic,
         corridors,
+        markets,
         planners,
         partners,
         commons,

@@ -28,7 +28,7 @@ from synth.types import Problem
 from training.rl.reward.typed_units import last_turn
 from training.types import Group, Rewards
 
-_FORM = re.compile(r"\s*<think>[^<]*</think>\s*<answer>([^<]*)</answer>\s*")
+FORM = re.compile(r"\s*<think>[^<]*</think>\s*<answer>([^<]*)</answer>\s*")
 _LISTED = re.compile(r"\b([a-z]+) = ([a-z]+)\b")
 _WORD = re.compile(r"\b([a-z]+?)(?:ri|ta)?\b(?! =)")
 _SMALL = {"the", "and"}
@@ -49,7 +49,7 @@ def translation_quality(
     for group, r in zip(groups, rewards, strict=True):
         paid = []
         for rollout in group.rollouts:
-            form = _FORM.fullmatch(last_turn(rollout))
+            form = FORM.fullmatch(last_turn(rollout))
             if form is None:
                 paid.append(format_bad)
                 continue
