@@ -13,7 +13,7 @@ from typing import Any
 
 from synth.families._sample import Refused, item, parsed
 from synth.types import Problem, Quarantined, Split
-from synth.verify._corridor import SAID, TEXT, fewest
+from synth.verify._corridor import MOVES, SAID, TEXT, Now, fewest, moved
 
 LADDER = (
     {"cells": 9, "parcels": 2},
@@ -36,7 +36,7 @@ def errands(
     env: str = "single",
 ) -> Problem | Quarantined:
     """Problem `index` of a split: a number of steps. `levels` are the rungs of the ladder to draw from, `rules` the partners;
-    env "corridor" has it played in turns (training/env/corridor.py)."""
+    env "corridor" has it played in turns (training/env/corridor.py), with the best ones as its demonstration."""
     if not rules or not set(rules) <= set(RULES):
         raise ValueError(f"errands: rules {list(rules)}: name some of {', '.join(RULES)}")
 
@@ -55,7 +55,12 @@ def errands(
         pose=pose,
         solve=solve,
     )
-    return replace(problem, env=env) if isinstance(problem, Problem) else problem
+    if not isinstance(problem, Problem) or env != "corridor":
+        return replace(problem, env=env) if isinstance(problem, Problem) else problem
+    cells, you, partner, listed, said = parsed(TEXT, problem.question).groups()
+    rule = next(name for name, words in SAID.items() if words == said)
+    turns = shortest(int(cells), (int(you), int(partner), tuple(int(x) for x in listed.split())), rule)
+    return replace(problem, env=env, lineage={**problem.lineage, "demonstration": turns})
 
 
 def draw(rng: Random, *, cells: int, parcels: int, rules: Sequence[str] = RULES) -> tuple[str, Spec]:
@@ -63,6 +68,17 @@ def draw(rng: Random, *, cells: int, parcels: int, rules: Sequence[str] = RULES)
     you, partner, *places = rng.sample(range(1, cells + 1), parcels + 2)
     spec = (cells, you, partner, tuple(sorted(places)), rule)
     return f"{spec}", spec
+
+
+def shortest(cells: int, now: Now, rule: str) -> list[str]:
+    """Turns in which the two need the fewest steps; of equals the first of left, stay, right."""
+    turns = []
+    while now[2]:
+        legal = {name: moved(now, rule, m) for name, m in MOVES.items() if 1 <= now[0] + m <= cells}
+        name = min(legal, key=lambda x: fewest(cells, legal[x], rule))
+        turns.append(f"<move>{name}</move>")
+        now = legal[name]
+    return turns
 
 
 def pose(spec: Spec) -> dict[str, Any]:

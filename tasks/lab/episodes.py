@@ -376,6 +376,24 @@ def corridors() -> Stage:
     return Stage(tuple(problems), lambda p, t, heard: moves, (host,), {"corridor": host}, held=3)
 
 
+def errors() -> Stage:
+    """Six games of four to six steps with a partner, each with its best moves as a demonstration. The policy keeps to them 45 times in
+    a hundred, and plays alike wherever a mistake has led it."""
+    drawn = (errands(0, "train", i, levels=[2], env="corridor") for i in range(60))
+    fits = [p for p in drawn if isinstance(p, Problem) and 4 <= int(p.answer) <= 6]
+    problems = tuple({p.id: p for p in fits}.values())[:6]
+    host = corridor(told=False)
+
+    def says(p: Problem, t: int, heard: str) -> Mapping[str, float]:
+        best = p.lineage["demonstration"]
+        return {
+            move: 0.45 if t < len(best) and move == best[t] else 0.275
+            for move in (f"<move>{x}</move>" for x in ("left", "right", "stay"))
+        }
+
+    return Stage(problems, says, (host,), {"corridor": host})
+
+
 def markets() -> Stage:
     """Four tables of payoffs. Trained on are the best responses of each, four to a table; measured are the four equilibria, which
     no trained problem asks for. A best response is right half of the time, as is each of the four that stand in the working of
@@ -522,6 +540,7 @@ WORLDS: dict[str, Callable[[], Stage]] = {
         readers,
         velic,
         corridors,
+        errors,
         markets,
         planners,
         partners,

@@ -394,6 +394,11 @@ def test_a_corridor_is_shared_with_a_partner_who_keeps_to_his_rule():
     assert episode(env_of("corridor", check=False), near, "up")[1].value == 0.0
     # Twice the fewest steps, and no more.
     assert episode(env_of("corridor"), near, *["<move>stay</move>"] * 2)[1].parts["collected"] == 0.5
+    # The demonstration of a problem takes the fewest steps, with every partner.
+    for i in range(12):
+        p = errands(0, "train", i, levels=[1, 2], env="corridor")
+        score = episode(env_of("corridor"), p, *p.lineage["demonstration"])[1]
+        assert score.value == 1.0 and str(int(score.parts["steps"])) == p.answer
     with pytest.raises(ValueError, match="shows no corridor"):
         env_of("corridor").start(SUM, {})
     with pytest.raises(ValueError, match="name one of nearest"):
