@@ -1,5 +1,5 @@
-"""Numeric checks of what makes, plays and scores problems; `tasks.lab.checks` runs them as it runs those of
-training's pieces, and what each may give and expect is declared with its kind, too."""
+"""Numeric checks of the pieces that make, play and score problems. `tasks.lab.checks` runs them as it runs the checks
+of training pieces; each kind declares what its checks may give and expect."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _propose(piece: Any, given: Mapping[str, Any], recipe: Mapping[str, Any]) ->
 
 
 class _Found:
-    """A search tool that finds what a check says: {query: [[passage, [facts it states]], ...]}."""
+    """A search tool that returns what a check lists: {query: [[passage, [facts it states]], ...]}."""
 
     def __init__(self, results: Mapping[str, Any]) -> None:
         from synth.knowledge.kb import Passage

@@ -1,4 +1,5 @@
-"""All small worlds of preference data, of decoders, and the worlds of numbers, by name, and one seed of one recipe in one of them."""
+"""All small worlds, of preference data, of decoders and of numbers, by name; and `train`, which runs one seed of one
+recipe in one of them."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from tasks.lab.worlds import Place, Room, plans, quiet, run_stage
 
 
 def train(task: str, recipe: str, changes: Mapping[str, Mapping[str, Any]], steps: int, seed: int) -> dict[str, float]:
-    """One seed of one recipe in one world: the numbers that it measures."""
+    """Runs one seed of one recipe in one world and returns the numbers that the world measures."""
     place = places()[task]
     with tempfile.TemporaryDirectory() as folder, quiet():
         room = Room(Path(folder), seed, recipe)

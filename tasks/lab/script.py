@@ -1,9 +1,9 @@
-"""A policy that speaks from a script: what a model that has been taught says, without teaching one.
+"""A policy that speaks from a script, as a trained model would, without any training.
 
-The dry step of a recipe (tasks/lab/dry.py) runs real stages on a model of a few thousand random weights. Left to itself it would
-write noise, no reward would ever differ from another, and nothing could be seen. So its turns are texts: right and wrong answers,
-with and without working, the actions of each environment. They are encoded, and their log-probs are those that the model
-gives them, as if it had drawn them.
+The dry step of a recipe (tasks/lab/dry.py) runs real stages on a model of a few thousand random weights. Left to itself
+the model would write noise, all rewards would be equal, and the dry step would show nothing. So its turns are given
+texts: right and wrong answers, with and without working, the actions of each environment. The texts are encoded, and
+their log-probs are computed by the model, as if it had sampled them.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ Say = Callable[[str, int, int], str]  # (text so far, turn from 0, seed) -> the 
 
 
 class Scripted(TorchSampler):
-    """A TorchSampler whose turns are those of `say`. bits: of the mantissas that the weights are rounded to for the log-probs that it
-    reports, as an engine of low precision does; 0 rounds nothing."""
+    """A TorchSampler whose turns come from `say`. bits: bits of the mantissas that weights are rounded to for the
+    reported log-probs, as in an engine of low precision; 0 rounds nothing."""
 
     say: Say
     speaks: Renderer
@@ -45,7 +45,7 @@ class Scripted(TorchSampler):
         edits: Sequence[Any] = (),
         policies: Sequence[str] = (),
     ) -> Any:
-        if any(e is not None for e in edits):  # a changed model speaks for itself
+        if any(e is not None for e in edits):  # once training has changed the model, it speaks for itself
             return super().open(prompts, seeds, edits)
         model = self.model
         if self.bits:
@@ -80,7 +80,7 @@ class _Session:
         sampler, render = self.sampler, self.sampler.speaks
         turns, rows = [], []
         for r in self.rows:
-            seed = 0 if sampling.temperature == 0 else self.seeds[r]  # the likeliest turn is always the same
+            seed = 0 if sampling.temperature == 0 else self.seeds[r]  # the most likely turn is always the same
             heard = render.decode(self.ids[r])
             if sampling.choices:
                 text = sampling.choices[seed_for(seed, "choice", int(self.turns[r])) % len(sampling.choices)]
@@ -120,8 +120,8 @@ class _Session:
 
 @dataclass
 class Script:
-    """What is said to which problem: half of the answers are right, half of them stand behind working, and where the environment has
-    actions, turns before the answer take them.
+    """Chooses what is said to each problem: half of the answers are right, half of them follow working, and where the
+    environment has actions, the turns before the answer take them.
 
     problems   those that may be asked       words   of the working        prefixes   other texts that may stand before an answer
     opens      whether a search is followed by a page, as a declared formula wants it
@@ -150,7 +150,7 @@ class Script:
         return max(inside, key=lambda p: len(p.question), default=None) or self._near(heard)
 
     def _near(self, heard: str) -> Problem | None:
-        """The problem with most words in what was heard: environments cut and rewrite questions."""
+        """The problem that shares most words with the message: environments cut and rewrite questions."""
         words = set(heard.split())
         shares = [len(words & set(p.question.split())) / max(len(set(p.question.split())), 1) for p in self.problems]
         return self.problems[int(np.argmax(shares))] if shares and max(shares) > 0.3 else None
@@ -166,7 +166,8 @@ class Script:
 
     @staticmethod
     def chance(problem: Problem | None) -> float:
-        """Of a right answer: some problems are never solved and some always, as curricula, filters and hints want them."""
+        """The probability of a right answer: some problems are never solved and some always, which curricula, filters
+        and hints need."""
         kinds = (0.0, 1.0, 0.12, 0.12, 0.12, 0.88, *[0.5] * 4)
         return kinds[seed_for(0, "chance", problem.id) % len(kinds)] if problem else 0.3
 
@@ -185,7 +186,7 @@ class Script:
 
 
 def _told(problem: Problem, heard: str) -> bool:
-    """Whether what stands behind the question, in the same message, gives the answer away."""
+    """Whether the text after the question, in the same message, gives the answer away."""
     return problem.answer in heard.partition(problem.question)[2].partition("<|im_end|>")[0]
 
 
@@ -306,7 +307,7 @@ SAID = {
     "Rank the passages by": "rank",
     "How relevant is the passage": "rate",
     "what is known of": "facts",
-}  # of environments that put the question in other words
+}  # for environments that reword the question
 ACTS: dict[str, Callable[[Problem, str, int, np.random.Generator], str]] = {
     "ask": _ask,
     "curious": _ask,

@@ -1,16 +1,16 @@
-"""Four small tasks and the policies that learn them: what the leaderboard compares recipes on.
+"""Four small tasks and their starting policies, on which the leaderboard compares recipes.
 
 A world of arena.py or episodes.py has one trait and a policy of known frequencies. Here problems, tools and verifiers
 are the project's own: there are training problems to learn from and problems of the test split to be measured on, and
-the policy is a model of two layers that was made from nothing on demonstrations of yet other problems, so that it is
-right now and then. It is made once per task: every recipe and every seed begins with the same weights.
+the policy is a model of two layers, trained from scratch on demonstrations of yet other problems, so that it is
+sometimes right. It is trained once per task: every recipe and every seed begins with the same weights.
 
     shortcut    sums and differences; the scorer has a hole: an answer of 0 is paid too
     countdown   numbers to be combined to a target
     hops        questions about a generated world, answered by two searches; demonstrations are about other worlds
     requests    requests that build on each other, a call of a tool in each of three turns
 
-Beside them four that protocols alone use:
+Four more tasks are used by protocols only:
 
     rounded_countdown      as countdown, with a sampler of lower precision than the learner
     mislabelled_countdown  as countdown, learned from pairs three in ten of which are the wrong way round
@@ -61,7 +61,7 @@ from training.rollout.torch_sampler import TorchSampler
 from training.types import Group
 
 Talk = tuple[Message, ...]
-TRAIN, HELD = 256, 48  # problems to learn from, and to be measured on
+TRAIN, HELD = 256, 48  # number of problems for training and for measuring
 BATCH = 32  # demonstrations of a step
 ASKED = (
     "capital",
@@ -92,8 +92,8 @@ class Task:
 
 @dataclass(frozen=True, kw_only=True)
 class Size:
-    """How the policy of a task is made, and how much it may say: steps of supervised learning, its rate, width; whether
-    it learns the whole conversation or the model's turns alone; demonstrations; tokens of a turn and of a
+    """How the policy of a task is trained, and how long its turns may be: steps of supervised learning, learning rate,
+    width; whether it learns the whole conversation or only the model's turns; demonstrations; tokens of a turn and of a
     conversation."""
 
     steps: int
@@ -119,8 +119,8 @@ SIZES = {
 
 @dataclass(frozen=True)
 class Holed(Single):
-    """One answer, checked by a scorer with a hole: 0 is paid whatever the question, as by one that looks at the error
-    as a share of the answer and finds none to look at. The part `honest` is what the problem's own verifier says."""
+    """One answer, checked by a scorer with a hole: the answer 0 is rewarded whatever the question, as by a scorer that
+    divides the error by the answer. The part `honest` is the verdict of the problem's own verifier."""
 
     def step(self, state: dict, text: str) -> tuple[list[Message], bool, Score | None]:
         reply, over, score = super().step(state, text)
@@ -132,7 +132,7 @@ class Holed(Single):
 
 
 def _family(make: Callable[..., Any], split: Split, n: int, *, seed: int = 0) -> list[Problem]:
-    """n different problems of a split, the first that hold; fewer where a family has hardly more."""
+    """The first n different valid problems of a split; fewer if the family is small."""
     by_question: dict[str, Problem] = {}
     for index in range(4 * n):
         problem = make(seed, split, index)
@@ -142,7 +142,8 @@ def _family(make: Callable[..., Any], split: Split, n: int, *, seed: int = 0) ->
 
 
 def _single(make: Callable[..., Any], size: Size, env: Any, careless: Callable[[Problem, int], str]) -> Task:
-    """Problems of a family, answered in one turn. careless: what the i-th demonstration says; "" for its solution."""
+    """Problems of a family, answered in one turn. careless: what the i-th demonstration says in place of the solution;
+    "" for the solution."""
 
     def talk(p: Problem, text: str = "") -> Talk:
         return (*p.prompt, Message(role="assistant", content=text or p.lineage["solution"]))
@@ -158,7 +159,7 @@ def _single(make: Callable[..., Any], size: Size, env: Any, careless: Callable[[
 
 
 def shortcut(size: Size) -> Task:
-    """Sums and differences of two numbers; one in twenty demonstrations gives up."""
+    """Sums and differences of two numbers; one demonstration in twenty gives up."""
     given_up = lambda p, i: "" if i % 20 else "<answer>0</answer>"
     return _single(partial(integer_arithmetic, levels=(1,)), size, Holed(0.0, ""), given_up)
 
@@ -176,10 +177,10 @@ def countdown(size: Size) -> Task:
 
 
 def uneven(size: Size) -> Task:
-    """Problems of countdown in two wordings, every other one in each: "Make 24 from ..." (family `easy`), of which a
-    quarter of the demonstrations answer with the first step, and "Reach 24 with ..." (`hard`), of which 97 in a hundred
-    do. In three of eight demonstrations of the second wording a part of the solution is in view, in the words of the
-    group transform `hints`, and they are right. Each problem to learn from carries its solution."""
+    """Problems of countdown in two wordings that alternate: "Make 24 from ..." (family `easy`), where a quarter of the
+    demonstrations answer with the first step, and "Reach 24 with ..." (`hard`), where 97 in a hundred do. In three of
+    eight demonstrations of the second wording the prompt shows a part of the solution, in the words of the group
+    transform `hints`, and the answer is right. Each problem to learn from carries its solution."""
     shares = (0.25, 0.5, 0.75, 1.0)
 
     def worded(p: Problem, hard: bool) -> Problem:
@@ -214,9 +215,9 @@ def uneven(size: Size) -> Task:
 
 
 def proofs(size: Size) -> Task:
-    """Proofs of two steps, letters apart so that each is a token; the question holds the equations and the two words
-    alone. Half of the demonstrations are wrong first, in one letter of one word or by its last step: half of these hear
-    what the checker finds and half "Try again.", and then they are right."""
+    """Proofs of two steps, with spaces between letters so that each is a token. The question holds only the equations
+    and the two words. Half of the demonstrations are wrong at first, in one letter of one word or in the last step.
+    Half of these are told what the checker found, half are told "Try again.", and then they are right."""
     told = retry(most=2, gamma=1.0, repeat=0.0, checker=True)
     constant = replace(told, checker=False)
 
@@ -268,16 +269,17 @@ def proofs(size: Size) -> Task:
 
 
 def _hasty(talk: Talk) -> Talk:
-    """The conversation of two searches without the second: the name that it would have asked about is the answer."""
+    """The conversation of two searches without the second: it answers with the name that the second would have asked
+    about."""
     *begun, second, _, _ = talk
     name = second.content.removesuffix("</search>").split()[-1]
     return (*begun, Message(role="assistant", content=f"<answer>{name}</answer>"))
 
 
 def hops(size: Size) -> Task:
-    """Questions of two searches about the countries, cities, people and companies of a generated world; those of four
-    other worlds are shown, each with names made up for it, so that a name has to be read and copied. One in three
-    answers with what the first search found."""
+    """Questions of two searches about the countries, cities, people and companies of a generated world; demonstrations
+    come from four other worlds, each with its own made-up names, so that a name has to be read and copied. One
+    demonstration in three answers with what the first search found."""
     known: dict[str, str] = {}
 
     def about(seed: int, counts: Mapping[tuple[Split, int], int]) -> tuple[list[Problem], list[Talk], Search]:
@@ -309,8 +311,8 @@ def hops(size: Size) -> Task:
 
 
 def requests(size: Size) -> Task:
-    """Three requests, each answered by a call; the whole conversation stays in view. Right is a conversation whose
-    calls are all right. One call in four that is shown is another operation than was asked for."""
+    """Three requests, each answered by a call; the whole conversation stays in the context. A conversation is right if
+    all its calls are right. One demonstrated call in four is another operation than the request asks for."""
     make = partial(chained_requests, levels=(2,), env="progress")
     env = progress(task=1.0, turn=0.0, form=0.0, replace=False)
 
@@ -341,12 +343,12 @@ def requests(size: Size) -> Task:
 
 
 TASKS: dict[str, Callable[[Size], Task]] = {f.__name__: f for f in (shortcut, countdown, hops, requests)}
-OF_PROTOCOLS: dict[str, Callable[[Size], Task]] = {"proofs": proofs, "uneven": uneven}  # no task of the leaderboard
+OF_PROTOCOLS: dict[str, Callable[[Size], Task]] = {"proofs": proofs, "uneven": uneven}  # not a task of the leaderboard
 
 
 @dataclass(frozen=True, kw_only=True)
 class Counting(Player):
-    """A player that counts what it plays, whoever asks for it: pieces that want greedy answers or second tries are
+    """A player that counts all it plays, whoever asks for it: pieces that request greedy answers or second tries are
     charged for them."""
 
     spent: dict[str, int] = field(default_factory=lambda: {"samples": 0, "tokens": 0})
@@ -363,8 +365,8 @@ class Counting(Player):
 
 @dataclass
 class Start(Arena):
-    """A task with the policy that every recipe starts from. flips: the share of the pairs that it is taught preferences by
-    which are the wrong way round."""
+    """A task with the policy that every recipe starts from. flips: the share of training pairs whose labels are
+    flipped."""
 
     flips: float = 0.0
     tools: Mapping[str, Any] = field(default_factory=dict)
@@ -373,8 +375,8 @@ class Start(Arena):
     tries: int = 16
 
     def player(self, *, exact: bool = False, **knobs: Any) -> Counting:
-        """A player of a fresh copy, in the environment of the task, whatever a recipe plays in elsewhere; but in those
-        of the knob `envs` where a protocol sets it."""
+        """A player of a fresh copy of the policy. It plays in the environment of the task, whatever environment a
+        recipe uses elsewhere, unless a protocol sets the knob `envs`."""
         rounds = self.world.bits if not exact else 0
         sampler: TorchSampler = (Rounding if rounds else TorchSampler)(self.copy(), self.renderer.end_id)
         if isinstance(sampler, Rounding):
@@ -398,7 +400,7 @@ class Start(Arena):
         return {"sampling": {"max_turn_tokens": self.size.turn, "max_tokens": self.size.length}}
 
     def continued(self, model: nn.Module, samples: int, lr: float, seed: int) -> list[dict[str, float]]:
-        """Teach a copy of the policy `samples` demonstrations of the problems to learn from; the metrics of each
+        """Trains a copy of the policy on `samples` demonstrations of the training problems; returns the metrics of each
         step."""
         assert self.task is not None
         optim = Optim(lr=lr, warmup=0, decay="constant", weight_decay=0.0)
@@ -415,8 +417,8 @@ def taught(
     seed: int,
     whole: bool = False,
 ) -> list[dict[str, float]]:
-    """Teach a model conversations, BATCH of them a step, each epoch in another order; `whole`: what others say in them
-    too. The metrics of each step, `tokens` among them."""
+    """Trains a model on conversations, BATCH of them per step, in another order each epoch; `whole`: also on the
+    messages of others. Returns the metrics of each step, `tokens` among them."""
     rows = [
         Row(ids=ids, trainable=(np.arange(len(ids)) > 0) if whole else mask)
         for ids, mask in map(renderer.demonstration, talks)
@@ -435,7 +437,7 @@ def taught(
 
 @lru_cache
 def start(name: str) -> Start:
-    """The task of a name with its policy, which is made once per project and kept."""
+    """The task with this name and its policy, which is trained once per project and kept."""
     if name in CHANGED:
         return CHANGED[name]()
     size = SIZES[name]
@@ -486,7 +488,7 @@ def rounded_countdown() -> Start:
 
 
 def mislabelled_countdown() -> Start:
-    """As `countdown`, with three in ten pairs of the policy's own answers the wrong way round."""
+    """As `countdown`, with the labels of three in ten pairs of the policy's own answers flipped."""
     return replace(start("countdown"), flips=0.3)
 
 
@@ -495,5 +497,5 @@ NAMES = (*TASKS, *OF_PROTOCOLS, *CHANGED)
 
 
 def identity(size: Size, task: Task) -> str:
-    """Of the policy of a task: the numbers, and every word that it is shown."""
+    """The identity of a task's policy: its settings, and every word that it is trained on."""
     return digest(asdict(size), [[[m.role, m.content] for m in t] for t in task.shown])[:12]

@@ -140,10 +140,10 @@ def groups(
 
 @dataclass
 class RolloutServices:
-    """In the place of training/rl/rollout_services.py: what is played has the rewards of `plays` in turn, what is said
-    the reward `worth`.
+    """Stands in for training/rl/rollout_services.py: rollouts that it plays get the rewards of `plays` in turn, and
+    texts that it scores get the reward `worth`.
 
-    asked   every text that was asked of the model, or put into its mouth, in order
+    asked   every text that the model was prompted with, or that was put in its turns, in order
     """
 
     plays: list[Sequence[float]] = field(default_factory=list)
@@ -178,7 +178,7 @@ class RolloutServices:
 
 @dataclass
 class Toy:
-    """A packed batch, what the model would say of it, and the leaf tensor that gradients are asked of.
+    """A packed batch, the outputs that a model would give for it, and the leaf tensor that gradients are taken of.
 
     leaf   logp [T], or logits [tokens the rows list, V] where the rows give whole distributions
     """
@@ -201,10 +201,11 @@ def batch(rows: Sequence[Mapping[str, Any]]) -> Toy:
     """A batch of rows, each a prompt token followed by the tokens it lists.
 
     A row gives `logp: [n]` (or one number with `n`), or `probs: [n][V]` (distributions over a small vocabulary) with
-    the sampled `tokens: [n]`. Optional, a number or a list [n] each: advantage (0), old (the given logp), behaviour (old),
-    reference (the given logp), trainable (true), sampling_entropy (that of the distribution), chance, value and
-    returns (0.5), corrupted (the given logp), turn (1), turn_reward (0) and attention (1); and of the row as a whole
-    reward (0), off_policy (0), group (its own). Rows with probs may give those of a `teacher: [n][V]` (the same).
+    the sampled `tokens: [n]`. Optional keys (default), each a number or a list [n]: advantages (0), old (the given
+    logp), sampling_logp (old), reference (the given logp), trainable (true), sampling_entropy (that of the
+    distribution), chance, value and returns (0.5), corrupted (the given logp), turn (1), turn_reward (0) and attention
+    (1). Optional keys of the whole row: reward (0), off_policy (0), group (its own). Rows with probs may also give the
+    distributions of a `teacher: [n][V]` (default: the same as probs).
     """
     if len({"probs" in row for row in rows}) != 1:
         raise ValueError("either all rows of a toy batch give probs, or none")

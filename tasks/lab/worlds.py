@@ -1,5 +1,5 @@
-"""What the small worlds of preference data share: a room on disk in which stages of the pipeline run, and the places
-that lay out its data and measure the result."""
+"""Shared code of the small worlds of preference data: a `Room` on disk in which stages of the pipeline run, and
+`Place`s, which write its data and measure the result."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Room:
         commit.seal(folder)
 
     def stand(self, stage: str, folder: Path) -> None:
-        """artifacts/<stage> is this sealed folder."""
+        """Links artifacts/<stage> to this sealed folder."""
         (self.root / "artifacts").mkdir(exist_ok=True)
         (self.root / "artifacts" / stage).symlink_to(folder)
 
@@ -105,7 +105,7 @@ class Place:
 
 
 def plans(recipe: str, changes: Mapping[str, Mapping[str, Any]], steps: int) -> dict[str, Any]:
-    """Stage -> its knobs as recipe and changes resolve them. Raises UserError as a plan does."""
+    """Stage -> its knobs, resolved from recipe and changes. Raises UserError as a plan does."""
     merged = {stage: {**SMALL.get(stage, {}), **({"steps": steps} if stage in SMALL else {})} for stage in SMALL}
     for stage, knobs in changes.items():
         merged[stage] = overlaid(merged.get(stage, {}), knobs)
@@ -115,7 +115,8 @@ def plans(recipe: str, changes: Mapping[str, Mapping[str, Any]], steps: int) -> 
 def run_stage(
     room: Room, name: str, resolved: Any, change: Callable[[dict[str, Any]], dict[str, Any]] = lambda knobs: knobs
 ) -> None:
-    """One real stage in the room, on one thread. change: of its knobs, pieces bound, before it is called."""
+    """Runs one real stage in the room, on one thread. change: applied to its knobs, with pieces bound, before the stage
+    is called."""
     needs = sorted({n for _, folder, piece in resolved.used for n in src.constant(locate(folder, piece), "NEEDS", ())})
     plan = {
         "params": resolved.params,
@@ -181,8 +182,7 @@ _ALIVE: list[Any] = []  # folders that last as long as the process
 
 
 def as_sft(name: str, first: Arena, second: Arena | None = None) -> Path:
-    """A sealed folder as the stage sft leaves it: model, and base (another run of the same teaching, where there is
-    one)."""
+    """A sealed folder as the stage sft writes it: model, and base (another run of the same training, if given)."""
     folder = _folder() / name
     if not folder.exists():
         folder.mkdir()
@@ -206,9 +206,10 @@ def sums_of(arena: Arena, model: nn.Module, problems: Sequence[tuple[Sequence[Me
 def different(
     n: int, draw: Callable[[Mapping[str, PreferencePair]], PreferencePair | None], world: str
 ) -> list[PreferencePair]:
-    """n pairs of different content; of equal ones the last stays. draw: sees those found so far by id; None is no pair.
+    """n pairs of different content; of equal pairs the last is kept. draw: receives the pairs found so far by id; None
+    means no pair.
 
-    Raises ValueError where hundreds of draws for each do not give as many: the world has fewer."""
+    Raises ValueError if hundreds of draws per pair do not yield n: the world has fewer."""
     pairs: dict[str, PreferencePair] = {}
     for _ in range(500 * n):
         if (p := draw(pairs)) is not None:

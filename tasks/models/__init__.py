@@ -1,2 +1,2 @@
-"""Models behind the libraries: samplers, endpoints, judges, reward models and the tools that an environment is
+"""Models as the libraries see them: samplers, endpoints, judges, reward models and the tools that an environment is
 given."""

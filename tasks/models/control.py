@@ -1,5 +1,5 @@
-"""What the stage `rl` learns with where its policy writes no tokens: the knob `control` in the place of problems and an
-SFT model."""
+"""Set-up of the stage `rl` for a policy that writes no tokens: the knob `control` replaces problems and the SFT
+model."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from training.learner.learner import Read
 from training.model.control import ControlPolicy, ControlValue, action_stats, control_values, save_policy
 from training.rollout.control import ActionSampler, ControlPlayer, seeds
 
-# Knobs that need a language model -> what they are where nobody set them.
+# Knobs that need a language model -> their values when nobody has set them.
 OF_TEXT: dict[str, Any] = {
     "teacher": "",
     "lora": {},
@@ -34,7 +34,7 @@ OF_TEXT: dict[str, Any] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Start:
-    """As `compose` takes them; `save` writes the policy into a folder."""
+    """The arguments of `compose`; `save` writes the policy into a folder."""
 
     policy: ControlPolicy
     reference: nn.Module | None
@@ -56,8 +56,8 @@ def start(
     max_steps: int,
     knobs: Mapping[str, Any],
 ) -> Start:
-    """make: the bound piece of the knob `control`. Raises UserError for a world that cannot be made here, and for a knob that
-    a policy of actions has no use for."""
+    """make: the bound piece of the knob `control`. Raises UserError for a world that cannot be created here, and for a
+    knob that does not apply to a policy of actions."""
     for name, default in OF_TEXT.items():
         if knobs[name] != default:
             raise UserError(f"rl: {name} is for a model that writes text, and rl.control is set: leave one of them out")

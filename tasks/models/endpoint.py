@@ -1,4 +1,4 @@
-"""An OpenAI-compatible endpoint as a command's arguments name it."""
+"""An OpenAI-compatible endpoint, from the arguments of a command."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from training.rollout.endpoint import Budget, Endpoint, Prices
 def endpoint(
     url: str, model: str, cache: Path, *, tokens: int | None, cost: float | None, prices: Sequence[float] | None
 ) -> Endpoint:
-    """prices: of a million prompt and completion tokens; tokens, cost: what may be used at most. The key is
-    ESPALIER_API_KEY's. Raises UserError for what an `Endpoint` refuses."""
+    """prices: per million prompt and completion tokens; tokens, cost: the budget. The key is read from
+    ESPALIER_API_KEY. Raises UserError for arguments that `Endpoint` refuses."""
     named = dict(zip(("prompt", "completion"), prices or (), strict=bool(prices)))
     try:
         return Endpoint(

@@ -35,7 +35,7 @@ def sampler(
     rank        of the model's adapters, where its other weights are those of the folder: adapters alone are then pushed to
                 vLLM in this process
 
-    Raises UserError for an engine that there is not, or that is not installed.
+    Raises UserError for an engine that is unknown or not installed.
     """
     if engine == "torch":
         return TorchSampler(model, end_id)

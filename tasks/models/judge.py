@@ -1,5 +1,5 @@
-"""A judge of answers: a model behind an OpenAI-compatible endpoint, which says of two answers to one question which is
-better. The stage `evaluate` asks it about two models' answers, the stage `rl` about those of one group.
+"""A judge of answers: a model behind an OpenAI-compatible endpoint that says which of two answers to one question is
+better. The stage `evaluate` asks it about the answers of two models, the stage `rl` about the answers of one group.
 
     set:
       evaluate:
@@ -9,7 +9,7 @@ Keys: url (up to /v1), model (as the endpoint calls it), rubric (what is better,
 sees the reference answer), both_orders (true: asked twice, answers swapped; contradiction is a tie), calls and
 characters (its budget), audit (how many verified problems each attack is tried on before it counts); of `rl` alone:
 opponents (how many other answers of its group each answer is put beside). The key of the endpoint is read from the
-environment, ESPALIER_API_KEY. What it said is kept in .espalier/judge.sqlite: the same question is paid for once.
+environment variable ESPALIER_API_KEY. Verdicts are kept in .espalier/judge.sqlite: the same question is paid for once.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ DEFAULTS = {
     "characters": 50_000_000,
     "audit": 20,
 }
-REWARD = {"opponents": 1}  # what a judge of rewards knows besides
-PART = "judge"  # of a rollout's score
+REWARD = {"opponents": 1}  # further keys of a judge that gives rewards
+PART = "judge"  # name of the part in a rollout's score
 WORTH = {"first": 1.0, "tie": 0.5, "second": 0.0}
 
 
 @dataclass(frozen=True)
 class Judged:
     """verdicts: a row per comparison; rates: "A over B" -> win_rate, ties, consistent, unscorable; card: what was
-    asked, and how many attacks the judge stood."""
+    asked, and how many attacks the judge withstood."""
 
     verdicts: list[dict[str, Any]]
     rates: dict[str, dict[str, Any]]
@@ -52,8 +52,8 @@ class Judged:
 
 
 def configured(spec: Mapping[str, Any], where: str = "evaluate.judge", more: Mapping[str, Any] = {}) -> dict[str, Any]:
-    """A judge's settings with their defaults, `more` among them. Raises UserError for a key that nothing reads, and
-    where url or model is missing."""
+    """A judge's settings with their defaults, `more` among them. Raises UserError for an unknown key, and if url or
+    model is missing."""
     known = {**DEFAULTS, **more}
     for key in spec:
         if key not in {"url", "model", *known}:
@@ -69,7 +69,7 @@ def configured(spec: Mapping[str, Any], where: str = "evaluate.judge", more: Map
 
 @dataclass(frozen=True)
 class Trusted:
-    """A judge that stood the attacks, so that it may say whose answers are better."""
+    """A judge that withstood the attacks, so that its comparisons may count."""
 
     judge: Judge
     endpoint: Endpoint
@@ -81,8 +81,8 @@ class Trusted:
     def compared(
         self, answers: Mapping[str, Mapping[str, str]], problems: Mapping[str, Problem], against: str
     ) -> Judged:
-        """Every model's answer (model -> {problem id: answer}) beside that of `against`, on the problems that both
-        answered.
+        """Compares every model's answers (model -> {problem id: answer}) with those of `against`, on the problems that
+        both answered.
 
         Raises UserError where the budget does not cover that, and where the endpoint refuses."""
         verdicts = []
@@ -102,11 +102,11 @@ class Trusted:
 
     def rewarded(self, groups: Sequence[Group]) -> list[Group]:
         """The groups, each score with the part "judge": the share of comparisons with other answers of the group that
-        the rollout's answer won, a tie being half. What has no verdict is Unscorable; equal answers are one, and half
-        where there is no other.
+        the rollout's answer won, where a tie counts half. A rollout without a verdict is Unscorable. Equal answers are
+        compared as one, and get a half if the group has no other answer.
 
         Raises UserError where the budget does not cover that, and where the endpoint refuses."""
-        comparisons, pairs = [], []  # kinds of answers and who is put beside whom, by group
+        comparisons, pairs = [], []  # per group: the distinct answers, and which are compared with which
         for group in groups:
             kinds = list(dict.fromkeys(_answer(r) for r in group.rollouts if isinstance(r.score, Scored)))
             comparisons.append(kinds)
@@ -159,13 +159,13 @@ def trusted(
     more: Mapping[str, Any] = {},
     answers: int = 0,
 ) -> Trusted:
-    """The judge of a setting, after the usual attacks were tried on it as it will be asked, with `problems` whose
-    answers a program has proved. more: settings besides the usual ones; answers: how many will be judged at most, where
-    that is known.
+    """The judge of a setting, after the usual attacks were tried on it in the form in which it will be asked, with
+    `problems` whose answers a program has proved. more: settings besides the usual ones; answers: how many will be
+    judged at most, if known.
 
-    Raises UserError with the report where it is fooled, follows the order or gives no verdict
-    (`synth.preferences.judge.trust`), where the endpoint refuses, and before anything is asked where the budget does
-    not cover the answers."""
+    Raises UserError with the report if the judge is fooled, follows the order or gives no verdict
+    (`synth.preferences.judge.trust`); if the endpoint refuses; and, before anything is asked, if the budget does not
+    cover the answers."""
     told = configured(spec, where, more)
     suite = [a if told["reference"] else replace(a, reference="") for a in attacks(problems[: told["audit"]])]
     most = (answers * told.get("opponents", 0) + len(suite)) * (2 if told["both_orders"] else 1)
@@ -189,7 +189,7 @@ def trusted(
 
 
 def rewarding(stage: Stage, spec: Mapping[str, Any], problems: Sequence[Problem], answers: int) -> Trusted:
-    """The judge of `rl.judge`, trusted on some of the training problems."""
+    """The judge of `rl.judge`, tested on some of the training problems."""
     chosen = sorted(problems, key=lambda p: digest("judge", p.id))
     return trusted(stage, spec, chosen, where="rl.judge", more=REWARD, answers=answers)
 
@@ -203,7 +203,7 @@ def _sentences(where: str = "evaluate.judge") -> Iterator[None]:
 
 
 def _ring(n: int, opponents: int) -> list[tuple[int, int]]:
-    """Each of n beside the next few, round and round, no two of them twice."""
+    """Pairs each of n with the next few, cyclically, no pair twice."""
     return list(
         dict.fromkeys(
             (min(i, j), max(i, j)) for i in range(n) for d in range(1, opponents + 1) if (j := (i + d) % n) != i
@@ -212,7 +212,7 @@ def _ring(n: int, opponents: int) -> list[tuple[int, int]]:
 
 
 def _answer(rollout: Rollout) -> str:
-    """The model's last words, "" where it never spoke."""
+    """The model's last turn, "" if it never spoke."""
     return next((m.content for m in reversed(rollout.info["messages"]) if m.role == "assistant"), "")
 
 
@@ -234,8 +234,8 @@ def _said(verdict: Verdict | Unscorable) -> dict[str, Any]:
 
 
 def _rates(verdicts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Of the questions with a verdict: won (a tie is half), tied, and said alike in both orders; of all: those without
-    a verdict."""
+    """Among the questions with a verdict: the shares won (a tie is half), tied, and judged alike in both orders; among
+    all: the share without a verdict."""
     known = [v for v in verdicts if v["winner"]]
     return {
         "win_rate": interval([WORTH[v["winner"]] for v in known], shares=True),

@@ -1,4 +1,5 @@
-"""What conversations begin with in a stage that learns from stored ones: as an episode of their problem would begin."""
+"""The opening messages of stored conversations in a stage that learns from them: those that begin an episode of their
+problem."""
 
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ def hosts(envs: Sequence[Any]) -> dict[str, Any]:
 
 
 def opening(stage: Stage, envs: Sequence[Any], search: Callable[..., str]) -> Opening:
-    """What the problems of artifacts/questions and artifacts/problems begin with in these environments; `search` is the
-    search tool."""
+    """The opening messages of the problems of artifacts/questions and artifacts/problems in these environments;
+    `search` is the search tool."""
     environments = hosts(envs)
     known = {
         p.id: p

@@ -1,4 +1,4 @@
-"""The SFT model plays training and validation problems; what becomes of its turns makes preference pairs
+"""The SFT model plays training and validation problems, and its scored turns make preference pairs
 (synth/preferences/own_answers.py)."""
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from training.model.render import Renderer
 from training.rollout.play import Player
 from training.rollout.torch_sampler import TorchSampler
 
-PART = 32  # problems that are played together, and kept together where a run dies
+PART = 32  # problems that are played together, and stored together in case the run is killed
 
 
 def pairs_of(
@@ -35,7 +35,7 @@ def pairs_of(
     dtype: str,
 ) -> list[PreferencePair | Quarantined]:
     """Pairs of `samples` episodes of each of at most `train` and `valid` problems of every family, questions among them;
-    at most `most` of a problem. Which problems is decided by their hashes."""
+    at most `most` of a problem. The problems are chosen by their hashes."""
     hosts = openings.hosts(envs)
     problems = [p for p in _problems(stage, train, valid) if p.env in hosts]
     model, tokenizer = load_model(stage.input("sft", "model"), dtype=dtype, device=device)

@@ -1,4 +1,4 @@
-"""What a model makes of a question before it answers: the final hidden state at the prompt's last token."""
+"""The model's final hidden state at the prompt's last token, before it answers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from training.types import Rollout
 def prompt_features(
     model: nn.Module, rollouts: Sequence[Rollout], *, device: str = "cpu", tokens: int = 16384
 ) -> list[list[float] | None]:
-    """[d] floats of the first rollout of every problem, None for the others: they have the same prompt."""
+    """[d] floats for the first rollout of every problem, None for its others, which have the same prompt."""
     first: dict[str, int] = {}
     for i, r in enumerate(rollouts):
         first.setdefault(r.group, i)

@@ -1,11 +1,12 @@
-"""Two checkpoints rate the problems before training: how often a weak one solves each, and how often a strong one does.
+"""Two checkpoints rate the problems before training: how often the weak one solves each, and how often the strong one
+does.
 
     set:
       rl:
         ratings: {weak: artifacts/sft/base, strong: artifacts/sft/model, tries: 16}
 
-The rates stand in the problem's lineage as {"rates": {"weak": 0.25, "strong": 1.0}}, where the filter `two_models` reads them. The
-order of the two is the user's word: nothing checks that the strong one is stronger.
+The rates are stored in the problem's lineage as {"rates": {"weak": 0.25, "strong": 1.0}}, where the filter `two_models`
+reads them. The user says which one is strong; nothing checks it.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ KEYS = ("weak", "strong", "tries")
 
 
 def configured(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings with their defaults. Raises UserError for what is missing, unknown or no number."""
+    """The settings with their defaults. Raises UserError for a missing or unknown key, and for a value that is not a
+    number."""
     for key in spec:
         if key not in KEYS:
             raise UserError(f"rl.ratings: unknown key {key!r}: {nearest(key, KEYS)}")
@@ -44,8 +46,8 @@ def rated(
     seed: int,
     at_once: int = 16,
 ) -> list[Problem]:
-    """The problems with their rates in the lineage; an answer without a score counts as none, and a problem without any
-    score keeps no rate. player_of: model folder -> who plays it; at_once: problems that are played together."""
+    """The problems with their rates in the lineage; answers without a score are not counted, and a problem without any
+    score gets no rate. player_of: model folder -> its player; at_once: problems that are played together."""
     told = configured(spec)
     rates: list[dict[str, float]] = [{} for _ in problems]
     for side in ("weak", "strong"):

@@ -22,8 +22,8 @@ class RewardModel:
     """`judge(rollouts) -> rewards`: one float each, in nats; NaN for a conversation longer than `max_length` tokens.
     verdict: the word, which the card of the stage `reward` names.
 
-    A rollout is judged on the ids that were sampled: policy and reward model of one project share a tokenizer. Raises
-    UserError for a reward model with a head of its own, which the stage `reward` alone can read.
+    A rollout is judged on the sampled token ids: policy and reward model of one project share a tokenizer. Raises
+    UserError for a reward model with a scalar head, which only the stage `reward` can read.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class RewardModel:
         return self.of_ids([r.ids for r in rollouts])
 
     def of_ids(self, conversations: Sequence[np.ndarray]) -> list[float]:
-        """The rewards of conversations given as ids [n]."""
+        """The rewards [n] of conversations given as token ids."""
         out = [float("nan")] * len(conversations)
         ids = {i: np.concatenate([x, self.verdict]) for i, x in enumerate(conversations) if len(x) < self.max_length}
         if not ids:

@@ -18,7 +18,7 @@ from training.model.render import Renderer
 
 
 def _loaded(root: Path, model: str, device: str) -> tuple[str, Any, Renderer, str]:
-    """Where it lies, the network, its renderer and its device. Raises UserError where it cannot be had."""
+    """The model's folder, network, renderer and device. Raises UserError if it cannot be loaded."""
     path = model_path(root, model)
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     if device != "cpu" and not torch.cuda.is_available():
@@ -33,7 +33,7 @@ def _loaded(root: Path, model: str, device: str) -> tuple[str, Any, Renderer, st
 
 
 def trained(root: Path, model: str, *, name: str = "", device: str = "") -> Trainer:
-    """The model as a base of policies. Raises UserError for a model that cannot be had."""
+    """The model as the base of policies. Raises UserError if it cannot be loaded."""
     path, network, renderer, _ = _loaded(root, model, device)
     context = int(network.config.max_position_embeddings)
     states = root / ".espalier" / "training"
@@ -41,7 +41,7 @@ def trained(root: Path, model: str, *, name: str = "", device: str = "") -> Trai
 
 
 def served(root: Path, model: str, *, name: str = "", engine: str = "torch", device: str = "") -> Served:
-    """Raises UserError for a model or an engine that cannot be had."""
+    """Raises UserError for a model or an engine that is not available."""
     path, network, renderer, device = _loaded(root, model, device)
     context = int(network.config.max_position_embeddings)
     network.eval()

@@ -1,4 +1,4 @@
-"""The teachers of the knob `rl.teacher`: models, and endpoints that tell the likeliest tokens.
+"""The teachers of the knob `rl.teacher`: models, and endpoints that return the most likely tokens.
 
     set:
       rl:
@@ -7,10 +7,10 @@
         - {model: models/other-family, weights: {linear_equations: 0.0}}
         - {url: "http://127.0.0.1:8000/v1", model: Qwen/Qwen3-32B, top_k: 20}
 
-Keys: model (a folder or Hub name; behind an endpoint its name there), weights (family of the problem -> weight; "" of
-all others, 1 where it is not said), url (up to /v1, of vLLM, with the policy's tokenizer), top_k (20). A name alone is
-{model: NAME}. A model with another tokenizer than the policy is compared by spans of text. The key of an endpoint is read
-from the environment, ESPALIER_API_KEY; what it told is kept in .espalier/teacher.sqlite.
+Keys: model (a folder or Hub name; behind an endpoint its name there), weights (family of the problem -> weight; "" for
+all others; default 1), url (up to /v1, of vLLM, with the policy's tokenizer), top_k (20). A plain name means {model:
+NAME}. A model with another tokenizer than the policy is compared by spans of text. The key of an endpoint is read from
+the environment variable ESPALIER_API_KEY; its replies are kept in .espalier/teacher.sqlite.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ KEYS = ("model", "weights", "url", "top_k")
 
 
 def configured(given: Any, where: str = "rl.teacher") -> list[dict[str, Any]]:
-    """The specs of a knob, checked. Raises UserError."""
+    """The checked specs of a knob. Raises UserError for an invalid one."""
     listed = given if isinstance(given, list) else [given]
     out = []
     for i, one in enumerate(listed):
@@ -61,7 +61,7 @@ def configured(given: Any, where: str = "rl.teacher") -> list[dict[str, Any]]:
 
 
 def teachers(stage: Stage, given: Any, tokenizer: Any, dtype: str, device: str, temperature: float) -> Teachers:
-    """Raises UserError for a spec that is none, and for an endpoint where sampling has another temperature than 1."""
+    """Raises UserError for an invalid spec, and for an endpoint when the sampling temperature is not 1."""
     each = []
     for spec in configured(given):
         if spec["url"]:

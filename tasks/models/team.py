@@ -1,4 +1,4 @@
-"""Several policies that were trained together, loaded to play together again: adapters on the base that all share."""
+"""Several policies that were trained together, loaded to play together again: adapters on one shared base."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from training.model.model import load_model
 
 
 def roles_of(stage: Stage) -> dict[str, str]:
-    """Role -> the policy that plays it, of the stage rl as it was trained (without the exchanges of its training: who
-    plays what is as rl.policies says); empty where it trained one policy."""
+    """Role -> the policy that plays it, as rl.policies says (role exchanges during training are not applied); empty if
+    the stage rl trained one policy."""
     card = json.loads(stage.input("rl", "card.json").read_text(encoding="utf-8"))
     return {role: name for name, known in (card.get("policies") or {}).items() for role in known["roles"]}
 
 
 def load_team(stage: Stage, played: Mapping[str, str], **how: Any) -> tuple[nn.Module, PreTrainedTokenizerBase]:
-    """The base with the adapters of every policy under its name, and the tokenizer. how: of `load_model`. While nobody
-    says who speaks, the first does."""
+    """The base with the adapters of every policy under its name, and the tokenizer. how: arguments of `load_model`.
+    Until a policy is selected, the first one speaks."""
     model, tokenizer = load_model(stage.input("sft", "model"), **how)
     names = list(dict.fromkeys(played.values()))
     for name in names:
@@ -36,8 +36,8 @@ def load_team(stage: Stage, played: Mapping[str, str], **how: Any) -> tuple[nn.M
 
 
 def cast(played: Mapping[str, str], hosts: Mapping[str, Any]) -> dict[str, str]:
-    """Who plays every role of these environments: the team's policies the roles that they were trained in; all others,
-    and environments without roles, the first."""
+    """The policy of every role of these environments. The team's policies play the roles that they were trained in; the
+    first policy plays all other roles, and environments without roles."""
     first = next(iter(played.values()))
     others = {role: first for env in hosts.values() for role in ("", *getattr(env, "roles", ()))}
     return others | dict(played)

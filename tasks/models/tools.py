@@ -1,9 +1,10 @@
-"""What environments call beside the search tool: Python in the sandbox, tools of servers that speak the Model Context
-Protocol, who starts agent programs (tasks/serving), and who begins episodes of external environments (synth/external).
+"""Services that environments call besides the search tool: Python in the sandbox, tools of servers that speak the Model
+Context Protocol, the starter of agent programs (tasks/serving), and the starter of episodes of external environments
+(synth/external).
 
 A server is a command line, named by the environment `tools` (`servers`). It is started once, speaks over standard input
-and output through the official client, and ends with this process. It is a program of the user's own choice: it runs as
-the user does, with a bare environment (no keys), and what it says is text that no model of ours trusts.
+and output through the official client, and ends with this process. The user chooses this program. It runs with the
+user's rights and a bare environment (no keys), and its output is untrusted text.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from training.env.external import External
 from training.env.program import Program
 from training.env.tool import Tool
 
-# The program that the sandbox runs: `main` runs the model's code and gives what it printed, and the value of a last
+# The program that the sandbox runs: `main` runs the model's code and returns what it printed, and the value of a final
 # expression.
 _MAIN = """
 import ast, bisect, collections, contextlib, copy, dataclasses, datetime, decimal, fractions, functools, heapq, io, itertools, json
@@ -40,13 +41,13 @@ def main(code):
     return out.getvalue() + ("" if value is None else repr(value))
 """
 LIMITS = sandbox.Limits(seconds=2, wall=8.0, memory_mb=512, output=65_536)
-SECONDS = 10.0  # on the clock, of a call to a server
-START = 30.0  # on the clock, until a server has said which tools it has
+SECONDS = 10.0  # wall-clock limit of a call to a server
+START = 30.0  # wall-clock limit until a server has listed its tools
 
 
 def bound(search: Any, hosts: Iterable[Any]) -> dict[str, Any]:
-    """The tools of a player whose environments are `hosts`: the search tool, and what else these name. Raises UserError
-    where Python is asked for and no sandbox works here, or a server does not start."""
+    """The tools of a player whose environments are `hosts`: the search tool, and whatever else these name. Raises
+    UserError if Python is wanted and no sandbox works here, or if a server does not start."""
     hosts = list(hosts)
     tools: dict[str, Any] = {"search": search}
     if any("python" in getattr(h, "makers", {}) for h in hosts):
@@ -54,7 +55,7 @@ def bound(search: Any, hosts: Iterable[Any]) -> dict[str, Any]:
     for command in sorted({c for h in hosts for c in getattr(h, "servers", ())}):
         tools[command] = server(command).tools
     if programs := [h for h in hosts if isinstance(h, Program)]:
-        from tasks.serving.sessions import checked, sessions  # an HTTP server, which few runs need
+        from tasks.serving.sessions import checked, sessions  # imported here: an HTTP server, which few runs need
 
         for host in programs:
             checked(host)
@@ -66,7 +67,7 @@ def bound(search: Any, hosts: Iterable[Any]) -> dict[str, Any]:
 
 @lru_cache
 def python() -> Tool:
-    """Python in the sandbox, a fresh process for each call. Raises UserError where no sandbox works."""
+    """Python in the sandbox, a fresh process for each call. Raises UserError if no sandbox works."""
     if sandbox.strongest() is None:
         raise UserError(
             "an environment wants the tool python, and no sandbox works here: install bubblewrap, or leave the tool out"
@@ -103,7 +104,7 @@ def server(command: str) -> Server:
 
 
 class Server:
-    """A tool server under way. `tools`: what it offers. Raises UserError where it does not start or offers nothing."""
+    """A running tool server. `tools`: the tools it offers. Raises UserError if it does not start or offers none."""
 
     def __init__(self, command: str) -> None:
         try:
@@ -143,7 +144,7 @@ class Server:
         )
 
     async def _serve(self, mcp: Any) -> None:
-        """The whole life of the connection, in one task, as the client wants it."""
+        """Opens, uses and closes the connection in one task, as the client library requires."""
         first, *rest = shlex.split(self.command)
         try:
             with open(os.devnull, "w") as nowhere:

@@ -1,7 +1,7 @@
 """The model card and the data card, as Markdown with the front matter that the Hugging Face Hub reads, from the facts
 of the run alone.
 
-Snippets are what a reader copies: `SNIPPETS` are run by a test as they stand on the card.
+Readers copy the snippets, so a test runs `SNIPPETS` exactly as they stand on the card.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ FOLDER_SNIPPET = """from datasets import load_dataset
 rows = load_dataset("{path}", "{first}", split="train")
 print(rows.num_rows, rows[0])
 """
-MAIN = ("cleaned", "problems", "demonstrations", "pairs", "facts")  # the table of a folder that is meant without a name
+MAIN = ("cleaned", "problems", "demonstrations", "pairs", "facts")  # the table that is meant if none is named
 DATA_SNIPPET = """from datasets import load_dataset
 
 rows = load_dataset("parquet", data_files="{path}", split="train")
@@ -227,9 +227,9 @@ def data_card(name: str, files: Mapping[str, str], facts: Mapping[str, Any]) -> 
 
 
 def folder_card(name: str, files: Mapping[str, int], told: str, path: str) -> str:
-    """README.md of a folder of tables, by which `datasets.load_dataset(folder, table)` and the Hub's viewer read it. files:
-    file -> its rows; those without rows have no types to be read by, and are named without being a table to load. told: a
-    sentence on where they come from; path: what the snippet opens."""
+    """README.md of a folder of tables, by which `datasets.load_dataset(folder, table)` and the Hub's viewer read it.
+    files: file -> its rows; a file without rows has no column types, so it is named but not listed as a table to load.
+    told: a sentence on where the files come from; path: what the snippet opens."""
     tables = {f.partition(".")[0]: f for f, n in files.items() if n}
     first = next((t for t in MAIN if t in tables), next(iter(tables), ""))
     configs = [

@@ -1,4 +1,4 @@
-"""A graph of stages as inline SVG, from left to right: who read what, and what each made."""
+"""A graph of stages as inline SVG, from left to right: what each stage read and made."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ WIDTH, HEIGHT, GAP_X, GAP_Y = 148, 46, 40, 16
 
 
 def flowchart(nodes: Mapping[str, tuple[str, str]], edges: Mapping[str, Sequence[str]]) -> Markup:
-    """nodes: name -> (text below the name, colour class); edges: name -> the names that it reads. A column is the
-    longest way from a source."""
+    """nodes: name -> (text below the name, colour class); edges: name -> the names that it reads. A stage's column is
+    the length of its longest path from a source."""
     depth: dict[str, int] = {}
 
     def place(name: str) -> int:
         if name not in depth:
-            depth[name] = 0  # a circle, which DVC refuses, would end here
+            depth[name] = 0  # stops a cycle, which DVC refuses anyway
             depth[name] = max((place(e) + 1 for e in edges.get(name, ()) if e in nodes), default=0)
         return depth[name]
 

@@ -1,5 +1,5 @@
-"""Self-contained pages and their parts (templates/page.html, parts.html). Whatever a model wrote is escaped; nothing is
-requested from anywhere."""
+"""Self-contained pages and their parts (templates/page.html, parts.html). All text that a model wrote is escaped, and
+the page loads nothing from elsewhere."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def page(title: str, lead: str, facts: str, sections: Sequence[tuple[str, Markup
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[int] = ()) -> Markup:
-    """A table; a cell is text, or markup that a template made. `numbers` are the columns aligned to the right."""
+    """A table; a cell is text, or markup from a template. `numbers` are the columns aligned to the right."""
     return PARTS.table(head, list(rows), numbers)
 
 
 def dotted(series: str, name: str) -> Markup:
-    """A name behind a dot of its colour."""
+    """A name with a dot of its colour before it."""
     return PARTS.dotted(series, name)
 
 
@@ -56,7 +56,8 @@ def tags(counts: Mapping[str, Any]) -> Markup:
 
 
 def panels(columns: Sequence[str], draw: Callable[[str, str], Markup]) -> Markup:
-    """One plot per column of a curve: the known ones in order, the rest folded below. draw(column, label of its axis)."""
+    """One plot per column of a curve: the known columns in order, the others folded below. draw(column, label of its
+    axis)."""
 
     def drawn(column: str) -> tuple[str, Markup]:
         name = column.replace("_", " ")
@@ -66,7 +67,7 @@ def panels(columns: Sequence[str], draw: Callable[[str, str], Markup]) -> Markup
 
 
 def episode(e: Mapping[str, Any], *, shown: bool = False) -> Markup:
-    """One conversation as bubbles behind a line that says question, model and outcome; `shown` unfolds it."""
+    """One conversation as bubbles below a line with question, model and outcome; `shown` unfolds it."""
     calls = (
         f"{e['calls']} search{'es' if e['calls'] != 1 else ''}"
         if e["env"] == "search"
@@ -91,7 +92,7 @@ def _role(role: str) -> str:
 
 
 def _parts(message: Mapping[str, str]) -> list[tuple[str, str]]:
-    """A turn's text as (kind, text): in an assistant's turn searches and answers stand out."""
+    """A turn's text as (kind, text): in an assistant's turn, searches and answers are highlighted."""
     text = message["content"]
     if message["role"] != "assistant":
         return [("text", text)]

@@ -1,4 +1,5 @@
-"""Plots as inline SVG (templates/plot.svg): no request, colours from the page's CSS, so that they follow light and dark.
+"""Plots as inline SVG (templates/plot.svg): they load nothing, and take their colours from the page's CSS, so that they
+follow light and dark mode.
 
 A series has a colour class `c-<name>` (c-base, c-sft, c-prefer, c-rl, else c-other); axes use the text colour.
 """
@@ -19,7 +20,7 @@ Shape = tuple[str, dict[str, str], str | None]  # tag, attributes, text
 
 
 def shape(tag: str, text: str | None = None, **attributes: str | float) -> Shape:
-    """A part of a drawing: `class_` and `text_anchor` stand for class and text-anchor; a float has one decimal."""
+    """An SVG element: `class_` and `text_anchor` stand for class and text-anchor; a float has one decimal."""
     return (
         tag,
         {k.strip("_").replace("_", "-"): f"{v:.1f}" if isinstance(v, float) else str(v) for k, v in attributes.items()},
@@ -37,7 +38,8 @@ def svg(
     style: str = "",
     legend: Mapping[str, str] | None = None,
 ) -> Markup:
-    """The drawing. With a legend (series -> name, drawn above) it is a file of its own: colours inside, on white."""
+    """The drawing. With a legend (series -> name, drawn above) it is a self-contained file, with its colours inside, on
+    white."""
     if legend is None:
         return render(
             "plot.svg",
@@ -69,7 +71,7 @@ def svg(
 
 
 def ticks(low: float, high: float, about: int = 4) -> list[float]:
-    """Round numbers (1, 2 or 5 times a power of ten apart) from `low` to `high`, near `about` of them."""
+    """About `about` round numbers (1, 2 or 5 times a power of ten apart) from `low` to `high`."""
     span = (high - low) / max(about, 1)
     power = 10.0 ** math.floor(math.log10(span))
     step = next(m * power for m in (1, 2, 5, 10) if m * power >= span * 0.999)
@@ -78,7 +80,7 @@ def ticks(low: float, high: float, about: int = 4) -> list[float]:
 
 
 def label(x: float) -> str:
-    """A tick's number, short: 12k, 80 M, 0.25, 1e-5."""
+    """The short label of a tick: 12k, 80 M, 0.25, 1e-5."""
     if x and abs(x) < 1e-3:
         return f"{x:.0e}".replace("e-0", "e-")
     for size, unit in ((1e12, " T"), (1e9, " G"), (1e6, " M")):
@@ -135,8 +137,7 @@ def bands(
     width: int = 330,
     height: int = 200,
 ) -> Markup:
-    """Curves with intervals: name -> (colour class, x, mean, low, high); low and high are None where there is no
-    interval."""
+    """Curves with intervals: name -> (colour class, x, mean, low, high); low and high are None without an interval."""
     if not series:
         return Markup()
     xs = np.concatenate([np.asarray(p[1], dtype=np.float64) for p in series.values()])
@@ -178,8 +179,8 @@ def whiskers(
 
 
 def reliability(series: Mapping[str, Sequence[Mapping[str, float]]], *, width: int = 330, height: int = 230) -> Markup:
-    """Share right over confidence, bin by bin: series -> points {"confidence", "right", "n"}; a dot's area is its share
-    of the samples."""
+    """A reliability diagram, the share of right answers over confidence, bin by bin: series -> points {"confidence",
+    "right", "n"}; a dot's area is its share of the samples."""
     left, right, top, bottom = 52, 20, 12, 36
     px = lambda v: left + v * float(width - left - right)  # noqa: E731
     py = lambda v: height - bottom - v * float(height - top - bottom)  # noqa: E731
@@ -207,11 +208,11 @@ def reliability(series: Mapping[str, Sequence[Mapping[str, float]]], *, width: i
     return svg(shapes, width, height, title)
 
 
-Place = Callable[[Any], Any]  # a number or an array, to the same in pixels
+Place = Callable[[Any], Any]  # maps a number or an array to pixels
 
 
 def _axes(xs: np.ndarray, ys: np.ndarray, x: str, y: str, width: int, height: int) -> tuple[Place, Place, list[Shape]]:
-    """Where a value lies across and down, and the drawn grid with the names of both axes."""
+    """The maps from values to pixels of both axes, and the drawn grid with the axis names."""
     (x0, x1), (y0, y1) = _range(xs), _range(ys)
     left, right, top, bottom = 52, 10, 10, 36
     px = lambda v: left + (v - x0) / (x1 - x0) * (width - left - right)  # noqa: E731
@@ -228,12 +229,12 @@ def _axes(xs: np.ndarray, ys: np.ndarray, x: str, y: str, width: int, height: in
 
 
 def _across(name: str, middle: float, height: int) -> Shape:
-    """The name of the axis below a plot."""
+    """Draws the name of the horizontal axis."""
     return shape("text", name, class_="name", x=f"{middle:.0f}", y=height - 4, text_anchor="middle")
 
 
 def _upwards(name: str, middle: float) -> Shape:
-    """The name of the axis beside a plot."""
+    """Draws the name of the vertical axis."""
     turn = f"rotate(-90 12 {middle:.0f})"
     return shape("text", name, class_="name", x=12, y=f"{middle:.0f}", text_anchor="middle", transform=turn)
 
@@ -245,7 +246,7 @@ def _finite(points: Points) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _range(v: np.ndarray) -> tuple[float, float]:
-    """Extent of the values; a constant gets room on both sides."""
+    """Range of the values; a constant gets a margin on both sides."""
     low, high = float(v.min()), float(v.max())
     return (
         (low, high)
@@ -259,6 +260,6 @@ def _path(x: np.ndarray, y: np.ndarray, classes: str) -> Shape:
 
 
 def _points(x: np.ndarray, y: np.ndarray) -> list[str]:
-    step = max(1, len(x) // 400)  # more points than pixels say nothing
+    step = max(1, len(x) // 400)  # more points than pixels show nothing more
     keep = sorted({*range(0, len(x), step), len(x) - 1})
     return [f"{x[i]:.1f},{y[i]:.1f}" for i in keep]

@@ -1,4 +1,4 @@
-"""A sample of questions, for the terminal and as a page: the text, what it rests on, and why each clue is needed."""
+"""A sample of questions, for the terminal and as a page: the text, the facts behind it, and why each clue is needed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _name(kb: KB, value: str) -> str:
 
 
 def needed(p: Problem, kb: KB) -> Iterator[tuple[str, str]]:
-    """(a clue in a few words, another that would fit without it), as far as the row names them."""
+    """(a clue in a few words, another entity that would fit without it), as far as the row names them."""
     root = from_json(p.lineage["pattern"]).root
     witnesses = p.lineage.get("witnesses", {})
     if isinstance(root, Node):
@@ -36,7 +36,7 @@ def needed(p: Problem, kb: KB) -> Iterator[tuple[str, str]]:
 
 
 def _clues(node: Node) -> Iterator[Clue | Named]:
-    """In the order of `deletions`."""
+    """The clues, in the order of `deletions`."""
     for clue in node.clues:
         yield clue
         if isinstance(target := inner(clue), Node):
@@ -60,13 +60,13 @@ def _said(clue: Clue | Named, kb: KB) -> str:
 
 
 def difficulty(p: Problem) -> dict[str, str]:
-    """Its axes, as they are shown."""
+    """The axes of difficulty, as they are shown."""
     names = {"hops": "depth", "clues": "clues", "level": "level", "lookups": "pages to open", "bits": "bits given up"}
     return {names[k]: f"{p.difficulty[k]:g}" for k in names if k in p.difficulty}
 
 
 def lines(sample: Sequence[Problem], kb: KB) -> list[str]:
-    """For the terminal."""
+    """The sample as lines for the terminal."""
     out = []
     for i, p in enumerate(sample, 1):
         out += textwrap.wrap(p.question, 110, initial_indent=f"{i:2d}. ", subsequent_indent="    ")
@@ -75,7 +75,7 @@ def lines(sample: Sequence[Problem], kb: KB) -> list[str]:
 
 
 def markdown(sample: Sequence[Problem], kb: KB, total: int) -> str:
-    """The same as Markdown: a question, its answer, and the facts that it rests on."""
+    """The sample as Markdown: each question, its answer, and the facts behind it."""
     lead = f"{len(sample)} of {total:,} questions about a knowledge base of {len(kb.facts):,} facts, from the easiest to the hardest: one of each"
     proof = "Each has one answer there, and each clue is needed."
     out = ["# Questions at rising difficulty", "", f"{lead} {len(sample)}-th part, chosen by hash. {proof}"]
@@ -91,12 +91,12 @@ def markdown(sample: Sequence[Problem], kb: KB, total: int) -> str:
 
 
 def _literal(text: str) -> str:
-    """As text that Markdown and HTML leave as it is."""
+    """Escaped text that Markdown and HTML show literally."""
     return re.sub(r"([\\`*_\[\]|#~])", r"\\\1", escape(" ".join(text.split()), quote=False))
 
 
 def page(sample: Sequence[Problem], kb: KB, total: int) -> str:
-    """One HTML document."""
+    """The sample as one HTML document."""
     shown = [
         {
             "question": p.question,

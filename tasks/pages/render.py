@@ -1,6 +1,6 @@
-"""HTML and SVG by the templates in `templates/`: what is put into one is escaped by jinja2, and harmless (tasks/core/text.py).
+"""HTML and SVG by the templates in `templates/`: jinja2 escapes every value, after `harmless` (tasks/core/text.py).
 
-A string is text. Markup is what a template made, and only that: nothing outside `templates/` writes a tag.
+A string is text. Only a template makes markup: nothing outside `templates/` writes a tag.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from tasks.core.text import harmless, words
 
 
 def render(template: str, **values: Any) -> Markup:
-    """A whole template: a page, a plot."""
+    """Renders a whole template: a page or a plot."""
     return Markup(environment().get_template(template).render(values))
 
 
 class Macros:
-    """The macros of a template as functions, each of which gives Markup."""
+    """The macros of a template as functions that return Markup."""
 
     def __init__(self, template: str) -> None:
         self._template = template
@@ -46,5 +46,5 @@ def environment() -> Environment:
 
 
 def _shown(value: Any) -> Any:
-    """What stands in the place of `{{ value }}`, before it is escaped."""
+    """The text that replaces `{{ value }}`, before it is escaped."""
     return value if isinstance(value, Markup) else harmless(str(value))

@@ -1,1 +1,1 @@
-"""From params.yaml, a recipe and signatures to every knob of every stage, and the registry of pieces that they name."""
+"""Resolves params.yaml, a recipe and signatures into every knob of every stage; and the registry of pieces."""

@@ -1,4 +1,4 @@
-"""What source files say of themselves, read by `ast` and never imported: signatures, constants, and what they import.
+"""Facts about source files, read by `ast` without importing them: signatures, constants and imports.
 
 The plan needs the knobs of every stage and piece, and the set of files whose change can change a stage's result, in
 well under half a second; importing torch alone takes longer.
@@ -21,11 +21,11 @@ from tasks.core.paths import folders as places
 from tasks.planning import facts
 from tasks.planning.pieces import locate
 
-# Modules that run, show and record a stage but cannot change a byte of what it writes: editing them re-runs nothing.
+# Modules that run, show and record a stage but cannot change a byte of its output: editing them re-runs no stage.
 PLUMBING = {
     f"tasks/{name}.py"
     for name in (
-        # tables.py is not among them: it writes the bytes
+        # tables.py is not listed: it writes the bytes
         "core/errors core/paths run runtime/dvc runtime/termination runtime/process runtime/progress runtime/ranks runtime/stage "
         "core/config planning/code planning/facts planning/pieces planning/plan planning/resolve "
         "runtime/prefect_shim results/promote tracking/episodes tracking/observe tracking/spool"
@@ -36,9 +36,10 @@ PLUMBING = {
 @dataclass(frozen=True)
 class Knob:
     """One keyword-only argument with a literal default. `piece` is the folder of a `Piece(...)` or `Pieces(...)`
-    annotation, `many` tells the latter, `place` that it is annotated `Place()`, `about` is what the section `Args` of the function's docstring says of it,
-    `home` the file that declares it. Where the default is a call of a frozen class (tasks/planning/settings.py), `kind`
-    is that class as module:name, `fields` are its fields and `default` maps each to its default."""
+    annotation, `many` is True for the latter, `place` is True for the annotation `Place()`, `about` is its text in the
+    section `Args` of the function's docstring, `home` the file that declares it. If the default is a call of a frozen
+    class (tasks/planning/settings.py), `kind` is that class as module:name, `fields` are its fields and `default` maps
+    each to its default."""
 
     name: str
     default: Any
@@ -54,8 +55,8 @@ class Knob:
 
 @dataclass(frozen=True)
 class Source:
-    """One file: `digest` of its bytes, and the facts that are read from it, parsed where the cache does not know them.
-    The tree is parsed where it is asked for."""
+    """One file: the `digest` of its bytes, and the facts read from it, which are parsed if the cache does not hold
+    them. The syntax tree is parsed on demand."""
 
     path: Path
     digest: str
@@ -80,13 +81,13 @@ class Source:
 
     @cached_property
     def constants(self) -> dict[str, ast.expr]:
-        """Of the module, by name."""
+        """The constants of the module, by name."""
         return facts.constants(self.tree) if self.facts.constants else {}
 
 
 def parse(data: bytes | str, **how: Any) -> Any:
-    """`ast.parse`, once more where it fails for nothing: CPython counts the depth of all threads in one place
-    (python/cpython#106905), and under Prefect other threads parse too."""
+    """`ast.parse`, with a second try after a spurious failure: CPython counts the recursion depth of all threads
+    together (python/cpython#106905), and under Prefect other threads parse too."""
     for _ in range(9):
         try:
             return ast.parse(data, **how)
@@ -127,14 +128,14 @@ def _stamp(path: Path) -> tuple[int, int]:
 
 
 def digest(path: Path) -> str:
-    """Of a file's bytes, and those of the files beside it that it names as BESIDE: code that it reads which is not
-    Python."""
+    """The digest of a file's bytes, and of the files beside it that it names in BESIDE: code that it reads and that is
+    not Python."""
     beside = [(path.parent / name).read_bytes() for name in constant(path, "BESIDE", ())]
     return hashlib.sha256(path.read_bytes() + b"".join(beside)).hexdigest() if beside else source(path).digest
 
 
 def constant(path: Path, name: str, default: Any) -> Any:
-    """The literal value of a module's constant, or `default` where it has none. `frozenset({...})` and `set(...)` count
+    """The literal value of a module's constant, or `default` if it has none. `frozenset({...})` and `set(...)` count
     as literals."""
     of_file = source(path)
     if name not in of_file.facts.constants:
@@ -160,8 +161,8 @@ def _literal(node: ast.expr, path: Path, name: str) -> Any:
 
 
 def knobs(path: Path) -> dict[str, Knob]:
-    """Name -> Knob of the function named as the file. A keyword-only argument without a default is no knob: the code
-    passes it. Read once for each state of the files that declare them."""
+    """Name -> Knob, for the function named as the file. A keyword-only argument without a default is no knob: the code
+    passes it. Knobs are read once for each state of the files that declare them."""
     known, stamps = _KNOWN.get(path, ({}, {}))
     if not stamps or any(_stamp(file) != stamp for file, stamp in stamps.items()):
         known = _knobs(path)
@@ -174,7 +175,7 @@ _KNOWN: dict[Path, tuple[dict[str, Knob], dict[Path, tuple[int, int]]]] = {}  # 
 
 
 def _fresh(knob: Knob) -> Knob:
-    """The knob with a default that its reader may change."""
+    """The knob with a copy of its default, which the reader may change."""
     if not isinstance(knob.default, list | dict):
         return knob
     fields = {name: _fresh(one) for name, one in knob.fields.items()}
@@ -207,7 +208,7 @@ def leaves(known: Mapping[str, Knob]) -> Iterator[tuple[str, Knob]]:
 
 
 def lookup(values: Mapping[str, Any], name: str) -> Any:
-    """The value of a dotted name; None where it is not there."""
+    """The value of a dotted name; None if it does not exist."""
     value: Any = values
     for part in name.split("."):
         value = value.get(part) if isinstance(value, Mapping) else None
@@ -233,7 +234,7 @@ def _knob(name: str, annotation: ast.expr | None, default: ast.expr, path: Path,
 def _nested(
     name: str, annotation: ast.expr | None, call: ast.Call, settings: tuple[Path, ast.ClassDef], path: Path, about: str
 ) -> Knob:
-    """The knob of a call of a class: the fields of the class, with the defaults that the call gives."""
+    """The knob whose default is a call of a class: the fields of the class, with the defaults that the call gives."""
     home, node = settings
     fields = _fields(home, node)
     for given in call.keywords:
@@ -258,7 +259,7 @@ def _nested(
 
 
 def _fields(path: Path, node: ast.ClassDef) -> dict[str, Knob]:
-    """The fields of a class and of the classes that it stands on; `...` is the default of one without."""
+    """The fields of a class and of its base classes; `...` is the default of a field without one."""
     out: dict[str, Knob] = {}
     for base in node.bases:
         above = _class(base.id, path) if isinstance(base, ast.Name) else None
@@ -301,7 +302,7 @@ def section(doc: str, title: str) -> str:
 
 
 def entries(doc: str, title: str) -> dict[str, str]:
-    """`name: meaning` of a section of a docstring; a line that is indented further goes on with the entry above it."""
+    """`name: meaning` entries of a docstring section; a line that is indented further continues the entry above it."""
     out: dict[str, str] = {}
     for line in section(doc, title).splitlines():
         name, _, text = line.strip().partition(": ")
@@ -330,8 +331,8 @@ def _piece(annotation: ast.expr | None) -> tuple[str, bool]:
 
 
 def mismatch(annotation: ast.expr | None, value: Any, path: Path) -> str:
-    """ "" where `value` fits the annotation, else what was expected. Annotations that are not spelled with built-in
-    names fit everything."""
+    """ "" if `value` fits the annotation, else what was expected. Annotations that are not spelled with built-in names
+    fit everything."""
     wanted = alternatives(annotation, path)
     if wanted is None or any(_fits(w, value, path) for w in wanted):
         return ""
@@ -339,7 +340,7 @@ def mismatch(annotation: ast.expr | None, value: Any, path: Path) -> str:
 
 
 def counts(annotation: ast.expr | None) -> bool:
-    """Whether whole numbers of a knob are counts: all knobs that are spelled `int` alone."""
+    """Whether the knob is a count: true of all knobs annotated with plain `int`."""
     return isinstance(annotation, ast.Name) and annotation.id == "int"
 
 
@@ -357,7 +358,8 @@ def alternatives(node: ast.expr | None, path: Path) -> list[ast.expr] | None:
 
 
 def _alias(name: str, path: Path) -> list[ast.expr] | None:
-    """What `Aggregate = Literal[...]` stands for, in this file or in the one that it is imported from."""
+    """The annotation behind an alias such as `Aggregate = Literal[...]`, in this file or in the one it is imported
+    from."""
     for place in (path, *_exporters(name, path)):
         if name in source(place).constants:
             return alternatives(source(place).constants[name], place)
@@ -403,8 +405,8 @@ def name_of(path: Path) -> str:
 
 
 def _files_of(module: str) -> list[Path]:
-    """The files that importing `module` executes: those of the packages above it, and its own. [] for a module that is
-    not ours."""
+    """The files that importing `module` executes: those of its parent packages, and its own. [] for a module that is
+    not part of this code."""
     parts = module.split(".")
     if parts[0] not in PACKAGES:
         return []
@@ -415,7 +417,7 @@ def _files_of(module: str) -> list[Path]:
 
 @dataclass(frozen=True)
 class Imports:
-    """What a plan has looked up already, for all closures of that plan: the next plan sees the disk anew.
+    """Look-ups shared by all closures of one plan; the next plan reads the disk again.
 
     of_file: file -> the files that it imports itself; of_module: module -> the files that importing it executes."""
 
@@ -424,8 +426,8 @@ class Imports:
 
 
 def closure(start: list[Path], known: Imports) -> set[Path]:
-    """`start` and every file of ours that it imports, however far. Not followed: PLUMBING, and folders opened by
-    computed names (see `opened`)."""
+    """`start` and every file of this code that it imports, directly or not. Imports of PLUMBING, and folders opened by
+    computed names (see `opened`), are not followed."""
     seen: set[Path] = set()
     queue = list(start)
     while queue:
@@ -440,7 +442,7 @@ def closure(start: list[Path], known: Imports) -> set[Path]:
 
 
 def imported(path: Path, known: Imports, without: Collection[str] = ()) -> list[Path]:
-    """The files that `path` imports itself, but for the modules `without` and PLUMBING."""
+    """The files that `path` imports directly, except the modules `without` and PLUMBING."""
     out: set[Path] = set()
     for module in source(path).modules.difference(without):
         if module not in known.of_module:
@@ -452,7 +454,7 @@ def imported(path: Path, known: Imports, without: Collection[str] = ()) -> list[
 def opened(files: set[Path], spoken: set[str], known: Imports) -> set[Path]:
     """`files` with those pieces of the folders that they open by computed names
     (`import_module(f"synth.verify.{name}")`) whose name is `spoken` by the code or parameters of some stage. A name
-    that reaches a stage by no other way than data is not seen here; a new file that nothing names re-runs nothing."""
+    that reaches a stage only through data is not seen here; a new file that nothing names re-runs no stage."""
     done: set[str] = set()
     while folders := {f for p in files for f in source(p).folders} - done:
         done |= folders

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from tasks.core.errors import UserError, nearest
 
-NETWORK = 50e9  # bytes a second that a device of another machine is reached with: 400 Gb/s for each
+NETWORK = 50e9  # bytes a second between devices of different machines: 400 Gb/s for each device
 
 
 @dataclass(frozen=True, kw_only=True)
 class Device:
-    """memory in bytes; half and single: operations a second of dense products of bfloat16 and of float32 numbers;
+    """memory in bytes; half and single: operations a second of dense products in bfloat16 and in float32;
     bandwidth of its memory, and link to the others of its machine in one direction, in bytes a second."""
 
     memory: float
@@ -23,7 +23,7 @@ class Device:
 
 
 def _device(gib: float, half: float, single: float, bandwidth: float, link: float) -> Device:
-    """Of numbers as data sheets have them: GiB, Tflop/s, Tflop/s, TB/s, GB/s."""
+    """A device from the numbers of its data sheet: GiB, Tflop/s, Tflop/s, TB/s, GB/s."""
     return Device(
         memory=gib * 2**30, half=half * 1e12, single=single * 1e12, bandwidth=bandwidth * 1e12, link=link * 1e9
     )
@@ -57,12 +57,12 @@ class Machines:
         return self.nodes * self.each
 
     def link(self, processes: int) -> float:
-        """Bytes a second between so many processes that follow each other."""
+        """Bytes a second between this many consecutive processes."""
         return self.device.link if processes <= self.each else min(self.device.link, NETWORK)
 
 
 def machines(text: str) -> Machines:
-    """Of `H200`, `8xH200`, `2x8xH200` (machines, devices of each). Raises UserError for anything else."""
+    """Parses `H200`, `8xH200` or `2x8xH200` (machines x devices of each). Raises UserError for anything else."""
     match = re.fullmatch(r"(?:(\d+)x)?(?:(\d+)x)?([A-Za-z][\w-]*)", text)
     if match is None:
         raise UserError(f"--gpus {text}: write how many and which, for example 8xH200, or 2x8xH200 for two machines")

@@ -1,5 +1,5 @@
-"""The environments on one page: name, tools, budgets, what ends an episode. The user's own (`pieces/`, ESPALIER_PATH)
-are among them."""
+"""The list of environments: name, tools, budgets, what ends an episode. It includes the user's own (`pieces/`,
+ESPALIER_PATH)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FOLDER = "env"
 @dataclass(frozen=True)
 class Environment:
     """tools: in words. budgets: the knobs that bound an episode, with their defaults. ends: what ends it, in words; ""
-    where the file does not say. knobs: all of them with their defaults. about: the first line of its file."""
+    if the file does not say. knobs: all of them with their defaults. about: the first line of its file."""
 
     name: str
     tools: str

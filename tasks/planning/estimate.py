@@ -1,8 +1,9 @@
-"""What a run from a pretrained model will take, before anything is loaded: memory of each stage, its parts, and time.
+"""Estimates what a run from a pretrained model takes, before anything is loaded: the memory of each stage and its
+parts, and time.
 
 Memory is arithmetic over the model's shape (`Size.parts` of training/model/size.py; tests compare it with what torch's
-tracker counts on fake tensors). Time on a CPU goes by a product that is measured; on devices by data sheets and by
-shares of them that are assumed here, and is called predicted.
+tracker counts on fake tensors). Time on a CPU is derived from a measured matrix product. Time on devices is derived
+from data sheets and from the shares assumed here, and is called predicted.
 """
 
 from __future__ import annotations
@@ -18,22 +19,23 @@ from tasks.planning.devices import NETWORK, Machines
 from training.model.size import Size, size_by_config, size_of
 
 METHODS = ("full", "lora", "qlora")
-LEARNING, SAMPLING = 0.6, 0.3  # of the operations a second that a large product reaches, measured on SmolLM2
-OF_SHEET = 0.4  # of the operations a second that a data sheet names, assumed of training steps
-OF_LINK = 0.7  # of a link's or a memory's bytes a second, assumed
-LAUNCHED = 20 * 6e-6  # seconds a layer takes at least for a token that is sampled: kernels that are launched one by one
-FREE = 0.92  # of a device's memory that a step may be predicted to take: the rest is lost between blocks
+LEARNING, SAMPLING = 0.6, 0.3  # share of the operations a second of a large product, measured on SmolLM2
+OF_SHEET = 0.4  # share of a data sheet's operations a second that training steps are assumed to reach
+OF_LINK = 0.7  # assumed share of a link's or a memory's bytes a second
+LAUNCHED = 20 * 6e-6  # least seconds of a layer per sampled token, because kernels are launched one by one
+FREE = 0.92  # share of a device's memory that a step may be predicted to take: the rest is lost to fragmentation
 RANK = 16
 
 
 def size(plans: Mapping[str, Mapping[str, Any]]) -> Size | None:
-    """The size of the model that a run starts from; None where it makes its own, or its files are not here."""
+    """The size of the model that a run starts from; None if the run makes its own, or the model's files are not
+    here."""
     named = (plans.get("sft") or {}).get("params", {}).get("model") or ""
     return size_of(named) if named else None
 
 
 def size_named(name: str) -> Size:
-    """The size of a model of which no weight need be here. Raises UserError."""
+    """The size of a named model, whose weights need not be here. Raises UserError."""
     try:
         return size_of(name) or size_by_config(name)
     except ValueError as e:
@@ -41,7 +43,7 @@ def size_named(name: str) -> Size:
 
 
 def memory(plans: Mapping[str, Mapping[str, Any]], model: Size) -> dict[str, float]:
-    """Stage that trains -> the bytes that it takes at most: of a device, or on a CPU of all its processes."""
+    """Stage that trains -> its peak memory in bytes: of one device, or on a CPU of all its processes."""
     out = {}
     place = (plans.get("_run") or {}).get("place", {})
     for name in (n for n in TRAINED if n in plans and plans[n]["params"].get("steps")):
@@ -55,12 +57,11 @@ def memory(plans: Mapping[str, Mapping[str, Any]], model: Size) -> dict[str, flo
     return out
 
 
-OF_FIRST = ("whole model of the first process", "cache")  # parts that the first of several processes has alone
+OF_FIRST = ("whole model of the first process", "cache")  # parts that only the first of several processes has
 
 
 def parts(plan: Mapping[str, Any], model: Size, *, shards: int = 1, **other: Any) -> dict[str, float]:
-    """Part of a stage -> the bytes that it takes of the process that takes most; `other` are knobs in the place of its
-    own."""
+    """Part of a stage -> its bytes in the process that takes most; `other` are knobs that replace the stage's own."""
     p = {**plan["params"], **other}
     each = 2 if p["dtype"] == "bfloat16" else 4
     lora, gpu = p.get("lora") or {}, p["device"] != "cpu"
@@ -81,23 +82,23 @@ def parts(plan: Mapping[str, Any], model: Size, *, shards: int = 1, **other: Any
 
 
 def of_stage(plan: Mapping[str, Any], model: Size, *, shards: int = 1, **other: Any) -> float:
-    """The bytes of one stage, of the process that takes most; `other` are knobs in the place of its own."""
+    """The bytes of one stage in the process that takes most; `other` are knobs that replace the stage's own."""
     p = {**plan["params"], **other}
     held = parts(plan, model, shards=shards, **other)
     out = sum(held.values())
-    if p.get("asynchrony", {}).get("piece") == "sync":  # it samples, gives back the cache, and then learns
+    if p.get("asynchrony", {}).get("piece") == "sync":  # it samples, frees the cache, and then learns
         out -= min(held.get("cache", 0.0), sum(held.get(k, 0.0) for k in ("gathered", "activations", "head")))
     each = 2 if p["dtype"] == "bfloat16" else 4
     if (p.get("lora") or {}).get("base") and p["device"] == "cpu":  # elsewhere it is loaded into the machine's memory
         out = max(out, model.loading(each))
-    if shards > 1:  # each process loads all, before it lets go of what is not its share
+    if shards > 1:  # each process loads all weights before it drops those outside its shard
         out = max(out, model.loading(each) + 4 * model.parameters / shards + 4 * max(model.root, model.layer))
     return out
 
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """How a stage is run: its knobs of place, and `knobs` that take the place of the plan's. `memory` and `time`: part ->
+    """How a stage is run: its knobs of place, and `knobs` that replace those of the plan. `memory` and `time`: part ->
     bytes of a device, seconds of a step; both predicted."""
 
     stage: str
@@ -110,7 +111,7 @@ class Setting:
     time: Mapping[str, float]
 
     def flags(self, plan: Mapping[str, Any]) -> list[str]:
-        """What is to be set, as `espalier run` takes it; what is as planned is left out."""
+        """The settings as flags of `espalier run`, without those that are as planned."""
         p = plan["params"]
         place = {k: v for k, v in (("learners", self.learners), ("shards", self.shards)) if v > 1}
         lora = {k: v for k, v in (self.knobs.get("lora") or {}).items() if (p.get("lora") or {}).get(k) != v}
@@ -120,12 +121,12 @@ class Setting:
 
 
 def settings(name: str, plan: Mapping[str, Any], model: Size, at: Machines, method: str) -> Iterator[Setting]:
-    """Every setting that fits of a stage and a method, on at most so many devices."""
+    """Every setting of a stage and a method that fits, on at most this many devices."""
     p = plan["params"]
     own = p.get("lora") or {}
     lora = {"lora": {"rank": own.get("rank", RANK)} | ({"base": "nf4"} if method == "qlora" else {})}
     lora = {"lora": {}} if method == "full" else {"lora": {**own, **lora["lora"]}}
-    if "lora" not in p:  # the stage knows no adapters
+    if "lora" not in p:  # the stage supports no adapters
         if method != "full":
             return
         lora = {}
@@ -157,12 +158,12 @@ def settings(name: str, plan: Mapping[str, Any], model: Size, at: Machines, meth
 
 
 def smallest(fitting: list[Setting]) -> Setting | None:
-    """The setting on fewest devices; of these the quickest, and then the one that changes least."""
+    """The setting on the fewest devices; among these the fastest, then the one that changes least."""
     return min(fitting, key=lambda s: (s.learners, round(sum(s.time.values()), 2), s.shards), default=None)
 
 
 def quickest(fitting: list[Setting]) -> Setting | None:
-    """The setting whose step takes least time."""
+    """The setting with the fastest step."""
     return min(fitting, key=lambda s: (round(sum(s.time.values()), 2), s.learners, s.shards), default=None)
 
 
@@ -175,7 +176,7 @@ def rows_of(name: str, p: Mapping[str, Any]) -> int:
 def step(
     name: str, p: Mapping[str, Any], needs: Any, model: Size, at: Machines, learners: int, shards: int
 ) -> dict[str, float]:
-    """Part of a step -> its seconds, with every row as long as it may be.
+    """Part of a step -> its seconds, with every row at its maximum length.
 
     compute  products, forward and backward (6 operations a weight and token, 4 where weights are frozen, 2 more where
              layers are computed again), attention over pairs of tokens, the reference's pass
@@ -197,7 +198,7 @@ def step(
     pairs = (6 + 2 * again) * model.layers * width * longest  # causal: half of 2 x 2 x 3
     per_token = passes * (weights + pairs) + ("reference" in needs) * 2 * model.parameters
     micro = max(1, math.ceil(rows * longest / p["tokens_per_microbatch"]))
-    share = math.ceil(micro / learners) / micro  # of the step that the process with most computes
+    share = math.ceil(micro / learners) / micro  # share of the step that falls on the busiest process
     compute = rows * longest * per_token * share / rate
     link = at.link(shards) * OF_LINK
     if shards > 1:
@@ -219,12 +220,14 @@ def step(
         turn = max(read / fast, 2 * model.parameters * rows / rate, model.layers * LAUNCHED)
         out["sampling"] = tokens * turn
         if shards > 1:
-            out["sampling"] += 4 * model.parameters / min(link, NETWORK)  # what was learned is brought to the first
+            # updated weights are sent to the first process
+            out["sampling"] += 4 * model.parameters / min(link, NETWORK)
     return out
 
 
 def work(plans: Mapping[str, Mapping[str, Any]], model: Size) -> dict[str, float]:
-    """Stage that trains -> its operations at most, those of sampling made comparable: every row as long as it may be."""
+    """Stage that trains -> an upper bound of its operations, with every row at its maximum length. Sampling is
+    converted to comparable operations."""
     out = {}
     for name in TRAINED:
         if name not in plans:
@@ -240,12 +243,12 @@ def work(plans: Mapping[str, Mapping[str, Any]], model: Size) -> dict[str, float
 
 
 def seconds(plans: Mapping[str, Mapping[str, Any]], model: Size) -> dict[str, float]:
-    """Stage that trains -> its seconds at most on this CPU, by the product that it reaches now; {} where one is trained
-    elsewhere. Sets torch's threads to those of the run."""
+    """Stage that trains -> an upper bound of its seconds on this CPU, by the matrix product measured now; {} if a stage
+    is trained elsewhere. Sets torch's threads to those of the run."""
     needed = work(plans, model)
     if any(plans[n]["params"]["device"] != "cpu" for n in needed):
         return {}
-    import torch  # takes a second or two, and only a run from a pretrained model has to know
+    import torch  # takes a second or two, and only a run from a pretrained model needs it
 
     from training.learner.profile import reached
 
@@ -255,7 +258,8 @@ def seconds(plans: Mapping[str, Mapping[str, Any]], model: Size) -> dict[str, fl
 
 
 def warnings(plans: Mapping[str, Mapping[str, Any]], model: Size, free: float) -> list[str]:
-    """A sentence for the stage that takes most, where that is more than is free, with what would fit; [] where all fit."""
+    """If the stage that takes most exceeds the free memory, one sentence that says so and what would fit; [] if all
+    fit."""
     needed = memory(plans, model)
     name = max(needed, key=lambda n: needed[n], default="")
     if not name or needed[name] <= free:

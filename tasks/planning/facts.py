@@ -1,8 +1,8 @@
-"""What the plan reads of each source file, kept between commands in the user's cache.
+"""The facts that a plan reads from each source file, kept between commands in the user's cache.
 
-A plan reads some 300 files of ours, and parsing them is most of a command's time. The facts are a function of a file's
-bytes and are kept under their digest, so an edited file is read again. A cache that is damaged, of another version of
-this code or of another Python counts as empty. Nothing depends on it but time.
+A plan reads some 300 files of this code, and parsing them takes most of a command's time. The facts are a function of a
+file's bytes and are kept under their digest, so an edited file is read again. A cache that is damaged, or of another
+version of this code or of Python, counts as empty. The cache only saves time.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from platformdirs import user_cache_path
 
 from tasks.core.paths import package_of
 
-OPENERS = {"import_module", "find", "bind", "module"}  # calls that import by name
-FILES = 3000  # that the cache knows; those that were not used for longest go first
+OPENERS = {"import_module", "find", "bind", "module"}  # calls that import a module by name
+FILES = 3000  # most files in the cache; those unused for longest are dropped first
 
 
 @dataclass(frozen=True)
 class Facts:
-    """Of one file: the `modules` that it names in imports, the `folders` of pieces that it opens by computed names, those
-    of its texts that are a `name` of Python's (what a piece can be called), the `constants` of the module, its
-    `functions`."""
+    """The facts of one file: the `modules` that it imports, the `folders` of pieces that it opens by computed names,
+    its string literals that are valid identifiers (`names`, which a piece can be called), the `constants` of the
+    module, its `functions`."""
 
     modules: frozenset[str]
     folders: frozenset[str]
@@ -65,7 +65,7 @@ def of(tree: ast.Module) -> Facts:
 
 
 def constants(tree: ast.Module) -> dict[str, ast.expr]:
-    """Of a module, by name."""
+    """The constants of a module, by name."""
     assigned = [
         (n.targets[0] if isinstance(n, ast.Assign) else n.target, n.value)
         for n in tree.body
@@ -88,7 +88,7 @@ def _opened(args: list[ast.expr], modules: set[str], folders: set[str]) -> None:
 
 
 def known(digest: str) -> Facts | None:
-    """The facts of a file with these bytes, None where the cache does not know it."""
+    """The facts of a file with these bytes, None if the cache does not hold it."""
     lists = _cache().get(digest)
     if lists is None:
         return None
@@ -97,7 +97,7 @@ def known(digest: str) -> Facts | None:
 
 
 def learn(digest: str, tree: ast.Module) -> Facts:
-    """The facts of a file with these bytes, for this command and later ones."""
+    """Stores the facts of a file with these bytes, for this command and later ones."""
     facts = of(tree)
     if not _learned:
         atexit.register(save)
@@ -111,12 +111,12 @@ _learned: set[str] = set()
 
 
 def save() -> None:
-    """Write what was learned since to the cache; where that cannot be written, nothing."""
+    """Writes the new facts to the cache; if that cannot be written, does nothing."""
     if not _learned:
         return
     _learned.clear()
     path = _path()
-    kept = _read(path)  # what others have learned meanwhile
+    kept = _read(path)  # facts that other processes have written meanwhile
     for digest, lists in _used.items():
         kept.pop(digest, None)
         kept[digest] = lists
@@ -152,6 +152,6 @@ def _digest(text: str) -> str:
 
 @cache
 def _path() -> Path:
-    """The cache of this code and this Python."""
+    """The path of the cache for this code and this Python."""
     mine = Path(__file__).read_bytes() + sys.version.encode()
     return user_cache_path("espalier") / f"sources-{hashlib.sha256(mine).hexdigest()[:16]}.json"

@@ -1,5 +1,5 @@
-"""The families of problems on one page: name, levels, speed, certificate. The user's own (`pieces/`, ESPALIER_PATH) are
-among them."""
+"""The list of families of problems: name, levels, speed, certificate. It includes the user's own (`pieces/`,
+ESPALIER_PATH)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FOLDER = "family"
 
 @dataclass(frozen=True)
 class Family:
-    """levels: the ladder, easiest first. rate: items made and certified in one second of CPU time, over all levels;
+    """levels: easiest first. rate: items made and certified in one second of CPU time, over all levels;
     None if not measured."""
 
     name: str
@@ -32,7 +32,7 @@ def families(*, seconds: float = 0.05) -> Iterator[Family]:
         function, source = find(FOLDER, name), module(FOLDER, name)
         ladder = tuple(dict(rung) for rung in getattr(source, "LADDER", ()))
         knobs = {"levels": list(range(1, len(ladder) + 1))} if ladder else {}
-        first = function(0, "train", 0, **knobs)  # tables that a family keeps are made here, and not counted
+        first = function(0, "train", 0, **knobs)  # a family builds its cached tables here, outside the measured time
         rate = None
         if seconds:
             start, count = time.process_time(), 0
@@ -45,7 +45,7 @@ def families(*, seconds: float = 0.05) -> Iterator[Family]:
 
 
 def sandbox() -> str:
-    """Which layer isolates model-written Python here, in words."""
+    """A sentence on what isolates model-written Python on this machine."""
     from synth.sandbox.parent import strongest
 
     return (

@@ -1,9 +1,8 @@
-"""What a kind of pieces is: read by `ast` from its one declaration, a Protocol in the `__init__.py` of its package.
+"""Kinds of pieces, read by `ast` from their declaration, a Protocol in the `__init__.py` of the kind's package.
 
-The Protocol is called as the kind, with `Piece` behind it (`policy_loss`: `PolicyLossPiece`). Its `__call__` has the
-arguments of every piece of the kind, its docstring says what they are (`Args`, `Returns`) and what a recipe's check may
-give and expect (`Check gives`, `Check expects`). The pages of the documentation, the contract tests and the checks read
-it here.
+The Protocol's name is that of the kind followed by `Piece` (`policy_loss`: `PolicyLossPiece`). Its `__call__` has the
+arguments of every piece of the kind, its docstring describes them (`Args`, `Returns`) and says what a recipe's check
+may give and expect (`Check gives`, `Check expects`). The documentation, the contract tests and the checks read it here.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from tasks.core.paths import CODE, KINDS, package_of
 from tasks.planning import code
 from tasks.planning.pieces import files
 
-NO_PIECES = {"flow", "profiles", "recipes", "stage"}  # found by folder too, but nothing that a recipe chooses
+NO_PIECES = {"flow", "profiles", "recipes", "stage"}  # found by folder too, but recipes do not choose them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +49,7 @@ class Kind:
 
     @property
     def signature(self) -> str:
-        """`f(groups, rewards, state, rng)`, as the pages show it."""
+        """`f(groups, rewards, state, rng)`, as the documentation shows it."""
         return f"f({', '.join(self.arguments)})"
 
 
@@ -60,7 +59,7 @@ def piece_kinds() -> list[str]:
 
 
 def variants(kind: str) -> list[str]:
-    """The variants that a kind declares: "" first, and what stands before its name in other Protocols of its package."""
+    """The variants that a kind declares: "" first, then the prefixes of its name in other Protocols of its package."""
     end = _protocol(kind)
     names = [n.name for n in code.source(_home(kind)).tree.body if isinstance(n, ast.ClassDef)]
     return sorted(n.removesuffix(end).lower() for n in names if n.endswith(end))
@@ -68,8 +67,8 @@ def variants(kind: str) -> list[str]:
 
 @cache
 def declared(kind: str, variant: str = "") -> Kind:
-    """The declaration of a kind; of one with variants (an observation of problems) that of the variant. Raises
-    UserError where its package has none."""
+    """The declaration of a kind, or of a variant of it (an observation of problems). Raises UserError if its package
+    has none."""
     path, name = _home(kind), variant.capitalize() + _protocol(kind)
     tree = code.source(path).tree if path.is_file() else ast.Module(body=[], type_ignores=[])
     protocol = next((n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == name), None)

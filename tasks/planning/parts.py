@@ -1,9 +1,10 @@
-"""Parts of scores and rewards of turns: which pieces read them, and who gives them.
+"""Parts of scores and rewards of turns: which pieces read them, and which produce them.
 
-A piece names what it cannot do without in READS: names of parts of a score, "{knob}" for those that a knob names, and "turn_reward" for
-the reward of a turn. Environments, verifiers, observations and group transforms name what they give in GIVES: a tuple of names,
-or name -> the knob that must be set for it (a tuple of knobs: one of them; "knob:value": a knob that holds this value; "": always).
-A name may end in "*". A recipe whose parts no source gives would always learn from zeros, so it is refused.
+A piece names its required inputs in READS: names of parts of a score, "{knob}" for those that a knob names, and
+"turn_reward" for the reward of a turn. Environments, verifiers, observations and group transforms name their outputs in
+GIVES: a tuple of names, or name -> the knob that must be set for it (a tuple of knobs: one of them; "knob:value": a
+knob that holds this value; "": always). A name may end in "*". A recipe that reads a part which nothing produces would
+always learn from zeros, so it is refused.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from tasks.planning import code as src
 from tasks.planning.pieces import files, locate, observed
 from tasks.planning.resolve import Resolved
 
-ALWAYS = frozenset({"value", "parsed", "truncated", "timeout"})  # of every score
+ALWAYS = frozenset({"value", "parsed", "truncated", "timeout"})  # parts of every score
 GIVERS = ("env", "verifier", "observation", "group_transform")
 TURN = "turn_reward"
 _KNOB = re.compile(r"\{(\w+)\}")
@@ -40,7 +41,7 @@ def reads(path: Path, knobs: Mapping[str, Any]) -> list[str]:
 
 
 def gives(path: Path, knobs: Mapping[str, Any]) -> set[str]:
-    """What a piece with these knobs gives."""
+    """The parts that a piece with these knobs produces."""
     declared = src.constant(path, "GIVES", ())
     if not isinstance(declared, dict):
         return set(declared)
@@ -58,8 +59,8 @@ def _set(condition: str, knobs: Mapping[str, Any]) -> bool:
 
 
 def given(stages: Mapping[str, Resolved]) -> set[str] | None:
-    """All parts that scores of the stage rl can have; None where an environment or verifier of the user's, or one of other
-    people, does not say what it gives."""
+    """All parts that scores of the stage rl can have; None if a user's or third-party environment or verifier does not
+    declare its parts."""
     rl = stages["rl"]
     parts = set(ALWAYS) | ({"judge"} if rl.params["judge"] else set())
     named: list[tuple[str, str, Mapping[str, Any]]] = [("env", e["piece"], e) for e in rl.params["envs"]]
@@ -84,12 +85,12 @@ def given(stages: Mapping[str, Resolved]) -> set[str] | None:
 
 
 def missing(stages: Mapping[str, Resolved]) -> Iterator[tuple[str, str]]:
-    """(piece, part) of every part that a piece of the stage rl reads and nobody gives."""
+    """(piece, part) for every part that a piece of the stage rl reads and nothing produces."""
     has, rl = given(stages), stages["rl"]
     if has is None:
         return
     for knob, kind in rl.pieces.items():
-        value = rl.params.get(knob)  # a nested one (critic.loss) reads no part
+        value = rl.params.get(knob)  # a nested piece (critic.loss) reads no part
         specs = value if isinstance(value, list) else [value] if value else []
         for spec in specs:
             for part in reads(locate(kind, spec["piece"]), spec):
@@ -98,7 +99,8 @@ def missing(stages: Mapping[str, Resolved]) -> Iterator[tuple[str, str]]:
 
 
 def check(stages: Mapping[str, Resolved]) -> None:
-    """Raises UserError where a piece of the stage rl reads what nobody gives, with those that would."""
+    """Raises UserError if a piece of the stage rl reads a part that nothing produces, and names pieces that would
+    produce it."""
     for piece, part in missing(stages):
         what = "the rewards of turns" if part == TURN else f"the part {part!r} of scores"
         raise UserError(
@@ -107,7 +109,7 @@ def check(stages: Mapping[str, Resolved]) -> None:
 
 
 def would(part: str) -> str:
-    """Who would give a part, as advice."""
+    """Advice on which pieces would produce a part."""
     pieces: dict[str, list[str]] = {}
     for kind in GIVERS:
         for name, path in files(kind).items():

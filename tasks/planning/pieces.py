@@ -3,7 +3,8 @@ knobs.
 
 `find("advantage", "quantile")` imports `training/rl/advantage/quantile.py` and returns its function `quantile`. A
 `-` in a name is a `_` in the file. A user's own pieces live in folders of the same names on ESPALIER_PATH or in
-`pieces/` of the project; a name that two of these folders define is refused, because a recipe must mean one thing.
+`pieces/` of the project; a name that two of these folders define is refused, because a name in a recipe must be
+unambiguous.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from tasks.core.paths import CODE, folders, own, package_of
 @dataclass(frozen=True)
 class Piece:
     """Annotation of a stage's knob that is one piece of `folder`; its default is a literal such as {"piece":
-    "group_mean", "eps": 1e-6}. Where None is a sensible value (no curriculum), the default may be None."""
+    "group_mean", "eps": 1e-6}. If None is a sensible value (no curriculum), the default may be None."""
 
     folder: str
 
@@ -37,12 +38,12 @@ class Pieces(Piece):
 @dataclass(frozen=True)
 class Place:
     """Annotation of a stage's knob that says in how many parts it runs, a whole number from 1 on. It is left out of the
-    stage's plan and identity: another place makes nothing anew."""
+    stage's plan and identity, so changing it re-runs nothing."""
 
 
 def files(folder: str) -> dict[str, Path]:
-    """Name -> file of every piece of a folder. Raises UserError where two folders define one name, or where there is no
-    such folder."""
+    """Name -> file of every piece of a folder. Raises UserError if two folders define one name, or if the folder does
+    not exist."""
     out: dict[str, Path] = {}
     places = folders(folder)
     if not places:
@@ -76,8 +77,8 @@ def locate(folder: str, name: str) -> Path:
 
 
 def open_own() -> None:
-    """Let the packages of pieces import from the user's own folders too, so that `synth.verify` finds a verifier of the
-    user's by name."""
+    """Lets the packages of pieces import from the user's own folders too, so that `synth.verify` finds a user's
+    verifier by name."""
     for root in own():
         for folder in sorted(p for p in root.iterdir() if p.is_dir() and any(p.glob("*.py"))):
             if not (CODE / Path(*package_of(folder.name).split(".")) / "__init__.py").exists():
@@ -138,8 +139,8 @@ def bind(folder: str, spec: Mapping[str, Any]) -> Callable[..., Any]:
 
 
 def observed(folder: str, needs: Iterable[str]) -> list[str]:
-    """Those of the NEEDS of a piece of `folder` that are pieces of the kind observation. What a cleaner needs are columns
-    of pairs: its `votes` are the annotators'."""
+    """The NEEDS of a piece of `folder` that are observations. The NEEDS of a cleaner are columns of pairs: its `votes`
+    are the annotators' votes."""
     return sorted(set(needs) & set(files("observation"))) if package_of(folder).startswith("training.") else []
 
 
@@ -147,8 +148,8 @@ def bind_all(
     pieces: Mapping[str, str], params: Mapping[str, Any], settings: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
     """`params` with every knob named in `pieces` (knob -> folder) bound: a mapping becomes one function, a list of them
-    a list. A knob named in `settings` (knob -> module:class) becomes one of that class; a dotted name is one of its
-    fields."""
+    a list. A knob named in `settings` (knob -> module:class) becomes an instance of that class; a dotted name is one of
+    its fields."""
     out = dict(params)
     for name, folder in pieces.items():
         *group, knob = name.split(".")

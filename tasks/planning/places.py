@@ -1,4 +1,4 @@
-"""Where stages run: knobs that are annotated `Place()`, which no plan file of a stage holds."""
+"""Where stages run: knobs annotated `Place()`, which are not in the plan files of stages."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from tasks.core.errors import UserError
 from tasks.planning.resolve import Resolved
 
-# What the knobs of a stage make together: rows, or pairs of them, of one optimizer step. Each learner needs one.
+# Knobs whose product is the number of rows, or pairs, of one optimizer step. Each learner needs at least one.
 ROWS = {
     "sft": ("rows_per_step",),
     "reward": ("pairs_per_step",),
@@ -18,8 +18,8 @@ ROWS = {
 
 
 def of(stages: Mapping[str, Resolved]) -> dict[str, dict[str, int]]:
-    """Stage -> its knobs of place, of stages that run in more than one part. Raises UserError for more learners than a
-    step has rows for."""
+    """Stage -> its knobs of place, for stages that run in more than one part. Raises UserError if a step has fewer rows
+    than learners."""
     out: dict[str, dict[str, int]] = {}
     for s in stages.values():
         values = {k: v for k, v in s.params.items() if s.knobs[k].place}

@@ -1,9 +1,9 @@
 """The stage `plan`: one file of resolved parameters per stage (tasks/planning/resolve.py says how they are resolved).
 
 A plan file holds what can change the result of its stage and nothing else: parameters, seed, and the digest of every
-source file in the stage's import closure, its pieces included; modules that a stage imports only where a knob is set
-count where it is set (the stage's constant ONLY_WITH, module -> knob). DVC compares it, so only the stages that a
-change concerns run again. Nothing heavy is imported here.
+source file in the stage's import closure, its pieces included; a module that a stage imports only if a knob is set
+counts only then (the stage's constant ONLY_WITH, module -> knob). DVC compares the file, so only the stages that a
+change affects run again. Nothing heavy is imported here.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def plans(
     """Stage -> the content of its plan file, from params.yaml of `root`; under "_run" what concerns the whole run.
     Raises UserError.
 
-    changed: params.yaml -> what it is to say instead, for a run that has not been started (`espalier run --set`,
-    `espalier show`). to_run: whether what a recipe asks of the user must be there.
+    changed: params.yaml -> content to use in its place, for a run that has not been started (`espalier run --set`,
+    `espalier show`). to_run: whether settings that a recipe requires of the user must be present.
     """
     path = root / "params.yaml"
     outside = changed and not (root / "dvc.yaml").exists()  # `espalier show` explains a recipe in any folder
@@ -75,7 +75,7 @@ def plans(
         }
         if "recipe" in s.touched:
             out[s.name]["recipe"] = params["recipe"]
-        # the stages that a profile concerns, and the report, whose page names it
+        # the stages that a profile affects, and the report, whose page names it
         if "profile" in s.touched or s.name == "report" or any(n.startswith("training/") for n in sources):
             out[s.name] |= {"profile": params["profile"], "threads": profile.get("threads", 2)}
     out["_run"] = {k: params[k] for k in ("recipe", "profile", "seed")}
@@ -96,7 +96,7 @@ def text(plan: Mapping[str, Any]) -> str:
 
 
 def changes(old: Any, new: Any, at: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """(dotted name, old value, new value) of every leaf in which two plans differ; None stands for absent."""
+    """(dotted name, old value, new value) of every leaf in which two plans differ; None means absent."""
     if isinstance(old, dict) and isinstance(new, dict):
         for key in sorted(old.keys() | new.keys()):
             yield from changes(old.get(key), new.get(key), f"{at}.{key}" if at else key)
@@ -105,16 +105,16 @@ def changes(old: Any, new: Any, at: str = "") -> Iterator[tuple[str, Any, Any]]:
 
 
 def written(root: Path) -> dict[str, dict[str, Any]]:
-    """Stage -> the plan that lies on disk, of those that are what was written."""
+    """Stage -> its plan on disk, without plans that were edited since."""
     folder, out = root / "artifacts" / "plan", {}
     for path in sorted(p for p in folder.glob("*.json") if p.name != commit.MANIFEST):
-        with suppress(commit.Damaged):  # as if it had not been planned: the next run writes it anew
+        with suppress(commit.Damaged):  # treated as unplanned: the next run writes it anew
             out[path.stem] = commit.read_json(folder, path.name)
     return out
 
 
 def write(root: Path | None = None) -> str:
-    """Write artifacts/plan/<stage>.json for every stage, and return the digest of all. The same input gives the same
+    """Writes artifacts/plan/<stage>.json for every stage, and returns the digest of all. The same input gives the same
     bytes."""
     root = root or project()
     resolved = plans(root)

@@ -1,4 +1,4 @@
-"""Whether learning rates suit the model that is trained: those of a model from scratch undo a pretrained one."""
+"""Checks that learning rates suit the model: rates for a model from scratch destroy a pretrained one."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 from tasks.core.labels import TRAINED
 
-MOST, MOST_LORA = 2e-4, 2e-3  # of a pretrained model: all of its weights; adapters beside them
+MOST, MOST_LORA = 2e-4, 2e-3  # highest rates for a pretrained model: of all its weights, and of adapters
 
 
 def warnings(plans: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """A sentence where a pretrained model meets rates of the wrong order; [] where none does."""
+    """A warning if the learning rates of a pretrained model have the wrong order of magnitude; else []."""
     params = {n: plans[n]["params"] for n in TRAINED if n in plans}
     model = params.get("sft", {}).get("model")
     high = [

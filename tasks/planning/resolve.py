@@ -1,8 +1,8 @@
-"""Resolving: signatures, profile, recipe and `set:` become every knob of every stage, or one sentence that refuses.
+"""Resolves signatures, profile, recipe and `set:` into every knob of every stage, or refuses with one sentence.
 
 Precedence: defaults in the signatures of tasks/stages/*.py < flows/profiles/<profile>.yaml <
-flows/recipes/<recipe>.yaml (what it extends first) < `set:` of params.yaml. A piece is replaced whole with its knobs; a
-mapping without the key `piece` changes knobs of the piece in use. Knobs that belong together (`optimizer`, `sampling`,
+flows/recipes/<recipe>.yaml (what it extends first) < `set:` of params.yaml. A piece is replaced as a whole, with its
+knobs; a mapping without the key `piece` changes knobs of the current piece. Grouped knobs (`optimizer`, `sampling`,
 `critic`, `engine`) are merged field by field.
 """
 
@@ -47,14 +47,14 @@ RECIPE = {
     "shown",
 }
 PROFILE = {"title", "threads", "stages", "instructions"}
-ENV = "env"  # the kind of pieces that may tell a model what is wanted of it
-# Rows of the user's own enter where rows are made, so that what follows treats them as its own; writing them under
+ENV = "env"  # the kind of pieces that may give a model instructions
+# The user's rows enter at the stage that makes rows, so that later stages treat them like its own; setting them under
 # the stage that learns from them means the same.
 DOORS = {"sft": "demonstrations", "rl": "problems", "prefer": "preferences", "reward": "preferences"}
 DOOR_KNOBS = ("files", "mix", "protect")
-OWN_PAIRS = "preference-cleaning"  # the recipe by which pairs of the user's own are judged
-# Knobs that there were -> the field of a nested one that they are now: both names together would drift apart, so the old
-# one is refused with the new one.
+OWN_PAIRS = "preference-cleaning"  # the recipe that judges the user's own pairs
+# Former knobs -> the field of a grouped knob that replaced them. Two names for one value would drift apart, so the old
+# name is refused, and the message names the new one.
 MOVED = {
     "optimizer": "optimizer.kind",
     **{name: f"optimizer.{name}" for name in "lr matrix_lr warmup decay weight_decay max_grad_norm".split()},
@@ -72,7 +72,7 @@ MOVED = {
 
 @dataclass
 class Layer:
-    """Values for knobs of stages, and where they come from: `where` opens every sentence about them."""
+    """Values for knobs of stages, and their origin `where`, which begins every message about them."""
 
     where: str
     stages: Mapping[str, Any]
@@ -80,8 +80,8 @@ class Layer:
 
 @dataclass
 class Resolved:
-    """One stage with all knobs; `pieces` maps a knob to its folder, `settings` a nested one to its class, `used` lists
-    (knob, folder, name) of every piece in use. A knob within a nested one has a dotted name."""
+    """One stage with all knobs; `pieces` maps a knob to its folder, `settings` maps a grouped knob to its class, `used`
+    lists (knob, folder, name) of every piece in use. A field of a grouped knob has a dotted name."""
 
     name: str
     path: Path
@@ -105,13 +105,13 @@ class Resolved:
                 yield knob, folder, one["piece"]
 
     def value(self, name: str) -> Any:
-        """Of a knob; a dotted name (`critic.loss`) is a field of a nested one."""
+        """The value of a knob; a dotted name (`critic.loss`) is a field of a grouped knob."""
         return src.lookup(self.params, name)
 
 
 def yaml_files(dotted: str) -> dict[str, Path]:
-    """Name -> file of all `recipes` (those of `core/` first) or `profiles`, the user's own included; a later folder
-    does not hide an earlier one."""
+    """Name -> file of all `recipes` (`core/` first) or `profiles`, the user's own included. Two files of one name are
+    refused."""
     out: dict[str, Path] = {}
     for place in folders(dotted):
         for name, path in _named_yaml(tuple(f"{at}/{name}" for at, _, names in os.walk(place) for name in names)):
@@ -123,8 +123,8 @@ def yaml_files(dotted: str) -> dict[str, Path]:
 
 @cache
 def _named_yaml(files: tuple[str, ...]) -> list[tuple[str, Path]]:
-    """(name, file) of the YAML files among these, in order. A recipe that extends another asks for the same ones again
-    and again."""
+    """(name, file) of the YAML files among these, in order. Cached, because recipes that extend each other look them up
+    repeatedly."""
     return [(path.stem, path) for path in sorted(Path(f) for f in files if f.endswith(".yaml"))]
 
 
@@ -146,7 +146,7 @@ def _section(value: Any, where: str) -> Mapping[str, Any]:
 
 
 def read_recipe(name: str) -> dict[str, Any]:
-    """A recipe's file, its keys checked."""
+    """Reads a recipe's file and checks its keys."""
     path = _named("recipes", name, "recipe")
     recipe = read_yaml(path)
     for key in recipe:
@@ -156,7 +156,8 @@ def read_recipe(name: str) -> dict[str, Any]:
 
 
 def recipe_layers(name: str) -> list[Layer]:
-    """The layers of a recipe, what it extends first. Raises UserError where recipes extend each other in a circle."""
+    """The layers of a recipe, those of the recipe that it extends first. Raises UserError if recipes extend each other
+    in a circle."""
     layers: list[Layer] = []
     seen: list[str] = []
     while name:
@@ -173,7 +174,8 @@ def recipe_layers(name: str) -> list[Layer]:
 
 
 def asks(name: str) -> dict[str, str]:
-    """What a recipe cannot bring, and the user has to: knob ("rl.teacher") -> what it is. That of what it extends first."""
+    """What a recipe requires of the user: knob ("rl.teacher") -> what it is. The requirements of the recipe that it
+    extends come first."""
     wanted: dict[str, str] = {}
     while name:
         recipe = read_recipe(name)
@@ -183,7 +185,7 @@ def asks(name: str) -> dict[str, str]:
 
 
 def check_asked(recipe: str, stages: Mapping[str, Resolved]) -> None:
-    """Raises UserError where a recipe asks for something of the user's, and nothing is set."""
+    """Raises UserError if a recipe requires something of the user that is not set."""
     for at, what in asks(recipe).items():
         stage, _, knob = at.partition(".")
         if not stages[stage].value(knob):
@@ -194,7 +196,7 @@ def check_asked(recipe: str, stages: Mapping[str, Resolved]) -> None:
 
 
 def check_params(params: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    """The content of params.yaml, its keys and their types checked, its defaults filled in."""
+    """Checks keys and types of the content of params.yaml, and fills in defaults."""
     for key, value in params.items():
         if key not in PARAMS:
             raise UserError(f"{path}: unknown key {key!r}: {nearest(key, PARAMS)}")
@@ -206,8 +208,8 @@ def check_params(params: Mapping[str, Any], path: Path) -> dict[str, Any]:
 
 
 def overlaid(first: Mapping[str, Any], then: Mapping[str, Any]) -> dict[str, Any]:
-    """Two layers of knobs of one stage as one: the later value of each counts, and nested ones are merged field by field,
-    as `resolve` would."""
+    """Merges two layers of knobs of one stage: the later value counts, and grouped knobs are merged field by field, as
+    in `resolve`."""
     nested = {k.name for path in files("stage").values() for k in src.knobs(path).values() if k.fields}
     both = {k for k in nested & first.keys() & then.keys() if isinstance(then[k], Mapping)}
     return {**first, **then, **{k: {**first[k], **then[k]} for k in both}}
@@ -257,7 +259,7 @@ def _environments(stages: Mapping[str, Resolved]) -> Iterator[tuple[Resolved, st
 
 
 def _instruct(stages: Mapping[str, Resolved], told: Mapping[str, Any], where: str) -> None:
-    """Give every environment of that name its instructions, in all stages, where the stage's own knob gives it none."""
+    """Gives every environment of that name its instructions, in all stages whose own knob gives it none."""
     for name, text in told.items():
         try:
             known = src.knobs(locate(ENV, name))
@@ -272,7 +274,7 @@ def _instruct(stages: Mapping[str, Resolved], told: Mapping[str, Any], where: st
 
 
 def _agree(stages: Mapping[str, Resolved]) -> None:
-    """Raises UserError where two stages would show a model the same problem in different words."""
+    """Raises UserError if two stages would show a model the same problem in different words."""
     knobs_of: dict[str, tuple[str, str]] = {}
     for stage, knob, one in _environments(stages):
         at, text = f"{stage.name}.{knob}", one.get("instructions", "")
@@ -285,7 +287,7 @@ def _agree(stages: Mapping[str, Resolved]) -> None:
 
 
 def _own_problems(stages: Mapping[str, Resolved], given: Collection[tuple[str, str]]) -> None:
-    """Problems of the user's own are what `rl` plays, and what is made only where it is mixed with them, unless
+    """If the user has problems of their own, `rl` plays only these, plus generated ones if a mixture names them, unless
     params.yaml says otherwise."""
     if "rl" not in stages or "problems" not in stages:
         return
@@ -297,8 +299,8 @@ def _own_problems(stages: Mapping[str, Resolved], given: Collection[tuple[str, s
 
 
 def _own_pairs(stages: Mapping[str, Resolved], given: Collection[tuple[str, str]]) -> None:
-    """Pairs of the user's own, and what a person has decided about pairs, are judged as `espalier clean` judges them: what
-    is doubtful is asked about, and a decision stands; unless params.yaml or the recipe says what judges them."""
+    """The user's own pairs, and human decisions about pairs, are judged as `espalier clean` judges them (doubtful pairs
+    are shown to a person, and a decision stands), unless params.yaml or the recipe names another judge."""
     if "clean" not in stages or ("clean", "cleaners") in given or ("clean", "policy") in given:
         return
     clean, pairs_stage = stages["clean"], stages.get("preferences")
@@ -333,7 +335,7 @@ def _apply(stages: Mapping[str, Resolved], stage: Resolved, name: str, value: An
 
 
 def _value(stage: str, knob: src.Knob, value: Any, current: Any, where: str) -> Any:
-    """What a knob is after `value` has been given to it."""
+    """The knob's value after the layer's `value` has been applied."""
     if knob.fields:
         return _nested(stage, knob, value, current, where)
     if knob.piece:
@@ -342,7 +344,7 @@ def _value(stage: str, knob: src.Knob, value: Any, current: Any, where: str) -> 
 
 
 def _nested(stage: str, knob: src.Knob, value: Any, current: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """The fields that are given, over those that there are."""
+    """The given fields, merged over the current ones."""
     if not isinstance(value, Mapping) or "piece" in value:
         if knob.name in MOVED and value is not None:
             raise UserError(
@@ -359,7 +361,7 @@ def _nested(stage: str, knob: src.Knob, value: Any, current: Mapping[str, Any], 
 
 
 def _flow(name: str, value: Any) -> str:
-    """The new spelling of a knob that moved, as it is written in a recipe."""
+    """The new spelling of a moved knob, as a recipe writes it."""
     group, _, inner = MOVED[name].partition(".")
     return f"{group}: {{{inner}: {json.dumps(value, ensure_ascii=False)}}}"
 
@@ -393,8 +395,8 @@ def _piece_knob(knob: src.Knob, value: Any, current: Any, where: str) -> Any:
 
 
 def _spec(folder: str, value: Any, current: Mapping[str, Any] | None, where: str) -> dict[str, Any]:
-    """A piece with all its knobs: named by a text, by a mapping with the key `piece` (replaced whole), or by changes
-    to the piece in use."""
+    """A piece with all its knobs, given as a text, as a mapping with the key `piece` (replaces the piece), or as
+    changes to the current piece."""
     given = {"piece": value} if isinstance(value, str) else value
     if not isinstance(given, dict):
         raise UserError(
@@ -430,12 +432,12 @@ def _unread(folder: str, piece: str, name: str, known: Mapping[str, Any]) -> str
 
 
 def _combine(stage: Resolved) -> None:
-    """Refuse pieces that cannot work together, with the reason and an alternative: MIN_GROUP, EXCLUDES and NEEDS of the
-    pieces' files.
+    """Refuses pieces that cannot work together, with the reason and an alternative: MIN_GROUP, EXCLUDES and NEEDS of
+    the pieces' files.
 
     PROVIDES of the stage says what a piece may need: a set of names, or name -> the knob that must be set for it ("":
-    always there). "observation" among them stands for every piece of that kind, and for a piece's own `observe`. A piece
-    may bring more, in PROVIDES of its own file.
+    always there). The entry "observation" stands for every piece of that kind, and for a piece's own `observe`. A piece
+    may provide more, in PROVIDES of its own file.
     """
     used = [(knob, folder, name, locate(folder, name)) for knob, folder, name in stage.used]
     names = {f"{folder}/{name}" for _, folder, name, _ in used}
@@ -489,7 +491,7 @@ def _combine(stage: Resolved) -> None:
 
 
 def _bringing(stage: Resolved, names: Collection[str]) -> Iterator[tuple[str, str]]:
-    """(knob, piece) of lists of pieces of a stage that would bring one of the names."""
+    """(knob, piece) for every piece that would provide one of the names, if added to a stage's list of pieces."""
     for knob in stage.knobs.values():
         for piece, path in files(knob.piece).items() if knob.many else ():
             if set(names) & set(src.constant(path, "PROVIDES", ())):

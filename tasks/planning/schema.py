@@ -1,8 +1,8 @@
-"""JSON schemas (draft-07) of params.yaml and of recipes, from the signatures that the plan itself reads: an editor then completes
-keys and marks slips.
+"""JSON schemas (draft-07) of params.yaml and of recipes, from the signatures that the plan itself reads: with them an
+editor completes keys and marks mistakes.
 
-Nothing is imported: stages and pieces are read by `ast`. What the schema cannot say (pieces that exclude each other, a
-file that must exist) `plan` still refuses.
+Nothing is imported: stages and pieces are read by `ast`. `plan` checks what the schema cannot express (pieces that
+exclude each other, a file that must exist).
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def schema() -> dict[str, Any]:
 
 
 def recipe_schema() -> dict[str, Any]:
-    """The schema of a recipe: what it says of a method, and the knobs of stages that it sets."""
+    """The schema of a recipe: its description of a method, and the knobs of stages that it sets."""
     pieces: dict[str, Any] = {}
     stages = _stages(pieces)
     text, known = {"type": "string"}, yaml_files("recipes")
@@ -106,7 +106,8 @@ def recipe_schema() -> dict[str, Any]:
 
 
 def _stages(pieces: dict[str, Any]) -> dict[str, Any]:
-    """Every stage; those that learn from rows of the user's own also know the knobs of the stage that reads them."""
+    """The schema of every stage; a stage that learns from the user's rows also accepts the knobs of the stage that
+    reads them."""
     stages = {name: _stage(path, pieces) for name, path in files("stage").items()}
     for learner, reader in DOORS.items():
         for knob in DOOR_KNOBS:
@@ -140,11 +141,11 @@ def _knob(knob: code.Knob, pieces: dict[str, Any]) -> dict[str, Any]:
 
 
 def _definition(folder: str, pieces: dict[str, Any]) -> str:
-    """The name of the definition of a folder: a piece by its name, or a mapping of its name and knobs; without a name,
-    changed knobs."""
+    """The name of a folder's definition, which accepts a piece's name, a mapping of its name and knobs, or, without a
+    name, changed knobs."""
     name = folder.replace(".", "_")
     if name not in pieces:
-        pieces[name] = {}  # a piece whose knobs are pieces of its own folder ends here
+        pieces[name] = {}  # stops the recursion for a piece whose knobs are pieces of its own folder
         every, shapes = list(files(folder).items()), []
         for piece, path in every:
             knobs = {k: _knob(v, pieces) for k, v in code.knobs(path).items()}
@@ -165,7 +166,7 @@ def _definition(folder: str, pieces: dict[str, Any]) -> str:
 
 
 def _type(annotation: ast.expr | None, path: Path) -> dict[str, Any]:
-    """The schema of an annotation; {} (everything) for one that is not spelled with built-in names."""
+    """The schema of an annotation; {} (accepts everything) for one that is not spelled with built-in names."""
     wanted = code.alternatives(annotation, path)
     if wanted is None:
         return {}

@@ -1,9 +1,10 @@
-"""Knobs that belong together: one frozen class for each group, one argument of a stage, one mapping in a recipe.
+"""Grouped knobs: each group is one frozen class, one argument of a stage and one mapping in a recipe.
 
 A stage takes `optimizer: Optimizer = Optimizer(lr=1e-3)`; recipes, profiles and `set:` write `optimizer: {lr: 1e-4}`,
-and what they leave out stays as it was. `plan` reads these classes by `ast`, as it reads signatures: defaults are
-literals, a field without a default gets one in the stage's signature, and every field has a line in the section `Args`
-of its class, which the pages, `espalier show`, the JSON schemas and refusals show. A group never holds another one.
+and fields that they leave out keep their values. `plan` reads these classes by `ast`, as it reads signatures: defaults
+are literals, and a field without a default gets one in the stage's signature. Every field has a line in the section
+`Args` of its class, which the documentation, `espalier show`, the JSON schemas and error messages show. A group never
+contains another group.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Optimizer:
 
 @dataclass(frozen=True, kw_only=True)
 class Sampling:
-    """How the model's turns are sampled, and what a search shows it between them.
+    """How the model's turns are sampled, and how many passages a search shows.
 
     Args:
         temperature: of sampling
@@ -53,7 +54,7 @@ class Sampling:
     search_top_k: int = 3
 
     def turn(self) -> types.Sampling:
-        """The part that a sampler reads, once for each turn."""
+        """The settings that a sampler reads, once for each turn."""
         return types.Sampling(temperature=self.temperature, max_tokens=self.max_turn_tokens)
 
 
@@ -70,7 +71,7 @@ class RolloutSampling(Sampling):
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationSampling(RolloutSampling):
-    """How conversations are sampled that are measured and not learned from.
+    """How conversations are sampled for evaluation.
 
     Args:
         top_p: smallest share of probability that is sampled from (1: all)
@@ -84,7 +85,7 @@ class EvaluationSampling(RolloutSampling):
 
 @dataclass(frozen=True, kw_only=True)
 class Critic:
-    """A value model that starts from the SFT model too and learns beside the policy.
+    """A value model that also starts from the SFT model and is trained alongside the policy.
 
     Args:
         loss: its loss; none trains no critic
@@ -103,7 +104,7 @@ class Critic:
 
 @dataclass(frozen=True, kw_only=True)
 class Engine:
-    """Who samples, and how much at a time.
+    """The engine that samples, and how much it does at a time.
 
     Args:
         name: torch, vllm (in this process), or the URL of a vLLM server on this machine (docs/engines.md)

@@ -1,5 +1,5 @@
-"""Fuzzy-tree questions of a knowledge base in a folder: grown in one process or several, counted, written, sampled,
-proved again."""
+"""Fuzzy-tree questions of a knowledge base in a folder: they are grown in one process or several, counted, written,
+sampled and proved again."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from tasks.storage import tables
 from training.rollout.endpoint import Endpoint, Estimate
 
 Cells = Mapping[tuple[Split, int], int]  # (split, depth) -> questions wanted
-SHORTCUT_K = 10  # passages of the one search that must not answer a question
+SHORTCUT_K = 10  # passages returned by the single search that must not answer a question
 
 
 def maker(folder: Path, **knobs: Any) -> FuzzyTrees:
-    """The questions of the knowledge base in a folder (as the stage `kb` or `espalier kb build` wrote it). `knobs` of
-    FuzzyTrees.
+    """The questions of the knowledge base in a folder (as written by the stage `kb` or `espalier kb build`). `knobs`:
+    those of FuzzyTrees.
 
-    Raises UserError for a folder that holds none.
+    Raises UserError if the folder holds no knowledge base.
     """
     kb = knowledge.kb_at(folder)
     passages = tables.read(folder / "passages.parquet", Passage)
@@ -62,7 +62,7 @@ def _make(split: Split, depth: int, index: int) -> Problem | Quarantined | None:
 
 @contextmanager
 def _runner(folder: Path, knobs: dict[str, Any], workers: int) -> Iterator[Callable[..., Iterable]]:
-    """A `map` over other processes that keeps order and looks only a little ahead."""
+    """A `map` over other processes that keeps order and works only a little ahead."""
     with multiprocessing.get_context("spawn").Pool(workers, _start, (folder, knobs)) as pool:
 
         def run(make: Callable, *lists: Sequence) -> Iterator:
@@ -84,9 +84,10 @@ def grow(
     finished: Callable[[str, Callable[[], Any]], Any] | None = None,
     **knobs: Any,
 ) -> tuple[list[Problem], list[Quarantined]]:
-    """Questions of the knowledge base in a folder, and what was quarantined: the same for any number of workers.
+    """Questions of the knowledge base in a folder, and the quarantined ones. The result is the same for any number of
+    workers.
 
-    `finished` remembers items by key, where one process makes them.
+    `finished` stores items by key, if a single process makes them.
     """
     if workers > 1:
         with _runner(folder, knobs, workers) as run:
@@ -98,7 +99,7 @@ def grow(
 
 
 def cells(sizes: Mapping[Split, int], depths: Sequence[int]) -> dict[tuple[Split, int], int]:
-    """The same number of questions of each depth; the first depths take what is left over. Raises UserError for a depth
+    """The same number of questions of each depth; the first depths take the remainder. Raises UserError for a depth
     below 2."""
     if not depths or min(depths) < 2:
         raise UserError(
@@ -110,7 +111,8 @@ def cells(sizes: Mapping[Split, int], depths: Sequence[int]) -> dict[tuple[Split
 
 
 def counts(accepted: Sequence[Problem], quarantined: Sequence[Quarantined], wanted: Cells) -> dict[str, Any]:
-    """What a card says of trees: counts that add up, cells that came out short, and difficulty by depth and level."""
+    """The part of a card about trees: counts that add up, cells with fewer questions than wanted, and difficulty by
+    depth and level."""
     have = Counter((p.split, int(p.difficulty["hops"])) for p in accepted)
     by: dict[str, list[Problem]] = {}
     for p in sorted(accepted, key=lambda p: (p.difficulty["hops"], p.difficulty["level"])):
@@ -152,7 +154,7 @@ GATES = {
 def write(
     folder: Path, kb: Path, accepted: Sequence[Problem], quarantined: Sequence[Quarantined], card: Mapping[str, Any]
 ) -> None:
-    """problems.parquet, quarantine.parquet, card.json; and what is published: questions.jsonl
+    """problems.parquet, quarantine.parquet, card.json; and the files for publication, questions.jsonl
     (`synth.questions.publish`) and its data card CARD.md."""
     folder.mkdir(parents=True, exist_ok=True)
     tables.write(folder / "problems.parquet", accepted, Problem)
@@ -168,8 +170,8 @@ def write(
 
 
 def data_card(card: Mapping[str, Any], accepted: Sequence[Problem]) -> str:
-    """What somebody who finds the file must know, in Markdown: how it was made, what was proved and how to prove it
-    again, its counts."""
+    """The data card for readers of the file, in Markdown: how it was made, what was proved and how to prove it again,
+    its counts."""
     splits = Counter(p.split for p in accepted)
     quarantined = [f"| {reason} | {n} |" for reason, n in card["quarantined"].items()]
     hard = [
@@ -212,9 +214,9 @@ def data_card(card: Mapping[str, Any], accepted: Sequence[Problem]) -> str:
 def reword(
     folder: Path, problems: Sequence[Problem], endpoint: Endpoint, *, seed: int, dry_run: bool = False, **knobs: Any
 ) -> tuple[list[Problem], list[Quarantined]] | Estimate:
-    """The questions in the words of a model (`synth.questions.fuzzy.model`); with `dry_run` what asking would use, at
-    most: reading is as long as writing, and its prompt the schema. `knobs` are those that the questions were grown
-    with. Raises UserError as the endpoint says."""
+    """Rewords the questions with a model (`synth.questions.fuzzy.model`). With `dry_run`, returns an upper bound of the
+    usage instead; it assumes that reading back takes as many tokens as writing, with the schema as the prompt. `knobs`
+    are those that the questions were grown with. Raises UserError with the endpoint's errors."""
     trees = maker(folder, seed=seed, **knobs)
     wording = ModelWording(endpoint, trees.wording, trees.lexicon)
     if not dry_run:
@@ -226,8 +228,8 @@ def reword(
 
 
 def read(path: Path) -> tuple[list[Problem], list[tuple[str, str]]]:
-    """(our problems, rows of others as (place, JSON text)) of a file .parquet or .jsonl. Raises UserError where it is
-    neither."""
+    """(our problems, foreign rows as (place, JSON text)) of a .parquet or .jsonl file. Raises UserError for any other
+    file."""
     if path.suffix == ".parquet":
         return tables.read(path, Problem), []
     published, theirs = rows(path)
@@ -241,8 +243,8 @@ def read(path: Path) -> tuple[list[Problem], list[tuple[str, str]]]:
 
 
 def rows(path: Path) -> tuple[list[tuple[int, dict[str, Any]]], list[tuple[str, str]]]:
-    """((line, row) of what says that it is ours, rows of others as (place, JSON text)) of a file .jsonl or .json. Raises
-    UserError where it is neither."""
+    """((line, row) of rows marked as ours, foreign rows as (place, JSON text)) of a .jsonl or .json file. Raises
+    UserError for any other file."""
     try:
         lines = path.read_text(encoding="utf-8").split("\n")  # not splitlines: a question may hold U+2028
     except (OSError, UnicodeDecodeError) as error:
@@ -279,7 +281,7 @@ def _object(line: str) -> dict[str, Any]:
 
 
 def named(schema: Path) -> list[str]:
-    """The relations that a schema.yaml names. Raises UserError where it is none."""
+    """The relations that a schema.yaml names. Raises UserError if the file is not a schema."""
     try:
         data = yaml.safe_load(schema.read_text(encoding="utf-8"))
         return [
@@ -293,8 +295,8 @@ def named(schema: Path) -> list[str]:
 
 
 def rising(problems: Sequence[Problem], n: int = 20, *, seed: int = 0) -> list[Problem]:
-    """`n` questions from the easiest to the hardest: one of each n-th of all, ordered by depth, pages and clues, chosen
-    by hash."""
+    """`n` questions from the easiest to the hardest: all are ordered by depth, pages and clues and cut into n parts,
+    and one of each part is chosen by hash."""
     ordered = sorted(
         problems, key=lambda p: (p.difficulty["hops"], p.difficulty.get("lookups", 0), p.difficulty["clues"], p.id)
     )

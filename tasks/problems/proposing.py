@@ -1,11 +1,10 @@
-"""Rounds in which a proposer learns, put together: it imitates a program, then solver and proposer learn by turns.
+"""Assembles the rounds in which a proposer learns: it imitates a program, then solver and proposer learn in turn.
 
     imitate     the proposer learns to say specs, from those of a program at random levels (fine-tuning)
     solve       the solver learns by RL on the pool of certified problems
     propose     the proposer learns by RL: its proposals are certified, attempted by the solver of that moment, and paid
 
-All of it is one list of rounds of `training.learner.loop`, with one checkpoint: a run that was killed goes on where it
-was.
+All rounds are one list for `training.learner.loop`, with one checkpoint: a killed run resumes where it was.
 """
 
 from __future__ import annotations
@@ -62,11 +61,12 @@ def learn(
     checkpoint_every: int = 10,
     lora: int = 0,
 ) -> Path:
-    """Let solver and proposer learn from `model` on (a folder in Hugging Face layout), and write artifacts/selfplay:
-    solver/, proposer/, problems.parquet (the pool), curve.csv, card.json. Returns that folder.
+    """Trains solver and proposer, which start from `model` (a folder in Hugging Face layout), and writes
+    artifacts/selfplay: solver/, proposer/, problems.parquet (the pool), curve.csv, card.json. Returns that folder.
 
-    params: those of the stage `problems`, pieces bound. lora: rank of the adapters that the two are on one frozen base; 0: two
-    copies of the model, all of whose weights learn. Raises UserError where they name no families, or no pay.
+    params: the parameters of the stage `problems`, with pieces bound. lora: rank of the two adapters on one frozen
+    base; with 0 the two are copies of the model, and all their weights learn. Raises UserError if the parameters name
+    no families, or no reward for proposals.
     """
     if params["pay"] is None:
         raise UserError(
@@ -166,7 +166,7 @@ def learn(
 def _roles(
     model: str, lr: float, max_turn_tokens: int, lora: int, seed: int
 ) -> tuple[dict[str, Any], dict[str, Player], Renderer, Any]:
-    """Two copies of the model, or two policies on one of that rank, each with its learner and its player."""
+    """Two copies of the model, or two adapters of that rank on one model, each with its learner and its player."""
     learners, players = {}, {}
     optim = Optim(lr=lr, warmup=5, steps=10**6, weight_decay=0.0)
     policy, tokenizer = load_model(model, dtype="float32", device="cpu")
@@ -217,13 +217,13 @@ def imitation(
 
 
 def _short(spec: str) -> str:
-    """A spec with a draw below 1000: fewer tokens for a small model to say."""
+    """A spec with a draw below 1000: a small model needs fewer tokens for it."""
     values = json.loads(spec)
     return json.dumps(values | {"draw": values["draw"] % 1000})
 
 
 def told(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """A line for each round: its name, and the mean reward (or nll) over its steps."""
+    """One line per round: its name, and the mean reward (or nll) over its steps."""
     out: dict[str, dict[str, list[float]]] = {}
     for row in rows:
         held = out.setdefault(str(row["round"]), {})

@@ -1,4 +1,4 @@
-"""Self-play put together: families, a proposer, a solver, a curriculum and a ledger become the loop of
+"""Assembles self-play: families, a proposer, a solver, a curriculum and a ledger become the loop of
 `synth.selfplay`."""
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from tasks.planning.pieces import find, module
 
 
 def registry(chosen: Sequence[partial]) -> dict[str, Family]:
-    """The families of bound pieces. Raises UserError for one that cannot be proved again from its text."""
+    """The families of bound pieces. Raises UserError for a family whose items cannot be proved again from their
+    text."""
     out = {}
     for piece in chosen:
         name = piece.func.__name__
@@ -43,8 +44,8 @@ def registry(chosen: Sequence[partial]) -> dict[str, Family]:
 def paying(
     reward: Callable[..., Any], rng: np.random.Generator
 ) -> Callable[[Sequence[tuple[float, Mapping[str, float]]]], list[float]]:
-    """A reward piece as what pays the proposals of a round: they are one group, each with the solver's success as its
-    score. A proposal that became no problem has success 0 and its reason as a part of the score."""
+    """Turns a reward piece into the reward of a round's proposals: they form one group, each with the solver's success
+    rate as its score. A proposal that was rejected has success rate 0 and its reason as a part of the score."""
     from training.types import Group, Rollout
 
     nobody = Problem.make(prompt="propose", answer="", verifier="exact", family="proposal", split="train")
@@ -61,8 +62,8 @@ def paying(
 
 
 def held_out(families: Mapping[str, Family], seed: int, each: int) -> list[Problem]:
-    """`each` problems of every family from the split test, all levels in turn: never proposed, whatever a proposer
-    says."""
+    """`each` problems of every family from the split test, all levels in turn. They are never proposed, whatever a
+    proposer says."""
     out = []
     for _, family in sorted(families.items()):
         drawn = (family.make(seed, "test", i, levels=[1 + i % family.levels]) for i in range(20 * each))
@@ -74,9 +75,9 @@ PIECES = ("proposer", "solver", "curriculum", "pay")
 
 
 def loop(params: Mapping[str, Any], *, seed: int, ledger: Path, solver: Solver | None = None) -> Loop:
-    """The loop of the parameters of the stage `problems` (pieces bound); `solver` in place of the one that they name.
+    """The loop for the parameters of the stage `problems` (pieces bound); `solver` replaces the one that they name.
 
-    Raises UserError where they do not play, and where the ledger is that of another run.
+    Raises UserError if the parameters lack what self-play needs, and if the ledger belongs to another run.
     """
     from training.rl.curriculum._stop import stop
 
@@ -119,7 +120,7 @@ def loop(params: Mapping[str, Any], *, seed: int, ledger: Path, solver: Solver |
 
 
 def played(running: Loop) -> Iterator[tuple[dict[str, Any], str]]:
-    """Every round's summary, and a line that a person reads."""
+    """Every round's summary, and a readable line."""
     rate = lambda x: "   -" if x is None else f"{x:4.0%}"  # noqa: E731
     for s in running.run():
         quarantined = ", ".join(f"{k} {v}" for k, v in s["quarantined"].items())
@@ -131,7 +132,7 @@ HEADER = "round  certified  success  held  reward  weak                  quarant
 
 
 def plot(summaries: Sequence[Mapping[str, Any]], target: float | None) -> str:
-    """Success of every round, on held-out problems, and the target, as a picture of its own."""
+    """A standalone picture of the success rate of every round, on held-out problems, and of the target."""
     at = [float(s["round"]) for s in summaries]
     series = {
         "success": ("rl", [s["success"] for s in summaries]),

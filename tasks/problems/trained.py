@@ -20,7 +20,7 @@ from training.rollout.torch_sampler import TorchSampler
 
 
 class Played:
-    """A `Player` as a solver. It keeps no state: the weights do not change here."""
+    """A `Player` as a solver. It is stateless: the weights do not change here."""
 
     def __init__(self, player: Player) -> None:
         self.player = player
@@ -57,7 +57,7 @@ def _player(folder: str, envs: dict[str, Any], sampling: Sampling, **limits: Any
 
 
 def context(family: str) -> Problem:
-    """What a proposer is asked: a problem of a family, its level left to the proposer."""
+    """The proposer's prompt: a problem of a family, at a level of the proposer's choice."""
     return Problem.make(
         prompt=f"Propose a problem of {family}.",
         answer="",
@@ -69,8 +69,8 @@ def context(family: str) -> Problem:
 
 
 class ModelProposer:
-    """The model of `folder` as the proposer: asked for a problem of each wanted family, it says a spec; its level is
-    its own choice. It stands where a proposer's piece stands (`piece` and `keywords` name it in the ledger)."""
+    """The model of `folder` as the proposer: asked for a problem of a family, it writes a spec and chooses the level
+    itself. It takes the place of a proposer piece (`piece` and `keywords` name it in the ledger)."""
 
     def __init__(self, folder: str) -> None:
         self.piece, self.keywords = "model", {"folder": str(folder)}

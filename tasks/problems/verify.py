@@ -1,4 +1,4 @@
-"""What `espalier verify` says: our questions proved again, others' questions inspected."""
+"""The results of `espalier verify`: our questions are proved again, foreign questions are inspected."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from tasks.storage import commit
 
 def ours(problems: Sequence[Problem], kb: Path, file: Path) -> dict[str, Any]:
     """{rows, proved, refuted: {reason: n}, evidence: [(id, reason, evidence)]} of a file of problems. Questions about a
-    knowledge base are proved from the folder `kb`, problems of families from their text alone; the phrases that the
-    user gave, and whether every relation was taken as complete, are in card.json beside the file."""
+    knowledge base are proved from the folder `kb`, problems of families from their text alone; the user's phrases, and
+    whether every relation was assumed complete, are read from card.json beside the file."""
     card = commit.read_object(file.parent / "card.json") if (file.parent / "card.json").exists() else {}
     about = [p for p in problems if p.family in FAMILIES]
     counts: dict[str, Any] = {"rows": 0, "proved": 0, "refuted": {}, "evidence": []}
@@ -34,15 +34,15 @@ def ours(problems: Sequence[Problem], kb: Path, file: Path) -> dict[str, Any]:
 
 
 def published(rows: Sequence[Mapping[str, Any]], kb: Path, file: Path) -> dict[str, Any]:
-    """The same of published rows, from what they say and the knowledge base alone. Raises UserError for a file that an
-    older version has published: its rows do not say enough."""
+    """The same for published rows, from their content and the knowledge base alone. Raises UserError for a file
+    published by an older version, whose rows lack what a proof needs."""
     about = [row for row in rows if row.get("family") in FAMILIES or "seal" in row]
     families = []
     for row in (row for row in rows if row.get("family") not in FAMILIES and "seal" not in row):
         try:
             families.append(from_row(Problem, row))
         except (KeyError, TypeError, ValueError):
-            about.append(row)  # of which the proof says that it cannot be read
+            about.append(row)  # rows that the proof reports as unreadable
     counts: dict[str, Any] = {"rows": 0, "proved": 0, "refuted": {}, "evidence": []}
     if about and not any("seal" in row for row in about):
         raise UserError(
@@ -55,7 +55,7 @@ def published(rows: Sequence[Mapping[str, Any]], kb: Path, file: Path) -> dict[s
 
 
 def _with_families(counts: dict[str, Any], problems: Sequence[Problem]) -> dict[str, Any]:
-    """The counts and those of problems of families."""
+    """The counts, with those of problems of families added."""
     for p in problems:
         refuted = _certified(p)
         counts["rows"] += 1
@@ -75,8 +75,8 @@ def _certified(problem: Problem) -> str | None:
 
 
 def theirs(rows: Sequence[tuple[str, str]], kb: Path | None) -> tuple[list[dict[str, Any]], list[str], Counter]:
-    """(findings, rows quarantined as sentences, how many questions have what) of rows with triples; with `kb`, their
-    answers too."""
+    """(findings, quarantined rows as sentences, number of questions per finding) for rows with triples; with `kb`,
+    answers are checked too."""
     formal, quarantined = read(rows)
     connection = None
     if kb is not None:
@@ -101,7 +101,7 @@ def theirs(rows: Sequence[tuple[str, str]], kb: Path | None) -> tuple[list[dict[
 
 
 _WEAK = "a bare type beside what is asked (weaker: leave it, or describe it by more triples)"
-_TRIPLES = {  # finding -> what is the matter with the triples that it numbers, and what fixes it
+_TRIPLES = {  # finding -> what is wrong with the numbered triples, and how to fix it
     "beside": "a constant beside what is asked (describe it by more triples)",
     "pairs": "two constants (delete it: it says nothing of a variable)",
     "unconnected": "nothing ties it to what is asked (connect it, or delete it)",
@@ -110,8 +110,8 @@ _TRIPLES = {  # finding -> what is the matter with the triples that it numbers, 
 
 
 def sentences(findings: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """One line for each question with a finding: which triple (from 1), what is the matter, how to fix it. Those with
-    weaker findings alone come last."""
+    """One line for each question with a finding: which triple (from 1), what is wrong, how to fix it. Questions with
+    only weaker findings come last."""
     for f in sorted(findings, key=lambda f: f["clean"]):
         strong = f | {"beside": [i for i in f["beside"] if i not in f["weak"]]}
         which = {k: ", ".join(str(i + 1) for i in strong[k] or ()) for k in _TRIPLES}

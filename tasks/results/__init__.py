@@ -1,2 +1,2 @@
-"""What a person asks of finished work: what differs between two states, what a model was made of, why a row was kept or
-dropped."""
+"""Answers questions about finished work: what differs between two states, what a model was trained on, why a row was
+kept or dropped."""

@@ -1,8 +1,8 @@
-"""Talk to a trained model: it plays a question as it played those of its training, and every turn is said as it
+"""Talk to a trained model: it plays a question as it played those of its training, and every turn is reported as it
 happens.
 
-Environments, passages per query and token limits are those that the project evaluates with, so that a model hears the
-same instructions here as there. Each question is a conversation of its own: that is what the model was trained on.
+Environments, passages per query and token limits are those of the stage evaluate, so that the model gets the same
+instructions here. Each question is a conversation of its own, as in training.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ Said = Callable[[Message], None]
 
 @dataclass(frozen=True)
 class Ending:
-    """How a conversation ended: one of `evaluate.OUTCOMES`, with "answered" for an answer that nothing is known about;
-    the reference answer where the question is one of artifacts/questions, else ""."""
+    """How a conversation ended: one of `evaluate.OUTCOMES`, with "answered" for an answer that cannot be checked; the
+    reference answer if the question is in artifacts/questions, else ""."""
 
     outcome: str
     reference: str
@@ -46,7 +46,7 @@ class Ending:
 
 @dataclass(frozen=True)
 class _Aloud:
-    """An environment that says every turn while it is played."""
+    """An environment that reports every turn while it is played."""
 
     env: Any
     said: Said
@@ -63,8 +63,7 @@ class _Aloud:
 
 
 class Chat:
-    """`ask(question, said) -> Ending`. Raises UserError where the model, its tokenizer or the knowledge base is
-    missing.
+    """`ask(question, said) -> Ending`. Raises UserError if the model, its tokenizer or the knowledge base is missing.
 
     model         base, sft, prefer or rl (in artifacts/), a folder in Hugging Face layout, or a Hub id
     kb            folder that holds passages.parquet
@@ -119,7 +118,7 @@ class Chat:
         self.known = {p.question: p for p in tables.read(questions, Problem)} if questions.exists() else {}
 
     def _decoding(self, decoder: str, tokens: int, device: str) -> Any:
-        """The decoder in the place of the sampler. Raises UserError."""
+        """The decoder, in place of the sampler. Raises UserError if it is unknown or lacks something."""
         from tasks.evaluation.decoding import decoding
 
         listed = {d["piece"]: d for d in self.settings["decoders"]}
@@ -140,13 +139,13 @@ class Chat:
         return sampler
 
     def held_out(self) -> Iterator[str]:
-        """Questions of the split test, in an order of their own; none where the stage questions has not run."""
+        """Questions of the split test, in a fixed shuffled order; none if the stage questions has not run."""
         yield from sorted(
             (q for q, p in self.known.items() if p.split == "test"), key=lambda q: digest("chat", self.seed, q)
         )
 
     def ask(self, question: str, speak: Said) -> Ending:
-        """Play one question; `said` hears every turn of the model and of the tool when it is made."""
+        """Plays one question; `said` is called with every turn of the model and of the tool as it is made."""
         known = self.known.get(question)
         problem = known or Problem.make(
             prompt=question, answer="?", verifier="exact", env="search", family="chat", split="test"
@@ -164,8 +163,8 @@ class Chat:
         return Ending("answered" if answered else ended, known.answer if known else "", int(rollout.info["calls"]))
 
     def play(self, problems: Sequence[Problem], samples: int) -> list[Group]:
-        """Each question `samples` times, unheard. Raises UserError for a question that is too long for the model's
-        conversations."""
+        """Plays each question `samples` times without reporting turns. Raises UserError for a question that is too long
+        for the model's conversations."""
         try:
             return self._player(lambda env: env).play(problems, samples, self.seed, "measure")
         except ValueError as e:

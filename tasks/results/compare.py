@@ -1,7 +1,6 @@
-"""What differs between two states: parameters, code, data, scores, and the questions that one answers and the other
-does not.
+"""Differences between two states: parameters, code, data, scores, and the questions that only one of them answers.
 
-Scores are compared problem by problem, on the problems that both were asked: mean difference of pass@1 with its paired
+Scores are compared problem by problem, on the problems that both attempted: mean difference of pass@1 with its paired
 bootstrap interval, the p-value of a sign-flip test, and that value after Holm's correction for all comparisons of the
 table.
 """
@@ -29,7 +28,7 @@ RIGHT = 0.999
 def compare(a: Snapshot, b: Snapshot, *, flips: int = 10) -> dict[str, Any]:
     """Everything as plain values: {"a", "b", "parameters", "code", "data", "quarantined", "scores", "flips", "missing"}.
 
-    `missing` names files that could not be had, so that an empty list elsewhere means "no difference" and nothing else.
+    `missing` names files that could not be read, so that an empty list elsewhere always means "no difference".
     """
     before, after = a.plans(), b.plans()
     missing = sorted({f"{s.name}: artifacts/plan" for s, p in ((a, before), (b, after)) if not p})
@@ -54,7 +53,7 @@ def _about(s: Snapshot, plans: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def parameters(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """{"knob": "rl.optimizer.lr", "a", "b"} of every value that differs; None where one side has no such knob."""
+    """{"knob": "rl.optimizer.lr", "a", "b"} of every value that differs; None if one side lacks the knob."""
     out = [{"knob": at, "a": old, "b": new} for at, old, new in changes(before.get("_run", {}), after.get("_run", {}))]
     for stage in sorted((before.keys() | after.keys()) - {"_run"}):
         params = (plans.get(stage, {}).get("params", {}) for plans in (before, after))
@@ -63,7 +62,7 @@ def parameters(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[dict
 
 
 def code(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """{"file", "change": added | removed | changed, "stages"}: files that a stage imports on one side alone, or with
+    """{"file", "change": added | removed | changed, "stages"}: files that a stage imports on one side only, or with
     other bytes."""
     changed: dict[tuple[str, str], list[str]] = {}
     for stage in sorted(before.keys() | after.keys()):
@@ -76,7 +75,7 @@ def code(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[dict[str, 
 
 
 def data(a: Snapshot, b: Snapshot, missing: list[str]) -> dict[str, Any]:
-    """Rows of every table by id, and rows quarantined by reason, where they differ."""
+    """Differences in the rows of every table (by id) and in quarantined rows (by reason)."""
     rows, quarantined = [], []
     for name, what in TABLES.items():
         stage = name.split("/")[1]
@@ -109,7 +108,7 @@ def data(a: Snapshot, b: Snapshot, missing: list[str]) -> dict[str, Any]:
 
 
 def scores(a: Snapshot, b: Snapshot, flips: int, missing: list[str]) -> dict[str, Any]:
-    """One row per run that both states evaluated, and the questions on which the last of their models differ most."""
+    """One row per run that both states evaluated, and the questions on which their last models differ most."""
     name = "artifacts/evaluate/scores.parquet"
     tables = [s.rows(name, ["run", "model", "problem", "score"]) for s in (a, b)]
     missing += [f"{s.name}: {name}" for s, table in zip((a, b), tables, strict=True) if table is None]
@@ -160,8 +159,8 @@ def _mean(values: list[list[float]]) -> float:
 
 
 def _flips(a: Snapshot, b: Snapshot, run: str, left: Mapping, right: Mapping, n: int) -> list[dict[str, Any]]:
-    """The n questions of `run` whose share of right samples differs most, as many of either direction as there are,
-    with what was said."""
+    """The n questions of `run` whose share of right samples differs most, from both directions evenly as far as
+    possible, with what was said."""
     share = lambda side, p: sum(x >= RIGHT for x in side[run][p]) / len(side[run][p])  # noqa: E731
     moved = [(share(right, p) - share(left, p), p) for p in left[run].keys() & right[run].keys()]
     better = sorted((m for m in moved if m[0] > 0), key=lambda m: (-m[0], m[1]))

@@ -1,9 +1,9 @@
-"""Learning curves of several states: those that differ in nothing but the seed are one curve, with its interval.
+"""Learning curves of several states: states that differ only in the seed form one curve with an interval.
 
     mean_t +- t(0.975, n - 1) s_t / sqrt(n)      at every step t, over the n seeds (Student 1908)
 
-Pointwise: it says where the mean of one step lies, not that the whole curve lies within. Whatever follows the seed
-differs with it (worlds, questions, weights, samples), so the interval is that of repeating the whole run. One seed has no
+The interval is pointwise: it covers the mean of one step, not the whole curve. Everything that depends on the seed
+varies (worlds, questions, weights, samples), so the interval is that of repeating the whole run. One seed has no
 interval.
 """
 
@@ -24,13 +24,13 @@ from tasks.results.compare import code, parameters
 from tasks.results.snapshots import Snapshot
 
 STAGES = ("sft", "reward", "prefer", "rl")  # those that write a curve.csv
-MOST = 6  # groups on one page: it has no more colours
+MOST = 6  # most groups on one page: it has no more colours
 
 
 def curves(states: Sequence[Snapshot], most: int = MOST) -> dict[str, Any]:
     """{"groups": [{"name", "recipe", "seeds", "states"}], "curves": {stage: {column: {group: {"step", "values"
     [seeds][steps], "mean", "low", "high"}}}}, "scores": {run: {metric: {group: {"values", "mean", "low", "high"}}}},
-    "copies", "missing"}; "low" and "high" are None of one seed. `copies` are states left out because another of the
+    "copies", "missing"}; "low" and "high" are None for one seed. `copies` are states left out because another of the
     same group has their seed.
 
     Raises UserError where a state has no plan that can be had, and where there are more than `most` groups.
@@ -60,7 +60,7 @@ def curves(states: Sequence[Snapshot], most: int = MOST) -> dict[str, Any]:
 
 
 def over(values: Sequence[Sequence[float]] | Sequence[np.ndarray]) -> dict[str, list[float] | None]:
-    """{"mean", "low", "high"} of the columns of [seeds, points]."""
+    """{"mean", "low", "high"} over the seeds of [seeds, points], per point."""
     v = np.asarray(values, dtype=np.float64)
     mean = v.mean(0)
     if len(v) < 2:
@@ -70,7 +70,7 @@ def over(values: Sequence[Sequence[float]] | Sequence[np.ndarray]) -> dict[str, 
 
 
 def grouped(states: Sequence[Snapshot], most: int = MOST) -> tuple[list[dict[str, Any]], list[str]]:
-    """States whose plans differ in the seed alone, together, each seed once; and what was left out as a copy."""
+    """Groups of states whose plans differ only in the seed, each seed once; and the states left out as copies."""
     groups: dict[str, dict[str, Any]] = {}
     copies = []
     for s in states:
@@ -99,7 +99,7 @@ def grouped(states: Sequence[Snapshot], most: int = MOST) -> tuple[list[dict[str
 
 
 def _named(groups: list[dict[str, Any]]) -> None:
-    """Give each group a name: its recipe, and, beside another of that recipe, what differs from the first."""
+    """Names each group by its recipe and, if another group has the same recipe, by what differs from the first."""
     first: dict[str, Mapping[str, Any]] = {}
     for group in groups:
         plans, name = group.pop("plans"), group["recipe"] or "the defaults"
@@ -117,14 +117,14 @@ def _named(groups: list[dict[str, Any]]) -> None:
             first[name] = plans
             group["name"] = name
     taken: dict[str, int] = {}
-    for group in groups:  # cut to three knobs, two may be called the same
+    for group in groups:  # cut to three knobs, two names may be equal
         taken[group["name"]] = n = taken.get(group["name"], 0) + 1
         group["name"] += f" ({n})" if n > 1 else ""
 
 
 def _curve(s: Snapshot, stage: str, missing: list[str]) -> dict[str, dict[int, float]]:
-    """Column -> step -> value of a stage's curve; {} where the state has none, which `missing` is told if it should
-    have."""
+    """Column -> step -> value of a stage's curve; {} if the state has none; if it should have one, `missing` records
+    it."""
     path = s.path(f"artifacts/{stage}/curve.csv")
     if path is None:
         if stage in s.lock:
@@ -144,13 +144,13 @@ def _curve(s: Snapshot, stage: str, missing: list[str]) -> dict[str, dict[int, f
 def _number(text: str | None) -> float | None:
     try:
         value = float(text or "nan")
-    except ValueError:  # the name of a round
+    except ValueError:  # a column with the name of a round
         return None
     return value if math.isfinite(value) else None
 
 
 def _scores(s: Snapshot, missing: list[str]) -> dict[tuple[str, str], float]:
-    """(model, metric) -> mean of every pass@k of the state's evaluation."""
+    """(model, metric) -> mean, for every pass@k of the state's evaluation."""
     metrics = s.json("artifacts/evaluate/metrics.json")
     if metrics is None:
         if "evaluate" in s.lock:

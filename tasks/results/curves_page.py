@@ -19,8 +19,8 @@ COLOURS = ("rl", "sft", "prefer", "other", "bad", "base")  # in the order of the
 
 
 def page(curves: Mapping[str, Any], title: str = "learning curves over seeds") -> str:
-    """One self-contained page of what tasks/results/curves.py found; curves of the first groups alone, where there are
-    more than there are colours."""
+    """One self-contained page for the result of tasks/results/curves.py. If there are more groups than colours, only
+    the first groups are drawn."""
     groups = curves["groups"]
     colour = {g["name"]: COLOURS[i] if i < len(COLOURS) else COLOURS[-1] for i, g in enumerate(groups)}
     drawn = {g["name"] for g in groups[: len(COLOURS)]}
@@ -68,8 +68,8 @@ def _interval(m: Mapping[str, Any]) -> str:
 
 
 def plot(by: Mapping[str, Mapping[str, Any]], colour: Mapping[str, str], y: str) -> Markup:
-    """Mean and interval of each group. A curve of more than 60 points is smoothed seed by seed before: the band is that
-    of what is drawn."""
+    """Mean and interval of each group. A curve of more than 60 points is first smoothed seed by seed, so that the band
+    belongs to the drawn curve."""
     series = {}
     for name, m in by.items():
         values = np.asarray(m["values"], dtype=np.float64)

@@ -15,7 +15,7 @@ HTML = Macros("comparison.html")
 
 
 def page(differences: Mapping[str, Any]) -> str:
-    """One self-contained page of what tasks/results/compare.py found."""
+    """One self-contained page for the result of tasks/results/compare.py."""
     a, b = differences["a"], differences["b"]
     known = [r for r in differences["scores"] if "," not in r["run"]]
     last = known[-1] if known else None

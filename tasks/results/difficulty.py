@@ -1,7 +1,7 @@
-"""How hard questions are, measured: every searcher on every question (synth/search/searchers), and, where one is named,
+"""Measures how hard questions are: with every searcher on every question (synth/search/searchers) and, if one is named,
 a model.
 
-Bands, for a curriculum: `trivial` where a guess, one search or a thoughtless searcher answers; then, by the model's
+Bands, for a curriculum: `trivial` if a guess, one search or a naive searcher answers the question; then, by the model's
 share of right answers, `hard` (below 1/4), `learnable` (up to 3/4, where a group of rollouts disagrees) and `easy`;
 without a model, by the calls of branch and check, `short` (below 5), `medium` (below 10) and `long`.
 """
@@ -39,7 +39,7 @@ def measure(
     the band.
 
     folder   of the knowledge base   most   calls of a searcher   rates   problem id -> share of right answers of a
-    model. Raises UserError where a question has no pattern, or names what the knowledge base does not hold.
+    model. Raises UserError if a question has no pattern, or names something that the knowledge base does not hold.
     """
     kb = kb_at(folder)
     index, world = build_index(pages_of_kb(kb)), World.of(kb)
@@ -66,7 +66,7 @@ def measure(
 
 
 def band(row: Mapping[str, Any]) -> str:
-    """See the head of this file."""
+    """The band of a question; see the docstring of this module."""
     if any(row[s] for s in ("closed_book", "one_search", "greedy")):
         return "trivial"
     if row["rate"] is not None:
@@ -76,8 +76,8 @@ def band(row: Mapping[str, Any]) -> str:
 
 
 def summary(rows: Iterable[Mapping[str, Any]]) -> list[list[str]]:
-    """A table: a line for each depth and fuzz level, with the share that each searcher answers, calls, and the model's
-    rate."""
+    """A table with one line for each depth and fuzz level: the share that each searcher answers, its calls, and the
+    model's rate."""
     cells: dict[tuple[int, int], list[Mapping[str, Any]]] = {}
     for row in rows:
         cells.setdefault((row["hops"], row["level"]), []).append(row)
@@ -97,7 +97,7 @@ def pass_rates(
 ) -> dict[str, float]:
     """Problem id -> share of `samples` rollouts of a model (temperature 1) that are right, as the stage evaluate would
     play them."""
-    from tasks.results.chat import Chat  # torch and transformers, only where a model is asked
+    from tasks.results.chat import Chat  # torch and transformers, imported only if a model is asked
 
     groups = Chat(root, model, kb=folder, temperature=1.0, seed=seed).play(problems, samples)
     scores = {g.rollouts[0].problem.id: [r.score for r in g.rollouts] for g in groups}

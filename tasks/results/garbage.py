@@ -1,4 +1,4 @@
-"""`espalier gc`: what lies on disk that no run needs, the cheapest to lose first, until the project is within its
+"""`espalier gc`: removes files that no run needs, the cheapest to lose first, until the project is within its disk
 budget.
 
     always          work folders of other settings (those of the present plan are gone on from), events that have been
@@ -6,9 +6,9 @@ budget.
     over `disk_gb`  1. DVC's cache of what neither the working directory nor a commit nor an experiment names: to have
     it again costs time
                     2. MLflow runs, the oldest first; never one with a registered model, never the last
-`espalier gc --damaged` removes something else: files that are not what was written. DVC trusts size and time stamp of
-what it has once hashed, and serves a flipped bit; so every output is hashed against its manifest, every object of the
-cache against its name.
+`espalier gc --damaged` removes something else: files that have changed since they were written. DVC trusts size and
+time stamp of files that it has hashed once, so it would restore a file with a flipped bit. Therefore every output is
+hashed against its manifest, and every object of the cache against its name.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from tasks.runtime.stage import OUT, Stage, graph, load
 from tasks.storage import commit
 from tasks.tracking import observe, spool
 
-BUDGET = 20  # disk_gb, where params.yaml does not say
-CLOSED = 5  # executions whose events stay after they were shipped: `promote` and `status` look at them
+BUDGET = 20  # disk_gb, if params.yaml does not say
+CLOSED = 5  # number of executions whose events stay after shipping: `promote` and `status` read them
 PLACES = (".dvc/cache", ".espalier", "artifacts", "reports", "mlartifacts", "mlflow.db")
 
 
 class Item(NamedTuple):
-    """Something to remove: what, how large, and how."""
+    """Something to remove: its name, its size, and how to remove it."""
 
     what: str
     bytes: int
@@ -45,7 +45,7 @@ class Item(NamedTuple):
 
 @dataclass
 class Freed:
-    """What was removed, or would be; `used` bytes of `budget` are taken without it."""
+    """What was removed, or would be; afterwards `used` bytes of `budget` are taken."""
 
     items: list[Item]
     used: int
@@ -53,14 +53,14 @@ class Freed:
 
 
 def size(path: Path) -> int:
-    """Bytes below a path; what vanishes meanwhile counts nothing."""
+    """Bytes below a path; files that vanish meanwhile are not counted."""
     if path.is_file():
         return path.stat().st_size
     return sum(p.stat().st_size for p in path.rglob("*") if p.is_file() and not p.is_symlink())
 
 
 def collect(root: Path, *, dry: bool = False) -> Freed:
-    """Free what is of no use, then what is of the least, until the budget holds."""
+    """Frees useless files first, then the least useful, until the budget holds."""
     budget = int(read_yaml(root / "params.yaml").get("disk_gb", BUDGET)) * 10**9
     used = sum(size(root / place) for place in PLACES if (root / place).exists())
     freed = Freed([], used, budget)
@@ -88,7 +88,7 @@ def _until(items: Iterator[Item], enough: Callable[[], bool]) -> Iterator[Item]:
 
 
 def old_work(root: Path) -> Iterator[Item]:
-    """Work folders that no run of the present plan goes on from. Those of a stage that is running stay."""
+    """Work folders from which no run of the current plan resumes, except those of a running stage."""
     for folder in sorted((root / ".espalier" / "work").glob("*/*/")):
         stage = folder.parent.name
         if folder.name != _identity(root, stage) and not _busy(folder.parent / "lock"):
@@ -98,7 +98,7 @@ def old_work(root: Path) -> Iterator[Item]:
 
 
 def _identity(root: Path, stage: str) -> str:
-    """Of the present plan; "" where there is none any more."""
+    """The stage's identity in the current plan; "" if it is no longer planned."""
     if stage not in graph(root) or not (root / "artifacts" / "plan" / f"{stage}.json").exists():
         return ""
     return Stage(stage, plan=load(stage, root), root=root).identity
@@ -116,7 +116,7 @@ def _busy(lock: Path) -> bool:
 
 
 def shipped(root: Path) -> Iterator[Item]:
-    """Events of executions that MLflow has taken and that are closed, but for the last CLOSED of them."""
+    """Events of closed executions that MLflow has taken, except the last CLOSED of them."""
     closed = []
     for folder, facts in spool.executions(root):
         if facts.get("closed") and not process.look(facts["pid"]):
@@ -126,7 +126,7 @@ def shipped(root: Path) -> Iterator[Item]:
 
 
 def unnamed_cache(root: Path) -> Iterator[Item]:
-    """What `dvc gc` would remove: objects that no commit, no experiment and not the working directory names."""
+    """What `dvc gc` would remove: objects that neither a commit nor an experiment nor the working directory names."""
     if unnamed := dvc.unnamed(root):
         yield Item(
             f"{len(unnamed)} objects of DVC's cache that nothing names",
@@ -136,12 +136,12 @@ def unnamed_cache(root: Path) -> Iterator[Item]:
 
 
 def cache_objects(root: Path) -> list[Path]:
-    """The files of DVC's cache, whose MD5 is their name."""
+    """The files of DVC's cache, which are named by their MD5."""
     return sorted((root / ".dvc" / "cache" / "files" / "md5").glob("??/*"))
 
 
 def old_runs(root: Path) -> Iterator[Item]:
-    """MLflow runs in the project's own store, parents with their children, the oldest first."""
+    """MLflow runs in the project's own store, each parent with its children, the oldest first."""
     if not spool.tracking(root) or not observe.uri(root).startswith("sqlite:") or not (root / "mlflow.db").exists():
         return
     with observe.refusals(root):
@@ -181,8 +181,8 @@ def _forget(client: Any, runs: list[Any], folders: list[Path]) -> None:
 
 
 def damaged(root: Path, *, dry: bool = False) -> list[str]:
-    """Remove outputs and objects of the cache that are not what was written; one line for each. Raises UserError while
-    a stage runs."""
+    """Removes damaged outputs and damaged objects of the cache; returns one line for each. Raises UserError while a
+    stage runs."""
     problems = []
     for stage in ["plan", *(n for n in graph(root) if n != "plan")]:
         folder = root / OUT.get(stage, f"artifacts/{stage}")
@@ -205,7 +205,7 @@ def damaged(root: Path, *, dry: bool = False) -> list[str]:
 
 
 def _wrong(path: Path) -> str:
-    """What is wrong with an object of the cache; "" where it is what was written."""
+    """What is wrong with an object of the cache; "" if it is intact."""
     try:
         with path.open("rb") as f:
             right = hashlib.file_digest(f, "md5").hexdigest() == path.parent.name + path.name.removesuffix(".dir")
@@ -215,7 +215,7 @@ def _wrong(path: Path) -> str:
 
 
 def outputs(root: Path) -> dict[str, list[Any]]:
-    """Stage -> what the file system says of its outputs, and of its last run: what `restored` compares with."""
+    """Stage -> the file-system stamps of its outputs and of its last run, which `restored` compares with."""
     out = {}
     for stage in graph(root):
         folder = root / OUT.get(stage, f"artifacts/{stage}")
@@ -227,16 +227,15 @@ def outputs(root: Path) -> dict[str, list[Any]]:
 
 
 def restored(root: Path, before: Mapping[str, list[Any]]) -> list[str]:
-    """Remove outputs that DVC has taken from its cache since `before` and that are not what was written, and the
-    objects of the cache that they came from; one line for each. DVC restores by size and time stamp and hashes
-    nothing."""
+    """Removes damaged outputs that DVC has restored from its cache since `before`, and the cache objects that they came
+    from; returns one line for each. DVC restores by size and time stamp and hashes nothing."""
     restored_files = []
     commit.forget()
     for stage, (seen, ran) in outputs(root).items():
         folder = root / OUT.get(stage, f"artifacts/{stage}")
         old_seen, old_ran = before.get(stage, [[], 0])
         if seen == old_seen or ran != old_ran or not (folder / commit.MANIFEST).exists():
-            continue  # it was not touched, or the stage made it just now, or it is a stage of the user's without a manifest
+            continue  # it is untouched, or the stage has just made it, or it is a user's stage without a manifest
         try:
             commit.check(folder, remedy="")
         except commit.Damaged as e:
@@ -245,7 +244,8 @@ def restored(root: Path, before: Mapping[str, list[Any]]) -> list[str]:
             state = Snapshot(root, "", "", "", stages_of(read_text(root / "dvc.lock")))
             objects = state.objects(stage)
             bad = [p for p in objects if commit.file_md5(p) != p.parent.name + p.name.removesuffix(".dir")]
-            # All sound: a damaged list of files was restored, hashed again by DVC, and so has a right name by now.
+            # All files are intact: a damaged list of files was restored and hashed again by DVC, so its name is right
+            # by now.
             for path in bad or [p for p in objects if p.suffix == ".dir"]:
                 path.unlink()
     return restored_files

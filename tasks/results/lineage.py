@@ -1,10 +1,9 @@
-"""What a model was made of: the stages above it, their data, cleaning decisions, parameters and code, back to the files
-of the user.
+"""The lineage of a model: the stages above it, their data, cleaning decisions, parameters and code, back to the user's
+files.
 
 Everything is read from one state (tasks/results/snapshots.py): dvc.lock says which stage read what, the cards count
-rows, the plans hold parameters and the digest of every source file. Where the rows can be had, the digest that the
-model's own card names (`trained_on`) is computed again from them: then it is known, not believed, that these are the
-problems.
+rows, the plans hold parameters and the digest of every source file. If the rows are available, the digest in the
+model's own card (`trained_on`) is recomputed from them, which verifies that these are the problems.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ def lineage(s: Snapshot, stage: str) -> dict[str, Any]:
     """{"model", "stages": [what each stage above read, made, dropped], "problems", "cleaning", "sources", "missing"} of
     one model.
 
-    Raises UserError for a stage that trains nothing, or that has not run in this state.
+    Raises UserError for a stage that trains no model, or that has not run in this state.
     """
     if stage not in TRAINED:
         raise UserError(f"the stage {stage!r} trains no model: {nearest(stage, TRAINED)}")
@@ -57,8 +56,8 @@ def lineage(s: Snapshot, stage: str) -> dict[str, Any]:
 
 
 def upstream(lock: Mapping[str, Any], stage: str) -> list[str]:
-    """The stages whose outputs it reads, directly or not, and itself, each after those that it reads. `plan` is left
-    out: all read it."""
+    """The stage and all stages whose outputs it reads, directly or not, in the order of their dependencies. `plan` is
+    left out, because all read it."""
     producers = {out["path"]: name for name, entry in lock.items() for out in entry.get("outs", [])}
 
     def above(name: str) -> list[str]:
@@ -98,8 +97,8 @@ def _stage(s: Snapshot, name: str, plan: Mapping[str, Any], missing: list[str]) 
 
 
 def problems(s: Snapshot, names: list[str], plans: Mapping[str, Any], missing: list[str]) -> dict[str, Any]:
-    """How many problems of the split train the model saw, by family, by stage; `checked`: whether the digest in the
-    model's card is theirs, None where there is no card."""
+    """How many problems of the split train the model saw, by family, by stage; `checked`: whether their digest equals
+    the one in the model's card, None without a card."""
     out: dict[str, Any] = {}
     for stage in (n for n in names if n in TRAINED):
         card = s.json(f"artifacts/{stage}/card.json") or {}
@@ -117,8 +116,8 @@ def problems(s: Snapshot, names: list[str], plans: Mapping[str, Any], missing: l
 
 
 def trained_on(s: Snapshot, stage: str, plans: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """(id, family or source) of every row that a stage of this state was given to learn from, in their order; nothing
-    where they are gone."""
+    """(id, family or source) of every row that a stage of this state was trained on, in order; empty if the rows are
+    gone."""
     if stage == "rl":
         knobs = plans.get("rl", {}).get("params", {})
         tables = ["questions"] * knobs.get("include_questions", True) + ["problems"] * knobs.get(
@@ -136,8 +135,8 @@ def trained_on(s: Snapshot, stage: str, plans: Mapping[str, Any]) -> Iterator[tu
 
 
 def sources(s: Snapshot, names: list[str]) -> list[dict[str, Any]]:
-    """The user's files that the stages above read: what dvc.lock says of them, and of files that became rows how many
-    were read and kept."""
+    """The user's files that the stages above read: what dvc.lock records of them and, for files that became rows, how
+    many were read and kept."""
     out: dict[str, dict[str, Any]] = {}
     for name in names:
         for d in s.lock.get(name, {}).get("deps", []):
@@ -151,7 +150,7 @@ def sources(s: Snapshot, names: list[str]) -> list[dict[str, Any]]:
 
 
 def cleaning(s: Snapshot) -> dict[str, Any]:
-    """What the cleaners decided about the pairs, and what became of them."""
+    """What the cleaners decided about the pairs, and the counts of their card."""
     card = s.json("artifacts/clean/card.json") or {}
     return {
         k: card.get(k)

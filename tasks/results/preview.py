@@ -1,9 +1,9 @@
-"""A stage in small: its first rows with their proofs, and how long the whole will take, before anything is run at full
-size.
+"""A small preview of a stage: its first rows with their proofs, and how long the whole will take, before anything runs
+at full size.
 
-The stage's own function runs with the parameters that params.yaml gives it now, only less of them, in a folder of its
-own that is removed afterwards; nothing below artifacts/ is touched. What it reads is taken from artifacts/ where that
-was made with the present parameters, and otherwise made in small too.
+The stage's own function runs with the current parameters of params.yaml, scaled down, in a temporary folder; nothing
+below artifacts/ is touched. Its inputs are taken from artifacts/ if they were made with the current parameters, and are
+otherwise made in small too.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ ENOUGH = {
     "clean": 400,
     "preferences": 3,
     "demonstrations": 2,
-}  # how many times the rows of a preview the stages below it are made with
+}  # the upstream stages are made with this many times the rows of the preview
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,9 @@
 """A step as a graph of calls on models, plans of who runs what, and what a plan costs.
 
-A call (generate, reward, reference, train) belongs to a model, waits for other calls, and takes so many seconds on so
-many devices, as measured. A plan gives each call a range of neighbouring devices. `cost` plays the step: a call begins
-when what it waits for has ended and its devices are free; where a model was last somewhere else, its weights are moved
-first, which takes `move` seconds of the new devices.
+A call (generate, reward, reference, train) belongs to a model, waits for other calls, and has a measured duration for
+each number of devices. A plan gives each call a range of neighbouring devices. `cost` simulates the step: a call begins
+when the calls it waits for have ended and its devices are free. If the model last ran on other devices, its weights are
+moved first, which occupies the new devices for `move` seconds.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
-    """seconds: number of devices -> how long it takes on so many; those that are not listed are too few or of no
-    use."""
+    """seconds: number of devices -> duration on that many. Numbers that are not listed are too few, or bring no
+    gain."""
 
     name: str
     model: str
@@ -29,8 +29,8 @@ Plan = Mapping[str, tuple[int, int]]  # name of a call -> (first device, how man
 
 
 def calls_of(rows: Sequence[Mapping]) -> list[Call]:
-    """Calls from plain values. Raises ValueError for a call that waits for one that is not before it, and for one
-    without seconds."""
+    """Builds the calls from plain values. Raises ValueError for a call that waits for one not listed before it, and for
+    a call without seconds."""
     out: list[Call] = []
     for row in rows:
         call = Call(
@@ -49,14 +49,14 @@ def calls_of(rows: Sequence[Mapping]) -> list[Call]:
 
 
 def choices(call: Call, devices: int) -> Iterator[tuple[int, int]]:
-    """Every range of neighbouring devices that a call may have: of n devices, those that begin at a multiple of n."""
+    """Every range of neighbouring devices that a call may have. A range of n devices begins at a multiple of n."""
     for n in sorted(call.seconds):
         for first in range(0, devices - n + 1, n):
             yield first, n
 
 
 def cost(calls: Sequence[Call], plan: Plan, devices: int, move: float = 0.0) -> float:
-    """Seconds of a step. Of calls that could begin at one time the one that is listed first does."""
+    """Duration of a step, in seconds. If several calls could begin at the same time, the one listed first does."""
     free = [0.0] * devices
     ended: dict[str, float] = {}
     home: dict[str, tuple[int, int]] = {}
@@ -70,7 +70,7 @@ def cost(calls: Sequence[Call], plan: Plan, devices: int, move: float = 0.0) -> 
         begin = max(at, *(free[d] for d in mine))
         if (
             begin > at and ready and ready[0][0] < begin
-        ):  # another can begin before: look again when its devices are free
+        ):  # another call can begin earlier: look again when this one's devices are free
             heapq.heappush(ready, (begin, order[call.name], call))
             continue
         end = begin + (move if home.get(call.model, (first, n)) != (first, n) else 0.0) + call.seconds[n]

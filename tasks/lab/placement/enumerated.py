@@ -5,7 +5,8 @@ placements and sizes are enumerated, and a simulator of costs says which is best
 
     plan = argmin cost(plan)        over the product of the ranges of each call
 
-Exact, and exponential in the number of calls: above `most` plans it refuses. Of equal plans the first is taken.
+The search is exact, and exponential in the number of calls: above `most` plans it refuses. If plans tie, the first is
+taken.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from tasks.lab.placement._graph import Call, Plan, choices, cost
 def enumerated(
     calls: Sequence[Call], devices: int, move: float, rng: np.random.Generator, *, most: int = 200_000
 ) -> Plan:
-    """Raises ValueError where there are more than `most` plans."""
+    """Raises ValueError if there are more than `most` plans."""
     ranges = [list(choices(c, devices)) for c in calls]
     n = math.prod(map(len, ranges))
     if n > most:

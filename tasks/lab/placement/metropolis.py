@@ -1,4 +1,4 @@
-"""A search through plans: change one call's devices, keep what is better, and sometimes what is not.
+"""A Metropolis search through plans: change one call's devices, keep every better plan, and sometimes a worse one.
 
 Mei et al. 2024, "ReaL: Efficient RLHF Training of Large Language Models with Parameter Reallocation" (arXiv
 2406.14088).
@@ -6,9 +6,9 @@ Mei et al. 2024, "ReaL: Efficient RLHF Training of Large Language Models with Pa
     propose   one call, chosen at random, on another range of devices
     accept    with probability min(1, exp(-beta (cost' - cost) / cost_0)),    cost_0 that of the start
 
-Starts from the greedy plan (each call, in order, where the step so far ends first) and returns the best plan seen. beta
-is relative to the start's cost, so that it means the same for steps of seconds and of minutes (the paper's is
-absolute).
+The search starts from the greedy plan (each call, in order, on the devices where the step so far ends first) and
+returns the best plan seen. beta is relative to the cost of the start, so that it means the same for steps of seconds
+and of minutes; the paper's beta is absolute.
 """
 
 from __future__ import annotations

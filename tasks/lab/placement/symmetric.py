@@ -1,7 +1,7 @@
-"""Every call on all devices, one after the other: what a trainer without a plan does.
+"""Every call on all devices, one after the other, as a trainer without a plan does.
 
-The heuristic that Mei et al. 2024, "ReaL: Efficient RLHF Training of Large Language Models with Parameter Reallocation"
-(arXiv 2406.14088), measures itself against.
+This is the heuristic that Mei et al. 2024, "ReaL: Efficient RLHF Training of Large Language Models with Parameter
+Reallocation" (arXiv 2406.14088), measures itself against.
 
     plan(call) = (0, the most devices that the call can use)
 
