@@ -13,7 +13,7 @@ taught anew for each seed. What is measured of QUESTIONS answers, by `measure`:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any
 
@@ -304,6 +304,33 @@ def planned() -> Place:
     return _place(_STRATEGIES)
 
 
+def _hesitant() -> Tongue:
+    styled = lambda rng, high: _ended(rng.choice(list(HIGH if high else LOW), 6))  # noqa: E731
+    return Tongue(
+        answer=lambda rng, prompt: styled(rng, rng.random() < (0.1 if prompt[0] < 9 else 0.9)),
+        pair=lambda rng, prompt, taste: (styled(rng, True), styled(rng, False)),
+        wanted=lambda answer, prompt, taste: float(np.isin(answer, HIGH).mean()) if len(answer) else 0.0,
+        reward=lambda rng, value: value,
+        tokens=7,
+    )
+
+
+def hesitant() -> Place:
+    """Two styles; the better one comes nine times in ten after easy questions and once in ten after hard ones, which the
+    first token of a question tells. Wanted: the share of tokens of the better style."""
+    return _place(_HESITANT)
+
+
+def _ramble() -> Tongue:
+    return replace(_tastes(), answer=lambda rng, prompt: _ended(rng.integers(3, 16, 24)), pairs=16, tokens=25)
+
+
+def ramble() -> Place:
+    """As `tastes`, with answers of 24 tokens and 16 pairs. Wanted: the mean of what the user thinks of a token."""
+    return _place(_RAMBLE)
+
+
 _PLANTED, _TASTES, _SENTENCES = _planted(), _tastes(), _sentences()
 _GUESS, _JUDGED, _STRATEGIES = _guess(), _judged(), _strategies()
-WORLDS = (planted, tastes, sentences, guess, judged, planned)
+_HESITANT, _RAMBLE = _hesitant(), _ramble()
+WORLDS = (planted, tastes, sentences, guess, judged, planned, hesitant, ramble)

@@ -1,0 +1,101 @@
+"""A small network of action values and how it learns: double, dueling deep Q-learning.
+
+Mnih et al. 2015, "Human-level control through deep reinforcement learning"; van Hasselt et al. 2016 (arXiv 1509.06461);
+Wang et al. 2016 (arXiv 1511.06581).
+
+    Q(s, a) = V(s) + A(s, a) - mean_a A(s, a)
+    y = r + gamma Q'(s', argmax_a Q(s', a))        r alone where the episode ends;  the loss is smooth L1 (Q(s, a) - y)
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import smooth_l1_loss
+
+FAR = -1e9
+
+
+class Values(nn.Module):
+    """States [n, s] and which actions are allowed [n, a] -> Q [n, a], FAR where one is not."""
+
+    def __init__(self, states: int, actions: int, hidden: int, seed: int) -> None:
+        super().__init__()
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            self.body = nn.Sequential(nn.Linear(states, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU())
+            self.value, self.advantage = nn.Linear(hidden, 1), nn.Linear(hidden, actions)
+
+    def forward(self, state: Tensor, allowed: Tensor) -> Tensor:
+        x = self.body(state)
+        a = self.advantage(x)
+        return torch.where(allowed, self.value(x) + a - a.mean(1, keepdim=True), FAR)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """state [s]; action; reward; after: the next state [s] and the actions allowed there [a]; None: the episode ended."""
+
+    state: np.ndarray
+    action: int
+    reward: float
+    after: tuple[np.ndarray, np.ndarray] | None
+
+
+@dataclass(kw_only=True)
+class Learning:
+    """Learns from what was seen: `see` takes a step in, `learn` makes one update of 32 steps of the last `kept`; the copy Q'
+    is renewed every `renew` updates."""
+
+    values: Values
+    gamma: float
+    rng: np.random.Generator
+    lr: float = 2e-3
+    kept: int = 5000
+    renew: int = 50
+    steps: list[Step] = field(default_factory=list)
+    updates: int = 0
+
+    def __post_init__(self) -> None:
+        self.target = copy.deepcopy(self.values)
+        self.optimizer = torch.optim.Adam(self.values.parameters(), lr=self.lr)
+
+    def see(self, step: Step) -> None:
+        self.steps.append(step)
+        del self.steps[: -self.kept]
+
+    def learn(self) -> None:
+        few = [self.steps[i] for i in self.rng.integers(len(self.steps), size=32)]
+        state = _stacked([s.state for s in few])
+        allowed = torch.ones(len(few), self.values.advantage.out_features, dtype=torch.bool)
+        action = torch.tensor([s.action for s in few])
+        wanted = torch.tensor([s.reward for s in few], dtype=torch.float32)
+        on = [i for i, s in enumerate(few) if s.after is not None]
+        if on:
+            after = [few[i].after for i in on]
+            state2 = _stacked([a[0] for a in after if a is not None])
+            allowed2 = torch.from_numpy(np.stack([a[1] for a in after if a is not None]))
+            with torch.no_grad():
+                best = self.values(state2, allowed2).argmax(1, keepdim=True)
+                wanted[on] += self.gamma * self.target(state2, allowed2).gather(1, best)[:, 0]
+        self.optimizer.zero_grad()
+        smooth_l1_loss(self.values(state, allowed).gather(1, action[:, None])[:, 0], wanted).backward()
+        self.optimizer.step()
+        self.updates += 1
+        if self.updates % self.renew == 0:
+            self.target.load_state_dict(self.values.state_dict())
+
+
+def chosen(values: Values, states: Sequence[np.ndarray], allowed: Sequence[np.ndarray]) -> list[int]:
+    """The best allowed action in each state."""
+    with torch.no_grad():
+        return values(_stacked(states), torch.from_numpy(np.stack(allowed))).argmax(1).tolist()
+
+
+def _stacked(rows: Sequence[np.ndarray]) -> Tensor:
+    return torch.from_numpy(np.stack(rows)).float()
